@@ -1,0 +1,2 @@
+//! The `gdn` command.
+fn main() {}

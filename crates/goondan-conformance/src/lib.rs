@@ -1,0 +1,1 @@
+//! Runs YAML conformance cases against a swarm.

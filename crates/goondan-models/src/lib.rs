@@ -1,0 +1,1 @@
+//! Model clients: real providers, scripted replies, recorded traffic.

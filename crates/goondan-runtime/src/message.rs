@@ -1,0 +1,172 @@
+//! Messages of a conversation, in the shape in which they lie on disk.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::JsonObject;
+use crate::ports::tool::{Attachment, ToolCallError, ToolCallStatus};
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Message {
+    /// Unique in its conversation; what replace and remove point at.
+    pub id: String,
+    /// Who says what.
+    pub data: MessageData,
+    /// Free for extensions.
+    #[serde(default)]
+    pub metadata: JsonObject,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// What made it.
+    pub source: MessageSource,
+}
+
+/// Role and content.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MessageData {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said, in order.
+    pub content: Vec<Part>,
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// A summary or an instruction inside the conversation.
+    System,
+    /// The one who asks: a person, another agent, the runtime.
+    User,
+    /// The model.
+    Assistant,
+    /// Results of tool calls.
+    Tool,
+}
+
+/// A piece of content.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum Part {
+    /// Text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// The model wants a tool to run.
+    ToolCall(ToolCall),
+    /// What came of it.
+    ToolResult(ToolResultPart),
+    /// Something that is not text.
+    File(Attachment),
+}
+
+/// A call as the model made it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolCall {
+    /// Unique in its step; results point at it.
+    pub tool_call_id: String,
+    /// `resource__export`.
+    pub tool_name: String,
+    /// The arguments: an object, or whatever the model sent instead (text that is no JSON stays a string).
+    pub input: Value,
+}
+
+/// A result as the model gets it back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolResultPart {
+    /// The call it answers.
+    pub tool_call_id: String,
+    /// The tool that was called.
+    pub tool_name: String,
+    /// How it ended.
+    pub status: ToolCallStatus,
+    /// What the handler returned, limits applied.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub output: Option<Value>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub error: Option<ToolCallError>,
+}
+
+/// What made a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum MessageSource {
+    /// An event from outside or from another agent.
+    User,
+    /// A model's answer.
+    Assistant {
+        /// The step that asked.
+        step_id: String,
+    },
+    /// The results of one step's calls.
+    Tool {
+        /// The step that called.
+        step_id: String,
+    },
+    /// The runtime.
+    System,
+    /// A middleware.
+    Extension {
+        /// Its name.
+        extension_name: String,
+    },
+}
+
+/// A change to a conversation (rule C1).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum MessageEvent {
+    /// Adds at the end.
+    Append {
+        /// The new message.
+        message: Message,
+    },
+    /// Puts a message in another's place.
+    Replace {
+        /// The message that goes.
+        target_id: String,
+        /// The message that comes.
+        message: Message,
+    },
+    /// Takes a message out.
+    Remove {
+        /// The message that goes.
+        target_id: String,
+    },
+    /// Takes all messages out.
+    Truncate,
+}
+
+impl Message {
+    /// All text parts, one after another.
+    pub fn text(&self) -> String {
+        let texts = self.data.content.iter().filter_map(|part| match part {
+            Part::Text { text } => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect()
+    }
+
+    /// The calls in it, in order.
+    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.data.content.iter().filter_map(|part| match part {
+            Part::ToolCall(call) => Some(call),
+            _ => None,
+        })
+    }
+
+    /// The results in it, in order.
+    pub fn tool_results(&self) -> impl Iterator<Item = &ToolResultPart> {
+        self.data.content.iter().filter_map(|part| match part {
+            Part::ToolResult(result) => Some(result),
+            _ => None,
+        })
+    }
+}

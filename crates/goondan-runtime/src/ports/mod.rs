@@ -1,0 +1,7 @@
+//! What the engine needs from the world. Each port is one file; adapters implement it elsewhere.
+
+pub mod clock;
+pub mod journal;
+pub mod model;
+pub mod store;
+pub mod tool;

@@ -1,0 +1,149 @@
+//! What a model is to the engine: a stream of chunks for a request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use goondan_spec::kinds::{Model, ModelParams};
+use goondan_spec::{Environment, Resource};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::ids::InstanceId;
+use crate::message::Message;
+
+/// Talks to one model.
+#[async_trait]
+pub trait ModelClient: Send + Sync {
+    /// Asks once; retries are the engine's work. Dropping the stream abandons the call.
+    async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError>;
+}
+
+/// Makes clients from Model resources.
+pub trait ModelFactory: Send + Sync {
+    /// A client for `model`. It must not connect to anything yet. Paths in `options` are relative to `bundle_root`.
+    fn client(
+        &self,
+        model: &Resource<Model>,
+        bundle_root: &std::path::Path,
+        environment: &Environment,
+    ) -> Result<Arc<dyn ModelClient>, ModelError>;
+}
+
+/// An answer as it arrives.
+pub type ModelStream = BoxStream<'static, Result<ModelChunk, ModelError>>;
+
+/// One question to a model.
+#[derive(Debug, Clone)]
+pub struct ModelRequest {
+    /// Who asks.
+    pub instance: InstanceId,
+    /// The system prompt.
+    pub system: Option<String>,
+    /// The conversation so far.
+    pub messages: Vec<Arc<Message>>,
+    /// What it may call.
+    pub tools: Arc<[ToolDefinition]>,
+    /// Sampling settings.
+    pub params: Arc<ModelParams>,
+}
+
+/// A tool as the model sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolDefinition {
+    /// `resource__export`.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// A JSON Schema of type object.
+    pub parameters: Value,
+}
+
+/// A piece of an answer. `Finish` comes last; a stream that ends without it was broken off.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelChunk {
+    /// More text.
+    Text(String),
+    /// A whole call, once its arguments are complete. Arguments that are no JSON come as a JSON string.
+    ToolCall {
+        /// The provider's id; empty where it has none.
+        id: String,
+        /// `resource__export`.
+        name: String,
+        /// The arguments.
+        arguments: Value,
+    },
+    /// The answer is complete.
+    Finish {
+        /// What it cost, as the provider says.
+        usage: Option<TokenUsage>,
+    },
+}
+
+/// Tokens of a step or turn (rule M7).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenUsage {
+    /// Read.
+    pub prompt_tokens: u64,
+    /// Written.
+    pub completion_tokens: u64,
+    /// Both.
+    pub total_tokens: u64,
+}
+
+impl std::ops::AddAssign for TokenUsage {
+    fn add_assign(&mut self, other: Self) {
+        self.prompt_tokens += other.prompt_tokens;
+        self.completion_tokens += other.completion_tokens;
+        self.total_tokens += other.total_tokens;
+    }
+}
+
+/// Why a model call failed. The message never holds a secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+#[serde(rename_all = "camelCase")]
+pub struct ModelError {
+    /// What kind of failure it is.
+    pub kind: ModelErrorKind,
+    /// For people: the provider's status and words.
+    pub message: String,
+    /// What to do about it, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub suggestion: Option<String>,
+    /// How long the provider wants us to wait.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub retry_after: Option<Duration>,
+}
+
+/// What kind of failure it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ModelErrorKind {
+    /// The provider answered with that HTTP status.
+    Status(u16),
+    /// Nobody answers, or the connection or the stream broke.
+    Connection,
+    /// The answer makes no sense (HTML instead of JSON, say).
+    Protocol,
+    /// The Model resource can't be used as it is (no key, unknown provider, broken script).
+    Configuration,
+}
+
+impl ModelError {
+    /// A failure without more to say.
+    pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
+        ModelError { kind, message: message.into(), suggestion: None, retry_after: None }
+    }
+
+    /// Whether asking again may help (rule M4).
+    pub fn is_transient(&self) -> bool {
+        match self.kind {
+            ModelErrorKind::Status(status) => matches!(status, 408 | 409 | 429) || status >= 500,
+            ModelErrorKind::Connection => true,
+            ModelErrorKind::Protocol | ModelErrorKind::Configuration => false,
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Where conversations and accepted events are kept.

@@ -1,0 +1,104 @@
+//! The validated bundle: what every later stage builds on.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+
+use crate::diagnostic::Position;
+use crate::kinds::{Agent, Connection, Connector, Extension, Model, Package, Swarm, Tool, ToolManifest};
+use crate::{JsonObject, ResourceId};
+
+/// The built-in package `@goondan/base`, as the caller describes it.
+#[derive(Debug, Clone, Default)]
+pub struct BasePackage {
+    /// The built-in tools.
+    pub tools: Vec<ToolManifest>,
+    /// The built-in extensions: name and default config.
+    pub extensions: Vec<(String, JsonObject)>,
+}
+
+/// A resource with its identity and the place where it is defined.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resource<T> {
+    /// Who it is.
+    pub id: ResourceId,
+    /// `metadata.labels`.
+    pub labels: BTreeMap<String, String>,
+    /// `metadata.annotations`.
+    pub annotations: BTreeMap<String, String>,
+    /// File (relative to the bundle) and place; `None` for a built-in resource.
+    pub origin: Option<(String, Position)>,
+    /// The resource itself.
+    pub spec: T,
+}
+
+/// All resources of one kind, in load order, built-in ones last.
+pub type Resources<T> = IndexMap<ResourceId, Resource<T>>;
+
+/// A project folder, read and found to be right. Immutable; made by [`load`](crate::load) alone.
+#[derive(Debug, Clone)]
+pub struct Bundle {
+    pub(crate) root: PathBuf,
+    pub(crate) files: Vec<String>,
+    pub(crate) package: Option<Resource<Package>>,
+    pub(crate) models: Resources<Model>,
+    pub(crate) agents: Resources<Agent>,
+    pub(crate) swarms: Resources<Swarm>,
+    pub(crate) tools: Resources<Tool>,
+    pub(crate) extensions: Resources<Extension>,
+    pub(crate) connectors: Resources<Connector>,
+    pub(crate) connections: Resources<Connection>,
+}
+
+impl Bundle {
+    /// The project folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Every file that the bundle was made from, relative to its root: YAML, prompts, entries.
+    pub fn files(&self) -> &[String] {
+        &self.files
+    }
+
+    /// The Package document, where there is one.
+    pub fn package(&self) -> Option<&Resource<Package>> {
+        self.package.as_ref()
+    }
+
+    /// All models.
+    pub fn models(&self) -> &Resources<Model> {
+        &self.models
+    }
+
+    /// All agents.
+    pub fn agents(&self) -> &Resources<Agent> {
+        &self.agents
+    }
+
+    /// All swarms.
+    pub fn swarms(&self) -> &Resources<Swarm> {
+        &self.swarms
+    }
+
+    /// All tools, the built-in ones included.
+    pub fn tools(&self) -> &Resources<Tool> {
+        &self.tools
+    }
+
+    /// All extensions, the built-in ones included.
+    pub fn extensions(&self) -> &Resources<Extension> {
+        &self.extensions
+    }
+
+    /// All connectors.
+    pub fn connectors(&self) -> &Resources<Connector> {
+        &self.connectors
+    }
+
+    /// All connections.
+    pub fn connections(&self) -> &Resources<Connection> {
+        &self.connections
+    }
+}
