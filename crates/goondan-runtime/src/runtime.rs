@@ -204,6 +204,15 @@ impl Runtime {
     }
 }
 
+impl Drop for Runtime {
+    /// Without a shutdown, turns are dropped where they stand, as if the process had died; they resume at the next start.
+    fn drop(&mut self) {
+        if let Some(task) = self.orchestrator.get_mut().take() {
+            task.abort();
+        }
+    }
+}
+
 fn ended() -> Refusal {
     Refusal { code: "SWARM_STOPPED", message: "the swarm has ended".to_owned(), suggestion: None }
 }
