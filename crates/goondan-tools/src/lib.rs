@@ -7,14 +7,18 @@
 //! Nothing is global: what outlives a call (background processes, task lists) belongs to a [`BuiltinTools`].
 
 mod agents;
+mod capture;
 mod define;
 pub mod docs;
 mod errors;
+mod file_system;
 mod json_query;
+mod paths;
 mod schema;
 mod table;
 mod text_transform;
 mod wait;
+mod write;
 
 use std::path::Path;
 

@@ -5,6 +5,7 @@
 mod agents;
 mod bench;
 mod declarations;
+mod file_system;
 mod json_query;
 mod robustness;
 mod text_transform;
