@@ -7,6 +7,7 @@
 //! Nothing is global: what outlives a call (background processes, task lists) belongs to a [`BuiltinTools`].
 
 mod agents;
+mod bash;
 mod capture;
 mod define;
 pub mod docs;
@@ -14,6 +15,7 @@ mod errors;
 mod file_system;
 mod json_query;
 mod paths;
+mod process;
 mod schema;
 mod table;
 mod text_transform;

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::define::Export;
-use crate::{agents, file_system, json_query, text_transform, wait};
+use crate::{agents, bash, file_system, json_query, text_transform, wait};
 
 /// A row of the table.
 pub(crate) struct Builtin {
@@ -26,8 +26,14 @@ pub(crate) struct Builtin {
 }
 
 /// All of them, alphabetically.
-pub(crate) const BUILTINS: &[Builtin] =
-    &[agents::BUILTIN, file_system::BUILTIN, json_query::BUILTIN, text_transform::BUILTIN, wait::BUILTIN];
+pub(crate) const BUILTINS: &[Builtin] = &[
+    agents::BUILTIN,
+    bash::BUILTIN,
+    file_system::BUILTIN,
+    json_query::BUILTIN,
+    text_transform::BUILTIN,
+    wait::BUILTIN,
+];
 
 /// Reads a `spec.config`. Unknown keys are errors, so that a typing mistake is seen.
 pub(crate) fn read_config<C: DeserializeOwned>(config: &JsonObject) -> Result<C, String> {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod agents;
+mod bash;
 mod bench;
 mod declarations;
 mod file_system;
