@@ -91,7 +91,9 @@ async fn a_tool_that_cannot_be_opened_says_what_to_do() {
     assert!(unknown.message.contains("`bsh`") && unknown.suggestion.unwrap().contains("wait"));
     let library = open(Entry::Library("./x".to_owned()), json!({})).await;
     assert!(library.message.contains("builtin:NAME"));
-    for (name, config) in [("wait", json!({"x": 1})), ("bash", json!({"env": "PATH"}))] {
+    for (name, config) in
+        [("wait", json!({"x": 1})), ("bash", json!({"env": "PATH"})), ("http-fetch", json!({"allowHost": []}))]
+    {
         let wrong = open(Entry::Builtin(name.to_owned()), config).await;
         assert!(wrong.message.contains(&format!("builtin:{name}")), "{wrong}");
         assert!(wrong.suggestion.is_some());

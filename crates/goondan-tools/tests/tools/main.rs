@@ -7,6 +7,7 @@ mod bash;
 mod bench;
 mod declarations;
 mod file_system;
+mod http_fetch;
 mod json_query;
 mod robustness;
 mod text_transform;
