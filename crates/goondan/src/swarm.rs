@@ -399,9 +399,8 @@ fn absolute(path: &Path) -> PathBuf {
 
 fn cannot_open(error: OpenWorkspaceError) -> StartError {
     let held = matches!(error, OpenWorkspaceError::Locked(LockError::Held { .. }));
-    let suggestion = held.then(|| {
-        "send the input to that process, wait until it has ended, or use another `--state-root`".to_owned()
-    });
+    let suggestion = held
+        .then(|| "send the input to that process, wait until it has ended, or use another `--state-root`".to_owned());
     StartError::Workspace { message: error.to_string(), suggestion }
 }
 
