@@ -1,1 +1,2 @@
 //! Runs YAML conformance cases against a swarm.
+pub mod matcher;
