@@ -70,8 +70,8 @@ pub struct ExternalInput {
 }
 
 impl Runtime {
-    /// Takes up what was left in the store, and runs. Subscribers that must miss nothing come with it.
-    pub fn start(parts: RuntimeParts) -> Result<Self, StoreError> {
+    /// Takes up what was left in the store, and runs. The subscription misses nothing, not even what resumes at once.
+    pub fn start(parts: RuntimeParts) -> Result<(Self, UnboundedReceiver<SwarmEvent>), StoreError> {
         let recovered = parts.store.recover()?;
         for warning in &recovered.warnings {
             tracing::warn!("{warning}");
@@ -88,9 +88,10 @@ impl Runtime {
             workdir: parts.workdir,
             commands,
         });
+        let events = engine.bus.subscribe();
         let orchestrator = Orchestrator::new(Arc::clone(&engine), recovered, metas);
         let task = tokio::spawn(orchestrator.run(queue));
-        Ok(Runtime { engine, orchestrator: Some(task).into() })
+        Ok((Runtime { engine, orchestrator: Some(task).into() }, events))
     }
 
     /// The generation that serves now.
@@ -199,6 +200,15 @@ impl Runtime {
         let Some(task) = self.orchestrator.lock().await.take() else { return };
         if self.engine.commands.send(Command::Shutdown { grace }).is_ok() {
             let _ = task.await;
+        }
+    }
+}
+
+impl Drop for Runtime {
+    /// Without a shutdown, turns are dropped where they stand, as if the process had died; they resume at the next start.
+    fn drop(&mut self) {
+        if let Some(task) = self.orchestrator.get_mut().take() {
+            task.abort();
         }
     }
 }
