@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use goondan_spec::kinds::Workdir;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::budget::Spent;
 use crate::bus::EventBus;
 use crate::ids::InstanceId;
 use crate::orchestrator::Command;
@@ -24,6 +25,8 @@ pub struct Engine {
     pub(crate) approver: SharedApprover,
     pub(crate) bus: EventBus,
     pub(crate) generation: ArcSwap<Generation>,
+    /// What all turns of this run have used up.
+    pub(crate) spent: Spent,
     /// Lets tools work there, whatever the agents say.
     pub(crate) workdir: Option<PathBuf>,
     /// The orchestrator. Unbounded: its senders are turns, whose number is limited, and inputs, whose queues are.

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::budget::Spent;
 use crate::bus::EventBus;
 use crate::conversation::Conversation;
 use crate::dispatch::{self, ToolCallContext, TurnFacts};
@@ -85,6 +86,7 @@ impl Runtime {
             clock: parts.clock,
             approver: parts.approver,
             generation: ArcSwap::from_pointee(parts.generation),
+            spent: Spent::new(),
             workdir: parts.workdir,
             commands,
         });
