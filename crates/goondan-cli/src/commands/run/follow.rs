@@ -49,6 +49,7 @@ pub(crate) async fn follow(
                 if std::mem::replace(&mut cancelled, true) || !swarm.cancel(&facts.instance).await {
                     return Err(CliError::interrupted());
                 }
+                view.pause();
                 output.note("Cancelling the turn. Press Ctrl-C again to quit at once.")?;
             }
         }

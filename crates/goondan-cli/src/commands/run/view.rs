@@ -55,6 +55,13 @@ impl View {
         }
     }
 
+    /// Somebody else is about to write.
+    pub(crate) fn pause(&mut self) {
+        if let View::Text(view) = self {
+            view.pause();
+        }
+    }
+
     /// The turn is over.
     pub(crate) fn end(&mut self, result: &TurnResult) -> Result<(), CliError> {
         match self {

@@ -59,6 +59,11 @@ impl TextView {
         }
     }
 
+    /// Somebody else is about to write: the line that says what is going on makes room.
+    pub(crate) fn pause(&mut self) {
+        self.activity.hide();
+    }
+
     /// The turn is over: what has not been seen of the answer is written now.
     pub(crate) fn end(&mut self, result: &TurnResult) -> Result<(), CliError> {
         self.activity.hide();
