@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::commands::{completions, doctor, init, instance, logs, run, schema, tool, validate};
+use crate::commands::{completions, doctor, init, instance, logs, run, schema, test, tool, validate};
 
 const ABOUT: &str = "Declarative agent swarms: a project folder with a goondan.yaml is checked and run.";
 
@@ -73,6 +73,8 @@ pub(crate) enum Command {
     Logs(logs::LogsArgs),
     /// Print the JSON Schemas of the resource kinds
     Schema(schema::SchemaArgs),
+    /// Run conformance cases
+    Test(test::TestArgs),
     /// Check this machine and the project in this folder
     Doctor(doctor::DoctorArgs),
     /// Print a completion script for a shell

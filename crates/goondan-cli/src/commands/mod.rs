@@ -7,6 +7,7 @@ pub(crate) mod instance;
 pub(crate) mod logs;
 pub(crate) mod run;
 pub(crate) mod schema;
+pub(crate) mod test;
 pub(crate) mod tool;
 pub(crate) mod validate;
 
@@ -29,6 +30,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Instance(args) => instance::run(&args, &state_root, output),
         Command::Logs(args) => block_on(logs::run(&args, &state_root, output)),
         Command::Schema(args) => schema::run(&args, output),
+        Command::Test(args) => test::run(&args, output),
         Command::Doctor(args) => doctor::run(&args, &state_root, output),
         Command::Completions(args) => completions::run(&args),
     }

@@ -2,7 +2,7 @@
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&[&str]; 16] = [
+const COMMANDS: [&[&str]; 17] = [
     &[],
     &["init"],
     &["validate"],
@@ -16,6 +16,7 @@ const COMMANDS: [&[&str]; 16] = [
     &["instance", "delete"],
     &["logs"],
     &["schema"],
+    &["test"],
     &["doctor"],
     &["completions"],
     &["--version"],

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic, in its helpers too")]
 
+mod cases;
 mod documentation;
 mod help;
 mod init;
