@@ -2,7 +2,6 @@
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::JsonObject;
 use crate::ids::{InstanceId, TraceContext};
@@ -111,13 +110,7 @@ pub enum RuntimeEventKind {
     #[serde(rename = "turn.failed")]
     TurnFailed { turn_id: String, duration: u64, error_message: String },
     #[serde(rename = "step.started")]
-    StepStarted {
-        step_id: String,
-        step_index: u32,
-        turn_id: String,
-        #[serde(skip_serializing_if = "Vec::is_empty", default)]
-        llm_input_messages: Vec<Value>,
-    },
+    StepStarted { step_id: String, step_index: u32, turn_id: String },
     #[serde(rename = "step.completed")]
     StepCompleted {
         step_id: String,

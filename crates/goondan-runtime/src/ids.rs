@@ -1,8 +1,10 @@
 //! Names of things that run.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 /// A conversation of one agent: the unit that handles one event at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -38,4 +40,38 @@ pub struct TraceContext {
     /// The unit that caused it; absent for an input from outside.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub parent_span_id: Option<String>,
+}
+
+impl TraceContext {
+    /// The root span of a unit that `parent` caused, or that an input from outside caused.
+    ///
+    /// Span ids are derived from `name`, not drawn: a resumed turn has the spans it had before.
+    pub fn root(trace_id: &str, parent_span_id: Option<&str>, name: &str) -> Self {
+        TraceContext {
+            trace_id: trace_id.to_owned(),
+            span_id: span_id(&[trace_id, parent_span_id.unwrap_or_default(), name]),
+            parent_span_id: parent_span_id.map(str::to_owned),
+        }
+    }
+
+    /// A span inside this one.
+    pub fn child(&self, name: &str) -> Self {
+        TraceContext::root(&self.trace_id, Some(&self.span_id), name)
+    }
+}
+
+fn span_id(parts: &[&str]) -> String {
+    let mut hasher = DefaultHasher::new();
+    parts.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+/// An id that is the same whenever it is derived from the same parts: 24 hex digits.
+pub(crate) fn derived_id(parts: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update(part.len().to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    hasher.finalize().iter().take(12).map(|byte| format!("{byte:02x}")).collect()
 }

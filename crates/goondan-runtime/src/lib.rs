@@ -2,11 +2,36 @@
 //!
 //! It deliberately does not know HTTP, dynamic libraries, file watching, or which tools and providers exist: those
 //! reach it through five ports (`ports::{tool, model, store, journal, clock}`).
+//!
+//! Start reading at [`runtime::Runtime`]; then [`plan`] (what a generation is), [`orchestrator`] (who owns the instances),
+//! `instance` → [`turn`] → [`step`] → [`dispatch`] (one turn from its event to its durable end).
 
+mod agents;
+mod budget;
+pub mod bus;
+pub mod conversation;
+pub mod dispatch;
+pub mod engine;
 pub mod event;
 pub mod ids;
+pub mod inbound;
+mod instance;
+pub mod limits;
 pub mod message;
+pub mod middleware;
+mod model_call;
+pub mod orchestrator;
+pub mod plan;
+pub mod policy;
 pub mod ports;
+pub mod registry;
+pub mod responses;
+mod routing;
+pub mod runtime;
+pub mod schema;
+pub mod step;
+pub mod store;
+pub mod turn;
 
 pub use goondan_spec as spec;
 pub use goondan_spec::JsonObject;

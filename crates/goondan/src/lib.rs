@@ -3,6 +3,7 @@
 //! It composes the specification, the engine, the built-in tools and the model clients into one [`Swarm`] handle, and is
 //! the only place that knows which adapter serves which port. It deliberately does not know terminals and arguments.
 
+mod adapters;
 pub mod project;
 pub mod swarm;
 pub mod workspace;
@@ -11,6 +12,6 @@ pub use goondan_models as models;
 pub use goondan_runtime as runtime;
 pub use goondan_spec as spec;
 
-pub use project::{Project, load};
-pub use swarm::{Input, ReloadOutcome, StartError, Swarm, SwarmBuilder, Turn};
+pub use project::{Project, environment, load};
+pub use swarm::{Input, ReloadOutcome, SendError, StartError, Swarm, SwarmBuilder, Turn};
 pub use workspace::{StateRoot, Workspace};

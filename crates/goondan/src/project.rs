@@ -1,19 +1,54 @@
 //! A project folder, read together with its environment files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use goondan_spec::{Bundle, Diagnostic};
+use goondan_spec::files::OsFiles;
+use goondan_spec::source::Sources;
+use goondan_spec::{BasePackage, Bundle, Diagnostic, Environment, JsonObject, LoadInput};
 
 /// What came of reading a project folder.
 pub struct Project {
+    /// The folder that `path` named.
+    pub root: PathBuf,
     /// The bundle; `None` where any diagnostic is an error.
     pub bundle: Option<Arc<Bundle>>,
     /// Errors and warnings of all files.
     pub diagnostics: Vec<Diagnostic>,
+    /// The texts that the diagnostics point into.
+    pub sources: Sources,
 }
 
 /// Reads the project at `path`: a folder, or the `goondan.yaml` in it.
-pub fn load(_path: &Path) -> Project {
-    unimplemented!()
+pub fn load(path: &Path) -> Project {
+    let base = base_package();
+    let loaded = goondan_spec::load(LoadInput { root: path, files: &OsFiles, base: &base });
+    Project {
+        root: folder(path),
+        bundle: loaded.bundle.map(Arc::new),
+        diagnostics: loaded.diagnostics,
+        sources: loaded.sources,
+    }
+}
+
+/// The variables that the project at `root` sees (rule L8): those of the process, then `env_file`, `.env.local`, `.env`.
+/// What comes first wins.
+pub fn environment(root: &Path, env_file: Option<&Path>) -> Result<Environment, Diagnostic> {
+    goondan_spec::env_files::read_env_files(&OsFiles, root, env_file, Environment::of_process())
+}
+
+/// What `@goondan/base` holds.
+pub fn base_package() -> BasePackage {
+    let extension = |name: &str| (name.to_owned(), JsonObject::new());
+    BasePackage { tools: goondan_tools::base_tools(), extensions: vec![extension("required-tools-guard")] }
+}
+
+fn folder(path: &Path) -> PathBuf {
+    if path.is_dir() {
+        return path.to_owned();
+    }
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
 }

@@ -1,25 +1,63 @@
 //! A running swarm.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
+use goondan_models::Providers;
 use goondan_runtime::event::{SwarmEvent, TurnResult};
 use goondan_runtime::ids::InstanceId;
 use goondan_runtime::message::Message;
+use goondan_runtime::orchestrator::Refusal;
+use goondan_runtime::plan::{Generation, PlanPorts, plan};
+use goondan_runtime::policy::{ApproveAll, Approver, Headless};
+use goondan_runtime::ports::clock::{Clock, SystemClock};
 use goondan_runtime::ports::model::{ModelFactory, ToolDefinition};
+use goondan_runtime::ports::store::{InstanceMeta, StoreError};
 use goondan_runtime::ports::tool::ToolCallResult;
-use goondan_spec::{Bundle, Diagnostic, Environment};
+use goondan_runtime::runtime::{ExternalInput, Runtime, RuntimeParts};
+use goondan_runtime::store::jsonl::{JsonlJournal, JsonlStore, LockError, OpenWorkspaceError};
+use goondan_spec::diff::diff;
+use goondan_spec::kinds::Swarm as SwarmSpec;
+use goondan_spec::{Bundle, Diagnostic, Environment, Resource, ResourceId};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
+
+use crate::adapters::ToolSources;
+use crate::project;
+use crate::workspace::StateRoot;
+
+/// The conversation of an input that names none.
+pub const DEFAULT_INSTANCE_KEY: &str = "main";
 
 /// Settings of a swarm that is about to start.
 pub struct SwarmBuilder {
-    _bundle: Arc<Bundle>,
+    bundle: Arc<Bundle>,
+    swarm: Option<String>,
+    state_root: Option<PathBuf>,
+    environment: Option<Environment>,
+    models: Arc<dyn ModelFactory>,
+    approver: Arc<dyn Approver>,
+    clock: Arc<dyn Clock>,
+    workdir: Option<PathBuf>,
 }
 
-/// A running swarm. Cheap to clone; the swarm ends with [`Swarm::shutdown`].
+/// A running swarm. Cheap to clone. It ends with [`Swarm::shutdown`]; its workspace is free once every clone is dropped.
 #[derive(Clone)]
-pub struct Swarm {}
+pub struct Swarm {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    runtime: Runtime,
+    ports: PlanPorts,
+    environment: Environment,
+    workspace: PathBuf,
+    swarm: ResourceId,
+    /// One reload at a time.
+    reloading: tokio::sync::Mutex<()>,
+}
 
 /// An input from outside.
 #[derive(Debug, Clone, Default)]
@@ -34,18 +72,26 @@ pub struct Input {
     pub id: Option<String>,
 }
 
+impl Input {
+    /// An input for the entry agent's main conversation.
+    pub fn text(text: impl Into<String>) -> Self {
+        Input { text: text.into(), ..Input::default() }
+    }
+}
+
 /// An accepted input: it is on disk.
 pub struct Turn {
     /// The id of the event.
     pub event_id: String,
     /// The instance that handles it.
     pub instance: InstanceId,
+    result: oneshot::Receiver<TurnResult>,
 }
 
 impl Turn {
-    /// Waits until the turn is over.
-    pub async fn result(self) -> TurnResult {
-        unimplemented!()
+    /// Waits until the turn is over. `None` where the swarm ended first; the turn then resumes at the next start.
+    pub async fn result(self) -> Option<TurnResult> {
+        self.result.await.ok()
     }
 }
 
@@ -73,6 +119,8 @@ pub struct SendError {
     pub code: String,
     /// A sentence that stands alone.
     pub message: String,
+    /// What to do about it.
+    pub suggestion: Option<String>,
 }
 
 /// What came of a reload.
@@ -94,110 +142,268 @@ impl Swarm {
     /// Begins with the defaults: the bundle's only swarm (or `default`), the process environment with the bundle's `.env`
     /// files, state under `~/.goondan`.
     pub fn builder(bundle: Arc<Bundle>) -> SwarmBuilder {
-        SwarmBuilder { _bundle: bundle }
+        SwarmBuilder {
+            bundle,
+            swarm: None,
+            state_root: None,
+            environment: None,
+            models: Arc::new(Providers::default()),
+            approver: Arc::new(Headless),
+            clock: Arc::new(SystemClock),
+            workdir: None,
+        }
     }
 
     /// Hands in an input; returns once it is accepted.
-    pub async fn send(&self, _input: Input) -> Result<Turn, SendError> {
-        unimplemented!()
+    pub async fn send(&self, input: Input) -> Result<Turn, SendError> {
+        let instance = self.instance(input.agent.as_deref(), input.instance_key.as_deref());
+        let external = ExternalInput { target: instance.clone(), text: input.text, id: input.id };
+        let accepted = self.inner.runtime.send(external).await?;
+        Ok(Turn { event_id: accepted.event_id, instance, result: accepted.result })
     }
 
     /// Calls one tool through the same dispatch as a model's call, without a model. `agent` and `instance_key` as in [`Input`].
     pub async fn call_tool(
         &self,
-        _agent: Option<&str>,
-        _instance_key: Option<&str>,
-        _tool: &str,
-        _arguments: Value,
+        agent: Option<&str>,
+        instance_key: Option<&str>,
+        tool: &str,
+        arguments: Value,
     ) -> Result<ToolCallResult, SendError> {
-        unimplemented!()
+        let instance = self.instance(agent, instance_key);
+        let result = self.inner.runtime.call_tool(instance.clone(), tool, arguments).await;
+        result.ok_or_else(|| SendError {
+            code: "AGENT_NOT_FOUND".to_owned(),
+            message: format!("the swarm {} has no agent `{}`", self.name(), instance.agent),
+            suggestion: Some(format!("its agents are: {}", self.agents().join(", "))),
+        })
     }
 
     /// Cancels the running turn of `instance`; false where none runs.
-    pub async fn cancel(&self, _instance: &InstanceId) -> bool {
-        unimplemented!()
+    pub async fn cancel(&self, instance: &InstanceId) -> bool {
+        self.inner.runtime.cancel(instance).await
     }
 
     /// What `agent`'s model is offered at the first step of a turn.
-    pub fn catalog(&self, _agent: &str) -> Option<Vec<ToolDefinition>> {
-        unimplemented!()
+    pub fn catalog(&self, agent: &str) -> Option<Vec<ToolDefinition>> {
+        let generation = self.inner.runtime.generation();
+        generation.agent(agent).map(|agent| agent.catalog.definitions().to_vec())
     }
 
     /// Everything that happens from now on. Unbounded: a subscriber that stops reading should drop the receiver.
     pub fn subscribe(&self) -> UnboundedReceiver<SwarmEvent> {
-        unimplemented!()
+        self.inner.runtime.subscribe()
     }
 
     /// The conversation of `instance` as it stands.
-    pub async fn conversation(&self, _instance: &InstanceId) -> Vec<Message> {
-        unimplemented!()
+    pub async fn conversation(&self, instance: &InstanceId) -> Result<Vec<Arc<Message>>, StoreError> {
+        self.inner.runtime.conversation(instance).await
+    }
+
+    /// What is known of all instances, oldest first.
+    pub async fn instances(&self) -> Vec<InstanceMeta> {
+        self.inner.runtime.instances().await
+    }
+
+    /// The folder of an instance that its tools work in by default.
+    pub fn workdir(&self, instance: &InstanceId) -> PathBuf {
+        self.inner.runtime.workdir(instance)
     }
 
     /// Reads the bundle's folder again and swaps the new generation in, or changes nothing (rules R2, R3).
     pub async fn reload(&self) -> ReloadOutcome {
-        unimplemented!()
+        let _one_at_a_time = self.inner.reloading.lock().await;
+        let started = Instant::now();
+        let old = self.inner.runtime.generation();
+        let root = old.bundle.root().to_owned();
+        let loaded = tokio::task::spawn_blocking(move || project::load(&root)).await;
+        let mut outcome = ReloadOutcome {
+            result: Err(Vec::new()),
+            added: Vec::new(),
+            changed: Vec::new(),
+            removed: Vec::new(),
+            duration_ms: 0,
+        };
+        outcome.result = match loaded {
+            Ok(project) => self.swap_in(&old, project, &mut outcome).await,
+            Err(_) => Err(Vec::new()),
+        };
+        outcome.duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        outcome
+    }
+
+    async fn swap_in(
+        &self,
+        old: &Generation,
+        project: project::Project,
+        outcome: &mut ReloadOutcome,
+    ) -> Result<u64, Vec<Diagnostic>> {
+        let inner = &self.inner;
+        let bundle = project.bundle.ok_or(project.diagnostics)?;
+        let swarm = bundle.choose_swarm(Some(&inner.swarm.name)).map_err(|problem| vec![problem])?;
+        let generation = plan_swarm(&bundle, swarm, old.number + 1, &inner.ports, &inner.environment).await?;
+        let difference = diff(&old.bundle, &bundle);
+        let names = |ids: &[ResourceId]| ids.iter().map(ResourceId::to_string).collect();
+        outcome.added = names(&difference.added);
+        outcome.changed = names(&difference.changed);
+        outcome.removed = names(&difference.removed);
+        let number = generation.number;
+        inner.runtime.swap(generation);
+        Ok(number)
     }
 
     /// The name of the running Swarm resource.
     pub fn name(&self) -> String {
-        unimplemented!()
+        self.inner.swarm.name.clone()
     }
 
     /// The entry agent's name.
     pub fn entry_agent(&self) -> String {
-        unimplemented!()
+        self.inner.runtime.generation().entry_agent.clone()
+    }
+
+    /// The names of all agents, sorted.
+    pub fn agents(&self) -> Vec<String> {
+        self.inner.runtime.generation().agents().map(|agent| agent.name.clone()).collect()
     }
 
     /// Where this swarm keeps its state.
     pub fn workspace_dir(&self) -> PathBuf {
-        unimplemented!()
+        self.inner.workspace.clone()
     }
 
-    /// Takes no more inputs, waits for running turns within the grace period, folds and ends.
+    /// Takes no more inputs, waits for running turns within the policy's grace period, and ends.
     pub async fn shutdown(&self) {
-        unimplemented!()
+        let grace = self.inner.runtime.generation().policy.shutdown_grace;
+        self.inner.runtime.shutdown(grace).await;
+    }
+
+    fn instance(&self, agent: Option<&str>, instance_key: Option<&str>) -> InstanceId {
+        let agent = agent.map_or_else(|| self.entry_agent(), str::to_owned);
+        InstanceId::new(agent, instance_key.unwrap_or(DEFAULT_INSTANCE_KEY))
+    }
+}
+
+impl From<Refusal> for SendError {
+    fn from(refusal: Refusal) -> Self {
+        SendError { code: refusal.code.to_owned(), message: refusal.message, suggestion: refusal.suggestion }
     }
 }
 
 impl SwarmBuilder {
     /// Runs the Swarm resource of that name.
     #[must_use]
-    pub fn swarm(self, _name: impl Into<String>) -> Self {
+    pub fn swarm(mut self, name: impl Into<String>) -> Self {
+        self.swarm = Some(name.into());
         self
     }
 
     /// Keeps state below that folder.
     #[must_use]
-    pub fn state_root(self, _path: impl Into<PathBuf>) -> Self {
+    pub fn state_root(mut self, path: impl Into<PathBuf>) -> Self {
+        self.state_root = Some(path.into());
         self
     }
 
     /// What value sources see, instead of the process environment with `.env` files.
     #[must_use]
-    pub fn environment(self, _environment: Environment) -> Self {
+    pub fn environment(mut self, environment: Environment) -> Self {
+        self.environment = Some(environment);
         self
     }
 
     /// Makes the model clients, instead of the providers that the bundle names.
     #[must_use]
-    pub fn models(self, _factory: Arc<dyn ModelFactory>) -> Self {
+    pub fn models(mut self, factory: Arc<dyn ModelFactory>) -> Self {
+        self.models = factory;
         self
     }
 
-    /// Lets tools work there, whatever the agents say.
+    /// Answers what a policy asks. By default nobody is there, and every ask is a denial.
     #[must_use]
-    pub fn workdir(self, _path: impl Into<PathBuf>) -> Self {
+    pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
+        self.approver = approver;
         self
     }
 
     /// Answers every approval with yes (`--yes`).
     #[must_use]
-    pub fn approve_all(self, _yes: bool) -> Self {
+    pub fn approve_all(self, yes: bool) -> Self {
+        if yes { self.approver(Arc::new(ApproveAll)) } else { self }
+    }
+
+    /// Takes time and ids from there.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Lets tools work there, whatever the agents say.
+    #[must_use]
+    pub fn workdir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.workdir = Some(path.into());
         self
     }
 
     /// Plans the first generation, opens the workspace, resumes what was left, and runs.
     pub async fn start(self) -> Result<Swarm, StartError> {
-        unimplemented!()
+        self.start_watched().await.map(|(swarm, _)| swarm)
     }
+
+    /// As [`SwarmBuilder::start`], with a subscription that misses nothing, not even what resumes at once.
+    pub async fn start_watched(self) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), StartError> {
+        let environment = match self.environment {
+            Some(environment) => environment,
+            None => project::environment(self.bundle.root(), None).map_err(|d| StartError::Diagnostics(vec![d]))?,
+        };
+        let swarm = self.bundle.choose_swarm(self.swarm.as_deref()).map_err(|d| StartError::Diagnostics(vec![d]))?;
+        let swarm_id = swarm.id.clone();
+        let ports = PlanPorts { tools: Arc::new(ToolSources::default()), models: self.models };
+        let generation =
+            plan_swarm(&self.bundle, swarm, 1, &ports, &environment).await.map_err(StartError::Diagnostics)?;
+        let root = StateRoot::find(self.state_root.as_deref());
+        let workspace = root.workspace(&swarm.spec.instance_key).dir;
+        let dir = workspace.clone();
+        let store = tokio::task::spawn_blocking(move || JsonlStore::open(&dir)).await;
+        let store = store.map_err(|panic| workspace_error(panic.to_string()))?.map_err(cannot_open)?;
+        let parts = RuntimeParts {
+            generation,
+            store: Arc::new(store),
+            journal: Arc::new(JsonlJournal::new(workspace.clone())),
+            clock: self.clock,
+            approver: self.approver,
+            workdir: self.workdir.as_deref().map(absolute),
+        };
+        let (runtime, events) = Runtime::start(parts).map_err(|error| workspace_error(error.message))?;
+        let reloading = tokio::sync::Mutex::new(());
+        let inner = Inner { runtime, ports, environment, workspace, swarm: swarm_id, reloading };
+        Ok((Swarm { inner: Arc::new(inner) }, events))
+    }
+}
+
+async fn plan_swarm(
+    bundle: &Arc<Bundle>,
+    swarm: &Resource<SwarmSpec>,
+    number: u64,
+    ports: &PlanPorts,
+    environment: &Environment,
+) -> Result<Generation, Vec<Diagnostic>> {
+    let missing = bundle.missing_environment(&swarm.id, environment);
+    if missing.is_empty() { plan(bundle, swarm, number, ports, environment).await } else { Err(missing) }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn cannot_open(error: OpenWorkspaceError) -> StartError {
+    let held = matches!(error, OpenWorkspaceError::Locked(LockError::Held { .. }));
+    let suggestion = held
+        .then(|| "send the input to that process, wait until it has ended, or use another `--state-root`".to_owned());
+    StartError::Workspace { message: error.to_string(), suggestion }
+}
+
+fn workspace_error(message: String) -> StartError {
+    StartError::Workspace { message, suggestion: None }
 }

@@ -1,12 +1,17 @@
 //! The state of swarms on disk, for looking at it while nothing runs.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use goondan_runtime::conversation::Conversation;
 use goondan_runtime::event::RuntimeEvent;
 use goondan_runtime::ids::InstanceId;
 use goondan_runtime::message::Message;
+use goondan_runtime::ports::store::{InstanceMeta, InstanceStatus, StoredConversation};
+use goondan_runtime::store::jsonl::{layout, read_lines};
 
 /// The folder that holds all workspaces: `--state-root` > `GOONDAN_STATE_ROOT` > `~/.goondan` (rule C3).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,18 +19,29 @@ pub struct StateRoot(pub PathBuf);
 
 impl StateRoot {
     /// `explicit`, or what the environment says.
-    pub fn find(_explicit: Option<&Path>) -> StateRoot {
-        unimplemented!()
+    pub fn find(explicit: Option<&Path>) -> StateRoot {
+        let stated = || std::env::var_os("GOONDAN_STATE_ROOT").filter(|path| !path.is_empty()).map(PathBuf::from);
+        let home = || std::env::home_dir().unwrap_or_else(std::env::temp_dir).join(".goondan");
+        let path = explicit.map(Path::to_owned).or_else(stated).unwrap_or_else(home);
+        StateRoot(std::path::absolute(&path).unwrap_or(path))
     }
 
     /// All workspaces, sorted by id.
     pub fn workspaces(&self) -> io::Result<Vec<Workspace>> {
-        unimplemented!()
+        let mut workspaces = Vec::new();
+        for dir in folders(&self.0.join(layout::WORKSPACES))? {
+            if let Some(id) = dir.file_name().and_then(|name| name.to_str()) {
+                workspaces.push(Workspace { id: id.to_owned(), dir });
+            }
+        }
+        workspaces.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok(workspaces)
     }
 
     /// The workspace of a swarm with that instance key; it need not exist yet.
-    pub fn workspace(&self, _swarm_instance_key: &str) -> Workspace {
-        unimplemented!()
+    pub fn workspace(&self, swarm_instance_key: &str) -> Workspace {
+        let dir = layout::workspace_dir(&self.0, swarm_instance_key);
+        Workspace { id: layout::workspace_id(swarm_instance_key), dir }
     }
 }
 
@@ -56,26 +72,74 @@ pub struct InstanceSummary {
 impl Workspace {
     /// All instances, sorted by last change, newest first.
     pub fn instances(&self) -> io::Result<Vec<InstanceSummary>> {
-        unimplemented!()
+        let mut summaries = Vec::new();
+        for dir in folders(&self.dir.join(layout::INSTANCES))? {
+            // A folder without metadata is what a cut-off creation leaves.
+            if let Ok(bytes) = fs::read(dir.join(layout::METADATA))
+                && let Ok(meta) = serde_json::from_slice::<InstanceMeta>(&bytes)
+            {
+                summaries.push(summary(&meta, self.conversation(&meta.id())?.0.len()));
+            }
+        }
+        summaries.sort_by(|a, b| (b.updated_at, &a.id).cmp(&(a.updated_at, &b.id)));
+        Ok(summaries)
     }
 
     /// Base and events, folded; with warnings about lines that could not be read.
-    pub fn conversation(&self, _id: &InstanceId) -> io::Result<(Vec<Message>, Vec<String>)> {
-        unimplemented!()
+    pub fn conversation(&self, id: &InstanceId) -> io::Result<(Vec<Arc<Message>>, Vec<String>)> {
+        let dir = layout::instance_dir(&self.dir, id);
+        let (base, mut warnings) = read_lines(&dir.join(layout::BASE))?;
+        let (events, more) = read_lines(&dir.join(layout::EVENTS))?;
+        warnings.extend(more);
+        let stored = StoredConversation { base, events, warnings: Vec::new() };
+        Ok((Conversation::restore(stored).0.messages().to_vec(), warnings))
     }
 
     /// The runtime events of an instance, oldest first.
-    pub fn runtime_events(&self, _id: &InstanceId) -> io::Result<Vec<RuntimeEvent>> {
-        unimplemented!()
+    pub fn runtime_events(&self, id: &InstanceId) -> io::Result<Vec<RuntimeEvent>> {
+        read_lines(&self.runtime_events_path(id)).map(|(events, _)| events)
     }
 
     /// Where they lie, for those who follow the file.
-    pub fn runtime_events_path(&self, _id: &InstanceId) -> PathBuf {
-        unimplemented!()
+    pub fn runtime_events_path(&self, id: &InstanceId) -> PathBuf {
+        layout::instance_dir(&self.dir, id).join(layout::RUNTIME_EVENTS)
+    }
+
+    /// Where the instance's state lies.
+    pub fn instance_dir(&self, id: &InstanceId) -> PathBuf {
+        layout::instance_dir(&self.dir, id)
     }
 
     /// Deletes everything of an instance; false where there is none.
-    pub fn delete(&self, _id: &InstanceId) -> io::Result<bool> {
-        unimplemented!()
+    pub fn delete(&self, id: &InstanceId) -> io::Result<bool> {
+        match fs::remove_dir_all(layout::instance_dir(&self.dir, id)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
+}
+
+fn summary(meta: &InstanceMeta, messages: usize) -> InstanceSummary {
+    let status = match meta.status {
+        InstanceStatus::Idle => "idle",
+        InstanceStatus::Processing => "processing",
+    };
+    InstanceSummary {
+        id: meta.id(),
+        status: status.to_owned(),
+        created_at: meta.created_at,
+        updated_at: meta.updated_at,
+        messages,
+    }
+}
+
+fn folders(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let paths: Vec<PathBuf> = entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<_>>()?;
+    Ok(paths.into_iter().filter(|path| path.is_dir()).collect())
 }

@@ -76,8 +76,11 @@ const SHAPE: &str = "a script has agents (lists of replies by agent), rules ({wh
 
 /// Reads a script's text; the only place that knows how.
 fn parse_file(model: &ResourceId, path: &str, text: &str) -> Result<Script, ModelError> {
-    serde_json::from_str(text).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
-        configuration(format!("the script of {model} is not right: {path}:{line}:{column}: {error}"), SHAPE)
+    goondan_runtime::spec::yaml::from_str(text).map_err(|error| {
+        let place = match (error.line, error.column) {
+            (Some(line), Some(column)) => format!("{path}:{line}:{column}"),
+            _ => path.to_owned(),
+        };
+        configuration(format!("the script of {model} is not right: {place}: {}", error.message), SHAPE)
     })
 }

@@ -1,1 +1,81 @@
-//! Records the side effects of a turn, so that a resumed turn does not repeat them.
+//! Records the side effects of a turn, so that a resumed turn does not repeat them (rule C2b).
+//!
+//! A turn is a deterministic program over its journal: what it does to the world, and what it learns from it, goes through
+//! [`TurnJournal::run`]. Resumed, the turn runs again from its start and is handed the recorded outcomes.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use super::store::StoreError;
+use crate::ids::InstanceId;
+
+/// Keeps the journals of turns. The embedded one serves one machine; a durable-execution engine fits behind it too.
+#[async_trait]
+pub trait Journal: Send + Sync {
+    /// The journal of a turn, with what is recorded of it.
+    async fn open(&self, instance: &InstanceId, turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError>;
+    /// Forgets a turn that is over.
+    async fn close(&self, instance: &InstanceId, turn_id: &str) -> Result<(), StoreError>;
+}
+
+/// The journal of one turn.
+#[async_trait]
+pub trait TurnJournal: Send + Sync {
+    /// Records the intent, does the work, records the outcome; or gives back what is recorded.
+    async fn run(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome, StoreError>;
+    /// Whether anything is recorded: the turn was cut off and begins again.
+    fn is_resumed(&self) -> bool;
+    /// Whether the outcome of the effect is recorded.
+    fn has_outcome(&self, effect_id: &str) -> bool;
+}
+
+/// Something that a turn is about to do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Effect {
+    /// Unique in its turn, and the same when the turn is resumed.
+    pub id: String,
+    /// What kind of thing it is.
+    pub kind: EffectKind,
+    /// What it is about, for people who look at an interrupted turn.
+    pub intent: Value,
+    /// What a resumed turn does where the intent is recorded and the outcome is not.
+    pub when_interrupted: WhenInterrupted,
+}
+
+/// What kind of thing a turn does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum EffectKind {
+    /// Asks the model.
+    ModelCall,
+    /// Runs a tool.
+    ToolCall,
+    /// Takes in what arrived meanwhile.
+    Inbox,
+}
+
+/// What to do about an effect that began and has no outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenInterrupted {
+    /// It is safe to do it again.
+    RunAgain,
+    /// Nobody knows how far it came; say so.
+    Report,
+}
+
+/// What came of an effect.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// It was done, now or before the turn was resumed.
+    Done {
+        /// The recorded value.
+        value: Value,
+        /// It was done before the turn was resumed.
+        replayed: bool,
+    },
+    /// It began before the turn was resumed, and nobody knows how far it came.
+    Interrupted,
+}

@@ -1,1 +1,172 @@
 //! Where conversations and accepted events are kept.
+//!
+//! Two things live here. The *inbox* of a workspace says which events were accepted and which are done; a turn is over
+//! when its `Done` record is on disk. An *instance* has a conversation: a base, and the events of the running turn.
+//! Any store must survive being cut off between any two calls (rule C4).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use crate::event::{RuntimeEvent, TurnResult};
+use crate::ids::InstanceId;
+use crate::inbound::AgentEvent;
+use crate::message::{Message, MessageEvent};
+
+/// Why the store could not do it. The message says what failed on which file, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct StoreError {
+    /// A sentence that stands alone.
+    pub message: String,
+}
+
+impl StoreError {
+    /// What failed, where, and why.
+    pub fn new(doing: &str, path: &std::path::Path, cause: &dyn std::fmt::Display) -> Self {
+        StoreError { message: format!("failed to {doing} {}: {cause}", path.display()) }
+    }
+}
+
+/// A record of the inbox. One record is on disk as a whole or not at all.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum InboxRecord {
+    /// The event was taken; from now on it will be handled.
+    Accepted {
+        /// The event.
+        event: AgentEvent,
+    },
+    /// The turn is over. With it the answer is accepted that somebody waits for.
+    Done {
+        /// The turn.
+        turn_id: String,
+        /// The events that the turn handled: the one that started it, and answers that joined it.
+        event_ids: Vec<String>,
+        /// What came of it.
+        result: Box<TurnResult>,
+        /// The answer to an asynchronous request, as an event for the one who asked.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        answer: Option<Box<AgentEvent>>,
+    },
+    /// The event will not be handled: its sender gave up before its turn began.
+    Withdrawn {
+        /// The event.
+        event_id: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Called once a record is on disk, or could not be put there. It may run on any thread and must not block.
+pub type OnDurable = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+
+/// What a workspace held when it was opened.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Recovered {
+    /// Accepted and not done, in the order in which they were accepted.
+    pub pending: Vec<AgentEvent>,
+    /// Recently handled events with their results, oldest first: for answers that are asked for again, and for events that
+    /// are delivered again.
+    pub handled: Vec<(String, TurnResult)>,
+    /// What could not be read, for people.
+    pub warnings: Vec<String>,
+}
+
+/// What is known of an instance without its conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceMeta {
+    /// `idle` or `processing`.
+    pub status: InstanceStatus,
+    /// Who it is.
+    #[serde(rename = "agentName")]
+    pub agent: String,
+    /// Under which key.
+    pub instance_key: String,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When its last turn ended.
+    pub updated_at: DateTime<Utc>,
+    /// Who made it; `None` for an input from outside.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub owner: Option<InstanceId>,
+    /// Where its tools work, if a spawn said so.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cwd: Option<String>,
+}
+
+/// What an instance does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InstanceStatus {
+    /// Nothing.
+    Idle,
+    /// A turn runs, or was cut off.
+    Processing,
+}
+
+impl InstanceMeta {
+    /// The instance's identity.
+    pub fn id(&self) -> InstanceId {
+        InstanceId::new(&*self.agent, &*self.instance_key)
+    }
+}
+
+/// A workspace. Calls may do file I/O; those that wait for a disk are marked.
+pub trait Store: Send + Sync {
+    /// What was left when the workspace was last closed or cut off. Asked once, before anything else.
+    fn recover(&self) -> Result<Recovered, StoreError>;
+    /// Appends to the inbox in the order of the calls and returns at once. Callbacks come in the same order.
+    fn submit(&self, record: InboxRecord, on_durable: OnDurable);
+    /// Every instance, in any order.
+    fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError>;
+    /// Writes what is known of an instance, and makes its folder on the first call.
+    fn put_meta(&self, meta: &InstanceMeta) -> Result<(), StoreError>;
+    /// Opens the conversation of an instance. One at a time is open; the caller sees to that.
+    fn open(&self, id: &InstanceId) -> Result<Box<dyn InstanceStore>, StoreError>;
+    /// Deletes everything of an instance.
+    fn delete(&self, id: &InstanceId) -> Result<bool, StoreError>;
+    /// Appends to the runtime events of an instance, soon. They are for watching, not for recovery.
+    fn log(&self, event: &RuntimeEvent);
+    /// The folder of an instance that its tools work in by default.
+    fn workdir(&self, id: &InstanceId) -> PathBuf;
+    /// The folder of an instance for whole outputs that were cut for the model.
+    fn files_dir(&self, id: &InstanceId) -> PathBuf;
+}
+
+/// A conversation as it was found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StoredConversation {
+    /// Folded messages.
+    pub base: Vec<Arc<Message>>,
+    /// Events behind the base, in order.
+    pub events: Vec<MessageEvent>,
+    /// What could not be read, for people.
+    pub warnings: Vec<String>,
+}
+
+/// An open conversation.
+pub trait InstanceStore: Send + Sync {
+    /// Reads base and events. Waits for the disk.
+    fn load(&mut self) -> Result<StoredConversation, StoreError>;
+    /// Appends an event of the running turn.
+    fn append(&mut self, event: &MessageEvent) -> Result<(), StoreError>;
+    /// Forgets the events of a turn that starts over; its journal knows what had happened.
+    fn discard_events(&mut self) -> Result<(), StoreError>;
+    /// Puts all appended events on disk. Waits for the disk.
+    fn sync(&mut self) -> Result<(), StoreError>;
+    /// Makes `fold` the base and forgets the events. Waits for the disk. Cut off and repeated, it comes to the same.
+    fn fold(&mut self, fold: Fold<'_>) -> Result<(), StoreError>;
+}
+
+/// How a base changes.
+#[derive(Debug, Clone, Copy)]
+pub enum Fold<'a> {
+    /// Only new messages behind it.
+    Append(&'a [Arc<Message>]),
+    /// A new base.
+    Rewrite(&'a [Arc<Message>]),
+}

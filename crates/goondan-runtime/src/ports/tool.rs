@@ -229,6 +229,20 @@ pub struct ToolCallError {
     pub help_url: Option<String>,
 }
 
+impl ToolCallError {
+    /// The stable text that goes back to the model (rule T8).
+    pub fn to_model_text(&self) -> String {
+        let mut text = format!("ERROR: {}\nCODE: {}", self.message, self.code);
+        if let Some(suggestion) = &self.suggestion {
+            text.push_str(&format!("\nSUGGESTION: {suggestion}"));
+        }
+        if let Some(url) = &self.help_url {
+            text.push_str(&format!("\nHELP: {url}"));
+        }
+        text
+    }
+}
+
 /// Other agents, as a handler reaches them (rules A1 to A8). Errors carry the codes of the rules.
 #[async_trait]
 pub trait AgentToolRuntime: Send + Sync {

@@ -1,0 +1,201 @@
+//! `ctx.runtime`: how a tool reaches other agents (rules A1 to A8). Every call is a message to the orchestrator and an
+//! answer back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::dispatch::{ToolCallContext, TurnFacts};
+use crate::engine::Engine;
+use crate::event::TurnResult;
+use crate::ids::{InstanceId, TraceContext, derived_id};
+use crate::inbound::{AgentEvent, EventTrace, ReplyTo};
+use crate::orchestrator::{Command, Refusal, SpawnRequest};
+use crate::ports::tool::{
+    AgentCatalog, AgentEventInput, AgentToolRuntime, RequestOptions, RequestResult, SendResult, SpawnOptions,
+    SpawnResult, SpawnedAgentInfo, ToolError,
+};
+use crate::responses::{answer_id, response_of};
+
+/// How long a request waits where it does not say (rule A2).
+const DEFAULT_TIMEOUT_MS: u64 = 60_000;
+
+/// The agents, as one tool call reaches them.
+pub(crate) struct AgentCalls {
+    engine: Arc<Engine>,
+    facts: Arc<TurnFacts>,
+    /// The call's place in its turn: event ids are derived from it, so that a call that runs again asks the same question.
+    place: String,
+    trace: TraceContext,
+    cancel: CancellationToken,
+    asked: AtomicU32,
+}
+
+impl AgentCalls {
+    pub(crate) fn of_call(context: &ToolCallContext, cancel: CancellationToken) -> Self {
+        AgentCalls {
+            engine: Arc::clone(&context.engine),
+            facts: Arc::clone(&context.facts),
+            place: format!("{}/{}", context.step_id, context.call.tool_call_id),
+            trace: context.trace.clone(),
+            cancel,
+            asked: AtomicU32::new(0),
+        }
+    }
+
+    fn event(&self, target: &str, input: AgentEventInput, default_type: &str) -> AgentEvent {
+        let number = self.asked.fetch_add(1, Ordering::Relaxed).to_string();
+        let caller = &self.facts.instance;
+        let key = input.instance_key.unwrap_or_else(|| caller.instance_key.clone());
+        AgentEvent {
+            id: format!("evt-{}", derived_id(&[&caller.to_string(), &self.place, &number])),
+            event_type: input.event_type.unwrap_or_else(|| default_type.to_owned()),
+            created_at: self.engine.clock.now(),
+            target: InstanceId::new(target, key),
+            input: input.input,
+            metadata: input.metadata,
+            trace: EventTrace::from(&self.trace),
+            callers: self.facts.callers.iter().cloned().chain([caller.clone()]).collect(),
+            reply_to: None,
+        }
+    }
+
+    /// Hands `event` over; comes back once it is on disk.
+    async fn submit(&self, event: AgentEvent, waiter: Option<oneshot::Sender<TurnResult>>) -> Result<(), ToolError> {
+        let (accepted, answer) = oneshot::channel();
+        let command = Command::Submit { event: Box::new(event), waiter, accepted };
+        self.engine.commands.send(command).map_err(|_| stopped())?;
+        answer.await.map_err(|_| stopped())?.map_err(ToolError::from)
+    }
+
+    fn abandon(&self, event_id: String, reason: &str) {
+        let command = Command::Abandon { event_id, reason: reason.to_owned() };
+        // Without an orchestrator there is nothing to abandon.
+        let _ = self.engine.commands.send(command);
+    }
+
+    /// Waits for the answer; a caller that stops waiting takes its question back.
+    async fn wait(
+        &self,
+        event: &AgentEvent,
+        answer: oneshot::Receiver<TurnResult>,
+        ms: u64,
+    ) -> Result<TurnResult, ToolError> {
+        let target = &event.target.agent;
+        tokio::select! {
+            result = answer => result.map_err(|_| stopped()),
+            () = tokio::time::sleep(Duration::from_millis(ms)) => {
+                self.abandon(event.id.clone(), "the request timed out");
+                Err(ToolError::new(format!("agent {target} did not answer within {ms} ms"))
+                    .code("AGENT_REQUEST_TIMEOUT")
+                    .suggest("Ask for less, wait longer with timeoutMs, or ask with async: true."))
+            }
+            () = self.cancel.cancelled() => {
+                self.abandon(event.id.clone(), "the caller was cancelled");
+                Err(ToolError::new(format!("the request to agent {target} was cancelled")).code("E_TOOL_CANCELLED"))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl AgentToolRuntime for AgentCalls {
+    async fn request(
+        &self,
+        target: &str,
+        input: AgentEventInput,
+        options: RequestOptions,
+    ) -> Result<RequestResult, ToolError> {
+        let mut event = self.event(target, input, "agent.request");
+        let correlation_id = format!("req-{}", event.id.trim_start_matches("evt-"));
+        event.reply_to = Some(ReplyTo {
+            caller: self.facts.instance.clone(),
+            turn_id: self.facts.turn_id.clone(),
+            correlation_id: correlation_id.clone(),
+            async_: options.async_,
+        });
+        let mut result = RequestResult {
+            event_id: event.id.clone(),
+            target: target.to_owned(),
+            response: None,
+            correlation_id,
+            accepted: true,
+            async_: options.async_,
+        };
+        if options.async_ {
+            self.submit(event, None).await?;
+            return Ok(result);
+        }
+        let (waiter, answer) = oneshot::channel();
+        self.submit(event.clone(), Some(waiter)).await?;
+        let timeout = options.timeout_ms.filter(|ms| *ms > 0).unwrap_or(DEFAULT_TIMEOUT_MS);
+        let turn = self.wait(&event, answer, timeout).await?;
+        result.event_id = answer_id(&event.id);
+        result.response = Some(response_of(target, &turn)?);
+        Ok(result)
+    }
+
+    async fn send(&self, target: &str, input: AgentEventInput) -> Result<SendResult, ToolError> {
+        let event = self.event(target, input, "agent.send");
+        let event_id = event.id.clone();
+        self.submit(event, None).await?;
+        Ok(SendResult { event_id, target: target.to_owned(), accepted: true })
+    }
+
+    async fn spawn(&self, target: &str, options: SpawnOptions) -> Result<SpawnResult, ToolError> {
+        let instance_key = options.instance_key.unwrap_or_else(|| {
+            let number = self.asked.fetch_add(1, Ordering::Relaxed).to_string();
+            let caller = self.facts.instance.to_string();
+            format!("{target}-{}", &derived_id(&[&caller, &self.place, &number, "spawn"])[..8])
+        });
+        let (answer, spawned) = oneshot::channel();
+        let request = SpawnRequest {
+            id: InstanceId::new(target, &*instance_key),
+            owner: self.facts.instance.clone(),
+            cwd: options.cwd.clone(),
+        };
+        self.engine.commands.send(Command::Spawn { request, answer }).map_err(|_| stopped())?;
+        let spawned = spawned.await.map_err(|_| stopped())?.map_err(ToolError::from)?;
+        Ok(SpawnResult { target: target.to_owned(), instance_key, spawned, cwd: options.cwd })
+    }
+
+    async fn list(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
+        let (answer, metas) = oneshot::channel();
+        self.engine.commands.send(Command::List { answer }).map_err(|_| stopped())?;
+        let metas = metas.await.map_err(|_| stopped())?;
+        let own = Some(&self.facts.instance);
+        let listed = metas.into_iter().filter(|meta| include_all || meta.owner.as_ref() == own);
+        Ok(listed.map(crate::orchestrator::describe).collect())
+    }
+
+    async fn catalog(&self) -> Result<AgentCatalog, ToolError> {
+        let generation = self.engine.generation.load();
+        let own = &self.facts.instance.agent;
+        let available: Vec<String> = generation.agents().map(|agent| agent.name.clone()).collect();
+        Ok(AgentCatalog {
+            swarm_name: generation.swarm.name.clone(),
+            entry_agent: generation.entry_agent.clone(),
+            self_agent: own.clone(),
+            callable_agents: available.iter().filter(|name| *name != own).cloned().collect(),
+            available_agents: available,
+        })
+    }
+}
+
+impl From<Refusal> for ToolError {
+    fn from(refusal: Refusal) -> Self {
+        let error = ToolError::new(refusal.message).code(refusal.code);
+        match refusal.suggestion {
+            Some(suggestion) => error.suggest(suggestion),
+            None => error,
+        }
+    }
+}
+
+fn stopped() -> ToolError {
+    ToolError::new("the swarm is stopping").code("SWARM_STOPPING")
+}

@@ -1,0 +1,349 @@
+//! One tool call: catalog, arguments, policy, handler, limits. Whatever happens, a [`ToolCallResult`] comes out.
+
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use goondan_spec::kinds::Action;
+use tokio_util::sync::CancellationToken;
+
+use crate::JsonObject;
+use crate::agents::AgentCalls;
+use crate::engine::Engine;
+use crate::event::RuntimeEventKind;
+use crate::ids::{InstanceId, TraceContext};
+use crate::limits::{cut_error_message, cut_output};
+use crate::message::{Message, ToolCall};
+use crate::middleware::ToolCallNext;
+use crate::plan::AgentPlan;
+use crate::policy::{self, ApprovalAnswer, ApprovalRequest, PolicyQuestion};
+use crate::ports::tool::{
+    LogLevel, ProgressSink, ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolLogger,
+    ToolOutput,
+};
+use crate::registry::{Catalog, RegisteredTool};
+
+/// A handler that was told to stop gets that long to clean up before it is dropped.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Characters of an error message where no tool sets a limit.
+const DEFAULT_ERROR_LIMIT: usize = 1_000;
+
+/// What is the same for all calls of a turn.
+#[derive(Clone)]
+pub struct TurnFacts {
+    pub(crate) instance: InstanceId,
+    pub(crate) turn_id: String,
+    pub(crate) trace: TraceContext,
+    /// Who is in the chain above this instance.
+    pub(crate) callers: Vec<InstanceId>,
+    /// The agent as it was when the turn began.
+    pub(crate) agent: Arc<AgentPlan>,
+    pub(crate) workdir: PathBuf,
+}
+
+/// A call on its way through middleware to its handler.
+pub struct ToolCallContext {
+    /// The call; middleware may change its arguments.
+    pub call: ToolCall,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) facts: Arc<TurnFacts>,
+    pub(crate) step_id: String,
+    pub(crate) catalog: Catalog,
+    pub(crate) message: Arc<Message>,
+    pub(crate) trace: TraceContext,
+    pub(crate) cancel: CancellationToken,
+}
+
+impl ToolCallContext {
+    /// Who calls.
+    pub fn instance(&self) -> &InstanceId {
+        &self.facts.instance
+    }
+
+    /// In which turn.
+    pub fn turn_id(&self) -> &str {
+        &self.facts.turn_id
+    }
+
+    fn publish(&self, kind: RuntimeEventKind) {
+        self.engine.bus.runtime(&self.facts.instance, &self.trace, kind);
+    }
+}
+
+/// Runs a call through the agent's middleware, with its events.
+pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
+    let started = tokio::time::Instant::now();
+    let (tool_call_id, tool_name) = (context.call.tool_call_id.clone(), context.call.tool_name.clone());
+    let (step_id, turn_id) = (context.step_id.clone(), context.facts.turn_id.clone());
+    context.publish(RuntimeEventKind::ToolCalled {
+        tool_call_id: tool_call_id.clone(),
+        tool_name: tool_name.clone(),
+        step_id: step_id.clone(),
+        turn_id: turn_id.clone(),
+    });
+    let agent = Arc::clone(&context.facts.agent);
+    let result = ToolCallNext::new(&agent.middleware).run(&mut context).await;
+    let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let status = result.status;
+    context.publish(RuntimeEventKind::ToolCompleted { tool_call_id, tool_name, step_id, turn_id, status, duration });
+    result
+}
+
+/// The call itself, behind all middleware.
+pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
+    let Some(tool) = context.catalog.get(&context.call.tool_name).cloned() else {
+        return failed(&context.call, DEFAULT_ERROR_LIMIT, not_in_catalog(context));
+    };
+    let outcome = match permitted_arguments(context, &tool).await {
+        Ok(arguments) => run_handler(context, &tool, arguments).await,
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Ok(output) => succeeded(context, &tool, output).await,
+        Err(error) => failed(&context.call, tool.limits.error_message, error),
+    }
+}
+
+async fn permitted_arguments(context: &ToolCallContext, tool: &RegisteredTool) -> Result<JsonObject, ToolError> {
+    let arguments = tool
+        .schema
+        .check(&context.call.input)
+        .map_err(|invalid| ToolError::new(invalid.message).code("E_TOOL_INVALID_ARGS").suggest(invalid.suggestion))?;
+    match decide(context, tool, &arguments) {
+        Action::Allow => Ok(arguments),
+        Action::Deny => Err(denied(context, tool, "the policy of the agent (or of one that called it) denies it")),
+        Action::Ask => match ask(context, &arguments).await {
+            ApprovalAnswer::Allow => Ok(arguments),
+            ApprovalAnswer::Deny => Err(denied(context, tool, "it was refused when asked")),
+            ApprovalAnswer::NobodyThere => {
+                Err(denied(context, tool, "it needs an approval and nobody is there to ask"))
+            }
+        },
+    }
+}
+
+/// The strictest of what the agent and all its callers may do (rule S1b).
+fn decide(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Action {
+    let question = PolicyQuestion { tool_name: tool.name.as_str(), needs: &tool.spec.permissions, arguments };
+    let own = policy::decide(context.facts.agent.permissions.as_ref(), question);
+    let generation = context.engine.generation.load();
+    let callers = context.facts.callers.iter().filter_map(|caller| generation.agent(&caller.agent));
+    callers.fold(own, |action, caller| policy::stricter(action, policy::decide(caller.permissions.as_ref(), question)))
+}
+
+async fn ask(context: &ToolCallContext, arguments: &JsonObject) -> ApprovalAnswer {
+    let approval_id = context.engine.clock.hex(16);
+    let (tool_call_id, tool_name) = (context.call.tool_call_id.clone(), context.call.tool_name.clone());
+    context.publish(RuntimeEventKind::ApprovalRequested {
+        approval_id: approval_id.clone(),
+        tool_call_id: tool_call_id.clone(),
+        tool_name: tool_name.clone(),
+    });
+    let request = ApprovalRequest {
+        id: approval_id.clone(),
+        instance: context.facts.instance.clone(),
+        tool_call_id: tool_call_id.clone(),
+        tool_name: tool_name.clone(),
+        arguments: arguments.clone(),
+    };
+    let answer = tokio::select! {
+        answer = context.engine.approver.ask(request) => answer,
+        () = context.cancel.cancelled() => ApprovalAnswer::Deny,
+    };
+    let word = match answer {
+        ApprovalAnswer::Allow => "allow",
+        ApprovalAnswer::Deny => "deny",
+        ApprovalAnswer::NobodyThere => "nobody",
+    };
+    context.publish(RuntimeEventKind::ApprovalResolved {
+        approval_id,
+        tool_call_id,
+        tool_name,
+        answer: word.to_owned(),
+    });
+    answer
+}
+
+fn denied(context: &ToolCallContext, tool: &RegisteredTool, why: &str) -> ToolError {
+    let agent = &context.facts.instance.agent;
+    ToolError::new(format!("{} was not run: {why}", tool.name)).code("E_TOOL_DENIED").suggest(format!(
+        "Whoever runs the swarm can allow it: add `{{tool: \"{}\", action: allow}}` to `spec.permissions.rules` of \
+         Agent/{agent}, or answer every ask of a run with `--yes`.",
+        tool.name
+    ))
+}
+
+fn not_in_catalog(context: &ToolCallContext) -> ToolError {
+    let names = context.catalog.names().collect::<Vec<_>>().join(", ");
+    let names = if names.is_empty() { "none".to_owned() } else { names };
+    ToolError::new(format!("there is no tool `{}` in this step", context.call.tool_name))
+        .code("E_TOOL_NOT_IN_CATALOG")
+        .suggest(format!("Tools that can be called: {names}."))
+}
+
+/// Runs the handler with time-out, cancel and panic guard. The future runs right here; when this is dropped, so is it.
+async fn run_handler(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    arguments: JsonObject,
+) -> Result<ToolOutput, ToolError> {
+    prepare_workdir(&context.facts.workdir).await?;
+    let cancellation = context.cancel.child_token();
+    let tool_context = tool_context(context, tool, cancellation.clone());
+    let running = AssertUnwindSafe(tool.handler.call(&tool_context, arguments)).catch_unwind();
+    tokio::pin!(running);
+    let stopped = tokio::select! {
+        outcome = &mut running => return outcome.unwrap_or_else(|panic| Err(panicked(tool, panic.as_ref()))),
+        () = tokio::time::sleep(tool.limits.timeout) => timed_out(tool),
+        () = context.cancel.cancelled() => cancelled(tool),
+    };
+    cancellation.cancel();
+    // What it still returns is of no use: the call is answered. It only gets the time to clean up.
+    let _ = tokio::time::timeout(GRACE, &mut running).await;
+    Err(stopped)
+}
+
+async fn prepare_workdir(workdir: &std::path::Path) -> Result<(), ToolError> {
+    tokio::fs::create_dir_all(workdir)
+        .await
+        .map_err(|cause| ToolError::new(format!("failed to make the working folder {}: {cause}", workdir.display())))
+}
+
+fn timed_out(tool: &RegisteredTool) -> ToolError {
+    ToolError::new(format!("{} did not finish within {} ms", tool.name, tool.limits.timeout.as_millis()))
+        .code("E_TOOL_TIMEOUT")
+        .suggest("Ask for less at once, or raise `spec.timeoutMs` of the Tool.")
+}
+
+fn cancelled(tool: &RegisteredTool) -> ToolError {
+    ToolError::new(format!("{} was cancelled before it finished", tool.name)).code("E_TOOL_CANCELLED")
+}
+
+fn panicked(tool: &RegisteredTool, panic: &(dyn std::any::Any + Send)) -> ToolError {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned());
+    ToolError::new(format!("{} panicked: {text}", tool.name))
+        .code("E_TOOL_PANIC")
+        .suggest("This is a fault of the tool. Try other arguments or another tool.")
+}
+
+fn tool_context(context: &ToolCallContext, tool: &RegisteredTool, cancellation: CancellationToken) -> ToolContext {
+    let facts = &context.facts;
+    let reporter = Arc::new(Reporter {
+        engine: Arc::clone(&context.engine),
+        facts: Arc::clone(facts),
+        trace: context.trace.clone(),
+        tool_call_id: context.call.tool_call_id.clone(),
+        tool_name: tool.name.to_string(),
+    });
+    ToolContext {
+        agent_name: facts.instance.agent.clone(),
+        instance_key: facts.instance.instance_key.clone(),
+        turn_id: facts.turn_id.clone(),
+        trace_id: context.trace.trace_id.clone(),
+        tool_call_id: context.call.tool_call_id.clone(),
+        message: Arc::clone(&context.message),
+        workdir: facts.workdir.clone(),
+        project_dir: context.engine.generation.load().bundle.root().to_owned(),
+        runtime: Arc::new(AgentCalls::of_call(context, cancellation.clone())),
+        logger: Arc::clone(&reporter) as Arc<dyn ToolLogger>,
+        progress: reporter,
+        cancellation,
+    }
+}
+
+async fn succeeded(context: &ToolCallContext, tool: &RegisteredTool, output: ToolOutput) -> ToolCallResult {
+    let mut result = ToolCallResult {
+        tool_call_id: context.call.tool_call_id.clone(),
+        tool_name: context.call.tool_name.clone(),
+        status: ToolCallStatus::Ok,
+        output: None,
+        error: None,
+        title: output.title,
+        metadata: output.metadata,
+        attachments: output.attachments,
+    };
+    let name = format!("{}-{}.txt", context.step_id, context.call.tool_call_id);
+    let path =
+        context.engine.store.files_dir(&context.facts.instance).join(crate::store::jsonl::layout::file_name(&name));
+    result.output = Some(match cut_output(&output.output, tool.limits.output, &path.display().to_string()) {
+        None => output.output,
+        Some(cut) => {
+            if let Err(error) = save(&path, &cut.whole).await {
+                tracing::warn!(path = %path.display(), %error, "the whole of a cut output was not saved");
+            }
+            cut.output
+        }
+    });
+    result
+}
+
+async fn save(path: &std::path::Path, text: &str) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        tokio::fs::create_dir_all(folder).await?;
+    }
+    tokio::fs::write(path, text).await
+}
+
+pub(crate) fn failed(call: &ToolCall, limit: usize, error: ToolError) -> ToolCallResult {
+    ToolCallResult {
+        tool_call_id: call.tool_call_id.clone(),
+        tool_name: call.tool_name.clone(),
+        status: ToolCallStatus::Error,
+        output: None,
+        error: Some(ToolCallError {
+            name: error.name,
+            message: cut_error_message(&error.message, limit),
+            code: error.code.unwrap_or_else(|| "E_TOOL".to_owned()),
+            suggestion: error.suggestion,
+            help_url: error.help_url,
+        }),
+        title: None,
+        metadata: JsonObject::new(),
+        attachments: Vec::new(),
+    }
+}
+
+/// Logs and progress of one call.
+struct Reporter {
+    engine: Arc<Engine>,
+    facts: Arc<TurnFacts>,
+    trace: TraceContext,
+    tool_call_id: String,
+    tool_name: String,
+}
+
+impl ToolLogger for Reporter {
+    fn log(&self, level: LogLevel, message: &str, fields: JsonObject) {
+        let (instance, trace_id) = (&self.facts.instance, &self.trace.trace_id);
+        let (tool, call) = (&self.tool_name, &self.tool_call_id);
+        let fields = serde_json::Value::Object(fields);
+        macro_rules! emit {
+            ($macro:ident) => {
+                tracing::$macro!(target: "gdn::tool", %instance, trace_id, tool, call, %fields, "{message}")
+            };
+        }
+        match level {
+            LogLevel::Debug => emit!(debug),
+            LogLevel::Info => emit!(info),
+            LogLevel::Warn => emit!(warn),
+            LogLevel::Error => emit!(error),
+        }
+    }
+}
+
+impl ProgressSink for Reporter {
+    fn update(&self, title: &str, metadata: JsonObject) {
+        let kind = RuntimeEventKind::ToolProgress {
+            tool_call_id: self.tool_call_id.clone(),
+            tool_name: self.tool_name.clone(),
+            turn_id: self.facts.turn_id.clone(),
+            title: crate::limits::head(title, 200).to_owned(),
+            metadata,
+        };
+        self.engine.bus.runtime(&self.facts.instance, &self.trace, kind);
+    }
+}

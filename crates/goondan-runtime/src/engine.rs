@@ -1,0 +1,57 @@
+//! What all parts of a running swarm share.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use goondan_spec::kinds::Workdir;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::budget::Spent;
+use crate::bus::EventBus;
+use crate::ids::InstanceId;
+use crate::orchestrator::Command;
+use crate::plan::{AgentPlan, Generation};
+use crate::policy::SharedApprover;
+use crate::ports::clock::Clock;
+use crate::ports::journal::Journal;
+use crate::ports::store::Store;
+
+/// The ports of a running swarm, and its current generation.
+pub struct Engine {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) approver: SharedApprover,
+    pub(crate) bus: EventBus,
+    pub(crate) generation: ArcSwap<Generation>,
+    /// What all turns of this run have used up.
+    pub(crate) spent: Spent,
+    /// Lets tools work there, whatever the agents say.
+    pub(crate) workdir: Option<PathBuf>,
+    /// The orchestrator. Unbounded: its senders are turns, whose number is limited, and inputs, whose queues are.
+    pub(crate) commands: UnboundedSender<Command>,
+}
+
+impl Engine {
+    /// The agent as it is planned now.
+    pub(crate) fn agent(&self, name: &str) -> Option<Arc<AgentPlan>> {
+        self.generation.load().agent(name).cloned()
+    }
+
+    /// Where the tools of `instance` work: what the run says, what its spawn said, what its agent says.
+    pub(crate) fn workdir(&self, agent: &AgentPlan, instance: &InstanceId, cwd: Option<&Path>) -> PathBuf {
+        let root = || self.generation.load().bundle.root().to_owned();
+        if let Some(workdir) = &self.workdir {
+            return workdir.clone();
+        }
+        if let Some(cwd) = cwd {
+            return cwd.to_owned();
+        }
+        match &agent.workdir {
+            Workdir::Instance => self.store.workdir(instance),
+            Workdir::Project => root(),
+            Workdir::Path(path) => root().join(path),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! One instance at work: opens its conversation, runs the turn of an event, makes the outcome durable.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::conversation::Conversation;
+use crate::dispatch::TurnFacts;
+use crate::engine::Engine;
+use crate::event::{FinishReason, TurnError, TurnResult};
+use crate::inbound::AgentEvent;
+use crate::message::MessageEvent;
+use crate::ports::model::TokenUsage;
+use crate::ports::store::{InboxRecord, InstanceMeta, InstanceStatus, StoreError};
+use crate::responses;
+use crate::turn::{self, ConversationLog, JoinBox, TurnContext, TurnProgress, message_id, store_failed};
+
+/// What the orchestrator hands to a turn.
+pub(crate) struct TurnStart {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) facts: Arc<TurnFacts>,
+    pub(crate) event: AgentEvent,
+    pub(crate) meta: InstanceMeta,
+    pub(crate) joined: JoinBox,
+    pub(crate) cancel: CancellationToken,
+    /// The conversation, where it is still in memory.
+    pub(crate) warm: Option<ConversationLog>,
+}
+
+/// What the orchestrator gets back.
+pub(crate) struct TurnEnd {
+    pub(crate) result: TurnResult,
+    /// The events that were handled; empty where the outcome could not be made durable.
+    pub(crate) handled: Vec<String>,
+    /// The answer to an asynchronous request. It is accepted already.
+    pub(crate) answer: Option<AgentEvent>,
+    pub(crate) warm: Option<ConversationLog>,
+    pub(crate) meta: InstanceMeta,
+}
+
+/// Runs one turn from its event to its durable end.
+pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
+    let started = tokio::time::Instant::now();
+    let TurnStart { engine, facts, event, mut meta, joined, cancel, warm } = start;
+    meta.status = InstanceStatus::Processing;
+    let opened = open(&engine, &facts, &meta, warm).await;
+    let mut end = match opened {
+        Err(error) => TurnEnd { result: not_begun(&facts, &error), handled: vec![], answer: None, warm: None, meta },
+        Ok((log, journal)) => {
+            let progress = TurnProgress::default();
+            let (engine, facts) = (Arc::clone(&engine), Arc::clone(&facts));
+            let mut context = TurnContext { engine, facts, journal, cancel, log, joined, progress };
+            let result = turn::run(&mut context, &event).await;
+            finish(context, &event, result, meta).await
+        }
+    };
+    let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    end.meta.status = InstanceStatus::Idle;
+    turn::publish_end(&engine, &facts, &end.result, duration);
+    end
+}
+
+async fn open(
+    engine: &Arc<Engine>,
+    facts: &Arc<TurnFacts>,
+    meta: &InstanceMeta,
+    warm: Option<ConversationLog>,
+) -> Result<(ConversationLog, Arc<dyn crate::ports::journal::TurnJournal>), StoreError> {
+    let journal = engine.journal.open(&facts.instance, &facts.turn_id).await?;
+    let (engine, facts, meta) = (Arc::clone(engine), Arc::clone(facts), meta.clone());
+    let log = blocking(move || {
+        engine.store.put_meta(&meta)?;
+        match warm {
+            Some(log) => Ok(log),
+            None => load(&engine, &facts),
+        }
+    })
+    .await?;
+    Ok((log, journal))
+}
+
+/// Reads the conversation. Events that lie there are of this turn, which was cut off and starts over with its journal; or
+/// of one that was over when the process ended, and are folded now.
+fn load(engine: &Engine, facts: &TurnFacts) -> Result<ConversationLog, StoreError> {
+    let mut store = engine.store.open(&facts.instance)?;
+    let mut stored = store.load()?;
+    for warning in std::mem::take(&mut stored.warnings) {
+        tracing::warn!(instance = %facts.instance, "{warning}");
+    }
+    if begins_with(&stored.events, &facts.turn_id) {
+        stored.events.clear();
+        store.discard_events()?;
+    }
+    let has_events = !stored.events.is_empty();
+    let (mut conversation, _) = Conversation::restore(stored);
+    if has_events {
+        store.fold(conversation.fold())?;
+        conversation.folded();
+    }
+    Ok(ConversationLog { conversation, store })
+}
+
+fn begins_with(events: &[MessageEvent], turn_id: &str) -> bool {
+    matches!(events.first(), Some(MessageEvent::Append { message }) if message.id == message_id(turn_id, 0))
+}
+
+/// Makes the outcome durable: first the turn's events, then the record that says that it is over, then the fold.
+async fn finish(mut context: TurnContext, event: &AgentEvent, result: TurnResult, mut meta: InstanceMeta) -> TurnEnd {
+    let engine = Arc::clone(&context.engine);
+    let facts = Arc::clone(&context.facts);
+    let mut handled = vec![event.id.clone()];
+    handled.append(&mut context.progress.joined_ids);
+    let answer = responses::answer(event, &facts, &result, engine.clock.now());
+    let record = InboxRecord::Done {
+        turn_id: result.turn_id.clone(),
+        event_ids: handled.clone(),
+        result: Box::new(result.clone()),
+        answer: answer.clone().map(Box::new),
+    };
+    meta.updated_at = engine.clock.now();
+    match commit(&engine, &facts, context.log, record, &meta).await {
+        Ok(log) => TurnEnd { result, handled, answer, warm: Some(log), meta },
+        Err(error) => {
+            let result = TurnResult { finish_reason: FinishReason::Error, error: Some(store_failed(&error)), ..result };
+            TurnEnd { result, handled: Vec::new(), answer: None, warm: None, meta }
+        }
+    }
+}
+
+async fn commit(
+    engine: &Arc<Engine>,
+    facts: &TurnFacts,
+    mut log: ConversationLog,
+    record: InboxRecord,
+    meta: &InstanceMeta,
+) -> Result<ConversationLog, StoreError> {
+    let mut log = blocking(move || log.store.sync().map(|()| log)).await?;
+    submit(engine, record).await?;
+    let store = Arc::clone(&engine.store);
+    let idle = InstanceMeta { status: InstanceStatus::Idle, ..meta.clone() };
+    let log = blocking(move || {
+        log.store.fold(log.conversation.fold())?;
+        log.conversation.folded();
+        store.put_meta(&idle)?;
+        Ok(log)
+    })
+    .await?;
+    engine.journal.close(&facts.instance, &facts.turn_id).await?;
+    Ok(log)
+}
+
+/// Appends to the inbox and waits until it is on disk.
+pub(crate) async fn submit(engine: &Engine, record: InboxRecord) -> Result<(), StoreError> {
+    let (sender, receiver) = oneshot::channel();
+    // The receiver is gone where the turn was dropped; the record counts all the same.
+    engine.store.submit(record, Box::new(move |written| drop(sender.send(written))));
+    receiver.await.unwrap_or_else(|_| Err(StoreError { message: "the inbox was closed".to_owned() }))
+}
+
+/// Runs what waits for the disk on a thread that may wait.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    let joined = tokio::task::spawn_blocking(work).await;
+    joined.unwrap_or_else(|_| {
+        Err(StoreError { message: "the store panicked, or the runtime is shutting down".to_owned() })
+    })
+}
+
+fn not_begun(facts: &TurnFacts, error: &StoreError) -> TurnResult {
+    failed_result(facts.turn_id.clone(), store_failed(error))
+}
+
+/// The result of a turn that never got to a step.
+pub(crate) fn failed_result(turn_id: String, error: TurnError) -> TurnResult {
+    TurnResult {
+        turn_id,
+        finish_reason: FinishReason::Error,
+        response_message: None,
+        error: Some(error),
+        usage: TokenUsage::default(),
+        step_count: 0,
+    }
+}

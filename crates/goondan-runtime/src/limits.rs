@@ -1,0 +1,150 @@
+//! Cuts texts to the limits of a tool (rule T7). All limits count characters.
+
+use serde_json::Value;
+
+const SUFFIX: &str = "... (truncated)";
+
+/// `message` in at most `limit` characters, the suffix that says so included.
+pub fn cut_error_message(message: &str, limit: usize) -> String {
+    if message.chars().count() <= limit {
+        return message.to_owned();
+    }
+    match limit.checked_sub(SUFFIX.chars().count()) {
+        Some(room) => format!("{}{SUFFIX}", head(message, room)),
+        None => head(message, limit).to_owned(),
+    }
+}
+
+/// An output that was cut, and how long it was.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cut {
+    /// What the model gets.
+    pub output: Value,
+    /// The whole, as it should be saved.
+    pub whole: String,
+    /// Characters of the whole.
+    pub length: usize,
+}
+
+/// Cuts `output` where its text is longer than `limit`; `None` where it fits. `saved_at` is told in the notice.
+///
+/// Text is cut at its end. In an object or array the longest texts are cut, so that its shape survives; where that is not
+/// enough, its JSON is cut as text.
+pub fn cut_output(output: &Value, limit: usize, saved_at: &str) -> Option<Cut> {
+    let whole = match output {
+        Value::String(text) => text.clone(),
+        // Most outputs are small: do not make a text of each only to count it.
+        other if surely_fits(other, limit) => return None,
+        other => other.to_string(),
+    };
+    let length = whole.chars().count();
+    if length <= limit {
+        return None;
+    }
+    let output = match output {
+        Value::String(text) => Value::String(cut_text(text, limit, saved_at)),
+        other => cut_fields(other, length, limit, saved_at)
+            .unwrap_or_else(|| Value::String(cut_text(&whole, limit, saved_at))),
+    };
+    Some(Cut { output, whole, length })
+}
+
+fn notice(kept: usize, length: usize, saved_at: &str) -> String {
+    format!("\n[output truncated: {kept} of {length} characters shown; the whole output is in {saved_at}]")
+}
+
+fn cut_text(text: &str, limit: usize, saved_at: &str) -> String {
+    let length = text.chars().count();
+    format!("{}{}", head(text, limit), notice(limit.min(length), length, saved_at))
+}
+
+fn cut_fields(value: &Value, length: usize, limit: usize, saved_at: &str) -> Option<Value> {
+    const ROUNDS: usize = 8;
+    let mut cut = value.clone();
+    let mut excess = length - limit;
+    for _ in 0..ROUNDS {
+        let text = longest_text(&mut cut)?;
+        let room =
+            text.chars().count().checked_sub(excess).filter(|room| *room > 0).unwrap_or(text.chars().count() / 8);
+        *text = cut_text(text, room, saved_at);
+        let now = cut.to_string().chars().count();
+        // Notices are not counted against the limit, but nothing may grow past it by much.
+        if now <= limit + 1_000 {
+            return Some(cut);
+        }
+        excess = now - limit;
+    }
+    None
+}
+
+fn longest_text(value: &mut Value) -> Option<&mut String> {
+    match value {
+        Value::String(text) => Some(text),
+        Value::Array(items) => items.iter_mut().filter_map(longest_text).max_by_key(|text| text.len()),
+        Value::Object(fields) => {
+            fields.iter_mut().filter_map(|(_, field)| longest_text(field)).max_by_key(|text| text.len())
+        }
+        _ => None,
+    }
+}
+
+/// A cheap upper bound: six bytes for each byte of text (`\u00XX`), a handful for everything else.
+fn surely_fits(value: &Value, limit: usize) -> bool {
+    fn bound(value: &Value, left: usize) -> Option<usize> {
+        match value {
+            Value::String(text) => left.checked_sub(6 * text.len() + 3),
+            Value::Array(items) => items.iter().try_fold(left.checked_sub(2)?, |left, item| bound(item, left)),
+            Value::Object(fields) => fields.iter().try_fold(left.checked_sub(2)?, |left, (key, field)| {
+                bound(field, left.checked_sub(6 * key.len() + 4)?)
+            }),
+            _ => left.checked_sub(26),
+        }
+    }
+    bound(value, limit).is_some()
+}
+
+/// The first `count` characters.
+pub fn head(text: &str, count: usize) -> &str {
+    match text.char_indices().nth(count) {
+        Some((end, _)) => &text[..end],
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_suffix_counts_and_a_tiny_limit_has_no_room_for_it() {
+        assert_eq!(cut_error_message("äöüäöüäöüäöüäöüäöü", 17), "äö... (truncated)");
+        assert_eq!(cut_error_message("a long message", 5), "a lon");
+        assert_eq!(cut_error_message("short", 5), "short");
+    }
+
+    #[test]
+    fn an_object_keeps_its_shape() {
+        let output = json!({"exitCode": 0, "stdout": "x".repeat(500), "stderr": "fine"});
+        let cut = cut_output(&output, 200, "files/1.txt").unwrap();
+        assert_eq!(cut.output["exitCode"], 0);
+        assert_eq!(cut.output["stderr"], "fine");
+        assert!(cut.output["stdout"].as_str().unwrap().contains("the whole output is in files/1.txt"));
+        assert_eq!(cut.whole, output.to_string());
+    }
+
+    proptest! {
+        #[test]
+        fn a_message_never_exceeds_its_limit(text in ".{0,200}", limit in 0usize..100) {
+            prop_assert!(cut_error_message(&text, limit).chars().count() <= limit.max(text.chars().count().min(limit)));
+        }
+
+        #[test]
+        fn what_fits_is_left_alone(text in ".{0,80}", limit in 0usize..100) {
+            let cut = cut_output(&Value::String(text.clone()), limit, "f");
+            prop_assert_eq!(cut.is_none(), text.chars().count() <= limit);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The instances of a swarm: little more than a queue each, while they are idle.
+
+use std::collections::{HashMap, VecDeque};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+
+use super::RunningTurn;
+use crate::ids::InstanceId;
+use crate::inbound::AgentEvent;
+use crate::ports::store::{InstanceMeta, InstanceStatus};
+use crate::ports::tool::SpawnedAgentInfo;
+use crate::turn::ConversationLog;
+
+/// That many idle conversations stay in memory.
+const WARM: usize = 64;
+
+/// One instance.
+pub(super) struct Instance {
+    pub(super) meta: InstanceMeta,
+    pub(super) queue: VecDeque<AgentEvent>,
+    pub(super) turn: Option<RunningTurn>,
+    /// The conversation, while it is in memory.
+    warm: Option<Box<ConversationLog>>,
+}
+
+/// All of them.
+pub(super) struct Instances {
+    by_id: HashMap<InstanceId, Instance>,
+    /// Those with a conversation in memory, the longest idle first.
+    warm: VecDeque<InstanceId>,
+}
+
+impl Instances {
+    pub(super) fn restore(metas: Vec<InstanceMeta>) -> Self {
+        let by_id = metas.into_iter().map(|meta| (meta.id(), Instance::new(meta))).collect();
+        Instances { by_id, warm: VecDeque::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(super) fn get(&self, id: &InstanceId) -> Option<&Instance> {
+        self.by_id.get(id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: &InstanceId) -> Option<&mut Instance> {
+        self.by_id.get_mut(id)
+    }
+
+    /// The instance that an event is for. The first event makes it; its sender owns it.
+    pub(super) fn of_event(&mut self, event: &AgentEvent, now: DateTime<Utc>) -> &mut Instance {
+        let owner = || event.caller().cloned();
+        self.by_id
+            .entry(event.target.clone())
+            .or_insert_with(|| Instance::new(new_meta(&event.target, owner(), None, now)))
+    }
+
+    /// A new instance.
+    pub(super) fn create(
+        &mut self,
+        id: &InstanceId,
+        owner: Option<InstanceId>,
+        cwd: Option<String>,
+        now: DateTime<Utc>,
+    ) -> InstanceMeta {
+        let meta = new_meta(id, owner, cwd, now);
+        self.by_id.insert(id.clone(), Instance::new(meta.clone()));
+        meta
+    }
+
+    /// What is known of all, oldest first.
+    pub(super) fn metas(&self) -> Vec<InstanceMeta> {
+        let mut metas: Vec<_> = self.by_id.values().map(|instance| instance.meta.clone()).collect();
+        metas.sort_by(|a, b| (a.created_at, a.id()).cmp(&(b.created_at, b.id())));
+        metas
+    }
+
+    /// Keeps a conversation in memory, and lets go of the longest idle one where there are too many.
+    pub(super) fn keep_warm(&mut self, id: &InstanceId, log: ConversationLog) {
+        let Some(instance) = self.by_id.get_mut(id) else { return };
+        instance.warm = Some(Box::new(log));
+        self.warm.push_back(id.clone());
+        while self.warm.len() > WARM {
+            if let Some(cold) = self.warm.pop_front().and_then(|id| self.by_id.get_mut(&id)) {
+                cold.warm = None;
+            }
+        }
+    }
+
+    /// The conversation of an instance whose turn begins.
+    pub(super) fn take_warm(&mut self, id: &InstanceId) -> Option<ConversationLog> {
+        self.warm.retain(|warm| warm != id);
+        self.by_id.get_mut(id)?.warm.take().map(|log| *log)
+    }
+}
+
+impl Instance {
+    fn new(meta: InstanceMeta) -> Self {
+        Instance { meta, queue: VecDeque::new(), turn: None, warm: None }
+    }
+}
+
+fn new_meta(id: &InstanceId, owner: Option<InstanceId>, cwd: Option<String>, now: DateTime<Utc>) -> InstanceMeta {
+    InstanceMeta {
+        status: InstanceStatus::Idle,
+        agent: id.agent.clone(),
+        instance_key: id.instance_key.clone(),
+        created_at: now,
+        updated_at: now,
+        owner,
+        cwd,
+    }
+}
+
+/// An instance as agents see it.
+pub(crate) fn describe(meta: InstanceMeta) -> SpawnedAgentInfo {
+    let owner = meta.owner.unwrap_or_else(|| InstanceId::new("", ""));
+    SpawnedAgentInfo {
+        target: meta.agent,
+        instance_key: meta.instance_key,
+        owner_agent: owner.agent,
+        owner_instance_key: owner.instance_key,
+        created_at: meta.created_at.to_rfc3339_opts(SecondsFormat::Millis, true),
+        cwd: meta.cwd,
+    }
+}

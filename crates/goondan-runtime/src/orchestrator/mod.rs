@@ -1,0 +1,364 @@
+//! One task owns the instances. Everything that concerns them comes to it as a [`Command`]; it alone decides whose turn
+//! begins, and it never waits for a disk or for a turn.
+
+mod instances;
+mod refusal;
+mod scheduling;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::Engine;
+use crate::event::TurnResult;
+use crate::ids::InstanceId;
+use crate::inbound::AgentEvent;
+use crate::instance::TurnEnd;
+use crate::ports::store::{InboxRecord, InstanceMeta, Recovered, StoreError};
+use crate::routing::WaitGraph;
+
+use instances::Instances;
+pub(crate) use instances::describe;
+pub use refusal::Refusal;
+
+/// A message to the orchestrator.
+pub enum Command {
+    /// Handle an event. `accepted` is answered once it is on disk, `waiter` once its turn is over.
+    Submit {
+        /// The event.
+        event: Box<AgentEvent>,
+        /// Who waits for the result.
+        waiter: Option<oneshot::Sender<TurnResult>>,
+        /// Who waits for the acceptance.
+        accepted: oneshot::Sender<Result<(), Refusal>>,
+    },
+    /// The store has put an accepted event on disk, or could not.
+    Durable {
+        /// The event.
+        event: Box<AgentEvent>,
+        /// Whether it is there.
+        written: Result<(), StoreError>,
+    },
+    /// Nobody waits any more for the answer to an event.
+    Abandon {
+        /// The event.
+        event_id: String,
+        /// Why.
+        reason: String,
+    },
+    /// Cancel the running turn of an instance.
+    Cancel {
+        /// The instance.
+        instance: InstanceId,
+        /// Whether one ran.
+        answer: oneshot::Sender<bool>,
+    },
+    /// Prepare an instance.
+    Spawn {
+        /// Which one.
+        request: SpawnRequest,
+        /// Whether it is new.
+        answer: oneshot::Sender<Result<bool, Refusal>>,
+    },
+    /// Tell what instances there are, oldest first.
+    List {
+        /// To whom.
+        answer: oneshot::Sender<Vec<InstanceMeta>>,
+    },
+    /// Take no more inputs, wait for running turns within the grace period, then end.
+    Shutdown {
+        /// How long to wait.
+        grace: std::time::Duration,
+    },
+}
+
+/// An instance that somebody wants.
+pub struct SpawnRequest {
+    /// Who it shall be.
+    pub id: InstanceId,
+    /// Who wants it.
+    pub owner: InstanceId,
+    /// Where its tools shall work.
+    pub cwd: Option<String>,
+}
+
+/// Somebody who waits for the result of an event.
+struct Waiter {
+    sender: oneshot::Sender<TurnResult>,
+    /// The instance whose turn stands still meanwhile.
+    caller: Option<InstanceId>,
+}
+
+/// An event between its submission and its end.
+struct Pending {
+    target: InstanceId,
+    waiters: Vec<Waiter>,
+    accepted: Vec<oneshot::Sender<Result<(), Refusal>>>,
+}
+
+/// A turn that runs.
+struct RunningTurn {
+    event_id: String,
+    cancel: CancellationToken,
+    joined: crate::turn::JoinBox,
+}
+
+/// The task's state.
+pub(crate) struct Orchestrator {
+    engine: Arc<Engine>,
+    instances: Instances,
+    pending: HashMap<String, Pending>,
+    handled: Handled,
+    waits: WaitGraph,
+    /// Instances with something to do, in the order in which they came to it.
+    ready: VecDeque<InstanceId>,
+    is_ready: HashSet<InstanceId>,
+    turns: JoinSet<(InstanceId, TurnEnd)>,
+    turn_tasks: HashMap<Id, InstanceId>,
+    stopping: Option<tokio::time::Instant>,
+}
+
+/// Results of recently handled events, for answers that are asked for again and events that come twice.
+#[derive(Default)]
+struct Handled {
+    results: HashMap<String, TurnResult>,
+    order: VecDeque<String>,
+}
+
+/// That many results are kept.
+const KEPT_RESULTS: usize = 10_000;
+
+impl Handled {
+    fn put(&mut self, event_id: String, result: TurnResult) {
+        if self.results.insert(event_id.clone(), result).is_none() {
+            self.order.push_back(event_id);
+        }
+        while self.order.len() > KEPT_RESULTS {
+            if let Some(oldest) = self.order.pop_front() {
+                self.results.remove(&oldest);
+            }
+        }
+    }
+}
+
+impl Orchestrator {
+    /// Takes over what was left on disk.
+    pub(crate) fn new(engine: Arc<Engine>, recovered: Recovered, metas: Vec<InstanceMeta>) -> Self {
+        let mut handled = Handled::default();
+        for (event_id, result) in recovered.handled {
+            handled.put(event_id, result);
+        }
+        let mut orchestrator = Orchestrator {
+            engine,
+            instances: Instances::restore(metas),
+            pending: HashMap::new(),
+            handled,
+            waits: WaitGraph::default(),
+            ready: VecDeque::new(),
+            is_ready: HashSet::new(),
+            turns: JoinSet::new(),
+            turn_tasks: HashMap::new(),
+            stopping: None,
+        };
+        for event in recovered.pending {
+            orchestrator.enqueue_recovered(event);
+        }
+        orchestrator
+    }
+
+    /// Runs until everybody who could send a command is gone, or after a shutdown.
+    pub(crate) async fn run(mut self, mut commands: UnboundedReceiver<Command>) {
+        self.start_turns();
+        loop {
+            tokio::select! {
+                command = commands.recv() => match command {
+                    Some(command) => self.handle(command),
+                    None => break,
+                },
+                Some(ended) = self.turns.join_next_with_id() => self.turn_ended(ended),
+                () = deadline(self.stopping) => self.cancel_all(),
+            }
+            self.start_turns();
+            if self.stopping.is_some() && self.turns.is_empty() {
+                break;
+            }
+        }
+    }
+
+    fn handle(&mut self, command: Command) {
+        match command {
+            Command::Submit { event, waiter, accepted } => self.submit(*event, waiter, accepted),
+            Command::Durable { event, written } => self.durable(*event, written),
+            Command::Abandon { event_id, reason } => self.abandon(&event_id, reason),
+            Command::Cancel { instance, answer } => drop(answer.send(self.cancel(&instance))),
+            Command::Spawn { request, answer } => drop(answer.send(self.spawn(request))),
+            Command::List { answer } => drop(answer.send(self.instances.metas())),
+            Command::Shutdown { grace } => self.stopping = Some(tokio::time::Instant::now() + grace),
+        }
+    }
+
+    fn submit(
+        &mut self,
+        event: AgentEvent,
+        waiter: Option<oneshot::Sender<TurnResult>>,
+        accepted: oneshot::Sender<Result<(), Refusal>>,
+    ) {
+        if let Some(result) = self.handled.results.get(&event.id) {
+            // Delivered again: it is accepted, and its result is known.
+            let _ = accepted.send(Ok(()));
+            let _ = waiter.map(|waiter| waiter.send(result.clone()));
+            return;
+        }
+        if let Err(refusal) = self.admit(&event) {
+            let _ = accepted.send(Err(refusal));
+            return;
+        }
+        let caller = event.reply_to.as_ref().filter(|reply| !reply.async_).map(|reply| reply.caller.clone());
+        let waiter = match self.waiter(waiter, caller, &event.target) {
+            Ok(waiter) => waiter,
+            Err(refusal) => {
+                let _ = accepted.send(Err(refusal));
+                return;
+            }
+        };
+        if let Some(known) = self.pending.get_mut(&event.id) {
+            known.waiters.extend(waiter);
+            // An event that is on disk has nobody waiting for that.
+            if known.accepted.is_empty() {
+                let _ = accepted.send(Ok(()));
+            } else {
+                known.accepted.push(accepted);
+            }
+            return;
+        }
+        let pending =
+            Pending { target: event.target.clone(), waiters: waiter.into_iter().collect(), accepted: vec![accepted] };
+        self.pending.insert(event.id.clone(), pending);
+        self.make_durable(event);
+    }
+
+    fn make_durable(&self, event: AgentEvent) {
+        let commands = self.engine.commands.clone();
+        let record = InboxRecord::Accepted { event: event.clone() };
+        let on_durable = move |written| {
+            // Without an orchestrator the event waits on disk for the next one.
+            let _ = commands.send(Command::Durable { event: Box::new(event), written });
+        };
+        self.engine.store.submit(record, Box::new(on_durable));
+    }
+
+    fn durable(&mut self, event: AgentEvent, written: Result<(), StoreError>) {
+        let Some(pending) = self.pending.get_mut(&event.id) else { return };
+        let accepted = std::mem::take(&mut pending.accepted);
+        let answer = written.map_err(|error| Refusal::store(&error));
+        for accepted in accepted {
+            let _ = accepted.send(answer.clone());
+        }
+        match answer {
+            Ok(()) => self.enqueue(event),
+            Err(_) => self.forget(&event.id, None),
+        }
+    }
+
+    /// Puts an accepted event in its queue; an answer joins the turn that runs (rule A5).
+    fn enqueue(&mut self, event: AgentEvent) {
+        let now = self.engine.clock.now();
+        let instance = self.instances.of_event(&event, now);
+        match &instance.turn {
+            Some(turn) if event.is_response() => turn.joined.put(event),
+            _ => {
+                let id = event.target.clone();
+                instance.queue.push_back(event);
+                self.make_ready(id);
+            }
+        }
+    }
+
+    fn enqueue_recovered(&mut self, event: AgentEvent) {
+        let pending = Pending { target: event.target.clone(), waiters: Vec::new(), accepted: Vec::new() };
+        self.pending.insert(event.id.clone(), pending);
+        self.enqueue(event);
+    }
+
+    /// Takes back an event: out of its queue, or by cancelling its turn, unless somebody else waits for it (rule A2).
+    fn abandon(&mut self, event_id: &str, reason: String) {
+        let Some(pending) = self.pending.get_mut(event_id) else { return };
+        let (target, mut gone) = (pending.target.clone(), Vec::new());
+        pending.waiters.retain_mut(|waiter| {
+            let closed = waiter.sender.is_closed();
+            if closed {
+                gone.extend(waiter.caller.take());
+            }
+            !closed
+        });
+        let waited_for = !pending.waiters.is_empty();
+        for caller in gone {
+            self.waits.done(&caller, &target);
+        }
+        if waited_for {
+            return;
+        }
+        let Some(instance) = self.instances.get_mut(&target) else { return };
+        if let Some(turn) = instance.turn.as_ref().filter(|turn| turn.event_id == event_id) {
+            turn.cancel.cancel();
+            return;
+        }
+        let before = instance.queue.len();
+        instance.queue.retain(|event| event.id != event_id);
+        if instance.queue.len() < before {
+            let record = InboxRecord::Withdrawn { event_id: event_id.to_owned(), reason };
+            self.engine.store.submit(record, Box::new(|_| {}));
+            self.forget(event_id, None);
+        }
+    }
+
+    fn cancel(&self, instance: &InstanceId) -> bool {
+        let turn = self.instances.get(instance).and_then(|instance| instance.turn.as_ref());
+        turn.map(|turn| turn.cancel.cancel()).is_some()
+    }
+
+    fn cancel_all(&mut self) {
+        // Once is enough; what ignores it is dropped with the runtime.
+        self.stopping = Some(tokio::time::Instant::now() + std::time::Duration::from_secs(3_600));
+        for instance in self.turn_tasks.values() {
+            self.cancel(instance);
+        }
+    }
+
+    fn spawn(&mut self, request: SpawnRequest) -> Result<bool, Refusal> {
+        self.known_agent(&request.id.agent)?;
+        if self.instances.get(&request.id).is_some() {
+            return Ok(false);
+        }
+        self.room_for_instance()?;
+        let meta = self.instances.create(&request.id, Some(request.owner), request.cwd, self.engine.clock.now());
+        self.engine.store.put_meta(&meta).map_err(|error| Refusal::store(&error))?;
+        Ok(true)
+    }
+
+    /// An event is over: those who wait get the result, and callers go on.
+    fn forget(&mut self, event_id: &str, result: Option<&TurnResult>) {
+        let Some(pending) = self.pending.remove(event_id) else { return };
+        for waiter in pending.waiters {
+            if let Some(caller) = &waiter.caller {
+                self.waits.done(caller, &pending.target);
+            }
+            if let Some(result) = result {
+                let _ = waiter.sender.send(result.clone());
+            }
+        }
+    }
+}
+
+type Ended = Result<(Id, (InstanceId, TurnEnd)), JoinError>;
+
+async fn deadline(at: Option<tokio::time::Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,105 @@
+//! What is not taken, and why (rules A1, A4, A8).
+
+use tokio::sync::oneshot;
+
+use super::{Orchestrator, Waiter};
+use crate::event::TurnResult;
+use crate::ids::InstanceId;
+use crate::inbound::AgentEvent;
+use crate::ports::store::StoreError;
+
+/// An instance takes no more events than that at a time.
+const MAX_QUEUE: usize = 10_000;
+
+/// Why an event or a spawn was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// A stable code.
+    pub code: &'static str,
+    /// A sentence that stands alone.
+    pub message: String,
+    /// What to do next.
+    pub suggestion: Option<String>,
+}
+
+impl Refusal {
+    fn new(code: &'static str, message: String, suggestion: impl Into<String>) -> Self {
+        Refusal { code, message, suggestion: Some(suggestion.into()) }
+    }
+
+    pub(super) fn store(error: &StoreError) -> Self {
+        let suggestion = "Make room or fix the rights of the state folder, then send it again.";
+        Refusal::new("E_STORE", error.message.clone(), suggestion)
+    }
+}
+
+impl Orchestrator {
+    /// Whether `event` may be taken.
+    pub(super) fn admit(&self, event: &AgentEvent) -> Result<(), Refusal> {
+        if self.stopping.is_some() {
+            let suggestion = "Send it again when the swarm runs.";
+            return Err(Refusal::new("SWARM_STOPPING", "the swarm is stopping".to_owned(), suggestion));
+        }
+        self.known_agent(&event.target.agent)?;
+        let policy = &self.engine.generation.load().policy;
+        if event.callers.len() > usize::try_from(policy.max_call_depth).unwrap_or(usize::MAX) {
+            let message = format!(
+                "agents called each other {} deep, and `policy.maxCallDepth` is {}",
+                event.callers.len(),
+                policy.max_call_depth
+            );
+            return Err(Refusal::new("AGENT_CALL_DEPTH_EXCEEDED", message, "Answer with what is known by now."));
+        }
+        match self.instances.get(&event.target) {
+            None => self.room_for_instance(),
+            Some(instance) if instance.queue.len() >= MAX_QUEUE => {
+                let message = format!("{MAX_QUEUE} events wait for {} already", event.target);
+                Err(Refusal::new("AGENT_QUEUE_FULL", message, "Send it again when some are handled."))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn known_agent(&self, name: &str) -> Result<(), Refusal> {
+        let generation = self.engine.generation.load();
+        if generation.agent(name).is_some() {
+            return Ok(());
+        }
+        let known = generation.agents().map(|agent| agent.name.as_str()).collect::<Vec<_>>().join(", ");
+        let message = format!("the swarm {} has no agent `{name}`", generation.swarm.name);
+        Err(Refusal::new("AGENT_NOT_FOUND", message, format!("Its agents are: {known}.")))
+    }
+
+    pub(super) fn room_for_instance(&self) -> Result<(), Refusal> {
+        let most = self.engine.generation.load().policy.max_instances;
+        if self.instances.len() < most {
+            return Ok(());
+        }
+        let message = format!("the swarm has {most} instances, as many as `policy.maxInstances` allows");
+        Err(Refusal::new("AGENT_INSTANCE_LIMIT", message, "Use an instance that is there already."))
+    }
+
+    /// Somebody who waits for `target`, unless that would be for ever (rule A4).
+    pub(super) fn waiter(
+        &mut self,
+        sender: Option<oneshot::Sender<TurnResult>>,
+        caller: Option<InstanceId>,
+        target: &InstanceId,
+    ) -> Result<Option<Waiter>, Refusal> {
+        let Some(sender) = sender else { return Ok(None) };
+        // A call without a turn (from outside) stands in nobody's way.
+        let caller = caller.filter(|caller| self.instances.get(caller).is_some_and(|instance| instance.turn.is_some()));
+        if let Some(caller) = &caller {
+            self.waits.wait(caller, target).map_err(|chain| circular(&chain))?;
+        }
+        Ok(Some(Waiter { sender, caller }))
+    }
+}
+
+fn circular(chain: &[InstanceId]) -> Refusal {
+    let chain = chain.iter().map(InstanceId::to_string).collect::<Vec<_>>().join(" → ");
+    let message = format!("the request would wait for itself: {chain}");
+    let suggestion = "Answer without asking back, use agents__send, or ask under another instanceKey.";
+    Refusal::new("CIRCULAR_CALL_DETECTED", message, suggestion)
+}

@@ -1,0 +1,170 @@
+//! Whose turn begins, and what happens when one is over (rules A3, A8).
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Ended, Orchestrator, RunningTurn};
+use crate::dispatch::TurnFacts;
+use crate::event::{SwarmEvent, TurnError, TurnResult};
+use crate::ids::{InstanceId, TraceContext};
+use crate::inbound::AgentEvent;
+use crate::instance::{self, TurnEnd, TurnStart, failed_result};
+use crate::plan::AgentPlan;
+use crate::ports::store::InboxRecord;
+use crate::turn::JoinBox;
+
+impl Orchestrator {
+    pub(super) fn make_ready(&mut self, id: InstanceId) {
+        if self.is_ready.insert(id.clone()) {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Begins as many turns as there is room for. A turn that waits for another agent takes no room, else callers could
+    /// keep those they wait for from running.
+    pub(super) fn start_turns(&mut self) {
+        let most = self.engine.generation.load().policy.max_concurrent_turns.max(1);
+        while self.stopping.is_none() && self.working_turns() < most {
+            let Some(id) = self.ready.pop_front() else { return };
+            self.is_ready.remove(&id);
+            self.start_turn(&id);
+        }
+    }
+
+    fn working_turns(&self) -> usize {
+        let waiting = self.turn_tasks.values().filter(|id| self.waits.is_waiting(id)).count();
+        self.turn_tasks.len() - waiting
+    }
+
+    /// Begins the turn of the first event in the queue. Answers behind it join that turn.
+    fn start_turn(&mut self, id: &InstanceId) {
+        let Some(instance) = self.instances.get_mut(id).filter(|instance| instance.turn.is_none()) else { return };
+        let Some(event) = instance.queue.pop_front() else { return };
+        let Some(agent) = self.engine.agent(&id.agent) else {
+            self.settle_without_turn(&event, &format!("the swarm has no agent `{}` any more", id.agent));
+            self.make_ready(id.clone());
+            return;
+        };
+        let (joined, cancel) = (JoinBox::default(), CancellationToken::new());
+        let (answers, others): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut instance.queue).into_iter().partition(AgentEvent::is_response);
+        instance.queue = others;
+        answers.into_iter().for_each(|answer| joined.put(answer));
+        instance.turn =
+            Some(RunningTurn { event_id: event.id.clone(), cancel: cancel.clone(), joined: joined.clone() });
+        let meta = instance.meta.clone();
+        let facts = Arc::new(self.facts(agent, &event, meta.cwd.as_deref()));
+        let (warm, engine) = (self.instances.take_warm(id), Arc::clone(&self.engine));
+        let start = TurnStart { engine, facts, event, meta, joined, cancel, warm };
+        let target = id.clone();
+        let task = self.turns.spawn(async move { (target, instance::handle(start).await) });
+        self.turn_tasks.insert(task.id(), id.clone());
+    }
+
+    fn facts(&self, agent: Arc<AgentPlan>, event: &AgentEvent, cwd: Option<&str>) -> TurnFacts {
+        let turn_id = event.turn_id();
+        TurnFacts {
+            trace: TraceContext::root(&event.trace.trace_id, event.trace.parent_span_id.as_deref(), &turn_id),
+            workdir: self.engine.workdir(&agent, &event.target, cwd.map(Path::new)),
+            instance: event.target.clone(),
+            callers: event.callers.clone(),
+            turn_id,
+            agent,
+        }
+    }
+
+    pub(super) fn turn_ended(&mut self, ended: Ended) {
+        match ended {
+            Ok((task, (id, end))) => {
+                self.turn_tasks.remove(&task);
+                self.finish_turn(&id, end);
+            }
+            Err(error) => {
+                let Some(id) = self.turn_tasks.remove(&error.id()) else { return };
+                let turn = self.instances.get_mut(&id).and_then(|instance| instance.turn.take());
+                if let Some(turn) = turn {
+                    tracing::error!(instance = %id, %error, "a turn panicked");
+                    let result = failed_result(format!("turn-{}", turn.event_id), panicked());
+                    self.settle(&turn.event_id, &result);
+                    self.return_joined(&id, &turn.joined);
+                }
+            }
+        }
+    }
+
+    fn finish_turn(&mut self, id: &InstanceId, end: TurnEnd) {
+        let Some(instance) = self.instances.get_mut(id) else { return };
+        let turn = instance.turn.take();
+        instance.meta = end.meta;
+        if let Some(log) = end.warm {
+            self.instances.keep_warm(id, log);
+        }
+        if let Some(turn) = turn {
+            self.publish_end(id, &turn.event_id, &end.result);
+            if end.handled.is_empty() {
+                // Not on disk: it is told, but it is not over. The next start takes it up again.
+                self.forget(&turn.event_id, Some(&end.result));
+            }
+            self.return_joined(id, &turn.joined);
+        }
+        for event_id in end.handled {
+            self.handled.put(event_id.clone(), end.result.clone());
+            self.forget(&event_id, Some(&end.result));
+        }
+        if let Some(answer) = end.answer {
+            self.enqueue_recovered(answer);
+        }
+        self.make_ready(id.clone());
+    }
+
+    /// Answers that came too late for the turn's last step wait for the next turn, in front of everything else.
+    fn return_joined(&mut self, id: &InstanceId, joined: &JoinBox) {
+        let Some(instance) = self.instances.get_mut(id) else { return };
+        for event in joined.take().into_iter().rev() {
+            instance.queue.push_front(event);
+        }
+        self.make_ready(id.clone());
+    }
+
+    /// An event whose turn can't run is over with an error.
+    fn settle_without_turn(&mut self, event: &AgentEvent, why: &str) {
+        let error =
+            TurnError { code: "AGENT_NOT_FOUND".to_owned(), message: why.to_owned(), suggestion: None, status: None };
+        self.settle(&event.id, &failed_result(event.turn_id(), error));
+    }
+
+    fn settle(&mut self, event_id: &str, result: &TurnResult) {
+        let record = InboxRecord::Done {
+            turn_id: result.turn_id.clone(),
+            event_ids: vec![event_id.to_owned()],
+            result: Box::new(result.clone()),
+            answer: None,
+        };
+        self.engine.store.submit(record, Box::new(|_| {}));
+        if let Some(target) = self.pending.get(event_id).map(|pending| pending.target.clone()) {
+            self.publish_end(&target, event_id, result);
+        }
+        self.handled.put(event_id.to_owned(), result.clone());
+        self.forget(event_id, Some(result));
+    }
+
+    fn publish_end(&self, id: &InstanceId, event_id: &str, result: &TurnResult) {
+        self.engine.bus.publish(SwarmEvent::TurnEnded {
+            instance: id.clone(),
+            event_id: event_id.to_owned(),
+            result: Box::new(result.clone()),
+        });
+    }
+}
+
+fn panicked() -> TurnError {
+    TurnError {
+        code: "E_TURN_PANIC".to_owned(),
+        message: "the turn panicked; this is a fault of the program".to_owned(),
+        suggestion: Some("Look at the log, and report it with what you did.".to_owned()),
+        status: None,
+    }
+}

@@ -1,0 +1,258 @@
+//! Bundle and ports become a [`Generation`]: handlers bound, models chosen, prompts at hand.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use goondan_spec::diagnostic::Position;
+use goondan_spec::kinds::{Agent, ExportSpec, Permissions, Policy, Swarm, Tool, ToolUse, Workdir};
+use goondan_spec::kinds::{Model, ModelParams};
+use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
+
+use crate::middleware::{Middleware, RequiredToolsGuard};
+use crate::ports::model::{ModelClient, ModelError, ModelFactory};
+use crate::ports::tool::{OpenError, ToolSet, ToolSource};
+use crate::registry::{Catalog, RegisteredTool, Registry, ToolLimits};
+
+/// Retries of a model call where `options.maxRetries` says nothing (rule M4).
+const DEFAULT_MAX_RETRIES: u32 = 3;
+
+/// What a plan is made with.
+#[derive(Clone)]
+pub struct PlanPorts {
+    /// Opens tools.
+    pub tools: Arc<dyn ToolSource>,
+    /// Makes model clients.
+    pub models: Arc<dyn ModelFactory>,
+}
+
+/// A running configuration. A value: reloading makes a new one beside it, a step keeps the one it began with.
+pub struct Generation {
+    /// Counts from 1.
+    pub number: u64,
+    /// The bundle that it was planned from.
+    pub bundle: Arc<Bundle>,
+    /// The Swarm resource.
+    pub swarm: ResourceId,
+    /// Who gets inputs that name nobody.
+    pub entry_agent: String,
+    /// Limits.
+    pub policy: Policy,
+    agents: BTreeMap<String, Arc<AgentPlan>>,
+}
+
+/// An agent, ready to run.
+pub struct AgentPlan {
+    /// The Agent resource's name.
+    pub name: String,
+    /// The system prompt.
+    pub system: Option<String>,
+    /// The model.
+    pub model: Arc<dyn ModelClient>,
+    /// How often a failed model call is repeated.
+    pub max_retries: u32,
+    /// Sampling settings.
+    pub params: Arc<ModelParams>,
+    /// Everything that can run for it.
+    pub registry: Registry,
+    /// What a step offers before middleware.
+    pub catalog: Catalog,
+    /// Its policy.
+    pub permissions: Option<Permissions>,
+    /// Calls of a step that run at the same time.
+    pub max_parallel_tool_calls: usize,
+    /// Where its tools work.
+    pub workdir: Workdir,
+    /// Outermost first.
+    pub middleware: Vec<Arc<dyn Middleware>>,
+}
+
+impl Generation {
+    /// The agent of that name.
+    pub fn agent(&self, name: &str) -> Option<&Arc<AgentPlan>> {
+        self.agents.get(name)
+    }
+
+    /// All agents, sorted by name.
+    pub fn agents(&self) -> impl Iterator<Item = &Arc<AgentPlan>> {
+        self.agents.values()
+    }
+}
+
+/// Plans `swarm` of `bundle`. All problems come at once.
+pub async fn plan(
+    bundle: &Arc<Bundle>,
+    swarm: &Resource<Swarm>,
+    number: u64,
+    ports: &PlanPorts,
+    environment: &Environment,
+) -> Result<Generation, Vec<Diagnostic>> {
+    let mut planner = Planner { bundle, ports, environment, opened: HashMap::new(), problems: Vec::new() };
+    let mut agents = BTreeMap::new();
+    for id in &swarm.spec.agents {
+        if let Some(agent) = planner.agent(&bundle.agents()[id]).await {
+            agents.insert(agent.name.clone(), Arc::new(agent));
+        }
+    }
+    if !planner.problems.is_empty() {
+        return Err(planner.problems);
+    }
+    Ok(Generation {
+        number,
+        bundle: Arc::clone(bundle),
+        swarm: swarm.id.clone(),
+        entry_agent: swarm.spec.entry_agent.name.clone(),
+        policy: swarm.spec.policy.clone(),
+        agents,
+    })
+}
+
+struct Planner<'a> {
+    bundle: &'a Arc<Bundle>,
+    ports: &'a PlanPorts,
+    environment: &'a Environment,
+    /// `None` for a tool that failed to open, so that it is told once.
+    opened: HashMap<ResourceId, Option<ToolSet>>,
+    problems: Vec<Diagnostic>,
+}
+
+impl Planner<'_> {
+    async fn agent(&mut self, agent: &Resource<Agent>) -> Option<AgentPlan> {
+        let model = &self.bundle.models()[&agent.spec.model];
+        let client = match self.ports.models.client(model, self.bundle.root(), self.environment) {
+            Ok(client) => Some(client),
+            Err(error) => {
+                self.problem(model_problem(model, &error));
+                None
+            }
+        };
+        let registry = self.registry(&agent.spec.tools).await;
+        self.check_required_tools(agent, &registry);
+        Some(AgentPlan {
+            name: agent.id.name.clone(),
+            system: agent.spec.prompt.as_ref().map(|prompt| prompt.text.clone()),
+            model: client?,
+            max_retries: max_retries(&model.spec),
+            params: Arc::new(agent.spec.params.clone()),
+            catalog: registry.catalog(),
+            registry,
+            permissions: agent.spec.permissions.clone(),
+            max_parallel_tool_calls: agent.spec.max_parallel_tool_calls.max(1),
+            workdir: agent.spec.workdir.clone(),
+            middleware: middleware(&agent.spec),
+        })
+    }
+
+    async fn registry(&mut self, uses: &[ToolUse]) -> Registry {
+        let mut registry = Registry::default();
+        for tool_use in uses {
+            let bundle = Arc::clone(self.bundle);
+            let tool = &bundle.tools()[&tool_use.tool];
+            self.open(tool).await;
+            let Some(Some(set)) = self.opened.get(&tool.id) else { continue };
+            let mut problems = Vec::new();
+            for registered in select(tool, tool_use, set, &mut problems) {
+                registry.register(Arc::new(registered));
+            }
+            self.problems.append(&mut problems);
+        }
+        registry
+    }
+
+    async fn open(&mut self, tool: &Resource<Tool>) {
+        if self.opened.contains_key(&tool.id) {
+            return;
+        }
+        let opened = match self.ports.tools.open(tool, self.bundle.root()).await {
+            Ok(set) => Some(set),
+            Err(error) => {
+                self.problem(tool_problem(tool, &error));
+                None
+            }
+        };
+        self.opened.insert(tool.id.clone(), opened);
+    }
+
+    fn check_required_tools(&mut self, agent: &Resource<Agent>, registry: &Registry) {
+        for name in agent.spec.required_tools.iter().filter(|name| registry.get(name).is_none()) {
+            let known = registry.tools().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
+            let message = format!("Agent/{} requires the tool `{name}`, which it does not have", agent.id.name);
+            let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message).suggest(format!("its tools are: {known}"));
+            self.problem(at(diagnostic, &agent.id, agent.origin.as_ref(), "spec.requiredTools"));
+        }
+    }
+
+    fn problem(&mut self, diagnostic: Diagnostic) {
+        if !self.problems.contains(&diagnostic) {
+            self.problems.push(diagnostic);
+        }
+    }
+}
+
+/// The exports that the resource declares and the agent uses, each with its handler.
+fn select(
+    tool: &Resource<Tool>,
+    tool_use: &ToolUse,
+    set: &ToolSet,
+    problems: &mut Vec<Diagnostic>,
+) -> Vec<RegisteredTool> {
+    let limits = ToolLimits {
+        error_message: tool.spec.error_message_limit,
+        output: tool.spec.output_limit,
+        timeout: tool.spec.timeout,
+    };
+    let declared: Vec<&ExportSpec> = match tool.spec.exports.as_slice() {
+        [] => set.exports.iter().map(|(spec, _)| spec).collect(),
+        some => some.iter().collect(),
+    };
+    let wanted = |spec: &&ExportSpec| tool_use.exports.as_ref().is_none_or(|names| names.contains(&spec.name));
+    let mut selected = Vec::new();
+    for spec in declared.into_iter().filter(wanted) {
+        match set.exports.iter().find(|(own, _)| own.name == spec.name) {
+            Some((_, handler)) => {
+                selected.push(RegisteredTool::new(&tool.id.name, spec.clone(), Arc::clone(handler), limits));
+            }
+            None => {
+                let has = set.exports.iter().map(|(own, _)| own.name.as_str()).collect::<Vec<_>>().join(", ");
+                let message = format!("the entry of {} has no export `{}`", tool.id, spec.name);
+                let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message).suggest(format!("it has: {has}"));
+                problems.push(at(diagnostic, &tool.id, tool.origin.as_ref(), "spec.exports"));
+            }
+        }
+    }
+    selected
+}
+
+fn middleware(agent: &Agent) -> Vec<Arc<dyn Middleware>> {
+    let mut chain: Vec<Arc<dyn Middleware>> = Vec::new();
+    if !agent.required_tools.is_empty() {
+        chain.push(Arc::new(RequiredToolsGuard::new(agent.required_tools.clone())));
+    }
+    chain
+}
+
+fn max_retries(model: &Model) -> u32 {
+    let stated = model.options.get("maxRetries").and_then(serde_json::Value::as_u64);
+    stated.map_or(DEFAULT_MAX_RETRIES, |retries| u32::try_from(retries).unwrap_or(u32::MAX))
+}
+
+fn tool_problem(tool: &Resource<Tool>, error: &OpenError) -> Diagnostic {
+    let mut diagnostic = Diagnostic::new(Code::ENTRY_NOT_FOUND, error.to_string());
+    diagnostic.suggestion.clone_from(&error.suggestion);
+    at(diagnostic, &tool.id, tool.origin.as_ref(), "spec.entry")
+}
+
+fn model_problem(model: &Resource<Model>, error: &ModelError) -> Diagnostic {
+    let mut diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, format!("{}: {}", model.id, error.message));
+    diagnostic.suggestion.clone_from(&error.suggestion);
+    at(diagnostic, &model.id, model.origin.as_ref(), "spec")
+}
+
+fn at(mut diagnostic: Diagnostic, id: &ResourceId, origin: Option<&(String, Position)>, field: &str) -> Diagnostic {
+    diagnostic.resource = Some(id.to_string());
+    diagnostic.field = Some(field.to_owned());
+    if let Some((file, position)) = origin {
+        diagnostic.file = Some(file.clone());
+        diagnostic.position = Some(*position);
+    }
+    diagnostic
+}

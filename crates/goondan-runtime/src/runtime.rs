@@ -1,0 +1,220 @@
+//! A running swarm, as the facade holds it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::budget::Spent;
+use crate::bus::EventBus;
+use crate::conversation::Conversation;
+use crate::dispatch::{self, ToolCallContext, TurnFacts};
+use crate::engine::Engine;
+use crate::event::{SwarmEvent, TurnResult};
+use crate::ids::{InstanceId, TraceContext};
+use crate::inbound::{AgentEvent, EventTrace};
+use crate::instance::blocking;
+use crate::message::{Message, MessageData, MessageSource, Part, Role, ToolCall};
+use crate::orchestrator::{Command, Orchestrator, Refusal};
+use crate::plan::Generation;
+use crate::policy::SharedApprover;
+use crate::ports::clock::Clock;
+use crate::ports::journal::Journal;
+use crate::ports::store::{InstanceMeta, Store, StoreError};
+use crate::ports::tool::ToolCallResult;
+
+/// What a runtime is made of.
+pub struct RuntimeParts {
+    /// The first generation.
+    pub generation: Generation,
+    /// Conversations and accepted events.
+    pub store: Arc<dyn Store>,
+    /// Side effects of running turns.
+    pub journal: Arc<dyn Journal>,
+    /// Time and ids.
+    pub clock: Arc<dyn Clock>,
+    /// Answers what a policy asks.
+    pub approver: SharedApprover,
+    /// Lets tools work there, whatever the agents say.
+    pub workdir: Option<PathBuf>,
+}
+
+/// A running swarm.
+pub struct Runtime {
+    engine: Arc<Engine>,
+    orchestrator: tokio::sync::Mutex<Option<JoinHandle<()>>>,
+}
+
+/// An accepted event.
+pub struct Accepted {
+    /// Its id.
+    pub event_id: String,
+    /// Its result, once its turn is over.
+    pub result: oneshot::Receiver<TurnResult>,
+}
+
+/// An input from outside.
+#[derive(Debug, Clone)]
+pub struct ExternalInput {
+    /// Who handles it.
+    pub target: InstanceId,
+    /// The text.
+    pub text: String,
+    /// The same id twice starts one turn; one is made up by default.
+    pub id: Option<String>,
+}
+
+impl Runtime {
+    /// Takes up what was left in the store, and runs. The subscription misses nothing, not even what resumes at once.
+    pub fn start(parts: RuntimeParts) -> Result<(Self, UnboundedReceiver<SwarmEvent>), StoreError> {
+        let recovered = parts.store.recover()?;
+        for warning in &recovered.warnings {
+            tracing::warn!("{warning}");
+        }
+        let metas = parts.store.instances()?;
+        let (commands, queue) = unbounded_channel();
+        let engine = Arc::new(Engine {
+            bus: EventBus::new(Arc::clone(&parts.store), Arc::clone(&parts.clock)),
+            store: parts.store,
+            journal: parts.journal,
+            clock: parts.clock,
+            approver: parts.approver,
+            generation: ArcSwap::from_pointee(parts.generation),
+            spent: Spent::new(),
+            workdir: parts.workdir,
+            commands,
+        });
+        let events = engine.bus.subscribe();
+        let orchestrator = Orchestrator::new(Arc::clone(&engine), recovered, metas);
+        let task = tokio::spawn(orchestrator.run(queue));
+        Ok((Runtime { engine, orchestrator: Some(task).into() }, events))
+    }
+
+    /// The generation that serves now.
+    pub fn generation(&self) -> Arc<Generation> {
+        self.engine.generation.load_full()
+    }
+
+    /// Puts another generation in place. Running steps keep theirs (rule R3).
+    pub fn swap(&self, generation: Generation) {
+        self.engine.generation.store(Arc::new(generation));
+    }
+
+    /// Everything that happens from now on.
+    pub fn subscribe(&self) -> UnboundedReceiver<SwarmEvent> {
+        self.engine.bus.subscribe()
+    }
+
+    /// Hands in an input; returns once it is on disk.
+    pub async fn send(&self, input: ExternalInput) -> Result<Accepted, Refusal> {
+        let clock = &self.engine.clock;
+        let event = AgentEvent {
+            id: input.id.unwrap_or_else(|| format!("evt-{}", clock.hex(16))),
+            event_type: "user.input".to_owned(),
+            created_at: clock.now(),
+            target: input.target,
+            input: input.text,
+            metadata: crate::JsonObject::new(),
+            trace: EventTrace { trace_id: clock.hex(32), parent_span_id: None },
+            callers: Vec::new(),
+            reply_to: None,
+        };
+        let event_id = event.id.clone();
+        let (waiter, result) = oneshot::channel();
+        let (accepted, answer) = oneshot::channel();
+        let command = Command::Submit { event: Box::new(event), waiter: Some(waiter), accepted };
+        self.engine.commands.send(command).map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())??;
+        Ok(Accepted { event_id, result })
+    }
+
+    /// Calls one tool of `instance`'s agent through dispatch, without a model. `None` where there is no such agent.
+    pub async fn call_tool(&self, instance: InstanceId, tool: &str, arguments: Value) -> Option<ToolCallResult> {
+        let agent = self.engine.agent(&instance.agent)?;
+        let clock = &self.engine.clock;
+        let turn_id = format!("call-{}", clock.hex(16));
+        let call = ToolCall { tool_call_id: turn_id.clone(), tool_name: tool.to_owned(), input: arguments };
+        let trace = TraceContext::root(&clock.hex(32), None, &turn_id);
+        let catalog = agent.catalog.clone();
+        let facts = TurnFacts {
+            workdir: self.engine.workdir(&agent, &instance, None),
+            trace: trace.clone(),
+            callers: Vec::new(),
+            turn_id: turn_id.clone(),
+            instance,
+            agent,
+        };
+        let message = Message {
+            id: format!("{turn_id}-m0"),
+            data: MessageData { role: Role::Assistant, content: vec![Part::ToolCall(call.clone())] },
+            metadata: crate::JsonObject::new(),
+            created_at: clock.now(),
+            source: MessageSource::Assistant { step_id: turn_id.clone() },
+        };
+        let context = ToolCallContext {
+            call,
+            engine: Arc::clone(&self.engine),
+            facts: Arc::new(facts),
+            step_id: turn_id,
+            catalog,
+            message: Arc::new(message),
+            trace,
+            cancel: CancellationToken::new(),
+        };
+        Some(dispatch::call(context).await)
+    }
+
+    /// Cancels the running turn of `instance`; false where none runs.
+    pub async fn cancel(&self, instance: &InstanceId) -> bool {
+        let (answer, cancelled) = oneshot::channel();
+        let command = Command::Cancel { instance: instance.clone(), answer };
+        self.engine.commands.send(command).is_ok() && cancelled.await.unwrap_or(false)
+    }
+
+    /// What is known of all instances, oldest first.
+    pub async fn instances(&self) -> Vec<InstanceMeta> {
+        let (answer, metas) = oneshot::channel();
+        match self.engine.commands.send(Command::List { answer }) {
+            Ok(()) => metas.await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// The conversation of `instance` as it lies in the store.
+    pub async fn conversation(&self, instance: &InstanceId) -> Result<Vec<Arc<Message>>, StoreError> {
+        let (store, id) = (Arc::clone(&self.engine.store), instance.clone());
+        blocking(move || Ok(Conversation::restore(store.open(&id)?.load()?).0.messages().to_vec())).await
+    }
+
+    /// The folder of an instance that its tools work in by default.
+    pub fn workdir(&self, instance: &InstanceId) -> PathBuf {
+        self.engine.store.workdir(instance)
+    }
+
+    /// Takes no more inputs, waits for running turns up to `grace`, then cancels them; returns when all have ended.
+    pub async fn shutdown(&self, grace: Duration) {
+        let Some(task) = self.orchestrator.lock().await.take() else { return };
+        if self.engine.commands.send(Command::Shutdown { grace }).is_ok() {
+            let _ = task.await;
+        }
+    }
+}
+
+impl Drop for Runtime {
+    /// Without a shutdown, turns are dropped where they stand, as if the process had died; they resume at the next start.
+    fn drop(&mut self) {
+        if let Some(task) = self.orchestrator.get_mut().take() {
+            task.abort();
+        }
+    }
+}
+
+fn ended() -> Refusal {
+    Refusal { code: "SWARM_STOPPED", message: "the swarm has ended".to_owned(), suggestion: None }
+}

@@ -1,0 +1,199 @@
+//! Arguments against the JSON Schema of an export (rule T4).
+
+use std::sync::OnceLock;
+
+use jsonschema::Validator;
+use serde_json::Value;
+
+use crate::JsonObject;
+
+/// At most that many problems are told.
+const MAX_PROBLEMS: usize = 5;
+
+/// The schema of an export's arguments. Compiled at its first use: most tools of a catalog are never called.
+pub struct ArgumentSchema {
+    schema: Value,
+    validator: OnceLock<Result<Validator, String>>,
+}
+
+/// Why arguments were refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidArguments {
+    /// The problems, with JSON paths.
+    pub message: String,
+    /// Which keys there are.
+    pub suggestion: String,
+}
+
+impl ArgumentSchema {
+    /// The schema as the tool declares it; that it is one was checked when the bundle was loaded.
+    pub fn new(schema: Value) -> Self {
+        ArgumentSchema { schema, validator: OnceLock::new() }
+    }
+
+    /// The schema itself.
+    pub fn as_value(&self) -> &Value {
+        &self.schema
+    }
+
+    /// The arguments with defaults filled in, or what is wrong with them.
+    pub fn check(&self, input: &Value) -> Result<JsonObject, InvalidArguments> {
+        let mut arguments = match input {
+            Value::Object(arguments) => Value::Object(arguments.clone()),
+            // Some providers send nothing where there are no arguments.
+            Value::Null => Value::Object(JsonObject::new()),
+            Value::String(text) if text.trim().is_empty() => Value::Object(JsonObject::new()),
+            other => return Err(self.refuse(vec![not_an_object(other)])),
+        };
+        fill_defaults(&self.schema, &mut arguments);
+        let validator = self.validator.get_or_init(|| compile(&self.schema));
+        let problems = match validator {
+            Ok(validator) if validator.is_valid(&arguments) => Vec::new(),
+            Ok(validator) => validator.iter_errors(&arguments).map(|error| problem(&error)).collect(),
+            Err(broken) => vec![broken.clone()],
+        };
+        match arguments {
+            Value::Object(arguments) if problems.is_empty() => Ok(arguments),
+            _ => Err(self.refuse(problems)),
+        }
+    }
+
+    fn refuse(&self, problems: Vec<String>) -> InvalidArguments {
+        let more = problems.len().saturating_sub(MAX_PROBLEMS);
+        let mut message = problems.into_iter().take(MAX_PROBLEMS).collect::<Vec<_>>().join("; ");
+        if more > 0 {
+            message.push_str(&format!(" (+{more} more)"));
+        }
+        InvalidArguments { message: format!("invalid arguments: {message}"), suggestion: self.keys() }
+    }
+
+    fn keys(&self) -> String {
+        let required = names(self.schema.get("required").and_then(Value::as_array).into_iter().flatten().map(text));
+        let properties = self.schema.get("properties").and_then(Value::as_object);
+        let allowed = names(properties.into_iter().flatten().map(|(name, _)| name.clone()));
+        format!("Send one JSON object. Required keys: {required}. Allowed keys: {allowed}.")
+    }
+}
+
+fn compile(schema: &Value) -> Result<Validator, String> {
+    jsonschema::draft202012::new(schema).map_err(|error| format!("the schema of this tool can't be used: {error}"))
+}
+
+fn not_an_object(input: &Value) -> String {
+    match input {
+        Value::String(text) => {
+            let cause = serde_json::from_str::<Value>(text).err();
+            match cause {
+                Some(cause) => format!("args: not valid JSON ({cause})"),
+                None => "args: expected an object, got a string".to_owned(),
+            }
+        }
+        Value::Array(_) => "args: expected an object, got an array".to_owned(),
+        Value::Bool(_) => "args: expected an object, got a boolean".to_owned(),
+        _ => "args: expected an object, got a number".to_owned(),
+    }
+}
+
+fn problem(error: &jsonschema::ValidationError<'_>) -> String {
+    // The message repeats the value, which may be huge.
+    let message = error.to_string();
+    let short = crate::limits::cut_error_message(&message, 200);
+    format!("args{}: {short}", json_path(&error.instance_path().to_string()))
+}
+
+/// `/list/0/name` becomes `.list[0].name`.
+fn json_path(pointer: &str) -> String {
+    let part = |token: &str| {
+        let token = token.replace("~1", "/").replace("~0", "~");
+        if token.bytes().all(|byte| byte.is_ascii_digit()) { format!("[{token}]") } else { format!(".{token}") }
+    };
+    pointer.split('/').skip(1).map(part).collect()
+}
+
+/// Fills in `default` of properties that are absent, also inside objects that are there.
+fn fill_defaults(schema: &Value, value: &mut Value) {
+    let (Some(properties), Some(object)) = (schema.get("properties").and_then(Value::as_object), value.as_object_mut())
+    else {
+        return;
+    };
+    for (name, property) in properties {
+        match (object.get_mut(name), property.get("default")) {
+            (Some(present), _) => fill_defaults(property, present),
+            (None, Some(default)) if !default.is_null() => {
+                object.insert(name.clone(), default.clone());
+            }
+            (None, _) => {}
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn names(names: impl Iterator<Item = String>) -> String {
+    let joined = names.collect::<Vec<_>>().join(", ");
+    if joined.is_empty() { "none".to_owned() } else { joined }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> ArgumentSchema {
+        ArgumentSchema::new(json!({
+            "type": "object",
+            "properties": {
+                "text": {"type": "string"},
+                "to": {"enum": ["upper", "lower"], "default": "upper"},
+                "deep": {"type": "object", "properties": {"n": {"type": "integer", "default": 3}}},
+            },
+            "required": ["text"],
+            "additionalProperties": false,
+        }))
+    }
+
+    #[test]
+    fn defaults_are_filled_in_also_inside() {
+        let arguments = schema().check(&json!({"text": "a", "deep": {}})).unwrap();
+        assert_eq!(Value::Object(arguments), json!({"text": "a", "deep": {"n": 3}, "to": "upper"}));
+    }
+
+    #[test]
+    fn problems_have_paths_and_the_suggestion_names_the_keys() {
+        let refused = schema().check(&json!({"deep": {"n": "x"}, "to": "sideways", "extra": true})).unwrap_err();
+        for part in ["args.deep.n: ", "args.to: ", "\"text\" is a required property", "extra"] {
+            assert!(refused.message.contains(part), "{part} in {}", refused.message);
+        }
+        assert_eq!(refused.suggestion, "Send one JSON object. Required keys: text. Allowed keys: text, to, deep.");
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused_the_same_way() {
+        for (input, told) in [
+            (json!("{not json"), "args: not valid JSON"),
+            (json!([1]), "args: expected an object, got an array"),
+            (json!(1), "args: expected an object, got a number"),
+            (json!("\"quoted\""), "args: expected an object, got a string"),
+        ] {
+            let refused = schema().check(&input).unwrap_err();
+            assert!(refused.message.contains(told), "{told} in {}", refused.message);
+        }
+    }
+
+    #[test]
+    fn nothing_counts_as_no_arguments() {
+        let open = ArgumentSchema::new(json!({"type": "object"}));
+        for input in [json!(null), json!(""), json!({})] {
+            assert_eq!(open.check(&input), Ok(JsonObject::new()));
+        }
+    }
+
+    #[test]
+    fn more_than_five_problems_are_counted() {
+        let strict = ArgumentSchema::new(json!({"type": "object", "required": ["a", "b", "c", "d", "e", "f", "g"]}));
+        assert!(strict.check(&json!({})).unwrap_err().message.ends_with("(+2 more)"));
+    }
+}

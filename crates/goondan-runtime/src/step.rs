@@ -1,0 +1,258 @@
+//! One step: a model call, and the tool calls that it asks for.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+use crate::dispatch::{self, ToolCallContext};
+use crate::event::{RuntimeEventKind, TurnError};
+use crate::ids::TraceContext;
+use crate::message::{Message, MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart};
+use crate::middleware::StepNext;
+use crate::model_call::{ModelAnswer, ModelCall, NoAnswer, turn_error};
+use crate::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
+use crate::ports::model::{ModelRequest, TokenUsage};
+use crate::ports::tool::{ToolCallResult, ToolError};
+use crate::registry::Catalog;
+use crate::turn::{TurnContext, cancelled, store_failed};
+
+/// A step on its way through middleware.
+pub struct StepContext<'a> {
+    turn: &'a mut TurnContext,
+    /// Counts from 0 in its turn.
+    pub index: u32,
+    /// What the model is offered in this step, and what may be called in it.
+    pub catalog: Catalog,
+    id: String,
+    trace: TraceContext,
+}
+
+/// What came of a step.
+#[derive(Debug, Clone)]
+pub struct StepOutcome {
+    /// Another step follows. The core says so where the model called tools; middleware may change it.
+    pub should_continue: bool,
+    /// What the model said; `None` where it said nothing at all.
+    pub message: Option<Arc<Message>>,
+    /// What came of its calls, in call order.
+    pub results: Vec<ToolCallResult>,
+    /// What it cost.
+    pub usage: Option<TokenUsage>,
+}
+
+impl StepContext<'_> {
+    /// The turn.
+    pub fn turn(&mut self) -> &mut TurnContext {
+        self.turn
+    }
+
+    /// `<turnId>-step-<index>`.
+    pub fn step_id(&self) -> &str {
+        &self.id
+    }
+
+    fn effect(&self, what: &str) -> String {
+        format!("step-{}/{what}", self.index)
+    }
+
+    fn publish(&self, kind: RuntimeEventKind) {
+        self.turn.engine.bus.runtime(&self.turn.facts.instance, &self.trace, kind);
+    }
+}
+
+/// Runs step `index` through the agent's middleware, with its events.
+pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcome, TurnError> {
+    let started = tokio::time::Instant::now();
+    let agent = Arc::clone(&turn.facts.agent);
+    let id = format!("{}-step-{index}", turn.facts.turn_id);
+    let trace = turn.facts.trace.child(&id);
+    let catalog = turn.current_catalog();
+    let mut context = StepContext { turn, index, catalog, id: id.clone(), trace };
+    let turn_id = context.turn.facts.turn_id.clone();
+    // A step that was cut off behind its model call has told that it started.
+    if !context.turn.journal.has_outcome(&context.effect("model")) {
+        context.publish(RuntimeEventKind::StepStarted {
+            step_id: id.clone(),
+            step_index: index,
+            turn_id: turn_id.clone(),
+        });
+    }
+    let outcome = StepNext::new(&agent.middleware).run(&mut context).await;
+    let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    context.publish(match &outcome {
+        Ok(outcome) => RuntimeEventKind::StepCompleted {
+            step_id: id,
+            step_index: index,
+            turn_id,
+            tool_call_count: outcome.results.len(),
+            duration,
+            token_usage: outcome.usage,
+        },
+        Err(error) => RuntimeEventKind::StepFailed {
+            step_id: id,
+            step_index: index,
+            turn_id,
+            duration,
+            error_message: error.message.clone(),
+        },
+    });
+    outcome
+}
+
+/// The step itself, behind all middleware.
+pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, TurnError> {
+    let answer = ask_model(context).await?;
+    let usage = answer.usage;
+    if answer.parts.is_empty() {
+        return Ok(StepOutcome { should_continue: false, message: None, results: Vec::new(), usage });
+    }
+    let source = MessageSource::Assistant { step_id: context.id.clone() };
+    let message = context.turn.append(Role::Assistant, answer.parts, source)?;
+    let results = run_calls(context, &message).await?;
+    if !results.is_empty() {
+        let source = MessageSource::Tool { step_id: context.id.clone() };
+        context.turn.append(Role::Tool, results.iter().flat_map(result_parts).collect(), source)?;
+    }
+    if context.turn.cancel.is_cancelled() {
+        return Err(cancelled());
+    }
+    Ok(StepOutcome { should_continue: !results.is_empty(), message: Some(message), results, usage })
+}
+
+async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> {
+    let turn = &*context.turn;
+    let agent = &turn.facts.agent;
+    let call = ModelCall {
+        client: &*agent.model,
+        request: ModelRequest {
+            instance: turn.facts.instance.clone(),
+            system: agent.system.clone(),
+            messages: turn.conversation().messages().to_vec(),
+            tools: Arc::clone(context.catalog.definitions()),
+            params: Arc::clone(&agent.params),
+        },
+        turn_id: &turn.facts.turn_id,
+        max_retries: agent.max_retries,
+        bus: &turn.engine.bus,
+        cancel: &turn.cancel,
+    };
+    let effect = Effect {
+        id: context.effect("model"),
+        kind: EffectKind::ModelCall,
+        intent: json!({"messages": turn.conversation().messages().len()}),
+        when_interrupted: WhenInterrupted::RunAgain,
+    };
+    let work = Box::pin(async { encode(&call.run().await) });
+    match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
+        Outcome::Done { value, .. } => match decode::<Result<ModelAnswer, NoAnswer>>(value)? {
+            Ok(answer) => Ok(answer),
+            Err(NoAnswer::Failed(error)) => Err(turn_error(error)),
+            Err(NoAnswer::Cancelled) => Err(cancelled()),
+        },
+        Outcome::Interrupted => unreachable!("a model call is run again"),
+    }
+}
+
+/// Runs the calls of `message` at the same time, up to the agent's limit; results come in call order (rule T9).
+async fn run_calls(context: &StepContext<'_>, message: &Arc<Message>) -> Result<Vec<ToolCallResult>, TurnError> {
+    let limit = context.turn.facts.agent.max_parallel_tool_calls;
+    let calls = message.tool_calls().cloned().enumerate();
+    let running = calls.map(|(index, call)| run_call(context, message, index, call));
+    let results: Vec<_> = futures::stream::iter(running).buffered(limit).collect().await;
+    results.into_iter().collect()
+}
+
+async fn run_call(
+    context: &StepContext<'_>,
+    message: &Arc<Message>,
+    index: usize,
+    call: ToolCall,
+) -> Result<ToolCallResult, TurnError> {
+    let turn = &*context.turn;
+    let promises = context.catalog.get(&call.tool_name).map(|tool| &tool.spec);
+    let may_repeat = promises.is_none_or(|spec| spec.idempotent || spec.read_only);
+    let effect = Effect {
+        id: context.effect(&format!("tool-{index}")),
+        kind: EffectKind::ToolCall,
+        intent: json!({"toolCallId": call.tool_call_id, "toolName": call.tool_name, "input": call.input}),
+        when_interrupted: if may_repeat { WhenInterrupted::RunAgain } else { WhenInterrupted::Report },
+    };
+    let tool_call = ToolCallContext {
+        call: call.clone(),
+        engine: Arc::clone(&turn.engine),
+        facts: Arc::clone(&turn.facts),
+        step_id: context.id.clone(),
+        catalog: context.catalog.clone(),
+        message: Arc::clone(message),
+        trace: context.trace.child(&format!("{}-tool-{index}", context.id)),
+        cancel: turn.cancel.clone(),
+    };
+    let trace = tool_call.trace.clone();
+    let work = Box::pin(async { encode(&dispatch::call(tool_call).await) });
+    match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
+        Outcome::Done { value, .. } => decode(value),
+        Outcome::Interrupted => Ok(interrupted(context, &trace, &call)),
+    }
+}
+
+fn interrupted(context: &StepContext<'_>, trace: &TraceContext, call: &ToolCall) -> ToolCallResult {
+    let error = ToolError::new(format!(
+        "{} was running when the process ended; it is not known how far it came, and it was not run again",
+        call.tool_name
+    ))
+    .code("E_TOOL_INTERRUPTED")
+    .suggest("Look at what it left behind before you call it again.");
+    let result = dispatch::failed(call, usize::MAX, error);
+    let kind = RuntimeEventKind::ToolCompleted {
+        tool_call_id: call.tool_call_id.clone(),
+        tool_name: call.tool_name.clone(),
+        step_id: context.id.clone(),
+        turn_id: context.turn.facts.turn_id.clone(),
+        status: result.status,
+        duration: 0,
+    };
+    context.turn.engine.bus.runtime(&context.turn.facts.instance, trace, kind);
+    result
+}
+
+fn result_parts(result: &ToolCallResult) -> impl Iterator<Item = Part> {
+    let part = ToolResultPart {
+        tool_call_id: result.tool_call_id.clone(),
+        tool_name: result.tool_name.clone(),
+        status: result.status,
+        output: result.output.clone(),
+        error: result.error.clone(),
+    };
+    std::iter::once(Part::ToolResult(part)).chain(result.attachments.iter().cloned().map(Part::File))
+}
+
+/// A message of the running turn.
+pub(crate) fn message(
+    id: String,
+    role: Role,
+    content: Vec<Part>,
+    source: MessageSource,
+    turn: &TurnContext,
+) -> Message {
+    Message {
+        id,
+        data: MessageData { role, content },
+        metadata: crate::JsonObject::new(),
+        created_at: turn.engine.clock.now(),
+        source,
+    }
+}
+
+fn encode<T: serde::Serialize>(value: &T) -> Value {
+    serde_json::to_value(value).expect("what a turn journals is plain data")
+}
+
+fn decode<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, TurnError> {
+    serde_json::from_value(value).map_err(|error| TurnError {
+        code: "E_STORE".to_owned(),
+        message: format!("the journal of the turn can't be read: {error}"),
+        suggestion: None,
+        status: None,
+    })
+}

@@ -1,0 +1,144 @@
+//! A workspace that is gone with the process: for embedding without a disk, and for tests.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use crate::event::RuntimeEvent;
+use crate::ids::InstanceId;
+use crate::message::{Message, MessageEvent};
+use crate::ports::journal::{Effect, Journal, Outcome, TurnJournal};
+use crate::ports::store::{
+    Fold, InboxRecord, InstanceMeta, InstanceStore, OnDurable, Recovered, Store, StoreError, StoredConversation,
+};
+
+/// Conversations in memory. Tools work below `dir`, which the caller owns.
+pub struct MemoryStore {
+    dir: PathBuf,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    metas: HashMap<InstanceId, InstanceMeta>,
+    bases: HashMap<InstanceId, Vec<Arc<Message>>>,
+}
+
+impl MemoryStore {
+    /// An empty workspace.
+    pub fn new(dir: PathBuf) -> Self {
+        MemoryStore { dir, state: Arc::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for MemoryStore {
+    fn recover(&self) -> Result<Recovered, StoreError> {
+        Ok(Recovered::default())
+    }
+
+    fn submit(&self, _record: InboxRecord, on_durable: OnDurable) {
+        on_durable(Ok(()));
+    }
+
+    fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError> {
+        Ok(self.state().metas.values().cloned().collect())
+    }
+
+    fn put_meta(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
+        self.state().metas.insert(meta.id(), meta.clone());
+        Ok(())
+    }
+
+    fn open(&self, id: &InstanceId) -> Result<Box<dyn InstanceStore>, StoreError> {
+        Ok(Box::new(MemoryInstance { id: id.clone(), state: Arc::clone(&self.state) }))
+    }
+
+    fn delete(&self, id: &InstanceId) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        state.bases.remove(id);
+        Ok(state.metas.remove(id).is_some())
+    }
+
+    fn log(&self, _event: &RuntimeEvent) {}
+
+    fn workdir(&self, id: &InstanceId) -> PathBuf {
+        super::jsonl::layout::instance_dir(&self.dir, id).join(super::jsonl::layout::WORKDIR)
+    }
+
+    fn files_dir(&self, id: &InstanceId) -> PathBuf {
+        super::jsonl::layout::instance_dir(&self.dir, id).join(super::jsonl::layout::FILES)
+    }
+}
+
+struct MemoryInstance {
+    id: InstanceId,
+    state: Arc<Mutex<State>>,
+}
+
+impl InstanceStore for MemoryInstance {
+    fn load(&mut self) -> Result<StoredConversation, StoreError> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let base = state.bases.get(&self.id).cloned().unwrap_or_default();
+        Ok(StoredConversation { base, ..StoredConversation::default() })
+    }
+
+    fn append(&mut self, _event: &MessageEvent) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn discard_events(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn fold(&mut self, fold: Fold<'_>) -> Result<(), StoreError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let base = state.bases.entry(self.id.clone()).or_default();
+        match fold {
+            Fold::Append(messages) => base.extend(messages.iter().cloned()),
+            Fold::Rewrite(messages) => *base = messages.to_vec(),
+        }
+        Ok(())
+    }
+}
+
+/// A journal that records nothing: without a disk there is nothing to resume.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MemoryJournal;
+
+#[async_trait]
+impl Journal for MemoryJournal {
+    async fn open(&self, _instance: &InstanceId, _turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError> {
+        Ok(Arc::new(MemoryJournal))
+    }
+
+    async fn close(&self, _instance: &InstanceId, _turn_id: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl TurnJournal for MemoryJournal {
+    async fn run(&self, _effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome, StoreError> {
+        Ok(Outcome::Done { value: work.await, replayed: false })
+    }
+
+    fn is_resumed(&self) -> bool {
+        false
+    }
+
+    fn has_outcome(&self, _effect_id: &str) -> bool {
+        false
+    }
+}

@@ -1,0 +1,4 @@
+//! Stores and journals that come with the engine.
+
+pub mod jsonl;
+pub mod memory;
