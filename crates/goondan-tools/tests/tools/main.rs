@@ -11,5 +11,6 @@ mod fs;
 mod http_fetch;
 mod json_query;
 mod robustness;
+mod runtime;
 mod text_transform;
 mod wait;
