@@ -27,6 +27,7 @@ mod shell;
 mod state;
 mod table;
 mod text_transform;
+mod todo;
 mod wait;
 mod write;
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError};
@@ -18,6 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::capture::Capture;
 use crate::errors;
 use crate::process::{Group, Signal, passing, while_reading};
+use crate::state::{Owner, lock};
 
 /// How many processes an instance may have running.
 const MOST_RUNNING: usize = 32;
@@ -38,19 +39,6 @@ pub(crate) struct Processes {
 struct Table {
     started: u64,
     all: BTreeMap<(Owner, u64), Arc<Background>>,
-}
-
-/// The agent instance that started a process.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Owner {
-    agent: String,
-    instance_key: String,
-}
-
-impl Owner {
-    fn of(ctx: &ToolContext) -> Owner {
-        Owner { agent: ctx.agent_name.clone(), instance_key: ctx.instance_key.clone() }
-    }
 }
 
 impl Processes {
@@ -247,9 +235,4 @@ async fn follow(pipe: Option<impl AsyncRead + Unpin>, push: impl Fn(&[u8])) {
     while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
         push(&buffer[..count]);
     }
-}
-
-/// A panic while the lock was held leaves nothing half done here.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

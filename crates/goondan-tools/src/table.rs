@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::define::Export;
 use crate::state::State;
-use crate::{agents, bash, file_system, fs, http_fetch, json_query, runtime, text_transform, wait};
+use crate::{agents, bash, file_system, fs, http_fetch, json_query, runtime, text_transform, todo, wait};
 
 /// A row of the table.
 pub(crate) struct Builtin {
@@ -59,5 +59,6 @@ pub(crate) const BUILTINS: &[Builtin] = &[
     json_query::BUILTIN,
     runtime::BUILTIN,
     text_transform::BUILTIN,
+    todo::BUILTIN,
     wait::BUILTIN,
 ];

@@ -13,4 +13,5 @@ mod json_query;
 mod robustness;
 mod runtime;
 mod text_transform;
+mod todo;
 mod wait;
