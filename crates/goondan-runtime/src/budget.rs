@@ -32,7 +32,8 @@ impl Spent {
     pub(crate) fn check(&self, budget: &Budget, whose: &str) -> Result<(), TurnError> {
         let tokens = (self.tokens.load(Ordering::Relaxed), budget.max_tokens, "maxTokens");
         let steps = (self.steps.load(Ordering::Relaxed), budget.max_steps, "maxSteps");
-        let seconds = (self.since.elapsed().as_secs(), budget.max_duration.as_ref().map(Duration::as_secs), "maxDurationSeconds");
+        let seconds =
+            (self.since.elapsed().as_secs(), budget.max_duration.as_ref().map(Duration::as_secs), "maxDurationSeconds");
         for (used, most, field) in [tokens, steps, seconds] {
             if let Some(most) = most.filter(|most| used >= *most) {
                 return Err(exceeded(used, most, &format!("{whose}.{field}")));

@@ -235,6 +235,7 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
             return Err(cancelled());
         }
         context.engine.spent.check(&policy.budget, "policy.budget")?;
+        own.check(&policy.turn_budget, "policy.turnBudget")?;
         context.join_answers(index).await?;
         context.progress.steps = index + 1;
         let outcome = step::run(context, index).await?;

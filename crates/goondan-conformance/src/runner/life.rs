@@ -51,7 +51,7 @@ impl Life {
 
     /// Ends as if the process had died: tasks are dropped where they stand.
     pub(crate) fn kill(self) {
-        // The handle goes last: dropping it first might make the swarm tidy up.
+        self.swarm.kill();
         self.runtime.shutdown_timeout(STRAGGLERS);
         drop(self.swarm);
         self.followed.to_the_end(STRAGGLERS);

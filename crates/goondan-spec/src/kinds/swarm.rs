@@ -41,6 +41,8 @@ pub struct Policy {
     pub shutdown_grace: Duration,
     /// Stops a turn or the swarm with a clear reason.
     pub budget: Budget,
+    /// Stops one turn, in the same way.
+    pub turn_budget: Budget,
 }
 
 impl Default for Policy {
@@ -53,6 +55,7 @@ impl Default for Policy {
             lifecycle: Lifecycle::default(),
             shutdown_grace: Duration::from_secs(300),
             budget: Budget::default(),
+            turn_budget: Budget::default(),
         }
     }
 }
@@ -130,7 +133,8 @@ fn read_policy(field: &Field<'_>, findings: &mut Findings) -> Option<Policy> {
         max_call_depth: whole(&mut fields, "maxCallDepth", findings).unwrap_or(defaults.max_call_depth),
         lifecycle: read_lifecycle(&mut fields, findings),
         shutdown_grace: read_grace(&mut fields, findings).unwrap_or(defaults.shutdown_grace),
-        budget: read_budget(&mut fields, findings),
+        budget: read_budget(&mut fields, "budget", findings),
+        turn_budget: read_budget(&mut fields, "turnBudget", findings),
     };
     fields.finish(findings);
     Some(policy)
@@ -154,8 +158,8 @@ fn read_grace(policy: &mut Fields<'_>, findings: &mut Findings) -> Option<Durati
     grace
 }
 
-fn read_budget(policy: &mut Fields<'_>, findings: &mut Findings) -> Budget {
-    let fields = policy.optional("budget").and_then(|field| field.fields(findings));
+fn read_budget(policy: &mut Fields<'_>, name: &'static str, findings: &mut Findings) -> Budget {
+    let fields = policy.optional(name).and_then(|field| field.fields(findings));
     let Some(mut fields) = fields else { return Budget::default() };
     let budget = Budget {
         max_tokens: whole(&mut fields, "maxTokens", findings),
@@ -217,6 +221,8 @@ pub(crate) struct PolicyShape {
     shutdown: Option<ShutdownShape>,
     /// Limits on one run of the swarm.
     budget: Option<BudgetShape>,
+    /// Limits on one turn.
+    turn_budget: Option<BudgetShape>,
 }
 
 #[derive(JsonSchema)]
