@@ -44,10 +44,11 @@ pub fn output_text(output: Option<&Value>) -> String {
 
 /// `request` as genai takes it, for a provider that speaks `wire`.
 pub(crate) fn chat_request(request: &ModelRequest, wire: Wire, signatures: &Signatures) -> ChatRequest {
-    let mut chat = Chat { wire, signatures, messages: Vec::new() };
+    let mut chat = Chat { wire, signatures, messages: Vec::new(), files: Vec::new() };
     for message in &request.messages {
         chat.push(message);
     }
+    chat.hand_over_files();
     let mut converted = ChatRequest::new(chat.messages);
     converted.system = request.system.clone().filter(|system| !system.trim().is_empty());
     if !request.tools.is_empty() {
@@ -67,10 +68,15 @@ struct Chat<'a> {
     wire: Wire,
     signatures: &'a Signatures,
     messages: Vec<ChatMessage>,
+    /// Attachments of tool results, until the last of the results that belong together is in.
+    files: Vec<ContentPart>,
 }
 
 impl Chat<'_> {
     fn push(&mut self, message: &Message) {
+        if message.data.role != Role::Tool {
+            self.hand_over_files();
+        }
         match message.data.role {
             Role::System => self.add(ChatRole::System, texts(message)),
             Role::User => self.add(ChatRole::User, self.said(message)),
@@ -118,7 +124,6 @@ impl Chat<'_> {
         message.data.content.iter().filter_map(part).collect()
     }
 
-    /// Results, and behind them, as a user's message, what a result cannot hold.
     fn results(&mut self, message: &Message) {
         for result in message.tool_results() {
             self.add(ChatRole::Tool, vec![ContentPart::ToolResponse(response(self.wire, result))]);
@@ -127,7 +132,13 @@ impl Chat<'_> {
             Part::File(file) => Some(attachment(self.wire, file)),
             _ => None,
         });
-        self.add(ChatRole::User, files.collect());
+        self.files.extend(files);
+    }
+
+    /// No format takes attachments inside results, so they follow as a user's message.
+    fn hand_over_files(&mut self) {
+        let files = std::mem::take(&mut self.files);
+        self.add(ChatRole::User, files);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use goondan_spec::kinds::Workdir;
@@ -29,11 +30,23 @@ pub struct Engine {
     pub(crate) spent: Spent,
     /// Lets tools work there, whatever the agents say.
     pub(crate) workdir: Option<PathBuf>,
+    /// Set by a kill: nothing that ends from then on is recorded.
+    pub(crate) dead: AtomicBool,
     /// The orchestrator. Unbounded: its senders are turns, whose number is limited, and inputs, whose queues are.
     pub(crate) commands: UnboundedSender<Command>,
 }
 
 impl Engine {
+    /// What comes of `work`; never, once the swarm was killed. A dying runtime makes I/O fail, and a failure that only came
+    /// from that must not be taken for an outcome.
+    pub(crate) async fn outcome_of<T>(&self, work: impl Future<Output = T>) -> T {
+        let value = work.await;
+        if self.dead.load(Ordering::Acquire) {
+            std::future::pending::<()>().await;
+        }
+        value
+    }
+
     /// The agent as it is planned now.
     pub(crate) fn agent(&self, name: &str) -> Option<Arc<AgentPlan>> {
         self.generation.load().agent(name).cloned()

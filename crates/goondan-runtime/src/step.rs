@@ -143,7 +143,7 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
         intent: json!({"messages": turn.conversation().messages().len()}),
         when_interrupted: WhenInterrupted::RunAgain,
     };
-    let work = Box::pin(async { encode(&call.run().await) });
+    let work = Box::pin(async { encode(&turn.engine.outcome_of(call.run()).await) });
     match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
         Outcome::Done { value, .. } => match decode::<Result<ModelAnswer, NoAnswer>>(value)? {
             Ok(answer) => Ok(answer),
@@ -189,7 +189,7 @@ async fn run_call(
         cancel: turn.cancel.clone(),
     };
     let trace = tool_call.trace.clone();
-    let work = Box::pin(async { encode(&dispatch::call(tool_call).await) });
+    let work = Box::pin(async { encode(&turn.engine.outcome_of(dispatch::call(tool_call)).await) });
     match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
         Outcome::Done { value, .. } => decode(value),
         Outcome::Interrupted => Ok(interrupted(context, &trace, &call)),

@@ -13,6 +13,7 @@ mod define;
 pub mod docs;
 mod errors;
 mod file_system;
+mod fs;
 mod http;
 mod http_fetch;
 mod json_query;

@@ -65,6 +65,15 @@ impl Root {
         Ok(Place { given: given.to_owned(), path })
     }
 
+    /// `path` as it is written from the root; `.` for the root itself.
+    pub(crate) fn relative<'a>(&self, path: &'a Path) -> &'a Path {
+        match path.strip_prefix(&self.folder) {
+            Ok(below) if below.as_os_str().is_empty() => Path::new("."),
+            Ok(below) => below,
+            Err(_) => path,
+        }
+    }
+
     /// Opens a regular file for reading, and tells about it.
     pub(crate) fn open(&self, place: &Place) -> Result<(File, Metadata), ToolError> {
         let what = format!("read `{}`", place.given);

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::define::Export;
-use crate::{agents, bash, file_system, http_fetch, json_query, text_transform, wait};
+use crate::{agents, bash, file_system, fs, http_fetch, json_query, text_transform, wait};
 
 /// A row of the table.
 pub(crate) struct Builtin {
@@ -30,6 +30,7 @@ pub(crate) const BUILTINS: &[Builtin] = &[
     agents::BUILTIN,
     bash::BUILTIN,
     file_system::BUILTIN,
+    fs::BUILTIN,
     http_fetch::BUILTIN,
     json_query::BUILTIN,
     text_transform::BUILTIN,

@@ -1,7 +1,7 @@
-//! Replaces the content of a file in one step.
+//! Reads a text file whole, and replaces the content of a file in one step.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 
 use goondan_runtime::ports::tool::ToolError;
 
@@ -34,4 +34,22 @@ pub(crate) fn replace(root: &Root, place: &Place, content: &[u8]) -> Result<(), 
     root.check_again(place)?;
     file.persist(&place.path).map_err(|error| failed(error.error))?;
     Ok(())
+}
+
+/// The largest file that is read to be changed, in bytes.
+const LARGEST: u64 = 16 * 1024 * 1024;
+
+/// The whole of a text file that is to be changed.
+pub(crate) fn read_text(root: &Root, place: &Place) -> Result<String, ToolError> {
+    let (mut file, metadata) = root.open(place)?;
+    if metadata.len() > LARGEST {
+        let message = format!("`{}` has {} bytes, too many to change ({LARGEST})", place.given, metadata.len());
+        return Err(ToolError::new(message).code(errors::TOO_LARGE));
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(|error| errors::io(format_args!("read `{}`", place.given), &error))?;
+    String::from_utf8(bytes).map_err(|_| {
+        ToolError::new(format!("`{}` is no UTF-8 text, so it cannot be changed as text", place.given))
+            .code(errors::WRONG_FILE_TYPE)
+    })
 }

@@ -37,7 +37,7 @@ impl Life {
             .environment(world.case.env.clone().into_iter().collect())
             .approver(Arc::new(world.answers.clone()))
             .models(Arc::clone(&world.models) as Arc<dyn ModelFactory>);
-        let started = runtime.block_on(world.in_time(builder.start_watched()))?;
+        let started = world.logs.hear(|| runtime.block_on(world.in_time(builder.start_watched())))?;
         Ok(started.map(|(swarm, events)| {
             let followed = world.events.follow(events);
             Life { runtime, swarm, followed }
@@ -46,12 +46,12 @@ impl Life {
 
     /// Runs `work` in this life, but not longer than the case may.
     pub(crate) fn run<T>(&self, world: &World<'_>, work: impl Future<Output = T>) -> Result<T, OutOfTime> {
-        self.runtime.block_on(world.in_time(work))
+        world.logs.hear(|| self.runtime.block_on(world.in_time(work)))
     }
 
     /// Ends as if the process had died: tasks are dropped where they stand.
     pub(crate) fn kill(self) {
-        // The handle goes last: dropping it first might make the swarm tidy up.
+        self.swarm.kill();
         self.runtime.shutdown_timeout(STRAGGLERS);
         drop(self.swarm);
         self.followed.to_the_end(STRAGGLERS);
@@ -65,10 +65,11 @@ impl Life {
     }
 }
 
-/// Threads of its own, each with the case's log subscriber.
+/// Tasks run on the case's own thread, while a step waits. So nothing moves once a step has ended, and a kill drops
+/// tasks where they stand: workers of their own would go on until they notice, and write down that things fail.
 fn runtime(world: &World<'_>) -> Runtime {
     let dispatch = world.logs.dispatch();
     let hear = move || std::mem::forget(tracing::dispatcher::set_default(&dispatch));
-    let built = Builder::new_multi_thread().worker_threads(2).enable_all().on_thread_start(hear).build();
-    built.expect("the system lets us start two threads")
+    let built = Builder::new_current_thread().enable_all().on_thread_start(hear).build();
+    built.expect("the system lets us open a file descriptor or two")
 }

@@ -1,5 +1,5 @@
 //! What the runtime logs while a case runs. Each case has its own buffer, although the subscriber of a process is one:
-//! every thread of a case's runtime gets a subscriber of its own.
+//! every thread that works for a case gets a subscriber of its own.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +20,11 @@ impl Logs {
     pub(crate) fn dispatch(&self) -> Dispatch {
         let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_ansi(false);
         Dispatch::new(subscriber.with_writer(self.clone()).finish())
+    }
+
+    /// Does `work`, with what it logs collected here.
+    pub(crate) fn hear<T>(&self, work: impl FnOnce() -> T) -> T {
+        tracing::dispatcher::with_default(&self.dispatch(), work)
     }
 
     /// Everything so far.

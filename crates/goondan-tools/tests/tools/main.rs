@@ -7,6 +7,7 @@ mod bash;
 mod bench;
 mod declarations;
 mod file_system;
+mod fs;
 mod http_fetch;
 mod json_query;
 mod robustness;
