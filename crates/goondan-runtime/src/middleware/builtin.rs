@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Middleware, required_tools_guard};
+use super::{Middleware, message_compaction, message_window, required_tools_guard};
 use crate::JsonObject;
 use crate::registry::Catalog;
 
@@ -28,7 +28,11 @@ pub(super) struct ConfigProblem {
 }
 
 /// All of them, sorted by name.
-const BUILTINS: &[Builtin] = &[Builtin { name: required_tools_guard::NAME, make: required_tools_guard::make }];
+const BUILTINS: &[Builtin] = &[
+    Builtin { name: message_compaction::NAME, make: message_compaction::make },
+    Builtin { name: message_window::NAME, make: message_window::make },
+    Builtin { name: required_tools_guard::NAME, make: required_tools_guard::make },
+];
 
 /// The names of the built-in extensions, sorted.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -82,6 +86,10 @@ mod tests {
     #[test]
     fn a_bad_value_is_told_with_its_field() {
         for (name, config, field) in [
+            ("message-compaction", json!({"mode": "shrink"}), "mode"),
+            ("message-compaction", json!({"maxCharacters": 0}), "maxCharacters"),
+            ("message-window", json!({"maxMessages": 0}), "maxMessages"),
+            ("message-window", json!({"maxMessages": "80"}), "maxMessages"),
             ("required-tools-guard", json!({"requiredTools": ["a__b", 1]}), "requiredTools[1]"),
             ("required-tools-guard", json!({"requiredTools": ["a__b"]}), "requiredTools[0]"),
         ] {

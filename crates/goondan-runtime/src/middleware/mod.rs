@@ -10,7 +10,11 @@
 mod builtin;
 mod chain;
 mod context;
+mod message_compaction;
+mod message_window;
 mod required_tools_guard;
+mod summary;
+mod trim;
 
 use std::sync::Arc;
 
