@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Middleware, message_compaction, message_window, required_tools_guard};
+use super::{Middleware, message_compaction, message_window, required_tools_guard, tool_search};
 use crate::JsonObject;
 use crate::registry::Catalog;
 
@@ -32,6 +32,7 @@ const BUILTINS: &[Builtin] = &[
     Builtin { name: message_compaction::NAME, make: message_compaction::make },
     Builtin { name: message_window::NAME, make: message_window::make },
     Builtin { name: required_tools_guard::NAME, make: required_tools_guard::make },
+    Builtin { name: tool_search::NAME, make: tool_search::make },
 ];
 
 /// The names of the built-in extensions, sorted.
@@ -92,6 +93,8 @@ mod tests {
             ("message-window", json!({"maxMessages": "80"}), "maxMessages"),
             ("required-tools-guard", json!({"requiredTools": ["a__b", 1]}), "requiredTools[1]"),
             ("required-tools-guard", json!({"requiredTools": ["a__b"]}), "requiredTools[0]"),
+            ("tool-search", json!({"toolName": "search"}), "toolName"),
+            ("tool-search", json!({"maxResults": -1}), "maxResults"),
         ] {
             assert_eq!(problem(name, config.clone()).field, field, "{name}: {config}");
         }

@@ -14,6 +14,7 @@ mod message_compaction;
 mod message_window;
 mod required_tools_guard;
 mod summary;
+mod tool_search;
 mod trim;
 
 use std::sync::Arc;
