@@ -5,7 +5,10 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Middleware, message_compaction, message_window, required_tools_guard, tool_search};
+use super::{
+    Middleware, context_message, inter_agent_response_format, logging, message_compaction, message_window,
+    required_tools_guard, tool_search,
+};
 use crate::JsonObject;
 use crate::registry::Catalog;
 
@@ -29,6 +32,9 @@ pub(super) struct ConfigProblem {
 
 /// All of them, sorted by name.
 const BUILTINS: &[Builtin] = &[
+    Builtin { name: context_message::NAME, make: context_message::make },
+    Builtin { name: inter_agent_response_format::NAME, make: inter_agent_response_format::make },
+    Builtin { name: logging::NAME, make: logging::make },
     Builtin { name: message_compaction::NAME, make: message_compaction::make },
     Builtin { name: message_window::NAME, make: message_window::make },
     Builtin { name: required_tools_guard::NAME, make: required_tools_guard::make },
@@ -87,6 +93,9 @@ mod tests {
     #[test]
     fn a_bad_value_is_told_with_its_field() {
         for (name, config, field) in [
+            ("context-message", json!({"includeSwarmCatalog": "yes"}), "includeSwarmCatalog"),
+            ("inter-agent-response-format", json!({"includeRequestMetadata": 1}), "includeRequestMetadata"),
+            ("logging", json!({"level": "loud"}), "level"),
             ("message-compaction", json!({"mode": "shrink"}), "mode"),
             ("message-compaction", json!({"maxCharacters": 0}), "maxCharacters"),
             ("message-window", json!({"maxMessages": 0}), "maxMessages"),

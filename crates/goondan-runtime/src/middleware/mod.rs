@@ -10,6 +10,9 @@
 mod builtin;
 mod chain;
 mod context;
+mod context_message;
+mod inter_agent_response_format;
+mod logging;
 mod message_compaction;
 mod message_window;
 mod required_tools_guard;
