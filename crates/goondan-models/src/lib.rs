@@ -1,1 +1,29 @@
-//! Model clients: real providers, scripted replies, recorded traffic.
+//! Model clients behind the engine's model port: real providers, the scripted model, recorded traffic.
+//!
+//! [`Providers`] makes a client from a Model resource by its `provider`; [`PROVIDERS`] lists what it knows.
+//! [`scripted`] answers from a script and [`replay`] records traffic and plays it back; both run without a key and
+//! without a network.
+//!
+//! This crate deliberately does not know: tools, agents, where conversations are kept, or when to ask again. It asks
+//! once, says what kind of failure it met and how long the provider wants to be left alone; retries are the engine's.
+
+mod attach;
+pub mod convert;
+mod error;
+mod files;
+mod live;
+pub mod normalise;
+mod providers;
+pub mod replay;
+pub mod scripted;
+mod table;
+mod wire;
+
+pub use providers::Providers;
+pub use replay::record;
+pub use scripted::ScriptedFactory;
+pub use table::{PROVIDERS, Provider, provider, similar_providers};
+pub use wire::Wire;
+
+#[cfg(test)]
+mod testing;

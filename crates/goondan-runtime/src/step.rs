@@ -152,7 +152,7 @@ pub(crate) async fn journaled(
         intent: json!({"messages": call.request.messages.len()}),
         when_interrupted: WhenInterrupted::RunAgain,
     };
-    let work = Box::pin(async { encode(&call.run().await) });
+    let work = Box::pin(async { encode(&turn.engine.outcome_of(call.run()).await) });
     match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
         Outcome::Done { value, .. } => match decode::<Result<ModelAnswer, NoAnswer>>(value)? {
             Ok(answer) => Ok(Ok(answer)),
@@ -198,7 +198,7 @@ async fn run_call(
         cancel: turn.cancel.clone(),
     };
     let trace = tool_call.trace.clone();
-    let work = Box::pin(async { encode(&dispatch::call(tool_call).await) });
+    let work = Box::pin(async { encode(&turn.engine.outcome_of(dispatch::call(tool_call)).await) });
     match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
         Outcome::Done { value, .. } => decode(value),
         Outcome::Interrupted => Ok(interrupted(context, &trace, &call)),

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::JsonObject;
+use crate::budget::Spent;
 use crate::conversation::Conversation;
 use crate::dispatch::TurnFacts;
 use crate::engine::Engine;
@@ -238,16 +239,22 @@ pub(crate) fn publish_end(engine: &Engine, facts: &TurnFacts, result: &TurnResul
 
 /// The steps of a turn, behind all turn middleware.
 pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, TurnError> {
-    let limit = context.engine.generation.load().policy.max_steps_per_turn;
+    let policy = context.engine.generation.load().policy.clone();
+    let own = Spent::new();
     let mut response = None;
-    for index in 0..limit {
+    for index in 0..policy.max_steps_per_turn {
         if context.cancel.is_cancelled() {
             return Err(cancelled());
         }
+        context.engine.spent.check(&policy.budget, "policy.budget")?;
+        own.check(&policy.turn_budget, "policy.turnBudget")?;
         context.join_answers(index).await?;
         context.progress.steps = index + 1;
         let outcome = step::run(context, index).await?;
-        context.progress.usage += outcome.usage.unwrap_or_default();
+        let usage = outcome.usage.unwrap_or_default();
+        context.progress.usage += usage;
+        context.engine.spent.add_step(usage);
+        own.add_step(usage);
         let was_empty = outcome.message.is_none();
         if let Some(message) = outcome.message.filter(|message| !message.text().is_empty()) {
             response = Some(message);

@@ -1,0 +1,186 @@
+//! From the engine's messages to what a provider takes.
+//!
+//! System messages inside a conversation stay where they are for OpenAI's formats and join the system prompt
+//! elsewhere. Neighbouring user messages become one, for the models whose templates insist on turns. Results of
+//! neighbouring tool messages go together, as Anthropic and Gemini ask, except to Ollama, which takes one a message.
+
+use genai::chat::{ChatMessage, ChatRequest, ChatRole, ContentPart, MessageContent, Tool, ToolResponse};
+use goondan_runtime::message::{Message, Part, Role, ToolResultPart};
+use goondan_runtime::ports::model::{ModelRequest, ToolDefinition};
+use goondan_runtime::ports::tool::ToolCallError;
+use serde_json::{Value, json};
+
+use crate::attach::attachment;
+use crate::live::Signatures;
+use crate::normalise::sent_schema;
+use crate::wire::Wire;
+
+/// A failed call as the model reads it (rule T8): one line each, those without content left out.
+///
+/// ```text
+/// ERROR: there is no file notes.txt
+/// CODE: E_TOOL_NOT_FOUND
+/// SUGGESTION: list the folder first
+/// HELP: https://example.com/errors
+/// ```
+pub fn error_text(error: &ToolCallError) -> String {
+    let lines = [
+        Some(format!("ERROR: {}", error.message)),
+        Some(format!("CODE: {}", error.code)),
+        error.suggestion.as_ref().map(|suggestion| format!("SUGGESTION: {suggestion}")),
+        error.help_url.as_ref().map(|url| format!("HELP: {url}")),
+    ];
+    lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
+}
+
+/// A result as the model reads it: text as it is, anything else as JSON.
+pub fn output_text(output: Option<&Value>) -> String {
+    match output {
+        None => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+    }
+}
+
+/// `request` as genai takes it, for a provider that speaks `wire`.
+pub(crate) fn chat_request(request: &ModelRequest, wire: Wire, signatures: &Signatures) -> ChatRequest {
+    let mut chat = Chat { wire, signatures, messages: Vec::new(), files: Vec::new() };
+    for message in &request.messages {
+        chat.push(message);
+    }
+    chat.hand_over_files();
+    let mut converted = ChatRequest::new(chat.messages);
+    converted.system = request.system.clone().filter(|system| !system.trim().is_empty());
+    if !request.tools.is_empty() {
+        converted.tools = Some(request.tools.iter().map(|definition| tool(definition, wire)).collect());
+    }
+    converted
+}
+
+fn tool(definition: &ToolDefinition, wire: Wire) -> Tool {
+    Tool::new(definition.name.clone())
+        .with_description(definition.description.clone())
+        .with_schema(sent_schema(wire, &definition.parameters))
+}
+
+/// The messages so far.
+struct Chat<'a> {
+    wire: Wire,
+    signatures: &'a Signatures,
+    messages: Vec<ChatMessage>,
+    /// Attachments of tool results, until the last of the results that belong together is in.
+    files: Vec<ContentPart>,
+}
+
+impl Chat<'_> {
+    fn push(&mut self, message: &Message) {
+        if message.data.role != Role::Tool {
+            self.hand_over_files();
+        }
+        match message.data.role {
+            Role::System => self.add(ChatRole::System, texts(message)),
+            Role::User => self.add(ChatRole::User, self.said(message)),
+            Role::Assistant => self.add(ChatRole::Assistant, self.answered(message)),
+            Role::Tool => self.results(message),
+        }
+    }
+
+    /// Adds a message, or its parts to the one before where both are a user's or both hold results.
+    fn add(&mut self, role: ChatRole, parts: Vec<ContentPart>) {
+        if parts.is_empty() {
+            return;
+        }
+        let joins = match role {
+            ChatRole::User => true,
+            ChatRole::Tool => self.wire != Wire::Ollama,
+            ChatRole::System | ChatRole::Assistant => false,
+        };
+        match self.messages.last_mut() {
+            Some(last) if joins && last.role == role => last.content.extend(parts),
+            _ => self.messages.push(ChatMessage::new(role, MessageContent::from_parts(parts))),
+        }
+    }
+
+    fn said(&self, message: &Message) -> Vec<ContentPart> {
+        let part = |part: &Part| match part {
+            Part::Text { text } => Some(ContentPart::Text(text.clone())),
+            Part::File(file) => Some(attachment(self.wire, file)),
+            Part::ToolCall(_) | Part::ToolResult(_) => None,
+        };
+        message.data.content.iter().filter_map(part).collect()
+    }
+
+    fn answered(&self, message: &Message) -> Vec<ContentPart> {
+        let part = |part: &Part| match part {
+            Part::Text { text } if !text.trim().is_empty() => Some(ContentPart::Text(text.clone())),
+            Part::ToolCall(call) => Some(ContentPart::ToolCall(genai::chat::ToolCall {
+                call_id: sent_id(self.wire, &call.tool_call_id, &call.tool_name),
+                fn_name: call.tool_name.clone(),
+                fn_arguments: sent_arguments(&call.input),
+                thought_signatures: self.signatures.of(&call.tool_call_id),
+            })),
+            Part::Text { .. } | Part::ToolResult(_) | Part::File(_) => None,
+        };
+        message.data.content.iter().filter_map(part).collect()
+    }
+
+    fn results(&mut self, message: &Message) {
+        for result in message.tool_results() {
+            self.add(ChatRole::Tool, vec![ContentPart::ToolResponse(response(self.wire, result))]);
+        }
+        let files = message.data.content.iter().filter_map(|part| match part {
+            Part::File(file) => Some(attachment(self.wire, file)),
+            _ => None,
+        });
+        self.files.extend(files);
+    }
+
+    /// No format takes attachments inside results, so they follow as a user's message.
+    fn hand_over_files(&mut self) {
+        let files = std::mem::take(&mut self.files);
+        self.add(ChatRole::User, files);
+    }
+}
+
+fn texts(message: &Message) -> Vec<ContentPart> {
+    let text = message.text();
+    if text.trim().is_empty() { Vec::new() } else { vec![ContentPart::Text(text)] }
+}
+
+fn response(wire: Wire, result: &ToolResultPart) -> ToolResponse {
+    let content = match &result.error {
+        Some(error) => error_text(error),
+        None => output_text(result.output.as_ref()),
+    };
+    let id = sent_id(wire, &result.tool_call_id, &result.tool_name);
+    ToolResponse::new(id, content).with_fn_name(result.tool_name.clone())
+}
+
+/// A call's id as the provider accepts it: a conversation may have begun with another one.
+fn sent_id(wire: Wire, id: &str, name: &str) -> String {
+    match wire {
+        // Ours mean nothing to Gemini; genai leaves ids of this shape out, and results are matched in order.
+        Wire::Gemini => {
+            match id.strip_prefix("call_").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit())) {
+                true => format!("call#{name}#{}", &id["call_".len()..]),
+                false => id.to_owned(),
+            }
+        }
+        Wire::Anthropic | Wire::Converse => {
+            id.replace(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'), "_")
+        }
+        Wire::Chat | Wire::Responses | Wire::Ollama => id.to_owned(),
+    }
+}
+
+/// Arguments as an object: all formats but one insist. What the model wrote instead of one goes back under a name
+/// that tells it so.
+fn sent_arguments(arguments: &Value) -> Value {
+    match arguments {
+        Value::Object(_) => arguments.clone(),
+        other => json!({"malformedArguments": other}),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! Files that a Model's options name: they lie inside the bundle.
+
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+
+use goondan_runtime::ports::model::ModelError;
+use goondan_runtime::spec::Resource;
+use goondan_runtime::spec::kinds::Model;
+use serde_json::Value;
+
+use crate::error::configuration;
+
+/// The text under `key` in a Model's options, if it is there.
+pub(crate) fn string_option<'a>(model: &'a Resource<Model>, key: &str) -> Result<Option<&'a str>, ModelError> {
+    match model.spec.options.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(other) => Err(configuration(
+            format!("options.{key} of {} is {other}, not a text", model.id),
+            format!("write options.{key} as a text"),
+        )),
+    }
+}
+
+/// The text of the file at `path`, relative to `root`, which it must not leave.
+pub(crate) fn read_inside(root: &Path, path: &str, limit: u64) -> Result<String, ModelError> {
+    let file = inside(root, path)?;
+    let unreadable = |error: std::io::Error| {
+        configuration(format!("cannot read {path}: {error}"), "check the path; it is relative to the bundle's folder")
+    };
+    let mut text = String::new();
+    let read = std::fs::File::open(file).map_err(unreadable)?.take(limit + 1).read_to_string(&mut text);
+    read.map_err(unreadable)?;
+    if text.len() as u64 > limit {
+        return Err(configuration(format!("{path} is larger than {limit} bytes"), "split it or shorten it"));
+    }
+    Ok(text)
+}
+
+/// `path` below `root`, links followed. The file must exist.
+fn inside(root: &Path, path: &str) -> Result<PathBuf, ModelError> {
+    let leaves = || {
+        configuration(
+            format!("the path {path} leaves the bundle's folder"),
+            "name a file inside the bundle, relative to its folder",
+        )
+    };
+    let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if !plain {
+        return Err(leaves());
+    }
+    let missing = |error: std::io::Error| {
+        configuration(format!("cannot read {path}: {error}"), "check the path; it is relative to the bundle's folder")
+    };
+    let root = root.canonicalize().map_err(missing)?;
+    let file = root.join(path).canonicalize().map_err(missing)?;
+    if file.starts_with(&root) { Ok(file) } else { Err(leaves()) }
+}

@@ -1,0 +1,95 @@
+//! Tells what differs between a request and the one on the cassette.
+
+use goondan_runtime::ports::model::ModelError;
+use goondan_runtime::spec::Resource;
+use goondan_runtime::spec::kinds::Model;
+use serde_json::Value;
+
+use super::entry::{Asked, AskedMessage};
+use crate::error::configuration;
+
+/// Parts of a request that `options.ignore` may name.
+const PARTS: [&str; 4] = ["system", "messages", "tools", "params"];
+
+/// How much of a text is shown, in characters.
+const SHOWN: usize = 80;
+
+/// Parts of a request that need not be the same.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Ignored(Vec<String>);
+
+impl Ignored {
+    /// What `options.ignore` of `model` lists.
+    pub(crate) fn of(model: &Resource<Model>) -> Result<Self, ModelError> {
+        let wrong = || {
+            configuration(
+                format!("options.ignore of {} is not right", model.id),
+                format!("options.ignore is a list of any of: {}", PARTS.join(", ")),
+            )
+        };
+        let part =
+            |item: &Value| item.as_str().filter(|part| PARTS.contains(part)).map(str::to_owned).ok_or_else(wrong);
+        match model.spec.options.get("ignore") {
+            None | Some(Value::Null) => Ok(Ignored::default()),
+            Some(Value::Array(items)) => Ok(Ignored(items.iter().map(part).collect::<Result<_, _>>()?)),
+            Some(_) => Err(wrong()),
+        }
+    }
+
+    fn has(&self, part: &str) -> bool {
+        self.0.iter().any(|ignored| ignored == part)
+    }
+
+    /// Whether everything counts.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// What differs in the parts that count, a phrase each; empty where nothing does.
+pub(crate) fn differences(recorded: &Asked, now: &Asked, ignored: &Ignored) -> Vec<String> {
+    let mut found = Vec::new();
+    if !ignored.has("system") && recorded.system != now.system {
+        let (then, now) = (recorded.system.as_deref(), now.system.as_deref());
+        found.push(format!("the system prompt was {}, is {}", shown(then.unwrap_or("")), shown(now.unwrap_or(""))));
+    }
+    if !ignored.has("messages") {
+        found.extend(message_difference(&recorded.messages, &now.messages));
+    }
+    if !ignored.has("tools") && recorded.tools != now.tools {
+        found.push(format!("the tools were [{}], are [{}]", recorded.tools.join(", "), now.tools.join(", ")));
+    }
+    if !ignored.has("params") && recorded.params != now.params {
+        found.push(format!("the params were {}, are {}", recorded.params, now.params));
+    }
+    found
+}
+
+/// The first message that differs, or that there are more or fewer.
+fn message_difference(recorded: &[AskedMessage], now: &[AskedMessage]) -> Option<String> {
+    let differing = recorded.iter().zip(now).position(|(then, now)| then != now);
+    match differing {
+        Some(at) => {
+            let (then, now) = (&recorded[at], &now[at]);
+            Some(format!("message {} was {}, is {}", at + 1, spoken(then), spoken(now)))
+        }
+        None if recorded.len() != now.len() => {
+            Some(format!("there were {} messages, there are {}", recorded.len(), now.len()))
+        }
+        None => None,
+    }
+}
+
+fn spoken(message: &AskedMessage) -> String {
+    let whole = serde_json::to_value(message).unwrap_or_default();
+    let role = whole["role"].as_str().unwrap_or_default().to_owned();
+    let plain = message.calls.is_empty() && message.results.is_empty() && message.files.is_empty();
+    if plain { format!("{role} {}", shown(&message.text)) } else { shown(&whole.to_string()) }
+}
+
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("`{} …`", &text[..end]),
+        None => format!("`{text}`"),
+    }
+}

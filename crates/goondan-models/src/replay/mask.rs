@@ -1,0 +1,57 @@
+//! Keeps secrets out of cassettes.
+
+use goondan_runtime::spec::kinds::Model;
+use goondan_runtime::spec::{Environment, Resource};
+use serde_json::Value;
+
+/// Parts of variable names that say that the value is secret.
+const SECRET_NAMES: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL"];
+
+/// Shorter values are words like `true`, which must not vanish from texts.
+const SHORTEST: usize = 6;
+
+/// What must not be written down.
+#[derive(Clone, Default)]
+pub(crate) struct Mask {
+    secrets: Vec<String>,
+}
+
+impl Mask {
+    /// The key of `model`, the headers in its options, and variables that are named like secrets.
+    pub(crate) fn of(model: &Resource<Model>, environment: &Environment) -> Self {
+        let named =
+            environment.iter().filter(|(name, _)| SECRET_NAMES.iter().any(|part| name.to_uppercase().contains(part)));
+        let mut secrets: Vec<String> = named.map(|(_, value)| value.to_owned()).collect();
+        let key = model.spec.api_key.as_ref().and_then(|source| environment.resolve(source, "apiKey").ok());
+        secrets.extend(key.map(|key| key.expose().to_owned()));
+        if let Some(Value::Object(headers)) = model.spec.options.get("headers") {
+            secrets.extend(headers.values().filter_map(|value| value.as_str().map(str::to_owned)));
+        }
+        secrets.retain(|secret| secret.trim().len() >= SHORTEST);
+        // The longest first: one secret may be the beginning of another.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        Mask { secrets }
+    }
+
+    /// `value` with every secret in it masked, in keys too.
+    pub(crate) fn apply(&self, value: Value) -> Value {
+        if self.secrets.is_empty() {
+            return value;
+        }
+        match value {
+            Value::String(text) => Value::String(self.text(text)),
+            Value::Array(items) => items.into_iter().map(|item| self.apply(item)).collect(),
+            Value::Object(fields) => {
+                Value::Object(fields.into_iter().map(|(name, value)| (self.text(name), self.apply(value))).collect())
+            }
+            other => other,
+        }
+    }
+
+    fn text(&self, text: String) -> String {
+        self.secrets.iter().fold(text, |text, secret| match text.contains(secret.as_str()) {
+            true => text.replace(secret.as_str(), "***"),
+            false => text,
+        })
+    }
+}

@@ -1,0 +1,134 @@
+//! Writes a cassette.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use goondan_runtime::ports::model::{ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
+use goondan_runtime::spec::kinds::Model;
+use goondan_runtime::spec::{Environment, Resource};
+use serde_json::{Value, json};
+
+use super::entry::{Asked, Recorded, digest};
+use super::mask::Mask;
+use crate::error::configuration;
+
+/// A factory whose clients answer as those of `factory` do, and write every question and answer to a cassette at
+/// `path`. The file is begun anew with the first client. A call that is abandoned leaves no line.
+pub fn record(factory: Arc<dyn ModelFactory>, path: impl Into<PathBuf>) -> Arc<dyn ModelFactory> {
+    Arc::new(Recorder { factory, tape: Arc::new(Tape { path: path.into(), file: Mutex::new(None) }) })
+}
+
+struct Recorder {
+    factory: Arc<dyn ModelFactory>,
+    tape: Arc<Tape>,
+}
+
+/// The file that is being written.
+struct Tape {
+    path: PathBuf,
+    file: Mutex<Option<File>>,
+}
+
+impl ModelFactory for Recorder {
+    fn client(
+        &self,
+        model: &Resource<Model>,
+        bundle_root: &Path,
+        environment: &Environment,
+    ) -> Result<Arc<dyn ModelClient>, ModelError> {
+        let client = self.factory.client(model, bundle_root, environment)?;
+        self.tape.write("")?;
+        Ok(Arc::new(RecordingClient { client, tape: Arc::clone(&self.tape), mask: Mask::of(model, environment) }))
+    }
+}
+
+impl Tape {
+    /// Adds `text`; the first time the file is made.
+    fn write(&self, text: &str) -> Result<(), ModelError> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = match file.take() {
+            Some(file) => Ok(file),
+            None => File::create(&self.path),
+        };
+        let written = opened.and_then(|mut open| {
+            open.write_all(text.as_bytes())?;
+            *file = Some(open);
+            Ok(())
+        });
+        written.map_err(|error| {
+            configuration(
+                format!("cannot write the cassette {}: {error}", self.path.display()),
+                "record to a file in a folder that exists and can be written to",
+            )
+        })
+    }
+}
+
+struct RecordingClient {
+    client: Arc<dyn ModelClient>,
+    tape: Arc<Tape>,
+    mask: Mask,
+}
+
+#[async_trait]
+impl ModelClient for RecordingClient {
+    async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
+        let mut take =
+            Take { tape: Arc::clone(&self.tape), mask: self.mask.clone(), head: head(&request), answer: Vec::new() };
+        match self.client.stream(request).await {
+            Ok(stream) => Ok(recorded(stream, take)),
+            Err(error) => {
+                take.answer.push(Recorded::Error(error.clone()));
+                take.write()?;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// `stream`, written down when it is complete, and not a moment later than its last chunk is passed on.
+fn recorded(stream: ModelStream, take: Take) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
+    let mut take = Some(take);
+    stream
+        .map(move |item| {
+            let Some(mut going) = take.take() else { return item };
+            going.answer.push(match &item {
+                Ok(chunk) => Recorded::from(chunk.clone()),
+                Err(error) => Recorded::Error(error.clone()),
+            });
+            if matches!(item, Ok(ModelChunk::Finish { .. }) | Err(_)) {
+                going.write()?;
+            } else {
+                take = Some(going);
+            }
+            item
+        })
+        .boxed()
+}
+
+/// An entry in the making.
+struct Take {
+    tape: Arc<Tape>,
+    mask: Mask,
+    head: (String, Asked, String),
+    answer: Vec<Recorded>,
+}
+
+fn head(request: &ModelRequest) -> (String, Asked, String) {
+    let asked = Asked::of(request);
+    let digest = digest(&asked, request);
+    (request.instance.agent.clone(), asked, digest)
+}
+
+impl Take {
+    fn write(self) -> Result<(), ModelError> {
+        let (agent, asked, digest) = self.head;
+        let entry: Value = json!({"agent": agent, "digest": digest, "request": asked, "answer": self.answer});
+        self.tape.write(&format!("{}\n", self.mask.apply(entry)))
+    }
+}

@@ -1,0 +1,137 @@
+//! Turns a reply into a stream of chunks.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use futures::StreamExt;
+use goondan_runtime::ports::model::{ModelChunk, ModelError, ModelErrorKind, ModelRequest, ModelStream};
+use serde_json::Value;
+
+use super::script::{Reply, ReplyError};
+use super::template::Scene;
+use crate::error::connection;
+
+/// The longest piece that text streams in by default, in bytes, unless a single word is longer.
+const PIECE: usize = 16;
+
+/// Plays `reply`. With `renumber`, call ids that the conversation has used already get a number behind them.
+pub(crate) async fn play(
+    reply: &Reply,
+    scene: &Scene,
+    request: &ModelRequest,
+    renumber: bool,
+) -> Result<ModelStream, ModelError> {
+    let chunks = chunks(reply, scene, request, renumber);
+    if reply.delay_ms > 0 {
+        tokio::time::sleep(Duration::from_millis(reply.delay_ms)).await;
+    }
+    if let Some(error) = &reply.error {
+        return Err(refusal(error));
+    }
+    let mut items: Vec<Result<ModelChunk, ModelError>> = chunks?.into_iter().map(Ok).collect();
+    match reply.break_after {
+        Some(count) => {
+            items.truncate(count);
+            items.push(Err(connection("the stream broke off (the script says so: breakAfter)")));
+        }
+        None => items.push(Ok(ModelChunk::Finish { usage: reply.usage })),
+    }
+    Ok(futures::stream::iter(items).boxed())
+}
+
+fn refusal(error: &ReplyError) -> ModelError {
+    let mut refusal =
+        ModelError::new(ModelErrorKind::Status(error.status), format!("{} {}", error.status, error.message));
+    refusal.retry_after = error.retry_after_ms.map(Duration::from_millis);
+    refusal
+}
+
+fn chunks(reply: &Reply, scene: &Scene, request: &ModelRequest, renumber: bool) -> Result<Vec<ModelChunk>, ModelError> {
+    let text = reply.text.as_deref().map(|template| scene.text(template)).transpose()?.unwrap_or_default();
+    let pieces = match reply.chunks {
+        Some(count) => even_pieces(&text, count),
+        None => words(&text),
+    };
+    let mut chunks: Vec<ModelChunk> = pieces.into_iter().map(|piece| ModelChunk::Text(piece.to_owned())).collect();
+    let mut ids = Ids::new(request, renumber);
+    for call in &reply.calls {
+        let arguments = Value::Object(scene.arguments(&call.args)?);
+        chunks.push(ModelChunk::ToolCall { id: ids.pick(&call.id), name: call.tool.clone(), arguments });
+    }
+    for call in &reply.raw_calls {
+        let arguments = serde_json::from_str(&call.args).unwrap_or_else(|_| Value::String(call.args.clone()));
+        chunks.push(ModelChunk::ToolCall { id: ids.pick(&call.id), name: call.tool.clone(), arguments });
+    }
+    Ok(chunks)
+}
+
+/// Gives out call ids. Lists mean what they say; a rule that fires again and again needs a fresh id each time.
+struct Ids {
+    used: HashSet<String>,
+    renumber: bool,
+}
+
+impl Ids {
+    fn new(request: &ModelRequest, renumber: bool) -> Self {
+        let calls = request.messages.iter().flat_map(|message| message.tool_calls());
+        Ids { used: calls.map(|call| call.tool_call_id.clone()).collect(), renumber }
+    }
+
+    fn pick(&mut self, wanted: &str) -> String {
+        let stem = if wanted.is_empty() { "call" } else { wanted };
+        let keep = !wanted.is_empty() && (!self.renumber || !self.used.contains(wanted));
+        let id = if keep { wanted.to_owned() } else { self.fresh(stem) };
+        self.used.insert(id.clone());
+        id
+    }
+
+    fn fresh(&self, stem: &str) -> String {
+        let first = if self.used.contains(stem) { 2 } else { 1 };
+        let mut candidates = (first..).map(|number| format!("{stem}-{number}"));
+        candidates.find(|id| !self.used.contains(id)).expect("numbers do not run out")
+    }
+}
+
+/// Text cut behind its words, so that it arrives bit by bit.
+fn words(text: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    for (at, character) in text.char_indices() {
+        let end = at + character.len_utf8();
+        if character.is_whitespace() && end - start >= PIECE {
+            pieces.push(&text[start..end]);
+            start = end;
+        }
+    }
+    if start < text.len() {
+        pieces.push(&text[start..]);
+    }
+    pieces
+}
+
+/// Text cut into at most `count` pieces of as equal a length as its characters allow.
+fn even_pieces(text: &str, count: usize) -> Vec<&str> {
+    let length = text.chars().count();
+    let count = count.clamp(1, length.max(1));
+    let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
+    let edge = |piece: usize| starts[piece * length / count];
+    (0..count).map(|piece| &text[edge(piece)..edge(piece + 1)]).filter(|piece| !piece.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_cut_without_loss() {
+        let text = "Früher war alles ein wenig länger und ein wenig schöner.";
+        assert_eq!(words(text).concat(), text);
+        assert!(words(text).len() > 2);
+        for count in [0, 1, 3, 7, 1000] {
+            let pieces = even_pieces(text, count);
+            assert_eq!(pieces.concat(), text);
+            assert_eq!(pieces.len(), count.clamp(1, text.chars().count()));
+        }
+        assert!(words("").is_empty() && even_pieces("", 3).is_empty());
+    }
+}

@@ -1,0 +1,86 @@
+//! `provider: scripted`: the script that a Model resource names or holds.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use goondan_runtime::JsonObject;
+use goondan_runtime::ports::model::{ModelClient, ModelError};
+use goondan_runtime::spec::kinds::Model;
+use goondan_runtime::spec::{Resource, ResourceId};
+use serde_json::Value;
+
+use super::{Reply, Script, ScriptState, ScriptedClient, locked};
+use crate::error::configuration;
+use crate::files::{read_inside, string_option};
+
+/// The largest script, in bytes: as for any YAML file of a bundle.
+const LIMIT: u64 = 1024 * 1024;
+
+/// What the scripted model says when nobody wrote it a script.
+const ECHO: &str = "You said: {{ input }}\n\nI am the scripted model: I repeat what I am told. Give me lines with \
+                    `options.script`, or set another `provider` to talk to a real model.";
+
+/// The keys of `options` that make an inline script.
+const INLINE: [&str; 3] = ["agents", "rules", "default"];
+
+/// The scripts that are being played, by Model: a script that a reload leaves alone goes on where it was.
+#[derive(Debug, Default)]
+pub(crate) struct Scripts {
+    playing: Mutex<BTreeMap<ResourceId, Playing>>,
+}
+
+/// A script and how far it is.
+#[derive(Debug, Clone)]
+struct Playing {
+    script: Arc<Script>,
+    state: Arc<ScriptState>,
+}
+
+impl Scripts {
+    /// A client for `model`, whose provider is `scripted`.
+    pub(crate) fn client(&self, model: &Resource<Model>, root: &Path) -> Result<Arc<dyn ModelClient>, ModelError> {
+        let script = script_of(model, root)?;
+        let mut playing = locked(&self.playing);
+        let current = match playing.get(&model.id) {
+            Some(known) if *known.script == script => known.clone(),
+            _ => {
+                let fresh = Playing { script: Arc::new(script), state: Arc::default() };
+                playing.insert(model.id.clone(), fresh.clone());
+                fresh
+            }
+        };
+        Ok(Arc::new(ScriptedClient { script: current.script, state: current.state, log: None }))
+    }
+}
+
+fn script_of(model: &Resource<Model>, root: &Path) -> Result<Script, ModelError> {
+    let options = &model.spec.options;
+    let inline: JsonObject =
+        options.iter().filter(|(key, _)| INLINE.contains(&key.as_str())).map(|(k, v)| (k.clone(), v.clone())).collect();
+    match string_option(model, "script")? {
+        Some(_) if !inline.is_empty() => Err(configuration(
+            format!("{} has both options.script and a script in options", model.id),
+            "keep one: a file named by options.script, or agents, rules and default in options",
+        )),
+        Some(path) => parse_file(&model.id, path, &read_inside(root, path, LIMIT)?),
+        None if inline.is_empty() => Ok(Script { default: Some(Reply::text(ECHO)), ..Script::default() }),
+        None => serde_json::from_value(Value::Object(inline)).map_err(|error| {
+            configuration(format!("the script in the options of {} is not right: {error}", model.id), SHAPE)
+        }),
+    }
+}
+
+const SHAPE: &str = "a script has agents (lists of replies by agent), rules ({when, reply}) and default; \
+                     a reply has one of text, calls, rawCalls, error";
+
+/// Reads a script's text; the only place that knows how.
+fn parse_file(model: &ResourceId, path: &str, text: &str) -> Result<Script, ModelError> {
+    goondan_runtime::spec::yaml::from_str(text).map_err(|error| {
+        let place = match (error.line, error.column) {
+            (Some(line), Some(column)) => format!("{path}:{line}:{column}"),
+            _ => path.to_owned(),
+        };
+        configuration(format!("the script of {model} is not right: {place}: {}", error.message), SHAPE)
+    })
+}

@@ -1,0 +1,285 @@
+//! What a script says: its types, as they stand in YAML.
+
+use std::collections::BTreeMap;
+
+use goondan_runtime::JsonObject;
+use goondan_runtime::ports::model::TokenUsage;
+use regex::Regex;
+use serde::{Deserialize, Deserializer};
+
+/// A whole script. An agent's own list comes first, then the rules, then the default.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Script {
+    /// Replies by agent, in the order of that agent's model calls.
+    #[serde(default)]
+    pub agents: BTreeMap<String, Vec<Reply>>,
+    /// Replies by what was said last; the first rule that fits wins.
+    #[serde(default)]
+    pub rules: Vec<Rule>,
+    /// The reply when nothing else fits.
+    #[serde(default)]
+    pub default: Option<Reply>,
+}
+
+/// A reply with the condition under which it is given.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rule {
+    /// All of its conditions must hold.
+    #[serde(default)]
+    pub when: When,
+    /// What is answered then.
+    pub reply: Reply,
+}
+
+/// Conditions on the one who asks and on the last message.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct When {
+    /// The agent that asks.
+    #[serde(default)]
+    pub agent: Option<String>,
+    /// Who spoke last.
+    #[serde(default)]
+    pub role: Option<LastRole>,
+    /// The last message's text contains this.
+    #[serde(default)]
+    pub contains: Option<String>,
+    /// The last message's text matches this regular expression somewhere.
+    #[serde(default)]
+    pub matches: Option<Pattern>,
+}
+
+/// Who may have spoken last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LastRole {
+    /// Whoever asks.
+    User,
+    /// Tools, with their results.
+    Tool,
+}
+
+/// A regular expression, checked when the script is read.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Pattern(Regex);
+
+impl Pattern {
+    /// Whether it fits somewhere in `text`.
+    pub fn is_match(&self, text: &str) -> bool {
+        self.0.is_match(text)
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_str() == other.0.as_str()
+    }
+}
+
+impl TryFrom<String> for Pattern {
+    type Error = regex::Error;
+
+    fn try_from(pattern: String) -> Result<Self, Self::Error> {
+        Regex::new(&pattern).map(Pattern)
+    }
+}
+
+/// One answer of the scripted model: text, calls (with or without text), raw calls (likewise), or an error.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reply {
+    /// The text, a template.
+    pub text: Option<String>,
+    /// Tool calls; every string in their arguments is a template.
+    pub calls: Vec<ScriptedCall>,
+    /// Tool calls whose arguments are sent as they stand, as text.
+    pub raw_calls: Vec<RawCall>,
+    /// The provider refuses.
+    pub error: Option<ReplyError>,
+    /// How long the model thinks before it answers, in milliseconds.
+    pub delay_ms: u64,
+    /// What the call cost.
+    pub usage: Option<TokenUsage>,
+    /// Into how many pieces the text is cut; by default it streams word by word.
+    pub chunks: Option<usize>,
+    /// After how many pieces (of text, then calls) the stream breaks off.
+    pub break_after: Option<usize>,
+}
+
+/// A tool call in a script.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ScriptedCall {
+    /// Its id; one is made up where it is missing.
+    #[serde(default)]
+    pub id: String,
+    /// `resource__export`.
+    pub tool: String,
+    /// The arguments.
+    #[serde(default)]
+    pub args: JsonObject,
+}
+
+/// A tool call with arguments that need not be JSON.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RawCall {
+    /// Its id; one is made up where it is missing.
+    #[serde(default)]
+    pub id: String,
+    /// `resource__export`.
+    pub tool: String,
+    /// The arguments as the model wrote them.
+    pub args: String,
+}
+
+/// How a provider refuses.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReplyError {
+    /// The HTTP status.
+    pub status: u16,
+    /// The provider's words.
+    pub message: String,
+    /// How long the provider wants to be left alone, in milliseconds.
+    #[serde(default)]
+    pub retry_after_ms: Option<u64>,
+}
+
+impl Reply {
+    /// A reply that is only text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Reply { text: Some(text.into()), ..Reply::empty() }
+    }
+
+    fn empty() -> Self {
+        Reply {
+            text: None,
+            calls: Vec::new(),
+            raw_calls: Vec::new(),
+            error: None,
+            delay_ms: 0,
+            usage: None,
+            chunks: None,
+            break_after: None,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Reply {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Reply::try_from(ReplyFields::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// The fields of a reply before it is known that they go together.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ReplyFields {
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    calls: Option<Vec<ScriptedCall>>,
+    #[serde(default)]
+    raw_calls: Option<Vec<RawCall>>,
+    #[serde(default)]
+    error: Option<ReplyError>,
+    #[serde(default)]
+    delay_ms: u64,
+    #[serde(default)]
+    usage: Option<UsageFields>,
+    #[serde(default)]
+    chunks: Option<usize>,
+    #[serde(default)]
+    break_after: Option<usize>,
+}
+
+/// Usage as a script gives it; the sum is ours.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct UsageFields {
+    #[serde(default)]
+    prompt_tokens: u64,
+    #[serde(default)]
+    completion_tokens: u64,
+}
+
+impl TryFrom<ReplyFields> for Reply {
+    type Error = &'static str;
+
+    fn try_from(fields: ReplyFields) -> Result<Self, Self::Error> {
+        match (&fields.text, &fields.calls, &fields.raw_calls, &fields.error) {
+            (None, None, None, None) => return Err("a reply needs one of: text, calls, rawCalls, error"),
+            (_, Some(_), Some(_), _) => return Err("a reply has either calls or rawCalls, not both"),
+            (None, None, None, Some(_)) | (_, _, _, None) => {}
+            (_, _, _, Some(_)) => return Err("a reply with an error has no text, calls or rawCalls"),
+        }
+        Ok(Reply {
+            text: fields.text,
+            calls: fields.calls.unwrap_or_default(),
+            raw_calls: fields.raw_calls.unwrap_or_default(),
+            error: fields.error,
+            delay_ms: fields.delay_ms,
+            usage: fields.usage.map(TokenUsage::from),
+            chunks: fields.chunks,
+            break_after: fields.break_after,
+        })
+    }
+}
+
+impl From<UsageFields> for TokenUsage {
+    fn from(fields: UsageFields) -> Self {
+        TokenUsage {
+            prompt_tokens: fields.prompt_tokens,
+            completion_tokens: fields.completion_tokens,
+            total_tokens: fields.prompt_tokens.saturating_add(fields.completion_tokens),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn read(value: Value) -> Result<Script, String> {
+        serde_json::from_value(value).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_reply_is_exactly_one_thing() {
+        let refused = [
+            (json!({}), "a reply needs one of: text, calls, rawCalls, error"),
+            (json!({"delayMs": 5}), "a reply needs one of: text, calls, rawCalls, error"),
+            (json!({"calls": [], "rawCalls": []}), "a reply has either calls or rawCalls, not both"),
+            (
+                json!({"text": "a", "error": {"status": 500, "message": "b"}}),
+                "a reply with an error has no text, calls or rawCalls",
+            ),
+        ];
+        for (reply, message) in refused {
+            assert_eq!(serde_json::from_value::<Reply>(reply).unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
+    fn text_may_stand_beside_calls() {
+        let reply: Reply = serde_json::from_value(json!({
+            "text": "let me look", "calls": [{"id": "c1", "tool": "a__b", "args": {"x": 1}}],
+            "usage": {"promptTokens": 3, "completionTokens": 4},
+        }))
+        .unwrap();
+        assert_eq!(reply.calls[0].tool, "a__b");
+        assert_eq!(reply.usage.unwrap().total_tokens, 7);
+    }
+
+    #[test]
+    fn unknown_keys_and_bad_patterns_are_named() {
+        assert!(read(json!({"agent": {}})).unwrap_err().contains("unknown field `agent`"));
+        assert!(read(json!({"default": {"txt": "a"}})).unwrap_err().contains("unknown field `txt`"));
+        let bad = json!({"rules": [{"when": {"matches": "("}, "reply": {"text": "a"}}]});
+        assert!(read(bad).unwrap_err().contains("unclosed group"));
+    }
+}

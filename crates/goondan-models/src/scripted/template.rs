@@ -1,0 +1,159 @@
+//! Templates in replies: what comes out depends on what went in.
+
+use std::collections::BTreeMap;
+
+use goondan_runtime::JsonObject;
+use goondan_runtime::message::{Message, Role, ToolResultPart};
+use goondan_runtime::ports::model::{ModelError, ModelRequest};
+use goondan_runtime::ports::tool::ToolCallStatus;
+use minijinja::value::Serde;
+use minijinja::{Environment, UndefinedBehavior};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::convert::{error_text, output_text};
+use crate::error::configuration;
+
+/// Instructions that one template may run; a loop that never ends becomes an error.
+const FUEL: u64 = 1_000_000;
+
+/// What a template can name.
+#[derive(Debug, Serialize)]
+pub(crate) struct Scene {
+    /// Text of the last user message.
+    input: String,
+    /// Text of the last message, whoever spoke.
+    last: String,
+    /// Results of this conversation's tool calls, by call id; the latest where an id comes twice.
+    results: BTreeMap<String, ResultView>,
+    /// Who asks.
+    agent: String,
+    /// How many user messages there were.
+    turn: usize,
+}
+
+/// A tool result as a template sees it.
+#[derive(Debug, Serialize)]
+struct ResultView {
+    tool: String,
+    status: ToolCallStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Value>,
+}
+
+impl Scene {
+    /// What `request` offers to a template.
+    pub(crate) fn of(request: &ModelRequest) -> Self {
+        let from_users = || request.messages.iter().filter(|message| message.data.role == Role::User);
+        let results = request.messages.iter().flat_map(|message| message.tool_results());
+        Scene {
+            input: from_users().next_back().map(|message| message.text()).unwrap_or_default(),
+            last: request.messages.last().map(|message| spoken(message)).unwrap_or_default(),
+            results: results.flat_map(view).collect(),
+            agent: request.instance.agent.clone(),
+            turn: from_users().count(),
+        }
+    }
+
+    /// Text of the last message: what rules look at.
+    pub(crate) fn last(&self) -> &str {
+        &self.last
+    }
+
+    /// `template` with everything filled in.
+    pub(crate) fn text(&self, template: &str) -> Result<String, ModelError> {
+        if !is_template(template) {
+            return Ok(template.to_owned());
+        }
+        environment().render_str(template, Serde(self)).map_err(|error| broken(template, &error))
+    }
+
+    /// `args` with every string in it filled in. A string that is one expression keeps the value's type.
+    pub(crate) fn arguments(&self, args: &JsonObject) -> Result<JsonObject, ModelError> {
+        args.iter().map(|(key, value)| Ok((key.clone(), self.value(value)?))).collect()
+    }
+
+    fn value(&self, value: &Value) -> Result<Value, ModelError> {
+        match value {
+            Value::String(template) => match sole_expression(template) {
+                Some(expression) => self.evaluate(template, expression),
+                None => Ok(Value::String(self.text(template)?)),
+            },
+            Value::Array(items) => {
+                Ok(Value::Array(items.iter().map(|item| self.value(item)).collect::<Result<_, _>>()?))
+            }
+            Value::Object(fields) => Ok(Value::Object(self.arguments(fields)?)),
+            other => Ok(other.clone()),
+        }
+    }
+
+    fn evaluate(&self, template: &str, expression: &str) -> Result<Value, ModelError> {
+        let environment = environment();
+        let value = environment
+            .compile_expression(expression)
+            .and_then(|compiled| compiled.eval(Serde(self)))
+            .map_err(|error| broken(template, &error))?;
+        if value.is_undefined() {
+            let reason = minijinja::Error::new(minijinja::ErrorKind::UndefinedError, "there is nothing of that name");
+            return Err(broken(template, &reason));
+        }
+        serde_json::to_value(&value).map_err(|error| {
+            configuration(format!("the template `{template}` gives no JSON value: {error}"), "change the expression")
+        })
+    }
+}
+
+/// The message as text: what was said, or what the tools returned, a line a result.
+fn spoken(message: &Message) -> String {
+    let results: Vec<String> = message.tool_results().map(result_text).collect();
+    if results.is_empty() { message.text() } else { results.join("\n") }
+}
+
+fn result_text(result: &ToolResultPart) -> String {
+    match &result.error {
+        Some(error) => error_text(error),
+        None => output_text(result.output.as_ref()),
+    }
+}
+
+/// A result under its id, and under the id that the script gave where a rule had to number it (`c1-2` is also `c1`).
+fn view(result: &ToolResultPart) -> impl Iterator<Item = (String, ResultView)> {
+    let id = result.tool_call_id.as_str();
+    let numbered = id.rsplit_once('-').filter(|(_, number)| number.parse::<usize>().is_ok());
+    let names = [Some(id), numbered.map(|(name, _)| name)];
+    names.into_iter().flatten().map(|name| (name.to_owned(), view_of(result)))
+}
+
+fn view_of(result: &ToolResultPart) -> ResultView {
+    ResultView {
+        tool: result.tool_name.clone(),
+        status: result.status,
+        output: result.output.clone(),
+        error: result.error.as_ref().and_then(|error| serde_json::to_value(error).ok()),
+    }
+}
+
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+    environment.set_fuel(Some(FUEL));
+    environment
+}
+
+fn is_template(text: &str) -> bool {
+    ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark))
+}
+
+/// The expression of `{{ expression }}` where there is nothing else around it.
+fn sole_expression(template: &str) -> Option<&str> {
+    let inner = template.trim().strip_prefix("{{")?.strip_suffix("}}")?;
+    let alone = !is_template(inner) && !inner.contains("}}");
+    alone.then(|| inner.trim_start_matches(['-', '+']).trim_end_matches(['-', '+']).trim())
+}
+
+fn broken(template: &str, error: &minijinja::Error) -> ModelError {
+    let names = "templates know: input, last, agent, turn, and results.CALL_ID with output or error";
+    configuration(format!("the script's template `{template}` can't be filled in: {error}"), names)
+}

@@ -1,0 +1,188 @@
+//! `bash`: run shell commands and scripts.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_runtime::JsonObject;
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::Permission;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::define::{Export, Operation, titled};
+use crate::errors;
+use crate::paths::Root;
+use crate::process::{self, Environment, Failure, Finished};
+use crate::table::{Builtin, read_config};
+use crate::text_transform::scalar;
+
+/// How many bytes of standard output and of standard error are kept, so that both fit in a result.
+const KEEP: usize = 40_000;
+
+pub(crate) const BUILTIN: Builtin = Builtin {
+    name: "bash",
+    about: "Runs shell commands and scripts, each in a process group of its own that ends with the call, with an \
+            environment that holds no keys.",
+    config: &[("env", "a list of further environment variables that commands may see")],
+    error_message_limit: Some(1200),
+    timeout: Some(Duration::from_secs(3_600)),
+    open: |config| {
+        let settings: Arc<Settings> = Arc::new(read_config(config)?);
+        Ok(vec![
+            Export::new::<Exec>("exec", &settings).needs(Permission::Execute),
+            Export::new::<Script>("script", &settings).needs(Permission::Execute),
+        ])
+    },
+};
+
+/// What `spec.config` may say.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    /// Names of environment variables that commands may see beside the ordinary ones.
+    #[serde(default)]
+    env: Vec<String>,
+}
+
+/// Run a shell command with /bin/sh in the working directory. Processes that it leaves in the background end with it.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Exec {
+    /// The command line.
+    #[schemars(length(min = 1))]
+    command: String,
+    /// The folder to run it in, relative to the working directory.
+    cwd: Option<String>,
+    /// The time limit in milliseconds; 0 for none but the tool's own.
+    #[serde(default = "default_timeout")]
+    timeout_ms: i64,
+    /// Environment variables to set.
+    #[serde(default)]
+    #[schemars(schema_with = "variables")]
+    env: JsonObject,
+}
+
+impl Operation for Exec {
+    type Shared = Settings;
+    const WATCHES_CANCELLATION: bool = true;
+
+    async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
+        let folder = folder(&ctx.workdir, self.cwd.as_deref())?;
+        // Not a login shell: a profile may export the very keys that the environment was freed of.
+        let mut command = process::command("/bin/sh", &folder, variables_of(settings, self.env)?);
+        command.arg("-c").arg(&self.command);
+        let finished = run(command, self.timeout_ms, ctx, "the command").await?;
+        let mut output = JsonObject::new();
+        output.insert("command".to_owned(), json!(self.command));
+        output.insert("cwd".to_owned(), json!(folder));
+        Ok(report(&self.command, output, finished))
+    }
+}
+
+/// Run a script file of the working directory with a shell.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Script {
+    /// The script file, relative to the working directory.
+    #[schemars(length(min = 1))]
+    path: String,
+    /// Arguments for the script.
+    #[serde(default)]
+    args: Vec<String>,
+    /// The program that reads the script.
+    #[serde(default = "default_shell")]
+    #[schemars(length(min = 1))]
+    shell: String,
+    /// The time limit in milliseconds; 0 for none but the tool's own.
+    #[serde(default = "default_timeout")]
+    timeout_ms: i64,
+    /// Environment variables to set.
+    #[serde(default)]
+    #[schemars(schema_with = "variables")]
+    env: JsonObject,
+}
+
+impl Operation for Script {
+    type Shared = Settings;
+    const WATCHES_CANCELLATION: bool = true;
+
+    async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
+        let root = Root::of(ctx)?;
+        let script = root.resolve(&self.path)?;
+        root.open(&script)?;
+        let mut command = process::command(&self.shell, root.folder(), variables_of(settings, self.env)?);
+        command.arg(&script.path).args(&self.args);
+        let finished = run(command, self.timeout_ms, ctx, &format!("`{}`", self.shell)).await?;
+        let mut output = JsonObject::new();
+        output.insert("path".to_owned(), json!(script.path));
+        output.insert("shell".to_owned(), json!(self.shell));
+        output.insert("args".to_owned(), json!(self.args));
+        Ok(report(&self.path, output, finished))
+    }
+}
+
+/// Runs `command`, called `what` where it does not start.
+async fn run(command: Command, timeout_ms: i64, ctx: &ToolContext, what: &str) -> Result<Finished, ToolError> {
+    let limit = u64::try_from(timeout_ms).ok().filter(|limit| *limit > 0).map(Duration::from_millis);
+    process::run(command, limit, KEEP, &ctx.cancellation).await.map_err(|failure| match failure {
+        Failure::Cancelled => errors::cancelled(),
+        Failure::Io(error) => errors::io(format_args!("start {what}"), &error),
+    })
+}
+
+/// The result: what the operation says about itself, then what came of the process.
+fn report(title: &str, mut output: JsonObject, finished: Finished) -> ToolOutput {
+    let fields = [
+        ("durationMs", json!(u64::try_from(finished.duration.as_millis()).unwrap_or(u64::MAX))),
+        ("stdout", json!(finished.stdout)),
+        ("stderr", json!(finished.stderr)),
+        ("exitCode", json!(process::exit_code(finished.status))),
+        ("signal", json!(process::signal_name(finished.status))),
+        ("timedOut", json!(finished.timed_out)),
+    ];
+    output.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+    let title: String = title.lines().next().unwrap_or_default().chars().take(80).collect();
+    titled(title, Value::Object(output))
+}
+
+/// The folder to run in. It may lie anywhere: a command can go anywhere too, and the permission to execute covers it.
+fn folder(workdir: &Path, cwd: Option<&str>) -> Result<PathBuf, ToolError> {
+    let given = cwd.unwrap_or(".");
+    let folder = workdir.join(given).canonicalize();
+    let folder = folder.map_err(|error| errors::io(format_args!("run in `{given}`"), &error))?;
+    if !folder.is_dir() {
+        let message = format!("cannot run in `{given}`: it is not a folder");
+        return Err(ToolError::new(message).code(errors::WRONG_FILE_TYPE));
+    }
+    Ok(folder)
+}
+
+/// The environment of a call.
+fn variables_of(settings: &Settings, extra: JsonObject) -> Result<Environment, ToolError> {
+    let extra = extra.into_iter().map(|(name, value)| {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(errors::invalid(format!("`{name}` cannot be the name of an environment variable")));
+        }
+        match scalar(&value) {
+            Some(value) if !value.contains('\0') => Ok((name, value)),
+            _ => Err(errors::invalid(format!("env.{name} must be a text, a number or a boolean"))),
+        }
+    });
+    Ok(process::environment(&settings.env, extra.collect::<Result<_, _>>()?))
+}
+
+/// Texts, numbers and booleans by name.
+fn variables(_generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
+}
+
+fn default_timeout() -> i64 {
+    30_000
+}
+
+fn default_shell() -> String {
+    "/bin/bash".to_owned()
+}

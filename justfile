@@ -1,0 +1,22 @@
+# Run `just` for the list.
+default:
+    @just --list
+
+# Format, lint and test
+check:
+    cargo fmt --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    cargo test --workspace
+
+# Everything that the continuous integration does
+ci:
+    .ci/run
+
+# Run an example: just example newsroom "Write about bees"
+example name input:
+    cargo run -p goondan-cli -- run examples/{{name}} --input "{{input}}"
+
+# Accept changed snapshots, then read the diff
+snapshots:
+    INSTA_UPDATE=always cargo test --workspace
+    git diff --stat -- '*.snap'

@@ -1,0 +1,72 @@
+//! Holds the crates to the layers that they were drawn in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
+
+/// Every crate with the crates of this workspace that it may depend on. What does not stand here is not allowed.
+const LAYERS: [(&str, &[&str]); 9] = [
+    ("goondan-spec", &[]),
+    ("goondan-abi", &[]),
+    ("goondan-runtime", &["goondan-spec"]),
+    ("goondan-tools", &["goondan-runtime"]),
+    ("goondan-models", &["goondan-runtime"]),
+    ("goondan-dylib", &["goondan-runtime", "goondan-abi"]),
+    ("goondan", &["goondan-spec", "goondan-runtime", "goondan-tools", "goondan-models", "goondan-dylib"]),
+    ("goondan-conformance", &["goondan"]),
+    ("goondan-cli", &["goondan", "goondan-conformance"]),
+];
+
+/// This package tests all of them and is used by none.
+const TESTS: &str = "goondan-tests";
+
+fn metadata() -> Metadata {
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
+    MetadataCommand::new().manifest_path(manifest).no_deps().exec().expect("cargo describes the workspace")
+}
+
+/// What each crate of the workspace uses of the others, tests aside.
+fn edges(metadata: &Metadata) -> BTreeMap<String, BTreeSet<String>> {
+    let packages = metadata.workspace_packages();
+    let members: BTreeSet<String> = packages.iter().map(|package| package.name.to_string()).collect();
+    let used = |package: &cargo_metadata::Package| {
+        let shipped = package.dependencies.iter().filter(|dependency| dependency.kind != DependencyKind::Development);
+        shipped.map(|dependency| dependency.name.clone()).filter(|name| members.contains(name)).collect()
+    };
+    packages.iter().map(|package| (package.name.to_string(), used(package))).collect()
+}
+
+#[test]
+fn crates_depend_only_downwards() {
+    let layers: BTreeMap<&str, &[&str]> = LAYERS.into_iter().collect();
+    let mut wrong = Vec::new();
+    for (name, used) in edges(&metadata()) {
+        if name == TESTS {
+            continue;
+        }
+        match layers.get(name.as_str()) {
+            None => wrong.push(format!("{name} has no place among the layers")),
+            Some(allowed) => {
+                let strangers = used.iter().filter(|used| !allowed.contains(&used.as_str()));
+                wrong.extend(strangers.map(|used| format!("{name} must not depend on {used}")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn nothing_depends_on_the_tests_or_the_command() {
+    for (name, used) in edges(&metadata()) {
+        assert!(!used.contains(TESTS), "{name} depends on the tests");
+        assert!(name == TESTS || !used.contains("goondan-cli"), "{name} depends on the command");
+    }
+}
+
+#[test]
+fn every_crate_lies_in_a_folder_of_its_name() {
+    for package in metadata().workspace_packages() {
+        let folder = package.manifest_path.parent().and_then(|folder| folder.file_name()).unwrap_or_default();
+        assert!(package.name.as_str() == folder || package.name.as_str() == TESTS, "{} lies in {folder}", package.name);
+    }
+}
