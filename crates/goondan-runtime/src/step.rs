@@ -13,7 +13,7 @@ use crate::message::{Message, MessageData, MessageSource, Part, Role, ToolCall, 
 use crate::middleware::StepNext;
 use crate::model_call::{ModelAnswer, ModelCall, NoAnswer, turn_error};
 use crate::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
-use crate::ports::model::{ModelRequest, TokenUsage};
+use crate::ports::model::{ModelError, ModelRequest, TokenUsage};
 use crate::ports::tool::{ToolCallResult, ToolError};
 use crate::registry::Catalog;
 use crate::turn::{TurnContext, cancelled, store_failed};
@@ -142,25 +142,33 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
         },
         turn_id: &turn.facts.turn_id,
         max_retries: agent.max_retries,
-        bus: &turn.engine.bus,
+        bus: Some(&turn.engine.bus),
         cancel: &turn.cancel,
     };
+    let effect = context.effect("model");
+    context.is_new.fetch_or(!turn.journal.has_outcome(&effect), Ordering::Relaxed);
+    journaled(turn, effect, call).await?.map_err(turn_error)
+}
+
+/// Asks the model once in the life of the turn: a resumed turn gets the recorded answer.
+pub(crate) async fn journaled(
+    turn: &TurnContext,
+    effect_id: String,
+    call: ModelCall<'_>,
+) -> Result<Result<ModelAnswer, ModelError>, TurnError> {
     let effect = Effect {
-        id: context.effect("model"),
+        id: effect_id,
         kind: EffectKind::ModelCall,
-        intent: json!({"messages": turn.conversation().messages().len()}),
+        intent: json!({"messages": call.request.messages.len()}),
         when_interrupted: WhenInterrupted::RunAgain,
     };
     let work = Box::pin(async { encode(&turn.engine.outcome_of(call.run()).await) });
     match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
-        Outcome::Done { value, replayed } => {
-            context.is_new.fetch_or(!replayed, Ordering::Relaxed);
-            match decode::<Result<ModelAnswer, NoAnswer>>(value)? {
-                Ok(answer) => Ok(answer),
-                Err(NoAnswer::Failed(error)) => Err(turn_error(error)),
-                Err(NoAnswer::Cancelled) => Err(cancelled()),
-            }
-        }
+        Outcome::Done { value, .. } => match decode::<Result<ModelAnswer, NoAnswer>>(value)? {
+            Ok(answer) => Ok(Ok(answer)),
+            Err(NoAnswer::Failed(error)) => Ok(Err(error)),
+            Err(NoAnswer::Cancelled) => Err(cancelled()),
+        },
         Outcome::Interrupted => unreachable!("a model call is run again"),
     }
 }
@@ -265,7 +273,7 @@ fn encode<T: serde::Serialize>(value: &T) -> Value {
     serde_json::to_value(value).expect("what a turn journals is plain data")
 }
 
-fn decode<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, TurnError> {
+pub(crate) fn decode<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, TurnError> {
     serde_json::from_value(value).map_err(|error| TurnError {
         code: "E_STORE".to_owned(),
         message: format!("the journal of the turn can't be read: {error}"),
