@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::event::{FinishReason, TurnError, TurnResult};
 use crate::inbound::AgentEvent;
 use crate::message::{Message, MessageData, MessageEvent, MessageSource, Role};
+use crate::middleware::ExtensionStates;
 use crate::ports::model::TokenUsage;
 use crate::ports::store::{InboxRecord, InstanceMeta, InstanceStatus, InstanceStore, StoreError};
 use crate::responses;
@@ -54,8 +55,10 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         Err(error) => TurnEnd { result: not_begun(&facts, &error), handled: vec![], answer: None, warm: None, meta },
         Ok((log, journal)) => {
             let progress = TurnProgress::default();
-            let (engine, facts) = (Arc::clone(&engine), Arc::clone(&facts));
-            let mut context = TurnContext { engine, facts, journal, cancel, log, joined, progress };
+            let (engine, facts, event) = (Arc::clone(&engine), Arc::clone(&facts), Arc::new(event));
+            let (states, about) = (ExtensionStates::default(), Arc::clone(&event));
+            let mut context =
+                TurnContext { engine, facts, event: about, journal, cancel, log, joined, progress, states };
             let result = turn::run(&mut context, &event).await;
             finish(context, &event, result, meta).await
         }
@@ -160,7 +163,7 @@ async fn finish(mut context: TurnContext, event: &AgentEvent, result: TurnResult
     if result.error.as_ref().is_some_and(|error| error.code == STORE_FAILED) {
         return TurnEnd { result, handled: Vec::new(), answer: None, warm: None, meta };
     }
-    match make_durable(&engine, context.log, record).await {
+    match make_durable(&engine, &facts, context.log, context.states, record).await {
         Ok(log) => {
             meta.updated_at = engine.clock.now();
             let warm = tidy_up(&engine, &facts, log, &meta).await;
@@ -175,10 +178,17 @@ async fn finish(mut context: TurnContext, event: &AgentEvent, result: TurnResult
 
 async fn make_durable(
     engine: &Engine,
+    facts: &TurnFacts,
     mut log: ConversationLog,
+    states: ExtensionStates,
     record: InboxRecord,
 ) -> Result<ConversationLog, StoreError> {
-    let log = blocking(move || log.store.sync().map(|()| log)).await?;
+    let (store, instance) = (Arc::clone(&engine.store), facts.instance.clone());
+    let log = blocking(move || {
+        states.save(&*store, &instance)?;
+        log.store.sync().map(|()| log)
+    })
+    .await?;
     submit(engine, record).await?;
     Ok(log)
 }

@@ -1,1 +1,103 @@
-//! The built-in tools of @goondan/base.
+//! The built-in tools of `@goondan/base`: one file a resource, one row a resource in [`table`](self).
+//!
+//! A tool here is a struct of parameters that knows how to run (`define::Operation`); schema, decoding and behaviour
+//! are one thing. To add one, write a file and a row.
+//!
+//! This crate deliberately does not know: agents, turns, models or bundles. A handler sees its `ToolContext` alone.
+//! Nothing is global: what outlives a call (background processes, task lists) belongs to a [`BuiltinTools`].
+
+mod agents;
+mod bash;
+mod capture;
+mod define;
+pub mod docs;
+mod errors;
+mod file_system;
+mod fs;
+mod http;
+mod http_fetch;
+mod json_query;
+mod net_guard;
+mod paths;
+mod process;
+mod processes;
+mod runtime;
+mod schema;
+mod shell;
+mod state;
+mod table;
+mod text_transform;
+mod todo;
+mod wait;
+mod write;
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use goondan_runtime::JsonObject;
+use goondan_runtime::ports::tool::{OpenError, ToolSet, ToolSource};
+use goondan_runtime::spec::Resource;
+use goondan_runtime::spec::kinds::{Entry, Tool, ToolManifest};
+
+use crate::state::State;
+use crate::table::{BUILTINS, Builtin, Opening};
+
+/// Opens tools with a `builtin:NAME` entry. Cheap to make; connections and the like are made when a call needs them.
+///
+/// What its tools have running lives as long as this does: background processes end when it is dropped.
+#[derive(Default)]
+pub struct BuiltinTools {
+    state: State,
+}
+
+impl BuiltinTools {
+    /// A source with nothing running yet.
+    pub fn new() -> Self {
+        BuiltinTools::default()
+    }
+}
+
+#[async_trait]
+impl ToolSource for BuiltinTools {
+    async fn open(&self, tool: &Resource<Tool>, _bundle_root: &Path) -> Result<ToolSet, OpenError> {
+        let builtin = find(tool)?;
+        let exports =
+            (builtin.open)(&Opening { config: &tool.spec.config, state: &self.state }).map_err(|message| {
+                OpenError {
+                    tool: tool.id.clone(),
+                    message: format!("the config of builtin:{} is wrong: {message}", builtin.name),
+                    suggestion: Some(format!("docs/tools.md lists what `{}` takes in its config", builtin.name)),
+                }
+            })?;
+        Ok(ToolSet { exports: exports.into_iter().map(|export| (export.spec, export.handler)).collect() })
+    }
+}
+
+/// The row that the tool's entry names.
+fn find(tool: &Resource<Tool>) -> Result<&'static Builtin, OpenError> {
+    let failed = |message, suggestion| OpenError { tool: tool.id.clone(), message, suggestion };
+    let Entry::Builtin(name) = &tool.spec.entry else {
+        return Err(failed("its entry is not of the form builtin:NAME".to_owned(), None));
+    };
+    BUILTINS.iter().find(|builtin| builtin.name == name).ok_or_else(|| {
+        let names: Vec<&str> = BUILTINS.iter().map(|builtin| builtin.name).collect();
+        failed(format!("there is no built-in tool `{name}`"), Some(format!("use one of {}", names.join(", "))))
+    })
+}
+
+/// What the built-in tools declare, by name: the tools of `@goondan/base`.
+pub fn base_tools() -> Vec<ToolManifest> {
+    BUILTINS.iter().map(manifest).collect()
+}
+
+/// What one built-in tool declares. Its exports do not depend on its config.
+fn manifest(builtin: &Builtin) -> ToolManifest {
+    let opening = Opening { config: &JsonObject::new(), state: &State::default() };
+    let exports = (builtin.open)(&opening).expect("every built-in tool opens without a config");
+    ToolManifest {
+        name: builtin.name.to_owned(),
+        exports: exports.into_iter().map(|export| export.spec).collect(),
+        error_message_limit: builtin.error_message_limit,
+        timeout_ms: builtin.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
+    }
+}

@@ -10,6 +10,7 @@
 //!     messages/events.jsonl   message events of the running turn
 //!     messages/journal.jsonl  side effects of the running turn
 //!     messages/runtime-events.jsonl
+//!     extensions/<name>.json  what an extension keeps from turn to turn
 //!     files/                  whole outputs that were cut for the model
 //!     workdir/                where the instance's tools work
 //! ```
@@ -17,6 +18,7 @@
 //! What is on disk when, and what a crash at each point leaves, is told in `docs/durability.md`.
 
 mod appender;
+mod extensions;
 mod folders;
 mod inbox;
 mod instance;
@@ -28,6 +30,8 @@ mod runtime_events;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
 
 use crate::event::RuntimeEvent;
 use crate::ids::InstanceId;
@@ -122,6 +126,14 @@ impl Store for JsonlStore {
 
     fn open(&self, id: &InstanceId) -> Result<Box<dyn InstanceStore>, StoreError> {
         Ok(Box::new(instance::JsonlInstance::new(Arc::clone(&self.fs), &self.instance_dir(id))))
+    }
+
+    fn extension_state(&self, id: &InstanceId, extension: &str) -> Result<Option<Value>, StoreError> {
+        extensions::read(&*self.fs, &self.instance_dir(id), extension)
+    }
+
+    fn put_extension_state(&self, id: &InstanceId, extension: &str, state: &Value) -> Result<(), StoreError> {
+        extensions::write(&*self.fs, &self.instance_dir(id), extension, state)
     }
 
     fn delete(&self, id: &InstanceId) -> Result<bool, StoreError> {

@@ -1,0 +1,26 @@
+//! Ctrl-C.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use crate::projects::scripted;
+
+const SLOW: &str = "default: {text: late, delayMs: 60000}\n";
+
+fn interrupt(child: &Child) {
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn the_first_press_cancels_the_turn() {
+    let sandbox = scripted(SLOW);
+    let mut command = sandbox.command(&["run", "p", "--input", "hi", "--output-format", "stream-json"]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let step = stdout.find(|line| line.contains("step.started"));
+    assert!(step.is_some(), "the model is being asked");
+    interrupt(&child);
+    let last = stdout.last().unwrap();
+    assert!(last.contains("\"result\"") && last.contains("\"cancelled\""), "{last}");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}

@@ -1,0 +1,214 @@
+//! `agents`: talk to the other agents of the swarm.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_runtime::JsonObject;
+use goondan_runtime::ports::tool::{
+    AgentEventInput, RequestOptions, SpawnOptions, SpawnedAgentInfo, ToolContext, ToolError, ToolOutput,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::define::{Export, Operation, titled};
+use crate::table::Builtin;
+
+pub(crate) const BUILTIN: Builtin = Builtin {
+    name: "agents",
+    about: "Talks to the other agents of the swarm.",
+    config: &[],
+    error_message_limit: Some(1500),
+    // Longer than the longest `timeoutMs` of a request, so that a late answer is told as what it is.
+    timeout: Some(Duration::from_secs(3_660)),
+    open: |opening| {
+        opening.no_config()?;
+        let none = Arc::new(());
+        // The engine derives the ids of events from the id of the call: the same call again is the same event.
+        Ok(vec![
+            Export::new::<Request>("request", &none).idempotent(),
+            Export::new::<Tell>("send", &none).idempotent(),
+            Export::new::<Spawn>("spawn", &none).idempotent(),
+            Export::new::<List>("list", &none).read_only(),
+            Export::new::<Catalog>("catalog", &none).read_only(),
+        ])
+    },
+};
+
+/// Ask another agent and wait for its answer, or with `async` get the answer before a later step.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Request {
+    /// The agent to ask; `agents__catalog` lists them.
+    #[schemars(length(min = 1))]
+    target: String,
+    /// What to ask.
+    #[schemars(length(min = 1))]
+    input: String,
+    /// The target's conversation; the caller's own key if not given.
+    instance_key: Option<String>,
+    /// The type of the event.
+    #[serde(default = "request_type")]
+    event_type: String,
+    /// How long to wait for the answer, in milliseconds (at most an hour).
+    #[serde(default = "request_timeout")]
+    #[schemars(range(min = 1, max = 3_600_000))]
+    timeout_ms: u64,
+    /// Return at once; the answer arrives as a message before a later step.
+    #[serde(default, rename = "async")]
+    async_: bool,
+    /// Data that travels with the question.
+    metadata: Option<JsonObject>,
+}
+
+impl Operation for Request {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let event = event(self.event_type, self.input, self.instance_key, self.metadata);
+        let options = RequestOptions { timeout_ms: Some(self.timeout_ms), async_: self.async_ };
+        ctx.progress.update(&format!("Asking {}", self.target), JsonObject::new());
+        let answer = ctx.runtime.request(&self.target, event, options).await?;
+        let output = json!({
+            "target": answer.target,
+            "eventId": answer.event_id,
+            "correlationId": answer.correlation_id,
+            "accepted": answer.accepted,
+            "async": answer.async_,
+            "response": answer.response,
+        });
+        Ok(titled(format!("Asked {}", self.target), output))
+    }
+}
+
+/// Tell another agent something without waiting for an answer.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Tell {
+    /// The agent to tell; `agents__catalog` lists them.
+    #[schemars(length(min = 1))]
+    target: String,
+    /// What to tell.
+    #[schemars(length(min = 1))]
+    input: String,
+    /// The target's conversation; the caller's own key if not given.
+    instance_key: Option<String>,
+    /// The type of the event.
+    #[serde(default = "send_type")]
+    event_type: String,
+    /// Data that travels with the message.
+    metadata: Option<JsonObject>,
+}
+
+impl Operation for Tell {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let event = event(self.event_type, self.input, self.instance_key, self.metadata);
+        let sent = ctx.runtime.send(&self.target, event).await?;
+        let output = json!({"target": sent.target, "eventId": sent.event_id, "accepted": sent.accepted});
+        Ok(titled(format!("Told {}", self.target), output))
+    }
+}
+
+/// Prepare an instance of an agent that the swarm declares.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Spawn {
+    /// The agent; `agents__catalog` lists them.
+    #[schemars(length(min = 1))]
+    target: String,
+    /// The key of the new conversation; made up if not given. A key that exists is used again.
+    instance_key: Option<String>,
+    /// The folder in which its tools work, instead of the agent's own.
+    cwd: Option<String>,
+}
+
+impl Operation for Spawn {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let options = SpawnOptions { instance_key: self.instance_key, cwd: self.cwd };
+        let instance = ctx.runtime.spawn(&self.target, options).await?;
+        let title = format!("Prepared {}:{}", instance.target, instance.instance_key);
+        let output = json!({
+            "target": instance.target,
+            "instanceKey": instance.instance_key,
+            "spawned": instance.spawned,
+            "cwd": instance.cwd,
+        });
+        Ok(titled(title, output))
+    }
+}
+
+/// List the agent instances that this conversation has spawned, or all of the swarm.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct List {
+    /// List all instances, not just the caller's own.
+    #[serde(default)]
+    include_all: bool,
+}
+
+impl Operation for List {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let agents = ctx.runtime.list(self.include_all).await?;
+        let agents: Vec<Value> = agents.into_iter().map(instance).collect();
+        let title = format!("{} instances", agents.len());
+        Ok(titled(title, json!({"count": agents.len(), "agents": agents})))
+    }
+}
+
+/// Name the agents of the swarm, and those that can be asked from here.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Catalog {}
+
+impl Operation for Catalog {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let catalog = ctx.runtime.catalog().await?;
+        let output = json!({
+            "swarmName": catalog.swarm_name,
+            "entryAgent": catalog.entry_agent,
+            "selfAgent": catalog.self_agent,
+            "availableCount": catalog.available_agents.len(),
+            "callableCount": catalog.callable_agents.len(),
+            "availableAgents": catalog.available_agents,
+            "callableAgents": catalog.callable_agents,
+        });
+        Ok(titled("Looked up the agents", output))
+    }
+}
+
+/// What one agent says to another.
+fn event(event_type: String, input: String, key: Option<String>, metadata: Option<JsonObject>) -> AgentEventInput {
+    AgentEventInput { event_type: Some(event_type), input, instance_key: key, metadata: metadata.unwrap_or_default() }
+}
+
+/// An instance as the model sees it: every field is there.
+fn instance(info: SpawnedAgentInfo) -> Value {
+    json!({
+        "target": info.target,
+        "instanceKey": info.instance_key,
+        "ownerAgent": info.owner_agent,
+        "ownerInstanceKey": info.owner_instance_key,
+        "createdAt": info.created_at,
+        "cwd": info.cwd,
+    })
+}
+
+fn request_type() -> String {
+    "agent.request".to_owned()
+}
+
+fn send_type() -> String {
+    "agent.send".to_owned()
+}
+
+fn request_timeout() -> u64 {
+    60_000
+}

@@ -1,0 +1,145 @@
+//! `bash`: run shell commands and scripts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_runtime::JsonObject;
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::Permission;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::define::{Export, Operation, titled};
+use crate::paths::Root;
+use crate::process::{self, Finished};
+use crate::shell::{self, Settings};
+use crate::table::Builtin;
+
+/// How many bytes of standard output and of standard error are kept, so that both fit in a result.
+const KEEP: (usize, usize) = (40_000, 40_000);
+
+pub(crate) const BUILTIN: Builtin = Builtin {
+    name: "bash",
+    about: "Runs shell commands and scripts, each in a process group of its own that ends with the call, with an \
+            environment that holds no keys.",
+    config: shell::CONFIG,
+    error_message_limit: Some(1200),
+    timeout: Some(Duration::from_secs(3_600)),
+    open: |opening| {
+        let settings: Arc<Settings> = Arc::new(opening.config()?);
+        Ok(vec![
+            Export::new::<Exec>("exec", &settings).needs(Permission::Execute),
+            Export::new::<Script>("script", &settings).needs(Permission::Execute),
+        ])
+    },
+};
+
+/// Run a shell command with /bin/sh in the working directory. Processes that it leaves in the background end with it.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Exec {
+    /// The command line.
+    #[schemars(length(min = 1))]
+    command: String,
+    /// The folder to run it in, relative to the working directory.
+    cwd: Option<String>,
+    /// The time limit in milliseconds; 0 for none but the tool's own.
+    #[serde(default = "default_timeout")]
+    timeout_ms: i64,
+    /// Environment variables to set.
+    #[serde(default)]
+    #[schemars(schema_with = "variables")]
+    env: JsonObject,
+}
+
+impl Operation for Exec {
+    type Shared = Settings;
+    const WATCHES_CANCELLATION: bool = true;
+
+    async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
+        let folder = shell::folder(&ctx.workdir, self.cwd.as_deref())?;
+        let command = shell::command(&self.command, &folder, shell::environment(&settings.env, self.env)?);
+        let finished = run(command, self.timeout_ms, ctx, "the command").await?;
+        let mut output = JsonObject::new();
+        output.insert("command".to_owned(), json!(self.command));
+        output.insert("cwd".to_owned(), json!(folder));
+        Ok(report(&self.command, output, finished))
+    }
+}
+
+/// Run a script file of the working directory with a shell.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Script {
+    /// The script file, relative to the working directory.
+    #[schemars(length(min = 1))]
+    path: String,
+    /// Arguments for the script.
+    #[serde(default)]
+    args: Vec<String>,
+    /// The program that reads the script.
+    #[serde(default = "default_shell")]
+    #[schemars(length(min = 1))]
+    shell: String,
+    /// The time limit in milliseconds; 0 for none but the tool's own.
+    #[serde(default = "default_timeout")]
+    timeout_ms: i64,
+    /// Environment variables to set.
+    #[serde(default)]
+    #[schemars(schema_with = "variables")]
+    env: JsonObject,
+}
+
+impl Operation for Script {
+    type Shared = Settings;
+    const WATCHES_CANCELLATION: bool = true;
+
+    async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
+        let root = Root::of(ctx)?;
+        let script = root.resolve(&self.path)?;
+        root.open(&script)?;
+        let mut command = process::command(&self.shell, root.folder(), shell::environment(&settings.env, self.env)?);
+        command.arg(&script.path).args(&self.args);
+        let finished = run(command, self.timeout_ms, ctx, &format!("`{}`", self.shell)).await?;
+        let mut output = JsonObject::new();
+        output.insert("path".to_owned(), json!(script.path));
+        output.insert("shell".to_owned(), json!(self.shell));
+        output.insert("args".to_owned(), json!(self.args));
+        Ok(report(&self.path, output, finished))
+    }
+}
+
+/// Runs `command`, called `what` where it does not start.
+async fn run(command: Command, timeout_ms: i64, ctx: &ToolContext, what: &str) -> Result<Finished, ToolError> {
+    let limit = u64::try_from(timeout_ms).ok().filter(|limit| *limit > 0).map(Duration::from_millis);
+    process::run(command, limit, KEEP, &ctx.cancellation).await.map_err(|failure| failure.into_error(what))
+}
+
+/// The result: what the operation says about itself, then what came of the process.
+fn report(title: &str, mut output: JsonObject, finished: Finished) -> ToolOutput {
+    let fields = [
+        ("durationMs", json!(u64::try_from(finished.duration.as_millis()).unwrap_or(u64::MAX))),
+        ("stdout", json!(finished.stdout)),
+        ("stderr", json!(finished.stderr)),
+        ("exitCode", json!(process::exit_code(finished.status))),
+        ("signal", json!(process::signal_name(finished.status))),
+        ("timedOut", json!(finished.timed_out)),
+    ];
+    output.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+    titled(shell::title(title), Value::Object(output))
+}
+
+/// Texts, numbers and booleans by name.
+fn variables(_generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
+}
+
+fn default_timeout() -> i64 {
+    30_000
+}
+
+fn default_shell() -> String {
+    "/bin/bash".to_owned()
+}

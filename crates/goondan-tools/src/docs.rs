@@ -1,0 +1,111 @@
+//! The reference page of the built-in tools, made from what the tools declare.
+
+use std::fmt::Write as _;
+
+use goondan_runtime::spec::kinds::{ExportSpec, ToolManifest};
+use serde_json::Value;
+
+use crate::table::{BUILTINS, Builtin};
+
+const INTRODUCTION: &str = "\
+# Built-in tools
+
+<!-- Made from the tools themselves: do not edit. `UPDATE_DOCS=1 cargo test -p goondan-tools` writes it anew. -->
+
+Each of these is a resource of the built-in package `@goondan/base`. An agent uses one as it is:
+
+```yaml
+tools: [{ref: Tool/bash}]
+```
+
+or through a Tool of your own, with a `config` and a choice of exports:
+
+```yaml
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: fetch}
+spec:
+  entry: builtin:http-fetch
+  config: {allowHosts: [wiki.internal]}
+  exports: [{name: get}]
+```
+
+The model sees each export as `resource__export`. File tools work inside the agent's working directory and never leave
+it, also not through symbolic links; what tries ends in `E_TOOL_PATH_ESCAPE`. A parameter in **bold** is required.
+";
+
+/// The page `docs/tools.md`.
+pub fn markdown() -> String {
+    let mut page = INTRODUCTION.to_owned();
+    for (builtin, manifest) in BUILTINS.iter().zip(crate::base_tools()) {
+        resource(&mut page, builtin, &manifest).expect("writing to a string does not fail");
+    }
+    page
+}
+
+/// The chapter of one resource.
+fn resource(page: &mut String, builtin: &Builtin, manifest: &ToolManifest) -> std::fmt::Result {
+    write!(page, "\n## {}\n\n{}", manifest.name, builtin.about)?;
+    if let Some(limit) = manifest.timeout_ms {
+        write!(page, " Time limit: {} s.", limit / 1000)?;
+    }
+    if let Some(limit) = manifest.error_message_limit {
+        write!(page, " Error messages: {limit} characters.")?;
+    }
+    page.push('\n');
+    if !builtin.config.is_empty() {
+        page.push_str("\n`config`:\n\n");
+        for (key, meaning) in builtin.config {
+            writeln!(page, "- `{key}`: {meaning}")?;
+        }
+    }
+    manifest.exports.iter().try_for_each(|export| self::export(page, &manifest.name, export))
+}
+
+/// The section of one export.
+fn export(page: &mut String, resource: &str, export: &ExportSpec) -> std::fmt::Result {
+    writeln!(page, "\n### `{resource}__{}`\n\n{}{}", export.name, export.description, traits(export))?;
+    let Some(Value::Object(properties)) = export.parameters.get("properties").filter(|all| *all != &Value::default())
+    else {
+        return Ok(());
+    };
+    if properties.is_empty() {
+        return Ok(());
+    }
+    page.push_str("\n| parameter | type | default | |\n|---|---|---|---|\n");
+    let required = export.parameters["required"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for (name, schema) in properties {
+        let bold = if required.iter().any(|required| required == name) { "**" } else { "" };
+        let default = schema.get("default").map(|default| format!("`{default}`")).unwrap_or_default();
+        let text = schema["description"].as_str().unwrap_or_default().replace('|', "\\|");
+        writeln!(page, "| {bold}`{name}`{bold} | {} | {default} | {text} |", kind(schema))?;
+    }
+    Ok(())
+}
+
+/// What the export needs and promises, as a sentence in italics.
+fn traits(export: &ExportSpec) -> String {
+    let permissions = export.permissions.iter().map(|permission| format!("{permission:?}").to_lowercase());
+    let mut words: Vec<String> = permissions.map(|permission| format!("needs {permission}")).collect();
+    words.extend(export.read_only.then(|| "changes nothing".to_owned()));
+    words.extend(export.idempotent.then(|| "safe to repeat".to_owned()));
+    if words.is_empty() { String::new() } else { format!(" *({})*", words.join("; ")) }
+}
+
+/// The type of a parameter in a word or two.
+fn kind(schema: &Value) -> String {
+    if let Some(values) = schema["enum"].as_array() {
+        return values.iter().map(|value| format!("`{value}`")).collect::<Vec<_>>().join(", ");
+    }
+    let name = match &schema["type"] {
+        Value::String(name) => name.clone(),
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
+        _ => "any".to_owned(),
+    };
+    let items = if name == "array" { format!(" of {}", kind(&schema["items"])) } else { String::new() };
+    let range = match (&schema["minimum"], &schema["maximum"]) {
+        (Value::Number(low), Value::Number(high)) => format!(" {low} to {high}"),
+        _ => String::new(),
+    };
+    format!("{name}{items}{range}")
+}

@@ -1,0 +1,257 @@
+//! `file-system`: read, write and list files of the working directory.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::Permission;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::capture::without_cut_end;
+use crate::define::{Export, Operation, titled};
+use crate::errors::{self, blocking};
+use crate::paths::{Place, Root};
+use crate::table::Builtin;
+use crate::write::replace;
+
+/// The most entries that one call lists.
+const MOST_ENTRIES: usize = 10_000;
+
+pub(crate) const BUILTIN: Builtin = Builtin {
+    name: "file-system",
+    about: "Reads, writes and lists files inside the working directory.",
+    config: &[],
+    error_message_limit: Some(2000),
+    timeout: None,
+    open: |opening| {
+        opening.no_config()?;
+        let none = Arc::new(());
+        Ok(vec![
+            Export::new::<Read>("read", &none).needs(Permission::Read).read_only(),
+            Export::new::<Write>("write", &none).needs(Permission::Write),
+            Export::new::<List>("list", &none).needs(Permission::Read).read_only(),
+            Export::new::<Mkdir>("mkdir", &none).needs(Permission::Write),
+        ])
+    },
+};
+
+/// Read a text file of the working directory.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Read {
+    /// The file, relative to the working directory.
+    #[schemars(length(min = 1))]
+    path: String,
+    /// How many bytes to read at most.
+    #[serde(default = "default_max_bytes")]
+    #[schemars(range(min = 1, max = 10_000_000))]
+    max_bytes: u32,
+}
+
+impl Operation for Read {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let root = Root::of(ctx)?;
+        blocking(move || read(&root, &root.resolve(&self.path)?, self.max_bytes)).await
+    }
+}
+
+fn read(root: &Root, place: &Place, max_bytes: u32) -> Result<ToolOutput, ToolError> {
+    let (file, metadata) = root.open(place)?;
+    let mut bytes = Vec::new();
+    file.take(u64::from(max_bytes) + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| errors::io(format_args!("read `{}`", place.given), &error))?;
+    let truncated = bytes.len() > max_bytes as usize;
+    let kept = if truncated { without_cut_end(&bytes[..max_bytes as usize]) } else { &bytes };
+    let output = json!({
+        "path": place.path,
+        "size": metadata.len(),
+        "truncated": truncated,
+        "content": String::from_utf8_lossy(kept),
+    });
+    Ok(titled(format!("Read {}", place.given), output))
+}
+
+/// Write a text file of the working directory. Folders above it are made.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Write {
+    /// The file, relative to the working directory.
+    #[schemars(length(min = 1))]
+    path: String,
+    /// What to write.
+    #[schemars(length(min = 1))]
+    content: String,
+    /// Add to the end of the file instead of replacing it.
+    #[serde(default)]
+    append: bool,
+}
+
+impl Operation for Write {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let root = Root::of(ctx)?;
+        blocking(move || {
+            let place = root.resolve(&self.path)?;
+            root.create_parents(&place)?;
+            let size = if self.append {
+                append(&root, &place, self.content.as_bytes())?
+            } else {
+                replace(&root, &place, self.content.as_bytes())?;
+                self.content.len() as u64
+            };
+            let output = json!({"path": place.path, "size": size, "written": true, "append": self.append});
+            Ok(titled(format!("Wrote {}", place.given), output))
+        })
+        .await
+    }
+}
+
+/// Adds `content` to a file and says how large it is now.
+fn append(root: &Root, place: &Place, content: &[u8]) -> Result<u64, ToolError> {
+    let mut file = root.open_to_append(place)?;
+    file.write_all(content)
+        .and_then(|()| file.metadata())
+        .map(|metadata| metadata.len())
+        .map_err(|error| errors::io(format_args!("append to `{}`", place.given), &error))
+}
+
+/// List a folder of the working directory.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct List {
+    /// The folder, relative to the working directory.
+    #[serde(default = "here")]
+    #[schemars(length(min = 1))]
+    path: String,
+    /// List what is in its folders too.
+    #[serde(default)]
+    recursive: bool,
+    /// List folders.
+    #[serde(default = "yes")]
+    include_dirs: bool,
+    /// List files.
+    #[serde(default = "yes")]
+    include_files: bool,
+}
+
+impl Operation for List {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let root = Root::of(ctx)?;
+        blocking(move || {
+            let place = root.resolve(&self.path)?;
+            let mut found = Vec::new();
+            self.collect(&place.path, &mut found)
+                .map_err(|error| errors::io(format_args!("list `{}`", self.path), &error))?;
+            found.sort_by(|left, right| left.path.cmp(&right.path));
+            Ok(self.report(&place, found))
+        })
+        .await
+    }
+}
+
+/// A file or a folder that was found.
+struct Found {
+    name: String,
+    path: std::path::PathBuf,
+    /// The size of a file; none for a folder.
+    size: Option<u64>,
+}
+
+impl List {
+    /// Adds what is in `folder` until there are [`MOST_ENTRIES`] and one. Folders below that cannot be read are as if
+    /// they were empty; links and special files are left out.
+    fn collect(&self, folder: &Path, found: &mut Vec<Found>) -> std::io::Result<()> {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let (Ok(metadata), path) = (entry.metadata(), entry.path()) else { continue };
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if metadata.is_dir() {
+                if self.include_dirs {
+                    found.push(Found { name, path: path.clone(), size: None });
+                }
+                if self.recursive && found.len() <= MOST_ENTRIES {
+                    let _ = self.collect(&path, found);
+                }
+            } else if metadata.is_file() && self.include_files {
+                found.push(Found { name, path, size: Some(metadata.len()) });
+            }
+            if found.len() > MOST_ENTRIES {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&self, place: &Place, mut found: Vec<Found>) -> ToolOutput {
+        let truncated = found.len() > MOST_ENTRIES;
+        found.truncate(MOST_ENTRIES);
+        let entries: Vec<Value> = found.into_iter().map(entry).collect();
+        let title = format!("Listed {} ({})", place.given, entries.len());
+        let mut output =
+            json!({"path": place.path, "recursive": self.recursive, "count": entries.len(), "entries": entries});
+        if truncated {
+            output["truncated"] = json!(true);
+        }
+        titled(title, output)
+    }
+}
+
+/// An entry of a listing.
+fn entry(found: Found) -> Value {
+    match found.size {
+        Some(size) => json!({"name": found.name, "path": found.path, "type": "file", "size": size}),
+        None => json!({"name": found.name, "path": found.path, "type": "dir"}),
+    }
+}
+
+/// Make a folder in the working directory.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Mkdir {
+    /// The folder, relative to the working directory.
+    #[schemars(length(min = 1))]
+    path: String,
+    /// Make the folders above it too, and do not mind if it exists.
+    #[serde(default = "yes")]
+    recursive: bool,
+}
+
+impl Operation for Mkdir {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let root = Root::of(ctx)?;
+        blocking(move || {
+            let place = root.resolve(&self.path)?;
+            let existed = place.path.is_dir();
+            let made = if self.recursive { fs::create_dir_all(&place.path) } else { fs::create_dir(&place.path) };
+            made.map_err(|error| errors::io(format_args!("make the folder `{}`", place.given), &error))?;
+            root.check_again(&place)?;
+            let output = json!({"path": place.path, "created": !existed, "recursive": self.recursive});
+            Ok(titled(format!("Made {}", place.given), output))
+        })
+        .await
+    }
+}
+
+fn default_max_bytes() -> u32 {
+    100_000
+}
+
+fn here() -> String {
+    ".".to_owned()
+}
+
+fn yes() -> bool {
+    true
+}

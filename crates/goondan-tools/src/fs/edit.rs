@@ -1,0 +1,153 @@
+//! `fs__edit`: replace one place in a file.
+
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use similar::TextDiff;
+
+use crate::define::{Operation, titled};
+use crate::errors::{self, blocking};
+use crate::paths::Root;
+use crate::write::{read_text, replace};
+
+/// How many line numbers an error names.
+const MOST_LINES: usize = 10;
+
+/// Replace one place in a text file. `old_text` must occur exactly once, so take enough lines around it.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Edit {
+    /// The file, relative to the working directory.
+    #[schemars(length(min = 1))]
+    path: String,
+    /// The text to replace, exactly as it stands in the file, without line numbers.
+    #[schemars(length(min = 1))]
+    old_text: String,
+    /// The text to put in its place.
+    new_text: String,
+}
+
+impl Operation for Edit {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let root = Root::of(ctx)?;
+        blocking(move || {
+            let place = root.resolve(&self.path)?;
+            let before = read_text(&root, &place)?;
+            let (after, line) = edited(&place.given, &before, &self.old_text, &self.new_text)?;
+            replace(&root, &place, after.as_bytes())?;
+            let diff = TextDiff::from_lines(&before, &after).unified_diff().context_radius(2).to_string();
+            let output = json!({"path": root.relative(&place.path), "line": line, "diff": diff});
+            Ok(titled(format!("Edited {}", place.given), output))
+        })
+        .await
+    }
+}
+
+/// `text` with the one occurrence of `old` replaced by `new`, and the line on which it begins.
+fn edited(path: &str, text: &str, old: &str, new: &str) -> Result<(String, usize), ToolError> {
+    if old.is_empty() || old == new {
+        return Err(errors::invalid("old_text must not be empty, and new_text must differ from it"));
+    }
+    // A file with Windows line ends is shown without them, so they are put back into what the model gives.
+    let windows = text.contains("\r\n") && !old.contains("\r\n");
+    let (old, new) = if windows { (windows_lines(old), windows_lines(new)) } else { (old.to_owned(), new.to_owned()) };
+    match occurrences(text, &old).as_slice() {
+        [] => Err(missing(path, text, &old)),
+        [at] => Ok((format!("{}{new}{}", &text[..*at], &text[at + old.len()..]), line_of(text, *at))),
+        several => Err(ambiguous(path, text, several)),
+    }
+}
+
+/// `text` with every line break as Windows has it.
+fn windows_lines(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\n', "\r\n")
+}
+
+/// Where `part` begins in `text`, also where occurrences overlap.
+fn occurrences(text: &str, part: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(at) = text[from..].find(part) {
+        found.push(from + at);
+        from += at + part.chars().next().map_or(1, char::len_utf8);
+    }
+    found
+}
+
+/// The line, from 1, on which a position is.
+fn line_of(text: &str, at: usize) -> usize {
+    text[..at].matches('\n').count() + 1
+}
+
+fn ambiguous(path: &str, text: &str, found: &[usize]) -> ToolError {
+    let lines: Vec<String> = found.iter().take(MOST_LINES).map(|at| line_of(text, *at).to_string()).collect();
+    let and_more = if found.len() > MOST_LINES { " and more" } else { "" };
+    let (count, lines) = (found.len(), lines.join(", "));
+    ToolError::new(format!(
+        "old_text occurs {count} times in `{path}`, on lines {lines}{and_more}; nothing was changed"
+    ))
+    .code("E_TOOL_EDIT_AMBIGUOUS")
+    .suggest("take more lines before or after it into old_text, so that it occurs once")
+}
+
+/// What to say if the text is not there: where it is if white space does not count.
+fn missing(path: &str, text: &str, old: &str) -> ToolError {
+    let error = ToolError::new(format!("old_text does not occur in `{path}`; nothing was changed"))
+        .code("E_TOOL_EDIT_NOT_FOUND");
+    let wanted: Vec<&str> = old.lines().map(str::trim).collect();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    match lines.windows(wanted.len()).position(|window| window == wanted) {
+        Some(index) => error.suggest(format!(
+            "line {} has it with other white space: read that part again and copy it exactly",
+            index + 1
+        )),
+        None => error.suggest("read the file again, and copy the text exactly, without line numbers"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn one_occurrence_is_replaced() {
+        assert_eq!(edited("f", "a\nb\nc\n", "b", "x\ny").unwrap(), ("a\nx\ny\nc\n".to_owned(), 2));
+        assert_eq!(edited("f", "\u{FEFF}a", "a", "").unwrap().0, "\u{FEFF}");
+    }
+
+    #[test]
+    fn line_ends_stay_as_they_are() {
+        assert_eq!(edited("f", "a\r\nb\r\n", "a\nb", "x\ny").unwrap().0, "x\r\ny\r\n");
+        assert_eq!(edited("f", "a\r\nb\r\n", "a\r\nb", "x\r\ny").unwrap().0, "x\r\ny\r\n");
+        assert_eq!(edited("f", "a\nb\n", "a\nb", "x\ny").unwrap().0, "x\ny\n");
+    }
+
+    #[test]
+    fn several_or_no_occurrences_are_errors_that_help() {
+        let several = edited("f", "two\none\ntwo\n", "two", "2").unwrap_err();
+        assert!(several.message.contains("2 times") && several.message.contains("lines 1, 3"), "{several}");
+        assert!(edited("f", "aaa", "aa", "b").unwrap_err().message.contains("2 times"));
+        let spaced = edited("f", "fn a() {\n    b();\n}\n", "fn a() {\n  b();", "x").unwrap_err();
+        assert!(spaced.suggestion.unwrap().contains("line 1"));
+        assert!(edited("f", "a", "b", "c").unwrap_err().suggestion.unwrap().contains("read the file again"));
+        assert_eq!(edited("f", "a", "a", "a").unwrap_err().code.as_deref(), Some(errors::INVALID_ARGS));
+    }
+
+    proptest! {
+        #[test]
+        fn an_edit_changes_its_place_alone(text in "[ab\\né]{0,12}", old in "[ab\\né]{1,3}", new in "[xy]{0,3}") {
+            match edited("f", &text, &old, &new) {
+                Ok((after, _)) => {
+                    prop_assert_eq!(occurrences(&text, &old).len(), 1);
+                    prop_assert_eq!(after, text.replacen(&old, &new, 1));
+                }
+                Err(_) => prop_assert!(occurrences(&text, &old).len() != 1),
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! `fs__glob`: find files by name.
+
+use std::cmp::Reverse;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::walk::{PathGlob, files};
+use crate::define::{Operation, titled};
+use crate::errors::{self, blocking};
+use crate::paths::Root;
+
+/// How many files are named at most.
+const MOST: usize = 200;
+
+/// Find files of the working directory by a glob, the newest first. Files that git ignores and hidden files are left
+/// out.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Glob {
+    /// The glob, such as `**/*.rs`; without a slash it looks at the name alone.
+    #[schemars(length(min = 1))]
+    pattern: String,
+    /// The folder to search, relative to the working directory.
+    #[serde(default = "super::here")]
+    #[schemars(length(min = 1))]
+    path: String,
+}
+
+impl Operation for Glob {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let root = Root::of(ctx)?;
+        let cancellation = ctx.cancellation.clone();
+        blocking(move || {
+            let glob = PathGlob::new(&self.pattern)?;
+            let place = root.resolve(&self.path)?;
+            std::fs::read_dir(&place.path)
+                .map_err(|error| errors::io(format_args!("search `{}`", self.path), &error))?;
+            let fitting = files(&root, &place.path)
+                .take_while(|_| !cancellation.is_cancelled())
+                .filter(|file| glob.fits(file.strip_prefix(&place.path).unwrap_or(file)));
+            let mut found: Vec<(Reverse<SystemTime>, PathBuf)> =
+                fitting.map(|file| (Reverse(age(&file)), file)).collect();
+            found.sort();
+            let total = found.len();
+            let newest: Vec<_> = found.iter().take(MOST).map(|(_, file)| root.relative(file)).collect();
+            let output = json!({"count": total, "files": newest, "truncated": total > MOST});
+            Ok(titled(format!("Found {total} files"), output))
+        })
+        .await
+    }
+}
+
+/// When a file was changed last; long ago if that cannot be said.
+fn age(file: &std::path::Path) -> SystemTime {
+    file.symlink_metadata().and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
+}

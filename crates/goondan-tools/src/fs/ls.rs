@@ -1,0 +1,60 @@
+//! `fs__ls`: list a folder.
+
+use std::fs::{self, DirEntry};
+
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::define::{Operation, titled};
+use crate::errors::{self, blocking};
+use crate::paths::Root;
+
+/// How many entries are listed at most.
+const MOST: usize = 1_000;
+
+/// List a folder of the working directory: names with type and size, folders first.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ls {
+    /// The folder, relative to the working directory; `.` for the working directory itself.
+    #[schemars(length(min = 1))]
+    path: String,
+}
+
+impl Operation for Ls {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let root = Root::of(ctx)?;
+        blocking(move || {
+            let place = root.resolve(&self.path)?;
+            let entries =
+                fs::read_dir(&place.path).map_err(|error| errors::io(format_args!("list `{}`", self.path), &error))?;
+            let mut entries: Vec<(bool, String, Value)> = entries.filter_map(Result::ok).map(entry).collect();
+            entries.sort_by(|left, right| (!left.0, &left.1).cmp(&(!right.0, &right.1)));
+            let total = entries.len();
+            let shown: Vec<Value> = entries.into_iter().take(MOST).map(|(_, _, entry)| entry).collect();
+            let mut output = json!({"path": root.relative(&place.path), "count": total, "entries": shown});
+            if total > MOST {
+                output["note"] = json!(format!("the first {MOST} of {total} entries; use fs__glob to find the others"));
+            }
+            Ok(titled(format!("Listed {} ({total})", self.path), output))
+        })
+        .await
+    }
+}
+
+/// Whether an entry is a folder, its name, and what is shown of it.
+fn entry(entry: DirEntry) -> (bool, String, Value) {
+    let name = entry.file_name().to_string_lossy().into_owned();
+    let metadata = entry.metadata().ok();
+    let shown = match &metadata {
+        Some(metadata) if metadata.is_dir() => json!({"name": name, "type": "dir"}),
+        Some(metadata) if metadata.is_file() => json!({"name": name, "type": "file", "size": metadata.len()}),
+        Some(metadata) if metadata.is_symlink() => json!({"name": name, "type": "link"}),
+        _ => json!({"name": name, "type": "other"}),
+    };
+    (metadata.is_some_and(|metadata| metadata.is_dir()), name, shown)
+}

@@ -1,0 +1,200 @@
+//! `fs__apply_patch`: change several files at once, all or nothing.
+
+mod apply;
+mod parse;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use self::parse::Action;
+use crate::define::{Operation, titled};
+use crate::errors::{self, blocking};
+use crate::paths::{Place, Root};
+use crate::write::{read_text, replace};
+
+/// The code of a patch that is not understood or does not fit the files.
+const CODE: &str = "E_TOOL_PATCH";
+
+/// Change several files at once; if one part does not fit, nothing changes. The patch is written like this:
+/// `*** Begin Patch`, then for each file `*** Add File: PATH` with lines that begin with `+`, or `*** Delete File: PATH`,
+/// or `*** Update File: PATH` (and `*** Move to: PATH` to rename it) with hunks; then `*** End Patch`. A hunk begins with
+/// `@@` and, where it helps, a line that stands at or before the place; its lines begin with a space (unchanged), `-`
+/// (removed) or `+` (added). Show three unchanged lines around a change.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ApplyPatch {
+    /// The patch, from `*** Begin Patch` to `*** End Patch`. Paths are relative to the working directory.
+    #[schemars(length(min = 1))]
+    patch: String,
+}
+
+impl Operation for ApplyPatch {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let root = Root::of(ctx)?;
+        blocking(move || {
+            let sections = parse::parse(&self.patch).map_err(misunderstood)?;
+            let changes = sections.into_iter().map(|section| plan(&root, section.path, section.action));
+            let changes: Vec<Change> = changes.collect::<Result<_, _>>()?;
+            no_path_twice(&changes)?;
+            carry_out(&root, &changes)?;
+            let files: Vec<Value> = changes.iter().map(|change| change.report(&root)).collect();
+            Ok(titled(format!("Patched {} files", files.len()), json!({"files": files})))
+        })
+        .await
+    }
+}
+
+/// What is to happen to one file, decided before any file is touched.
+struct Change {
+    place: Place,
+    /// What the file holds now; none if it is to be made.
+    before: Option<String>,
+    /// What it is to hold, and where; none if it is to go.
+    after: Option<(Place, String)>,
+    added: usize,
+    removed: usize,
+}
+
+/// Finds out what a section of the patch comes to.
+fn plan(root: &Root, path: String, action: Action) -> Result<Change, ToolError> {
+    let place = root.resolve(&path)?;
+    match action {
+        Action::Add { lines } => {
+            must_be_free(&place)?;
+            let content: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
+            let (added, after) = (lines.len(), Some((place.clone(), content)));
+            Ok(Change { place, before: None, after, added, removed: 0 })
+        }
+        Action::Delete => {
+            let before = read_text(root, &place)?;
+            let removed = before.lines().count();
+            Ok(Change { place, before: Some(before), after: None, added: 0, removed })
+        }
+        Action::Update { move_to, hunks } => {
+            let before = read_text(root, &place)?;
+            let content = apply::apply(&before, &hunks).map_err(|problem| {
+                ToolError::new(format!("the patch does not fit `{path}`: {problem}; nothing was changed"))
+                    .code(CODE)
+                    .suggest("read the file again, and copy the unchanged and removed lines exactly")
+            })?;
+            let target = match move_to {
+                Some(to) => free_place(root, &to)?,
+                None => place.clone(),
+            };
+            let count = |sign| hunks.iter().flat_map(|hunk| &hunk.lines).filter(|line| line.sign == sign).count();
+            let (added, removed) = (count(parse::Sign::Added), count(parse::Sign::Removed));
+            Ok(Change { place, before: Some(before), after: Some((target, content)), added, removed })
+        }
+    }
+}
+
+fn free_place(root: &Root, path: &str) -> Result<Place, ToolError> {
+    let place = root.resolve(path)?;
+    must_be_free(&place)?;
+    Ok(place)
+}
+
+fn must_be_free(place: &Place) -> Result<(), ToolError> {
+    if place.path.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    Err(ToolError::new(format!("`{}` exists already; nothing was changed", place.given))
+        .code(CODE)
+        .suggest("use `*** Update File:` to change a file that exists"))
+}
+
+/// Two sections about one file would each be planned without the other.
+fn no_path_twice(changes: &[Change]) -> Result<(), ToolError> {
+    let mut seen: BTreeSet<&PathBuf> = BTreeSet::new();
+    for change in changes {
+        let target = change.after.as_ref().map(|(place, _)| place).filter(|target| target.path != change.place.path);
+        for place in [Some(&change.place), target].into_iter().flatten() {
+            if !seen.insert(&place.path) {
+                let message = format!("`{}` stands in the patch twice; nothing was changed", place.given);
+                return Err(ToolError::new(message).code(CODE).suggest("put all hunks of a file into one section"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes all changes. If one fails, those before it are undone.
+fn carry_out(root: &Root, changes: &[Change]) -> Result<(), ToolError> {
+    for (index, change) in changes.iter().enumerate() {
+        if let Err(error) = change.make(root) {
+            for done in changes[..=index].iter().rev() {
+                done.undo(root);
+            }
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+impl Change {
+    fn make(&self, root: &Root) -> Result<(), ToolError> {
+        if let Some((target, content)) = &self.after {
+            root.create_parents(target)?;
+            replace(root, target, content.as_bytes())?;
+            if target.path == self.place.path {
+                return Ok(());
+            }
+            self.keep_mode(target)?;
+        }
+        if self.before.is_some() { remove(root, &self.place) } else { Ok(()) }
+    }
+
+    /// A file that moves keeps its mode.
+    fn keep_mode(&self, target: &Place) -> Result<(), ToolError> {
+        let Ok(metadata) = self.place.path.symlink_metadata() else { return Ok(()) };
+        std::fs::set_permissions(&target.path, metadata.permissions())
+            .map_err(|error| errors::io(format_args!("write `{}`", target.given), &error))
+    }
+
+    /// Puts things back as they were, as far as that goes.
+    fn undo(&self, root: &Root) {
+        if let Some((target, _)) =
+            self.after.as_ref().filter(|(target, _)| target.path != self.place.path || self.before.is_none())
+        {
+            let _ = remove(root, target);
+        }
+        if let Some(before) = &self.before {
+            let _ = replace(root, &self.place, before.as_bytes());
+        }
+    }
+
+    fn report(&self, root: &Root) -> Value {
+        let action = match (&self.before, &self.after) {
+            (None, _) => "added",
+            (_, None) => "deleted",
+            (_, Some((target, _))) if target.path == self.place.path => "updated",
+            _ => "moved",
+        };
+        let mut report = json!({
+            "path": root.relative(&self.place.path), "action": action, "added": self.added, "removed": self.removed,
+        });
+        if let (Some((target, _)), "moved") = (&self.after, action) {
+            report["to"] = json!(root.relative(&target.path));
+        }
+        report
+    }
+}
+
+fn remove(root: &Root, place: &Place) -> Result<(), ToolError> {
+    root.check_again(place)?;
+    std::fs::remove_file(&place.path).map_err(|error| errors::io(format_args!("delete `{}`", place.given), &error))
+}
+
+/// The patch itself is not written as it should be.
+fn misunderstood(problem: parse::Problem) -> ToolError {
+    ToolError::new(format!("the patch is not understood: line {}: {}", problem.line, problem.message))
+        .code(CODE)
+        .suggest("write `*** Begin Patch`, sections such as `*** Update File: a.txt` with `@@` hunks, `*** End Patch`")
+}

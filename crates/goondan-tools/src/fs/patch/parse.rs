@@ -1,0 +1,253 @@
+//! Reads the `*** Begin Patch` format.
+
+use std::iter::Peekable;
+
+/// What the patch says about one file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Section {
+    pub(super) path: String,
+    pub(super) action: Action,
+}
+
+/// What is to be done with a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Make it.
+    Add { lines: Vec<String> },
+    /// Change it, and perhaps rename it.
+    Update { move_to: Option<String>, hunks: Vec<Hunk> },
+    /// Remove it.
+    Delete,
+}
+
+/// One place of a file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Hunk {
+    /// A line that stands at or before the place.
+    pub(super) anchor: Option<String>,
+    pub(super) lines: Vec<HunkLine>,
+    /// The place is the end of the file.
+    pub(super) at_end: bool,
+}
+
+/// A line of a hunk.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct HunkLine {
+    pub(super) sign: Sign,
+    pub(super) text: String,
+}
+
+/// What happens to a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sign {
+    Kept,
+    Removed,
+    Added,
+}
+
+/// What is wrong with a patch, and on which of its lines (from 1).
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) line: usize,
+    pub(super) message: String,
+}
+
+const BEGIN: &str = "*** Begin Patch";
+const END: &str = "*** End Patch";
+const END_OF_FILE: &str = "*** End of File";
+
+/// The sections of a patch. Text before its beginning and after its end does not count.
+pub(super) fn parse(patch: &str) -> Result<Vec<Section>, Problem> {
+    let numbered = patch.lines().enumerate().map(|(index, line)| (index + 1, line));
+    let mut lines = numbered.skip_while(|(_, line)| line.trim() != BEGIN).skip(1).peekable();
+    if lines.peek().is_none() {
+        return Err(Problem { line: 1, message: format!("it does not begin with `{BEGIN}`") });
+    }
+    let mut sections = Vec::new();
+    let mut last = 1;
+    while let Some((number, line)) = lines.next() {
+        last = number;
+        match line.trim() {
+            END if sections.is_empty() => {
+                return Err(Problem { line: number, message: "it changes nothing".to_owned() });
+            }
+            END => return Ok(sections),
+            "" => {}
+            header => sections.push(section(number, header, &mut lines)?),
+        }
+    }
+    Err(Problem { line: last, message: format!("it does not end with `{END}`") })
+}
+
+/// A section, from its header on.
+fn section<'a>(
+    number: usize,
+    header: &str,
+    lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
+) -> Result<Section, Problem> {
+    let wrong = |message: String| Problem { line: number, message };
+    let named = |prefix: &str| header.strip_prefix(prefix).map(|path| path.trim().to_owned());
+    let (path, action) = if let Some(path) = named("*** Add File:") {
+        (path, Action::Add { lines: added(lines)? })
+    } else if let Some(path) = named("*** Delete File:") {
+        (path, Action::Delete)
+    } else if let Some(path) = named("*** Update File:") {
+        let move_to = lines.peek().and_then(|(_, line)| line.trim().strip_prefix("*** Move to:"));
+        let move_to = move_to.map(|to| to.trim().to_owned());
+        if move_to.is_some() {
+            lines.next();
+        }
+        let hunks = hunks(lines)?;
+        if hunks.is_empty() && move_to.is_none() {
+            return Err(wrong(format!("`{header}` has no hunks")));
+        }
+        (path, Action::Update { move_to, hunks })
+    } else {
+        return Err(wrong(format!("`{header}` is no Add File, Update File or Delete File line")));
+    };
+    if path.is_empty() {
+        return Err(wrong(format!("`{header}` names no file")));
+    }
+    Ok(Section { path, action })
+}
+
+/// The lines of a new file.
+fn added<'a>(lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>) -> Result<Vec<String>, Problem> {
+    let mut content = Vec::new();
+    while let Some((number, line)) = lines.next_if(|(_, line)| !line.starts_with("*** ")) {
+        match line.strip_prefix('+') {
+            Some(text) => content.push(text.to_owned()),
+            None if line.trim().is_empty() => {}
+            None => {
+                return Err(Problem { line: number, message: "every line of a new file begins with `+`".to_owned() });
+            }
+        }
+    }
+    Ok(content)
+}
+
+/// The hunks of a changed file.
+fn hunks<'a>(lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>) -> Result<Vec<Hunk>, Problem> {
+    let mut hunks: Vec<Hunk> = Vec::new();
+    let section_goes_on = |line: &str| !line.starts_with("*** ") || line.trim() == END_OF_FILE;
+    while let Some((number, line)) = lines.next_if(|(_, line)| section_goes_on(line)) {
+        if let Some(anchor) = line.strip_prefix("@@") {
+            hunks.push(Hunk { anchor: anchor_of(anchor), ..Hunk::default() });
+            continue;
+        }
+        if hunks.is_empty() {
+            // An empty line before the first hunk is no part of it.
+            if line.trim().is_empty() {
+                continue;
+            }
+            hunks.push(Hunk::default());
+        }
+        let Some(hunk) = hunks.last_mut() else { continue };
+        if line.trim() == END_OF_FILE {
+            hunk.at_end = true;
+        } else {
+            hunk.lines.push(hunk_line(number, line)?);
+        }
+    }
+    // Empty lines between sections are none of the file.
+    if let Some(hunk) = hunks.last_mut() {
+        while hunk.lines.last().is_some_and(|line| line.sign == Sign::Kept && line.text.is_empty()) {
+            hunk.lines.pop();
+        }
+    }
+    hunks.retain(|hunk| !hunk.lines.is_empty());
+    Ok(hunks)
+}
+
+/// The line that a hunk header names. Line numbers (`@@ -1,3 +1,4 @@`) name none: they are often wrong.
+fn anchor_of(header: &str) -> Option<String> {
+    let header = header.trim();
+    let header = header.strip_suffix("@@").map_or(header, str::trim);
+    let numbers =
+        header.starts_with('-') && header.contains(" +") && header.as_bytes().get(1).is_some_and(u8::is_ascii_digit);
+    (!header.is_empty() && !numbers).then(|| header.to_owned())
+}
+
+/// A line of a hunk by its first character. Models leave out the space of an empty line.
+fn hunk_line(number: usize, line: &str) -> Result<HunkLine, Problem> {
+    let mut chars = line.chars();
+    let sign = match chars.next() {
+        None | Some(' ') => Sign::Kept,
+        Some('-') => Sign::Removed,
+        Some('+') => Sign::Added,
+        Some(_) => {
+            let message = format!("`{line}` begins with none of ` `, `-`, `+`, `@@` and `***`");
+            return Err(Problem { line: number, message });
+        }
+    };
+    Ok(HunkLine { sign, text: chars.as_str().to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn problem(patch: &str) -> (usize, String) {
+        let problem = parse(patch).unwrap_err();
+        (problem.line, problem.message)
+    }
+
+    #[test]
+    fn every_kind_of_section_is_read() {
+        let patch = "*** Begin Patch\n*** Add File: a b.txt\n+one\n+\n*** Update File: c\n*** Move to: d\n@@ fn x() @@\n \
+                     keep\n-old\n+new\n\n+more\n@@\n-end\n*** End of File\n\n*** Delete File: e\n*** End Patch\n";
+        let line = |sign, text: &str| HunkLine { sign, text: text.to_owned() };
+        let hunks = vec![
+            Hunk {
+                anchor: Some("fn x()".to_owned()),
+                lines: vec![
+                    line(Sign::Kept, "keep"),
+                    line(Sign::Removed, "old"),
+                    line(Sign::Added, "new"),
+                    line(Sign::Kept, ""),
+                    line(Sign::Added, "more"),
+                ],
+                at_end: false,
+            },
+            Hunk { anchor: None, lines: vec![line(Sign::Removed, "end")], at_end: true },
+        ];
+        let expected = vec![
+            Section {
+                path: "a b.txt".to_owned(),
+                action: Action::Add { lines: vec!["one".to_owned(), String::new()] },
+            },
+            Section { path: "c".to_owned(), action: Action::Update { move_to: Some("d".to_owned()), hunks } },
+            Section { path: "e".to_owned(), action: Action::Delete },
+        ];
+        assert_eq!(parse(patch), Ok(expected));
+    }
+
+    #[test]
+    fn headers_name_a_line_or_nothing() {
+        assert_eq!(anchor_of(" -1,3 +1,4 @@ fn x()"), None);
+        assert_eq!(anchor_of(""), None);
+        assert_eq!(anchor_of(" @@"), None);
+        assert_eq!(anchor_of(" -flag"), Some("-flag".to_owned()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        assert_eq!(problem("nothing").0, 1);
+        assert!(problem("*** Begin Patch\n*** Add File: a\n+x").1.contains("End Patch"));
+        assert!(problem("*** Begin Patch\n*** End Patch").1.contains("nothing"));
+        assert_eq!(problem("*** Begin Patch\n*** Rename File: a\n*** End Patch").0, 2);
+        assert_eq!(problem("*** Begin Patch\n*** Add File: a\nx\n*** End Patch").0, 3);
+        assert_eq!(problem("*** Begin Patch\n*** Delete File:\n*** End Patch").0, 2);
+        assert_eq!(problem("*** Begin Patch\n*** Update File: a\n*** End Patch").0, 2);
+        assert_eq!(problem("*** Begin Patch\n*** Update File: a\n@@\n?\n*** End Patch").0, 4);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(patch in "(\\*\\*\\* (Begin Patch|End Patch|Add File: a|Update File: b|End of File)|@@.{0,3}|[ +-]?.{0,3}\n?)*") {
+            let _ = parse(&patch);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! `fs__read`: a page of a text file with line numbers; other files are described, images attached.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read as _, Seek as _};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use goondan_runtime::ports::tool::{Attachment, ToolContext, ToolError, ToolOutput};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::lines::{Line, next_line};
+use crate::capture::without_cut_end;
+use crate::define::{Operation, titled};
+use crate::errors::{self, blocking};
+use crate::paths::{Place, Root};
+
+/// How many bytes a page has if no number of lines is asked for.
+const PAGE: usize = 50 * 1024;
+/// How many bytes a page has at most.
+const LARGEST_PAGE: usize = 512 * 1024;
+/// How much of a file is looked at to find out what it is.
+const SNIFF: usize = 8 * 1024;
+/// The largest image that is attached.
+const LARGEST_IMAGE: u64 = 5 * 1024 * 1024;
+
+/// Read a file of the working directory. Text comes with line numbers, a page at a time; an image is attached.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Read {
+    /// The file, relative to the working directory.
+    #[schemars(length(min = 1))]
+    path: String,
+    /// The line to start at, from 0.
+    #[serde(default)]
+    offset: u64,
+    /// How many lines to read at most; a page of 50 KB if not given.
+    #[schemars(range(min = 1))]
+    limit: Option<u64>,
+}
+
+impl Operation for Read {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let root = Root::of(ctx)?;
+        blocking(move || {
+            let place = root.resolve(&self.path)?;
+            let (file, metadata) = root.open(&place)?;
+            let failed = |error| errors::io(format_args!("read `{}`", place.given), &error);
+            let mut reader = BufReader::with_capacity(SNIFF, file);
+            let start = reader.fill_buf().map_err(failed)?;
+            if start.contains(&0) {
+                let kind = kind_of(start);
+                return describe(&place, reader, metadata.len(), kind);
+            }
+            let page = self.page(&mut reader).map_err(failed)?;
+            Ok(titled(format!("Read {}", place.given), self.text(&place, page)?.into()))
+        })
+        .await
+    }
+}
+
+/// Lines that were read.
+#[derive(Default)]
+struct Page {
+    /// The lines, numbered.
+    text: String,
+    /// How many lines were passed over or read.
+    seen: u64,
+    /// How many lines were read.
+    count: u64,
+    /// There are more.
+    more: bool,
+}
+
+impl Read {
+    /// Passes over `offset` lines and reads until the page or the file is full.
+    fn page(&self, reader: &mut impl BufRead) -> std::io::Result<Page> {
+        let size = if self.limit.is_some() { LARGEST_PAGE } else { PAGE };
+        let mut page = Page::default();
+        while page.seen < self.offset {
+            if next_line(reader, 0)?.is_none() {
+                return Ok(page);
+            }
+            page.seen += 1;
+        }
+        while let Some(line) = next_line(reader, size)? {
+            let full = page.count > 0 && page.text.len() + line.bytes.len() > size;
+            if full || self.limit.is_some_and(|limit| page.count >= limit) {
+                page.more = true;
+                break;
+            }
+            page.seen += 1;
+            page.count += 1;
+            page.push(&line);
+        }
+        Ok(page)
+    }
+
+    /// The page as the model sees it, with a word about what follows.
+    fn text(&self, place: &Place, page: Page) -> Result<String, ToolError> {
+        let Page { mut text, seen, count, more } = page;
+        if more {
+            let _ = write!(text, "\n[There are more lines: go on with offset {seen}.]");
+        } else if count == 0 && self.offset == 0 {
+            text = "[The file is empty.]".to_owned();
+        } else if count == 0 {
+            let message = format!("`{}` has {seen} lines: there is no line at offset {}", place.given, self.offset);
+            return Err(errors::invalid(message).suggest("offset is the number of lines to pass over, from 0"));
+        }
+        Ok(text)
+    }
+}
+
+impl Page {
+    /// Adds a line with its number, counted from 1 as editors do.
+    fn push(&mut self, line: &Line) {
+        let bytes = match line.bytes.strip_prefix("\u{FEFF}".as_bytes()) {
+            Some(rest) if self.seen == 1 => rest,
+            _ => &line.bytes,
+        };
+        let bytes = if line.cut > 0 { without_cut_end(bytes) } else { bytes };
+        let _ = writeln!(self.text, "{:>6}\t{}", self.seen, String::from_utf8_lossy(bytes));
+        if line.cut > 0 {
+            let _ = writeln!(self.text, "[{} more bytes in this line]", line.cut);
+        }
+    }
+}
+
+/// What is said about a file that is no text. An image that is not too large is attached.
+fn describe(
+    place: &Place,
+    mut reader: BufReader<File>,
+    size: u64,
+    kind: Option<&'static str>,
+) -> Result<ToolOutput, ToolError> {
+    let media_type = kind.unwrap_or("application/octet-stream");
+    let text = format!("[{} is a binary file ({media_type}, {size} bytes).]", place.given);
+    let mut output = titled(format!("Looked at {}", place.given), text.into());
+    if media_type.starts_with("image/") && size <= LARGEST_IMAGE {
+        let mut bytes = Vec::new();
+        reader
+            .rewind()
+            .and_then(|()| reader.take(LARGEST_IMAGE).read_to_end(&mut bytes))
+            .map_err(|error| errors::io(format_args!("read `{}`", place.given), &error))?;
+        let name = place.path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let data = STANDARD.encode(bytes);
+        output.attachments.push(Attachment { media_type: media_type.to_owned(), data, name });
+    }
+    Ok(output)
+}
+
+/// The media type that the first bytes of a file give away.
+fn kind_of(start: &[u8]) -> Option<&'static str> {
+    const KINDS: &[(&[u8], &str)] = &[
+        (b"\x89PNG\r\n\x1a\n", "image/png"),
+        (b"\xff\xd8\xff", "image/jpeg"),
+        (b"GIF8", "image/gif"),
+        (b"%PDF-", "application/pdf"),
+        (b"PK\x03\x04", "application/zip"),
+        (b"\x1f\x8b", "application/gzip"),
+        (b"\x7fELF", "application/x-elf"),
+        (b"SQLite format 3\0", "application/vnd.sqlite3"),
+    ];
+    if start.starts_with(b"RIFF") && start.get(8..12) == Some(b"WEBP") {
+        return Some("image/webp");
+    }
+    KINDS.iter().find(|(magic, _)| start.starts_with(magic)).map(|(_, kind)| *kind)
+}

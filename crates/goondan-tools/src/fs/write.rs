@@ -1,0 +1,39 @@
+//! `fs__write`: make a file or replace its content.
+
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::define::{Operation, titled};
+use crate::errors::blocking;
+use crate::paths::Root;
+use crate::write::replace;
+
+/// Make a file of the working directory, or replace all of its content. Folders above it are made.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Write {
+    /// The file, relative to the working directory.
+    #[schemars(length(min = 1))]
+    path: String,
+    /// The whole new content.
+    content: String,
+}
+
+impl Operation for Write {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let root = Root::of(ctx)?;
+        blocking(move || {
+            let place = root.resolve(&self.path)?;
+            root.create_parents(&place)?;
+            let created = !place.path.exists();
+            replace(&root, &place, self.content.as_bytes())?;
+            let output = json!({"path": root.relative(&place.path), "bytes": self.content.len(), "created": created});
+            Ok(titled(format!("Wrote {}", place.given), output))
+        })
+        .await
+    }
+}

@@ -1,0 +1,152 @@
+//! An HTTP client for tools: guarded addresses, bounded bytes, bounded time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use goondan_runtime::ports::tool::ToolError;
+use reqwest::header::HeaderMap;
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, StatusCode};
+use rustls::crypto::ring;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use tokio::sync::OnceCell;
+use url::Url;
+
+use crate::errors;
+use crate::net_guard::{Blocked, Guard, GuardedResolver};
+
+/// How many redirects are followed.
+const MOST_REDIRECTS: usize = 10;
+
+/// The client of one opened tool. It is made at the first request.
+pub(crate) struct HttpClient {
+    guard: Arc<Guard>,
+    client: OnceCell<Client>,
+}
+
+/// One request.
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) url: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Option<String>,
+    /// From the first byte out to the last byte in.
+    pub(crate) timeout: Duration,
+    /// How much of the body is read.
+    pub(crate) max_bytes: usize,
+}
+
+/// One response.
+pub(crate) struct Response {
+    /// Where the redirects ended.
+    pub(crate) url: Url,
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+    /// There was more of the body.
+    pub(crate) truncated: bool,
+    pub(crate) duration: Duration,
+}
+
+impl HttpClient {
+    /// A client that goes where `guard` lets it.
+    pub(crate) fn new(guard: Guard) -> Self {
+        HttpClient { guard: Arc::new(guard), client: OnceCell::new() }
+    }
+
+    /// Sends a request, follows redirects, and reads the response up to the limit. An error status is a response too.
+    pub(crate) async fn send(&self, request: Request) -> Result<Response, ToolError> {
+        let started = Instant::now();
+        let url = Url::parse(&request.url)
+            .map_err(|error| errors::invalid(format!("`{}` is not a URL: {error}", request.url)))?;
+        self.guard.check(&url).map_err(blocked)?;
+        let client = self.client.get_or_try_init(|| make_client(Arc::clone(&self.guard))).await?;
+        let mut builder = client.request(request.method, url).headers(request.headers).timeout(request.timeout);
+        if let Some(body) = request.body {
+            builder = builder.body(body);
+        }
+        let failed = |error| failure(&error, request.timeout);
+        let mut response = builder.send().await.map_err(failed)?;
+        let mut body = Vec::new();
+        let mut truncated = false;
+        while !truncated && let Some(piece) = response.chunk().await.map_err(failed)? {
+            let room = request.max_bytes - body.len();
+            truncated = piece.len() > room;
+            body.extend_from_slice(&piece[..piece.len().min(room)]);
+        }
+        Ok(Response {
+            url: response.url().clone(),
+            status: response.status(),
+            headers: response.headers().clone(),
+            body,
+            truncated,
+            duration: started.elapsed(),
+        })
+    }
+}
+
+/// Makes the client. Reading the system's certificates takes a moment, so it is done where it may block.
+async fn make_client(guard: Arc<Guard>) -> Result<Client, ToolError> {
+    errors::blocking(move || {
+        let redirect_guard = Arc::clone(&guard);
+        let redirects = Policy::custom(move |attempt| match redirect_guard.check(attempt.url()) {
+            Err(blocked) => attempt.error(blocked),
+            Ok(()) if attempt.previous().len() > MOST_REDIRECTS => attempt.error("too many redirects"),
+            Ok(()) => attempt.follow(),
+        });
+        Client::builder()
+            .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirects)
+            .dns_resolver(GuardedResolver(guard))
+            // A proxy would resolve names itself, past the guard.
+            .no_proxy()
+            .tls_backend_preconfigured(tls_config())
+            .build()
+            .map_err(|error| ToolError::new(format!("cannot set up the HTTP client: {error}")).code(errors::HTTP))
+    })
+    .await
+}
+
+/// TLS with the certificates of the system. A system without any can still be used for plain HTTP.
+fn tls_config() -> ClientConfig {
+    let builder = || {
+        ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("ring supports the default protocol versions")
+    };
+    let mut config = match builder().with_platform_verifier() {
+        Ok(builder) => builder.with_no_client_auth(),
+        Err(_) => builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config
+}
+
+/// A request that the guard refused.
+fn blocked(blocked: Blocked) -> ToolError {
+    let error = ToolError::new(format!("the address is not allowed: {blocked}")).code(errors::ADDRESS_BLOCKED);
+    match blocked {
+        Blocked::Address { host, .. } => error.suggest(format!(
+            "if this host may be reached, put it in the tool's config: `config: {{allowHosts: [\"{host}\"]}}`"
+        )),
+        _ => error.suggest("use an http: or https: URL with a host"),
+    }
+}
+
+/// What went wrong, in the words of the innermost error.
+fn failure(error: &reqwest::Error, timeout: Duration) -> ToolError {
+    let mut reason: &dyn std::error::Error = error;
+    while let Some(inner) = reason.source() {
+        if let Some(reason) = inner.downcast_ref::<Blocked>() {
+            return blocked(reason.clone());
+        }
+        reason = inner;
+    }
+    if error.is_timeout() {
+        return ToolError::new(format!("the request was not finished within {} ms", timeout.as_millis()))
+            .code(errors::TIMEOUT)
+            .suggest("try again with a larger timeoutMs, or ask for less");
+    }
+    ToolError::new(format!("the request failed: {reason}")).code(errors::HTTP)
+}

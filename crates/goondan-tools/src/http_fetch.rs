@@ -1,0 +1,168 @@
+//! `http-fetch`: make HTTP requests.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_runtime::JsonObject;
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::Permission;
+use reqwest::Method;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::capture::without_cut_end;
+use crate::define::{Export, Operation, titled};
+use crate::errors;
+use crate::http::{HttpClient, Request, Response};
+use crate::net_guard;
+use crate::table::Builtin;
+
+pub(crate) const BUILTIN: Builtin = Builtin {
+    name: "http-fetch",
+    about: "Makes HTTP requests to public addresses. An error status is an ordinary result.",
+    config: net_guard::CONFIG,
+    error_message_limit: None,
+    // Longer than the longest `timeoutMs` of a request.
+    timeout: Some(Duration::from_secs(310)),
+    open: |opening| {
+        let client = Arc::new(HttpClient::new(opening.config()?));
+        Ok(vec![
+            Export::new::<Get>("get", &client).needs(Permission::Network).read_only(),
+            Export::new::<Post>("post", &client).needs(Permission::Network),
+        ])
+    },
+};
+
+/// Fetch a URL with GET.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Get {
+    /// The address, http or https.
+    #[schemars(length(min = 1))]
+    url: String,
+    /// Request headers.
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    /// The time limit in milliseconds.
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1, max = 300_000))]
+    timeout_ms: u32,
+    /// How many bytes of the body to read at most.
+    #[serde(default = "default_max_bytes")]
+    #[schemars(range(min = 1, max = 10_000_000))]
+    max_bytes: u32,
+}
+
+impl Operation for Get {
+    type Shared = HttpClient;
+
+    async fn run(self, _ctx: &ToolContext, client: &HttpClient) -> Result<ToolOutput, ToolError> {
+        let request = Request {
+            method: Method::GET,
+            url: self.url,
+            headers: headers(self.headers)?,
+            body: None,
+            timeout: Duration::from_millis(self.timeout_ms.into()),
+            max_bytes: self.max_bytes as usize,
+        };
+        Ok(report("GET", client.send(request).await?))
+    }
+}
+
+/// Send data to a URL with POST.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Post {
+    /// The address, http or https.
+    #[schemars(length(min = 1))]
+    url: String,
+    /// A body to send as JSON.
+    body: Option<JsonObject>,
+    /// A body to send as it is, if there is no `body`.
+    body_string: Option<String>,
+    /// Request headers.
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    /// The time limit in milliseconds.
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1, max = 300_000))]
+    timeout_ms: u32,
+    /// How many bytes of the response's body to read at most.
+    #[serde(default = "default_max_bytes")]
+    #[schemars(range(min = 1, max = 10_000_000))]
+    max_bytes: u32,
+}
+
+impl Operation for Post {
+    type Shared = HttpClient;
+
+    async fn run(self, _ctx: &ToolContext, client: &HttpClient) -> Result<ToolOutput, ToolError> {
+        let mut headers = headers(self.headers)?;
+        if self.body.is_some() {
+            headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+        }
+        let request = Request {
+            method: Method::POST,
+            url: self.url,
+            headers,
+            body: self.body.map(|body| Value::Object(body).to_string()).or(self.body_string),
+            timeout: Duration::from_millis(self.timeout_ms.into()),
+            max_bytes: self.max_bytes as usize,
+        };
+        Ok(report("POST", client.send(request).await?))
+    }
+}
+
+/// The request headers of a call.
+fn headers(given: BTreeMap<String, String>) -> Result<HeaderMap, ToolError> {
+    let header = |(name, value): (String, String)| {
+        let wrong = || errors::invalid(format!("`{name}` is not a header that can be sent with this value"));
+        let key = HeaderName::try_from(&name).map_err(|_| wrong())?;
+        Ok((key, HeaderValue::try_from(value).map_err(|_| wrong())?))
+    };
+    given.into_iter().map(header).collect()
+}
+
+/// The result of both operations.
+fn report(method: &str, response: Response) -> ToolOutput {
+    let title = format!("{method} {}: {}", response.url.host_str().unwrap_or_default(), response.status.as_u16());
+    let body = if response.truncated { without_cut_end(&response.body) } else { &response.body };
+    let output = json!({
+        "url": response.url.as_str(),
+        "method": method,
+        "status": response.status.as_u16(),
+        "statusText": response.status.canonical_reason().unwrap_or_default(),
+        "headers": header_texts(&response.headers),
+        "body": String::from_utf8_lossy(body),
+        "truncated": response.truncated,
+        "durationMs": u64::try_from(response.duration.as_millis()).unwrap_or(u64::MAX),
+    });
+    titled(title, output)
+}
+
+/// Response headers by name; several of one name are joined by commas, as HTTP has it.
+fn header_texts(headers: &HeaderMap) -> BTreeMap<String, String> {
+    let mut texts: BTreeMap<String, String> = BTreeMap::new();
+    for (name, value) in headers {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        texts
+            .entry(name.as_str().to_owned())
+            .and_modify(|text| {
+                text.push_str(", ");
+                text.push_str(&value);
+            })
+            .or_insert_with(|| value.into_owned());
+    }
+    texts
+}
+
+fn default_timeout() -> u32 {
+    30_000
+}
+
+fn default_max_bytes() -> u32 {
+    500_000
+}

@@ -1,0 +1,272 @@
+//! Runs a program in a process group of its own, and makes sure that the group ends (rule S4).
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use futures::future::{self, Either};
+use goondan_runtime::ports::tool::ToolError;
+use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop};
+use tokio::process::Command;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::capture::Capture;
+use crate::errors;
+
+/// How long a group has between the request to end and the end.
+const GRACE: Duration = Duration::from_millis(500);
+/// How long output is waited for once the program has ended: a process that left the group may hold the pipe.
+const DRAIN: Duration = Duration::from_millis(250);
+/// How often a group that was asked to end is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What a program needs from the environment to work at all; `LC_*` too. Keys and tokens are not among it.
+const ORDINARY: [&str; 8] = ["PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL", "TZ"];
+
+/// The environment variables of a program.
+pub(crate) type Environment = BTreeMap<OsString, OsString>;
+
+/// The environment of a program: the ordinary variables of this process, those in `allowed`, and `extra` on top.
+pub(crate) fn environment(allowed: &[String], extra: BTreeMap<String, String>) -> Environment {
+    let passes = |name: &str| {
+        ORDINARY.contains(&name) || name.starts_with("LC_") || allowed.iter().any(|allowed| allowed == name)
+    };
+    let inherited = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(passes));
+    inherited.chain(extra.into_iter().map(|(name, value)| (name.into(), value.into()))).collect()
+}
+
+/// A command with nothing inherited but what is said here, and nothing to read on its standard input.
+pub(crate) fn command(program: &str, folder: &Path, environment: Environment) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(folder).env_clear().envs(environment);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A running program with all that it has started. The whole group is killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Group {
+    child: Box<dyn ChildWrapper>,
+    /// The id of the group, which is that of its leader.
+    #[cfg(unix)]
+    id: Option<nix::unistd::Pid>,
+}
+
+impl Group {
+    /// Starts `command` as the leader of a new group.
+    pub(crate) fn spawn(command: Command) -> io::Result<Group> {
+        let mut wrap = CommandWrap::from(command);
+        #[cfg(unix)]
+        wrap.wrap(process_wrap::tokio::ProcessGroup::leader());
+        wrap.wrap(KillOnDrop);
+        let child = wrap.spawn()?;
+        Ok(Group {
+            #[cfg(unix)]
+            id: child.id().and_then(|id| i32::try_from(id).ok()).map(nix::unistd::Pid::from_raw),
+            child,
+        })
+    }
+
+    /// The program's pipes.
+    pub(crate) fn pipes(&mut self) -> &mut dyn ChildWrapper {
+        &mut *self.child
+    }
+
+    /// Waits for the program itself; what it has started may live on.
+    pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+
+    /// Asks the group to end, and after a grace period makes it.
+    pub(crate) async fn end(&mut self) -> io::Result<ExitStatus> {
+        let deadline = Instant::now() + GRACE;
+        self.signal(Signal::TERMINATE);
+        if timeout(GRACE, self.child.wait()).await.is_ok() {
+            while self.lives() && Instant::now() < deadline {
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+        self.kill();
+        self.child.wait().await
+    }
+
+    /// Kills every process of the group. One that is gone already is no error.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.start_kill();
+    }
+
+    /// Sends a signal to every process of the group. One that is gone already is no error.
+    pub(crate) fn signal(&self, signal: Signal) {
+        #[cfg(unix)]
+        let _ = self.child.signal(signal.0);
+        #[cfg(not(unix))]
+        let Signal(_) = signal;
+    }
+
+    /// Whether a process of the group is left. The null signal reaches nobody but tells.
+    #[cfg(unix)]
+    fn lives(&self) -> bool {
+        self.id.is_some_and(|id| nix::sys::signal::killpg(id, None).is_ok())
+    }
+
+    #[cfg(not(unix))]
+    fn lives(&self) -> bool {
+        false
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A signal by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Signal(i32);
+
+impl Signal {
+    /// The request to end, which has this number everywhere.
+    const TERMINATE: Signal = Signal(15);
+
+    /// The signal of a name such as `SIGINT` or `int`; none where there is no such signal.
+    #[cfg(unix)]
+    pub(crate) fn parse(name: &str) -> Option<Signal> {
+        let name = name.trim().to_ascii_uppercase();
+        let name = if name.starts_with("SIG") { name } else { format!("SIG{name}") };
+        name.parse::<nix::sys::signal::Signal>().ok().map(|signal| Signal(signal as i32))
+    }
+
+    /// There are no signals here.
+    #[cfg(not(unix))]
+    pub(crate) fn parse(_name: &str) -> Option<Signal> {
+        None
+    }
+}
+
+/// What came of a program.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// How it ended.
+    pub(crate) status: ExitStatus,
+    /// The time limit passed, so it was ended.
+    pub(crate) timed_out: bool,
+    /// How long it took.
+    pub(crate) duration: Duration,
+    /// What it printed, cut in the middle where it was long.
+    pub(crate) stdout: String,
+    /// What it complained about, cut likewise.
+    pub(crate) stderr: String,
+}
+
+/// Why a program has no result.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The operating system could not start or watch it.
+    Io(io::Error),
+    /// The call was cancelled; the group is gone.
+    Cancelled,
+}
+
+impl Failure {
+    /// The failure as the model sees it, where `what` was to be started.
+    pub(crate) fn into_error(self, what: &str) -> ToolError {
+        match self {
+            Failure::Cancelled => errors::cancelled(),
+            Failure::Io(error) => errors::io(format_args!("start {what}"), &error),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Failure::Io(error)
+    }
+}
+
+/// Runs `command` to its end, to the time limit or to a cancellation, and leaves no process of its group behind.
+/// `keep` is how many bytes of standard output and of standard error are kept.
+pub(crate) async fn run(
+    command: Command,
+    limit: Option<Duration>,
+    keep: (usize, usize),
+    cancellation: &CancellationToken,
+) -> Result<Finished, Failure> {
+    let started = Instant::now();
+    let mut group = Group::spawn(command)?;
+    let (stdout_pipe, stderr_pipe) = (group.pipes().stdout().take(), group.pipes().stderr().take());
+    let (mut stdout, mut stderr) = (Capture::new(keep.0), Capture::new(keep.1));
+    let reading = async {
+        tokio::join!(stdout.read(stdout_pipe), stderr.read(stderr_pipe));
+    };
+    let end = while_reading(end_of(&mut group, limit, cancellation), reading).await?;
+    let (status, timed_out) = match end {
+        End::Exited(status) => (status, false),
+        End::TimedOut(status) => (status, true),
+        End::Cancelled => return Err(Failure::Cancelled),
+    };
+    Ok(Finished { status, timed_out, duration: started.elapsed(), stdout: stdout.text(), stderr: stderr.text() })
+}
+
+/// Why a program is no longer running.
+enum End {
+    Exited(ExitStatus),
+    TimedOut(ExitStatus),
+    Cancelled,
+}
+
+/// Waits for the program, and ends its group at the limit or on cancellation.
+async fn end_of(group: &mut Group, limit: Option<Duration>, cancellation: &CancellationToken) -> io::Result<End> {
+    let cancelled = tokio::select! {
+        status = group.wait() => return status.map(End::Exited),
+        () = passing(limit) => false,
+        () = cancellation.cancelled() => true,
+    };
+    let status = group.end().await?;
+    Ok(if cancelled { End::Cancelled } else { End::TimedOut(status) })
+}
+
+/// Waits for an end while output is read, and then gives the output a moment to end too.
+pub(crate) async fn while_reading<T>(end: impl Future<Output = T>, reading: impl Future<Output = ()>) -> T {
+    let mut reading = pin!(reading);
+    match future::select(pin!(end), &mut reading).await {
+        Either::Left((end, _)) => {
+            let _ = timeout(DRAIN, reading).await;
+            end
+        }
+        Either::Right(((), end)) => end.await,
+    }
+}
+
+/// Waits until the limit has passed; for ever if there is none.
+pub(crate) async fn passing(limit: Option<Duration>) {
+    match limit {
+        Some(limit) => tokio::time::sleep(limit).await,
+        None => future::pending().await,
+    }
+}
+
+/// The exit code, or -1 for a program that a signal ended.
+pub(crate) fn exit_code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or(-1)
+}
+
+/// The name of the signal that ended the program, such as `SIGKILL`.
+#[cfg(unix)]
+pub(crate) fn signal_name(status: ExitStatus) -> Option<String> {
+    use nix::sys::signal::Signal;
+    use std::os::unix::process::ExitStatusExt;
+    let number = status.signal()?;
+    Some(Signal::try_from(number).map_or_else(|_| format!("signal {number}"), |signal| signal.as_str().to_owned()))
+}
+
+/// There are no signals here.
+#[cfg(not(unix))]
+pub(crate) fn signal_name(_status: ExitStatus) -> Option<String> {
+    None
+}

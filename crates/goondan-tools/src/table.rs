@@ -1,0 +1,64 @@
+//! Every built-in tool, by name.
+
+use std::time::Duration;
+
+use goondan_runtime::JsonObject;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::define::Export;
+use crate::state::State;
+use crate::{agents, bash, file_system, fs, http_fetch, json_query, runtime, text_transform, todo, wait};
+
+/// A row of the table.
+pub(crate) struct Builtin {
+    /// The resource's name, and what stands behind `builtin:`.
+    pub(crate) name: &'static str,
+    /// A sentence for the documentation.
+    pub(crate) about: &'static str,
+    /// Keys of `spec.config` with their meaning.
+    pub(crate) config: &'static [(&'static str, &'static str)],
+    /// Error messages are cut to that many characters, where the default does not fit.
+    pub(crate) error_message_limit: Option<usize>,
+    /// How long a call may take, where the default of two minutes does not fit.
+    pub(crate) timeout: Option<Duration>,
+    /// Makes the exports from a config; the error says what is wrong with it.
+    pub(crate) open: fn(&Opening<'_>) -> Result<Vec<Export>, String>,
+}
+
+/// What a tool is opened with.
+pub(crate) struct Opening<'a> {
+    /// The resource's `spec.config`.
+    pub(crate) config: &'a JsonObject,
+    /// What outlives a call.
+    pub(crate) state: &'a State,
+}
+
+impl Opening<'_> {
+    /// Reads the config. Unknown keys are errors, so that a typing mistake is seen.
+    pub(crate) fn config<C: DeserializeOwned>(&self) -> Result<C, String> {
+        serde_json::from_value(Value::Object(self.config.clone())).map_err(|error| error.to_string())
+    }
+
+    /// Makes sure that the config is empty, for a tool that takes none.
+    pub(crate) fn no_config(&self) -> Result<(), String> {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Nothing {}
+        self.config::<Nothing>().map(|Nothing {}| ())
+    }
+}
+
+/// All of them, alphabetically.
+pub(crate) const BUILTINS: &[Builtin] = &[
+    agents::BUILTIN,
+    bash::BUILTIN,
+    file_system::BUILTIN,
+    fs::BUILTIN,
+    http_fetch::BUILTIN,
+    json_query::BUILTIN,
+    runtime::BUILTIN,
+    text_transform::BUILTIN,
+    todo::BUILTIN,
+    wait::BUILTIN,
+];

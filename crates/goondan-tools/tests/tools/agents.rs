@@ -1,0 +1,109 @@
+use serde_json::json;
+
+use crate::bench::{Bench, with_unknown};
+
+#[tokio::test]
+async fn request_brings_the_answer() {
+    let bench = Bench::new();
+    assert_eq!(
+        bench.ok("agents__request", json!({"target": "worker", "input": "2+2"})).await,
+        json!({"target": "worker", "eventId": "e2", "correlationId": "k1", "accepted": true, "async": false, "response": "2+2"})
+    );
+    let log = bench.runtime.log.lock().unwrap().join("\n");
+    assert!(log.contains("agent.request") && log.contains("timeout_ms: Some(60000)"), "{log}");
+}
+
+#[tokio::test]
+async fn an_asynchronous_request_has_no_response_yet() {
+    let bench = Bench::new();
+    let args = json!({
+        "target": "worker", "input": "go", "async": true, "instanceKey": "k7", "eventType": "job", "timeoutMs": 5,
+        "metadata": {"a": 1},
+    });
+    let output = bench.ok("agents__request", args).await;
+    assert_eq!(output["response"], json!(null));
+    assert_eq!(output["async"], true);
+    let log = bench.runtime.log.lock().unwrap().join("\n");
+    for part in ["\"job\"", "\"k7\"", "Some(5)", "\"a\""] {
+        assert!(log.contains(part), "{part} in {log}");
+    }
+}
+
+#[tokio::test]
+async fn send_spawn_list_and_catalog_tell_what_happened() {
+    let bench = Bench::new();
+    assert_eq!(
+        bench.ok("agents__send", json!({"target": "worker", "input": "fyi"})).await,
+        json!({"target": "worker", "eventId": "e1", "accepted": true})
+    );
+    assert!(bench.runtime.log.lock().unwrap().join("").contains("agent.send"));
+    assert_eq!(
+        bench.ok("agents__spawn", json!({"target": "worker"})).await,
+        json!({"target": "worker", "instanceKey": "worker-1", "spawned": true, "cwd": null})
+    );
+    let list = bench.ok("agents__list", json!({})).await;
+    assert_eq!(list["count"], 1);
+    assert_eq!(
+        list["agents"][0],
+        json!({"target": "worker", "instanceKey": "k", "ownerAgent": "assistant", "ownerInstanceKey": "main", "createdAt": "2026-01-15T10:00:00.000Z", "cwd": null})
+    );
+    assert_eq!(bench.ok("agents__list", json!({"includeAll": true})).await["count"], 2);
+    assert_eq!(
+        bench.ok("agents__catalog", json!({})).await,
+        json!({
+            "swarmName": "default", "entryAgent": "assistant", "selfAgent": "assistant", "availableCount": 2,
+            "callableCount": 1, "availableAgents": ["assistant", "worker"], "callableAgents": ["worker"],
+        })
+    );
+}
+
+#[tokio::test]
+async fn an_unknown_agent_is_the_error_of_the_runtime() {
+    let bench = Bench::new();
+    for tool in ["agents__request", "agents__send"] {
+        assert_eq!(bench.err(tool, json!({"target": "nobody", "input": "x"})).await.0, "AGENT_NOT_FOUND");
+    }
+    assert_eq!(bench.err("agents__spawn", json!({"target": "nobody"})).await.0, "AGENT_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn arguments_that_make_no_sense_are_refused() {
+    let bench = Bench::new();
+    let bad = [
+        ("request", json!({"target": "worker"})),
+        ("request", json!({"target": "", "input": "x"})),
+        ("request", json!({"target": "worker", "input": "x", "timeoutMs": 0})),
+        ("request", json!({"target": "worker", "input": "x", "timeoutMs": 3_600_001})),
+        ("request", json!({"target": "worker", "input": "x", "async": "yes"})),
+        ("send", json!({"target": "worker", "input": ""})),
+        ("send", json!({"target": 1, "input": "x"})),
+        ("send", json!({"target": "worker", "input": "x", "metadata": []})),
+        ("spawn", json!({})),
+        ("spawn", json!({"target": "worker", "cwd": 1})),
+        ("spawn", with_unknown(json!({"target": "worker"}))),
+        ("list", json!({"includeAll": 1})),
+        ("list", with_unknown(json!({}))),
+        ("catalog", with_unknown(json!({}))),
+    ];
+    for (export, args) in bad {
+        let (code, _) = bench.err(&format!("agents__{export}"), args.clone()).await;
+        assert_eq!(code, "E_TOOL_INVALID_ARGS", "{export} {args}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_hangs_ends_with_the_call() {
+    let bench = Bench::new();
+    let call = bench.err("agents__request", json!({"target": "worker", "input": "never"}));
+    let ((code, _), ()) = tokio::join!(call, async { bench.cancellation.cancel() });
+    assert_eq!(code, "E_TOOL_CANCELLED");
+}
+
+/// The engine's time-out must not come before that of the longest request.
+#[test]
+fn the_tool_waits_longer_than_its_longest_request() {
+    let agents = goondan_tools::base_tools().into_iter().find(|tool| tool.name == "agents").unwrap();
+    let request = agents.exports.iter().find(|export| export.name == "request").unwrap();
+    let longest = request.parameters["properties"]["timeoutMs"]["maximum"].as_u64().unwrap();
+    assert!(agents.timeout_ms.unwrap() > longest);
+}

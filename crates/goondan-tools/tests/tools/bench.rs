@@ -1,0 +1,273 @@
+//! A stand-in for the engine: checks arguments, fills in defaults, makes the context, calls the handler.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use goondan_runtime::JsonObject;
+use goondan_runtime::message::{Message, MessageData, MessageSource, Role};
+use goondan_runtime::ports::tool::{
+    AgentCatalog, AgentEventInput, AgentToolRuntime, LogLevel, ProgressSink, RequestOptions, RequestResult, SendResult,
+    SpawnOptions, SpawnResult, SpawnedAgentInfo, ToolContext, ToolError, ToolHandler, ToolLogger, ToolOutput,
+    ToolSource as _,
+};
+use goondan_runtime::spec::kinds::{Entry, ExportSpec, Tool};
+use goondan_runtime::spec::{Kind, Resource, ResourceId};
+use goondan_tools::BuiltinTools;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// A working directory `work` in a temporary folder, and the tools.
+pub(crate) struct Bench {
+    pub(crate) tools: BuiltinTools,
+    pub(crate) dir: TempDir,
+    pub(crate) runtime: Arc<FakeRuntime>,
+    pub(crate) cancellation: CancellationToken,
+    config: JsonObject,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("work")).unwrap();
+        Bench {
+            tools: BuiltinTools::new(),
+            dir,
+            runtime: Arc::default(),
+            cancellation: CancellationToken::new(),
+            config: JsonObject::new(),
+        }
+    }
+
+    /// Sets the `spec.config` of the tools that are called.
+    pub(crate) fn config(mut self, config: Value) -> Self {
+        self.config = object(config);
+        self
+    }
+
+    /// The working directory, free of symbolic links.
+    pub(crate) fn work(&self) -> std::path::PathBuf {
+        self.dir.path().join("work").canonicalize().unwrap()
+    }
+
+    /// Writes a file of the working directory.
+    pub(crate) fn write(&self, path: &str, content: impl AsRef<[u8]>) {
+        let path = self.work().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    /// Reads a file of the working directory.
+    pub(crate) fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.work().join(path)).unwrap()
+    }
+
+    /// Calls `resource__export` as the engine does: arguments that do not fit the schema never reach the handler.
+    pub(crate) async fn call(&self, name: &str, args: Value) -> Result<ToolOutput, ToolError> {
+        let (spec, handler) = self.open(name).await;
+        let mut input = object(args);
+        for (key, schema) in spec.parameters["properties"].as_object().unwrap() {
+            if let Some(default) = schema.get("default") {
+                input.entry(key.clone()).or_insert_with(|| default.clone());
+            }
+        }
+        let validator = jsonschema::validator_for(&spec.parameters).unwrap();
+        if let Some(error) = validator.iter_errors(&Value::Object(input.clone())).next() {
+            return Err(ToolError::new(error.to_string()).code("E_TOOL_INVALID_ARGS"));
+        }
+        handler.call(&self.context(), input).await
+    }
+
+    /// Calls an export and takes the output of a call that must work.
+    pub(crate) async fn ok(&self, name: &str, args: Value) -> Value {
+        self.call(name, args).await.unwrap_or_else(|error| panic!("{name} failed: {error:?}")).output
+    }
+
+    /// Calls an export that must fail: the code and the message.
+    pub(crate) async fn err(&self, name: &str, args: Value) -> (String, String) {
+        let error = self.call(name, args).await.expect_err("the call works");
+        (error.code.unwrap_or_default(), error.message)
+    }
+
+    /// One export of a resource, with its handler.
+    pub(crate) async fn open(&self, name: &str) -> (ExportSpec, Arc<dyn ToolHandler>) {
+        let (resource, export) = name.split_once("__").unwrap();
+        let tool = resource_of(resource, Entry::Builtin(resource.to_owned()), self.config.clone());
+        let set = self.tools.open(&tool, self.dir.path()).await.unwrap();
+        set.exports.into_iter().find(|(spec, _)| spec.name == export).unwrap()
+    }
+
+    /// The context of a call.
+    pub(crate) fn context(&self) -> ToolContext {
+        let message = Message {
+            id: "m1".to_owned(),
+            data: MessageData { role: Role::Assistant, content: Vec::new() },
+            metadata: JsonObject::new(),
+            created_at: chrono::Utc::now(),
+            source: MessageSource::Assistant { step_id: "s1".to_owned() },
+        };
+        ToolContext {
+            agent_name: "assistant".to_owned(),
+            instance_key: "main".to_owned(),
+            turn_id: "t1".to_owned(),
+            trace_id: "0".repeat(32),
+            tool_call_id: "c1".to_owned(),
+            message: Arc::new(message),
+            workdir: self.work(),
+            project_dir: self.dir.path().to_owned(),
+            runtime: Arc::clone(&self.runtime) as Arc<dyn AgentToolRuntime>,
+            logger: Arc::new(Silent),
+            progress: Arc::new(Silent),
+            cancellation: self.cancellation.clone(),
+        }
+    }
+}
+
+/// A Tool resource with this entry.
+pub(crate) fn resource_of(name: &str, entry: Entry, config: JsonObject) -> Resource<Tool> {
+    let spec = Tool {
+        entry,
+        config,
+        error_message_limit: 1000,
+        output_limit: 100_000,
+        timeout: std::time::Duration::from_secs(120),
+        exports: Vec::new(),
+        overrides: Vec::new(),
+        isolation: Default::default(),
+        build: None,
+    };
+    Resource {
+        id: ResourceId::base(Kind::Tool, name),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        origin: None,
+        spec,
+    }
+}
+
+pub(crate) fn object(value: Value) -> JsonObject {
+    match value {
+        Value::Object(object) => object,
+        other => panic!("{other} is not an object"),
+    }
+}
+
+/// Whether a path exists.
+pub(crate) fn exists(path: impl AsRef<Path>) -> bool {
+    path.as_ref().symlink_metadata().is_ok()
+}
+
+struct Silent;
+
+impl ToolLogger for Silent {
+    fn log(&self, _level: LogLevel, _message: &str, _fields: JsonObject) {}
+}
+
+impl ProgressSink for Silent {
+    fn update(&self, _title: &str, _metadata: JsonObject) {}
+}
+
+/// A swarm of `assistant` and `worker`, which answers every request with the question turned around.
+#[derive(Default)]
+pub(crate) struct FakeRuntime {
+    /// What it was told, as text.
+    pub(crate) log: Mutex<Vec<String>>,
+}
+
+impl FakeRuntime {
+    fn note(&self, what: String) {
+        self.log.lock().unwrap().push(what);
+    }
+
+    fn known(target: &str) -> Result<(), ToolError> {
+        match target {
+            "assistant" | "worker" => Ok(()),
+            other => Err(ToolError::new(format!("there is no agent `{other}`")).code("AGENT_NOT_FOUND")),
+        }
+    }
+}
+
+#[async_trait]
+impl AgentToolRuntime for FakeRuntime {
+    async fn request(
+        &self,
+        target: &str,
+        event: AgentEventInput,
+        options: RequestOptions,
+    ) -> Result<RequestResult, ToolError> {
+        self.note(format!("request {target} {event:?} {options:?}"));
+        FakeRuntime::known(target)?;
+        if event.input == "never" {
+            std::future::pending::<()>().await;
+        }
+        let response = (!options.async_).then(|| Value::from(event.input.chars().rev().collect::<String>()));
+        Ok(RequestResult {
+            event_id: "e2".to_owned(),
+            target: target.to_owned(),
+            response,
+            correlation_id: "k1".to_owned(),
+            accepted: true,
+            async_: options.async_,
+        })
+    }
+
+    async fn send(&self, target: &str, event: AgentEventInput) -> Result<SendResult, ToolError> {
+        self.note(format!("send {target} {event:?}"));
+        FakeRuntime::known(target)?;
+        Ok(SendResult { event_id: "e1".to_owned(), target: target.to_owned(), accepted: true })
+    }
+
+    async fn spawn(&self, target: &str, options: SpawnOptions) -> Result<SpawnResult, ToolError> {
+        self.note(format!("spawn {target} {options:?}"));
+        FakeRuntime::known(target)?;
+        let instance_key = options.instance_key.unwrap_or_else(|| format!("{target}-1"));
+        Ok(SpawnResult { target: target.to_owned(), instance_key, spawned: true, cwd: options.cwd })
+    }
+
+    async fn list(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
+        let info = |owner: &str| SpawnedAgentInfo {
+            target: "worker".to_owned(),
+            instance_key: "k".to_owned(),
+            owner_agent: owner.to_owned(),
+            owner_instance_key: "main".to_owned(),
+            created_at: "2026-01-15T10:00:00.000Z".to_owned(),
+            cwd: None,
+        };
+        Ok(if include_all { vec![info("assistant"), info("")] } else { vec![info("assistant")] })
+    }
+
+    async fn catalog(&self) -> Result<AgentCatalog, ToolError> {
+        Ok(AgentCatalog {
+            swarm_name: "default".to_owned(),
+            entry_agent: "assistant".to_owned(),
+            self_agent: "assistant".to_owned(),
+            available_agents: vec!["assistant".to_owned(), "worker".to_owned()],
+            callable_agents: vec!["worker".to_owned()],
+        })
+    }
+}
+
+/// The keys of an object, in order.
+pub(crate) fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().map(|object| object.keys().map(String::as_str).collect()).unwrap_or_default()
+}
+
+/// What every export refuses: a parameter that it does not have.
+pub(crate) fn with_unknown(mut args: Value) -> Value {
+    args["noSuchParameter"] = json!(1);
+    args
+}
+
+/// Waits until something is true. The limit is there for a broken tool alone.
+pub(crate) async fn until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let wait = async {
+        while !is_true() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), wait)
+        .await
+        .unwrap_or_else(|_| panic!("{what} never came"));
+}

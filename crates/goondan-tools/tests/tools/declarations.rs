@@ -1,0 +1,101 @@
+//! What the tools declare about themselves.
+
+use std::collections::BTreeSet;
+
+use goondan_runtime::ports::tool::ToolSource as _;
+use goondan_runtime::spec::kinds::Entry;
+use goondan_tools::{BuiltinTools, base_tools, docs};
+use serde_json::{Value, json};
+
+use crate::bench::{object, resource_of};
+
+#[test]
+fn the_declarations() {
+    insta::assert_json_snapshot!(base_tools());
+}
+
+#[test]
+fn names_are_sorted_unique_and_short_enough() {
+    let tools = base_tools();
+    let names: Vec<&String> = tools.iter().map(|tool| &tool.name).collect();
+    assert!(names.is_sorted());
+    for tool in &tools {
+        let exports: BTreeSet<&String> = tool.exports.iter().map(|export| &export.name).collect();
+        assert_eq!(exports.len(), tool.exports.len(), "{}", tool.name);
+        assert!(exports.iter().all(|export| tool.name.len() + 2 + export.len() <= 64 && !export.contains("__")));
+    }
+}
+
+#[test]
+fn schemas_are_plain_closed_and_described() {
+    for tool in base_tools() {
+        for export in tool.exports {
+            let name = format!("{}__{}", tool.name, export.name);
+            assert!(!export.description.is_empty(), "{name}");
+            assert_eq!(export.parameters["type"], "object", "{name}");
+            assert_eq!(export.parameters["additionalProperties"], false, "{name}");
+            for (parameter, schema) in export.parameters["properties"].as_object().unwrap() {
+                assert!(schema["description"].as_str().is_some_and(|text| !text.is_empty()), "{name}.{parameter}");
+            }
+            let text = export.parameters.to_string();
+            for noise in ["$ref", "$schema", "\"title\"", "\"format\"", "\"null\""] {
+                assert!(!text.contains(noise), "{name} has {noise}: {text}");
+            }
+            jsonschema::validator_for(&export.parameters).unwrap();
+        }
+    }
+}
+
+#[test]
+fn declared_defaults_fit_their_schema() {
+    for export in base_tools().into_iter().flat_map(|tool| tool.exports) {
+        for (parameter, schema) in export.parameters["properties"].as_object().unwrap() {
+            if let Some(default) = schema.get("default") {
+                assert!(jsonschema::is_valid(schema, default), "{}.{parameter}: {default}", export.name);
+                assert!(*default != Value::Null, "{}.{parameter}", export.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_reference_page_is_fresh() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tools.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, docs::markdown()).unwrap();
+    }
+    let page = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        page == docs::markdown(),
+        "docs/tools.md is stale: UPDATE_DOCS=1 cargo test -p goondan-tools writes it anew"
+    );
+}
+
+#[tokio::test]
+async fn every_tool_opens_with_what_it_declares() {
+    let tools = BuiltinTools::new();
+    for declared in base_tools() {
+        let entry = Entry::Builtin(declared.name.clone());
+        let opened = tools.open(&resource_of("mine", entry, object(json!({}))), ".".as_ref()).await.unwrap();
+        let specs: Vec<_> = opened.exports.into_iter().map(|(spec, _)| spec).collect();
+        assert_eq!(specs, declared.exports, "{}", declared.name);
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_cannot_be_opened_says_what_to_do() {
+    let open = async |entry, config| {
+        BuiltinTools::new().open(&resource_of("mine", entry, object(config)), ".".as_ref()).await.err().unwrap()
+    };
+    let unknown = open(Entry::Builtin("bsh".to_owned()), json!({})).await;
+    assert!(unknown.message.contains("`bsh`") && unknown.suggestion.unwrap().contains("wait"));
+    let library = open(Entry::Library("./x".to_owned()), json!({})).await;
+    assert!(library.message.contains("builtin:NAME"));
+    for (name, config) in
+        [("wait", json!({"x": 1})), ("bash", json!({"env": "PATH"})), ("http-fetch", json!({"allowHost": []}))]
+    {
+        let wrong = open(Entry::Builtin(name.to_owned()), config).await;
+        assert!(wrong.message.contains(&format!("builtin:{name}")), "{wrong}");
+        assert!(wrong.suggestion.is_some());
+    }
+}

@@ -1,0 +1,17 @@
+//! The built-in tools from outside: opened from a Tool resource and called as the engine calls them.
+
+#![allow(clippy::unwrap_used)]
+
+mod agents;
+mod bash;
+mod bench;
+mod declarations;
+mod file_system;
+mod fs;
+mod http_fetch;
+mod json_query;
+mod robustness;
+mod runtime;
+mod text_transform;
+mod todo;
+mod wait;

@@ -1,0 +1,68 @@
+//! Handlers survive arguments that nobody has checked.
+
+use std::time::Duration;
+
+use goondan_runtime::JsonObject;
+use proptest::prelude::*;
+use serde_json::Value;
+
+use crate::bench::Bench;
+
+/// JSON values of every type, with what tends to break things among them.
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "\\PC{0,8}".prop_map(Value::from),
+        prop_oneof![Just(""), Just("."), Just("../x"), Just("/"), Just("\0"), Just("http://127.0.0.1:1/")]
+            .prop_map(Value::from),
+    ];
+    leaf.prop_recursive(2, 8, 3, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            proptest::collection::hash_map("[a-z=]{0,3}", inner, 0..3)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+/// A value for some of an export's own parameters.
+fn arguments(schema: &Value) -> impl Strategy<Value = JsonObject> + use<> {
+    let names: Vec<String> = schema["properties"].as_object().unwrap().keys().cloned().collect();
+    let count = names.len();
+    proptest::collection::vec(proptest::option::weighted(0.8, value()), count).prop_map(move |values| {
+        names.iter().cloned().zip(values).filter_map(|(name, value)| Some((name, value?))).collect()
+    })
+}
+
+#[test]
+fn no_handler_panics() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for tool in goondan_tools::base_tools() {
+        for export in tool.exports {
+            // What these would run is up to chance, and chance should not run programs.
+            let runs_programs = ["bash", "runtime"].contains(&tool.name.as_str());
+            if runs_programs {
+                continue;
+            }
+            let name = format!("{}__{}", tool.name, export.name);
+            let bench = Bench::new();
+            let (_, handler) = runtime.block_on(bench.open(&name));
+            let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+                cases: 64,
+                failure_persistence: None,
+                ..ProptestConfig::default()
+            });
+            let check = |input: JsonObject| {
+                let context = bench.context();
+                let call = handler.call(&context, input);
+                // A call may wait for as long as it was told; whether it panics shows at once.
+                let _ = runtime.block_on(async { tokio::time::timeout(Duration::from_millis(20), call).await });
+                Ok(())
+            };
+            runner.run(&arguments(&export.parameters), check).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+    }
+}
