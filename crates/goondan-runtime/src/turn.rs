@@ -183,7 +183,9 @@ impl TurnContext {
     /// Takes in what arrived since the last step. Journaled, so that a resumed turn takes in the same.
     async fn join_answers(&mut self, index: u32) -> Result<(), TurnError> {
         let id = format!("step-{index}/inbox");
-        if self.joined.is_empty() && !self.journal.has_outcome(&id) {
+        // A step that a resumed turn has behind it took in what is recorded, and nothing else.
+        let is_behind = self.journal.has_outcome(&model_effect(index));
+        if !self.journal.has_outcome(&id) && (is_behind || self.joined.is_empty()) {
             return Ok(());
         }
         let effect =
@@ -199,6 +201,10 @@ impl TurnContext {
         }
         Ok(())
     }
+}
+
+fn model_effect(step: u32) -> String {
+    format!("step-{step}/model")
 }
 
 /// The messages of a turn are numbered: a resumed turn gives them the same ids.
@@ -261,7 +267,7 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
     let mut response = None;
     for index in 0..policy.max_steps_per_turn {
         // A turn that was begun before it was cancelled first takes up what had happened.
-        if context.cancel.is_cancelled() && !context.journal.has_outcome(&format!("step-{index}/model")) {
+        if context.cancel.is_cancelled() && !context.journal.has_outcome(&model_effect(index)) {
             return Err(cancelled());
         }
         context.engine.spent.check(&policy.budget, "policy.budget")?;

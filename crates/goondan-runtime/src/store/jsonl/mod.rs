@@ -18,6 +18,7 @@
 //! What is on disk when, and what a crash at each point leaves, is told in `docs/durability.md`.
 
 mod appender;
+mod disk;
 mod extensions;
 mod folders;
 mod inbox;
@@ -40,6 +41,7 @@ use crate::ports::store::{InboxRecord, InstanceMeta, InstanceStore, OnDurable, R
 use crate::store::begun::{self, Traces};
 use crate::store::fs::{FileSystem, RealFs};
 
+use disk::Disk;
 pub use journal::JsonlJournal;
 pub use lines::read_lines;
 pub use lock::LockError;
@@ -47,7 +49,7 @@ use runtime_events::RuntimeEventLog;
 
 /// A workspace on disk, held by this process until it is dropped.
 pub struct JsonlStore {
-    fs: Arc<dyn FileSystem>,
+    disk: Arc<Disk>,
     dir: PathBuf,
     inbox: inbox::Inbox,
     runtime_events: RuntimeEventLog,
@@ -81,12 +83,13 @@ impl JsonlStore {
     pub(crate) fn on(fs: Arc<dyn FileSystem>, dir: &Path) -> Result<Self, StoreError> {
         make_folder(&*fs, dir)?;
         folders::finish_deletions(&*fs, dir);
-        let (inbox, mut recovered) = inbox::Inbox::open(Arc::clone(&fs), &dir.join(layout::INBOX))?;
+        let disk = Disk::new(Arc::clone(&fs));
+        let (inbox, mut recovered) = inbox::Inbox::open(Arc::clone(&disk), &dir.join(layout::INBOX))?;
         begun::put_first(&mut recovered, |id| traces(&*fs, &layout::instance_dir(dir, id)));
-        let runtime_events = RuntimeEventLog::open(Arc::clone(&fs), dir.to_owned())
+        let runtime_events = RuntimeEventLog::open(Arc::clone(&disk), dir.to_owned())
             .map_err(|cause| StoreError::new("start the writer of runtime events in", dir, &cause))?;
         let recovered = Mutex::new(Some(recovered));
-        Ok(JsonlStore { fs, dir: dir.to_owned(), inbox, runtime_events, recovered, _lock: None })
+        Ok(JsonlStore { disk, dir: dir.to_owned(), inbox, runtime_events, recovered, _lock: None })
     }
 
     fn instance_dir(&self, id: &InstanceId) -> PathBuf {
@@ -117,28 +120,28 @@ impl Store for JsonlStore {
     }
 
     fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError> {
-        folders::list(&*self.fs, &self.dir)
+        folders::list(&self.disk, &self.dir)
     }
 
     fn put_meta(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
-        folders::put_meta(&*self.fs, &self.instance_dir(&meta.id()), meta)
+        folders::put_meta(&self.disk, &self.instance_dir(&meta.id()), meta)
     }
 
     fn open(&self, id: &InstanceId) -> Result<Box<dyn InstanceStore>, StoreError> {
-        Ok(Box::new(instance::JsonlInstance::new(Arc::clone(&self.fs), &self.instance_dir(id))))
+        Ok(Box::new(instance::JsonlInstance::new(Arc::clone(&self.disk), &self.instance_dir(id))))
     }
 
     fn extension_state(&self, id: &InstanceId, extension: &str) -> Result<Option<Value>, StoreError> {
-        extensions::read(&*self.fs, &self.instance_dir(id), extension)
+        extensions::read(&**self.disk, &self.instance_dir(id), extension)
     }
 
     fn put_extension_state(&self, id: &InstanceId, extension: &str, state: &Value) -> Result<(), StoreError> {
-        extensions::write(&*self.fs, &self.instance_dir(id), extension, state)
+        extensions::write(&self.disk, &self.instance_dir(id), extension, state)
     }
 
     fn delete(&self, id: &InstanceId) -> Result<bool, StoreError> {
         self.runtime_events.close(id);
-        folders::delete(&*self.fs, &self.instance_dir(id))
+        folders::delete(&**self.disk, &self.instance_dir(id))
     }
 
     fn log(&self, event: &RuntimeEvent) {

@@ -1,5 +1,5 @@
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::ports::store::Store;
 use crate::store::fs::sim::SimFs;
@@ -24,12 +24,13 @@ impl Workspace for OnDisk {
 }
 
 /// Each opening comes after a kill.
-struct Killed(SimFs);
+struct Killed(Mutex<SimFs>);
 
 impl Workspace for Killed {
     fn open(&self) -> Box<dyn Store> {
-        self.0.kill();
-        Box::new(JsonlStore::on(Arc::new(self.0.clone()), Path::new("/workspaces/w")).unwrap())
+        let mut fs = self.0.lock().unwrap();
+        *fs = fs.kill();
+        Box::new(JsonlStore::on(Arc::new(fs.clone()), Path::new("/workspaces/w")).unwrap())
     }
 }
 
@@ -45,7 +46,7 @@ fn the_store_on_disk_does_what_any_store_must() {
 
 #[test]
 fn the_store_on_disk_does_so_between_kills() {
-    check(|| Box::new(Killed(SimFs::new())));
+    check(|| Box::new(Killed(Mutex::new(SimFs::new()))));
 }
 
 #[test]
