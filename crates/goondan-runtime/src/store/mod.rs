@@ -9,6 +9,7 @@ pub mod lifecycle;
 pub mod memory;
 #[cfg(any(test, feature = "testing"))]
 pub mod suite;
+pub mod transfer;
 
 #[cfg(test)]
 mod tests;
