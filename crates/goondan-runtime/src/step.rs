@@ -1,6 +1,7 @@
 //! One step: a model call, and the tool calls that it asks for.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -26,6 +27,8 @@ pub struct StepContext<'a> {
     pub catalog: Catalog,
     id: String,
     trace: TraceContext,
+    /// Something was done in it that was not recorded before the turn was resumed.
+    is_new: AtomicBool,
 }
 
 /// What came of a step.
@@ -68,7 +71,8 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
     let id = format!("{}-step-{index}", turn.facts.turn_id);
     let trace = turn.facts.trace.child(&id);
     let catalog = turn.current_catalog();
-    let mut context = StepContext { turn, index, catalog, id: id.clone(), trace };
+    let is_new = AtomicBool::new(false);
+    let mut context = StepContext { turn, index, catalog, id: id.clone(), trace, is_new };
     let turn_id = context.turn.facts.turn_id.clone();
     // A step that was cut off behind its model call has told that it started.
     if !context.turn.journal.has_outcome(&context.effect("model")) {
@@ -80,6 +84,10 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
     }
     let outcome = StepNext::new(&agent.middleware).run(&mut context).await;
     let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    if !context.is_new.load(Ordering::Relaxed) {
+        // All of it was recorded before the turn was resumed, and told then.
+        return outcome;
+    }
     context.publish(match &outcome {
         Ok(outcome) => RuntimeEventKind::StepCompleted {
             step_id: id,
@@ -137,7 +145,9 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
         bus: Some(&turn.engine.bus),
         cancel: &turn.cancel,
     };
-    journaled(turn, context.effect("model"), call).await?.map_err(turn_error)
+    let effect = context.effect("model");
+    context.is_new.fetch_or(!turn.journal.has_outcome(&effect), Ordering::Relaxed);
+    journaled(turn, effect, call).await?.map_err(turn_error)
 }
 
 /// Asks the model once in the life of the turn: a resumed turn gets the recorded answer.
@@ -200,8 +210,14 @@ async fn run_call(
     let trace = tool_call.trace.clone();
     let work = Box::pin(async { encode(&turn.engine.outcome_of(dispatch::call(tool_call)).await) });
     match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
-        Outcome::Done { value, .. } => decode(value),
-        Outcome::Interrupted => Ok(interrupted(context, &trace, &call)),
+        Outcome::Done { value, replayed } => {
+            context.is_new.fetch_or(!replayed, Ordering::Relaxed);
+            decode(value)
+        }
+        Outcome::Interrupted => {
+            context.is_new.store(true, Ordering::Relaxed);
+            Ok(interrupted(context, &trace, &call))
+        }
     }
 }
 
