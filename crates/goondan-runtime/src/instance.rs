@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::event::{FinishReason, TurnError, TurnResult};
 use crate::inbound::AgentEvent;
 use crate::message::MessageEvent;
+use crate::middleware::ExtensionStates;
 use crate::ports::model::TokenUsage;
 use crate::ports::store::{InboxRecord, InstanceMeta, InstanceStatus, StoreError};
 use crate::responses;
@@ -49,8 +50,10 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         Err(error) => TurnEnd { result: not_begun(&facts, &error), handled: vec![], answer: None, warm: None, meta },
         Ok((log, journal)) => {
             let progress = TurnProgress::default();
-            let (engine, facts) = (Arc::clone(&engine), Arc::clone(&facts));
-            let mut context = TurnContext { engine, facts, journal, cancel, log, joined, progress };
+            let (engine, facts, event) = (Arc::clone(&engine), Arc::clone(&facts), Arc::new(event));
+            let (states, about) = (ExtensionStates::default(), Arc::clone(&event));
+            let mut context =
+                TurnContext { engine, facts, event: about, journal, cancel, log, joined, progress, states };
             let result = turn::run(&mut context, &event).await;
             finish(context, &event, result, meta).await
         }
@@ -119,7 +122,7 @@ async fn finish(mut context: TurnContext, event: &AgentEvent, result: TurnResult
         answer: answer.clone().map(Box::new),
     };
     meta.updated_at = engine.clock.now();
-    match commit(&engine, &facts, context.log, record, &meta).await {
+    match commit(&engine, &facts, context.log, context.states, record, &meta).await {
         Ok(log) => TurnEnd { result, handled, answer, warm: Some(log), meta },
         Err(error) => {
             let result = TurnResult { finish_reason: FinishReason::Error, error: Some(store_failed(&error)), ..result };
@@ -132,10 +135,16 @@ async fn commit(
     engine: &Arc<Engine>,
     facts: &TurnFacts,
     mut log: ConversationLog,
+    states: ExtensionStates,
     record: InboxRecord,
     meta: &InstanceMeta,
 ) -> Result<ConversationLog, StoreError> {
-    let mut log = blocking(move || log.store.sync().map(|()| log)).await?;
+    let (store, instance) = (Arc::clone(&engine.store), facts.instance.clone());
+    let mut log = blocking(move || {
+        states.save(&*store, &instance)?;
+        log.store.sync().map(|()| log)
+    })
+    .await?;
     submit(engine, record).await?;
     let store = Arc::clone(&engine.store);
     let idle = InstanceMeta { status: InstanceStatus::Idle, ..meta.clone() };

@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::event::{FinishReason, RuntimeEventKind, TurnError, TurnResult};
 use crate::inbound::AgentEvent;
 use crate::message::{Message, MessageEvent, MessageSource, Part, Role};
-use crate::middleware::TurnNext;
+use crate::middleware::{ExtensionStates, TurnNext};
 use crate::ports::journal::{Effect, EffectKind, Outcome, TurnJournal, WhenInterrupted};
 use crate::ports::model::TokenUsage;
 use crate::ports::store::{InstanceStore, StoreError};
@@ -53,11 +53,13 @@ impl JoinBox {
 pub struct TurnContext {
     pub(crate) engine: Arc<Engine>,
     pub(crate) facts: Arc<TurnFacts>,
+    pub(crate) event: Arc<AgentEvent>,
     pub(crate) journal: Arc<dyn TurnJournal>,
     pub(crate) cancel: CancellationToken,
     pub(crate) log: ConversationLog,
     pub(crate) joined: JoinBox,
     pub(crate) progress: TurnProgress,
+    pub(crate) states: ExtensionStates,
 }
 
 /// A conversation with the store that it is written to.
@@ -111,10 +113,16 @@ impl TurnContext {
         Ok(())
     }
 
+    /// A text message of a middleware, with the next id of the turn. [`TurnContext::emit`] puts it in place.
+    pub fn new_message(&mut self, role: Role, extension: &str, text: &str, metadata: JsonObject) -> Message {
+        let source = MessageSource::Extension { extension_name: extension.to_owned() };
+        self.numbered(role, vec![Part::Text { text: text.to_owned() }], source, metadata)
+    }
+
     /// Appends a text message of a middleware.
     pub fn append_text(&mut self, role: Role, extension: &str, text: &str) -> Result<(), TurnError> {
-        let source = MessageSource::Extension { extension_name: extension.to_owned() };
-        self.append(role, vec![Part::Text { text: text.to_owned() }], source).map(drop)
+        let message = self.new_message(role, extension, text, JsonObject::new());
+        self.emit(MessageEvent::Append { message })
     }
 
     pub(crate) fn append(
@@ -133,12 +141,16 @@ impl TurnContext {
         source: MessageSource,
         metadata: JsonObject,
     ) -> Result<Arc<Message>, TurnError> {
-        let id = message_id(&self.facts.turn_id, self.progress.next_message);
-        self.progress.next_message += 1;
-        let mut message = step::message(id, role, content, source, self);
-        message.metadata = metadata;
+        let message = self.numbered(role, content, source, metadata);
         self.emit(MessageEvent::Append { message })?;
         Ok(Arc::clone(self.conversation().last().expect("a message was just appended")))
+    }
+
+    fn numbered(&mut self, role: Role, content: Vec<Part>, source: MessageSource, metadata: JsonObject) -> Message {
+        let id = message_id(&self.facts.turn_id, self.progress.next_message);
+        self.progress.next_message += 1;
+        let message = step::message(id, role, content, source, self);
+        Message { metadata, ..message }
     }
 
     /// The user message that an event becomes.

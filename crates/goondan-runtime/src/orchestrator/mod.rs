@@ -210,7 +210,9 @@ impl Orchestrator {
         if let Some(result) = self.handled.results.get(&event.id) {
             // Delivered again: it is accepted, and its result is known.
             let _ = accepted.send(Ok(()));
-            let _ = waiter.map(|waiter| waiter.send(result.clone()));
+            if let Some(waiter) = waiter {
+                let _ = waiter.send(result.clone());
+            }
             return;
         }
         if let Err(refusal) = self.admit(&event) {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::event::{RuntimeEvent, TurnResult};
 use crate::ids::InstanceId;
@@ -127,6 +128,10 @@ pub trait Store: Send + Sync {
     fn put_meta(&self, meta: &InstanceMeta) -> Result<(), StoreError>;
     /// Opens the conversation of an instance. One at a time is open; the caller sees to that.
     fn open(&self, id: &InstanceId) -> Result<Box<dyn InstanceStore>, StoreError>;
+    /// What an extension keeps for an instance. Waits for the disk.
+    fn extension_state(&self, id: &InstanceId, extension: &str) -> Result<Option<Value>, StoreError>;
+    /// Replaces it. Waits for the disk.
+    fn put_extension_state(&self, id: &InstanceId, extension: &str, state: &Value) -> Result<(), StoreError>;
     /// Deletes everything of an instance.
     fn delete(&self, id: &InstanceId) -> Result<bool, StoreError>;
     /// Appends to the runtime events of an instance, soon. They are for watching, not for recovery.

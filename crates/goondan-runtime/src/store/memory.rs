@@ -26,6 +26,7 @@ pub struct MemoryStore {
 struct State {
     metas: HashMap<InstanceId, InstanceMeta>,
     bases: HashMap<InstanceId, Vec<Arc<Message>>>,
+    extension_states: HashMap<InstanceId, HashMap<String, Value>>,
 }
 
 impl MemoryStore {
@@ -61,8 +62,18 @@ impl Store for MemoryStore {
         Ok(Box::new(MemoryInstance { id: id.clone(), state: Arc::clone(&self.state) }))
     }
 
+    fn extension_state(&self, id: &InstanceId, extension: &str) -> Result<Option<Value>, StoreError> {
+        Ok(self.state().extension_states.get(id).and_then(|states| states.get(extension)).cloned())
+    }
+
+    fn put_extension_state(&self, id: &InstanceId, extension: &str, state: &Value) -> Result<(), StoreError> {
+        self.state().extension_states.entry(id.clone()).or_default().insert(extension.to_owned(), state.clone());
+        Ok(())
+    }
+
     fn delete(&self, id: &InstanceId) -> Result<bool, StoreError> {
         let mut state = self.state();
+        state.extension_states.remove(id);
         state.bases.remove(id);
         Ok(state.metas.remove(id).is_some())
     }

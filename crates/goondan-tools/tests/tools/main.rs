@@ -11,5 +11,7 @@ mod fs;
 mod http_fetch;
 mod json_query;
 mod robustness;
+mod runtime;
 mod text_transform;
+mod todo;
 mod wait;

@@ -23,6 +23,8 @@ pub const EVENTS: &str = "messages/events.jsonl";
 pub const JOURNAL: &str = "messages/journal.jsonl";
 /// What happened, for people and programs that watch.
 pub const RUNTIME_EVENTS: &str = "messages/runtime-events.jsonl";
+/// What extensions keep, a file each.
+pub const EXTENSIONS: &str = "extensions";
 /// Whole outputs that were cut for the model.
 pub const FILES: &str = "files";
 /// Where the instance's tools work.

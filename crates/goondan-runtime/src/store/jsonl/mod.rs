@@ -10,10 +10,12 @@
 //!     messages/events.jsonl   message events of the running turn
 //!     messages/journal.jsonl  side effects of the running turn
 //!     messages/runtime-events.jsonl
+//!     extensions/<name>.json  what an extension keeps from turn to turn
 //!     files/                  whole outputs that were cut for the model
 //!     workdir/                where the instance's tools work
 //! ```
 
+mod extensions;
 mod inbox;
 mod instance;
 mod journal;
@@ -24,6 +26,8 @@ mod runtime_events;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 use crate::event::RuntimeEvent;
 use crate::ids::InstanceId;
@@ -91,6 +95,14 @@ impl Store for JsonlStore {
 
     fn open(&self, id: &InstanceId) -> Result<Box<dyn InstanceStore>, StoreError> {
         Ok(Box::new(instance::JsonlInstance::new(self.instance_dir(id))))
+    }
+
+    fn extension_state(&self, id: &InstanceId, extension: &str) -> Result<Option<Value>, StoreError> {
+        extensions::read(&self.instance_dir(id), extension)
+    }
+
+    fn put_extension_state(&self, id: &InstanceId, extension: &str, state: &Value) -> Result<(), StoreError> {
+        extensions::write(&self.instance_dir(id), extension, state)
     }
 
     fn delete(&self, id: &InstanceId) -> Result<bool, StoreError> {
