@@ -7,7 +7,6 @@
 use genai::chat::{ChatMessage, ChatRequest, ChatRole, ContentPart, MessageContent, Tool, ToolResponse};
 use goondan_runtime::message::{Message, Part, Role, ToolResultPart};
 use goondan_runtime::ports::model::{ModelRequest, ToolDefinition};
-use goondan_runtime::ports::tool::ToolCallError;
 use serde_json::{Value, json};
 
 use crate::attach::attachment;
@@ -15,26 +14,8 @@ use crate::live::Signatures;
 use crate::normalise::sent_schema;
 use crate::wire::Wire;
 
-/// A failed call as the model reads it (rule T8): one line each, those without content left out.
-///
-/// ```text
-/// ERROR: there is no file notes.txt
-/// CODE: E_TOOL_NOT_FOUND
-/// SUGGESTION: list the folder first
-/// HELP: https://example.com/errors
-/// ```
-pub fn error_text(error: &ToolCallError) -> String {
-    let lines = [
-        Some(format!("ERROR: {}", error.message)),
-        Some(format!("CODE: {}", error.code)),
-        error.suggestion.as_ref().map(|suggestion| format!("SUGGESTION: {suggestion}")),
-        error.help_url.as_ref().map(|url| format!("HELP: {url}")),
-    ];
-    lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
-}
-
 /// A result as the model reads it: text as it is, anything else as JSON.
-pub fn output_text(output: Option<&Value>) -> String {
+pub(crate) fn output_text(output: Option<&Value>) -> String {
     match output {
         None => String::new(),
         Some(Value::String(text)) => text.clone(),
@@ -149,7 +130,7 @@ fn texts(message: &Message) -> Vec<ContentPart> {
 
 fn response(wire: Wire, result: &ToolResultPart) -> ToolResponse {
     let content = match &result.error {
-        Some(error) => error_text(error),
+        Some(error) => error.to_model_text(),
         None => output_text(result.output.as_ref()),
     };
     let id = sent_id(wire, &result.tool_call_id, &result.tool_name);

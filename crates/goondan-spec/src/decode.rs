@@ -54,6 +54,9 @@ impl<'n> Field<'n> {
                 diagnostic.suggest(format!("put it in quotes: \"{value}\""))
             }
             Content::Map(_) if expected == "a list" => diagnostic.suggest("begin each item with `- `"),
+            Content::Text(_) if expected.ends_with("number") => {
+                diagnostic.suggest("write a number, without quotes and without a unit")
+            }
             _ => diagnostic,
         }
     }
@@ -228,7 +231,7 @@ impl<'n> Fields<'n> {
     pub(crate) fn required(&mut self, name: &'static str, findings: &mut Findings) -> Option<Field<'n>> {
         let field = self.optional(name);
         if field.is_none() {
-            findings.add(self.missing(name));
+            findings.add(self.missing(name).suggest(format!("add `{name}: …`")));
         }
         field
     }

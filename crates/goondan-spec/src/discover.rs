@@ -1,5 +1,6 @@
 //! Which files make up a bundle (rule L1).
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::files::{FileKind, Files};
+use crate::text::reason;
 
 /// Base names of files, and where `plural`, names of folders, that hold resources.
 const SINGULAR: [&str; 8] = ["goondan", "model", "agent", "tool", "extension", "connector", "connection", "swarm"];
@@ -101,6 +103,11 @@ impl Walk<'_> {
                     .suggest("put a regular file there"),
                 relative,
             ),
+            Err(error) if wanted && error.kind() == io::ErrorKind::NotFound => self.problem(
+                Diagnostic::new(Code::PARSE_ERROR, format!("`{relative}` is a link to a file that is not there."))
+                    .suggest("remove the link, or put the file where it points"),
+                relative,
+            ),
             Err(error) if wanted => self.unreadable(&relative, &error),
             _ => {}
         }
@@ -123,10 +130,10 @@ impl Walk<'_> {
         self.problem(Diagnostic::new(Code::PARSE_ERROR, message).suggest(suggestion), relative.to_owned());
     }
 
-    fn unreadable(&mut self, relative: &str, error: &std::io::Error) {
+    fn unreadable(&mut self, relative: &str, error: &io::Error) {
         let shown = if relative.is_empty() { "The bundle's folder".to_owned() } else { format!("`{relative}`") };
-        let diagnostic = Diagnostic::new(Code::PARSE_ERROR, format!("{shown} cannot be read: {error}."));
-        self.problem(diagnostic.suggest("check that it exists and that you may read it"), relative.to_owned());
+        let diagnostic = Diagnostic::new(Code::PARSE_ERROR, format!("{shown} cannot be read: {}.", reason(error)));
+        self.problem(diagnostic.suggest("check that you may read it"), relative.to_owned());
     }
 
     fn problem(&mut self, mut diagnostic: Diagnostic, file: String) {

@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::files::{FileKind, Files};
 use crate::paths::MAX_FILE_SIZE;
+use crate::text::reason;
 use crate::value::Environment;
 
 /// Read where they exist, the first one first.
@@ -45,9 +46,9 @@ fn read_into(
         Ok(FileKind::Directory) if !required => return Ok(()),
         Ok(_) => return Err(unreadable(shown, "it is not a regular file")),
         Err(error) if error.kind() == io::ErrorKind::NotFound && !required => return Ok(()),
-        Err(error) => return Err(unreadable(shown, &error.to_string())),
+        Err(error) => return Err(unreadable(shown, &reason(&error))),
     }
-    let bytes = files.read(path, MAX_FILE_SIZE).map_err(|error| unreadable(shown, &error.to_string()))?;
+    let bytes = files.read(path, MAX_FILE_SIZE).map_err(|error| unreadable(shown, &reason(&error)))?;
     if bytes.len() as u64 > MAX_FILE_SIZE {
         return Err(unreadable(shown, "it is larger than 1 MiB"));
     }

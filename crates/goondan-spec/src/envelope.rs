@@ -13,14 +13,15 @@ use crate::text::{closest, excerpt};
 /// The longest `metadata.name`, and the longest part of a Package's scoped name.
 const MAX_NAME: usize = 63;
 
-/// A document whose kind and name are known.
+/// A document whose kind is known.
 #[derive(Debug)]
 pub(crate) struct Envelope<'n> {
+    /// With an empty name where it has none.
     pub(crate) id: ResourceId,
-    /// Where `metadata.name` stands.
+    /// Where `metadata.name` stands, or should.
     pub(crate) name_at: Position,
-    pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) annotations: BTreeMap<String, String>,
+    pub(crate) labels: TextMap,
+    pub(crate) annotations: TextMap,
     /// `None` where `spec` is missing or the document is not to be read further.
     pub(crate) spec: Option<Field<'n>>,
 }
@@ -35,44 +36,25 @@ pub(crate) fn read<'n>(root: &'n Node, package: Option<&str>, findings: &mut Fin
     let mut fields = root.fields(findings)?;
     let version = fields.optional("apiVersion");
     let kind_field = fields.optional("kind");
-    let kind = kind_field.as_ref().and_then(|field| Kind::parse(field.node.text()?));
     let metadata = fields.optional("metadata");
-    let name = metadata.as_ref().and_then(|field| field.node.entry("name")?.value.text());
-    if let (Some(kind), Some(name)) = (kind, name) {
-        findings.resource = Some(ResourceId { package: package.map(str::to_owned), kind, name: name.to_owned() });
+    let kind = kind_field.as_ref().and_then(|field| Kind::parse(field.node.text()?));
+    let name_field = metadata.as_ref().and_then(|field| field.node.entry("name"));
+    let name = name_field.and_then(|entry| entry.value.text()).unwrap_or_default();
+    let id = kind.map(|kind| ResourceId { package: package.map(str::to_owned), kind, name: name.to_owned() });
+    findings.resource = id.clone().filter(|id| !id.name.is_empty());
+    let name_at = name_field.map_or(fields.at, |entry| entry.value.at);
+    if !check_version(version.as_ref(), &fields, findings) {
+        // Its name is known all the same, so that references to it are not reported as well.
+        return Some(Envelope { id: id?, name_at, labels: TextMap::new(), annotations: TextMap::new(), spec: None });
     }
-    let readable = check_version(version.as_ref(), &fields, findings);
-    if readable {
-        check_kind(kind_field.as_ref(), kind, &fields, findings);
-    }
-    let kind = kind?;
+    check_kind(kind_field.as_ref(), kind, &fields, findings);
+    let id = id?;
     let spec = fields.optional("spec");
-    if !readable {
-        let name_at = metadata.as_ref().map_or(fields.at, Field::at);
-        return envelope(package, kind, Metadata::named(name?, name_at), None);
-    }
-    let metadata = match metadata {
-        Some(field) => read_metadata(&field, kind, findings),
-        None => {
-            findings.add(fields.missing("metadata").suggest("add `metadata: {name: …}`"));
-            None
-        }
-    };
-    if spec.is_none() && kind != Kind::Package {
+    let (labels, annotations) = read_metadata(metadata.as_ref(), id.kind, &fields, findings);
+    if spec.is_none() && id.kind != Kind::Package {
         findings.add(fields.missing("spec").suggest("add `spec:` with the fields of the resource"));
     }
     fields.finish(findings);
-    envelope(package, kind, metadata?, spec)
-}
-
-fn envelope<'n>(
-    package: Option<&str>,
-    kind: Kind,
-    metadata: Metadata,
-    spec: Option<Field<'n>>,
-) -> Option<Envelope<'n>> {
-    let id = ResourceId { package: package.map(str::to_owned), kind, name: metadata.name };
-    let Metadata { name_at, labels, annotations, .. } = metadata;
     Some(Envelope { id, name_at, labels, annotations, spec })
 }
 
@@ -122,35 +104,30 @@ fn check_kind(field: Option<&Field<'_>>, kind: Option<Kind>, fields: &Fields<'_>
     findings.add(field.problem(Code::UNKNOWN_KIND, message).suggest(suggestion));
 }
 
-struct Metadata {
-    name: String,
-    name_at: Position,
-    labels: BTreeMap<String, String>,
-    annotations: BTreeMap<String, String>,
-}
+type TextMap = BTreeMap<String, String>;
 
-impl Metadata {
-    fn named(name: &str, name_at: Position) -> Self {
-        Metadata { name: name.to_owned(), name_at, labels: BTreeMap::new(), annotations: BTreeMap::new() }
+/// Checks the name and reads labels and annotations.
+fn read_metadata(
+    metadata: Option<&Field<'_>>,
+    kind: Kind,
+    document: &Fields<'_>,
+    findings: &mut Findings,
+) -> (TextMap, TextMap) {
+    let Some(metadata) = metadata else {
+        findings.add(document.missing("metadata").suggest("add `metadata: {name: …}`"));
+        return Default::default();
+    };
+    let Some(mut fields) = metadata.fields(findings) else { return Default::default() };
+    if let Some(name) = fields.required("name", findings) {
+        read_name(&name, kind, findings);
     }
-}
-
-fn read_metadata(field: &Field<'_>, kind: Kind, findings: &mut Findings) -> Option<Metadata> {
-    let mut fields = field.fields(findings)?;
-    let name = fields.required("name", findings);
     let labels = fields.optional("labels").and_then(|labels| text_map(&labels, findings));
     let annotations = fields.optional("annotations").and_then(|annotations| text_map(&annotations, findings));
     fields.finish(findings);
-    let name = name?;
-    let text = read_name(&name, kind, findings)?;
-    Some(Metadata {
-        labels: labels.unwrap_or_default(),
-        annotations: annotations.unwrap_or_default(),
-        ..Metadata::named(text, name.at())
-    })
+    (labels.unwrap_or_default(), annotations.unwrap_or_default())
 }
 
-fn text_map(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeMap<String, String>> {
+fn text_map(field: &Field<'_>, findings: &mut Findings) -> Option<TextMap> {
     let mut map = BTreeMap::new();
     for entry in field.entries(findings)? {
         match entry.node.text() {
@@ -161,8 +138,8 @@ fn text_map(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeMap<Strin
     Some(map)
 }
 
-/// The name, also where it breaks rule L6: references to it then still find their resource.
-fn read_name<'n>(field: &Field<'n>, kind: Kind, findings: &mut Findings) -> Option<&'n str> {
+/// Rule L6. A name that breaks it counts all the same: references to it find their resource.
+fn read_name(field: &Field<'_>, kind: Kind, findings: &mut Findings) {
     let Some(name) = field.node.text() else {
         let message = format!("A name must be text, but this one is {}.", field.node.what());
         let suggestion = match field.node.to_json() {
@@ -173,7 +150,7 @@ fn read_name<'n>(field: &Field<'n>, kind: Kind, findings: &mut Findings) -> Opti
             _ => "write `name: my-name`".to_owned(),
         };
         findings.add(field.problem(Code::INVALID_NAME, message).suggest(suggestion));
-        return None;
+        return;
     };
     if let Err(why) = check_name(name, kind) {
         let shown = excerpt(name, 80);
@@ -184,7 +161,6 @@ fn read_name<'n>(field: &Field<'n>, kind: Kind, findings: &mut Findings) -> Opti
             false => diagnostic.suggest(format!("write `name: {fixed}`")),
         });
     }
-    Some(name)
 }
 
 /// Rule L6.

@@ -4,7 +4,11 @@ use std::ops::Range;
 
 use crate::ResourceId;
 use crate::diagnostic::{Diagnostic, Position};
+use crate::text::excerpt;
 use crate::value::ValueSource;
+
+/// How many characters of a resource's name and of a field's path a diagnostic holds: both are the user's to choose.
+const LONGEST_SUBJECT: usize = 300;
 
 /// Everything that one stage has to say about one file. Stages append and go on; one place decides in the end.
 #[derive(Debug, Default)]
@@ -48,8 +52,10 @@ impl Findings {
     pub(crate) fn add(&mut self, mut diagnostic: Diagnostic) {
         diagnostic.file.get_or_insert_with(|| self.file.clone());
         if diagnostic.resource.is_none() {
-            diagnostic.resource = self.resource.as_ref().map(ToString::to_string);
+            diagnostic.resource =
+                self.resource.as_ref().map(|resource| excerpt(&resource.to_string(), LONGEST_SUBJECT));
         }
+        diagnostic.field = diagnostic.field.map(|field| excerpt(&field, LONGEST_SUBJECT));
         self.diagnostics.push(diagnostic);
     }
 

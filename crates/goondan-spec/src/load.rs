@@ -16,6 +16,7 @@ use crate::meta::{Kind, ResourceId};
 use crate::paths::Folder;
 use crate::read::{ParsedFile, read_file};
 use crate::source::Sources;
+use crate::text::reason;
 use crate::{cycles, lint, packages, parallel};
 
 /// What [`load`] reads.
@@ -85,7 +86,7 @@ fn find_root(path: &Path, files: &dyn Files) -> Result<PathBuf, Diagnostic> {
             Err(Diagnostic::new(Code::PARSE_ERROR, format!("There is nothing at `{shown}`."))
                 .suggest("check the path; name the folder that holds the `goondan.yaml`"))
         }
-        Err(error) => Err(Diagnostic::new(Code::PARSE_ERROR, format!("`{shown}` cannot be read: {error}."))
+        Err(error) => Err(Diagnostic::new(Code::PARSE_ERROR, format!("`{shown}` cannot be read: {}.", reason(&error)))
             .suggest("check that you may read it")),
     }
 }
@@ -193,7 +194,7 @@ fn make_index(documents: &[Document<'_>], base: &BasePackage, gathered: &mut Gat
     let mut index = Index::default();
     for document in documents {
         let id = &document.envelope.id;
-        if !index.insert(id) {
+        if !id.name.is_empty() && !index.insert(id) {
             let first = documents.iter().find(|other| other.envelope.id == *id).unwrap_or(document);
             gathered.diagnostics.push(duplicate(document, first));
         }
@@ -270,7 +271,7 @@ impl Stage<'_> {
         let decoded = parallel::map(&documents, |document| {
             let envelope = &document.envelope;
             let mut findings = Findings::about(document.file);
-            findings.resource = Some(envelope.id.clone());
+            findings.resource = Some(envelope.id.clone()).filter(|id| !id.name.is_empty());
             let scope =
                 Scope { folder: self.folder, index: self.index, base: self.base, decoded: done, id: &envelope.id };
             let spec = decode(envelope.spec.as_ref(), &scope, &mut findings);

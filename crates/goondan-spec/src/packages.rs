@@ -50,6 +50,7 @@ pub(crate) fn place<'f>(
         )
         .suggest("move it to the top of `goondan.yaml`")
     };
-    findings.add(diagnostic.at(envelope.name_at).field("kind"));
+    let kind_at = file.documents.get(position).and_then(|document| document.entry("kind")).map(|kind| kind.value.at);
+    findings.add(diagnostic.at(kind_at.unwrap_or(envelope.name_at)).field("kind"));
     None
 }

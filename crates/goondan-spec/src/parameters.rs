@@ -38,6 +38,12 @@ pub(crate) fn check(schema: &Value) -> Result<(), Problem> {
     };
     if let Err(error) = meta::validate(schema) {
         let pointer = error.instance_path().to_string();
+        if pointer.ends_with("/type") {
+            let suggestion =
+                "use `string`, `number`, `integer`, `boolean`, `object`, `array` or `null`, or a list of them";
+            let message = format!("{} is no type", error.instance());
+            return Err(Problem { pointer, message, suggestion: Some(suggestion) });
+        }
         let deprecated = matches!(error.instance().as_ref(), Value::Bool(_)) && pointer.ends_with("/required");
         let suggestion = if deprecated {
             Some("list the required names beside `properties`: `required: [name]`")

@@ -8,7 +8,7 @@ use crate::decode::Field;
 use crate::diagnostic::Code;
 use crate::files::{FileKind, Files};
 use crate::findings::Findings;
-use crate::text::excerpt;
+use crate::text::{excerpt, reason};
 
 /// The largest file that is read whole (rule L2).
 pub(crate) const MAX_FILE_SIZE: u64 = 1024 * 1024;
@@ -108,7 +108,7 @@ impl<'f> Folder<'f> {
                     .suggest("create it, or correct the path; it starts from the folder of goondan.yaml")
             }
             Err(Unreadable::Io(error)) => {
-                field.problem(Code::ENTRY_NOT_FOUND, format!("`{relative}` cannot be read: {error}."))
+                field.problem(Code::ENTRY_NOT_FOUND, format!("`{relative}` cannot be read: {}.", reason(&error)))
             }
             Err(Unreadable::TooLarge) => {
                 field.problem(Code::FILE_TOO_LARGE, format!("`{relative}` is larger than 1 MiB.")).suggest("shorten it")

@@ -7,6 +7,7 @@ use crate::node::Node;
 use crate::paths::{Folder, Unreadable};
 use crate::source::position_of_bytes;
 use crate::split::{self, Chunk};
+use crate::text::reason;
 use crate::yaml;
 
 /// How many documents a file may hold (rule L2).
@@ -51,7 +52,7 @@ pub(crate) fn read_file(folder: &Folder<'_>, name: &str) -> ParsedFile {
     };
     match folder.read(name) {
         Ok(text) => {
-            file.text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+            file.text = with_line_ends(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text));
             parse(&mut file);
         }
         Err(unreadable) => {
@@ -61,6 +62,15 @@ pub(crate) fn read_file(folder: &Folder<'_>, name: &str) -> ParsedFile {
         }
     }
     file
+}
+
+/// A carriage return alone ends a line in YAML but in no editor of today. Made a line feed, lines count alike everywhere.
+fn with_line_ends(text: String) -> String {
+    if !text.contains('\r') {
+        return text;
+    }
+    let alone = |at: usize| text.as_bytes().get(at + 1) != Some(&b'\n');
+    text.char_indices().map(|(at, c)| if c == '\r' && alone(at) { '\n' } else { c }).collect()
 }
 
 fn explain(name: &str, unreadable: Unreadable) -> (Diagnostic, String) {
@@ -76,11 +86,16 @@ fn explain(name: &str, unreadable: Unreadable) -> (Diagnostic, String) {
             let start = error.utf8_error().valid_up_to();
             let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
             let at = position_of_bytes(&text, start, start + 1);
-            let diagnostic = Diagnostic::new(Code::PARSE_ERROR, format!("`{name}` is not UTF-8 text from here on."));
+            let what = match error.as_bytes() {
+                [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "is UTF-16 text, not UTF-8",
+                _ => "is not UTF-8 text from here on",
+            };
+            let diagnostic = Diagnostic::new(Code::PARSE_ERROR, format!("`{name}` {what}."));
             (diagnostic.at(at).suggest("save the file as UTF-8"), text)
         }
         Unreadable::Io(error) => {
-            let diagnostic = Diagnostic::new(Code::PARSE_ERROR, format!("`{name}` cannot be read: {error}."));
+            let diagnostic =
+                Diagnostic::new(Code::PARSE_ERROR, format!("`{name}` cannot be read: {}.", reason(&error)));
             (diagnostic.suggest("check that you may read it"), String::new())
         }
     }
@@ -109,14 +124,25 @@ fn parse(file: &mut ParsedFile) {
                 at.start += chunk.bytes_before;
                 at.end += chunk.bytes_before;
                 let diagnostic = Diagnostic::new(Code::PARSE_ERROR, error.message).at(at);
-                file.findings.add(match error.suggestion {
+                let diagnostic = match error.suggestion {
                     Some(suggestion) => diagnostic.suggest(suggestion),
                     None => diagnostic,
-                });
+                };
+                file.findings.add(merge_conflict(&file.text, chunk).unwrap_or(diagnostic));
                 hide_values(chunk, &mut file.findings);
             }
         }
     }
+}
+
+/// The mark that git leaves where two edits met, which says more than what YAML makes of it.
+fn merge_conflict(text: &str, chunk: Chunk<'_>) -> Option<Diagnostic> {
+    const MARK: &str = "<<<<<<< ";
+    let within = chunk.text.match_indices(MARK).find(|(at, _)| *at == 0 || chunk.text[..*at].ends_with('\n'))?.0;
+    let start = chunk.bytes_before + within;
+    let at = position_of_bytes(text, start, start + MARK.len() - 1);
+    let diagnostic = Diagnostic::new(Code::PARSE_ERROR, "A merge conflict of git is left here.").at(at);
+    Some(diagnostic.suggest("choose one side and remove the lines `<<<<<<<`, `=======` and `>>>>>>>`"))
 }
 
 /// A document that is no YAML has no fields, but its text is shown around the mistake. What stands behind `value:` or a
@@ -162,6 +188,11 @@ mod tests {
         assert_eq!(file.documents[1].entry("c").unwrap().value.at.line, 5);
         let lines: Vec<_> = file.findings.diagnostics.iter().map(|found| found.position.unwrap().line).collect();
         assert_eq!(lines, [3, 7]);
+    }
+
+    #[test]
+    fn a_carriage_return_alone_ends_a_line() {
+        assert_eq!(read("a: 1\rb: [\r\n").text, "a: 1\nb: [\r\n");
     }
 
     #[test]

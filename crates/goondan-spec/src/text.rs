@@ -41,6 +41,14 @@ pub(crate) fn excerpt(text: &str, limit: usize) -> String {
     }
 }
 
+/// Why reading failed, in lower case and without the system's number.
+pub(crate) fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut characters = text.chars();
+    characters.next().map(|first| first.to_lowercase().chain(characters).collect()).unwrap_or_default()
+}
+
 /// `1 error`, `2 errors`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }

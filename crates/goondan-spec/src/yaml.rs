@@ -70,13 +70,17 @@ pub(crate) fn parse(text: &str) -> Result<Option<Node>, (YamlError, Position)> {
     let mut documents =
         serde_yaml::from_multiple_with_options::<Spanned<Content>>(text, options()).map_err(|error| {
             let described = describe(&error);
-            let at = error.location().and_then(known_bytes);
-            let at = at.unwrap_or_else(|| {
-                position_of_column(text, described.line.unwrap_or(1), described.column.unwrap_or(1))
-            });
+            let at = error.location().and_then(known_bytes).unwrap_or_else(|| place(text, &described));
             (described, at)
         })?;
     Ok(if documents.is_empty() { None } else { Some(node(documents.swap_remove(0))) })
+}
+
+/// The scanner knows no bytes, and behind a tab that it does not like it names the next character.
+fn place(text: &str, error: &YamlError) -> Position {
+    let (line, column) = (error.line.unwrap_or(1), error.column.unwrap_or(1));
+    let before = position_of_column(text, line, column.saturating_sub(1));
+    if text.as_bytes().get(before.start) == Some(&b'\t') { before } else { position_of_column(text, line, column) }
 }
 
 fn options() -> Options {
@@ -253,7 +257,11 @@ const SYNTAX: &[(&str, &str, &str)] = &[
         "The text in double quotes holds an unknown escape.",
         "write `\\\\` for a backslash, or use single quotes",
     ),
-    ("invalid indentation in multiline quoted", "The quoted text does not end on its line.", "add the closing quote"),
+    (
+        "invalid indentation in multiline quoted",
+        "The quoted text that begins above does not end before this line.",
+        "add the closing quote",
+    ),
     ("did not find expected '-'", "A key stands on the level of a list's items.", "indent it, or begin it with `- `"),
     ("did not find expected key", "The indentation of this line fits no map above it.", "align it with its neighbours"),
     (
@@ -283,7 +291,8 @@ fn unexpected_character(character: &str) -> (String, Option<&'static str>) {
     if character.starts_with('\\') {
         return (format!("The character {character} cannot stand in YAML."), Some("remove it; is this a text file?"));
     }
-    (format!("A value cannot begin with `{character}`."), Some("put the text in quotes"))
+    let shown = if character == "`" { "a back quote".to_owned() } else { format!("`{character}`") };
+    (format!("A value cannot begin with {shown}."), Some("put the text in quotes"))
 }
 
 #[cfg(test)]

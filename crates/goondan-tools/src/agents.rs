@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::define::{Export, Operation, titled};
-use crate::table::{Builtin, NoConfig, read_config};
+use crate::table::Builtin;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "agents",
@@ -21,8 +21,8 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     error_message_limit: Some(1500),
     // Longer than the longest `timeoutMs` of a request, so that a late answer is told as what it is.
     timeout: Some(Duration::from_secs(3_660)),
-    open: |config| {
-        read_config::<NoConfig>(config)?;
+    open: |opening| {
+        opening.no_config()?;
         let none = Arc::new(());
         // The engine derives the ids of events from the id of the call: the same call again is the same event.
         Ok(vec![

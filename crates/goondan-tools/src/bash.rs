@@ -1,6 +1,5 @@
 //! `bash`: run shell commands and scripts.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,39 +12,29 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::define::{Export, Operation, titled};
-use crate::errors;
 use crate::paths::Root;
-use crate::process::{self, Environment, Failure, Finished};
-use crate::table::{Builtin, read_config};
-use crate::text_transform::scalar;
+use crate::process::{self, Finished};
+use crate::shell::{self, Settings};
+use crate::table::Builtin;
 
 /// How many bytes of standard output and of standard error are kept, so that both fit in a result.
-const KEEP: usize = 40_000;
+const KEEP: (usize, usize) = (40_000, 40_000);
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "bash",
     about: "Runs shell commands and scripts, each in a process group of its own that ends with the call, with an \
             environment that holds no keys.",
-    config: &[("env", "a list of further environment variables that commands may see")],
+    config: shell::CONFIG,
     error_message_limit: Some(1200),
     timeout: Some(Duration::from_secs(3_600)),
-    open: |config| {
-        let settings: Arc<Settings> = Arc::new(read_config(config)?);
+    open: |opening| {
+        let settings: Arc<Settings> = Arc::new(opening.config()?);
         Ok(vec![
             Export::new::<Exec>("exec", &settings).needs(Permission::Execute),
             Export::new::<Script>("script", &settings).needs(Permission::Execute),
         ])
     },
 };
-
-/// What `spec.config` may say.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Settings {
-    /// Names of environment variables that commands may see beside the ordinary ones.
-    #[serde(default)]
-    env: Vec<String>,
-}
 
 /// Run a shell command with /bin/sh in the working directory. Processes that it leaves in the background end with it.
 #[derive(Deserialize, JsonSchema)]
@@ -70,10 +59,8 @@ impl Operation for Exec {
     const WATCHES_CANCELLATION: bool = true;
 
     async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
-        let folder = folder(&ctx.workdir, self.cwd.as_deref())?;
-        // Not a login shell: a profile may export the very keys that the environment was freed of.
-        let mut command = process::command("/bin/sh", &folder, variables_of(settings, self.env)?);
-        command.arg("-c").arg(&self.command);
+        let folder = shell::folder(&ctx.workdir, self.cwd.as_deref())?;
+        let command = shell::command(&self.command, &folder, shell::environment(&settings.env, self.env)?);
         let finished = run(command, self.timeout_ms, ctx, "the command").await?;
         let mut output = JsonObject::new();
         output.insert("command".to_owned(), json!(self.command));
@@ -113,7 +100,7 @@ impl Operation for Script {
         let root = Root::of(ctx)?;
         let script = root.resolve(&self.path)?;
         root.open(&script)?;
-        let mut command = process::command(&self.shell, root.folder(), variables_of(settings, self.env)?);
+        let mut command = process::command(&self.shell, root.folder(), shell::environment(&settings.env, self.env)?);
         command.arg(&script.path).args(&self.args);
         let finished = run(command, self.timeout_ms, ctx, &format!("`{}`", self.shell)).await?;
         let mut output = JsonObject::new();
@@ -127,10 +114,7 @@ impl Operation for Script {
 /// Runs `command`, called `what` where it does not start.
 async fn run(command: Command, timeout_ms: i64, ctx: &ToolContext, what: &str) -> Result<Finished, ToolError> {
     let limit = u64::try_from(timeout_ms).ok().filter(|limit| *limit > 0).map(Duration::from_millis);
-    process::run(command, limit, KEEP, &ctx.cancellation).await.map_err(|failure| match failure {
-        Failure::Cancelled => errors::cancelled(),
-        Failure::Io(error) => errors::io(format_args!("start {what}"), &error),
-    })
+    process::run(command, limit, KEEP, &ctx.cancellation).await.map_err(|failure| failure.into_error(what))
 }
 
 /// The result: what the operation says about itself, then what came of the process.
@@ -144,34 +128,7 @@ fn report(title: &str, mut output: JsonObject, finished: Finished) -> ToolOutput
         ("timedOut", json!(finished.timed_out)),
     ];
     output.extend(fields.map(|(name, value)| (name.to_owned(), value)));
-    let title: String = title.lines().next().unwrap_or_default().chars().take(80).collect();
-    titled(title, Value::Object(output))
-}
-
-/// The folder to run in. It may lie anywhere: a command can go anywhere too, and the permission to execute covers it.
-fn folder(workdir: &Path, cwd: Option<&str>) -> Result<PathBuf, ToolError> {
-    let given = cwd.unwrap_or(".");
-    let folder = workdir.join(given).canonicalize();
-    let folder = folder.map_err(|error| errors::io(format_args!("run in `{given}`"), &error))?;
-    if !folder.is_dir() {
-        let message = format!("cannot run in `{given}`: it is not a folder");
-        return Err(ToolError::new(message).code(errors::WRONG_FILE_TYPE));
-    }
-    Ok(folder)
-}
-
-/// The environment of a call.
-fn variables_of(settings: &Settings, extra: JsonObject) -> Result<Environment, ToolError> {
-    let extra = extra.into_iter().map(|(name, value)| {
-        if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(errors::invalid(format!("`{name}` cannot be the name of an environment variable")));
-        }
-        match scalar(&value) {
-            Some(value) if !value.contains('\0') => Ok((name, value)),
-            _ => Err(errors::invalid(format!("env.{name} must be a text, a number or a boolean"))),
-        }
-    });
-    Ok(process::environment(&settings.env, extra.collect::<Result<_, _>>()?))
+    titled(shell::title(title), Value::Object(output))
 }
 
 /// Texts, numbers and booleans by name.

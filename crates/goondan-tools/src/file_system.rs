@@ -15,7 +15,7 @@ use crate::capture::without_cut_end;
 use crate::define::{Export, Operation, titled};
 use crate::errors::{self, blocking};
 use crate::paths::{Place, Root};
-use crate::table::{Builtin, NoConfig, read_config};
+use crate::table::Builtin;
 use crate::write::replace;
 
 /// The most entries that one call lists.
@@ -27,8 +27,8 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     config: &[],
     error_message_limit: Some(2000),
     timeout: None,
-    open: |config| {
-        read_config::<NoConfig>(config)?;
+    open: |opening| {
+        opening.no_config()?;
         let none = Arc::new(());
         Ok(vec![
             Export::new::<Read>("read", &none).needs(Permission::Read).read_only(),

@@ -18,7 +18,7 @@ use crate::define::{Export, Operation, titled};
 use crate::errors;
 use crate::http::{HttpClient, Request, Response};
 use crate::net_guard;
-use crate::table::{Builtin, read_config};
+use crate::table::Builtin;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "http-fetch",
@@ -27,8 +27,8 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     error_message_limit: None,
     // Longer than the longest `timeoutMs` of a request.
     timeout: Some(Duration::from_secs(310)),
-    open: |config| {
-        let client = Arc::new(HttpClient::new(read_config(config)?));
+    open: |opening| {
+        let client = Arc::new(HttpClient::new(opening.config()?));
         Ok(vec![
             Export::new::<Get>("get", &client).needs(Permission::Network).read_only(),
             Export::new::<Post>("post", &client).needs(Permission::Network),

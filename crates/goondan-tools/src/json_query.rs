@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::define::{Export, Operation, titled};
 use crate::errors;
-use crate::table::{Builtin, NoConfig, read_config};
+use crate::table::Builtin;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "json-query",
@@ -20,8 +20,8 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     config: &[],
     error_message_limit: None,
     timeout: None,
-    open: |config| {
-        read_config::<NoConfig>(config)?;
+    open: |opening| {
+        opening.no_config()?;
         let none = Arc::new(());
         Ok(vec![
             Export::new::<Query>("query", &none).read_only(),

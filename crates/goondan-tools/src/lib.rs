@@ -16,14 +16,21 @@ mod file_system;
 mod fs;
 mod http;
 mod http_fetch;
+mod introspection;
 mod json_query;
 mod net_guard;
 mod paths;
 mod process;
+mod processes;
+mod runtime;
 mod schema;
+mod shell;
+mod state;
 mod table;
 mod text_transform;
+mod todo;
 mod wait;
+mod web;
 mod write;
 
 use std::path::Path;
@@ -34,11 +41,16 @@ use goondan_runtime::ports::tool::{OpenError, ToolSet, ToolSource};
 use goondan_runtime::spec::Resource;
 use goondan_runtime::spec::kinds::{Entry, Tool, ToolManifest};
 
-use crate::table::{BUILTINS, Builtin};
+use crate::state::State;
+use crate::table::{BUILTINS, Builtin, Opening};
 
 /// Opens tools with a `builtin:NAME` entry. Cheap to make; connections and the like are made when a call needs them.
+///
+/// What its tools have running lives as long as this does: background processes end when it is dropped.
 #[derive(Default)]
-pub struct BuiltinTools {}
+pub struct BuiltinTools {
+    state: State,
+}
 
 impl BuiltinTools {
     /// A source with nothing running yet.
@@ -51,11 +63,14 @@ impl BuiltinTools {
 impl ToolSource for BuiltinTools {
     async fn open(&self, tool: &Resource<Tool>, _bundle_root: &Path) -> Result<ToolSet, OpenError> {
         let builtin = find(tool)?;
-        let exports = (builtin.open)(&tool.spec.config).map_err(|message| OpenError {
-            tool: tool.id.clone(),
-            message: format!("the config of builtin:{} is wrong: {message}", builtin.name),
-            suggestion: Some(format!("docs/tools.md lists what `{}` takes in its config", builtin.name)),
-        })?;
+        let exports =
+            (builtin.open)(&Opening { config: &tool.spec.config, state: &self.state }).map_err(|message| {
+                OpenError {
+                    tool: tool.id.clone(),
+                    message: format!("the config of builtin:{} is wrong: {message}", builtin.name),
+                    suggestion: Some(format!("docs/tools.md lists what `{}` takes in its config", builtin.name)),
+                }
+            })?;
         Ok(ToolSet { exports: exports.into_iter().map(|export| (export.spec, export.handler)).collect() })
     }
 }
@@ -79,7 +94,8 @@ pub fn base_tools() -> Vec<ToolManifest> {
 
 /// What one built-in tool declares. Its exports do not depend on its config.
 fn manifest(builtin: &Builtin) -> ToolManifest {
-    let exports = (builtin.open)(&JsonObject::new()).expect("every built-in tool opens without a config");
+    let opening = Opening { config: &JsonObject::new(), state: &State::default() };
+    let exports = (builtin.open)(&opening).expect("every built-in tool opens without a config");
     ToolManifest {
         name: builtin.name.to_owned(),
         exports: exports.into_iter().map(|export| export.spec).collect(),

@@ -9,12 +9,14 @@ use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use futures::future::{self, Either};
+use goondan_runtime::ports::tool::ToolError;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop};
 use tokio::process::Command;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::capture::Capture;
+use crate::errors;
 
 /// How long a group has between the request to end and the end.
 const GRACE: Duration = Duration::from_millis(500);
@@ -83,7 +85,7 @@ impl Group {
     /// Asks the group to end, and after a grace period makes it.
     pub(crate) async fn end(&mut self) -> io::Result<ExitStatus> {
         let deadline = Instant::now() + GRACE;
-        self.ask_to_end();
+        self.signal(Signal::TERMINATE);
         if timeout(GRACE, self.child.wait()).await.is_ok() {
             while self.lives() && Instant::now() < deadline {
                 tokio::time::sleep(LOOK).await;
@@ -98,13 +100,13 @@ impl Group {
         let _ = self.child.start_kill();
     }
 
-    #[cfg(unix)]
-    fn ask_to_end(&self) {
-        let _ = self.child.signal(nix::sys::signal::Signal::SIGTERM as i32);
+    /// Sends a signal to every process of the group. One that is gone already is no error.
+    pub(crate) fn signal(&self, signal: Signal) {
+        #[cfg(unix)]
+        let _ = self.child.signal(signal.0);
+        #[cfg(not(unix))]
+        let Signal(_) = signal;
     }
-
-    #[cfg(not(unix))]
-    fn ask_to_end(&self) {}
 
     /// Whether a process of the group is left. The null signal reaches nobody but tells.
     #[cfg(unix)]
@@ -121,6 +123,29 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// A signal by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Signal(i32);
+
+impl Signal {
+    /// The request to end, which has this number everywhere.
+    const TERMINATE: Signal = Signal(15);
+
+    /// The signal of a name such as `SIGINT` or `int`; none where there is no such signal.
+    #[cfg(unix)]
+    pub(crate) fn parse(name: &str) -> Option<Signal> {
+        let name = name.trim().to_ascii_uppercase();
+        let name = if name.starts_with("SIG") { name } else { format!("SIG{name}") };
+        name.parse::<nix::sys::signal::Signal>().ok().map(|signal| Signal(signal as i32))
+    }
+
+    /// There are no signals here.
+    #[cfg(not(unix))]
+    pub(crate) fn parse(_name: &str) -> Option<Signal> {
+        None
     }
 }
 
@@ -148,6 +173,16 @@ pub(crate) enum Failure {
     Cancelled,
 }
 
+impl Failure {
+    /// The failure as the model sees it, where `what` was to be started.
+    pub(crate) fn into_error(self, what: &str) -> ToolError {
+        match self {
+            Failure::Cancelled => errors::cancelled(),
+            Failure::Io(error) => errors::io(format_args!("start {what}"), &error),
+        }
+    }
+}
+
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Failure::Io(error)
@@ -155,28 +190,21 @@ impl From<io::Error> for Failure {
 }
 
 /// Runs `command` to its end, to the time limit or to a cancellation, and leaves no process of its group behind.
-/// `keep` is how many bytes of either output are kept.
+/// `keep` is how many bytes of standard output and of standard error are kept.
 pub(crate) async fn run(
     command: Command,
     limit: Option<Duration>,
-    keep: usize,
+    keep: (usize, usize),
     cancellation: &CancellationToken,
 ) -> Result<Finished, Failure> {
     let started = Instant::now();
     let mut group = Group::spawn(command)?;
     let (stdout_pipe, stderr_pipe) = (group.pipes().stdout().take(), group.pipes().stderr().take());
-    let (mut stdout, mut stderr) = (Capture::new(keep), Capture::new(keep));
-    let (end, read_all) = {
-        let mut reading = pin!(future::join(stdout.read(stdout_pipe), stderr.read(stderr_pipe)));
-        let (end, read_all) = match future::select(pin!(end_of(&mut group, limit, cancellation)), &mut reading).await {
-            Either::Left((end, _)) => (end?, false),
-            Either::Right((_, ending)) => (ending.await?, true),
-        };
-        (end, read_all || timeout(DRAIN, reading).await.is_ok())
+    let (mut stdout, mut stderr) = (Capture::new(keep.0), Capture::new(keep.1));
+    let reading = async {
+        tokio::join!(stdout.read(stdout_pipe), stderr.read(stderr_pipe));
     };
-    if !read_all {
-        tracing::debug!("a process that outlived its command kept the output open");
-    }
+    let end = while_reading(end_of(&mut group, limit, cancellation), reading).await?;
     let (status, timed_out) = match end {
         End::Exited(status) => (status, false),
         End::TimedOut(status) => (status, true),
@@ -194,19 +222,33 @@ enum End {
 
 /// Waits for the program, and ends its group at the limit or on cancellation.
 async fn end_of(group: &mut Group, limit: Option<Duration>, cancellation: &CancellationToken) -> io::Result<End> {
-    let limit = async {
-        match limit {
-            Some(limit) => tokio::time::sleep(limit).await,
-            None => std::future::pending().await,
-        }
-    };
     let cancelled = tokio::select! {
         status = group.wait() => return status.map(End::Exited),
-        () = limit => false,
+        () = passing(limit) => false,
         () = cancellation.cancelled() => true,
     };
     let status = group.end().await?;
     Ok(if cancelled { End::Cancelled } else { End::TimedOut(status) })
+}
+
+/// Waits for an end while output is read, and then gives the output a moment to end too.
+pub(crate) async fn while_reading<T>(end: impl Future<Output = T>, reading: impl Future<Output = ()>) -> T {
+    let mut reading = pin!(reading);
+    match future::select(pin!(end), &mut reading).await {
+        Either::Left((end, _)) => {
+            let _ = timeout(DRAIN, reading).await;
+            end
+        }
+        Either::Right(((), end)) => end.await,
+    }
+}
+
+/// Waits until the limit has passed; for ever if there is none.
+pub(crate) async fn passing(limit: Option<Duration>) {
+    match limit {
+        Some(limit) => tokio::time::sleep(limit).await,
+        None => future::pending().await,
+    }
 }
 
 /// The exit code, or -1 for a program that a signal ended.

@@ -7,7 +7,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::define::Export;
-use crate::{agents, bash, file_system, fs, http_fetch, json_query, text_transform, wait};
+use crate::state::State;
+use crate::{
+    agents, bash, file_system, fs, http_fetch, introspection, json_query, runtime, text_transform, todo, wait, web,
+};
 
 /// A row of the table.
 pub(crate) struct Builtin {
@@ -22,7 +25,30 @@ pub(crate) struct Builtin {
     /// How long a call may take, where the default of two minutes does not fit.
     pub(crate) timeout: Option<Duration>,
     /// Makes the exports from a config; the error says what is wrong with it.
-    pub(crate) open: fn(&JsonObject) -> Result<Vec<Export>, String>,
+    pub(crate) open: fn(&Opening<'_>) -> Result<Vec<Export>, String>,
+}
+
+/// What a tool is opened with.
+pub(crate) struct Opening<'a> {
+    /// The resource's `spec.config`.
+    pub(crate) config: &'a JsonObject,
+    /// What outlives a call.
+    pub(crate) state: &'a State,
+}
+
+impl Opening<'_> {
+    /// Reads the config. Unknown keys are errors, so that a typing mistake is seen.
+    pub(crate) fn config<C: DeserializeOwned>(&self) -> Result<C, String> {
+        serde_json::from_value(Value::Object(self.config.clone())).map_err(|error| error.to_string())
+    }
+
+    /// Makes sure that the config is empty, for a tool that takes none.
+    pub(crate) fn no_config(&self) -> Result<(), String> {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Nothing {}
+        self.config::<Nothing>().map(|Nothing {}| ())
+    }
 }
 
 /// All of them, alphabetically.
@@ -32,17 +58,11 @@ pub(crate) const BUILTINS: &[Builtin] = &[
     file_system::BUILTIN,
     fs::BUILTIN,
     http_fetch::BUILTIN,
+    introspection::BUILTIN,
     json_query::BUILTIN,
+    runtime::BUILTIN,
     text_transform::BUILTIN,
+    todo::BUILTIN,
     wait::BUILTIN,
+    web::BUILTIN,
 ];
-
-/// Reads a `spec.config`. Unknown keys are errors, so that a typing mistake is seen.
-pub(crate) fn read_config<C: DeserializeOwned>(config: &JsonObject) -> Result<C, String> {
-    serde_json::from_value(Value::Object(config.clone())).map_err(|error| error.to_string())
-}
-
-/// The config of a tool that takes none.
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NoConfig {}

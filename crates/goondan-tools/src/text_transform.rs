@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::define::{Export, Operation, titled};
 use crate::errors;
-use crate::table::{Builtin, NoConfig, read_config};
+use crate::table::Builtin;
 
 /// The largest text that an operation makes, in bytes.
 const LARGEST: usize = 16 * 1024 * 1024;
@@ -20,8 +20,8 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     config: &[],
     error_message_limit: None,
     timeout: None,
-    open: |config| {
-        read_config::<NoConfig>(config)?;
+    open: |opening| {
+        opening.no_config()?;
         let none = Arc::new(());
         Ok(vec![
             Export::new::<Replace>("replace", &none).read_only(),

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::define::{Export, Operation, number, titled};
 use crate::errors;
-use crate::table::{Builtin, NoConfig, read_config};
+use crate::table::Builtin;
 
 /// The longest wait, in seconds.
 const LONGEST: f64 = 300.0;
@@ -21,8 +21,8 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     config: &[],
     error_message_limit: Some(600),
     timeout: Some(Duration::from_secs(310)),
-    open: |config| {
-        read_config::<NoConfig>(config)?;
+    open: |opening| {
+        opening.no_config()?;
         Ok(vec![Export::new::<Seconds>("seconds", &Arc::new(())).read_only()])
     },
 };

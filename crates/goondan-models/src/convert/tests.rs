@@ -27,26 +27,6 @@ fn result(id: &str) -> Part {
 }
 
 #[test]
-fn an_error_is_a_block_of_lines() {
-    let mut error = ToolCallError {
-        name: None,
-        message: "there is no file notes.txt".to_owned(),
-        code: "E_TOOL_NOT_FOUND".to_owned(),
-        suggestion: None,
-        help_url: None,
-    };
-    assert_eq!(error_text(&error), "ERROR: there is no file notes.txt\nCODE: E_TOOL_NOT_FOUND");
-    error.suggestion = Some("list the folder first".to_owned());
-    error.help_url = Some("https://example.com/errors".to_owned());
-    insta::assert_snapshot!(error_text(&error), @r"
-    ERROR: there is no file notes.txt
-    CODE: E_TOOL_NOT_FOUND
-    SUGGESTION: list the folder first
-    HELP: https://example.com/errors
-    ");
-}
-
-#[test]
 fn messages_that_say_nothing_are_left_out() {
     let messages = vec![
         message(Role::System, vec![text(" ")]),

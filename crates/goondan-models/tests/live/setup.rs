@@ -52,7 +52,7 @@ async fn an_endpoint_of_ones_own_needs_no_key_and_is_not_given_the_customary_one
 
 #[test]
 fn endpoints_and_options_are_checked_when_the_client_is_made() {
-    let (message, suggestion) = refused("openai-compatible", |_| {});
+    let (message, suggestion) = refused("openai-compatible", |model| model.api_key = None);
     assert_eq!(message, "Model/m has no endpoint: the provider openai-compatible needs one");
     assert!(suggestion.contains("endpoint: http://localhost:1234/v1"), "{suggestion}");
     for endpoint in ["localhost:1234/v1", "file:///etc/passwd", "", "http://"] {

@@ -58,10 +58,10 @@ pub(super) fn read(
     let default = fields.optional("default").map(|field| field.one_of(&ACTIONS, findings));
     let rules = fields.optional("rules").map(|field| field.list(findings));
     fields.finish(findings);
-    let rules = rules.unwrap_or_else(|| Some(Vec::new()))?;
-    let rules = rules.iter().filter_map(|rule| read_rule(rule, tools, scope, findings));
+    let items = rules.unwrap_or_else(|| Some(Vec::new()))?;
+    let rules: Vec<_> = items.iter().filter_map(|rule| read_rule(rule, tools, scope, findings)).collect();
     Some(match default {
-        Some(default) => Permissions { default: default?, rules: rules.collect() },
+        Some(default) => Permissions { default: default?, rules },
         None => Permissions { default: Action::Allow, rules: unstated_rules().into_iter().chain(rules).collect() },
     })
 }

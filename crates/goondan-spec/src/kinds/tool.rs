@@ -14,6 +14,7 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::entry;
 use crate::findings::Findings;
 use crate::paths::Unreadable;
+use crate::text::reason;
 
 /// Callable exports behind one entry.
 #[derive(Debug, Clone, PartialEq)]
@@ -161,7 +162,7 @@ fn read_custom(
             let (code, why) = match unreadable {
                 Unreadable::TooLarge => (Code::FILE_TOO_LARGE, "it is larger than 1 MiB".to_owned()),
                 Unreadable::NotText(_) => (Code::PARSE_ERROR, "it is not UTF-8 text".to_owned()),
-                Unreadable::Io(error) => (Code::PARSE_ERROR, error.to_string()),
+                Unreadable::Io(error) => (Code::PARSE_ERROR, reason(&error)),
             };
             findings.add(field.problem(code, format!("`{file}` cannot be read: {why}.")));
             return None;

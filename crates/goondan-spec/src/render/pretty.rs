@@ -1,5 +1,7 @@
 //! For people: the source with carets under the mistake, and what to type next.
 
+use std::ops::Range;
+
 use annotate_snippets::{AnnotationKind, Element, Level, Origin, Renderer, Snippet};
 
 use super::{one_line, subject, summary};
@@ -7,8 +9,6 @@ use crate::diagnostic::{Diagnostic, Position, Severity};
 use crate::source::Sources;
 use crate::text::excerpt;
 
-/// How many characters of a line are shown on either side of a mistake.
-const MARGIN: usize = 60;
 /// How many characters of a message are shown; a message that quotes a file may be of any length.
 const LONGEST_MESSAGE: usize = 2_000;
 /// How many diagnostics are shown; what follows is counted.
@@ -38,14 +38,7 @@ fn one(diagnostic: &Diagnostic, sources: &Sources, renderer: &Renderer) -> Strin
     let title = level.primary_title(shown(&diagnostic.message)).id(diagnostic.code.0);
     let mut elements: Vec<Element<'_>> = Vec::new();
     if let Some(file) = &diagnostic.file {
-        elements.push(origin(file, diagnostic.position));
-    }
-    let source = diagnostic.file.as_deref().and_then(|file| sources.get(file));
-    if let Some((source, at)) = source.zip(diagnostic.position)
-        && let Some(window) = Window::around(source, at)
-    {
-        let caret = AnnotationKind::Primary.span(window.mark.0..window.mark.1);
-        elements.push(Snippet::source(window.text).line_start(at.line).annotation(caret).into());
+        elements.push(place(file, diagnostic.position, sources));
     }
     if let Some(subject) = subject(diagnostic) {
         elements.push(Level::NOTE.with_name("in").message(shown(&subject)).into());
@@ -59,42 +52,27 @@ fn one(diagnostic: &Diagnostic, sources: &Sources, renderer: &Renderer) -> Strin
     renderer.render(&[title.elements(elements)])
 }
 
-fn origin(file: &str, at: Option<Position>) -> Element<'static> {
-    let origin = Origin::path(one_line(file));
-    match at {
-        Some(at) => origin.line(at.line).char_column(at.column).into(),
-        None => origin.into(),
-    }
+/// The line in question, or the file's name alone where there is no line to show.
+fn place<'s>(file: &str, at: Option<Position>, sources: &'s Sources) -> Element<'s> {
+    let name = one_line(file);
+    let Some((source, at)) = sources.get(file).zip(at) else { return Origin::path(name).into() };
+    let (line, mark) = line_of(source, at);
+    let caret = AnnotationKind::Primary.span(mark);
+    Snippet::source(line).path(name).line_start(at.line).annotation(caret).into()
 }
 
 fn shown(text: &str) -> String {
     one_line(&excerpt(text, LONGEST_MESSAGE))
 }
 
-/// The part of a line that is shown, however long the line is.
-struct Window {
-    text: String,
-    /// Byte range of the mistake in `text`.
-    mark: (usize, usize),
-}
-
-impl Window {
-    /// `None` where the position lies in no line of `source`.
-    fn around(source: &str, at: Position) -> Option<Window> {
-        let start = source.floor_char_boundary(at.start.min(source.len()));
-        let line_start = source[..start].rfind('\n').map_or(0, |newline| newline + 1);
-        let line = source[line_start..].split('\n').next()?.trim_end_matches('\r');
-        let from = start - line_start;
-        let to = source.ceil_char_boundary(at.end.clamp(start, source.len())) - line_start;
-        let (from, to) = (from.min(line.len()), to.min(line.len()));
-        let begin = line[..from].char_indices().rev().nth(MARGIN - 1).map_or(0, |(index, _)| index);
-        let end = line[from..].char_indices().nth(2 * MARGIN).map_or(line.len(), |(index, _)| from + index);
-        let before = if begin > 0 { "…" } else { "" };
-        let after = if end < line.len() { "…" } else { "" };
-        let text = format!("{before}{}{after}", &line[begin..end]);
-        let offset = |index: usize| index.min(end) - begin + before.len();
-        Some(Window { mark: (offset(from), offset(to)), text })
-    }
+/// The first line of a place, and the bytes of it that are meant. The renderer cuts a long line to the terminal's width.
+fn line_of(source: &str, at: Position) -> (&str, Range<usize>) {
+    let start = source.floor_char_boundary(at.start.min(source.len()));
+    let end = source.ceil_char_boundary(at.end.clamp(start, source.len()));
+    let line_start = source[..start].rfind('\n').map_or(0, |newline| newline + 1);
+    let rest = &source[line_start..];
+    let line = rest[..rest.find('\n').unwrap_or(rest.len())].trim_end_matches('\r');
+    (line, (start - line_start).min(line.len())..(end - line_start).min(line.len()))
 }
 
 #[cfg(test)]
@@ -107,9 +85,11 @@ mod tests {
     fn a_long_line_is_cut_on_both_sides() {
         let source = format!("{}: wrong{}", "é".repeat(5_000), "x".repeat(500_000));
         let start = source.find("wrong").unwrap();
-        let window = Window::around(&source, position_of_bytes(&source, start, start + 5)).unwrap();
-        assert_eq!(&window.text[window.mark.0..window.mark.1], "wrong");
-        assert!(window.text.chars().count() < 200);
+        let at = position_of_bytes(&source, start, start + 5);
+        let mut sources = Sources::default();
+        sources.insert("f", source);
+        let text = pretty(&[Diagnostic::new(Code::CYCLE, "a").in_file("f").at(at)], &sources, false);
+        assert!(text.contains("f:1:5003") && text.contains("wrong") && text.len() < 2_000, "{text}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use goondan_runtime::spec::kinds::Permission::{Read, Write};
 
 use crate::define::Export;
-use crate::table::{Builtin, NoConfig, read_config};
+use crate::table::Builtin;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "fs",
@@ -23,8 +23,8 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     config: &[],
     error_message_limit: Some(2000),
     timeout: None,
-    open: |config| {
-        read_config::<NoConfig>(config)?;
+    open: |opening| {
+        opening.no_config()?;
         let none = Arc::new(());
         Ok(vec![
             Export::new::<read::Read>("read", &none).needs(Read).read_only(),

@@ -1,0 +1,238 @@
+//! Processes that go on after the call that started them.
+//!
+//! A process belongs to the agent instance that started it, and nobody else sees it. All of them end with the
+//! [`Processes`] that holds them.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use goondan_runtime::ports::tool::{ToolContext, ToolError};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{ChildStdin, Command};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::capture::Capture;
+use crate::errors;
+use crate::process::{Group, Signal, passing, while_reading};
+use crate::state::{Owner, lock};
+
+/// How many processes an instance may have running.
+const MOST_RUNNING: usize = 32;
+/// How many of an instance's processes are remembered, ended ones included.
+const MOST_REMEMBERED: usize = 64;
+/// How much of either output is kept between two looks.
+const KEEP: usize = 10_000;
+/// How long input may wait for a process that does not read.
+const INPUT: Duration = Duration::from_secs(5);
+
+/// The background processes of a swarm.
+#[derive(Default)]
+pub(crate) struct Processes {
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    started: u64,
+    all: BTreeMap<(Owner, u64), Arc<Background>>,
+}
+
+impl Processes {
+    /// Starts `command`, which runs the command line `line`, and returns its id. It is ended after `limit`, if there is one.
+    pub(crate) fn start(
+        &self,
+        ctx: &ToolContext,
+        line: &str,
+        command: Command,
+        limit: Option<Duration>,
+    ) -> Result<String, ToolError> {
+        let owner = Owner::of(ctx);
+        let mut table = lock(&self.table);
+        table.make_room(&owner)?;
+        let process =
+            Background::start(line, command, limit).map_err(|error| errors::io("start the command", &error))?;
+        table.started += 1;
+        let number = table.started;
+        table.all.insert((owner, number), Arc::new(process));
+        Ok(format!("p{number}"))
+    }
+
+    /// The caller's process of this id.
+    pub(crate) fn find(&self, ctx: &ToolContext, id: &str) -> Result<Arc<Background>, ToolError> {
+        let owner = Owner::of(ctx);
+        let table = lock(&self.table);
+        let number = id.strip_prefix('p').and_then(|number| number.parse().ok());
+        if let Some(process) = number.and_then(|number| table.all.get(&(owner.clone(), number))) {
+            return Ok(Arc::clone(process));
+        }
+        let known: Vec<String> = table.of(&owner).map(|((_, number), _)| format!("p{number}")).collect();
+        let known = if known.is_empty() { "there is none".to_owned() } else { known.join(", ") };
+        Err(ToolError::new(format!("there is no process `{id}`"))
+            .code("E_TOOL_PROCESS_NOT_FOUND")
+            .suggest(format!("processes of this conversation: {known}; they end when the swarm ends")))
+    }
+}
+
+impl Table {
+    fn of(&self, owner: &Owner) -> impl Iterator<Item = (&(Owner, u64), &Arc<Background>)> {
+        let from = (owner.clone(), 0);
+        self.all.range(from..).take_while(move |((other, _), _)| other == owner)
+    }
+
+    /// Refuses a process too many, and forgets the oldest that have ended.
+    fn make_room(&mut self, owner: &Owner) -> Result<(), ToolError> {
+        let ended: Vec<_> =
+            self.of(owner).filter(|(_, process)| process.end().is_some()).map(|(key, _)| key.clone()).collect();
+        let all = self.of(owner).count();
+        if all - ended.len() >= MOST_RUNNING {
+            return Err(ToolError::new(format!("{MOST_RUNNING} processes are running already"))
+                .code("E_TOOL_TOO_MANY_PROCESSES")
+                .suggest("end one with action `signal` first"));
+        }
+        for key in ended.iter().take((all + 1).saturating_sub(MOST_REMEMBERED)) {
+            self.all.remove(key);
+        }
+        Ok(())
+    }
+}
+
+/// One process. It is killed, with all that it has started, when this is dropped.
+pub(crate) struct Background {
+    /// The command line.
+    pub(crate) line: String,
+    started: Instant,
+    state: Arc<Mutex<State>>,
+    stdin: tokio::sync::Mutex<Option<ChildStdin>>,
+    signals: mpsc::UnboundedSender<Signal>,
+    /// Owns the process group.
+    _watcher: AbortOnDropHandle<()>,
+}
+
+/// What a process has printed since the last look, and how it ended, if it has.
+struct State {
+    stdout: Capture,
+    stderr: Capture,
+    end: Option<End>,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct End {
+    /// What the operating system says; none if it would not say.
+    pub(crate) status: Option<ExitStatus>,
+    /// How long it had been running.
+    pub(crate) after: Duration,
+}
+
+impl Background {
+    fn start(line: &str, mut command: Command, limit: Option<Duration>) -> std::io::Result<Background> {
+        command.stdin(Stdio::piped());
+        let mut group = Group::spawn(command)?;
+        let stdin = group.pipes().stdin().take();
+        let state = State { stdout: Capture::new(KEEP), stderr: Capture::new(KEEP), end: None };
+        let state = Arc::new(Mutex::new(state));
+        let (signals, requests) = mpsc::unbounded_channel();
+        let watcher = tokio::spawn(watch(group, requests, limit, Arc::clone(&state)));
+        Ok(Background {
+            line: line.to_owned(),
+            started: Instant::now(),
+            state,
+            stdin: tokio::sync::Mutex::new(stdin),
+            signals,
+            _watcher: AbortOnDropHandle::new(watcher),
+        })
+    }
+
+    /// How it ended; none while it runs.
+    pub(crate) fn end(&self) -> Option<End> {
+        lock(&self.state).end
+    }
+
+    /// How long it has been running, or had been when it ended.
+    pub(crate) fn age(&self) -> Duration {
+        self.end().map_or_else(|| self.started.elapsed(), |end| end.after)
+    }
+
+    /// What it has printed since the last time: standard output and standard error.
+    pub(crate) fn take_output(&self) -> (String, String) {
+        let mut state = lock(&self.state);
+        let stdout = std::mem::replace(&mut state.stdout, Capture::new(KEEP));
+        let stderr = std::mem::replace(&mut state.stderr, Capture::new(KEEP));
+        (stdout.text(), stderr.text())
+    }
+
+    /// Gives it something to read.
+    pub(crate) async fn write(&self, input: &str) -> Result<(), ToolError> {
+        let failed = |message: &str| ToolError::new(message.to_owned()).code("E_TOOL_PROCESS_INPUT");
+        if self.end().is_some() {
+            return Err(failed("the process has ended, so it reads no more"));
+        }
+        let mut stdin = self.stdin.lock().await;
+        let Some(pipe) = stdin.as_mut() else { return Err(failed("the process reads no input")) };
+        let write = async {
+            pipe.write_all(input.as_bytes()).await?;
+            pipe.flush().await
+        };
+        match tokio::time::timeout(INPUT, write).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(failed("the process has closed its input")),
+            Err(_) => Err(failed("the process does not read its input, so not all of it arrived")),
+        }
+    }
+
+    /// Sends a signal to it and to all that it has started.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), ToolError> {
+        let ended = || ToolError::new("the process has ended already").code("E_TOOL_PROCESS_ENDED");
+        if self.end().is_some() { Err(ended()) } else { self.signals.send(signal).map_err(|_| ended()) }
+    }
+}
+
+/// Follows a process to its end.
+async fn watch(
+    mut group: Group,
+    requests: mpsc::UnboundedReceiver<Signal>,
+    limit: Option<Duration>,
+    state: Arc<Mutex<State>>,
+) {
+    let started = Instant::now();
+    let (stdout, stderr) = (group.pipes().stdout().take(), group.pipes().stderr().take());
+    let reading = async {
+        tokio::join!(
+            follow(stdout, |piece| lock(&state).stdout.push(piece)),
+            follow(stderr, |piece| lock(&state).stderr.push(piece)),
+        );
+    };
+    let status = while_reading(end_of(&mut group, requests, limit), reading).await;
+    // What it has left behind ends with it.
+    drop(group);
+    lock(&state).end = Some(End { status: status.ok(), after: started.elapsed() });
+}
+
+/// Waits for the end of a process, passes signals on to it, and ends it at the limit.
+async fn end_of(
+    group: &mut Group,
+    mut requests: mpsc::UnboundedReceiver<Signal>,
+    limit: Option<Duration>,
+) -> std::io::Result<ExitStatus> {
+    let mut limit = pin!(passing(limit));
+    loop {
+        tokio::select! {
+            status = group.wait() => return status,
+            () = &mut limit => return group.end().await,
+            Some(signal) = requests.recv() => group.signal(signal),
+        }
+    }
+}
+
+/// Hands on what comes from a pipe.
+async fn follow(pipe: Option<impl AsyncRead + Unpin>, push: impl Fn(&[u8])) {
+    let Some(mut pipe) = pipe else { return };
+    let mut buffer = vec![0; 16 * 1024];
+    while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
+        push(&buffer[..count]);
+    }
+}

@@ -1,0 +1,174 @@
+//! `runtime`: run shell commands, also ones that go on in the background.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::Permission;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::define::{Export, Operation, titled};
+use crate::errors;
+use crate::process::{self, Signal};
+use crate::processes::{Background, Processes};
+use crate::shell::{self, Settings};
+use crate::table::Builtin;
+
+/// How long a command may run if nothing is said.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1_800);
+/// How many bytes of standard output and standard error are kept. Together, and as JSON, they stay below the 100,000
+/// characters that a result may have.
+const KEEP: (usize, usize) = (75_000, 15_000);
+
+pub(crate) const BUILTIN: Builtin = Builtin {
+    name: "runtime",
+    about: "Runs shell commands, also in the background. A background process goes on between turns; it belongs to the \
+            conversation that started it, and ends with the swarm at the latest.",
+    config: shell::CONFIG,
+    error_message_limit: Some(1200),
+    // Longer than the longest `timeout` of a command.
+    timeout: Some(Duration::from_secs(86_460)),
+    open: |opening| {
+        let settings: Settings = opening.config()?;
+        let shared = Arc::new(Shared { env: settings.env, processes: Arc::clone(&opening.state.processes) });
+        Ok(vec![
+            Export::new::<Exec>("exec", &shared).needs(Permission::Execute),
+            Export::new::<Process>("process", &shared).needs(Permission::Execute),
+        ])
+    },
+};
+
+struct Shared {
+    env: Vec<String>,
+    processes: Arc<Processes>,
+}
+
+/// Run a shell command with /bin/sh. With `background` it goes on after the call; use `runtime__process` with the
+/// process_id that comes back.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Exec {
+    /// The command line.
+    #[schemars(length(min = 1))]
+    command: String,
+    /// The folder to run it in, relative to the working directory.
+    workdir: Option<String>,
+    /// Environment variables to set.
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    /// Return at once and let the command go on.
+    #[serde(default)]
+    background: bool,
+    /// The time limit in seconds: 1800 if not given, none for a command in the background.
+    #[schemars(range(min = 10, max = 86_400))]
+    timeout: Option<u64>,
+}
+
+impl Operation for Exec {
+    type Shared = Shared;
+    const WATCHES_CANCELLATION: bool = true;
+
+    async fn run(self, ctx: &ToolContext, shared: &Shared) -> Result<ToolOutput, ToolError> {
+        let folder = shell::folder(&ctx.workdir, self.workdir.as_deref())?;
+        let extra = self.env.into_iter().map(|(name, value)| (name, Value::from(value))).collect();
+        let command = shell::command(&self.command, &folder, shell::environment(&shared.env, extra)?);
+        let title = shell::title(&self.command);
+        let limit = self.timeout.map(Duration::from_secs);
+        if self.background {
+            let id = shared.processes.start(ctx, &self.command, command, limit)?;
+            let output = json!({"process_id": id, "command": self.command, "workdir": folder, "status": "running"});
+            return Ok(titled(title, output));
+        }
+        let finished = process::run(command, limit.or(Some(DEFAULT_TIMEOUT)), KEEP, &ctx.cancellation).await;
+        let finished = finished.map_err(|failure| failure.into_error("the command"))?;
+        let output = json!({
+            "command": self.command,
+            "workdir": folder,
+            "durationMs": millis(finished.duration),
+            "stdout": finished.stdout,
+            "stderr": finished.stderr,
+            "exitCode": process::exit_code(finished.status),
+            "signal": process::signal_name(finished.status),
+            "timedOut": finished.timed_out,
+        });
+        Ok(titled(title, output))
+    }
+}
+
+/// What to do with a background process.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    Status,
+    Input,
+    Signal,
+    Poll,
+}
+
+/// Look after a background process: `status` tells how it is, `poll` also brings what it has printed since the last
+/// poll, `input` writes to its standard input, `signal` sends a signal to it and to all that it has started.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Process {
+    /// What to do.
+    action: Action,
+    /// The process, as `runtime__exec` named it.
+    #[schemars(length(min = 1))]
+    process_id: String,
+    /// For `input`: what to write, with a line break at its end if the process reads lines.
+    input: Option<String>,
+    /// For `signal`: its name, such as SIGTERM (which it is if not given), SIGINT or SIGKILL.
+    signal: Option<String>,
+}
+
+impl Operation for Process {
+    type Shared = Shared;
+
+    async fn run(self, ctx: &ToolContext, shared: &Shared) -> Result<ToolOutput, ToolError> {
+        let process = shared.processes.find(ctx, &self.process_id)?;
+        let mut output = json!({});
+        match self.action {
+            Action::Status => {}
+            Action::Input => {
+                let input = self.input.ok_or_else(|| errors::invalid("action `input` needs an `input`"))?;
+                process.write(&input).await?;
+                output["written"] = json!(input.len());
+            }
+            Action::Signal => {
+                let name = self.signal.unwrap_or_else(|| "SIGTERM".to_owned());
+                let signal =
+                    Signal::parse(&name).ok_or_else(|| errors::invalid(format!("there is no signal `{name}`")))?;
+                process.signal(signal)?;
+                output["sent"] = json!(name);
+            }
+            Action::Poll => {
+                // How it ended is asked first: what it printed last must not be missed by a poll that says so.
+                describe(&mut output, &self.process_id, &process);
+                let (stdout, stderr) = process.take_output();
+                output["stdout"] = json!(stdout);
+                output["stderr"] = json!(stderr);
+                return Ok(titled(shell::title(&process.line), output));
+            }
+        }
+        describe(&mut output, &self.process_id, &process);
+        Ok(titled(shell::title(&process.line), output))
+    }
+}
+
+/// How a process is.
+fn describe(output: &mut Value, id: &str, process: &Background) {
+    let end = process.end();
+    output["process_id"] = json!(id);
+    output["command"] = json!(process.line);
+    output["status"] = json!(if end.is_some() { "exited" } else { "running" });
+    output["exitCode"] = json!(end.map(|end| end.status.map_or(-1, process::exit_code)));
+    output["signal"] = json!(end.and_then(|end| process::signal_name(end.status?)));
+    output["durationMs"] = json!(millis(process.age()));
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,62 @@
+//! What the tools that run shell commands have in common.
+
+use std::path::{Path, PathBuf};
+
+use goondan_runtime::JsonObject;
+use goondan_runtime::ports::tool::ToolError;
+use serde::Deserialize;
+use tokio::process::Command;
+
+use crate::errors;
+use crate::process::{self, Environment};
+use crate::text_transform::scalar;
+
+/// What the `spec.config` of such a tool may say.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Settings {
+    /// Names of environment variables that commands may see beside the ordinary ones.
+    #[serde(default)]
+    pub(crate) env: Vec<String>,
+}
+
+/// The keys of [`Settings`], for the documentation.
+pub(crate) const CONFIG: &[(&str, &str)] = &[("env", "a list of further environment variables that commands may see")];
+
+/// A command line for /bin/sh. Not a login shell: a profile may export the very keys that the environment was freed of.
+pub(crate) fn command(line: &str, folder: &Path, environment: Environment) -> Command {
+    let mut command = process::command("/bin/sh", folder, environment);
+    command.arg("-c").arg(line);
+    command
+}
+
+/// A command line in a few words, for people.
+pub(crate) fn title(line: &str) -> String {
+    line.lines().next().unwrap_or_default().chars().take(80).collect()
+}
+
+/// The folder to run in. It may lie anywhere: a command can go anywhere too, and the permission to execute covers it.
+pub(crate) fn folder(workdir: &Path, cwd: Option<&str>) -> Result<PathBuf, ToolError> {
+    let given = cwd.unwrap_or(".");
+    let folder = workdir.join(given).canonicalize();
+    let folder = folder.map_err(|error| errors::io(format_args!("run in `{given}`"), &error))?;
+    if !folder.is_dir() {
+        let message = format!("cannot run in `{given}`: it is not a folder");
+        return Err(ToolError::new(message).code(errors::WRONG_FILE_TYPE));
+    }
+    Ok(folder)
+}
+
+/// The environment of a call: ordinary and allowed variables, and `extra` on top.
+pub(crate) fn environment(allowed: &[String], extra: JsonObject) -> Result<Environment, ToolError> {
+    let extra = extra.into_iter().map(|(name, value)| {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(errors::invalid(format!("`{name}` cannot be the name of an environment variable")));
+        }
+        match scalar(&value) {
+            Some(value) if !value.contains('\0') => Ok((name, value)),
+            _ => Err(errors::invalid(format!("env.{name} must be a text, a number or a boolean"))),
+        }
+    });
+    Ok(process::environment(allowed, extra.collect::<Result<_, _>>()?))
+}

@@ -1,0 +1,36 @@
+//! What outlives a call.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use goondan_runtime::ports::tool::ToolContext;
+
+use crate::processes::Processes;
+use crate::todo::Lists;
+
+/// What the tools of one [`BuiltinTools`](crate::BuiltinTools) keep between calls, across reloads too.
+#[derive(Default)]
+pub(crate) struct State {
+    /// Background processes.
+    pub(crate) processes: Arc<Processes>,
+    /// Task lists.
+    pub(crate) todo_lists: Arc<Lists>,
+}
+
+/// The agent instance that something belongs to.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Owner {
+    agent: String,
+    instance_key: String,
+}
+
+impl Owner {
+    /// The instance that makes the call.
+    pub(crate) fn of(ctx: &ToolContext) -> Owner {
+        Owner { agent: ctx.agent_name.clone(), instance_key: ctx.instance_key.clone() }
+    }
+}
+
+/// Locks what is never left half done, so that a panic elsewhere does not matter.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,118 @@
+//! `todo`: a task list for each agent instance.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use goondan_runtime::JsonObject;
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::Permission;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::define::{Export, Operation, titled};
+use crate::errors;
+use crate::state::{Owner, lock};
+use crate::table::Builtin;
+
+/// How many tasks a list has at most.
+const MOST: usize = 200;
+
+pub(crate) const BUILTIN: Builtin = Builtin {
+    name: "todo",
+    about: "A task list for each conversation, for the agent to keep track of longer work and for people to see how far \
+            it is. It lives as long as the swarm runs.",
+    config: &[],
+    error_message_limit: None,
+    timeout: None,
+    open: |opening| {
+        opening.no_config()?;
+        let lists = &opening.state.todo_lists;
+        Ok(vec![
+            Export::new::<Write>("write", lists).needs(Permission::Read).idempotent(),
+            Export::new::<Read>("read", lists).needs(Permission::Read).read_only(),
+        ])
+    },
+};
+
+/// The lists of all instances.
+#[derive(Default)]
+pub(crate) struct Lists {
+    lists: Mutex<BTreeMap<Owner, Vec<Task>>>,
+}
+
+/// One task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Task {
+    /// What is to be done.
+    #[schemars(length(min = 1))]
+    content: String,
+    /// How far it is.
+    #[serde(default)]
+    status: Status,
+}
+
+/// How far a task is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    #[default]
+    Pending,
+    InProgress,
+    Completed,
+    Cancelled,
+}
+
+/// Write the task list of this conversation: all of it, in place of the one before. Keep one task in progress, and write
+/// the list anew as soon as one is done.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Write {
+    /// The tasks, in the order in which they are to be done.
+    #[schemars(length(max = 200))]
+    todos: Vec<Task>,
+}
+
+impl Operation for Write {
+    type Shared = Lists;
+
+    async fn run(self, ctx: &ToolContext, lists: &Lists) -> Result<ToolOutput, ToolError> {
+        if self.todos.len() > MOST {
+            return Err(errors::invalid(format!("a list has at most {MOST} tasks, not {}", self.todos.len())));
+        }
+        let output = shown(&self.todos);
+        lock(&lists.lists).insert(Owner::of(ctx), self.todos);
+        ctx.progress.update(output.title.as_deref().unwrap_or_default(), output.metadata.clone());
+        Ok(output)
+    }
+}
+
+/// Read the task list of this conversation.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Read {}
+
+impl Operation for Read {
+    type Shared = Lists;
+
+    async fn run(self, ctx: &ToolContext, lists: &Lists) -> Result<ToolOutput, ToolError> {
+        let lists = lock(&lists.lists);
+        Ok(shown(lists.get(&Owner::of(ctx)).map(Vec::as_slice).unwrap_or_default()))
+    }
+}
+
+/// The list as the model gets it, and as people see it.
+fn shown(todos: &[Task]) -> ToolOutput {
+    let count = |status| todos.iter().filter(|task| task.status == status).count();
+    let (open, done) = (count(Status::Pending) + count(Status::InProgress), count(Status::Completed));
+    let output = json!({
+        "todos": todos,
+        "pending": count(Status::Pending),
+        "in_progress": count(Status::InProgress),
+        "completed": done,
+        "cancelled": count(Status::Cancelled),
+    });
+    let metadata = JsonObject::from_iter([("todos".to_owned(), json!(todos))]);
+    ToolOutput { metadata, ..titled(format!("{done} of {} tasks done", open + done), output) }
+}
