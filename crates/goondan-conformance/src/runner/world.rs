@@ -20,6 +20,9 @@ use super::substitute::Saved;
 use crate::case::Case;
 use crate::case::read::Located;
 
+/// How long a step may take from its start to its question.
+const TO_ASK: Duration = Duration::from_secs(1);
+
 /// The surroundings of one case. Everything in it survives `kill` and `restart`, the life excepted.
 pub(crate) struct World<'c> {
     pub(crate) case: &'c Case,
@@ -102,8 +105,14 @@ impl<'c> World<'c> {
     }
 
     /// Ends the life as if the process had died.
+    ///
+    /// A step tells that it starts just before it asks its model. A case that kills then means the call to be under way,
+    /// so that it has used its reply: the call gets the time to begin.
     pub(crate) fn kill(&mut self) {
         if let Some(life) = self.life.take() {
+            let asked = self.models.asked(self.events.count("step.started", None));
+            // Where a step asks nobody there is nothing to wait for.
+            let _ = life.run(self, async { tokio::time::timeout(TO_ASK, asked).await });
             life.kill();
             self.cut_off = true;
         }
