@@ -1,4 +1,5 @@
 //! What `Extension/logging` writes, as a subscriber of `tracing` sees it.
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::io;
 use std::sync::{Arc, Mutex};
