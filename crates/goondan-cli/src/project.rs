@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use goondan::runtime::policy::Approver;
 use goondan::spec::{Bundle, Code, Diagnostic, render};
 use goondan::{Project, StartError, StateRoot, Swarm};
 use serde_json::Value;
@@ -53,13 +54,14 @@ fn load_valid(path: &Path, output: &Output) -> Result<(PathBuf, Arc<Bundle>), Cl
 pub(crate) async fn start(
     path: &Path,
     args: &StartArgs,
+    approver: Arc<dyn Approver>,
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<Swarm, CliError> {
     let (root, bundle) = load_valid(path, output)?;
     let environment =
         goondan::environment(&root, args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
-    let mut builder = Swarm::builder(bundle).environment(environment).state_root(&state_root.0).approve_all(args.yes);
+    let mut builder = Swarm::builder(bundle).environment(environment).state_root(&state_root.0).approver(approver);
     if let Some(name) = &args.swarm {
         builder = builder.swarm(name);
     }

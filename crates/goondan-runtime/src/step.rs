@@ -122,9 +122,6 @@ pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, T
         let source = MessageSource::Tool { step_id: context.id.clone() };
         context.turn.append(Role::Tool, results.iter().flat_map(result_parts).collect(), source)?;
     }
-    if context.turn.cancel.is_cancelled() {
-        return Err(cancelled());
-    }
     Ok(StepOutcome { should_continue: !results.is_empty(), message: Some(message), results, usage })
 }
 
@@ -221,14 +218,19 @@ async fn run_call(
     }
 }
 
-fn interrupted(context: &StepContext<'_>, trace: &TraceContext, call: &ToolCall) -> ToolCallResult {
+/// The result of a call of which nobody knows how far it came (rule C4).
+pub(crate) fn interrupted_result(call: &ToolCall) -> ToolCallResult {
     let error = ToolError::new(format!(
         "{} was running when the process ended; it is not known how far it came, and it was not run again",
         call.tool_name
     ))
     .code("E_TOOL_INTERRUPTED")
     .suggest("Look at what it left behind before you call it again.");
-    let result = dispatch::failed(call, usize::MAX, error);
+    dispatch::failed(call, usize::MAX, error)
+}
+
+fn interrupted(context: &StepContext<'_>, trace: &TraceContext, call: &ToolCall) -> ToolCallResult {
+    let result = interrupted_result(call);
     let kind = RuntimeEventKind::ToolCompleted {
         tool_call_id: call.tool_call_id.clone(),
         tool_name: call.tool_name.clone(),
@@ -241,7 +243,8 @@ fn interrupted(context: &StepContext<'_>, trace: &TraceContext, call: &ToolCall)
     result
 }
 
-fn result_parts(result: &ToolCallResult) -> impl Iterator<Item = Part> {
+/// What a result looks like in the conversation.
+pub(crate) fn result_parts(result: &ToolCallResult) -> impl Iterator<Item = Part> {
     let part = ToolResultPart {
         tool_call_id: result.tool_call_id.clone(),
         tool_name: result.tool_name.clone(),
@@ -275,7 +278,7 @@ fn encode<T: serde::Serialize>(value: &T) -> Value {
 
 pub(crate) fn decode<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, TurnError> {
     serde_json::from_value(value).map_err(|error| TurnError {
-        code: "E_STORE".to_owned(),
+        code: "E_JOURNAL".to_owned(),
         message: format!("the journal of the turn can't be read: {error}"),
         suggestion: None,
         status: None,

@@ -99,8 +99,18 @@ impl TurnContext {
         &self.log.conversation
     }
 
-    /// Changes the conversation; the change is appended to the turn's events. An unknown target changes nothing.
+    /// Changes the conversation; the change is appended to the turn's events. An unknown target changes nothing, nor does a
+    /// new message whose id is taken.
     pub fn emit(&mut self, event: MessageEvent) -> Result<(), TurnError> {
+        if let Some(message_id) = self.conversation().taken_id(&event) {
+            let instance = &self.facts.instance;
+            tracing::warn!(%instance, message_id, "a message was left out: the conversation has one with that id");
+            return Ok(());
+        }
+        self.log_event(event)
+    }
+
+    fn log_event(&mut self, event: MessageEvent) -> Result<(), TurnError> {
         self.log.store.append(&event).map_err(|error| store_failed(&error))?;
         if let Err(missing) = self.log.conversation.apply(event) {
             tracing::warn!(
@@ -142,7 +152,8 @@ impl TurnContext {
         metadata: JsonObject,
     ) -> Result<Arc<Message>, TurnError> {
         let message = self.numbered(role, content, source, metadata);
-        self.emit(MessageEvent::Append { message })?;
+        // The id is new: no need to look for it in a long conversation.
+        self.log_event(MessageEvent::Append { message })?;
         Ok(Arc::clone(self.conversation().last().expect("a message was just appended")))
     }
 
@@ -195,6 +206,12 @@ pub(crate) fn message_id(turn_id: &str, number: u32) -> String {
     format!("{turn_id}-m{number}")
 }
 
+/// Whether a message was appended by a turn. Messages of middleware may have other ids.
+pub(crate) fn is_message_of(message_id: &str, turn_id: &str) -> bool {
+    let number = message_id.strip_prefix(turn_id).and_then(|rest| rest.strip_prefix("-m"));
+    number.is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
 /// Runs the turn of `event` through the agent's middleware, with its events. The user message is appended first.
 pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnResult {
     let turn_id = context.facts.turn_id.clone();
@@ -245,7 +262,8 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
     own.add_tokens(context.progress.usage);
     let mut response = None;
     for index in 0..policy.max_steps_per_turn {
-        if context.cancel.is_cancelled() {
+        // A turn that was begun before it was cancelled first takes up what had happened.
+        if context.cancel.is_cancelled() && !context.journal.has_outcome(&format!("step-{index}/model")) {
             return Err(cancelled());
         }
         context.engine.spent.check(&policy.budget, "policy.budget")?;
@@ -268,6 +286,9 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
         } else {
             context.progress.empty_answers = 0;
         }
+    }
+    if context.cancel.is_cancelled() {
+        return Err(cancelled());
     }
     Ok(TurnOutcome { finish_reason: FinishReason::MaxSteps, response })
 }
@@ -298,12 +319,17 @@ pub(crate) fn cancelled() -> TurnError {
     }
 }
 
+/// The code of a turn that could not be put on disk. It is not over.
+pub(crate) const STORE_FAILED: &str = "E_STORE";
+
 pub(crate) fn store_failed(error: &StoreError) -> TurnError {
     TurnError {
-        code: "E_STORE".to_owned(),
+        code: STORE_FAILED.to_owned(),
         message: error.message.clone(),
         suggestion: Some(
-            "Make room or fix the rights of the state folder; the turn resumes at the next start.".to_owned(),
+            "Make room or fix the rights of the state folder; the turn resumes at the next start, or when something is sent \
+             to the instance again."
+                .to_owned(),
         ),
         status: None,
     }

@@ -16,6 +16,7 @@ mod file_system;
 mod fs;
 mod http;
 mod http_fetch;
+mod introspection;
 mod json_query;
 mod net_guard;
 mod paths;
@@ -29,6 +30,7 @@ mod table;
 mod text_transform;
 mod todo;
 mod wait;
+mod web;
 mod write;
 
 use std::path::Path;

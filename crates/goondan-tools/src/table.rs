@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use crate::define::Export;
 use crate::state::State;
-use crate::{agents, bash, file_system, fs, http_fetch, json_query, runtime, text_transform, todo, wait};
+use crate::{
+    agents, bash, file_system, fs, http_fetch, introspection, json_query, runtime, text_transform, todo, wait, web,
+};
 
 /// A row of the table.
 pub(crate) struct Builtin {
@@ -56,9 +58,11 @@ pub(crate) const BUILTINS: &[Builtin] = &[
     file_system::BUILTIN,
     fs::BUILTIN,
     http_fetch::BUILTIN,
+    introspection::BUILTIN,
     json_query::BUILTIN,
     runtime::BUILTIN,
     text_transform::BUILTIN,
     todo::BUILTIN,
     wait::BUILTIN,
+    web::BUILTIN,
 ];

@@ -12,6 +12,7 @@ pub(crate) mod tool;
 pub(crate) mod validate;
 
 use std::future::Future;
+use std::time::Duration;
 
 use goondan::StateRoot;
 
@@ -36,10 +37,13 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
     }
 }
 
+/// How long tasks get to drop what they hold: a command that a tool has started dies with its call.
+const DROP_TIME: Duration = Duration::from_millis(500);
+
 /// Runs an asynchronous command. What still runs when it returns is dropped: its state is on disk.
 fn block_on(command: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(command);
-    runtime.shutdown_background();
+    runtime.shutdown_timeout(DROP_TIME);
     outcome
 }

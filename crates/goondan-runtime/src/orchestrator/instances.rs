@@ -110,6 +110,7 @@ fn new_meta(id: &InstanceId, owner: Option<InstanceId>, cwd: Option<String>, now
         updated_at: now,
         owner,
         cwd,
+        retired_at: None,
     }
 }
 

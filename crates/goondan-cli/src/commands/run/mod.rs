@@ -1,10 +1,11 @@
 //! `gdn run`.
 
+mod approval;
 mod ask;
 mod chat;
-mod follow;
 mod interrupts;
 mod serve;
+mod session;
 mod view;
 
 use std::io::Read;
@@ -13,7 +14,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use goondan::{Input, StateRoot};
 
-pub(crate) use follow::not_accepted;
+pub(crate) use approval::approver;
+pub(crate) use session::Session;
 
 use crate::exit::CliError;
 use crate::output::Output;
@@ -92,12 +94,14 @@ enum Mode {
 pub(crate) async fn run(args: RunArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let mode = mode(&args)?;
     let format = output_format(&args, &mode, output)?;
-    let swarm = project::start(&args.project, &args.start, state_root, output).await?;
+    let (approver, questions) = approver(args.start.yes);
+    let swarm = project::start(&args.project, &args.start, approver, state_root, output).await?;
+    let session = Session::new(swarm, questions, output);
     let input = Input { agent: args.agent, instance_key: Some(args.instance_key), ..Input::default() };
     match mode {
-        Mode::Ask(text) => ask::ask(&swarm, Input { text, ..input }, format, output).await,
-        Mode::Serve => serve::serve(&swarm, &input, format, output).await,
-        Mode::Chat => chat::chat(&swarm, &input, state_root, output).await,
+        Mode::Ask(text) => ask::ask(session, Input { text, ..input }, format, output).await,
+        Mode::Serve => serve::serve(session, &input, format, output).await,
+        Mode::Chat => chat::chat(session, &input, state_root, output).await,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use goondan::runtime::event::{RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan::runtime::event::{SwarmEvent, TurnResult};
 use goondan::runtime::ids::InstanceId;
 use goondan::{Input, Swarm};
 use serde::Serialize;
@@ -14,8 +14,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use self::lines::{InputLine, LineError, read_lines};
 use super::OutputFormat;
-use super::follow::{ended_early, not_accepted, shut_down};
-use super::interrupts::Interrupts;
+use super::session::{Session, ended_early, not_accepted, trace_of};
 use super::view::event_line;
 use crate::exit::CliError;
 use crate::output::{Output, TurnFacts, TurnReport};
@@ -58,7 +57,7 @@ struct LineErrorObject<'a> {
 
 /// Everything that the loop owns. One task writes all lines, so that none is torn.
 struct Server<'a> {
-    swarm: &'a Swarm,
+    swarm: Swarm,
     defaults: &'a Input,
     /// Whether events are written, or results alone.
     events: bool,
@@ -69,24 +68,27 @@ struct Server<'a> {
 /// Answers every line until standard input ends and the last turn is over. Ctrl-C ends it at once; accepted inputs are on
 /// disk and go on with the next start.
 pub(super) async fn serve(
-    swarm: &Swarm,
+    mut session: Session,
     defaults: &Input,
     format: OutputFormat,
     output: &Output,
 ) -> Result<(), CliError> {
-    let mut interrupts = Interrupts::listen();
-    let mut events = swarm.subscribe();
     let mut lines = read_lines();
     let mut turns = FuturesUnordered::new();
     let mut open = true;
-    let mut server =
-        Server { swarm, defaults, events: format == OutputFormat::StreamJson, output, pending: Vec::new() };
+    let mut server = Server {
+        swarm: session.swarm.clone(),
+        defaults,
+        events: format == OutputFormat::StreamJson,
+        output,
+        pending: Vec::new(),
+    };
     while open || !turns.is_empty() {
         tokio::select! {
             biased;
-            Some(event) = events.recv() => server.event(&event)?,
+            Some(event) = session.events.recv() => server.event(&event)?,
             Some(ended) = turns.next() => {
-                server.drain(&mut events)?;
+                server.drain(&mut session.events)?;
                 server.result(&ended)?;
             }
             line = lines.recv(), if open => match line {
@@ -95,11 +97,11 @@ pub(super) async fn serve(
                 },
                 None => open = false,
             },
-            () = interrupts.next() => return Err(CliError::interrupted()),
+            () = session.interrupts.next() => return Err(CliError::interrupted()),
         }
     }
-    server.drain(&mut events)?;
-    shut_down(swarm, &mut interrupts).await
+    server.drain(&mut session.events)?;
+    session.shut_down().await
 }
 
 /// Waits for the end of `turn` and says which event it answers.
@@ -145,11 +147,9 @@ impl Server<'_> {
     }
 
     fn event(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
-        if let SwarmEvent::Runtime(event) = event
-            && let RuntimeEventKind::TurnStarted { event_id, .. } = &event.kind
-        {
-            for pending in self.pending.iter_mut().filter(|pending| pending.event_id == *event_id) {
-                pending.trace_id = Some(event.trace.trace_id.clone());
+        for pending in &mut self.pending {
+            if let Some(trace_id) = trace_of(event, &pending.event_id) {
+                pending.trace_id = Some(trace_id.to_owned());
             }
         }
         match event_line(event) {
