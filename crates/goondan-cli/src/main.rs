@@ -1,2 +1,18 @@
-//! The `gdn` command.
-fn main() {}
+//! The `gdn` command: arguments, rendering, exit codes.
+//!
+//! Everything that a swarm does lives in the library `goondan`; this crate only turns words on a command line into calls of
+//! it, and what comes back into text or JSON. It deliberately holds no behaviour that a library user would miss.
+//!
+//! Start reading at [`args::Cli`], which is the whole command line, and [`commands::run`].
+
+mod app;
+mod args;
+mod commands;
+mod exit;
+mod instances;
+mod output;
+mod project;
+
+fn main() -> std::process::ExitCode {
+    app::main(std::env::args_os().collect())
+}

@@ -7,7 +7,6 @@
 use genai::chat::{ChatMessage, ChatRequest, ChatRole, ContentPart, MessageContent, Tool, ToolResponse};
 use goondan_runtime::message::{Message, Part, Role, ToolResultPart};
 use goondan_runtime::ports::model::{ModelRequest, ToolDefinition};
-use goondan_runtime::ports::tool::ToolCallError;
 use serde_json::{Value, json};
 
 use crate::attach::attachment;
@@ -15,26 +14,8 @@ use crate::live::Signatures;
 use crate::normalise::sent_schema;
 use crate::wire::Wire;
 
-/// A failed call as the model reads it (rule T8): one line each, those without content left out.
-///
-/// ```text
-/// ERROR: there is no file notes.txt
-/// CODE: E_TOOL_NOT_FOUND
-/// SUGGESTION: list the folder first
-/// HELP: https://example.com/errors
-/// ```
-pub fn error_text(error: &ToolCallError) -> String {
-    let lines = [
-        Some(format!("ERROR: {}", error.message)),
-        Some(format!("CODE: {}", error.code)),
-        error.suggestion.as_ref().map(|suggestion| format!("SUGGESTION: {suggestion}")),
-        error.help_url.as_ref().map(|url| format!("HELP: {url}")),
-    ];
-    lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
-}
-
 /// A result as the model reads it: text as it is, anything else as JSON.
-pub fn output_text(output: Option<&Value>) -> String {
+pub(crate) fn output_text(output: Option<&Value>) -> String {
     match output {
         None => String::new(),
         Some(Value::String(text)) => text.clone(),
@@ -44,10 +25,11 @@ pub fn output_text(output: Option<&Value>) -> String {
 
 /// `request` as genai takes it, for a provider that speaks `wire`.
 pub(crate) fn chat_request(request: &ModelRequest, wire: Wire, signatures: &Signatures) -> ChatRequest {
-    let mut chat = Chat { wire, signatures, messages: Vec::new() };
+    let mut chat = Chat { wire, signatures, messages: Vec::new(), files: Vec::new() };
     for message in &request.messages {
         chat.push(message);
     }
+    chat.hand_over_files();
     let mut converted = ChatRequest::new(chat.messages);
     converted.system = request.system.clone().filter(|system| !system.trim().is_empty());
     if !request.tools.is_empty() {
@@ -67,10 +49,15 @@ struct Chat<'a> {
     wire: Wire,
     signatures: &'a Signatures,
     messages: Vec<ChatMessage>,
+    /// Attachments of tool results, until the last of the results that belong together is in.
+    files: Vec<ContentPart>,
 }
 
 impl Chat<'_> {
     fn push(&mut self, message: &Message) {
+        if message.data.role != Role::Tool {
+            self.hand_over_files();
+        }
         match message.data.role {
             Role::System => self.add(ChatRole::System, texts(message)),
             Role::User => self.add(ChatRole::User, self.said(message)),
@@ -118,7 +105,6 @@ impl Chat<'_> {
         message.data.content.iter().filter_map(part).collect()
     }
 
-    /// Results, and behind them, as a user's message, what a result cannot hold.
     fn results(&mut self, message: &Message) {
         for result in message.tool_results() {
             self.add(ChatRole::Tool, vec![ContentPart::ToolResponse(response(self.wire, result))]);
@@ -127,7 +113,13 @@ impl Chat<'_> {
             Part::File(file) => Some(attachment(self.wire, file)),
             _ => None,
         });
-        self.add(ChatRole::User, files.collect());
+        self.files.extend(files);
+    }
+
+    /// No format takes attachments inside results, so they follow as a user's message.
+    fn hand_over_files(&mut self) {
+        let files = std::mem::take(&mut self.files);
+        self.add(ChatRole::User, files);
     }
 }
 
@@ -138,7 +130,7 @@ fn texts(message: &Message) -> Vec<ContentPart> {
 
 fn response(wire: Wire, result: &ToolResultPart) -> ToolResponse {
     let content = match &result.error {
-        Some(error) => error_text(error),
+        Some(error) => error.to_model_text(),
         None => output_text(result.output.as_ref()),
     };
     let id = sent_id(wire, &result.tool_call_id, &result.tool_name);

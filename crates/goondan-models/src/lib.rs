@@ -8,7 +8,7 @@
 //! once, says what kind of failure it met and how long the provider wants to be left alone; retries are the engine's.
 
 mod attach;
-pub mod convert;
+mod convert;
 mod error;
 mod files;
 mod live;

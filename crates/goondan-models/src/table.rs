@@ -49,7 +49,12 @@ pub const PROVIDERS: &[Provider] = &[
     live("anthropic", Some("ANTHROPIC_API_KEY"), AdapterKind::Anthropic),
     live("atlascloud", Some("ATLASCLOUD_API_KEY"), AdapterKind::AtlasCloud),
     live("baidu", Some("BAIDU_API_KEY"), AdapterKind::Baidu),
-    away("bedrock", "BEDROCK_API_KEY", AdapterKind::BedrockApi, "https://bedrock-runtime.us-east-1.amazonaws.com"),
+    away(
+        "bedrock",
+        Some("BEDROCK_API_KEY"),
+        AdapterKind::BedrockApi,
+        "https://bedrock-runtime.us-east-1.amazonaws.com",
+    ),
     live("bigmodel", Some("BIGMODEL_API_KEY"), AdapterKind::BigModel),
     at("cohere", Some("COHERE_API_KEY"), "https://api.cohere.ai/compatibility/v1"),
     live("deepseek", Some("DEEPSEEK_API_KEY"), AdapterKind::DeepSeek),
@@ -68,14 +73,14 @@ pub const PROVIDERS: &[Provider] = &[
     live("ollama", None, AdapterKind::Ollama),
     live("ollama-cloud", Some("OLLAMA_API_KEY"), AdapterKind::OllamaCloud),
     live("openai", Some("OPENAI_API_KEY"), AdapterKind::OpenAI),
-    away("openai-compatible", "API_KEY", AdapterKind::OpenAI, "http://localhost:1234/v1"),
+    away("openai-compatible", None, AdapterKind::OpenAI, "http://localhost:1234/v1"),
     live("openrouter", Some("OPENROUTER_API_KEY"), AdapterKind::OpenRouter),
     live("qwen", Some("QWEN_CLOUD_API_KEY"), AdapterKind::QwenCloud),
     Provider { name: "replay", key_variable: None, backend: Backend::Replay },
     live("requesty", Some("REQUESTY_API_KEY"), AdapterKind::Requesty),
     Provider { name: "scripted", key_variable: None, backend: Backend::Scripted },
     live("together", Some("TOGETHER_API_KEY"), AdapterKind::Together),
-    away("vertex", "VERTEX_API_KEY", AdapterKind::Vertex, VERTEX),
+    away("vertex", Some("VERTEX_API_KEY"), AdapterKind::Vertex, VERTEX),
     at("vllm", None, "http://localhost:8000/v1"),
     live("xai", Some("XAI_API_KEY"), AdapterKind::Xai),
     live("zai", Some("ZAI_API_KEY"), AdapterKind::Zai),
@@ -98,8 +103,13 @@ const fn at(name: &'static str, key_variable: Option<&'static str>, address: &'s
 }
 
 /// A service whose address is the user's own.
-const fn away(name: &'static str, key: &'static str, adapter: AdapterKind, example: &'static str) -> Provider {
-    Provider { name, key_variable: Some(key), backend: Backend::Live { adapter, address: Address::Needed(example) } }
+const fn away(
+    name: &'static str,
+    key_variable: Option<&'static str>,
+    adapter: AdapterKind,
+    example: &'static str,
+) -> Provider {
+    Provider { name, key_variable, backend: Backend::Live { adapter, address: Address::Needed(example) } }
 }
 
 /// The provider of that name, exactly as written.

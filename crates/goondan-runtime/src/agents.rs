@@ -173,16 +173,7 @@ impl AgentToolRuntime for AgentCalls {
     }
 
     async fn catalog(&self) -> Result<AgentCatalog, ToolError> {
-        let generation = self.engine.generation.load();
-        let own = &self.facts.instance.agent;
-        let available: Vec<String> = generation.agents().map(|agent| agent.name.clone()).collect();
-        Ok(AgentCatalog {
-            swarm_name: generation.swarm.name.clone(),
-            entry_agent: generation.entry_agent.clone(),
-            self_agent: own.clone(),
-            callable_agents: available.iter().filter(|name| *name != own).cloned().collect(),
-            available_agents: available,
-        })
+        Ok(self.engine.generation.load().seen_from(&self.facts.instance.agent))
     }
 }
 

@@ -41,7 +41,7 @@ impl EventBus {
             trace: trace.clone(),
         };
         self.store.log(&event);
-        self.publish(SwarmEvent::Runtime(event));
+        self.publish(SwarmEvent::Runtime(Box::new(event)));
     }
 
     /// Only for those who watch now.

@@ -1,9 +1,9 @@
 //! A conversation: base plus events (rule C1).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::message::{Message, MessageEvent, Role};
+use crate::message::{Message, MessageEvent, Role, ToolCall};
 use crate::ports::store::{Fold, StoredConversation};
 
 /// The code of a warning about an event whose target is not there.
@@ -27,18 +27,28 @@ pub struct TargetNotFound {
 }
 
 impl Conversation {
-    /// What a store held. Events that were folded before the process was cut off change nothing.
+    /// What a store held. Events that were folded, or partly folded, before the process was cut off come to the same as if
+    /// they had been folded once.
     pub fn restore(stored: StoredConversation) -> (Self, Vec<TargetNotFound>) {
         let folded = stored.base.len();
         let mut conversation = Conversation { messages: stored.base, folded, rewritten: false };
-        let mut warnings = Vec::new();
-        for event in stored.events {
-            match &event {
-                MessageEvent::Append { message } if conversation.position(&message.id).is_some() => {}
-                _ => warnings.extend(conversation.apply(event).err()),
-            }
+        let new = new_messages(&stored.events);
+        let in_base = conversation.which_are_here(&new);
+        if in_base.is_empty() {
+            let missing = stored.events.into_iter().filter_map(|event| conversation.apply(event).err()).collect();
+            return (conversation, missing);
         }
-        (conversation, warnings)
+        // A base is rewritten as a whole or not at all; so what is missing was to be appended.
+        let missing = new.into_iter().filter(|new| new.is_appended && !in_base.contains(&new.message.id));
+        let missing: Vec<_> = missing.map(|new| Arc::new(new.message.clone())).collect();
+        conversation.messages.extend(missing);
+        (conversation, Vec::new())
+    }
+
+    fn which_are_here(&self, new: &[NewMessage<'_>]) -> HashSet<String> {
+        let ids: HashSet<&str> = new.iter().map(|new| new.message.id.as_str()).collect();
+        let here = self.messages.iter().filter(|message| ids.contains(message.id.as_str()));
+        here.map(|message| message.id.clone()).collect()
     }
 
     /// The messages, oldest first.
@@ -74,6 +84,16 @@ impl Conversation {
         Ok(())
     }
 
+    /// The id of the message that `event` would add, where another message has it already.
+    pub fn taken_id<'a>(&self, event: &'a MessageEvent) -> Option<&'a str> {
+        let id = match event {
+            MessageEvent::Append { message } => &message.id,
+            MessageEvent::Replace { target_id, message } if *target_id != message.id => &message.id,
+            _ => return None,
+        };
+        self.position(id).map(|_| id.as_str())
+    }
+
     /// How the stored base becomes what stands here.
     pub fn fold(&self) -> Fold<'_> {
         if self.rewritten { Fold::Rewrite(&self.messages) } else { Fold::Append(&self.messages[self.folded..]) }
@@ -85,20 +105,16 @@ impl Conversation {
         self.rewritten = false;
     }
 
-    /// Calls of the last messages that have no result, by id and name: what a cut-off turn may leave.
-    pub fn unanswered_calls(&self) -> Vec<(String, String)> {
-        let mut open: Vec<(String, String)> = Vec::new();
+    /// Calls of the last assistant message that have no result: what a turn may leave that was cut off and never resumed.
+    pub fn unanswered_calls(&self) -> Vec<&ToolCall> {
+        let mut answered: HashSet<&str> = HashSet::new();
         for message in self.messages.iter().rev() {
-            match message.data.role {
-                Role::Assistant => {
-                    open.extend(message.tool_calls().map(|call| (call.tool_call_id.clone(), call.tool_name.clone())));
-                    break;
-                }
-                Role::Tool => return Vec::new(),
-                Role::User | Role::System => {}
+            answered.extend(message.tool_results().map(|result| result.tool_call_id.as_str()));
+            if message.data.role == Role::Assistant {
+                return message.tool_calls().filter(|call| !answered.contains(call.tool_call_id.as_str())).collect();
             }
         }
-        open
+        Vec::new()
     }
 
     // Edits point at recent messages: the search begins at the end.
@@ -115,6 +131,36 @@ impl Conversation {
             self.rewritten = true;
         }
     }
+}
+
+/// A message that a row of events adds, and leaves in place.
+struct NewMessage<'a> {
+    message: &'a Message,
+    /// It comes at the end; else it takes the place of an older one.
+    is_appended: bool,
+}
+
+fn new_messages(events: &[MessageEvent]) -> Vec<NewMessage<'_>> {
+    let mut new: Vec<NewMessage<'_>> = Vec::new();
+    for event in events {
+        let place = |target: &str| new.iter().rposition(|new| new.message.id == target);
+        match event {
+            MessageEvent::Append { message } => new.push(NewMessage { message, is_appended: true }),
+            MessageEvent::Replace { target_id, message } => match place(target_id) {
+                Some(place) => new[place].message = message,
+                // One that keeps its id tells nothing: it was there before.
+                None if *target_id == message.id => {}
+                None => new.push(NewMessage { message, is_appended: false }),
+            },
+            MessageEvent::Remove { target_id } => {
+                if let Some(place) = place(target_id) {
+                    new.remove(place);
+                }
+            }
+            MessageEvent::Truncate => new.clear(),
+        }
+    }
+    new
 }
 
 /// The outputs of all tool calls in `messages`, by call id; a later call with the same id wins.

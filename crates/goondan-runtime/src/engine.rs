@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use goondan_spec::kinds::Workdir;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::budget::Spent;
 use crate::bus::EventBus;
 use crate::ids::InstanceId;
 use crate::orchestrator::Command;
@@ -24,13 +26,27 @@ pub struct Engine {
     pub(crate) approver: SharedApprover,
     pub(crate) bus: EventBus,
     pub(crate) generation: ArcSwap<Generation>,
+    /// What all turns of this run have used up.
+    pub(crate) spent: Spent,
     /// Lets tools work there, whatever the agents say.
     pub(crate) workdir: Option<PathBuf>,
+    /// Set by a kill: nothing that ends from then on is recorded.
+    pub(crate) dead: AtomicBool,
     /// The orchestrator. Unbounded: its senders are turns, whose number is limited, and inputs, whose queues are.
     pub(crate) commands: UnboundedSender<Command>,
 }
 
 impl Engine {
+    /// What comes of `work`; never, once the swarm was killed. A dying runtime makes I/O fail, and a failure that only came
+    /// from that must not be taken for an outcome.
+    pub(crate) async fn outcome_of<T>(&self, work: impl Future<Output = T>) -> T {
+        let value = work.await;
+        if self.dead.load(Ordering::Acquire) {
+            std::future::pending::<()>().await;
+        }
+        value
+    }
+
     /// The agent as it is planned now.
     pub(crate) fn agent(&self, name: &str) -> Option<Arc<AgentPlan>> {
         self.generation.load().agent(name).cloned()

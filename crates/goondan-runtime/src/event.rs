@@ -159,7 +159,7 @@ pub enum RuntimeEventKind {
 #[derive(Debug, Clone)]
 pub enum SwarmEvent {
     /// Also appended to the instance's `runtime-events.jsonl`.
-    Runtime(RuntimeEvent),
+    Runtime(Box<RuntimeEvent>),
     /// More text of the current step.
     Text {
         /// Whose.

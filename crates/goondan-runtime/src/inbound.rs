@@ -78,6 +78,11 @@ impl AgentEvent {
         format!("turn-{}", self.id.strip_prefix("evt-").unwrap_or(&self.id))
     }
 
+    /// The span of that turn.
+    pub fn turn_trace(&self) -> TraceContext {
+        TraceContext::root(&self.trace.trace_id, self.trace.parent_span_id.as_deref(), &self.turn_id())
+    }
+
     /// Whether it brings the answer to an asynchronous request.
     pub fn is_response(&self) -> bool {
         self.event_type == RESPONSE

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -10,11 +11,15 @@ use crate::dispatch::TurnFacts;
 use crate::engine::Engine;
 use crate::event::{FinishReason, TurnError, TurnResult};
 use crate::inbound::AgentEvent;
-use crate::message::MessageEvent;
+use crate::message::{Message, MessageData, MessageEvent, MessageSource, Role};
+use crate::middleware::ExtensionStates;
 use crate::ports::model::TokenUsage;
-use crate::ports::store::{InboxRecord, InstanceMeta, InstanceStatus, StoreError};
+use crate::ports::store::{InboxRecord, InstanceMeta, InstanceStatus, InstanceStore, StoreError};
 use crate::responses;
-use crate::turn::{self, ConversationLog, JoinBox, TurnContext, TurnProgress, message_id, store_failed};
+use crate::step;
+use crate::turn::{
+    self, ConversationLog, JoinBox, STORE_FAILED, TurnContext, TurnProgress, is_message_of, store_failed,
+};
 
 /// What the orchestrator hands to a turn.
 pub(crate) struct TurnStart {
@@ -44,13 +49,16 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
     let started = tokio::time::Instant::now();
     let TurnStart { engine, facts, event, mut meta, joined, cancel, warm } = start;
     meta.status = InstanceStatus::Processing;
+    meta.retired_at = None;
     let opened = open(&engine, &facts, &meta, warm).await;
     let mut end = match opened {
         Err(error) => TurnEnd { result: not_begun(&facts, &error), handled: vec![], answer: None, warm: None, meta },
         Ok((log, journal)) => {
             let progress = TurnProgress::default();
-            let (engine, facts) = (Arc::clone(&engine), Arc::clone(&facts));
-            let mut context = TurnContext { engine, facts, journal, cancel, log, joined, progress };
+            let (engine, facts, event) = (Arc::clone(&engine), Arc::clone(&facts), Arc::new(event));
+            let (states, about) = (ExtensionStates::default(), Arc::clone(&event));
+            let mut context =
+                TurnContext { engine, facts, event: about, journal, cancel, log, joined, progress, states };
             let result = turn::run(&mut context, &event).await;
             finish(context, &event, result, meta).await
         }
@@ -80,47 +88,87 @@ async fn open(
     Ok((log, journal))
 }
 
-/// Reads the conversation. Events that lie there are of this turn, which was cut off and starts over with its journal; or
-/// of one that was over when the process ended, and are folded now.
 fn load(engine: &Engine, facts: &TurnFacts) -> Result<ConversationLog, StoreError> {
     let mut store = engine.store.open(&facts.instance)?;
-    let mut stored = store.load()?;
-    for warning in std::mem::take(&mut stored.warnings) {
+    let (conversation, warnings) = take_up(&mut *store, &facts.turn_id, engine.clock.now())?;
+    for warning in warnings {
         tracing::warn!(instance = %facts.instance, "{warning}");
-    }
-    if begins_with(&stored.events, &facts.turn_id) {
-        stored.events.clear();
-        store.discard_events()?;
-    }
-    let has_events = !stored.events.is_empty();
-    let (mut conversation, _) = Conversation::restore(stored);
-    if has_events {
-        store.fold(conversation.fold())?;
-        conversation.folded();
     }
     Ok(ConversationLog { conversation, store })
 }
 
-fn begins_with(events: &[MessageEvent], turn_id: &str) -> bool {
-    matches!(events.first(), Some(MessageEvent::Append { message }) if message.id == message_id(turn_id, 0))
+/// Reads a conversation for a turn that begins, and makes it whole. Gives back what could not be read, too.
+///
+/// Events that lie behind the base are of this turn, which was cut off and starts over with its journal; or of one that
+/// was over and not folded when the process ended, and are folded now. One that was over because it could not go on (a
+/// panic, an agent that is gone) may have left calls without results: they get one, as every call does.
+pub(crate) fn take_up(
+    store: &mut dyn InstanceStore,
+    turn_id: &str,
+    now: DateTime<Utc>,
+) -> Result<(Conversation, Vec<String>), StoreError> {
+    let mut stored = store.load()?;
+    let warnings = std::mem::take(&mut stored.warnings);
+    if stored.events.iter().any(|event| is_of(event, turn_id)) {
+        stored.events.clear();
+        store.discard_events()?;
+    }
+    let mut is_folded = stored.events.is_empty();
+    let (mut conversation, _) = Conversation::restore(stored);
+    if let Some(message) = results_for_unanswered(&conversation, now) {
+        // An append finds its target everywhere.
+        let _ = conversation.apply(MessageEvent::Append { message });
+        is_folded = false;
+    }
+    if !is_folded {
+        store.fold(conversation.fold())?;
+        conversation.folded();
+    }
+    Ok((conversation, warnings))
 }
 
-/// Makes the outcome durable: first the turn's events, then the record that says that it is over, then the fold.
+fn is_of(event: &MessageEvent, turn_id: &str) -> bool {
+    matches!(event, MessageEvent::Append { message } if is_message_of(&message.id, turn_id))
+}
+
+fn results_for_unanswered(conversation: &Conversation, now: DateTime<Utc>) -> Option<Message> {
+    let calls = conversation.unanswered_calls();
+    let last = conversation.last().filter(|_| !calls.is_empty())?;
+    let results =
+        calls.into_iter().flat_map(|call| step::result_parts(&step::interrupted_result(call)).collect::<Vec<_>>());
+    Some(Message {
+        id: format!("{}-interrupted", last.id),
+        data: MessageData { role: Role::Tool, content: results.collect() },
+        metadata: crate::JsonObject::new(),
+        created_at: now,
+        source: MessageSource::System,
+    })
+}
+
+/// Makes the outcome durable: first the turn's events, then the record that says that it is over, then the fold. A turn that
+/// the store has failed is not over: it is resumed.
 async fn finish(mut context: TurnContext, event: &AgentEvent, result: TurnResult, mut meta: InstanceMeta) -> TurnEnd {
     let engine = Arc::clone(&context.engine);
     let facts = Arc::clone(&context.facts);
     let mut handled = vec![event.id.clone()];
     handled.append(&mut context.progress.joined_ids);
-    let answer = responses::answer(event, &facts, &result, engine.clock.now());
+    let answer = responses::answer(event, &facts.trace, &result, engine.clock.now());
     let record = InboxRecord::Done {
         turn_id: result.turn_id.clone(),
         event_ids: handled.clone(),
         result: Box::new(result.clone()),
+        asked_by: event.caller().cloned(),
         answer: answer.clone().map(Box::new),
     };
-    meta.updated_at = engine.clock.now();
-    match commit(&engine, &facts, context.log, record, &meta).await {
-        Ok(log) => TurnEnd { result, handled, answer, warm: Some(log), meta },
+    if result.error.as_ref().is_some_and(|error| error.code == STORE_FAILED) {
+        return TurnEnd { result, handled: Vec::new(), answer: None, warm: None, meta };
+    }
+    match make_durable(&engine, &facts, context.log, context.states, record).await {
+        Ok(log) => {
+            meta.updated_at = engine.clock.now();
+            let warm = tidy_up(&engine, &facts, log, &meta).await;
+            TurnEnd { result, handled, answer, warm, meta }
+        }
         Err(error) => {
             let result = TurnResult { finish_reason: FinishReason::Error, error: Some(store_failed(&error)), ..result };
             TurnEnd { result, handled: Vec::new(), answer: None, warm: None, meta }
@@ -128,15 +176,41 @@ async fn finish(mut context: TurnContext, event: &AgentEvent, result: TurnResult
     }
 }
 
-async fn commit(
+async fn make_durable(
+    engine: &Engine,
+    facts: &TurnFacts,
+    mut log: ConversationLog,
+    states: ExtensionStates,
+    record: InboxRecord,
+) -> Result<ConversationLog, StoreError> {
+    let (store, instance) = (Arc::clone(&engine.store), facts.instance.clone());
+    let log = blocking(move || {
+        states.save(&*store, &instance)?;
+        log.store.sync().map(|()| log)
+    })
+    .await?;
+    submit(engine, record).await?;
+    Ok(log)
+}
+
+/// Folds the turn, which is over whether this succeeds or not: the next turn does what could not be done. Gives back the
+/// conversation where it may stay in memory.
+async fn tidy_up(
+    engine: &Arc<Engine>,
+    facts: &TurnFacts,
+    log: ConversationLog,
+    meta: &InstanceMeta,
+) -> Option<ConversationLog> {
+    let tidied = fold(engine, facts, log, meta).await;
+    tidied.inspect_err(|error| tracing::warn!(instance = %facts.instance, %error, "a turn was not folded yet")).ok()
+}
+
+async fn fold(
     engine: &Arc<Engine>,
     facts: &TurnFacts,
     mut log: ConversationLog,
-    record: InboxRecord,
     meta: &InstanceMeta,
 ) -> Result<ConversationLog, StoreError> {
-    let mut log = blocking(move || log.store.sync().map(|()| log)).await?;
-    submit(engine, record).await?;
     let store = Arc::clone(&engine.store);
     let idle = InstanceMeta { status: InstanceStatus::Idle, ..meta.clone() };
     let log = blocking(move || {

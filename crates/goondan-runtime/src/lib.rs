@@ -7,6 +7,7 @@
 //! `instance` → [`turn`] → [`step`] → [`dispatch`] (one turn from its event to its durable end).
 
 mod agents;
+mod budget;
 pub mod bus;
 pub mod conversation;
 pub mod dispatch;

@@ -144,14 +144,20 @@ pub enum MessageEvent {
     Truncate,
 }
 
+impl Part {
+    /// The text of a text part.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Part::Text { text } => Some(text),
+            _ => None,
+        }
+    }
+}
+
 impl Message {
     /// All text parts, one after another.
     pub fn text(&self) -> String {
-        let texts = self.data.content.iter().filter_map(|part| match part {
-            Part::Text { text } => Some(text.as_str()),
-            _ => None,
-        });
-        texts.collect()
+        self.data.content.iter().filter_map(Part::as_text).collect()
     }
 
     /// The calls in it, in order.

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bus::EventBus;
 use crate::event::{SwarmEvent, TurnError};
+use crate::ids::InstanceId;
 use crate::message::{Part, ToolCall};
 use crate::ports::model::{ModelChunk, ModelClient, ModelError, ModelErrorKind, ModelRequest, TokenUsage};
 
@@ -38,7 +39,8 @@ pub(crate) struct ModelCall<'a> {
     pub(crate) request: ModelRequest,
     pub(crate) turn_id: &'a str,
     pub(crate) max_retries: u32,
-    pub(crate) bus: &'a EventBus,
+    /// Where the text streams to; `None` for a question beside the conversation, which nobody shall see.
+    pub(crate) bus: Option<&'a EventBus>,
     pub(crate) cancel: &'a CancellationToken,
 }
 
@@ -61,10 +63,7 @@ impl ModelCall<'_> {
             if !error.is_transient() || retries >= self.max_retries {
                 return Err(error);
             }
-            self.bus.publish(SwarmEvent::TextReset {
-                instance: self.request.instance.clone(),
-                turn_id: self.turn_id.to_owned(),
-            });
+            self.publish(|instance, turn_id| SwarmEvent::TextReset { instance, turn_id });
             let wait = error.retry_after.unwrap_or_else(|| with_jitter(back_off(retries)));
             tracing::warn!(instance = %self.request.instance, error = %error, ?wait, "a model call failed and is repeated");
             tokio::time::sleep(wait.min(LONGEST_WAIT)).await;
@@ -78,17 +77,19 @@ impl ModelCall<'_> {
         while let Some(chunk) = stream.next().await {
             let chunk = chunk?;
             if let ModelChunk::Text(delta) = &chunk {
-                self.bus.publish(SwarmEvent::Text {
-                    instance: self.request.instance.clone(),
-                    turn_id: self.turn_id.to_owned(),
-                    delta: delta.clone(),
-                });
+                self.publish(|instance, turn_id| SwarmEvent::Text { instance, turn_id, delta: delta.clone() });
             }
             if let Some(answer) = collector.take(chunk)? {
                 return Ok(answer);
             }
         }
         Err(ModelError::new(ModelErrorKind::Connection, "the answer of the model broke off before it was complete"))
+    }
+
+    fn publish(&self, event: impl FnOnce(InstanceId, String) -> SwarmEvent) {
+        if let Some(bus) = self.bus {
+            bus.publish(event(self.request.instance.clone(), self.turn_id.to_owned()));
+        }
     }
 }
 

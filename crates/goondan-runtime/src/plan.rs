@@ -8,9 +8,9 @@ use goondan_spec::kinds::{Agent, ExportSpec, Permissions, Policy, Swarm, Tool, T
 use goondan_spec::kinds::{Model, ModelParams};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
-use crate::middleware::{Middleware, RequiredToolsGuard};
+use crate::middleware::{self, Middleware};
 use crate::ports::model::{ModelClient, ModelError, ModelFactory};
-use crate::ports::tool::{OpenError, ToolSet, ToolSource};
+use crate::ports::tool::{AgentCatalog, OpenError, ToolSet, ToolSource};
 use crate::registry::{Catalog, RegisteredTool, Registry, ToolLimits};
 
 /// Retries of a model call where `options.maxRetries` says nothing (rule M4).
@@ -76,6 +76,18 @@ impl Generation {
     pub fn agents(&self) -> impl Iterator<Item = &Arc<AgentPlan>> {
         self.agents.values()
     }
+
+    /// The swarm as the agent `own` sees it (rule A6).
+    pub fn seen_from(&self, own: &str) -> AgentCatalog {
+        let available: Vec<String> = self.agents.keys().cloned().collect();
+        AgentCatalog {
+            swarm_name: self.swarm.name.clone(),
+            entry_agent: self.entry_agent.clone(),
+            self_agent: own.to_owned(),
+            callable_agents: available.iter().filter(|name| *name != own).cloned().collect(),
+            available_agents: available,
+        }
+    }
 }
 
 /// Plans `swarm` of `bundle`. All problems come at once.
@@ -125,8 +137,10 @@ impl Planner<'_> {
                 None
             }
         };
-        let registry = self.registry(&agent.spec.tools).await;
+        let mut registry = self.registry(&agent.spec.tools).await;
+        let middleware = self.middleware(agent, &registry);
         self.check_required_tools(agent, &registry);
+        middleware.iter().flat_map(|middleware| middleware.tools()).for_each(|tool| registry.register(tool));
         Some(AgentPlan {
             name: agent.id.name.clone(),
             system: agent.spec.prompt.as_ref().map(|prompt| prompt.text.clone()),
@@ -138,8 +152,14 @@ impl Planner<'_> {
             permissions: agent.spec.permissions.clone(),
             max_parallel_tool_calls: agent.spec.max_parallel_tool_calls.max(1),
             workdir: agent.spec.workdir.clone(),
-            middleware: middleware(&agent.spec),
+            middleware,
         })
+    }
+
+    fn middleware(&mut self, agent: &Resource<Agent>, registry: &Registry) -> Vec<Arc<dyn Middleware>> {
+        let (chain, problems) = middleware::chain(agent, self.bundle.extensions(), &registry.catalog());
+        problems.into_iter().for_each(|problem| self.problem(problem));
+        chain
     }
 
     async fn registry(&mut self, uses: &[ToolUse]) -> Registry {
@@ -222,14 +242,6 @@ fn select(
     selected
 }
 
-fn middleware(agent: &Agent) -> Vec<Arc<dyn Middleware>> {
-    let mut chain: Vec<Arc<dyn Middleware>> = Vec::new();
-    if !agent.required_tools.is_empty() {
-        chain.push(Arc::new(RequiredToolsGuard::new(agent.required_tools.clone())));
-    }
-    chain
-}
-
 fn max_retries(model: &Model) -> u32 {
     let stated = model.options.get("maxRetries").and_then(serde_json::Value::as_u64);
     stated.map_or(DEFAULT_MAX_RETRIES, |retries| u32::try_from(retries).unwrap_or(u32::MAX))
@@ -247,7 +259,13 @@ fn model_problem(model: &Resource<Model>, error: &ModelError) -> Diagnostic {
     at(diagnostic, &model.id, model.origin.as_ref(), "spec")
 }
 
-fn at(mut diagnostic: Diagnostic, id: &ResourceId, origin: Option<&(String, Position)>, field: &str) -> Diagnostic {
+/// `diagnostic`, pointing at a field of a resource.
+pub(crate) fn at(
+    mut diagnostic: Diagnostic,
+    id: &ResourceId,
+    origin: Option<&(String, Position)>,
+    field: &str,
+) -> Diagnostic {
     diagnostic.resource = Some(id.to_string());
     diagnostic.field = Some(field.to_owned());
     if let Some((file, position)) = origin {

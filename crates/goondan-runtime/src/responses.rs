@@ -4,8 +4,8 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
 
 use crate::JsonObject;
-use crate::dispatch::TurnFacts;
 use crate::event::{FinishReason, TurnResult};
+use crate::ids::TraceContext;
 use crate::inbound::{AgentEvent, EventTrace, RESPONSE};
 use crate::ports::tool::ToolError;
 
@@ -41,7 +41,7 @@ pub(crate) fn answer_id(event_id: &str) -> String {
 /// The event that brings an asynchronous answer to the one who asked; `None` where nobody asked that way.
 pub(crate) fn answer(
     event: &AgentEvent,
-    facts: &TurnFacts,
+    trace: &TraceContext,
     result: &TurnResult,
     now: DateTime<Utc>,
 ) -> Option<AgentEvent> {
@@ -87,7 +87,7 @@ pub(crate) fn answer(
         target: reply_to.caller.clone(),
         input: content.to_string(),
         metadata: JsonObject::from_iter([(INTER_AGENT_RESPONSE.to_owned(), metadata)]),
-        trace: EventTrace::from(&facts.trace),
+        trace: EventTrace::from(trace),
         // The answer goes back up: it is as deep as the question was when it was asked.
         callers: event.callers[..event.callers.len().saturating_sub(1)].to_vec(),
         reply_to: None,

@@ -2,15 +2,17 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::budget::Spent;
 use crate::bus::EventBus;
 use crate::conversation::Conversation;
 use crate::dispatch::{self, ToolCallContext, TurnFacts};
@@ -47,7 +49,8 @@ pub struct RuntimeParts {
 /// A running swarm.
 pub struct Runtime {
     engine: Arc<Engine>,
-    orchestrator: tokio::sync::Mutex<Option<JoinHandle<()>>>,
+    /// The orchestrator.
+    task: AbortHandle,
 }
 
 /// An accepted event.
@@ -85,13 +88,15 @@ impl Runtime {
             clock: parts.clock,
             approver: parts.approver,
             generation: ArcSwap::from_pointee(parts.generation),
+            spent: Spent::new(),
+            dead: AtomicBool::new(false),
             workdir: parts.workdir,
             commands,
         });
         let events = engine.bus.subscribe();
         let orchestrator = Orchestrator::new(Arc::clone(&engine), recovered, metas);
-        let task = tokio::spawn(orchestrator.run(queue));
-        Ok((Runtime { engine, orchestrator: Some(task).into() }, events))
+        let task = tokio::spawn(orchestrator.run(queue)).abort_handle();
+        Ok((Runtime { engine, task }, events))
     }
 
     /// The generation that serves now.
@@ -195,21 +200,24 @@ impl Runtime {
         self.engine.store.workdir(instance)
     }
 
+    /// Drops turns where they stand, as if the process had died; they resume at the next start. After a shutdown there are
+    /// none.
+    pub fn kill(&self) {
+        self.engine.dead.store(true, Ordering::Release);
+        self.task.abort();
+    }
+
     /// Takes no more inputs, waits for running turns up to `grace`, then cancels them; returns when all have ended.
     pub async fn shutdown(&self, grace: Duration) {
-        let Some(task) = self.orchestrator.lock().await.take() else { return };
-        if self.engine.commands.send(Command::Shutdown { grace }).is_ok() {
-            let _ = task.await;
-        }
+        // Without an orchestrator it has ended already.
+        let _ = self.engine.commands.send(Command::Shutdown { grace });
+        self.engine.commands.closed().await;
     }
 }
 
 impl Drop for Runtime {
-    /// Without a shutdown, turns are dropped where they stand, as if the process had died; they resume at the next start.
     fn drop(&mut self) {
-        if let Some(task) = self.orchestrator.get_mut().take() {
-            task.abort();
-        }
+        self.kill();
     }
 }
 

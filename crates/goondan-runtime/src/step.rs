@@ -1,6 +1,7 @@
 //! One step: a model call, and the tool calls that it asks for.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use crate::message::{Message, MessageData, MessageSource, Part, Role, ToolCall, 
 use crate::middleware::StepNext;
 use crate::model_call::{ModelAnswer, ModelCall, NoAnswer, turn_error};
 use crate::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
-use crate::ports::model::{ModelRequest, TokenUsage};
+use crate::ports::model::{ModelError, ModelRequest, TokenUsage};
 use crate::ports::tool::{ToolCallResult, ToolError};
 use crate::registry::Catalog;
 use crate::turn::{TurnContext, cancelled, store_failed};
@@ -26,6 +27,8 @@ pub struct StepContext<'a> {
     pub catalog: Catalog,
     id: String,
     trace: TraceContext,
+    /// Something was done in it that was not recorded before the turn was resumed.
+    is_new: AtomicBool,
 }
 
 /// What came of a step.
@@ -68,7 +71,8 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
     let id = format!("{}-step-{index}", turn.facts.turn_id);
     let trace = turn.facts.trace.child(&id);
     let catalog = turn.current_catalog();
-    let mut context = StepContext { turn, index, catalog, id: id.clone(), trace };
+    let is_new = AtomicBool::new(false);
+    let mut context = StepContext { turn, index, catalog, id: id.clone(), trace, is_new };
     let turn_id = context.turn.facts.turn_id.clone();
     // A step that was cut off behind its model call has told that it started.
     if !context.turn.journal.has_outcome(&context.effect("model")) {
@@ -80,6 +84,10 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
     }
     let outcome = StepNext::new(&agent.middleware).run(&mut context).await;
     let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    if !context.is_new.load(Ordering::Relaxed) {
+        // All of it was recorded before the turn was resumed, and told then.
+        return outcome;
+    }
     context.publish(match &outcome {
         Ok(outcome) => RuntimeEventKind::StepCompleted {
             step_id: id,
@@ -114,9 +122,6 @@ pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, T
         let source = MessageSource::Tool { step_id: context.id.clone() };
         context.turn.append(Role::Tool, results.iter().flat_map(result_parts).collect(), source)?;
     }
-    if context.turn.cancel.is_cancelled() {
-        return Err(cancelled());
-    }
     Ok(StepOutcome { should_continue: !results.is_empty(), message: Some(message), results, usage })
 }
 
@@ -134,20 +139,31 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
         },
         turn_id: &turn.facts.turn_id,
         max_retries: agent.max_retries,
-        bus: &turn.engine.bus,
+        bus: Some(&turn.engine.bus),
         cancel: &turn.cancel,
     };
+    let effect = context.effect("model");
+    context.is_new.fetch_or(!turn.journal.has_outcome(&effect), Ordering::Relaxed);
+    journaled(turn, effect, call).await?.map_err(turn_error)
+}
+
+/// Asks the model once in the life of the turn: a resumed turn gets the recorded answer.
+pub(crate) async fn journaled(
+    turn: &TurnContext,
+    effect_id: String,
+    call: ModelCall<'_>,
+) -> Result<Result<ModelAnswer, ModelError>, TurnError> {
     let effect = Effect {
-        id: context.effect("model"),
+        id: effect_id,
         kind: EffectKind::ModelCall,
-        intent: json!({"messages": turn.conversation().messages().len()}),
+        intent: json!({"messages": call.request.messages.len()}),
         when_interrupted: WhenInterrupted::RunAgain,
     };
-    let work = Box::pin(async { encode(&call.run().await) });
+    let work = Box::pin(async { encode(&turn.engine.outcome_of(call.run()).await) });
     match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
         Outcome::Done { value, .. } => match decode::<Result<ModelAnswer, NoAnswer>>(value)? {
-            Ok(answer) => Ok(answer),
-            Err(NoAnswer::Failed(error)) => Err(turn_error(error)),
+            Ok(answer) => Ok(Ok(answer)),
+            Err(NoAnswer::Failed(error)) => Ok(Err(error)),
             Err(NoAnswer::Cancelled) => Err(cancelled()),
         },
         Outcome::Interrupted => unreachable!("a model call is run again"),
@@ -189,21 +205,32 @@ async fn run_call(
         cancel: turn.cancel.clone(),
     };
     let trace = tool_call.trace.clone();
-    let work = Box::pin(async { encode(&dispatch::call(tool_call).await) });
+    let work = Box::pin(async { encode(&turn.engine.outcome_of(dispatch::call(tool_call)).await) });
     match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
-        Outcome::Done { value, .. } => decode(value),
-        Outcome::Interrupted => Ok(interrupted(context, &trace, &call)),
+        Outcome::Done { value, replayed } => {
+            context.is_new.fetch_or(!replayed, Ordering::Relaxed);
+            decode(value)
+        }
+        Outcome::Interrupted => {
+            context.is_new.store(true, Ordering::Relaxed);
+            Ok(interrupted(context, &trace, &call))
+        }
     }
 }
 
-fn interrupted(context: &StepContext<'_>, trace: &TraceContext, call: &ToolCall) -> ToolCallResult {
+/// The result of a call of which nobody knows how far it came (rule C4).
+pub(crate) fn interrupted_result(call: &ToolCall) -> ToolCallResult {
     let error = ToolError::new(format!(
         "{} was running when the process ended; it is not known how far it came, and it was not run again",
         call.tool_name
     ))
     .code("E_TOOL_INTERRUPTED")
     .suggest("Look at what it left behind before you call it again.");
-    let result = dispatch::failed(call, usize::MAX, error);
+    dispatch::failed(call, usize::MAX, error)
+}
+
+fn interrupted(context: &StepContext<'_>, trace: &TraceContext, call: &ToolCall) -> ToolCallResult {
+    let result = interrupted_result(call);
     let kind = RuntimeEventKind::ToolCompleted {
         tool_call_id: call.tool_call_id.clone(),
         tool_name: call.tool_name.clone(),
@@ -216,7 +243,8 @@ fn interrupted(context: &StepContext<'_>, trace: &TraceContext, call: &ToolCall)
     result
 }
 
-fn result_parts(result: &ToolCallResult) -> impl Iterator<Item = Part> {
+/// What a result looks like in the conversation.
+pub(crate) fn result_parts(result: &ToolCallResult) -> impl Iterator<Item = Part> {
     let part = ToolResultPart {
         tool_call_id: result.tool_call_id.clone(),
         tool_name: result.tool_name.clone(),
@@ -248,9 +276,9 @@ fn encode<T: serde::Serialize>(value: &T) -> Value {
     serde_json::to_value(value).expect("what a turn journals is plain data")
 }
 
-fn decode<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, TurnError> {
+pub(crate) fn decode<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, TurnError> {
     serde_json::from_value(value).map_err(|error| TurnError {
-        code: "E_STORE".to_owned(),
+        code: "E_JOURNAL".to_owned(),
         message: format!("the journal of the turn can't be read: {error}"),
         suggestion: None,
         status: None,

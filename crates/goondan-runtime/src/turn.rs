@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::JsonObject;
+use crate::budget::Spent;
 use crate::conversation::Conversation;
 use crate::dispatch::TurnFacts;
 use crate::engine::Engine;
 use crate::event::{FinishReason, RuntimeEventKind, TurnError, TurnResult};
 use crate::inbound::AgentEvent;
 use crate::message::{Message, MessageEvent, MessageSource, Part, Role};
-use crate::middleware::TurnNext;
+use crate::middleware::{ExtensionStates, TurnNext};
 use crate::ports::journal::{Effect, EffectKind, Outcome, TurnJournal, WhenInterrupted};
 use crate::ports::model::TokenUsage;
 use crate::ports::store::{InstanceStore, StoreError};
@@ -52,11 +53,13 @@ impl JoinBox {
 pub struct TurnContext {
     pub(crate) engine: Arc<Engine>,
     pub(crate) facts: Arc<TurnFacts>,
+    pub(crate) event: Arc<AgentEvent>,
     pub(crate) journal: Arc<dyn TurnJournal>,
     pub(crate) cancel: CancellationToken,
     pub(crate) log: ConversationLog,
     pub(crate) joined: JoinBox,
     pub(crate) progress: TurnProgress,
+    pub(crate) states: ExtensionStates,
 }
 
 /// A conversation with the store that it is written to.
@@ -96,8 +99,18 @@ impl TurnContext {
         &self.log.conversation
     }
 
-    /// Changes the conversation; the change is appended to the turn's events. An unknown target changes nothing.
+    /// Changes the conversation; the change is appended to the turn's events. An unknown target changes nothing, nor does a
+    /// new message whose id is taken.
     pub fn emit(&mut self, event: MessageEvent) -> Result<(), TurnError> {
+        if let Some(message_id) = self.conversation().taken_id(&event) {
+            let instance = &self.facts.instance;
+            tracing::warn!(%instance, message_id, "a message was left out: the conversation has one with that id");
+            return Ok(());
+        }
+        self.log_event(event)
+    }
+
+    fn log_event(&mut self, event: MessageEvent) -> Result<(), TurnError> {
         self.log.store.append(&event).map_err(|error| store_failed(&error))?;
         if let Err(missing) = self.log.conversation.apply(event) {
             tracing::warn!(
@@ -110,10 +123,16 @@ impl TurnContext {
         Ok(())
     }
 
+    /// A text message of a middleware, with the next id of the turn. [`TurnContext::emit`] puts it in place.
+    pub fn new_message(&mut self, role: Role, extension: &str, text: &str, metadata: JsonObject) -> Message {
+        let source = MessageSource::Extension { extension_name: extension.to_owned() };
+        self.numbered(role, vec![Part::Text { text: text.to_owned() }], source, metadata)
+    }
+
     /// Appends a text message of a middleware.
     pub fn append_text(&mut self, role: Role, extension: &str, text: &str) -> Result<(), TurnError> {
-        let source = MessageSource::Extension { extension_name: extension.to_owned() };
-        self.append(role, vec![Part::Text { text: text.to_owned() }], source).map(drop)
+        let message = self.new_message(role, extension, text, JsonObject::new());
+        self.emit(MessageEvent::Append { message })
     }
 
     pub(crate) fn append(
@@ -132,12 +151,17 @@ impl TurnContext {
         source: MessageSource,
         metadata: JsonObject,
     ) -> Result<Arc<Message>, TurnError> {
+        let message = self.numbered(role, content, source, metadata);
+        // The id is new: no need to look for it in a long conversation.
+        self.log_event(MessageEvent::Append { message })?;
+        Ok(Arc::clone(self.conversation().last().expect("a message was just appended")))
+    }
+
+    fn numbered(&mut self, role: Role, content: Vec<Part>, source: MessageSource, metadata: JsonObject) -> Message {
         let id = message_id(&self.facts.turn_id, self.progress.next_message);
         self.progress.next_message += 1;
-        let mut message = step::message(id, role, content, source, self);
-        message.metadata = metadata;
-        self.emit(MessageEvent::Append { message })?;
-        Ok(Arc::clone(self.conversation().last().expect("a message was just appended")))
+        let message = step::message(id, role, content, source, self);
+        Message { metadata, ..message }
     }
 
     /// The user message that an event becomes.
@@ -180,6 +204,12 @@ impl TurnContext {
 /// The messages of a turn are numbered: a resumed turn gives them the same ids.
 pub(crate) fn message_id(turn_id: &str, number: u32) -> String {
     format!("{turn_id}-m{number}")
+}
+
+/// Whether a message was appended by a turn. Messages of middleware may have other ids.
+pub(crate) fn is_message_of(message_id: &str, turn_id: &str) -> bool {
+    let number = message_id.strip_prefix(turn_id).and_then(|rest| rest.strip_prefix("-m"));
+    number.is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
 /// Runs the turn of `event` through the agent's middleware, with its events. The user message is appended first.
@@ -226,16 +256,25 @@ pub(crate) fn publish_end(engine: &Engine, facts: &TurnFacts, result: &TurnResul
 
 /// The steps of a turn, behind all turn middleware.
 pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, TurnError> {
-    let limit = context.engine.generation.load().policy.max_steps_per_turn;
+    let policy = context.engine.generation.load().policy.clone();
+    let own = Spent::new();
+    // What middleware has asked before the first step.
+    own.add_tokens(context.progress.usage);
     let mut response = None;
-    for index in 0..limit {
-        if context.cancel.is_cancelled() {
+    for index in 0..policy.max_steps_per_turn {
+        // A turn that was begun before it was cancelled first takes up what had happened.
+        if context.cancel.is_cancelled() && !context.journal.has_outcome(&format!("step-{index}/model")) {
             return Err(cancelled());
         }
+        context.engine.spent.check(&policy.budget, "policy.budget")?;
+        own.check(&policy.turn_budget, "policy.turnBudget")?;
         context.join_answers(index).await?;
         context.progress.steps = index + 1;
         let outcome = step::run(context, index).await?;
-        context.progress.usage += outcome.usage.unwrap_or_default();
+        let usage = outcome.usage.unwrap_or_default();
+        context.progress.usage += usage;
+        context.engine.spent.add_step(usage);
+        own.add_step(usage);
         let was_empty = outcome.message.is_none();
         if let Some(message) = outcome.message.filter(|message| !message.text().is_empty()) {
             response = Some(message);
@@ -247,6 +286,9 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
         } else {
             context.progress.empty_answers = 0;
         }
+    }
+    if context.cancel.is_cancelled() {
+        return Err(cancelled());
     }
     Ok(TurnOutcome { finish_reason: FinishReason::MaxSteps, response })
 }
@@ -277,12 +319,17 @@ pub(crate) fn cancelled() -> TurnError {
     }
 }
 
+/// The code of a turn that could not be put on disk. It is not over.
+pub(crate) const STORE_FAILED: &str = "E_STORE";
+
 pub(crate) fn store_failed(error: &StoreError) -> TurnError {
     TurnError {
-        code: "E_STORE".to_owned(),
+        code: STORE_FAILED.to_owned(),
         message: error.message.clone(),
         suggestion: Some(
-            "Make room or fix the rights of the state folder; the turn resumes at the next start.".to_owned(),
+            "Make room or fix the rights of the state folder; the turn resumes at the next start, or when something is sent \
+             to the instance again."
+                .to_owned(),
         ),
         status: None,
     }

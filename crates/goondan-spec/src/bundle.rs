@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 
 use crate::diagnostic::Position;
+use crate::findings::ValueOrigin;
 use crate::kinds::{Agent, Connection, Connector, Extension, Model, Package, Swarm, Tool, ToolManifest};
 use crate::{JsonObject, ResourceId};
 
@@ -36,11 +37,9 @@ pub struct Resource<T> {
 /// All resources of one kind, in load order, built-in ones last.
 pub type Resources<T> = IndexMap<ResourceId, Resource<T>>;
 
-/// A project folder, read and found to be right. Immutable; made by [`load`](crate::load) alone.
-#[derive(Debug, Clone)]
-pub struct Bundle {
-    pub(crate) root: PathBuf,
-    pub(crate) files: Vec<String>,
+/// The resources of every kind.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Decoded {
     pub(crate) package: Option<Resource<Package>>,
     pub(crate) models: Resources<Model>,
     pub(crate) agents: Resources<Agent>,
@@ -49,6 +48,16 @@ pub struct Bundle {
     pub(crate) extensions: Resources<Extension>,
     pub(crate) connectors: Resources<Connector>,
     pub(crate) connections: Resources<Connection>,
+}
+
+/// A project folder, read and found to be right. Immutable; made by [`load`](crate::load) alone.
+#[derive(Debug, Clone)]
+pub struct Bundle {
+    pub(crate) root: PathBuf,
+    pub(crate) files: Vec<String>,
+    pub(crate) resources: Decoded,
+    /// Where the value sources are written.
+    pub(crate) values: Vec<ValueOrigin>,
 }
 
 impl Bundle {
@@ -64,41 +73,41 @@ impl Bundle {
 
     /// The Package document, where there is one.
     pub fn package(&self) -> Option<&Resource<Package>> {
-        self.package.as_ref()
+        self.resources.package.as_ref()
     }
 
     /// All models.
     pub fn models(&self) -> &Resources<Model> {
-        &self.models
+        &self.resources.models
     }
 
     /// All agents.
     pub fn agents(&self) -> &Resources<Agent> {
-        &self.agents
+        &self.resources.agents
     }
 
     /// All swarms.
     pub fn swarms(&self) -> &Resources<Swarm> {
-        &self.swarms
+        &self.resources.swarms
     }
 
     /// All tools, the built-in ones included.
     pub fn tools(&self) -> &Resources<Tool> {
-        &self.tools
+        &self.resources.tools
     }
 
     /// All extensions, the built-in ones included.
     pub fn extensions(&self) -> &Resources<Extension> {
-        &self.extensions
+        &self.resources.extensions
     }
 
     /// All connectors.
     pub fn connectors(&self) -> &Resources<Connector> {
-        &self.connectors
+        &self.resources.connectors
     }
 
     /// All connections.
     pub fn connections(&self) -> &Resources<Connection> {
-        &self.connections
+        &self.resources.connections
     }
 }

@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
+/// The page that explains every code under a heading of its name.
+pub const HELP_PAGE: &str = "https://goondan.ai/docs/errors";
+
 /// How bad it is. Any error keeps the whole bundle from running (rule L3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -23,6 +26,13 @@ impl Code {
     /// Warnings begin with `W_`, everything else is an error.
     pub fn severity(self) -> Severity {
         if self.0.starts_with("W_") { Severity::Warning } else { Severity::Error }
+    }
+}
+
+impl Code {
+    /// Where this code is explained.
+    pub fn help_url(self) -> String {
+        format!("{HELP_PAGE}#{}", self.0.to_ascii_lowercase())
     }
 }
 
@@ -152,8 +162,36 @@ impl Diagnostic {
             resource: None,
             field: None,
             suggestion: None,
-            help_url: None,
+            help_url: Some(code.help_url()),
         }
+    }
+
+    /// Says where it is.
+    #[must_use]
+    pub fn at(mut self, position: Position) -> Self {
+        self.position = Some(position);
+        self
+    }
+
+    /// Says which file it is in.
+    #[must_use]
+    pub fn in_file(mut self, file: impl Into<String>) -> Self {
+        self.file = Some(file.into());
+        self
+    }
+
+    /// Says which resource it concerns, as `Kind/name`.
+    #[must_use]
+    pub fn of(mut self, resource: impl fmt::Display) -> Self {
+        self.resource = Some(resource.to_string());
+        self
+    }
+
+    /// Says which field it concerns, such as `spec.exports[0].name`.
+    #[must_use]
+    pub fn field(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
     }
 
     /// Says what to type next.

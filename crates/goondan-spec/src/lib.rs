@@ -10,16 +10,47 @@
 //! Start reading at [`load`].
 
 pub mod bundle;
+mod custom_tool;
+mod cycles;
+mod decode;
 pub mod diagnostic;
+pub mod diff;
+mod discover;
+mod entry;
+pub mod env_files;
+mod envelope;
 pub mod files;
+mod findings;
+mod index;
 pub mod kinds;
+mod lint;
+mod load;
 pub mod meta;
+mod node;
+mod packages;
+mod parallel;
+mod parameters;
+mod paths;
+mod read;
+mod references;
+pub mod render;
+pub mod schema;
+pub mod source;
+mod split;
+mod swarms;
+mod text;
 pub mod value;
+mod value_source;
+pub mod yaml;
 
 pub use bundle::{BasePackage, Bundle, Resource};
+pub use custom_tool::{CustomParameter, CustomTool, ParameterType};
 pub use diagnostic::{Code, Diagnostic, Severity};
-pub use files::Files;
+pub use diff::{BundleDiff, diff};
+pub use files::{Files, MemoryFiles, OsFiles};
+pub use load::{LoadInput, Loaded, load};
 pub use meta::{Kind, ObjectRef, ResourceId};
+pub use source::Sources;
 pub use value::{Environment, Secret, ValueSource};
 
 /// A JSON object, as tools take it and free-form fields hold it.

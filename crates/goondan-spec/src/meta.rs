@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The only `apiVersion` that this program reads.
@@ -11,7 +12,7 @@ pub const API_VERSION: &str = "goondan.ai/v1";
 pub const BASE_PACKAGE: &str = "@goondan/base";
 
 /// The eight kinds of resource (rule L4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Kind {
     /// A model behind a provider.
     Model,

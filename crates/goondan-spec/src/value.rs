@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+pub use crate::env_files::read_env_files;
+
 /// Where a configured string comes from: exactly one of the three.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ValueSource {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use goondan_runtime::middleware::builtin_names;
 use goondan_spec::files::OsFiles;
 use goondan_spec::source::Sources;
 use goondan_spec::{BasePackage, Bundle, Diagnostic, Environment, JsonObject, LoadInput};
@@ -39,8 +40,9 @@ pub fn environment(root: &Path, env_file: Option<&Path>) -> Result<Environment, 
 
 /// What `@goondan/base` holds.
 pub fn base_package() -> BasePackage {
-    let extension = |name: &str| (name.to_owned(), JsonObject::new());
-    BasePackage { tools: goondan_tools::base_tools(), extensions: vec![extension("required-tools-guard")] }
+    // Defaults of the configs live with the extensions.
+    let extensions = builtin_names().map(|name| (name.to_owned(), JsonObject::new())).collect();
+    BasePackage { tools: goondan_tools::base_tools(), extensions }
 }
 
 fn folder(path: &Path) -> PathBuf {

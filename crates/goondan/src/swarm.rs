@@ -278,6 +278,12 @@ impl Swarm {
         self.inner.runtime.shutdown(grace).await;
     }
 
+    /// Ends as if the process had died: turns are dropped where they stand and resume at the next start. For tests of
+    /// recovery; dropping the last clone does the same.
+    pub fn kill(&self) {
+        self.inner.runtime.kill();
+    }
+
     fn instance(&self, agent: Option<&str>, instance_key: Option<&str>) -> InstanceId {
         let agent = agent.map_or_else(|| self.entry_agent(), str::to_owned);
         InstanceId::new(agent, instance_key.unwrap_or(DEFAULT_INSTANCE_KEY))
@@ -399,9 +405,8 @@ fn absolute(path: &Path) -> PathBuf {
 
 fn cannot_open(error: OpenWorkspaceError) -> StartError {
     let held = matches!(error, OpenWorkspaceError::Locked(LockError::Held { .. }));
-    let suggestion = held.then(|| {
-        "send the input to that process, wait until it has ended, or use another `--state-root`".to_owned()
-    });
+    let suggestion = held
+        .then(|| "send the input to that process, wait until it has ended, or use another `--state-root`".to_owned());
     StartError::Workspace { message: error.to_string(), suggestion }
 }
 

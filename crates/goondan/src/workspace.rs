@@ -59,7 +59,7 @@ pub struct Workspace {
 pub struct InstanceSummary {
     /// Who it is.
     pub id: InstanceId,
-    /// `idle`, or `processing` where a turn runs or was cut off.
+    /// `idle`, `processing` where a turn runs or was cut off, or `retired`.
     pub status: String,
     /// When its first event came.
     pub created_at: DateTime<Utc>,
@@ -124,6 +124,7 @@ fn summary(meta: &InstanceMeta, messages: usize) -> InstanceSummary {
     let status = match meta.status {
         InstanceStatus::Idle => "idle",
         InstanceStatus::Processing => "processing",
+        InstanceStatus::Retired => "retired",
     };
     InstanceSummary {
         id: meta.id(),

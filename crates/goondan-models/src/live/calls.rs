@@ -143,3 +143,36 @@ fn parsed(arguments: Value) -> Value {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::request;
+
+    fn piece() -> impl Strategy<Value = ToolCall> {
+        let id = prop_oneof!["call_[0-9]{1,12}", "[ab]?"];
+        let arguments = prop_oneof![Just("{}"), Just("{\"a\":"), Just("1}"), Just("")];
+        (id, "[xy]?", arguments).prop_map(|(call_id, fn_name, arguments)| ToolCall {
+            call_id,
+            fn_name,
+            fn_arguments: Value::from(arguments),
+            thought_signatures: None,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_pieces_make_calls_with_ids_of_their_own_and_lose_no_byte(pieces in prop::collection::vec(piece(), 0..20)) {
+            let mut calls = Calls::new(Wire::Chat, &request("a", "x"));
+            let sent: usize = pieces.iter().filter_map(|call| call.fn_arguments.as_str()).map(str::len).sum();
+            pieces.into_iter().for_each(|call| calls.piece(call));
+            prop_assert_eq!(calls.bytes(), sent);
+            prop_assert_eq!(calls.pieces.iter().map(|call| call.arguments.len()).sum::<usize>(), sent);
+            let whole = calls.finish(Vec::new());
+            let ids: HashSet<_> = whole.iter().map(|call| call.id.as_str()).collect();
+            prop_assert!(ids.len() == whole.len() && !ids.contains(""));
+        }
+    }
+}

@@ -149,14 +149,22 @@ impl Caller {
                 format!("check endpoint, apiKey and options.headers of {}", self.resource),
             ),
             Some(error) if error.is_connect() || error.is_timeout() => {
-                suggest(connection(format!("cannot reach {host}: {}", chain(error))), self.reach(host))
+                let reason = chain(error);
+                let suggestion = self.reach(host, &reason);
+                suggest(connection(format!("cannot reach {host}: {reason}")), suggestion)
             }
             Some(error) => connection(format!("the stream broke off: {}", chain(error))),
             None => protocol(format!("{host} sent something that is no text: {}", chain(error.as_ref()))),
         }
     }
 
-    fn reach(&self, host: &str) -> String {
+    fn reach(&self, host: &str, reason: &str) -> String {
+        if reason.contains("certificate") {
+            return format!(
+                "the certificate of {host} is not trusted here: install the package ca-certificates, or the \
+                 certificate of your company's proxy"
+            );
+        }
         match (self.provider, self.own_endpoint) {
             ("ollama", _) => format!("is Ollama running at {host}? start it with `ollama serve`"),
             ("llamacpp" | "lmstudio" | "vllm", _) | (_, true) => {

@@ -14,16 +14,12 @@ pub(crate) struct Meter {
 }
 
 /// What came so far.
-#[derive(Debug, Clone)]
-pub(crate) struct Seen {
-    /// Frames that held data.
-    pub(crate) frames: usize,
-    /// All their bytes.
-    pub(crate) bytes: usize,
-    /// When the last frame came, with or without data; the beginning before that.
-    pub(crate) last: Instant,
-    /// How the first frame begins.
-    pub(crate) sample: String,
+#[derive(Debug)]
+struct Seen {
+    frames: usize,
+    bytes: usize,
+    last: Instant,
+    sample: String,
 }
 
 impl Meter {
@@ -32,8 +28,27 @@ impl Meter {
         Meter { seen: Mutex::new(Seen { frames: 0, bytes: 0, last: Instant::now(), sample: String::new() }) }
     }
 
-    /// What came so far.
-    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
+    /// Frames that held data.
+    pub(crate) fn frames(&self) -> usize {
+        self.seen().frames
+    }
+
+    /// All their bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.seen().bytes
+    }
+
+    /// When the last frame came, with or without data; the beginning before that.
+    pub(crate) fn last(&self) -> Instant {
+        self.seen().last
+    }
+
+    /// How the first frame begins.
+    pub(crate) fn sample(&self) -> String {
+        self.seen().sample.clone()
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -71,7 +71,7 @@ impl LiveClient {
 #[async_trait]
 impl ModelClient for LiveClient {
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
-        let client = self.http.client()?;
+        let client = self.http.client().await?;
         let target =
             self.target.resolve(&client.genai).await.map_err(|error| self.caller.failure("the provider", error))?;
         let base_url = target.endpoint.base_url().to_owned();

@@ -59,6 +59,7 @@ impl Answer {
                 Err(error) => Err(error),
             };
             if let Err(error) = step {
+                self.state.ready.clear();
                 self.state.over = true;
                 return Some(Err(error));
             }
@@ -67,7 +68,7 @@ impl Answer {
 
     /// `error`, or a better one where nothing at all came: then the address itself is asked what it is.
     pub(crate) async fn explain(self, http: &Http, error: ModelError) -> ModelError {
-        let silent = self.meter.seen().frames == 0 && error.kind == ModelErrorKind::Connection;
+        let silent = self.meter.frames() == 0 && error.kind == ModelErrorKind::Connection;
         let broken = self.caller.broken(&self.host());
         if !silent || error.message != broken.message {
             return error;
@@ -79,11 +80,11 @@ impl Answer {
     /// genai's next event, as long as the answer keeps moving and keeps within bounds.
     async fn event(&mut self) -> Result<Option<ChatStreamEvent>, ModelError> {
         loop {
-            let deadline = self.meter.seen().last + self.idle;
+            let deadline = self.meter.last() + self.idle;
             match timeout_at(deadline, next_within(&mut self.events, &self.meter)).await {
                 Ok(Some(event)) => return event.transpose().map_err(|error| self.failure(error)),
                 Ok(None) => return Err(self.caller.too_large(&self.host(), WIRE_LIMIT)),
-                Err(_) if self.meter.seen().last + self.idle > Instant::now() => {}
+                Err(_) if self.meter.last() + self.idle > Instant::now() => {}
                 Err(_) => return Err(self.caller.silent(&self.host())),
             }
         }
@@ -128,7 +129,7 @@ impl Answer {
 
     fn failure(&self, error: genai::Error) -> ModelError {
         let unreadable = matches!(error, genai::Error::StreamParse { .. });
-        if unreadable && is_html(&self.meter.seen().sample) {
+        if unreadable && is_html(&self.meter.sample()) {
             return self.caller.html(&self.host());
         }
         self.caller.failure(&self.host(), error)
@@ -153,7 +154,7 @@ impl Answer {
 
 /// The next event, or `None` once more has come over the wire than any answer needs.
 async fn next_within(events: &mut ChatStream, meter: &Meter) -> Option<Option<genai::Result<ChatStreamEvent>>> {
-    poll_fn(|context| match meter.seen().bytes > WIRE_LIMIT {
+    poll_fn(|context| match meter.bytes() > WIRE_LIMIT {
         true => Poll::Ready(None),
         false => events.poll_next_unpin(context).map(Some),
     })

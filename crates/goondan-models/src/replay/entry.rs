@@ -5,6 +5,7 @@ use goondan_runtime::ports::model::{ModelChunk, ModelError, ModelRequest, TokenU
 use goondan_runtime::ports::tool::{ToolCallError, ToolCallStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 /// A question and its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -159,10 +160,8 @@ pub(crate) fn digest(asked: &Asked, request: &ModelRequest) -> String {
     digest_of(&canonical(&whole))
 }
 
-/// FNV-1a: stable across versions and machines, which is all that is asked of it.
 fn digest_of(text: &str) -> String {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
+    Sha256::digest(text.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// JSON with sorted keys.

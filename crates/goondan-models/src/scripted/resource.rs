@@ -27,7 +27,14 @@ const INLINE: [&str; 3] = ["agents", "rules", "default"];
 /// The scripts that are being played, by Model: a script that a reload leaves alone goes on where it was.
 #[derive(Debug, Default)]
 pub(crate) struct Scripts {
-    playing: Mutex<BTreeMap<ResourceId, (Arc<Script>, Arc<ScriptState>)>>,
+    playing: Mutex<BTreeMap<ResourceId, Playing>>,
+}
+
+/// A script and how far it is.
+#[derive(Debug, Clone)]
+struct Playing {
+    script: Arc<Script>,
+    state: Arc<ScriptState>,
 }
 
 impl Scripts {
@@ -35,15 +42,15 @@ impl Scripts {
     pub(crate) fn client(&self, model: &Resource<Model>, root: &Path) -> Result<Arc<dyn ModelClient>, ModelError> {
         let script = script_of(model, root)?;
         let mut playing = locked(&self.playing);
-        let (script, state) = match playing.get(&model.id) {
-            Some((known, state)) if **known == script => (Arc::clone(known), Arc::clone(state)),
+        let current = match playing.get(&model.id) {
+            Some(known) if *known.script == script => known.clone(),
             _ => {
-                let fresh = (Arc::new(script), Arc::default());
+                let fresh = Playing { script: Arc::new(script), state: Arc::default() };
                 playing.insert(model.id.clone(), fresh.clone());
                 fresh
             }
         };
-        Ok(Arc::new(ScriptedClient { script, state, log: None }))
+        Ok(Arc::new(ScriptedClient { script: current.script, state: current.state, log: None }))
     }
 }
 
@@ -69,8 +76,11 @@ const SHAPE: &str = "a script has agents (lists of replies by agent), rules ({wh
 
 /// Reads a script's text; the only place that knows how.
 fn parse_file(model: &ResourceId, path: &str, text: &str) -> Result<Script, ModelError> {
-    serde_json::from_str(text).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
-        configuration(format!("the script of {model} is not right: {path}:{line}:{column}: {error}"), SHAPE)
+    goondan_runtime::spec::yaml::from_str(text).map_err(|error| {
+        let place = match (error.line, error.column) {
+            (Some(line), Some(column)) => format!("{path}:{line}:{column}"),
+            _ => path.to_owned(),
+        };
+        configuration(format!("the script of {model} is not right: {place}: {}", error.message), SHAPE)
     })
 }

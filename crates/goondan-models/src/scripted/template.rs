@@ -11,7 +11,7 @@ use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::convert::{error_text, output_text};
+use crate::convert::output_text;
 use crate::error::configuration;
 
 /// Instructions that one template may run; a loop that never ends becomes an error.
@@ -113,7 +113,7 @@ fn spoken(message: &Message) -> String {
 
 fn result_text(result: &ToolResultPart) -> String {
     match &result.error {
-        Some(error) => error_text(error),
+        Some(error) => error.to_model_text(),
         None => output_text(result.output.as_ref()),
     }
 }

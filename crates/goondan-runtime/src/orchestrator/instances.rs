@@ -72,7 +72,7 @@ impl Instances {
     /// What is known of all, oldest first.
     pub(super) fn metas(&self) -> Vec<InstanceMeta> {
         let mut metas: Vec<_> = self.by_id.values().map(|instance| instance.meta.clone()).collect();
-        metas.sort_by(|a, b| (a.created_at, a.id()).cmp(&(b.created_at, b.id())));
+        metas.sort_by_cached_key(|meta| (meta.created_at, meta.id()));
         metas
     }
 
@@ -110,6 +110,7 @@ fn new_meta(id: &InstanceId, owner: Option<InstanceId>, cwd: Option<String>, now
         updated_at: now,
         owner,
         cwd,
+        retired_at: None,
     }
 }
 

@@ -18,8 +18,9 @@ use crate::event::TurnResult;
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
 use crate::instance::TurnEnd;
-use crate::ports::store::{InboxRecord, InstanceMeta, Recovered, StoreError};
+use crate::ports::store::{HandledEvent, InboxRecord, InstanceMeta, Recovered, StoreError};
 use crate::routing::WaitGraph;
+use crate::store::handled::{Handled, size_of};
 
 use instances::Instances;
 pub(crate) use instances::describe;
@@ -96,13 +97,22 @@ struct Waiter {
 /// An event between its submission and its end.
 struct Pending {
     target: InstanceId,
+    /// Whose turn made it.
+    asked_by: Option<InstanceId>,
     waiters: Vec<Waiter>,
     accepted: Vec<oneshot::Sender<Result<(), Refusal>>>,
 }
 
+impl Pending {
+    fn of(event: &AgentEvent) -> Self {
+        let asked_by = event.caller().cloned();
+        Pending { target: event.target.clone(), asked_by, waiters: Vec::new(), accepted: Vec::new() }
+    }
+}
+
 /// A turn that runs.
 struct RunningTurn {
-    event_id: String,
+    event: AgentEvent,
     cancel: CancellationToken,
     joined: crate::turn::JoinBox,
 }
@@ -112,7 +122,11 @@ pub(crate) struct Orchestrator {
     engine: Arc<Engine>,
     instances: Instances,
     pending: HashMap<String, Pending>,
-    handled: Handled,
+    handled: Handled<TurnResult>,
+    /// Queued events whose turn had begun before it was cut off. They can't be withdrawn, only cancelled.
+    begun: HashSet<String>,
+    /// Those of them that shall end as soon as they have taken up what had happened.
+    cancelled: HashSet<String>,
     waits: WaitGraph,
     /// Instances with something to do, in the order in which they came to it.
     ready: VecDeque<InstanceId>,
@@ -122,41 +136,21 @@ pub(crate) struct Orchestrator {
     stopping: Option<tokio::time::Instant>,
 }
 
-/// Results of recently handled events, for answers that are asked for again and events that come twice.
-#[derive(Default)]
-struct Handled {
-    results: HashMap<String, TurnResult>,
-    order: VecDeque<String>,
-}
-
-/// That many results are kept.
-const KEPT_RESULTS: usize = 10_000;
-
-impl Handled {
-    fn put(&mut self, event_id: String, result: TurnResult) {
-        if self.results.insert(event_id.clone(), result).is_none() {
-            self.order.push_back(event_id);
-        }
-        while self.order.len() > KEPT_RESULTS {
-            if let Some(oldest) = self.order.pop_front() {
-                self.results.remove(&oldest);
-            }
-        }
-    }
-}
-
 impl Orchestrator {
     /// Takes over what was left on disk.
     pub(crate) fn new(engine: Arc<Engine>, recovered: Recovered, metas: Vec<InstanceMeta>) -> Self {
         let mut handled = Handled::default();
-        for (event_id, result) in recovered.handled {
-            handled.put(event_id, result);
+        for HandledEvent { event_id, result, needed_by } in recovered.handled {
+            let bytes = size_of(&result);
+            handled.put(event_id, result, bytes, needed_by);
         }
         let mut orchestrator = Orchestrator {
             engine,
             instances: Instances::restore(metas),
             pending: HashMap::new(),
             handled,
+            begun: recovered.begun.into_iter().collect(),
+            cancelled: HashSet::new(),
             waits: WaitGraph::default(),
             ready: VecDeque::new(),
             is_ready: HashSet::new(),
@@ -207,10 +201,12 @@ impl Orchestrator {
         waiter: Option<oneshot::Sender<TurnResult>>,
         accepted: oneshot::Sender<Result<(), Refusal>>,
     ) {
-        if let Some(result) = self.handled.results.get(&event.id) {
+        if let Some(result) = self.handled.get(&event.id) {
             // Delivered again: it is accepted, and its result is known.
             let _ = accepted.send(Ok(()));
-            let _ = waiter.map(|waiter| waiter.send(result.clone()));
+            if let Some(waiter) = waiter {
+                let _ = waiter.send(result.clone());
+            }
             return;
         }
         if let Err(refusal) = self.admit(&event) {
@@ -233,17 +229,20 @@ impl Orchestrator {
             } else {
                 known.accepted.push(accepted);
             }
+            // Where its instance stands still, this sets it going again.
+            self.make_ready(event.target);
             return;
         }
-        let pending =
-            Pending { target: event.target.clone(), waiters: waiter.into_iter().collect(), accepted: vec![accepted] };
+        let mut pending = Pending::of(&event);
+        pending.waiters.extend(waiter);
+        pending.accepted.push(accepted);
         self.pending.insert(event.id.clone(), pending);
         self.make_durable(event);
     }
 
     fn make_durable(&self, event: AgentEvent) {
         let commands = self.engine.commands.clone();
-        let record = InboxRecord::Accepted { event: event.clone() };
+        let record = InboxRecord::Accepted { event: Box::new(event.clone()) };
         let on_durable = move |written| {
             // Without an orchestrator the event waits on disk for the next one.
             let _ = commands.send(Command::Durable { event: Box::new(event), written });
@@ -279,8 +278,7 @@ impl Orchestrator {
     }
 
     fn enqueue_recovered(&mut self, event: AgentEvent) {
-        let pending = Pending { target: event.target.clone(), waiters: Vec::new(), accepted: Vec::new() };
-        self.pending.insert(event.id.clone(), pending);
+        self.pending.insert(event.id.clone(), Pending::of(&event));
         self.enqueue(event);
     }
 
@@ -303,8 +301,13 @@ impl Orchestrator {
             return;
         }
         let Some(instance) = self.instances.get_mut(&target) else { return };
-        if let Some(turn) = instance.turn.as_ref().filter(|turn| turn.event_id == event_id) {
+        if let Some(turn) = instance.turn.as_ref().filter(|turn| turn.event.id == event_id) {
             turn.cancel.cancel();
+            return;
+        }
+        if self.begun.contains(event_id) {
+            self.cancelled.insert(event_id.to_owned());
+            self.make_ready(target);
             return;
         }
         let before = instance.queue.len();
@@ -342,8 +345,16 @@ impl Orchestrator {
 
     /// An event is over: those who wait get the result, and callers go on.
     fn forget(&mut self, event_id: &str, result: Option<&TurnResult>) {
-        let Some(pending) = self.pending.remove(event_id) else { return };
-        for waiter in pending.waiters {
+        self.tell(event_id, result);
+        self.pending.remove(event_id);
+        self.begun.remove(event_id);
+        self.cancelled.remove(event_id);
+    }
+
+    /// Those who wait for an event get `result`, or are told that there is none, and callers go on.
+    fn tell(&mut self, event_id: &str, result: Option<&TurnResult>) {
+        let Some(pending) = self.pending.get_mut(event_id) else { return };
+        for waiter in std::mem::take(&mut pending.waiters) {
             if let Some(caller) = &waiter.caller {
                 self.waits.done(caller, &pending.target);
             }

@@ -9,11 +9,13 @@ use tokio_util::sync::CancellationToken;
 use super::{Ended, Orchestrator, RunningTurn};
 use crate::dispatch::TurnFacts;
 use crate::event::{SwarmEvent, TurnError, TurnResult};
-use crate::ids::{InstanceId, TraceContext};
+use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
 use crate::instance::{self, TurnEnd, TurnStart, failed_result};
 use crate::plan::AgentPlan;
 use crate::ports::store::InboxRecord;
+use crate::responses;
+use crate::store::handled::size_of;
 use crate::turn::JoinBox;
 
 impl Orchestrator {
@@ -53,8 +55,10 @@ impl Orchestrator {
             std::mem::take(&mut instance.queue).into_iter().partition(AgentEvent::is_response);
         instance.queue = others;
         answers.into_iter().for_each(|answer| joined.put(answer));
-        instance.turn =
-            Some(RunningTurn { event_id: event.id.clone(), cancel: cancel.clone(), joined: joined.clone() });
+        if self.cancelled.contains(&event.id) {
+            cancel.cancel();
+        }
+        instance.turn = Some(RunningTurn { event: event.clone(), cancel: cancel.clone(), joined: joined.clone() });
         let meta = instance.meta.clone();
         let facts = Arc::new(self.facts(agent, &event, meta.cwd.as_deref()));
         let (warm, engine) = (self.instances.take_warm(id), Arc::clone(&self.engine));
@@ -67,7 +71,7 @@ impl Orchestrator {
     fn facts(&self, agent: Arc<AgentPlan>, event: &AgentEvent, cwd: Option<&str>) -> TurnFacts {
         let turn_id = event.turn_id();
         TurnFacts {
-            trace: TraceContext::root(&event.trace.trace_id, event.trace.parent_span_id.as_deref(), &turn_id),
+            trace: event.turn_trace(),
             workdir: self.engine.workdir(&agent, &event.target, cwd.map(Path::new)),
             instance: event.target.clone(),
             callers: event.callers.clone(),
@@ -87,9 +91,9 @@ impl Orchestrator {
                 let turn = self.instances.get_mut(&id).and_then(|instance| instance.turn.take());
                 if let Some(turn) = turn {
                     tracing::error!(instance = %id, %error, "a turn panicked");
-                    let result = failed_result(format!("turn-{}", turn.event_id), panicked());
-                    self.settle(&turn.event_id, &result);
+                    self.settle(&turn.event, &failed_result(turn.event.turn_id(), panicked()));
                     self.return_joined(&id, &turn.joined);
+                    self.make_ready(id);
                 }
             }
         }
@@ -102,22 +106,44 @@ impl Orchestrator {
         if let Some(log) = end.warm {
             self.instances.keep_warm(id, log);
         }
-        if let Some(turn) = turn {
-            self.publish_end(id, &turn.event_id, &end.result);
-            if end.handled.is_empty() {
-                // Not on disk: it is told, but it is not over. The next start takes it up again.
-                self.forget(&turn.event_id, Some(&end.result));
-            }
-            self.return_joined(id, &turn.joined);
+        let Some(turn) = turn else { return };
+        self.publish_end(id, &turn.event.id, &end.result);
+        self.return_joined(id, &turn.joined);
+        if end.handled.is_empty() {
+            self.stand_still(turn.event, &end.result);
+            return;
         }
-        for event_id in end.handled {
-            self.handled.put(event_id.clone(), end.result.clone());
-            self.forget(&event_id, Some(&end.result));
+        self.handled.release(id);
+        for event_id in &end.handled {
+            self.remember(event_id, &end.result);
+            self.forget(event_id, Some(&end.result));
         }
         if let Some(answer) = end.answer {
             self.enqueue_recovered(answer);
         }
         self.make_ready(id.clone());
+    }
+
+    /// The store has failed a turn: it is told, but it is not over. It keeps its place before everything else in its queue.
+    /// Those who wait for what is behind it are told as well. The next event, or the same one sent again, sets the instance
+    /// going again; so does the next start.
+    fn stand_still(&mut self, event: AgentEvent, result: &TurnResult) {
+        let Some(instance) = self.instances.get_mut(&event.target) else { return };
+        self.begun.insert(event.id.clone());
+        instance.queue.push_front(event);
+        let queued: Vec<(String, String)> =
+            instance.queue.iter().map(|event| (event.id.clone(), event.turn_id())).collect();
+        for (event_id, turn_id) in queued {
+            let result = TurnResult { turn_id, ..result.clone() };
+            self.tell(&event_id, Some(&result));
+        }
+    }
+
+    /// Keeps the result of an event that is over, for who may ask for it again.
+    fn remember(&mut self, event_id: &str, result: &TurnResult) {
+        let asked_by = self.pending.get(event_id).and_then(|pending| pending.asked_by.clone());
+        let is_asking = |id: &InstanceId| self.instances.get(id).is_some_and(|instance| instance.turn.is_some());
+        self.handled.put(event_id.to_owned(), result.clone(), size_of(result), asked_by.filter(is_asking));
     }
 
     /// Answers that came too late for the turn's last step wait for the next turn, in front of everything else.
@@ -126,29 +152,33 @@ impl Orchestrator {
         for event in joined.take().into_iter().rev() {
             instance.queue.push_front(event);
         }
-        self.make_ready(id.clone());
     }
 
     /// An event whose turn can't run is over with an error.
     fn settle_without_turn(&mut self, event: &AgentEvent, why: &str) {
         let error =
             TurnError { code: "AGENT_NOT_FOUND".to_owned(), message: why.to_owned(), suggestion: None, status: None };
-        self.settle(&event.id, &failed_result(event.turn_id(), error));
+        self.settle(event, &failed_result(event.turn_id(), error));
     }
 
-    fn settle(&mut self, event_id: &str, result: &TurnResult) {
+    /// An event is over without a turn that could say so itself. Who asked for an answer gets one (rule A5).
+    fn settle(&mut self, event: &AgentEvent, result: &TurnResult) {
+        let answer = responses::answer(event, &event.turn_trace(), result, self.engine.clock.now());
         let record = InboxRecord::Done {
             turn_id: result.turn_id.clone(),
-            event_ids: vec![event_id.to_owned()],
+            event_ids: vec![event.id.clone()],
             result: Box::new(result.clone()),
-            answer: None,
+            asked_by: event.caller().cloned(),
+            answer: answer.clone().map(Box::new),
         };
         self.engine.store.submit(record, Box::new(|_| {}));
-        if let Some(target) = self.pending.get(event_id).map(|pending| pending.target.clone()) {
-            self.publish_end(&target, event_id, result);
+        self.publish_end(&event.target, &event.id, result);
+        self.handled.release(&event.target);
+        self.remember(&event.id, result);
+        self.forget(&event.id, Some(result));
+        if let Some(answer) = answer {
+            self.enqueue_recovered(answer);
         }
-        self.handled.put(event_id.to_owned(), result.clone());
-        self.forget(event_id, Some(result));
     }
 
     fn publish_end(&self, id: &InstanceId, event_id: &str, result: &TurnResult) {

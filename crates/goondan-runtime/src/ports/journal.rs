@@ -55,6 +55,8 @@ pub enum EffectKind {
     ToolCall,
     /// Takes in what arrived meanwhile.
     Inbox,
+    /// Reads what an extension keeps for the instance.
+    ExtensionState,
 }
 
 /// What to do about an effect that began and has no outcome.

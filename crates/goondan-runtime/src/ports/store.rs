@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::event::{RuntimeEvent, TurnResult};
 use crate::ids::InstanceId;
@@ -37,7 +38,7 @@ pub enum InboxRecord {
     /// The event was taken; from now on it will be handled.
     Accepted {
         /// The event.
-        event: AgentEvent,
+        event: Box<AgentEvent>,
     },
     /// The turn is over. With it the answer is accepted that somebody waits for.
     Done {
@@ -47,6 +48,9 @@ pub enum InboxRecord {
         event_ids: Vec<String>,
         /// What came of it.
         result: Box<TurnResult>,
+        /// The instance whose turn made the event: until that turn is over it may ask for the result again.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        asked_by: Option<InstanceId>,
         /// The answer to an asynchronous request, as an event for the one who asked.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         answer: Option<Box<AgentEvent>>,
@@ -66,20 +70,33 @@ pub type OnDurable = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 /// What a workspace held when it was opened.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recovered {
-    /// Accepted and not done, in the order in which they were accepted.
+    /// Accepted and not done, in the order in which they were accepted; but an event whose turn had begun comes before all
+    /// others of its instance.
     pub pending: Vec<AgentEvent>,
-    /// Recently handled events with their results, oldest first: for answers that are asked for again, and for events that
-    /// are delivered again.
-    pub handled: Vec<(String, TurnResult)>,
+    /// Those of the pending events whose turn had begun.
+    pub begun: Vec<String>,
+    /// Recently handled events, oldest first: for answers that are asked for again, and for events that are delivered again.
+    pub handled: Vec<HandledEvent>,
     /// What could not be read, for people.
     pub warnings: Vec<String>,
+}
+
+/// An event that is done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HandledEvent {
+    /// The event.
+    pub event_id: String,
+    /// What came of it.
+    pub result: TurnResult,
+    /// The instance whose unfinished turn may ask for the result again.
+    pub needed_by: Option<InstanceId>,
 }
 
 /// What is known of an instance without its conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceMeta {
-    /// `idle` or `processing`.
+    /// `idle`, `processing` or `retired`.
     pub status: InstanceStatus,
     /// Who it is.
     #[serde(rename = "agentName")]
@@ -96,6 +113,9 @@ pub struct InstanceMeta {
     /// Where its tools work, if a spawn said so.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cwd: Option<String>,
+    /// When it was retired (rule C6); `None` for any other status.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub retired_at: Option<DateTime<Utc>>,
 }
 
 /// What an instance does.
@@ -106,6 +126,8 @@ pub enum InstanceStatus {
     Idle,
     /// A turn runs, or was cut off.
     Processing,
+    /// It was idle for so long that it is about to be deleted; an event makes it idle again (rule C6).
+    Retired,
 }
 
 impl InstanceMeta {
@@ -117,17 +139,22 @@ impl InstanceMeta {
 
 /// A workspace. Calls may do file I/O; those that wait for a disk are marked.
 pub trait Store: Send + Sync {
-    /// What was left when the workspace was last closed or cut off. Asked once, before anything else.
+    /// What was left when the workspace was last closed or cut off. Asked once, before anything else. Nothing that was reported
+    /// as on disk is missing in it.
     fn recover(&self) -> Result<Recovered, StoreError>;
     /// Appends to the inbox in the order of the calls and returns at once. Callbacks come in the same order.
     fn submit(&self, record: InboxRecord, on_durable: OnDurable);
-    /// Every instance, in any order.
+    /// Every instance, in any order. One that has a conversation is among them even if what was known of it is lost.
     fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError>;
     /// Writes what is known of an instance, and makes its folder on the first call.
     fn put_meta(&self, meta: &InstanceMeta) -> Result<(), StoreError>;
     /// Opens the conversation of an instance. One at a time is open; the caller sees to that.
     fn open(&self, id: &InstanceId) -> Result<Box<dyn InstanceStore>, StoreError>;
-    /// Deletes everything of an instance.
+    /// What an extension keeps for an instance. Waits for the disk.
+    fn extension_state(&self, id: &InstanceId, extension: &str) -> Result<Option<Value>, StoreError>;
+    /// Replaces it. Waits for the disk.
+    fn put_extension_state(&self, id: &InstanceId, extension: &str, state: &Value) -> Result<(), StoreError>;
+    /// Deletes everything of an instance that is not open; false where there is none.
     fn delete(&self, id: &InstanceId) -> Result<bool, StoreError>;
     /// Appends to the runtime events of an instance, soon. They are for watching, not for recovery.
     fn log(&self, event: &RuntimeEvent);
@@ -158,7 +185,8 @@ pub trait InstanceStore: Send + Sync {
     fn discard_events(&mut self) -> Result<(), StoreError>;
     /// Puts all appended events on disk. Waits for the disk.
     fn sync(&mut self) -> Result<(), StoreError>;
-    /// Makes `fold` the base and forgets the events. Waits for the disk. Cut off and repeated, it comes to the same.
+    /// Makes `fold` the base and forgets the events. Waits for the disk. Cut off, the next [`load`](InstanceStore::load) finds
+    /// the events, and a base that holds none, some (of an `Append`) or all of them; `Conversation::restore` tells them apart.
     fn fold(&mut self, fold: Fold<'_>) -> Result<(), StoreError>;
 }
 

@@ -80,8 +80,8 @@ pub trait ToolLogger: Send + Sync {
     fn log(&self, level: LogLevel, message: &str, fields: JsonObject);
 }
 
-/// How loud a log line is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// How loud a log line is, the quietest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
     /// For the author of the tool.

@@ -1,5 +1,6 @@
 //! A workspace that is gone with the process: for embedding without a disk, and for tests.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,6 +9,8 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
+use super::begun::{self, Traces};
+use super::ledger::{Ledger, reduce};
 use crate::event::RuntimeEvent;
 use crate::ids::InstanceId;
 use crate::message::{Message, MessageEvent};
@@ -16,7 +19,12 @@ use crate::ports::store::{
     Fold, InboxRecord, InstanceMeta, InstanceStore, OnDurable, Recovered, Store, StoreError, StoredConversation,
 };
 
-/// Conversations in memory. Tools work below `dir`, which the caller owns.
+/// The inbox is looked through for what may go when it has grown by that many records.
+const WORTH_COMPACTING: usize = 20_000;
+
+/// Conversations in memory. Tools work below `dir`, which the caller owns. Clones are the same workspace: a swarm that ends
+/// may be started again on one.
+#[derive(Clone)]
 pub struct MemoryStore {
     dir: PathBuf,
     state: Arc<Mutex<State>>,
@@ -24,8 +32,12 @@ pub struct MemoryStore {
 
 #[derive(Default)]
 struct State {
+    inbox: Vec<InboxRecord>,
+    /// Once the inbox is that long, what no longer matters goes.
+    compact_at: usize,
     metas: HashMap<InstanceId, InstanceMeta>,
-    bases: HashMap<InstanceId, Vec<Arc<Message>>>,
+    conversations: HashMap<InstanceId, StoredConversation>,
+    extension_states: HashMap<InstanceId, HashMap<String, Value>>,
 }
 
 impl MemoryStore {
@@ -39,12 +51,30 @@ impl MemoryStore {
     }
 }
 
+impl State {
+    fn take(&mut self, record: InboxRecord) {
+        self.inbox.push(record);
+        if self.inbox.len() >= self.compact_at.max(WORTH_COMPACTING) {
+            let records: Vec<&InboxRecord> = self.inbox.iter().collect();
+            self.inbox = reduce(&records).into_iter().map(Cow::into_owned).collect();
+            self.compact_at = self.inbox.len() * 2;
+        }
+    }
+}
+
 impl Store for MemoryStore {
     fn recover(&self) -> Result<Recovered, StoreError> {
-        Ok(Recovered::default())
+        let state = self.state();
+        let records: Vec<&InboxRecord> = state.inbox.iter().collect();
+        let mut recovered = Ledger::of(records.iter().copied()).recover(&records, Vec::new());
+        begun::put_first(&mut recovered, |id| {
+            Traces::in_events(state.conversations.get(id).iter().flat_map(|conversation| &conversation.events))
+        });
+        Ok(recovered)
     }
 
-    fn submit(&self, _record: InboxRecord, on_durable: OnDurable) {
+    fn submit(&self, record: InboxRecord, on_durable: OnDurable) {
+        self.state().take(record);
         on_durable(Ok(()));
     }
 
@@ -61,9 +91,19 @@ impl Store for MemoryStore {
         Ok(Box::new(MemoryInstance { id: id.clone(), state: Arc::clone(&self.state) }))
     }
 
+    fn extension_state(&self, id: &InstanceId, extension: &str) -> Result<Option<Value>, StoreError> {
+        Ok(self.state().extension_states.get(id).and_then(|states| states.get(extension)).cloned())
+    }
+
+    fn put_extension_state(&self, id: &InstanceId, extension: &str, state: &Value) -> Result<(), StoreError> {
+        self.state().extension_states.entry(id.clone()).or_default().insert(extension.to_owned(), state.clone());
+        Ok(())
+    }
+
     fn delete(&self, id: &InstanceId) -> Result<bool, StoreError> {
         let mut state = self.state();
-        state.bases.remove(id);
+        state.conversations.remove(id);
+        state.extension_states.remove(id);
         Ok(state.metas.remove(id).is_some())
     }
 
@@ -83,19 +123,27 @@ struct MemoryInstance {
     state: Arc<Mutex<State>>,
 }
 
+impl MemoryInstance {
+    fn change(&self, change: impl FnOnce(&mut Vec<Arc<Message>>, &mut Vec<MessageEvent>)) -> Result<(), StoreError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let conversation = state.conversations.entry(self.id.clone()).or_default();
+        change(&mut conversation.base, &mut conversation.events);
+        Ok(())
+    }
+}
+
 impl InstanceStore for MemoryInstance {
     fn load(&mut self) -> Result<StoredConversation, StoreError> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let base = state.bases.get(&self.id).cloned().unwrap_or_default();
-        Ok(StoredConversation { base, ..StoredConversation::default() })
+        Ok(state.conversations.get(&self.id).cloned().unwrap_or_default())
     }
 
-    fn append(&mut self, _event: &MessageEvent) -> Result<(), StoreError> {
-        Ok(())
+    fn append(&mut self, event: &MessageEvent) -> Result<(), StoreError> {
+        self.change(|_, events| events.push(event.clone()))
     }
 
     fn discard_events(&mut self) -> Result<(), StoreError> {
-        Ok(())
+        self.change(|_, events| events.clear())
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {
@@ -103,13 +151,13 @@ impl InstanceStore for MemoryInstance {
     }
 
     fn fold(&mut self, fold: Fold<'_>) -> Result<(), StoreError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let base = state.bases.entry(self.id.clone()).or_default();
-        match fold {
-            Fold::Append(messages) => base.extend(messages.iter().cloned()),
-            Fold::Rewrite(messages) => *base = messages.to_vec(),
-        }
-        Ok(())
+        self.change(|base, events| {
+            match fold {
+                Fold::Append(messages) => base.extend(messages.iter().cloned()),
+                Fold::Rewrite(messages) => *base = messages.to_vec(),
+            }
+            events.clear();
+        })
     }
 }
 

@@ -1,8 +1,14 @@
 //! `kind: Agent`.
 
-use std::collections::BTreeMap;
+use schemars::JsonSchema;
 
-use super::Permission;
+use super::permissions::{self, Permissions, PermissionsShape};
+use super::{Scope, export, free_map, qualified_name};
+use crate::decode::Field;
+use crate::findings::Findings;
+use crate::meta::Kind;
+use crate::references::{self, RefShape};
+use crate::text::{closest, excerpt, list};
 use crate::{JsonObject, ResourceId};
 
 /// A prompt, a model and tools under one name.
@@ -79,35 +85,273 @@ pub enum Workdir {
     Path(String),
 }
 
-/// The agent's policy: the last matching rule decides, else the default.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Permissions {
-    /// What happens where no rule matches.
-    pub default: Action,
-    /// In file order.
-    pub rules: Vec<PermissionRule>,
+/// How many tool calls of one step run at the same time where nothing else is said.
+const MAX_PARALLEL_TOOL_CALLS: usize = 8;
+
+pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Agent> {
+    let mut fields = spec.fields(findings)?;
+    let config = fields.required("modelConfig", findings).and_then(|field| read_model_config(&field, scope, findings));
+    let prompt = fields.optional("prompt").map(|field| read_prompt(&field, scope, findings));
+    let tools_field = fields.optional("tools");
+    let tools = tools_field.as_ref().map_or(Some(Vec::new()), |field| read_tools(field, scope, findings));
+    let extensions = fields.optional("extensions").map(|field| read_extensions(&field, scope, findings));
+    let used = tools.as_deref().unwrap_or_default();
+    let required_tools = fields.optional("requiredTools").map(|field| read_required(&field, used, scope, findings));
+    let permissions = fields.optional("permissions").map(|field| permissions::read(&field, used, scope, findings));
+    let parallel = fields.optional("maxParallelToolCalls").map(|field| field.whole_as(1, findings));
+    let workdir = fields.optional("workdir").map(|field| read_workdir(&field, scope, findings));
+    fields.finish(findings);
+    let (model, params) = config?;
+    if let Some(field) = tools_field.filter(|_| !used.is_empty()) {
+        check_capability(&model, &field, scope, findings);
+    }
+    Some(Agent {
+        model,
+        params,
+        prompt: prompt.unwrap_or(Some(None))?,
+        tools: tools?,
+        extensions: extensions.unwrap_or_else(|| Some(Vec::new()))?,
+        permissions: permissions.map_or(Some(None), |permissions| permissions.map(Some))?,
+        max_parallel_tool_calls: parallel.unwrap_or(Some(MAX_PARALLEL_TOOL_CALLS))?,
+        required_tools: required_tools.unwrap_or_else(|| Some(Vec::new()))?,
+        workdir: workdir.unwrap_or(Some(Workdir::Instance))?,
+    })
 }
 
-/// A rule matches when everything it states matches.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PermissionRule {
-    /// A glob over `resource__export`.
-    pub tool: Option<String>,
-    /// The export declares this permission.
-    pub permission: Option<Permission>,
-    /// Globs over arguments, by name.
-    pub args: BTreeMap<String, String>,
-    /// What then happens.
-    pub action: Action,
+fn read_model_config(
+    field: &Field<'_>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<(ResourceId, ModelParams)> {
+    let mut fields = field.fields(findings)?;
+    let model = fields.required("modelRef", findings).and_then(|field| scope.resolve(&field, Kind::Model, findings));
+    let params = fields.optional("params").map(|field| read_params(&field, findings));
+    fields.finish(findings);
+    Some((model?, params.unwrap_or_else(|| Some(ModelParams::default()))?))
 }
 
-/// What happens to a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    /// It runs.
-    Allow,
-    /// Somebody is asked.
-    Ask,
-    /// It is refused.
-    Deny,
+fn read_params(field: &Field<'_>, findings: &mut Findings) -> Option<ModelParams> {
+    let mut fields = field.fields(findings)?;
+    let temperature = fields
+        .optional("temperature")
+        .map(|field| field.number("from 0 to 2", |value| (0.0..=2.0).contains(&value), findings));
+    let max_tokens = fields.optional("maxTokens").map(|field| field.whole_as(1, findings));
+    let top_p = fields
+        .optional("topP")
+        .map(|field| field.number("more than 0 and at most 1", |value| value > 0.0 && value <= 1.0, findings));
+    let other = fields.rest().map(|entry| (entry.key.clone(), entry.value.to_json())).collect();
+    Some(ModelParams {
+        temperature: temperature.map_or(Some(None), |value| value.map(Some))?,
+        max_tokens: max_tokens.map_or(Some(None), |value| value.map(Some))?,
+        top_p: top_p.map_or(Some(None), |value| value.map(Some))?,
+        other,
+    })
+}
+
+/// A blank file means no prompt, as it does in a text.
+fn read_prompt(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Option<Prompt>> {
+    let mut fields = field.fields(findings)?;
+    let system = fields.optional("system");
+    let file = fields.optional("systemRef");
+    fields.finish(findings);
+    match (system, file) {
+        (Some(_), Some(file)) => {
+            let message = "A prompt has `system` or `systemRef`, not both.";
+            findings.add(file.invalid(message).suggest("keep one of the two"));
+            None
+        }
+        (Some(system), None) => {
+            let text = system.text(findings)?;
+            Some(Some(Prompt { text: text.to_owned(), file: None }))
+        }
+        (None, Some(file)) => {
+            let (path, text) = scope.folder.text_at(&file, findings)?;
+            Some((!text.trim().is_empty()).then_some(Prompt { text, file: Some(path) }))
+        }
+        (None, None) => Some(None),
+    }
+}
+
+fn read_tools(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Vec<ToolUse>> {
+    let mut tools: Vec<ToolUse> = Vec::new();
+    for item in field.list(findings)? {
+        let Some((mut fields, reference)) = references::item(&item, findings) else { continue };
+        let tool = scope.resolve(&reference, Kind::Tool, findings);
+        let own = tool.as_ref().and_then(|id| scope.decoded.tools.get(id));
+        let own = own.map(|tool| tool.spec.exports.as_slice()).unwrap_or_default();
+        let exports = fields.optional("exports").map(|field| export::read_selection(&field, own, findings));
+        fields.finish(findings);
+        let (Some(tool), Some(exports)) = (tool, exports.map_or(Some(None), |names| names.map(Some))) else { continue };
+        if tools.iter().any(|other| other.tool.name == tool.name) {
+            let message = format!("A tool called `{}` is in the list already.", tool.name);
+            findings
+                .add(reference.invalid(message).suggest("name each tool once, with all the `exports` that you want"));
+            continue;
+        }
+        tools.push(ToolUse { tool, exports });
+    }
+    Some(tools)
+}
+
+fn read_extensions(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Vec<ExtensionUse>> {
+    let mut extensions: Vec<ExtensionUse> = Vec::new();
+    for item in field.list(findings)? {
+        let Some((mut fields, reference)) = references::item(&item, findings) else { continue };
+        let extension = scope.resolve(&reference, Kind::Extension, findings);
+        let config = free_map(fields.optional("config"), findings);
+        fields.finish(findings);
+        let (Some(extension), Some(config)) = (extension, config) else { continue };
+        if extensions.iter().any(|other| other.extension == extension) {
+            findings.add(reference.invalid(format!("`{extension}` is in the list already.")));
+        }
+        extensions.push(ExtensionUse { extension, config });
+    }
+    Some(extensions)
+}
+
+/// The names that the model is offered, or `None` where a library has yet to say its own.
+pub(super) fn catalog(tools: &[ToolUse], scope: &Scope<'_>) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    for used in tools {
+        let exports = &scope.decoded.tools.get(&used.tool)?.spec.exports;
+        match &used.exports {
+            Some(selected) => names.extend(selected.iter().map(|export| qualified_name(&used.tool.name, export))),
+            None if exports.is_empty() => return None,
+            None => names.extend(exports.iter().map(|export| qualified_name(&used.tool.name, &export.name))),
+        }
+    }
+    Some(names)
+}
+
+fn read_required(
+    field: &Field<'_>,
+    tools: &[ToolUse],
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<Vec<String>> {
+    let items = field.texts(findings)?;
+    if let Some(known) = catalog(tools, scope) {
+        for item in &items {
+            let name = item.node.text().unwrap_or_default();
+            if known.iter().any(|candidate| candidate == name) {
+                continue;
+            }
+            let diagnostic = item.invalid(format!("The agent has no tool `{}`.", excerpt(name, 80)));
+            findings.add(match closest(name, &known) {
+                Some(near) => diagnostic.suggest(format!("did you mean `{near}`?")),
+                None if known.is_empty() => diagnostic.suggest("add the tool to `spec.tools`"),
+                None => diagnostic.suggest(format!("add it to `spec.tools`, or use one of {}", list(&known, 12))),
+            });
+        }
+    }
+    Some(items.iter().filter_map(|item| item.node.text()).map(str::to_owned).collect())
+}
+
+fn read_workdir(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Workdir> {
+    match field.text(findings)? {
+        "instance" => Some(Workdir::Instance),
+        "project" => Some(Workdir::Project),
+        _ => {
+            let path = scope.folder.path(field, findings)?;
+            if scope.folder.is_file(&path) {
+                let message = format!("`{}` is `{path}`, which is a file and not a folder.", field.path);
+                findings.add(field.invalid(message).suggest("name a folder, or write `instance` or `project`"));
+                return None;
+            }
+            Some(if path == "." { Workdir::Project } else { Workdir::Path(path) })
+        }
+    }
+}
+
+/// A model that says it cannot call tools is no model for an agent that has some.
+fn check_capability(model: &ResourceId, tools: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) {
+    let says = scope.decoded.models.get(model).and_then(|model| model.spec.capabilities.get("toolCalling"));
+    if says == Some(&false) {
+        let message = format!("The agent has tools, but `{model}` says `toolCalling: false`.");
+        findings.add(tools.invalid(message).suggest("remove the tools, or use a model that can call them"));
+    }
+}
+
+/// A prompt, a model and tools under one name.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Agent")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct AgentSpec {
+    /// The model it talks to, and how.
+    model_config: ModelConfigShape,
+    /// Its system prompt.
+    prompt: Option<PromptShape>,
+    /// The tools it is offered.
+    tools: Option<Vec<ToolUseShape>>,
+    /// Its middleware, outermost first.
+    extensions: Option<Vec<ExtensionUseShape>>,
+    /// What its tools may do.
+    permissions: Option<PermissionsShape>,
+    /// How many calls of one step run at the same time; 8 by default.
+    #[schemars(range(min = 1))]
+    max_parallel_tool_calls: Option<u64>,
+    /// Any of these (`tool__export`) must have succeeded before a text answer ends a turn.
+    required_tools: Option<Vec<String>>,
+    /// Where its tools work: `instance` (a folder of the conversation's own, the default), `project` (the bundle's
+    /// folder) or a path in the bundle.
+    #[schemars(length(min = 1))]
+    workdir: Option<String>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "ModelConfig")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct ModelConfigShape {
+    model_ref: RefShape,
+    /// Sampling settings; what is absent is left to the provider. Further keys go to the client as they are.
+    params: Option<ParamsShape>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "ModelParams")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct ParamsShape {
+    #[schemars(range(min = 0, max = 2))]
+    temperature: Option<f64>,
+    #[schemars(range(min = 1))]
+    max_tokens: Option<u32>,
+    #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
+    top_p: Option<f64>,
+}
+
+/// The text itself, or a file that holds it.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Prompt")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct PromptShape {
+    #[schemars(length(min = 1))]
+    system: Option<String>,
+    /// A path in the bundle.
+    #[schemars(length(min = 1))]
+    system_ref: Option<String>,
+}
+
+#[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ToolUse")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct ToolUseShape {
+    r#ref: RefShape,
+    /// Only these exports; all by default.
+    #[schemars(length(min = 1))]
+    exports: Option<Vec<String>>,
+}
+
+#[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ExtensionUse")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct ExtensionUseShape {
+    r#ref: RefShape,
+    /// Laid over the extension's own `config`.
+    config: Option<JsonObject>,
 }

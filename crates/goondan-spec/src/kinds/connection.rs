@@ -2,6 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+
+use super::Scope;
+use super::ingress::{self, IngressRule, IngressShape};
+use crate::decode::{Field, Fields};
+use crate::findings::Findings;
+use crate::meta::Kind;
+use crate::references::RefShape;
+use crate::value_source::{self, ValueSourceShape};
 use crate::{ResourceId, ValueSource};
 
 /// A configured connector, with routes into a swarm.
@@ -19,31 +28,58 @@ pub struct Connection {
     pub ingress: Vec<IngressRule>,
 }
 
-/// A route for some events.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IngressRule {
-    /// Only events of this name.
-    pub event: Option<String>,
-    /// Only events with these properties.
-    pub properties: BTreeMap<String, String>,
-    /// The agent that gets them; the entry agent by default.
-    pub agent: Option<ResourceId>,
-    /// Under which key.
-    pub instance_key: InstanceKeyRoute,
+pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Connection> {
+    let mut fields = spec.fields(findings)?;
+    let connector =
+        fields.required("connectorRef", findings).and_then(|field| scope.resolve(&field, Kind::Connector, findings));
+    let swarm_field = fields.optional("swarmRef");
+    let named = swarm_field.as_ref().map(|field| scope.resolve(field, Kind::Swarm, findings));
+    let swarm = named.map_or(Some(None), |swarm| swarm.map(Some));
+    let config = values(&mut fields, "config", findings);
+    let secrets = values(&mut fields, "secrets", findings);
+    let ingress = fields.optional("ingress").map(|field| {
+        let targets = ingress::Targets::of(connector.as_ref(), swarm.clone().flatten().as_ref(), scope);
+        ingress::read(&field, scope, &targets, findings)
+    });
+    fields.finish(findings);
+    Some(Connection {
+        connector: connector?,
+        swarm: swarm?,
+        config: config?,
+        secrets: secrets?,
+        ingress: ingress.unwrap_or_else(|| Some(Vec::new()))?,
+    })
 }
 
-/// How a route finds the instance key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum InstanceKeyRoute {
-    /// The event's own key.
-    FromEvent,
-    /// Always this one.
-    Fixed(String),
-    /// The value of a property, behind a prefix.
-    Property {
-        /// The property's name.
-        name: String,
-        /// May be empty.
-        prefix: String,
-    },
+fn values(
+    fields: &mut Fields<'_>,
+    name: &'static str,
+    findings: &mut Findings,
+) -> Option<BTreeMap<String, ValueSource>> {
+    let mut map = BTreeMap::new();
+    let Some(field) = fields.optional(name) else { return Some(map) };
+    for entry in field.entries(findings)? {
+        if let Some(source) = value_source::read(&entry, findings) {
+            map.insert(entry.key.to_owned(), source);
+        }
+    }
+    Some(map)
+}
+
+/// A configured connector, with routes into a swarm.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Connection")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct ConnectionSpec {
+    /// The connector it configures.
+    connector_ref: RefShape,
+    /// The swarm it feeds; the bundle's first by default.
+    swarm_ref: Option<RefShape>,
+    /// Settings.
+    config: Option<BTreeMap<String, ValueSourceShape>>,
+    /// Secrets.
+    secrets: Option<BTreeMap<String, ValueSourceShape>>,
+    /// Which event goes to whom.
+    ingress: Option<IngressShape>,
 }

@@ -1,20 +1,74 @@
-//! The eight kinds as the rest of the program sees them: typed, complete, with resolved references.
+//! The eight kinds: one file each, with the resource as the rest of the program sees it (typed, complete, with resolved
+//! references), how it is decoded and checked, and the shape of its `spec` for the JSON Schema.
+//!
+//! A decoder asks for its fields one by one, reports every mistake and gives `None` where no resource can be made.
 
 mod agent;
 mod connection;
 mod connector;
+mod export;
 mod extension;
+mod ingress;
 mod model;
 mod package;
+mod permissions;
 mod swarm;
 mod tool;
 
-pub use agent::{Action, PermissionRule, Permissions};
 pub use agent::{Agent, ExtensionUse, ModelParams, Prompt, ToolUse, Workdir};
-pub use connection::{Connection, IngressRule, InstanceKeyRoute};
+pub use connection::Connection;
 pub use connector::{Connector, ConnectorEvent, PropertyType};
+pub use export::{ExportOverride, ExportSpec, Permission};
 pub use extension::Extension;
+pub use ingress::{IngressRule, InstanceKeyRoute};
 pub use model::Model;
 pub use package::{Dependency, Package};
+pub use permissions::{Action, PermissionRule, Permissions};
 pub use swarm::{Budget, Lifecycle, Policy, Swarm};
-pub use tool::{Entry, ExportSpec, Permission, Tool, ToolManifest};
+pub use tool::{Entry, Isolation, Tool, ToolManifest};
+
+pub(crate) use agent::{AgentSpec, decode as decode_agent};
+pub(crate) use connection::{ConnectionSpec, decode as decode_connection};
+pub(crate) use connector::{ConnectorSpec, decode as decode_connector};
+pub(crate) use export::qualified_name;
+pub(crate) use extension::{ExtensionSpec, decode as decode_extension};
+pub(crate) use model::{ModelSpec, decode as decode_model};
+pub(crate) use package::{PackageSpec, decode as decode_package};
+pub(crate) use swarm::{SwarmSpec, decode as decode_swarm};
+pub(crate) use tool::{ToolSpec, decode as decode_tool};
+
+use crate::JsonObject;
+use crate::bundle::{BasePackage, Decoded};
+use crate::decode::Field;
+use crate::findings::Findings;
+use crate::index::Index;
+use crate::meta::{Kind, ResourceId};
+use crate::paths::Folder;
+use crate::references;
+
+/// What a decoder may look at besides its own document.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'s> {
+    /// The folder that paths start from.
+    pub(crate) folder: &'s Folder<'s>,
+    /// The names of all resources.
+    pub(crate) index: &'s Index,
+    /// The built-in package.
+    pub(crate) base: &'s BasePackage,
+    /// The kinds that were decoded before this one.
+    pub(crate) decoded: &'s Decoded,
+    /// The resource that is being decoded.
+    pub(crate) id: &'s ResourceId,
+}
+
+impl Scope<'_> {
+    /// Resolves a reference to a resource of that kind.
+    pub(crate) fn resolve(&self, field: &Field<'_>, kind: Kind, findings: &mut Findings) -> Option<ResourceId> {
+        references::resolve(field, kind, self.index, self.id.package.as_deref(), findings)
+    }
+}
+
+/// An optional free-form map; an empty one where it is absent.
+fn free_map(field: Option<Field<'_>>, findings: &mut Findings) -> Option<JsonObject> {
+    field.map_or_else(|| Some(JsonObject::new()), |field| field.object(findings))
+}

@@ -1,5 +1,14 @@
 //! `kind: Package`.
 
+use schemars::JsonSchema;
+
+use crate::decode::Field;
+use crate::diagnostic::Code;
+use crate::envelope::check_name;
+use crate::findings::Findings;
+use crate::meta::{BASE_PACKAGE, Kind};
+use crate::text::excerpt;
+
 /// What this project is called and depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
@@ -22,4 +31,144 @@ pub struct Dependency {
     pub name: String,
     /// A version range.
     pub version: String,
+}
+
+/// Decodes the Package called `own`. `spec` may be absent.
+pub(crate) fn decode(spec: Option<&Field<'_>>, own: &str, findings: &mut Findings) -> Option<Package> {
+    let Some(spec) = spec else {
+        return Some(Package {
+            version: None,
+            description: None,
+            restricted: false,
+            dependencies: Vec::new(),
+            registry: None,
+        });
+    };
+    let mut fields = spec.fields(findings)?;
+    let version = fields.optional("version").and_then(|field| read_version(&field, findings));
+    let description = fields.optional("description").and_then(|field| field.text(findings));
+    let access =
+        fields.optional("access").and_then(|field| field.one_of(&[("public", false), ("restricted", true)], findings));
+    let dependencies = fields.optional("dependencies").and_then(|field| read_dependencies(&field, own, findings));
+    let registry = fields.optional("registry").and_then(|field| read_registry(&field, findings));
+    fields.finish(findings);
+    Some(Package {
+        version,
+        description: description.map(str::to_owned),
+        restricted: access.unwrap_or(false),
+        dependencies: dependencies.unwrap_or_default(),
+        registry,
+    })
+}
+
+fn read_version(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+    let text = field.text(findings)?;
+    if semver::Version::parse(text).is_err() {
+        let message = format!("`{}` must be a semantic version, but is `{}`.", field.path, excerpt(text, 60));
+        findings.add(field.invalid(message).suggest("write three numbers, such as `1.0.0`"));
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+fn read_registry(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+    let mut fields = field.fields(findings)?;
+    let url = fields.required("url", findings).and_then(|field| field.text(findings));
+    fields.finish(findings);
+    url.map(str::to_owned)
+}
+
+fn read_dependencies(field: &Field<'_>, own: &str, findings: &mut Findings) -> Option<Vec<Dependency>> {
+    let mut dependencies: Vec<Dependency> = Vec::new();
+    for item in field.list(findings)? {
+        let Some(mut fields) = item.fields(findings) else { continue };
+        let name_field = fields.required("name", findings);
+        let version = fields.required("version", findings).and_then(|field| read_range(&field, findings));
+        fields.finish(findings);
+        let Some(name) = name_field.as_ref().and_then(|name| read_dependency_name(name, own, findings)) else {
+            continue;
+        };
+        if dependencies.iter().any(|other| other.name == name) {
+            findings.add(item.invalid(format!("The dependency `{name}` is declared twice.")));
+        } else if let Some(version) = version {
+            dependencies.push(Dependency { name, version });
+        }
+    }
+    Some(dependencies)
+}
+
+fn read_range(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+    let text = field.text(findings)?;
+    if semver::VersionReq::parse(text).is_err() {
+        let message = format!("`{}` must be a version range, but is `{}`.", field.path, excerpt(text, 60));
+        findings.add(field.invalid(message).suggest("write one such as `^1.0.0`"));
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+fn read_dependency_name(field: &Field<'_>, own: &str, findings: &mut Findings) -> Option<String> {
+    let name = field.text(findings)?;
+    if let Err(why) = check_name(name, Kind::Package) {
+        findings.add(field.problem(Code::INVALID_NAME, format!("`{}` is no package name: {why}.", excerpt(name, 80))));
+        return None;
+    }
+    if name == own {
+        let message = format!("The package `{own}` depends on itself.");
+        findings.add(field.problem(Code::CYCLE, message).suggest("remove the dependency"));
+        return None;
+    }
+    if name != BASE_PACKAGE {
+        let message =
+            format!("The dependency `{name}` is not installed: packages from a registry are not supported yet.");
+        findings
+            .add(field.problem(Code::NOT_ACTIVE, message).suggest("copy the resources that you need into this bundle"));
+    }
+    Some(name.to_owned())
+}
+
+/// What this project is called and depends on.
+#[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Package")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct PackageSpec {
+    /// A semantic version; needed to publish.
+    version: Option<String>,
+    /// For people.
+    description: Option<String>,
+    /// Who may install it; `public` by default.
+    access: Option<AccessShape>,
+    /// What it depends on. `@goondan/base` is always there and need not be named.
+    dependencies: Option<Vec<DependencyShape>>,
+    /// Another registry than the default one.
+    registry: Option<RegistryShape>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "Access")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) enum AccessShape {
+    Public,
+    Restricted,
+}
+
+#[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Dependency")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct DependencyShape {
+    /// `@scope/name` or `name`.
+    name: String,
+    /// A version range.
+    version: String,
+}
+
+#[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Registry")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct RegistryShape {
+    url: String,
 }

@@ -2,7 +2,14 @@
 
 use std::time::Duration;
 
-use crate::ResourceId;
+use schemars::JsonSchema;
+
+use super::Scope;
+use crate::decode::{Field, Fields};
+use crate::findings::Findings;
+use crate::meta::Kind;
+use crate::references::{self, ItemShape, RefShape};
+use crate::{ResourceId, text};
 
 /// Agents that run together.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +41,8 @@ pub struct Policy {
     pub shutdown_grace: Duration,
     /// Stops a turn or the swarm with a clear reason.
     pub budget: Budget,
+    /// Stops one turn, in the same way.
+    pub turn_budget: Budget,
 }
 
 impl Default for Policy {
@@ -46,6 +55,7 @@ impl Default for Policy {
             lifecycle: Lifecycle::default(),
             shutdown_grace: Duration::from_secs(300),
             budget: Budget::default(),
+            turn_budget: Budget::default(),
         }
     }
 }
@@ -68,4 +78,186 @@ pub struct Budget {
     pub max_steps: Option<u64>,
     /// Wall time.
     pub max_duration: Option<Duration>,
+}
+
+pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Swarm> {
+    let mut fields = spec.fields(findings)?;
+    let entry_field = fields.required("entryAgent", findings);
+    let entry_agent = entry_field.as_ref().and_then(|field| scope.resolve(field, Kind::Agent, findings));
+    let agents = fields.required("agents", findings).and_then(|field| read_agents(&field, scope, findings));
+    let instance_key = fields.optional("instanceKey").map(|field| field.text(findings));
+    let policy = match fields.optional("policy") {
+        Some(field) => read_policy(&field, findings),
+        None => Some(Policy::default()),
+    };
+    fields.finish(findings);
+    let (entry_agent, (agents, complete)) = (entry_agent?, agents?);
+    if complete && !agents.contains(&entry_agent) {
+        let names: Vec<String> = agents.iter().map(ToString::to_string).collect();
+        let message = format!("The entry agent `{entry_agent}` is none of the swarm's agents.");
+        let suggestion =
+            format!("add `- ref: {entry_agent}` to `spec.agents`, or choose {}", text::alternatives(&names));
+        findings.add(entry_field?.invalid(message).suggest(suggestion));
+        return None;
+    }
+    let instance_key = instance_key.map_or(Some(scope.id.name.as_str()), |key| key)?;
+    Some(Swarm { entry_agent, agents, instance_key: instance_key.to_owned(), policy: policy? })
+}
+
+/// The agents, and whether each item could be resolved.
+fn read_agents(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<(Vec<ResourceId>, bool)> {
+    let mut agents: Vec<ResourceId> = Vec::new();
+    let items = field.filled_list("agent", findings)?;
+    let expected = items.len();
+    for item in items {
+        let Some((fields, reference)) = references::item(&item, findings) else { continue };
+        fields.finish(findings);
+        let Some(id) = scope.resolve(&reference, Kind::Agent, findings) else { continue };
+        if agents.iter().any(|agent| agent.name == id.name) {
+            findings.add(reference.invalid(format!("An agent called `{}` is in the swarm already.", id.name)));
+        }
+        agents.push(id);
+    }
+    let complete = agents.len() == expected;
+    Some((agents, complete))
+}
+
+fn read_policy(field: &Field<'_>, findings: &mut Findings) -> Option<Policy> {
+    let mut fields = field.fields(findings)?;
+    let defaults = Policy::default();
+    let policy = Policy {
+        max_steps_per_turn: whole(&mut fields, "maxStepsPerTurn", findings).unwrap_or(defaults.max_steps_per_turn),
+        max_instances: whole(&mut fields, "maxInstances", findings).unwrap_or(defaults.max_instances),
+        max_concurrent_turns: whole(&mut fields, "maxConcurrentTurns", findings)
+            .unwrap_or(defaults.max_concurrent_turns),
+        max_call_depth: whole(&mut fields, "maxCallDepth", findings).unwrap_or(defaults.max_call_depth),
+        lifecycle: read_lifecycle(&mut fields, findings),
+        shutdown_grace: read_grace(&mut fields, findings).unwrap_or(defaults.shutdown_grace),
+        budget: read_budget(&mut fields, "budget", findings),
+        turn_budget: read_budget(&mut fields, "turnBudget", findings),
+    };
+    fields.finish(findings);
+    Some(policy)
+}
+
+fn read_lifecycle(policy: &mut Fields<'_>, findings: &mut Findings) -> Lifecycle {
+    let fields = policy.optional("lifecycle").and_then(|field| field.fields(findings));
+    let Some(mut fields) = fields else { return Lifecycle::default() };
+    let lifecycle = Lifecycle {
+        ttl: seconds(&mut fields, "ttlSeconds", 1, findings),
+        gc_grace: seconds(&mut fields, "gcGraceSeconds", 0, findings),
+    };
+    fields.finish(findings);
+    lifecycle
+}
+
+fn read_grace(policy: &mut Fields<'_>, findings: &mut Findings) -> Option<Duration> {
+    let mut fields = policy.optional("shutdown")?.fields(findings)?;
+    let grace = seconds(&mut fields, "gracePeriodSeconds", 0, findings);
+    fields.finish(findings);
+    grace
+}
+
+fn read_budget(policy: &mut Fields<'_>, name: &'static str, findings: &mut Findings) -> Budget {
+    let fields = policy.optional(name).and_then(|field| field.fields(findings));
+    let Some(mut fields) = fields else { return Budget::default() };
+    let budget = Budget {
+        max_tokens: whole(&mut fields, "maxTokens", findings),
+        max_steps: whole(&mut fields, "maxSteps", findings),
+        max_duration: seconds(&mut fields, "maxDurationSeconds", 1, findings),
+    };
+    fields.finish(findings);
+    budget
+}
+
+fn whole<T: TryFrom<u64>>(fields: &mut Fields<'_>, name: &'static str, findings: &mut Findings) -> Option<T> {
+    fields.optional(name)?.whole_as(1, findings)
+}
+
+fn seconds(fields: &mut Fields<'_>, name: &'static str, least: u64, findings: &mut Findings) -> Option<Duration> {
+    // Through u32, so that adding it to a clock cannot overflow.
+    let seconds: u32 = fields.optional(name)?.whole_as(least, findings)?;
+    Some(Duration::from_secs(seconds.into()))
+}
+
+/// Agents that run together.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Swarm")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct SwarmSpec {
+    /// Who gets an input that names nobody; one of `agents`.
+    entry_agent: RefShape,
+    /// Who takes part.
+    #[schemars(length(min = 1))]
+    agents: Vec<ItemShape>,
+    /// The name of the workspace; `metadata.name` by default.
+    #[schemars(length(min = 1))]
+    instance_key: Option<String>,
+    /// Limits.
+    policy: Option<PolicyShape>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Policy")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct PolicyShape {
+    /// How many steps a turn may take; 32 by default.
+    #[schemars(range(min = 1))]
+    max_steps_per_turn: Option<u32>,
+    /// How many instances may exist; 10,000 by default.
+    #[schemars(range(min = 1))]
+    max_instances: Option<u64>,
+    /// How many turns may run at the same time; 256 by default.
+    #[schemars(range(min = 1))]
+    max_concurrent_turns: Option<u64>,
+    /// How deeply requests between agents may nest; 16 by default.
+    #[schemars(range(min = 1))]
+    max_call_depth: Option<u32>,
+    /// When idle instances go.
+    lifecycle: Option<LifecycleShape>,
+    /// How the swarm ends.
+    shutdown: Option<ShutdownShape>,
+    /// Limits on one run of the swarm.
+    budget: Option<BudgetShape>,
+    /// Limits on one turn.
+    turn_budget: Option<BudgetShape>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Lifecycle")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct LifecycleShape {
+    /// Idle for that long: the instance is retired.
+    #[schemars(range(min = 1))]
+    ttl_seconds: Option<u32>,
+    /// Retired for that long: its folder is deleted.
+    gc_grace_seconds: Option<u32>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Shutdown")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct ShutdownShape {
+    /// How long running turns are waited for; 300 by default.
+    grace_period_seconds: Option<u32>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Budget")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct BudgetShape {
+    /// Tokens over all turns.
+    #[schemars(range(min = 1))]
+    max_tokens: Option<u64>,
+    /// Steps over all turns.
+    #[schemars(range(min = 1))]
+    max_steps: Option<u64>,
+    /// Wall time.
+    #[schemars(range(min = 1))]
+    max_duration_seconds: Option<u32>,
 }

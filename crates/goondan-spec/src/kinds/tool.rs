@@ -1,12 +1,20 @@
 //! `kind: Tool`.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+use super::export::{self, ExportOverride, ExportShape, ExportSpec, Source};
+use super::{Scope, free_map};
 use crate::JsonObject;
+use crate::custom_tool::CustomTool;
+use crate::decode::{Field, Fields};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::entry;
+use crate::findings::Findings;
+use crate::paths::Unreadable;
+use crate::text::reason;
 
 /// Callable exports behind one entry.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,8 +31,37 @@ pub struct Tool {
     pub timeout: Duration,
     /// Selected and overridden exports. Empty where the entry describes itself and nothing was said (rule L9a):
     /// for a built-in entry it is filled in, for a library it becomes known when the library is opened.
+    ///
+    /// An export of a library that states only its name has an empty description and `Null` parameters: the library
+    /// says the rest.
     pub exports: Vec<ExportSpec>,
+    /// What `spec.exports` states, for laying it over what a library says of itself.
+    pub overrides: Vec<ExportOverride>,
+    /// Whether the entry runs in a process of its own.
+    pub isolation: Isolation,
+    /// The command that builds the entry, run in the bundle's folder.
+    pub build: Option<String>,
 }
+
+/// Where the handlers of a tool run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
+#[schemars(rename_all = "lowercase")]
+pub enum Isolation {
+    /// In this process (the default).
+    #[default]
+    None,
+    /// In a process of their own, so that a crash takes nothing along.
+    Process,
+}
+
+/// Error messages are cut to that many characters where nothing else is said.
+const ERROR_MESSAGE_LIMIT: usize = 1_000;
+/// Output is cut to that many characters where nothing else is said.
+const OUTPUT_LIMIT: usize = 100_000;
+/// How long a call may take where nothing else is said, in milliseconds.
+const TIMEOUT_MS: u64 = 120_000;
+/// The longest time-out that can be given: a day. Longer is a mistake of units.
+const MAX_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Where the handlers of a tool are (rule T2).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,41 +72,6 @@ pub enum Entry {
     Library(String),
     /// A folder with a `tool.yaml`, relative to the bundle.
     Executable(String),
-}
-
-/// One callable export.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ExportSpec {
-    /// Unique in its tool, without `__`.
-    pub name: String,
-    /// Shown to the model.
-    pub description: String,
-    /// A JSON Schema of type object.
-    pub parameters: Value,
-    /// What it needs (rule S1).
-    #[serde(default)]
-    pub permissions: BTreeSet<Permission>,
-    /// It changes nothing.
-    #[serde(default)]
-    pub read_only: bool,
-    /// Running it twice is the same as running it once.
-    #[serde(default)]
-    pub idempotent: bool,
-}
-
-/// What an export needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Permission {
-    /// Reads files.
-    Read,
-    /// Writes files.
-    Write,
-    /// Runs programs.
-    Execute,
-    /// Talks to the network.
-    Network,
 }
 
 /// A handler set that describes itself: a built-in, a library or a `tool.yaml`.
@@ -84,4 +86,177 @@ pub struct ToolManifest {
     pub error_message_limit: Option<usize>,
     /// How long a call may take in milliseconds, where the set says so.
     pub timeout_ms: Option<u64>,
+}
+
+impl Tool {
+    /// The tool that a built-in handler set is without a resource of the user's own.
+    pub(crate) fn of_base(manifest: &ToolManifest) -> Tool {
+        Tool {
+            entry: Entry::Builtin(manifest.name.clone()),
+            config: JsonObject::new(),
+            error_message_limit: manifest.error_message_limit.unwrap_or(ERROR_MESSAGE_LIMIT),
+            output_limit: OUTPUT_LIMIT,
+            timeout: Duration::from_millis(manifest.timeout_ms.unwrap_or(TIMEOUT_MS)),
+            exports: manifest.exports.clone(),
+            overrides: Vec::new(),
+            isolation: Isolation::None,
+            build: None,
+        }
+    }
+}
+
+pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Tool> {
+    let mut fields = spec.fields(findings)?;
+    let entry_field = fields.required("entry", findings);
+    let entry = entry_field.as_ref().and_then(|field| entry::tool(field, scope.folder, scope.base, findings));
+    let custom = read_custom(entry.as_ref(), entry_field.as_ref(), scope, findings);
+    let manifest = builtin_manifest(entry.as_ref(), scope);
+    let source = match (&entry, manifest, &custom) {
+        (Some(Entry::Builtin(_)), Some(manifest), _) => Source::Says(&manifest.exports),
+        (Some(Entry::Executable(_)), _, Some(export)) => Source::Says(std::slice::from_ref(export)),
+        (Some(Entry::Library(_)), ..) => Source::SaysLater,
+        _ => Source::Unknown,
+    };
+    let exports = export::read_all(fields.optional("exports").as_ref(), source, scope, findings);
+    let limits = read_limits(&mut fields, manifest, findings);
+    let config = free_map(fields.optional("config"), findings);
+    let isolation = fields
+        .optional("isolation")
+        .map(|field| field.one_of(&[("process", Isolation::Process), ("none", Isolation::None)], findings));
+    let build = fields.optional("build").map(|field| field.text(findings));
+    fields.finish(findings);
+    let ((exports, overrides), limits) = (exports?, limits?);
+    Some(Tool {
+        entry: entry?,
+        config: config?,
+        error_message_limit: limits.error_message,
+        output_limit: limits.output,
+        timeout: limits.timeout,
+        exports,
+        overrides,
+        isolation: isolation.unwrap_or(Some(Isolation::None))?,
+        build: build.map_or(Some(None), |build| build.map(|command| Some(command.to_owned())))?,
+    })
+}
+
+fn builtin_manifest<'s>(entry: Option<&Entry>, scope: &Scope<'s>) -> Option<&'s ToolManifest> {
+    match entry {
+        Some(Entry::Builtin(name)) => scope.base.tools.iter().find(|tool| tool.name == *name),
+        _ => None,
+    }
+}
+
+/// The only export of an executable entry. What is wrong with its `tool.yaml` is reported there.
+fn read_custom(
+    entry: Option<&Entry>,
+    field: Option<&Field<'_>>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<ExportSpec> {
+    let (Some(Entry::Executable(folder)), Some(field)) = (entry, field) else { return None };
+    let file = entry::below(folder, entry::TOOL_MANIFEST);
+    findings.depends_on(file.clone());
+    let text = match scope.folder.read(&file) {
+        Ok(text) => text,
+        Err(unreadable) => {
+            let (code, why) = match unreadable {
+                Unreadable::TooLarge => (Code::FILE_TOO_LARGE, "it is larger than 1 MiB".to_owned()),
+                Unreadable::NotText(_) => (Code::PARSE_ERROR, "it is not UTF-8 text".to_owned()),
+                Unreadable::Io(error) => (Code::PARSE_ERROR, reason(&error)),
+            };
+            findings.add(field.problem(code, format!("`{file}` cannot be read: {why}.")));
+            return None;
+        }
+    };
+    match CustomTool::parse(&text, &file) {
+        Ok(custom) => check_program(&custom, folder, field, scope, findings).then(|| custom.export()),
+        Err(problems) => {
+            problems.into_iter().for_each(|problem| findings.add(problem));
+            findings.texts.push((file, text));
+            None
+        }
+    }
+}
+
+fn check_program(
+    custom: &CustomTool,
+    folder: &str,
+    field: &Field<'_>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> bool {
+    let program = entry::below(folder, &custom.entrypoint);
+    let escapes = scope.folder.leaves_by_link(&program);
+    let problem: Diagnostic = if escapes {
+        let message = format!("The program `{program}` is a link that leads out of the bundle.");
+        field.problem(Code::PATH_ESCAPE, message).suggest("copy the program into the tool's folder")
+    } else if scope.folder.is_file(&program) {
+        findings.depends_on(program);
+        return true;
+    } else {
+        let message = format!("The tool's program `{program}` is not there.");
+        field.problem(Code::ENTRY_NOT_FOUND, message).suggest("build it, or correct `entrypoint` in its `tool.yaml`")
+    };
+    findings.add(problem);
+    false
+}
+
+struct Limits {
+    error_message: usize,
+    output: usize,
+    timeout: Duration,
+}
+
+fn read_limits(fields: &mut Fields<'_>, manifest: Option<&ToolManifest>, findings: &mut Findings) -> Option<Limits> {
+    let error_message = fields.optional("errorMessageLimit").map(|field| field.whole_as(1, findings));
+    let output = fields.optional("outputLimit").map(|field| field.whole_as(1, findings));
+    let timeout = fields.optional("timeoutMs").map(|field| read_timeout(&field, findings));
+    let default_error = manifest.and_then(|manifest| manifest.error_message_limit).unwrap_or(ERROR_MESSAGE_LIMIT);
+    let default_timeout = manifest.and_then(|manifest| manifest.timeout_ms).unwrap_or(TIMEOUT_MS);
+    Some(Limits {
+        error_message: error_message.unwrap_or(Some(default_error))?,
+        output: output.unwrap_or(Some(OUTPUT_LIMIT))?,
+        timeout: Duration::from_millis(timeout.unwrap_or(Some(default_timeout))?),
+    })
+}
+
+fn read_timeout(field: &Field<'_>, findings: &mut Findings) -> Option<u64> {
+    let timeout = field.whole(1, findings)?;
+    if timeout > MAX_TIMEOUT_MS {
+        let message = format!("`{}` is {timeout} ms, more than a day.", field.path);
+        findings.add(field.invalid(message).suggest("give it in milliseconds"));
+        return None;
+    }
+    Some(timeout)
+}
+
+/// Callable exports behind one entry.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Tool")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct ToolSpec {
+    /// `builtin:NAME`, a path to a dynamic library (with or without the platform's prefix and suffix), or a path to a
+    /// folder with a `tool.yaml`.
+    #[schemars(length(min = 1))]
+    entry: String,
+    /// Free settings for the handlers.
+    config: Option<JsonObject>,
+    /// Error messages are cut to that many characters; 1000 by default.
+    #[schemars(range(min = 1))]
+    error_message_limit: Option<u64>,
+    /// Output is cut to that many characters; 100000 by default.
+    #[schemars(range(min = 1))]
+    output_limit: Option<u64>,
+    /// How long a call may take, in milliseconds; 120000 by default.
+    #[schemars(range(min = 1, max = 86_400_000))]
+    timeout_ms: Option<u64>,
+    /// Selects exports and lays over what the entry says of them. Without it all exports are taken as they are.
+    #[schemars(length(min = 1))]
+    exports: Option<Vec<ExportShape>>,
+    /// `process` runs the entry in a process of its own; `none` by default.
+    isolation: Option<Isolation>,
+    /// The command that builds the entry, run in the bundle's folder.
+    #[schemars(length(min = 1))]
+    build: Option<String>,
 }

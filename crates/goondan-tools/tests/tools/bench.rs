@@ -134,6 +134,9 @@ pub(crate) fn resource_of(name: &str, entry: Entry, config: JsonObject) -> Resou
         output_limit: 100_000,
         timeout: std::time::Duration::from_secs(120),
         exports: Vec::new(),
+        overrides: Vec::new(),
+        isolation: Default::default(),
+        build: None,
     };
     Resource {
         id: ResourceId::base(Kind::Tool, name),

@@ -1,20 +1,25 @@
 //! The inbox of a workspace: one file, one writer thread, one fsync for all records that wait (rule C4).
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::borrow::Cow;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use super::lines::{Appender, read_lines, replace_file};
-use crate::event::TurnResult;
-use crate::inbound::AgentEvent;
+use super::appender::Appender;
+use super::lines;
 use crate::ports::store::{InboxRecord, OnDurable, Recovered, StoreError};
-
-/// Results of that many events are kept, for answers that are asked for again and events that come twice.
-const KEPT_RESULTS: usize = 10_000;
+use crate::store::fs::{FileSystem, replace_durably};
+use crate::store::ledger::{Ledger, reduce};
 
 /// At the most that many records go to disk with one fsync.
 const MAX_BATCH: usize = 1_024;
+
+/// A smaller file is left as it is, whatever is in it.
+const WORTH_COMPACTING: u64 = 16 * 1024 * 1024;
+
+/// A new inbox may lie in new folders: `<state root>/workspaces/<workspace>/`, and the state root's own name.
+const DEPTH: usize = 4;
 
 type Job = (InboxRecord, OnDurable);
 
@@ -25,14 +30,15 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Reads what was left, rewrites the file without what is settled, and starts the writer.
-    pub(super) fn open(path: &Path) -> Result<(Self, Recovered), StoreError> {
-        let read = read_lines::<InboxRecord>(path).map_err(|cause| StoreError::new("read", path, &cause))?;
-        let recovered = recover(read.0, read.1);
-        compact(path, &recovered)?;
+    /// Reads what was left, and starts the writer.
+    pub(super) fn open(fs: Arc<dyn FileSystem>, path: &Path) -> Result<(Self, Recovered), StoreError> {
+        let read = lines::read::<InboxRecord>(&*fs, path).map_err(|cause| StoreError::new("read", path, &cause))?;
+        let (records, warnings) = read.into_values();
+        let records: Vec<&InboxRecord> = records.iter().collect();
+        let recovered = Ledger::of(records.iter().copied()).recover(&records, warnings);
         let (jobs, queue) = channel();
-        let appender = Appender::new(path.to_owned());
-        let spawned = std::thread::Builder::new().name("gdn-inbox".to_owned()).spawn(move || write(&queue, appender));
+        let writer = Writer { lines: Appender::new(Arc::clone(&fs), path.to_owned(), DEPTH), fs, check_at: 0 };
+        let spawned = std::thread::Builder::new().name("gdn-inbox".to_owned()).spawn(move || writer.run(&queue));
         let writer = spawned.map_err(|cause| StoreError::new("start the writer of", path, &cause))?;
         Ok((Inbox { jobs: Some(jobs), writer: Some(writer) }, recovered))
     }
@@ -59,75 +65,62 @@ impl Drop for Inbox {
     }
 }
 
-fn write(queue: &Receiver<Job>, mut appender: Appender) {
-    while let Ok(first) = queue.recv() {
-        let batch: Vec<Job> = std::iter::once(first).chain(queue.try_iter().take(MAX_BATCH - 1)).collect();
-        let written = appender.append_all(batch.iter().map(|(record, _)| record)).and_then(|()| appender.sync());
-        for (_, on_durable) in batch {
-            on_durable(written.clone());
+/// What the writer thread owns.
+struct Writer {
+    fs: Arc<dyn FileSystem>,
+    lines: Appender,
+    /// Once the file is that long, it is looked at whether most of it may go.
+    check_at: u64,
+}
+
+impl Writer {
+    fn run(mut self, queue: &Receiver<Job>) {
+        while let Ok(first) = queue.recv() {
+            let batch: Vec<Job> = std::iter::once(first).chain(queue.try_iter().take(MAX_BATCH - 1)).collect();
+            let appended = self.lines.append_all(batch.iter().map(|(record, _)| record));
+            let written = appended.and_then(|()| self.lines.sync());
+            for (_, on_durable) in batch {
+                on_durable(written.clone());
+            }
+            if self.lines.len() >= self.check_at.max(WORTH_COMPACTING) {
+                self.compact_if_worthwhile();
+            }
         }
+    }
+
+    /// Rewrites the file where less than half of it still matters. A failure changes nothing: it is tried again later.
+    fn compact_if_worthwhile(&mut self) {
+        let before = self.lines.len();
+        let path = self.lines.path().to_owned();
+        match self.compact(&path) {
+            Ok(kept) => self.check_at = kept * 3,
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "the inbox was not compacted");
+                self.check_at = before + WORTH_COMPACTING;
+            }
+        }
+    }
+
+    /// Gives back how many bytes matter.
+    fn compact(&mut self, path: &Path) -> std::io::Result<u64> {
+        let (records, _) = lines::read::<InboxRecord>(&*self.fs, path)?.into_values();
+        let records: Vec<&InboxRecord> = records.iter().collect();
+        let bytes = encode(&reduce(&records))?;
+        let kept = bytes.len() as u64;
+        if kept * 2 < self.lines.len() {
+            // The name of the new file is on disk before the next record is acknowledged: the next sync sees to that.
+            self.lines.was_replaced();
+            replace_durably(&*self.fs, path, &bytes)?;
+        }
+        Ok(kept)
     }
 }
 
-fn recover(records: Vec<InboxRecord>, warnings: Vec<String>) -> Recovered {
-    let mut accepted: Vec<AgentEvent> = Vec::new();
-    let mut settled: HashSet<String> = HashSet::new();
-    let mut handled: VecDeque<(String, TurnResult)> = VecDeque::new();
-    for record in records {
-        match record {
-            InboxRecord::Accepted { event } => accepted.push(event),
-            InboxRecord::Withdrawn { event_id, .. } => {
-                settled.insert(event_id);
-            }
-            InboxRecord::Done { event_ids, result, answer, .. } => {
-                for id in event_ids {
-                    handled.push_back((id.clone(), (*result).clone()));
-                    settled.insert(id);
-                }
-                accepted.extend(answer.map(|event| *event));
-            }
-        }
-    }
-    let excess = handled.len().saturating_sub(KEPT_RESULTS);
-    handled.drain(..excess);
-    let mut seen = HashSet::new();
-    let pending = accepted.into_iter().filter(|e| !settled.contains(&e.id) && seen.insert(e.id.clone())).collect();
-    Recovered { pending, handled: handled.into(), warnings }
-}
-
-/// Only what still matters stays: pending events, and the results that are kept.
-fn compact(path: &Path, recovered: &Recovered) -> Result<(), StoreError> {
-    if !path.exists() {
-        return Ok(());
-    }
-    let mut by_turn: HashMap<&str, usize> = HashMap::new();
-    let mut records: Vec<InboxRecord> = Vec::new();
-    for (event_id, result) in &recovered.handled {
-        match by_turn.get(result.turn_id.as_str()) {
-            Some(at) => match &mut records[*at] {
-                InboxRecord::Done { event_ids, .. } => event_ids.push(event_id.clone()),
-                _ => unreachable!("only Done records are indexed"),
-            },
-            None => {
-                by_turn.insert(&result.turn_id, records.len());
-                records.push(done(event_id, result));
-            }
-        }
-    }
-    records.extend(recovered.pending.iter().map(|event| InboxRecord::Accepted { event: event.clone() }));
+fn encode(records: &[Cow<'_, InboxRecord>]) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    for record in &records {
-        serde_json::to_writer(&mut bytes, record).map_err(|cause| StoreError::new("encode", path, &cause))?;
+    for record in records {
+        serde_json::to_writer(&mut bytes, record)?;
         bytes.push(b'\n');
     }
-    replace_file(path, &bytes, true)
-}
-
-fn done(event_id: &str, result: &TurnResult) -> InboxRecord {
-    InboxRecord::Done {
-        turn_id: result.turn_id.clone(),
-        event_ids: vec![event_id.to_owned()],
-        result: Box::new(result.clone()),
-        answer: None,
-    }
+    Ok(bytes)
 }

@@ -2,58 +2,86 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::sync::Mutex;
 
-use super::layout;
-use super::lines::{Appender, read_lines};
+use super::appender::Appender;
+use super::{layout, lines};
 use crate::ids::InstanceId;
+use crate::instance::blocking;
 use crate::ports::journal::{Effect, EffectKind, Journal, Outcome, TurnJournal, WhenInterrupted};
 use crate::ports::store::StoreError;
+use crate::store::fs::{FileSystem, RealFs};
 
 /// Keeps journals in the folders of the instances. Serves one machine.
 pub struct JsonlJournal {
+    fs: Arc<dyn FileSystem>,
     workspace: PathBuf,
 }
 
 impl JsonlJournal {
     /// The journals of the workspace in that folder.
     pub fn new(workspace: PathBuf) -> Self {
-        JsonlJournal { workspace }
+        JsonlJournal::on(Arc::new(RealFs), workspace)
     }
 
-    fn path(&self, instance: &InstanceId) -> PathBuf {
-        layout::instance_dir(&self.workspace, instance).join(layout::JOURNAL)
+    pub(crate) fn on(fs: Arc<dyn FileSystem>, workspace: PathBuf) -> Self {
+        JsonlJournal { fs, workspace }
+    }
+
+    fn appender(&self, instance: &InstanceId) -> Appender {
+        let path = layout::instance_dir(&self.workspace, instance).join(layout::JOURNAL);
+        Appender::new(Arc::clone(&self.fs), path, layout::DEPTH)
     }
 }
 
 #[async_trait]
 impl Journal for JsonlJournal {
     async fn open(&self, instance: &InstanceId, turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError> {
-        let path = self.path(instance);
-        let (records, _) = read_lines::<Record>(&path).map_err(|cause| StoreError::new("read", &path, &cause))?;
-        let mut appender = Appender::new(path);
-        let mut recorded = HashMap::new();
-        for record in records.into_iter().filter(|record| record.turn_id() == turn_id) {
-            match record {
-                Record::Intent { effect, .. } => recorded.insert(effect, None),
-                Record::Outcome { effect, value, .. } => recorded.insert(effect, Some(value)),
-            };
-        }
-        if recorded.is_empty() {
-            // Nothing of this turn: what lies there is of a turn that is over.
-            appender.clear()?;
-        }
-        Ok(Arc::new(JsonlTurnJournal { turn_id: turn_id.to_owned(), recorded, appender: Mutex::new(appender) }))
+        let (fs, appender, turn_id) = (Arc::clone(&self.fs), self.appender(instance), turn_id.to_owned());
+        blocking(move || open(&*fs, appender, turn_id).map(|journal| Arc::new(journal) as Arc<dyn TurnJournal>)).await
     }
 
     async fn close(&self, instance: &InstanceId, _turn_id: &str) -> Result<(), StoreError> {
-        Appender::new(self.path(instance)).clear()
+        let mut appender = self.appender(instance);
+        blocking(move || appender.clear()).await
     }
+}
+
+fn open(fs: &dyn FileSystem, mut appender: Appender, turn_id: String) -> Result<JsonlTurnJournal, StoreError> {
+    let read = lines::read::<Record>(fs, appender.path());
+    let records = read.map_err(|cause| StoreError::new("read", appender.path(), &cause))?;
+    for warning in &records.warnings {
+        tracing::warn!("{warning}");
+    }
+    let sound_until = records.sound_until;
+    let mut recorded = HashMap::new();
+    // A record stands on all those before it: behind one that can't be read, nothing counts.
+    let sound = records.values.into_iter().take_while(|(_, place)| place.end <= sound_until);
+    for (record, _) in sound.filter(|(record, _)| record.turn_id() == turn_id) {
+        match record {
+            Record::Intent { effect, .. } => recorded.insert(effect, None),
+            Record::Outcome { effect, value, .. } => recorded.insert(effect, Some(value)),
+        };
+    }
+    if recorded.is_empty() {
+        // Nothing of this turn: what lies there is of a turn that is over.
+        appender.clear()?;
+    } else if !records.warnings.is_empty() {
+        appender.cut(sound_until as u64)?;
+    }
+    Ok(JsonlTurnJournal { turn_id, recorded, appender: Arc::new(Mutex::new(appender)) })
+}
+
+/// The turn that the journal in `path` is of; `None` where it is empty.
+pub(super) fn turn_in(fs: &dyn FileSystem, path: &std::path::Path) -> Option<String> {
+    let records = lines::read::<Record>(fs, path).ok()?;
+    records.values.first().map(|(record, _)| record.turn_id().to_owned())
 }
 
 /// One line of `journal.jsonl`.
@@ -76,16 +104,33 @@ struct JsonlTurnJournal {
     turn_id: String,
     /// What was recorded before the turn was resumed: intents, with outcomes where they got that far.
     recorded: HashMap<String, Option<Value>>,
-    appender: Mutex<Appender>,
+    appender: Arc<Mutex<Appender>>,
 }
 
 impl JsonlTurnJournal {
-    fn write(&self, record: &Record) -> Result<(), StoreError> {
-        self.appender.lock().unwrap_or_else(PoisonError::into_inner).append(record)
+    /// Records what is about to be done. Before something that must not be done twice, the record is put on disk, and with it
+    /// everything before it: not even a power failure makes the turn forget that it began.
+    async fn begin(&self, effect: &Effect) -> Result<(), StoreError> {
+        let record = Record::Intent {
+            turn_id: self.turn_id.clone(),
+            effect: effect.id.clone(),
+            kind: effect.kind,
+            intent: effect.intent.clone(),
+        };
+        if effect.when_interrupted == WhenInterrupted::RunAgain {
+            return self.appender.lock().await.append(&record);
+        }
+        let mut appender = Arc::clone(&self.appender).lock_owned().await;
+        blocking(move || {
+            appender.append(&record)?;
+            appender.sync()
+        })
+        .await
     }
 
-    fn finish(&self, effect: String, value: &Value) -> Result<(), StoreError> {
-        self.write(&Record::Outcome { turn_id: self.turn_id.clone(), effect, value: value.clone() })
+    async fn finish(&self, effect: String, value: &Value) -> Result<(), StoreError> {
+        let record = Record::Outcome { turn_id: self.turn_id.clone(), effect, value: value.clone() };
+        self.appender.lock().await.append(&record)
     }
 }
 
@@ -96,13 +141,10 @@ impl TurnJournal for JsonlTurnJournal {
             Some(Some(value)) => return Ok(Outcome::Done { value: value.clone(), replayed: true }),
             Some(None) if effect.when_interrupted == WhenInterrupted::Report => return Ok(Outcome::Interrupted),
             Some(None) => {}
-            None => {
-                let (turn_id, effect) = (self.turn_id.clone(), effect.clone());
-                self.write(&Record::Intent { turn_id, effect: effect.id, kind: effect.kind, intent: effect.intent })?;
-            }
+            None => self.begin(&effect).await?,
         }
         let value = work.await;
-        self.finish(effect.id, &value)?;
+        self.finish(effect.id, &value).await?;
         Ok(Outcome::Done { value, replayed: false })
     }
 

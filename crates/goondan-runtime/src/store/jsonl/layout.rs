@@ -23,10 +23,15 @@ pub const EVENTS: &str = "messages/events.jsonl";
 pub const JOURNAL: &str = "messages/journal.jsonl";
 /// What happened, for people and programs that watch.
 pub const RUNTIME_EVENTS: &str = "messages/runtime-events.jsonl";
+/// What extensions keep, a file each.
+pub const EXTENSIONS: &str = "extensions";
 /// Whole outputs that were cut for the model.
 pub const FILES: &str = "files";
 /// Where the instance's tools work.
 pub const WORKDIR: &str = "workdir";
+
+/// A file of an instance lies that many folders deep in its workspace: `instances/<instance>/messages/`.
+pub(super) const DEPTH: usize = 3;
 
 /// Longer names are cut and end in a hash. File systems take 255 bytes.
 const MAX_NAME: usize = 200;
@@ -75,6 +80,31 @@ pub fn file_name(key: &str) -> String {
     if name.len() <= MAX_NAME { name } else { shortened(&name, key) }
 }
 
+/// The key that [`file_name`] made a name of; `None` where the name was shortened.
+pub fn key_of(name: &str) -> Option<String> {
+    let mut key = Vec::with_capacity(name.len());
+    let mut rest = name.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        if *first == b'%' {
+            let digits = std::str::from_utf8(behind.get(..2)?).ok()?;
+            key.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &behind[2..];
+        } else {
+            key.push(*first);
+            rest = behind;
+        }
+    }
+    let key = String::from_utf8(key).ok()?;
+    (file_name(&key) == name).then_some(key)
+}
+
+/// The instance whose folder has that name; `None` where the name was shortened.
+pub fn instance_id(folder: &str) -> Option<InstanceId> {
+    let key = key_of(folder)?;
+    let (agent, instance_key) = key.split_once(':')?;
+    Some(InstanceId::new(agent, instance_key))
+}
+
 /// File systems that take `A` and `a` for one name.
 const CASE_BLIND: bool = cfg!(any(windows, target_os = "macos"));
 
@@ -114,6 +144,12 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_name_tells_its_key_unless_it_was_shortened(key in ".{0,120}") {
+            let name = file_name(&key);
+            prop_assert_eq!(key_of(&name), (!name.contains('~')).then_some(key));
+        }
+
         #[test]
         fn two_keys_never_share_a_name(a in ".{0,300}", b in ".{0,300}") {
             prop_assert!(file_name(&a).len() <= MAX_NAME);

@@ -5,15 +5,21 @@
 //!   lock                      held by the process that runs the swarm (rule C5)
 //!   inbox.jsonl               accepted and finished events; one fsync a batch
 //!   instances/<agent>:<key>/
-//!     metadata.json
+//!     metadata.json           can be made again from the rest
 //!     messages/base.jsonl     folded messages
 //!     messages/events.jsonl   message events of the running turn
 //!     messages/journal.jsonl  side effects of the running turn
 //!     messages/runtime-events.jsonl
+//!     extensions/<name>.json  what an extension keeps from turn to turn
 //!     files/                  whole outputs that were cut for the model
 //!     workdir/                where the instance's tools work
 //! ```
+//!
+//! What is on disk when, and what a crash at each point leaves, is told in `docs/durability.md`.
 
+mod appender;
+mod extensions;
+mod folders;
 mod inbox;
 mod instance;
 mod journal;
@@ -22,12 +28,17 @@ mod lines;
 mod lock;
 mod runtime_events;
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
 
 use crate::event::RuntimeEvent;
 use crate::ids::InstanceId;
+use crate::message::MessageEvent;
 use crate::ports::store::{InboxRecord, InstanceMeta, InstanceStore, OnDurable, Recovered, Store, StoreError};
+use crate::store::begun::{self, Traces};
+use crate::store::fs::{FileSystem, RealFs};
 
 pub use journal::JsonlJournal;
 pub use lines::read_lines;
@@ -36,11 +47,13 @@ use runtime_events::RuntimeEventLog;
 
 /// A workspace on disk, held by this process until it is dropped.
 pub struct JsonlStore {
+    fs: Arc<dyn FileSystem>,
     dir: PathBuf,
     inbox: inbox::Inbox,
     runtime_events: RuntimeEventLog,
-    recovered: std::sync::Mutex<Option<Recovered>>,
-    _lock: lock::WorkspaceLock,
+    recovered: Mutex<Option<Recovered>>,
+    /// Let go of last, when all writers have ended.
+    _lock: Option<lock::WorkspaceLock>,
 }
 
 /// Why a workspace could not be opened.
@@ -57,13 +70,23 @@ pub enum OpenWorkspaceError {
 impl JsonlStore {
     /// Opens the workspace in `dir`, and makes the folder where there is none.
     pub fn open(dir: &Path) -> Result<Self, OpenWorkspaceError> {
-        let instances = dir.join(layout::INSTANCES);
-        fs::create_dir_all(&instances).map_err(|cause| StoreError::new("make the folder", &instances, &cause))?;
+        let fs = Arc::new(RealFs);
+        make_folder(&*fs, dir)?;
         let lock = lock::WorkspaceLock::acquire(dir)?;
-        let (inbox, recovered) = inbox::Inbox::open(&dir.join(layout::INBOX))?;
-        let runtime_events = RuntimeEventLog::open(dir.to_owned())
+        let store = JsonlStore::on(fs, dir)?;
+        Ok(JsonlStore { _lock: Some(lock), ..store })
+    }
+
+    /// As [`JsonlStore::open`], on another file system and without a lock.
+    pub(crate) fn on(fs: Arc<dyn FileSystem>, dir: &Path) -> Result<Self, StoreError> {
+        make_folder(&*fs, dir)?;
+        folders::finish_deletions(&*fs, dir);
+        let (inbox, mut recovered) = inbox::Inbox::open(Arc::clone(&fs), &dir.join(layout::INBOX))?;
+        begun::put_first(&mut recovered, |id| traces(&*fs, &layout::instance_dir(dir, id)));
+        let runtime_events = RuntimeEventLog::open(Arc::clone(&fs), dir.to_owned())
             .map_err(|cause| StoreError::new("start the writer of runtime events in", dir, &cause))?;
-        Ok(JsonlStore { dir: dir.to_owned(), inbox, runtime_events, recovered: Some(recovered).into(), _lock: lock })
+        let recovered = Mutex::new(Some(recovered));
+        Ok(JsonlStore { fs, dir: dir.to_owned(), inbox, runtime_events, recovered, _lock: None })
     }
 
     fn instance_dir(&self, id: &InstanceId) -> PathBuf {
@@ -71,9 +94,21 @@ impl JsonlStore {
     }
 }
 
+fn traces(fs: &dyn FileSystem, dir: &Path) -> Traces {
+    let events = lines::read::<MessageEvent>(fs, &dir.join(layout::EVENTS)).map(|lines| lines.values);
+    let events = events.unwrap_or_default();
+    let journal = journal::turn_in(fs, &dir.join(layout::JOURNAL));
+    Traces { journal, ..Traces::in_events(events.iter().map(|(event, _)| event)) }
+}
+
+fn make_folder(fs: &dyn FileSystem, dir: &Path) -> Result<(), StoreError> {
+    let instances = dir.join(layout::INSTANCES);
+    fs.make_folder(&instances).map_err(|cause| StoreError::new("make the folder", &instances, &cause))
+}
+
 impl Store for JsonlStore {
     fn recover(&self) -> Result<Recovered, StoreError> {
-        let mut recovered = self.recovered.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut recovered = self.recovered.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(recovered.take().unwrap_or_default())
     }
 
@@ -82,19 +117,28 @@ impl Store for JsonlStore {
     }
 
     fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError> {
-        instance::list(&self.dir)
+        folders::list(&*self.fs, &self.dir)
     }
 
     fn put_meta(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
-        instance::put_meta(&self.instance_dir(&meta.id()), meta)
+        folders::put_meta(&*self.fs, &self.instance_dir(&meta.id()), meta)
     }
 
     fn open(&self, id: &InstanceId) -> Result<Box<dyn InstanceStore>, StoreError> {
-        Ok(Box::new(instance::JsonlInstance::new(self.instance_dir(id))))
+        Ok(Box::new(instance::JsonlInstance::new(Arc::clone(&self.fs), &self.instance_dir(id))))
+    }
+
+    fn extension_state(&self, id: &InstanceId, extension: &str) -> Result<Option<Value>, StoreError> {
+        extensions::read(&*self.fs, &self.instance_dir(id), extension)
+    }
+
+    fn put_extension_state(&self, id: &InstanceId, extension: &str, state: &Value) -> Result<(), StoreError> {
+        extensions::write(&*self.fs, &self.instance_dir(id), extension, state)
     }
 
     fn delete(&self, id: &InstanceId) -> Result<bool, StoreError> {
-        instance::delete(&self.instance_dir(id))
+        self.runtime_events.close(id);
+        folders::delete(&*self.fs, &self.instance_dir(id))
     }
 
     fn log(&self, event: &RuntimeEvent) {

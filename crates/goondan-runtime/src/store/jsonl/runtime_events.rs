@@ -1,38 +1,66 @@
 //! `runtime-events.jsonl`: what happened, for people and programs that watch. Never used for recovery.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
+use super::appender::Appender;
 use super::layout;
-use super::lines::Appender;
 use crate::event::RuntimeEvent;
 use crate::ids::InstanceId;
+use crate::store::fs::FileSystem;
+
+/// That many events wait for a slow disk; what comes on top is dropped and counted.
+const MAX_WAITING: usize = 65_536;
+
+/// At the most that many events are written in one go.
+const MAX_BATCH: usize = 1_024;
 
 /// That many files stay open.
 const OPEN_FILES: usize = 64;
 
+enum Job {
+    Write(Box<RuntimeEvent>),
+    /// Let go of the instance's file, then say so.
+    Close(InstanceId, SyncSender<()>),
+}
+
 /// Appends events to the files of their instances, on a thread of its own.
 pub(super) struct RuntimeEventLog {
-    events: Option<Sender<RuntimeEvent>>,
+    jobs: Option<SyncSender<Job>>,
     writer: Option<JoinHandle<()>>,
+    dropped: Arc<AtomicU64>,
 }
 
 impl RuntimeEventLog {
     /// The log of the workspace in that folder.
-    pub(super) fn open(workspace: PathBuf) -> std::io::Result<Self> {
-        let (events, queue) = channel();
+    pub(super) fn open(fs: Arc<dyn FileSystem>, workspace: PathBuf) -> std::io::Result<Self> {
+        let (jobs, queue) = sync_channel(MAX_WAITING);
+        let dropped = Arc::new(AtomicU64::new(0));
         let writer =
-            std::thread::Builder::new().name("gdn-events".to_owned()).spawn(move || write(&queue, &workspace))?;
-        Ok(RuntimeEventLog { events: Some(events), writer: Some(writer) })
+            Writer { fs, workspace, dropped: Arc::clone(&dropped), files: HashMap::new(), failing: HashSet::new() };
+        let writer = std::thread::Builder::new().name("gdn-events".to_owned()).spawn(move || writer.run(&queue))?;
+        Ok(RuntimeEventLog { jobs: Some(jobs), writer: Some(writer), dropped })
     }
 
-    /// Appends `event`, soon.
+    /// Appends `event`, soon. Never waits: an event that finds no room is dropped.
     pub(super) fn append(&self, event: RuntimeEvent) {
-        if let Some(events) = &self.events {
-            // The writer only ends with the log.
-            let _ = events.send(event);
+        let Some(jobs) = &self.jobs else { return };
+        if let Err(TrySendError::Full(_)) = jobs.try_send(Job::Write(Box::new(event))) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes what waits and lets go of the file of an instance that is about to be deleted.
+    pub(super) fn close(&self, id: &InstanceId) {
+        let (done, wait) = sync_channel(1);
+        let sent = self.jobs.as_ref().map(|jobs| jobs.send(Job::Close(id.clone(), done)));
+        if matches!(sent, Some(Ok(()))) {
+            // The writer only ends with the log; then nothing is open.
+            let _ = wait.recv();
         }
     }
 }
@@ -40,24 +68,79 @@ impl RuntimeEventLog {
 impl Drop for RuntimeEventLog {
     /// Waits until everything is written.
     fn drop(&mut self) {
-        self.events = None;
+        self.jobs = None;
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
         }
     }
 }
 
-fn write(queue: &Receiver<RuntimeEvent>, workspace: &std::path::Path) {
-    let mut files: HashMap<InstanceId, Appender> = HashMap::new();
-    while let Ok(event) = queue.recv() {
-        let id = event.instance();
-        if files.len() >= OPEN_FILES && !files.contains_key(&id) {
-            files.clear();
+/// What the writer thread owns.
+struct Writer {
+    fs: Arc<dyn FileSystem>,
+    workspace: PathBuf,
+    dropped: Arc<AtomicU64>,
+    files: HashMap<InstanceId, Appender>,
+    /// Instances whose file could not be written: it is told once.
+    failing: HashSet<InstanceId>,
+}
+
+impl Writer {
+    fn run(mut self, queue: &Receiver<Job>) {
+        while let Ok(first) = queue.recv() {
+            let mut batch = Batch::default();
+            for job in std::iter::once(first).chain(queue.try_iter().take(MAX_BATCH - 1)) {
+                match job {
+                    Job::Write(event) => batch.add(*event),
+                    Job::Close(id, done) => {
+                        self.write(std::mem::take(&mut batch));
+                        self.files.remove(&id);
+                        // Nobody waits any more where the log is being dropped.
+                        let _ = done.send(());
+                    }
+                }
+            }
+            self.write(batch);
+            let dropped = self.dropped.swap(0, Ordering::Relaxed);
+            if dropped > 0 {
+                tracing::warn!(dropped, "runtime events were not written: the disk is too slow");
+            }
         }
-        let path = || layout::instance_dir(workspace, &id).join(layout::RUNTIME_EVENTS);
-        let appender = files.entry(id.clone()).or_insert_with(|| Appender::new(path()));
-        if let Err(error) = appender.append(&event) {
-            tracing::warn!(instance = %id, %error, "a runtime event was not written");
+    }
+
+    fn write(&mut self, batch: Batch) {
+        for (id, events) in batch.by_instance {
+            if self.files.len() >= OPEN_FILES && !self.files.contains_key(&id) {
+                self.files.clear();
+            }
+            match self.file(&id).append_all(events.iter()) {
+                Ok(()) => drop(self.failing.remove(&id)),
+                Err(error) => {
+                    if self.failing.insert(id.clone()) {
+                        tracing::warn!(instance = %id, %error, "runtime events are not written");
+                    }
+                }
+            }
         }
+    }
+
+    fn file(&mut self, id: &InstanceId) -> &mut Appender {
+        let (fs, workspace): (_, &Path) = (&self.fs, &self.workspace);
+        self.files.entry(id.clone()).or_insert_with(|| {
+            let path = layout::instance_dir(workspace, id).join(layout::RUNTIME_EVENTS);
+            Appender::new(Arc::clone(fs), path, layout::DEPTH)
+        })
+    }
+}
+
+/// Events that are written together, an instance at a time.
+#[derive(Default)]
+struct Batch {
+    by_instance: HashMap<InstanceId, Vec<RuntimeEvent>>,
+}
+
+impl Batch {
+    fn add(&mut self, event: RuntimeEvent) {
+        self.by_instance.entry(event.instance()).or_default().push(event);
     }
 }

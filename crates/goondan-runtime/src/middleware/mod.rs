@@ -1,25 +1,51 @@
 //! The onion around a turn, a step and a tool call.
 //!
 //! Each middleware may act before and after what it wraps. `next` is consumed by running it, so the core runs at most
-//! once. The first of an agent's middleware is the outermost.
+//! once. The first of an agent's extensions is the outermost.
+//!
+//! Middleware belongs to the plan of an agent: all of its instances and turns share it. What it has to know about a turn
+//! it finds in the conversation, or keeps with [`TurnContext::set_state`]; so nothing has to be cleaned up, and a resumed
+//! turn does what it did before.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+mod builtin;
+mod chain;
+mod context;
+mod context_message;
+mod inter_agent_response_format;
+mod logging;
+mod message_compaction;
+mod message_window;
+mod required_tools_guard;
+mod summary;
+mod tool_search;
+mod trim;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use crate::dispatch::{self, ToolCallContext};
 use crate::event::TurnError;
-use crate::message::Role;
-use crate::ports::tool::{ToolCallResult, ToolCallStatus};
+use crate::ports::tool::ToolCallResult;
+use crate::registry::RegisteredTool;
 use crate::step::{self, StepContext, StepOutcome};
 use crate::turn::{self, TurnContext, TurnOutcome};
+
+pub use builtin::names as builtin_names;
+pub(crate) use chain::chain;
+pub(crate) use context::ExtensionStates;
+pub use context::Question;
 
 /// Wraps what an agent does.
 #[async_trait]
 pub trait Middleware: Send + Sync {
     /// For messages and logs.
     fn name(&self) -> &str;
+
+    /// Tools that it adds to those of its agent.
+    fn tools(&self) -> Vec<Arc<RegisteredTool>> {
+        Vec::new()
+    }
 
     /// Around a whole turn. The user message is there already.
     async fn turn(&self, context: &mut TurnContext, next: TurnNext<'_>) -> Result<TurnOutcome, TurnError> {
@@ -95,58 +121,5 @@ impl<'a> ToolCallNext<'a> {
             Some((middleware, rest)) => middleware.tool_call(context, ToolCallNext(rest)).await,
             None => dispatch::core(context).await,
         }
-    }
-}
-
-/// A text answer does not end a turn before any of the required tools has succeeded in it (rule M5).
-pub struct RequiredToolsGuard {
-    tools: BTreeSet<String>,
-    /// Turns in which one has succeeded.
-    satisfied: Mutex<BTreeSet<String>>,
-}
-
-impl RequiredToolsGuard {
-    /// A guard for these tools.
-    pub fn new(tools: impl IntoIterator<Item = String>) -> Self {
-        RequiredToolsGuard { tools: tools.into_iter().collect(), satisfied: Mutex::default() }
-    }
-
-    fn satisfied(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
-        self.satisfied.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn reminder(&self) -> String {
-        let names = self.tools.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        format!("Before you answer, call at least one of these tools successfully: {names}.")
-    }
-}
-
-#[async_trait]
-impl Middleware for RequiredToolsGuard {
-    fn name(&self) -> &str {
-        "required-tools-guard"
-    }
-
-    async fn turn(&self, context: &mut TurnContext, next: TurnNext<'_>) -> Result<TurnOutcome, TurnError> {
-        let turn_id = context.turn_id().to_owned();
-        let outcome = next.run(context).await;
-        self.satisfied().remove(&turn_id);
-        outcome
-    }
-
-    async fn step(&self, context: &mut StepContext<'_>, next: StepNext<'_>) -> Result<StepOutcome, TurnError> {
-        let mut outcome = next.run(context).await?;
-        let turn_id = context.turn().turn_id().to_owned();
-        let succeeded = outcome
-            .results
-            .iter()
-            .any(|result| result.status == ToolCallStatus::Ok && self.tools.contains(&result.tool_name));
-        if succeeded {
-            self.satisfied().insert(turn_id);
-        } else if !outcome.should_continue && !self.satisfied().contains(&turn_id) {
-            context.turn().append_text(Role::User, self.name(), &self.reminder())?;
-            outcome.should_continue = true;
-        }
-        Ok(outcome)
     }
 }

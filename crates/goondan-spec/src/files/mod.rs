@@ -1,7 +1,13 @@
 //! Where the text of a bundle comes from.
 
+mod memory;
+mod os;
+
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+pub use memory::MemoryFiles;
+pub use os::OsFiles;
 
 /// What stands at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,5 +32,5 @@ pub trait Files: Sync {
     /// The names in a folder, in any order, each with what stands there (links not followed).
     fn list(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>>;
     /// The path without links and dots, for the check that nothing leaves the bundle.
-    fn canonical(&self, path: &Path) -> io::Result<std::path::PathBuf>;
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf>;
 }

@@ -1,0 +1,110 @@
+//! From raw arguments to an exit code.
+
+use std::ffi::{OsStr, OsString};
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{Cli, Global};
+use crate::commands;
+use crate::exit::{CliError, Exit};
+use crate::output::{Output, write_error};
+
+/// Runs the command that `arguments` (the program's name first) describe.
+pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
+    // What clap refuses must be printed as asked for, too, so these two are looked up before it has its say.
+    let given =
+        |flag: &str| arguments.iter().skip(1).take_while(|word| *word != "--").any(|word| word == OsStr::new(flag));
+    let json = given("--json");
+    if given("--no-color") {
+        anstream::ColorChoice::Never.write_global();
+    }
+    let exit = match parse(&arguments) {
+        Ok(cli) => run(cli),
+        Err(error) => Err(error),
+    };
+    match exit {
+        Ok(()) => Exit::Ok.into(),
+        Err(error) => {
+            if !error.silent {
+                // With standard error gone there is nobody left to tell.
+                let _ = write_error(&error, json);
+            }
+            error.exit.into()
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), CliError> {
+    let output = Output::new(&cli.global);
+    start_logging(&cli.global);
+    commands::run(cli, &output)
+}
+
+/// Reads the arguments. Help and version texts are printed here and come back as a silent success.
+fn parse(arguments: &[OsString]) -> Result<Cli, CliError> {
+    let error = match Cli::try_parse_from(arguments) {
+        Ok(cli) => return Ok(cli),
+        Err(error) => error,
+    };
+    let rendered = error.render();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            Output::print_styled(&rendered.ansi().to_string())?;
+            Err(CliError::shown(Exit::Ok))
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Output::note_styled(&rendered.ansi().to_string())?;
+            Err(CliError::shown(Exit::Usage))
+        }
+        kind => Err(usage_error(kind, &rendered.to_string())),
+    }
+}
+
+/// Turns clap's several lines into a message and a suggestion.
+fn usage_error(kind: ErrorKind, rendered: &str) -> CliError {
+    let mut message = Vec::new();
+    let mut hints = Vec::new();
+    for line in rendered.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
+        if let Some(tip) = line.trim_start().strip_prefix("tip: ") {
+            hints.push(capitalised(tip));
+        } else if line.starts_with("Usage: ") {
+            // Of two options that exclude each other, the usage shows one and not why.
+            hints.extend((kind != ErrorKind::ArgumentConflict).then(|| line.to_owned()));
+        } else if !line.starts_with("For more information") {
+            message.push(line.strip_prefix("error: ").unwrap_or(line).to_owned());
+        }
+    }
+    let mut error = CliError::usage(capitalised(&message.join("\n")));
+    if !hints.is_empty() {
+        error = error.suggest(hints.join("\n"));
+    }
+    error
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) => first.to_uppercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}
+
+/// Log lines of the libraries go to standard error; `GOONDAN_LOG` takes a filter such as `goondan_runtime=trace`.
+fn start_logging(global: &Global) {
+    let default = match (global.quiet, global.verbose) {
+        (true, _) => "error",
+        (false, 0 | 1) => "warn",
+        (false, 2) => "goondan=debug,goondan_runtime=debug,goondan_tools=debug,goondan_models=debug,warn",
+        (false, _) => "trace",
+    };
+    let filter = EnvFilter::try_from_env("GOONDAN_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    // A second initialisation can only happen in tests, and there the first one serves as well.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(Output::stderr_has_colour())
+        .try_init();
+}

@@ -1,0 +1,165 @@
+//! `gdn doctor`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use goondan::StateRoot;
+use goondan::spec::{Bundle, Environment};
+use serde::Serialize;
+
+use crate::exit::{CliError, Exit};
+use crate::output::{Output, style};
+use crate::project::{self, MANIFESTS};
+
+/// Keys that the well-known providers look for.
+const PROVIDER_KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
+
+/// Arguments of `gdn doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// The project folder, or its goondan.yaml
+    #[arg(value_name = "PATH", default_value = ".")]
+    project: PathBuf,
+}
+
+/// How a check came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    Ok,
+    Warn,
+    Fail,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    status: Status,
+    detail: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suggestion: Option<String>,
+}
+
+/// Checks this machine and the project. Fails where any check fails; warnings do not count.
+pub(crate) fn run(args: &DoctorArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let mut checks = vec![version(), state(state_root), shell()];
+    checks.extend(project_checks(&args.project));
+    if output.json {
+        output.json_pretty(&checks)?;
+    } else {
+        checks.iter().try_for_each(|check| show(check, output))?;
+    }
+    match checks.iter().any(|check| check.status == Status::Fail) {
+        true => Err(CliError::shown(Exit::Failure)),
+        false => Ok(()),
+    }
+}
+
+fn show(check: &Check, output: &Output) -> Result<(), CliError> {
+    let (colour, word) = match check.status {
+        Status::Ok => (style::GOOD, "ok  "),
+        Status::Warn => (style::WARNING, "warn"),
+        Status::Fail => (style::ERROR, "fail"),
+    };
+    output.line(&format!("{colour}{word}{colour:#}  {:<12} {}", check.name, check.detail))?;
+    match &check.suggestion {
+        Some(suggestion) => output.line(&format!("                    {suggestion}")),
+        None => Ok(()),
+    }
+}
+
+fn check(name: &'static str, status: Status, detail: impl Into<String>) -> Check {
+    Check { name, status, detail: detail.into(), suggestion: None }
+}
+
+impl Check {
+    fn suggest(mut self, suggestion: impl Into<String>) -> Self {
+        self.suggestion = Some(suggestion.into());
+        self
+    }
+}
+
+fn version() -> Check {
+    let (os, machine) = (std::env::consts::OS, std::env::consts::ARCH);
+    check("gdn", Status::Ok, format!("{} on {os} {machine}", env!("CARGO_PKG_VERSION")))
+}
+
+/// Whether state can be kept: a file is written there and taken away again.
+fn state(state_root: &StateRoot) -> Check {
+    let folder = &state_root.0;
+    let probe = folder.join(format!(".doctor-{}", std::process::id()));
+    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&probe, b"probe"));
+    let outcome = written.and_then(|()| std::fs::remove_file(&probe));
+    let shown = folder.display();
+    match outcome {
+        Ok(()) => check("state root", Status::Ok, format!("{shown} can be written")),
+        Err(error) => check("state root", Status::Fail, format!("{shown} can't be written: {error}"))
+            .suggest("Choose another folder with --state-root or GOONDAN_STATE_ROOT."),
+    }
+}
+
+/// Tools that run commands need a shell.
+fn shell() -> Check {
+    let found =
+        std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join("sh").is_file()));
+    match found {
+        true => check("shell", Status::Ok, "sh is there for tools that run commands"),
+        false => check("shell", Status::Warn, "there is no sh in PATH; tools that run commands will fail"),
+    }
+}
+
+fn project_checks(path: &Path) -> Vec<Check> {
+    let is_project = path.is_file() || MANIFESTS.iter().any(|name| path.join(name).is_file());
+    if !is_project {
+        let nothing = format!("no goondan.yaml in {}", path.display());
+        return vec![check("project", Status::Warn, nothing).suggest("Create one with `gdn init`."), provider_keys()];
+    }
+    let project = match project::load(path) {
+        Ok(project) => project,
+        Err(error) => return vec![check("project", Status::Fail, error.message)],
+    };
+    let errors = project.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
+    let warnings = project.diagnostics.len() - errors;
+    match &project.bundle {
+        None => vec![
+            check("project", Status::Fail, format!("{} has {errors} errors", path.display()))
+                .suggest(format!("`gdn validate {}` shows them.", path.display())),
+        ],
+        Some(bundle) => {
+            let status = if warnings == 0 { Status::Ok } else { Status::Warn };
+            let detail = format!("{} is valid, with {warnings} warnings", path.display());
+            std::iter::once(check("project", status, detail)).chain(models(&project.root, bundle)).collect()
+        }
+    }
+}
+
+/// Whether every model finds its key. The key itself is never shown.
+fn models(root: &Path, bundle: &Bundle) -> Vec<Check> {
+    let environment = match goondan::environment(root, None) {
+        Ok(environment) => environment,
+        Err(problem) => return vec![check("variables", Status::Fail, problem.message)],
+    };
+    let mut checks = Vec::new();
+    for (id, model) in bundle.models() {
+        let Some(source) = &model.spec.api_key else { continue };
+        checks.push(match environment.resolve(source, "apiKey") {
+            Ok(_) => check("key", Status::Ok, format!("{id} has its key")),
+            Err(names) => check("key", Status::Warn, format!("{id} has no key"))
+                .suggest(format!("Set {} in the environment or in .env.", names.join(" or "))),
+        });
+    }
+    checks
+}
+
+fn provider_keys() -> Check {
+    let environment = Environment::of_process();
+    let set: Vec<&str> = PROVIDER_KEYS.into_iter().filter(|name| environment.get(name).is_some()).collect();
+    match set.is_empty() {
+        false => check("keys", Status::Ok, format!("{} set", set.join(", "))),
+        true => check("keys", Status::Warn, "no key of a model provider is set").suggest(format!(
+            "Set one of {} to use a real model; scripted models need none.",
+            PROVIDER_KEYS.join(", ")
+        )),
+    }
+}

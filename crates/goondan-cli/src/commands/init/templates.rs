@@ -1,0 +1,62 @@
+//! What `gdn init` writes. The files lie in `templates/`, so that they can be read and checked as what they are.
+
+use clap::ValueEnum;
+
+/// Stands in the template files where the project's name goes.
+const NAME: &str = "__NAME__";
+
+/// What to begin with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Template {
+    /// One agent with two tools and a prompt in a file of its own
+    #[default]
+    Default,
+    /// A coordinator that asks two other agents
+    MultiAgent,
+    /// One agent, one file
+    Minimal,
+}
+
+/// A file of a template.
+#[derive(Debug)]
+pub(super) struct File {
+    /// Relative to the project's folder.
+    pub(super) path: &'static str,
+    /// With the project's name filled in.
+    pub(super) text: String,
+}
+
+macro_rules! files {
+    ($folder:literal: $($path:literal),* $(,)?) => {
+        &[
+            $(($path, include_str!(concat!("../../../templates/", $folder, "/", $path)))),*,
+            (".gitignore", include_str!("../../../templates/gitignore")),
+        ]
+    };
+}
+
+const DEFAULT: &[(&str, &str)] =
+    files!("default": "goondan.yaml", "agents.yaml", "prompts/assistant.md", "script.yaml");
+const MULTI_AGENT: &[(&str, &str)] = files!("multi-agent": "goondan.yaml", "agents.yaml", "script.yaml");
+const MINIMAL: &[(&str, &str)] = files!("minimal": "goondan.yaml", "script.yaml");
+
+impl Template {
+    /// As it is typed.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Template::Default => "default",
+            Template::MultiAgent => "multi-agent",
+            Template::Minimal => "minimal",
+        }
+    }
+
+    /// The files of a project called `name`.
+    pub(super) fn files(self, name: &str) -> Vec<File> {
+        let files = match self {
+            Template::Default => DEFAULT,
+            Template::MultiAgent => MULTI_AGENT,
+            Template::Minimal => MINIMAL,
+        };
+        files.iter().map(|&(path, text)| File { path, text: text.replace(NAME, name) }).collect()
+    }
+}

@@ -1,0 +1,47 @@
+//! `gdn instance delete`.
+
+use std::io::{BufRead, Write};
+
+use clap::Args;
+use goondan::StateRoot;
+
+use super::Which;
+use crate::exit::CliError;
+use crate::instances::{self, Found};
+use crate::output::Output;
+
+/// Arguments of `gdn instance delete`.
+#[derive(Debug, Args)]
+pub(super) struct DeleteArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Do not ask first
+    #[arg(short, long)]
+    force: bool,
+}
+
+/// Deletes a conversation. What is not there counts as deleted.
+pub(super) fn run(args: &DeleteArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let Which { name, workspace } = &args.which;
+    let Some(found) = instances::named(state_root, workspace.as_deref(), name)? else {
+        return output.note(&format!("There is no instance `{name}`; nothing was deleted."));
+    };
+    if !args.force && !confirmed(&found)? {
+        return output.note("Nothing was deleted.");
+    }
+    found.workspace.delete(&found.summary.id)?;
+    output.note(&format!("Deleted {}.", found.name()))
+}
+
+fn confirmed(found: &Found) -> Result<bool, CliError> {
+    if !Output::stdin_is_terminal() {
+        return Err(CliError::usage("Deleting needs a yes, and there is no terminal to ask on.")
+            .suggest(format!("Add `--force`: gdn instance delete {} --force", found.name())));
+    }
+    let mut stderr = anstream::stderr().lock();
+    write!(stderr, "Delete {} with {} messages? [y/N] ", found.name(), found.summary.messages)?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

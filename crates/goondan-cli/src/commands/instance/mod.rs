@@ -1,0 +1,55 @@
+//! `gdn instance`.
+
+mod delete;
+mod list;
+mod show;
+
+use clap::{Args, Subcommand};
+use goondan::StateRoot;
+
+use crate::exit::CliError;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  gdn instance list
+  gdn instance show assistant:main
+  gdn instance delete assistant:ticket-42 --force";
+
+/// Arguments of `gdn instance`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct InstanceArgs {
+    #[command(subcommand)]
+    command: InstanceCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum InstanceCommand {
+    /// List conversations, the latest first
+    List(list::ListArgs),
+    /// Show a conversation
+    Show(show::ShowArgs),
+    /// Delete a conversation and everything that belongs to it
+    Delete(delete::DeleteArgs),
+}
+
+/// Which conversation is meant.
+#[derive(Debug, Args)]
+struct Which {
+    /// The conversation, as `agent:key`; an agent or a key alone will do where it is unique
+    #[arg(value_name = "INSTANCE")]
+    name: String,
+    /// Look only in this workspace
+    #[arg(long, value_name = "ID")]
+    workspace: Option<String>,
+}
+
+/// Looks at conversations on disk.
+pub(crate) fn run(args: &InstanceArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    match &args.command {
+        InstanceCommand::List(args) => list::run(args, state_root, output),
+        InstanceCommand::Show(args) => show::run(args, state_root, output),
+        InstanceCommand::Delete(args) => delete::run(args, state_root, output),
+    }
+}

@@ -1,0 +1,92 @@
+//! `gdn instance show`.
+
+use clap::Args;
+use goondan::StateRoot;
+use goondan::runtime::message::{Message, Part, Role, ToolResultPart};
+use goondan::runtime::ports::tool::ToolCallStatus;
+use serde_json::json;
+
+use super::Which;
+use super::list::{Row, local};
+use crate::exit::CliError;
+use crate::instances::{self, Found};
+use crate::output::{Output, printable, style};
+
+/// Arguments of `gdn instance show`.
+#[derive(Debug, Args)]
+pub(super) struct ShowArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Only the last messages, that many
+    #[arg(short = 'n', long, value_name = "N")]
+    last: Option<usize>,
+}
+
+/// Shows a conversation.
+pub(super) fn run(args: &ShowArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let Which { name, workspace } = &args.which;
+    let found = instances::named(state_root, workspace.as_deref(), name)?.ok_or_else(|| instances::unknown(name))?;
+    let (mut messages, warnings) = found.workspace.conversation(&found.summary.id)?;
+    if let Some(last) = args.last {
+        messages.drain(..messages.len().saturating_sub(last));
+    }
+    if output.json {
+        return output.json_pretty(&json!({
+            "instance": Row::from(&found),
+            "messages": messages,
+            "warnings": warnings,
+        }));
+    }
+    for warning in &warnings {
+        output.note(&format!("warning: {warning}"))?;
+    }
+    heading(&found, output)?;
+    messages.iter().try_for_each(|message| show(message, output))
+}
+
+fn heading(found: &Found, output: &Output) -> Result<(), CliError> {
+    let (bold, faint) = (style::HEADING, style::FAINT);
+    let summary = &found.summary;
+    output.line(&format!(
+        "{bold}{}{bold:#} {faint}in {}, {}, {} messages, updated {}{faint:#}",
+        found.name(),
+        found.workspace.id,
+        summary.status,
+        summary.messages,
+        local(summary.updated_at),
+    ))
+}
+
+fn show(message: &Message, output: &Output) -> Result<(), CliError> {
+    let (name, role) = (style::NAME, role(message.data.role));
+    for part in &message.data.content {
+        let text = match part {
+            Part::Text { text } => text.clone(),
+            Part::ToolCall(call) => format!("→ {} {}", call.tool_name, call.input),
+            Part::ToolResult(result) => format!("← {} {}", result.tool_name, outcome(result)),
+            Part::File(file) => format!("({}, {} characters of Base64)", file.media_type, file.data.len()),
+        };
+        let text = printable(&text).replace('\n', "\n            ");
+        output.line(&format!("{name}{role:<11}{name:#} {text}"))?;
+    }
+    Ok(())
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::System => "system",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+    }
+}
+
+fn outcome(result: &ToolResultPart) -> String {
+    match (&result.status, &result.output, &result.error) {
+        (ToolCallStatus::Ok, Some(serde_json::Value::String(text)), _) => text.clone(),
+        (ToolCallStatus::Ok, Some(value), _) => value.to_string(),
+        (ToolCallStatus::Ok, None, _) => "ok".to_owned(),
+        (ToolCallStatus::Error, _, Some(error)) => format!("{}: {}", error.code, error.message),
+        (ToolCallStatus::Error, _, None) => "error".to_owned(),
+    }
+}

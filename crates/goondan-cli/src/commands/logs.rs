@@ -1,0 +1,158 @@
+//! `gdn logs`.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use chrono::{Local, SecondsFormat};
+use clap::Args;
+use goondan::StateRoot;
+use goondan::runtime::event::RuntimeEvent;
+use serde_json::Value;
+
+use crate::exit::CliError;
+use crate::instances;
+use crate::output::{Output, printable, style};
+
+/// How often `--follow` looks for new lines.
+const POLL: Duration = Duration::from_millis(250);
+
+/// What every line says in front, so it is not repeated among the fields.
+const IN_FRONT: [&str; 7] = ["type", "timestamp", "agentName", "instanceKey", "traceId", "spanId", "parentSpanId"];
+
+const EXAMPLES: &str = "\
+Examples:
+  gdn logs                                   The latest events of all conversations
+  gdn logs --agent writer --lines 20
+  gdn logs --trace 4bf92f3577b34da6a3ce929d0e0e4736
+  gdn logs --follow --json | jq .            Everything that happens from now on, as JSON";
+
+/// Arguments of `gdn logs`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct LogsArgs {
+    /// Only events of this agent
+    #[arg(short, long, value_name = "NAME")]
+    agent: Option<String>,
+    /// Only events of conversations with this key
+    #[arg(short = 'k', long, value_name = "KEY")]
+    instance_key: Option<String>,
+    /// Only events of this causal chain, through all agents
+    #[arg(long, value_name = "ID")]
+    trace: Option<String>,
+    /// Look only in this workspace
+    #[arg(long, value_name = "ID")]
+    workspace: Option<String>,
+    /// Go on with what happens from now on, until Ctrl-C
+    #[arg(short, long)]
+    follow: bool,
+    /// Show at most that many past events
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 200)]
+    lines: usize,
+}
+
+/// Shows runtime events, oldest first.
+pub(crate) async fn run(args: &LogsArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let mut seen = Seen::default();
+    let mut events = read(args, state_root, &mut seen)?;
+    events.drain(..events.len().saturating_sub(args.lines));
+    if events.is_empty() && !args.follow {
+        return output.note("No events found.");
+    }
+    events.iter().try_for_each(|event| show(event, output))?;
+    match args.follow {
+        true => follow(args, state_root, &mut seen, output).await,
+        false => Ok(()),
+    }
+}
+
+/// Shows what comes, until Ctrl-C.
+async fn follow(args: &LogsArgs, state_root: &StateRoot, seen: &mut Seen, output: &Output) -> Result<(), CliError> {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(POLL) => {}
+            _ = tokio::signal::ctrl_c() => return Ok(()),
+        }
+        read(args, state_root, seen)?.iter().try_for_each(|event| show(event, output))?;
+    }
+}
+
+/// How far the events of each conversation were read.
+#[derive(Debug, Default)]
+struct Seen(HashMap<PathBuf, Mark>);
+
+/// A file is read again only where its length has changed.
+#[derive(Debug, Default, Clone, Copy)]
+struct Mark {
+    events: usize,
+    bytes: u64,
+}
+
+/// The events that `seen` does not know yet and that the arguments ask for, oldest first.
+fn read(args: &LogsArgs, state_root: &StateRoot, seen: &mut Seen) -> Result<Vec<RuntimeEvent>, CliError> {
+    let mut fresh = Vec::new();
+    for found in instances::all(state_root, args.workspace.as_deref())? {
+        let id = &found.summary.id;
+        let wanted = |want: &Option<String>, name: &str| want.as_deref().is_none_or(|want| want == name);
+        if !wanted(&args.agent, &id.agent) || !wanted(&args.instance_key, &id.instance_key) {
+            continue;
+        }
+        let path = found.workspace.runtime_events_path(id);
+        let bytes = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        let mark = seen.0.entry(path).or_default();
+        if bytes == mark.bytes {
+            continue;
+        }
+        let events = found.workspace.runtime_events(id)?;
+        // A file that has become shorter belongs to a conversation that was deleted and begun anew.
+        let known = if bytes < mark.bytes { 0 } else { mark.events };
+        *mark = Mark { events: events.len(), bytes };
+        fresh.extend(events.into_iter().skip(known));
+    }
+    if let Some(trace) = &args.trace {
+        fresh.retain(|event| event.trace.trace_id == *trace);
+    }
+    fresh.sort_by_key(|event| event.timestamp);
+    Ok(fresh)
+}
+
+fn show(event: &RuntimeEvent, output: &Output) -> Result<(), CliError> {
+    if output.json {
+        return output.json_line(event);
+    }
+    let value = serde_json::to_value(event).expect("a runtime event holds strings, numbers and JSON values");
+    let kind = value["type"].as_str().unwrap_or_default();
+    let colour = if kind.ends_with(".failed") { style::ERROR } else { style::NAME };
+    let faint = style::FAINT;
+    let time = event.timestamp.with_timezone(&Local).to_rfc3339_opts(SecondsFormat::Millis, false);
+    let fields = fields(&value);
+    output.line(&format!(
+        "{faint}{time}{faint:#} {} {colour}{kind}{colour:#}{fields} {faint}trace={}{faint:#}",
+        event.instance(),
+        event.trace.trace_id,
+    ))
+}
+
+/// What is left of an event, as ` name=value` each.
+fn fields(event: &Value) -> String {
+    let Value::Object(fields) = event else { return String::new() };
+    let rest = fields.iter().filter(|(name, _)| !IN_FRONT.contains(&name.as_str()));
+    let words = rest.map(|(name, value)| match value {
+        Value::String(text) => format!(" {name}={}", printable(text).replace('\n', " ")),
+        other => format!(" {name}={other}"),
+    });
+    words.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_line_holds_the_fields_that_are_its_own() {
+        let event = json!({"type": "tool.failed", "agentName": "a", "toolName": "bash__exec", "duration": 3, "errorMessage": "no\nway"});
+        assert_eq!(fields(&event), " toolName=bash__exec duration=3 errorMessage=no way");
+    }
+}

@@ -1,0 +1,49 @@
+//! One file a command.
+
+pub(crate) mod completions;
+pub(crate) mod doctor;
+pub(crate) mod init;
+pub(crate) mod instance;
+pub(crate) mod logs;
+pub(crate) mod run;
+pub(crate) mod schema;
+pub(crate) mod test;
+pub(crate) mod tool;
+pub(crate) mod validate;
+
+use std::future::Future;
+use std::time::Duration;
+
+use goondan::StateRoot;
+
+use crate::args::{Cli, Command};
+use crate::exit::CliError;
+use crate::output::Output;
+
+/// Runs the command that was asked for.
+pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
+    let state_root = StateRoot::find(cli.global.state_root.as_deref());
+    match cli.command {
+        Command::Init(args) => init::run(&args, output),
+        Command::Validate(args) => validate::run(&args, output),
+        Command::Run(args) => block_on(run::run(args, &state_root, output)),
+        Command::Tool(args) => block_on(tool::run(args, &state_root, output)),
+        Command::Instance(args) => instance::run(&args, &state_root, output),
+        Command::Logs(args) => block_on(logs::run(&args, &state_root, output)),
+        Command::Schema(args) => schema::run(&args, output),
+        Command::Test(args) => test::run(&args, output),
+        Command::Doctor(args) => doctor::run(&args, &state_root, output),
+        Command::Completions(args) => completions::run(&args),
+    }
+}
+
+/// How long tasks get to drop what they hold: a command that a tool has started dies with its call.
+const DROP_TIME: Duration = Duration::from_millis(500);
+
+/// Runs an asynchronous command. What still runs when it returns is dropped: its state is on disk.
+fn block_on(command: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(command);
+    runtime.shutdown_timeout(DROP_TIME);
+    outcome
+}

@@ -1,0 +1,185 @@
+//! A person at a terminal.
+
+use std::path::PathBuf;
+
+use goondan::runtime::event::FinishReason;
+use goondan::{Input, StateRoot, Swarm};
+use rustyline::DefaultEditor;
+use rustyline::error::ReadlineError;
+
+use super::session::Session;
+use super::view::View;
+use crate::exit::{CliError, Exit};
+use crate::output::{Output, style, turn_error, write_error};
+
+const HELP: &str = "\
+/help            this text
+/agent NAME      talk to another agent of the swarm
+/key KEY         go on with another conversation
+/quit            leave (also Ctrl-D)
+Ctrl-C cancels the running turn; pressed again it quits.";
+
+/// What a typed line asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Typed<'a> {
+    Nothing,
+    Help,
+    Quit,
+    Agent(&'a str),
+    Key(&'a str),
+    Unknown(&'a str),
+    Say(&'a str),
+}
+
+/// What came from the prompt.
+enum Line {
+    Text(String),
+    Interrupt,
+    End,
+}
+
+/// A prompt with a history that outlives the process.
+struct Prompt {
+    editor: DefaultEditor,
+    history: PathBuf,
+}
+
+/// Chats until the person leaves. A turn that fails is shown and the chat goes on.
+pub(super) async fn chat(
+    mut session: Session,
+    first: &Input,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
+    let mut prompt = Prompt::open(state_root)?;
+    let mut target = Input { text: String::new(), ..first.clone() };
+    greet(&session.swarm, output)?;
+    let mut interrupted = false;
+    loop {
+        let who = target.agent.clone().unwrap_or_else(|| session.swarm.entry_agent());
+        let (back, line) = prompt.ask(format!("{who}> ")).await?;
+        prompt = back;
+        let line = match line {
+            Line::Text(line) => line,
+            Line::End => break,
+            Line::Interrupt if interrupted => return Err(CliError::interrupted()),
+            Line::Interrupt => {
+                interrupted = true;
+                output.note("Press Ctrl-C again to quit, or go on typing.")?;
+                continue;
+            }
+        };
+        interrupted = false;
+        match understand(&line) {
+            Typed::Nothing => {}
+            Typed::Help => output.note(HELP)?,
+            Typed::Quit => break,
+            Typed::Agent(name) => target.agent = Some(name.to_owned()),
+            Typed::Key(key) => target.instance_key = Some(key.to_owned()),
+            Typed::Unknown(command) => output.note(&format!("There is no {command}; /help lists what there is."))?,
+            Typed::Say(text) => {
+                let input = Input { text: text.to_owned(), ..target.clone() };
+                say(&mut session, input, output).await?;
+            }
+        }
+    }
+    session.shut_down().await
+}
+
+fn greet(swarm: &Swarm, output: &Output) -> Result<(), CliError> {
+    let faint = style::FAINT;
+    output.note(&format!("{faint}Swarm {}. /help lists commands, Ctrl-D leaves.{faint:#}", swarm.name()))
+}
+
+/// One turn of the chat. Only what ends the chat is an error here.
+async fn say(session: &mut Session, input: Input, output: &Output) -> Result<(), CliError> {
+    let mut view = View::text(output);
+    let followed = match session.follow(input, &mut view).await {
+        Ok(followed) => followed,
+        Err(error) if error.exit == Exit::Interrupt || error.silent => return Err(error),
+        Err(error) => return Ok(write_error(&error, false)?),
+    };
+    view.end(&followed.result)?;
+    match turn_error(&followed.result) {
+        Some(_) if followed.result.finish_reason == FinishReason::Cancelled => output.note("Cancelled."),
+        Some(error) => Ok(write_error(&error, false)?),
+        None => Ok(()),
+    }
+}
+
+fn understand(line: &str) -> Typed<'_> {
+    let line = line.trim();
+    if line.is_empty() {
+        return Typed::Nothing;
+    }
+    if !line.starts_with('/') {
+        return Typed::Say(line);
+    }
+    let (command, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    match (command, argument.trim()) {
+        ("/help", _) => Typed::Help,
+        ("/quit" | "/exit", _) => Typed::Quit,
+        ("/agent", name) if !name.is_empty() => Typed::Agent(name),
+        ("/key", key) if !key.is_empty() => Typed::Key(key),
+        _ => Typed::Unknown(command),
+    }
+}
+
+impl Prompt {
+    /// Opens the terminal, with the history of earlier chats.
+    fn open(state_root: &StateRoot) -> Result<Self, CliError> {
+        std::fs::create_dir_all(&state_root.0)?;
+        let history = state_root.0.join("chat-history.txt");
+        let mut editor = DefaultEditor::new().map_err(terminal_error)?;
+        // The first chat has no history, and a damaged one is no reason not to chat.
+        let _ = editor.load_history(&history);
+        Ok(Prompt { editor, history })
+    }
+
+    /// Waits for a line on a thread that may block; the prompt comes back with it.
+    async fn ask(mut self, text: String) -> Result<(Self, Line), CliError> {
+        let answer = tokio::task::spawn_blocking(move || {
+            let line = self.read(&text);
+            (self, line)
+        });
+        let (prompt, line) = answer.await.map_err(std::io::Error::other)?;
+        Ok((prompt, line?))
+    }
+
+    fn read(&mut self, text: &str) -> Result<Line, CliError> {
+        match self.editor.readline(text) {
+            Ok(line) => {
+                if !line.trim().is_empty() {
+                    // What can't be remembered can still be asked.
+                    let _ = self.editor.add_history_entry(&line);
+                    let _ = self.editor.save_history(&self.history);
+                }
+                Ok(Line::Text(line))
+            }
+            Err(ReadlineError::Interrupted) => Ok(Line::Interrupt),
+            Err(ReadlineError::Eof) => Ok(Line::End),
+            Err(error) => Err(terminal_error(error)),
+        }
+    }
+}
+
+fn terminal_error(error: ReadlineError) -> CliError {
+    CliError::failure("INTERNAL_ERROR", format!("The terminal can't be used: {error}."))
+        .suggest("Use `--input TEXT` instead of the chat.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_said_unless_it_begins_with_a_slash() {
+        assert_eq!(understand("  "), Typed::Nothing);
+        assert_eq!(understand(" hello "), Typed::Say("hello"));
+        assert_eq!(understand("/help"), Typed::Help);
+        assert_eq!(understand("/exit"), Typed::Quit);
+        assert_eq!(understand("/agent writer"), Typed::Agent("writer"));
+        assert_eq!(understand("/agent"), Typed::Unknown("/agent"));
+        assert_eq!(understand("/etc/passwd"), Typed::Unknown("/etc/passwd"));
+    }
+}

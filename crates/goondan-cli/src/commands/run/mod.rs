@@ -1,0 +1,163 @@
+//! `gdn run`.
+
+mod approval;
+mod ask;
+mod chat;
+mod interrupts;
+mod serve;
+mod session;
+mod view;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use goondan::{Input, StateRoot};
+
+pub(crate) use approval::approver;
+pub(crate) use session::Session;
+
+use crate::exit::CliError;
+use crate::output::Output;
+use crate::project::{self, StartArgs};
+
+const EXAMPLES: &str = "\
+Examples:
+  gdn run --input \"What is new?\"                   One question, one answer
+  gdn run examples/newsroom                        Chat
+  git diff | gdn run reviewer                      The input comes through a pipe
+  gdn run -k ticket-42 --input \"And then?\"         Go on with a conversation
+  gdn run --input Hi --output-format json | jq .   The answer with ids, usage and trace
+  gdn run --input-format stream-json < inputs.jsonl";
+
+/// Arguments of `gdn run`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// The project folder, or its goondan.yaml
+    #[arg(value_name = "PATH", default_value = ".")]
+    project: PathBuf,
+    /// Ask this, print the answer and end
+    #[arg(short, long, value_name = "TEXT", conflicts_with = "input_file")]
+    input: Option<String>,
+    /// Ask what stands in this file (`-`: standard input)
+    #[arg(long, value_name = "FILE")]
+    input_file: Option<PathBuf>,
+    /// Talk to this agent [default: the swarm's entry agent]
+    #[arg(short, long, value_name = "NAME")]
+    agent: Option<String>,
+    /// Which conversation to go on with
+    #[arg(short = 'k', long, value_name = "KEY", default_value = "main")]
+    instance_key: String,
+    #[command(flatten)]
+    start: StartArgs,
+    /// What comes in: one text, or one JSON object a line for as long as standard input is open
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    input_format: InputFormat,
+    /// What goes out: the answer, one result object, or one event a line [default: text]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    output_format: Option<OutputFormat>,
+}
+
+/// What comes in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum InputFormat {
+    /// One text.
+    #[default]
+    Text,
+    /// One `{"input", "agent"?, "instanceKey"?, "id"?}` a line.
+    StreamJson,
+}
+
+/// What goes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OutputFormat {
+    /// The answer.
+    Text,
+    /// One result object.
+    Json,
+    /// One runtime event a line, then the result.
+    StreamJson,
+}
+
+/// What the arguments and standard input amount to.
+enum Mode {
+    /// One input.
+    Ask(String),
+    /// One input a line.
+    Serve,
+    /// A person types.
+    Chat,
+}
+
+/// Runs a swarm.
+pub(crate) async fn run(args: RunArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let mode = mode(&args)?;
+    let format = output_format(&args, &mode, output)?;
+    let (approver, questions) = approver(args.start.yes);
+    let swarm = project::start(&args.project, &args.start, approver, state_root, output).await?;
+    let session = Session::new(swarm, questions, output);
+    let input = Input { agent: args.agent, instance_key: Some(args.instance_key), ..Input::default() };
+    match mode {
+        Mode::Ask(text) => ask::ask(session, Input { text, ..input }, format, output).await,
+        Mode::Serve => serve::serve(session, &input, format, output).await,
+        Mode::Chat => chat::chat(session, &input, state_root, output).await,
+    }
+}
+
+/// Decides how inputs arrive, and reads the one input where there is only one.
+fn mode(args: &RunArgs) -> Result<Mode, CliError> {
+    let given = args.input.is_some() || args.input_file.is_some();
+    match (args.input_format, &args.input, &args.input_file) {
+        (InputFormat::StreamJson, ..) if given => {
+            Err(CliError::usage("`--input-format stream-json` reads its inputs from standard input.")
+                .suggest("Leave `--input` and `--input-file` out, and pipe one JSON object a line into the command."))
+        }
+        (InputFormat::StreamJson, ..) => Ok(Mode::Serve),
+        (_, Some(text), _) => Ok(Mode::Ask(text.clone())),
+        (_, _, Some(file)) if file == Path::new("-") => from_stdin().map(Mode::Ask),
+        (_, _, Some(file)) => from_file(file).map(Mode::Ask),
+        _ if Output::stdin_is_terminal() => Ok(Mode::Chat),
+        _ => from_stdin().map(Mode::Ask),
+    }
+}
+
+fn output_format(args: &RunArgs, mode: &Mode, output: &Output) -> Result<OutputFormat, CliError> {
+    let format = args.output_format.or(output.json.then_some(OutputFormat::Json));
+    match (mode, format) {
+        (Mode::Serve, None) => Ok(OutputFormat::StreamJson),
+        (Mode::Serve, Some(OutputFormat::Text)) => Err(CliError::usage(
+            "With `--input-format stream-json`, answers need an output format that carries their ids.",
+        )
+        .suggest("Use `--output-format stream-json` (the default there) or `--output-format json`.")),
+        (Mode::Chat, Some(OutputFormat::Json | OutputFormat::StreamJson)) => {
+            Err(CliError::usage("A chat prints text; JSON needs an input.")
+                .suggest("Add `--input TEXT`, pipe the input into the command, or use `--input-format stream-json`."))
+        }
+        (_, format) => Ok(format.unwrap_or(OutputFormat::Text)),
+    }
+}
+
+fn from_stdin() -> Result<String, CliError> {
+    let mut bytes = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut bytes)?;
+    text(bytes, "Standard input")
+}
+
+fn from_file(file: &Path) -> Result<String, CliError> {
+    let shown = file.display();
+    let bytes = std::fs::read(file)
+        .map_err(|error| CliError::configuration(format!("The input file `{shown}` can't be read: {error}.")))?;
+    text(bytes, &format!("The file `{shown}`"))
+}
+
+/// The input as text, without the line break that ends a file.
+fn text(bytes: Vec<u8>, origin: &str) -> Result<String, CliError> {
+    let text = String::from_utf8(bytes).map_err(|_| CliError::usage(format!("{origin} holds no UTF-8 text.")))?;
+    let text = text.trim_end_matches(['\r', '\n']);
+    if text.trim().is_empty() {
+        return Err(CliError::usage(format!("{origin} is empty, so there is no input."))
+            .suggest("Add `--input TEXT`, or start the command on a terminal to chat."));
+    }
+    Ok(text.to_owned())
+}

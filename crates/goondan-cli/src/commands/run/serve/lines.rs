@@ -1,0 +1,158 @@
+//! Lines of standard input as inputs, or as reasons why they are none.
+
+use std::io::{self, BufRead, Read};
+
+use serde_json::{Map, Value};
+use tokio::sync::mpsc::{self, Receiver};
+
+/// A longer line is refused; it never stays in memory whole.
+const LINE_LIMIT: u64 = 16 * 1024 * 1024;
+
+/// How many lines are read ahead of the swarm.
+const READ_AHEAD: usize = 64;
+
+/// What a line may say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct InputLine {
+    /// The text.
+    pub(crate) input: String,
+    /// The agent.
+    pub(crate) agent: Option<String>,
+    /// The conversation.
+    pub(crate) instance_key: Option<String>,
+    /// What the answer is to carry.
+    pub(crate) id: Option<String>,
+}
+
+/// Why a line can't be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LineError {
+    /// The line's id, where that much could be read.
+    pub(crate) id: Option<String>,
+    /// A sentence that stands alone.
+    pub(crate) message: String,
+    /// What to write instead.
+    pub(crate) suggestion: String,
+}
+
+/// Reads standard input on a thread of its own; the channel closes when it ends. Blank lines are skipped.
+pub(crate) fn read_lines() -> Receiver<(u64, Result<InputLine, LineError>)> {
+    let (sender, receiver) = mpsc::channel(READ_AHEAD);
+    std::thread::spawn(move || {
+        let mut stdin = io::stdin().lock();
+        for number in 1.. {
+            let line = match next_line(&mut stdin, LINE_LIMIT) {
+                Ok(Some(line)) => line,
+                Ok(None) => return,
+                Err(error) => Err(refused(format!("Standard input can't be read: {error}."))),
+            };
+            let blank = matches!(&line, Ok(line) if line.trim_ascii().is_empty());
+            if !blank && sender.blocking_send((number, line.and_then(|line| parse(&line)))).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// The next line without its end; `None` at the end of input. A line past `limit` bytes is skipped and refused.
+fn next_line(input: &mut impl BufRead, limit: u64) -> io::Result<Option<Result<Vec<u8>, LineError>>> {
+    let mut line = Vec::new();
+    let read = input.by_ref().take(limit + 1).read_until(b'\n', &mut line)?;
+    if read == 0 {
+        return Ok(None);
+    }
+    if line.last() == Some(&b'\n') {
+        line.pop();
+        return Ok(Some(Ok(line)));
+    }
+    if read as u64 <= limit {
+        return Ok(Some(Ok(line)));
+    }
+    input.skip_until(b'\n')?;
+    Ok(Some(Err(refused(format!("The line is longer than {limit} bytes.")))))
+}
+
+fn parse(line: &[u8]) -> Result<InputLine, LineError> {
+    let value = serde_json::from_slice(line).map_err(|error| refused(format!("The line is no JSON: {error}.")))?;
+    let Value::Object(mut fields) = value else {
+        return Err(refused("The line is JSON, but no object.".to_owned()));
+    };
+    let id = take_id(&mut fields)?;
+    read_fields(fields, id.clone()).map_err(|error| LineError { id, ..error })
+}
+
+/// The rest of a line whose id is known.
+fn read_fields(mut fields: Map<String, Value>, id: Option<String>) -> Result<InputLine, LineError> {
+    let input = take_text(&mut fields, "input")?.ok_or_else(|| refused("The field `input` is missing.".to_owned()))?;
+    let agent = take_text(&mut fields, "agent")?;
+    let instance_key = take_text(&mut fields, "instanceKey")?;
+    match fields.keys().next() {
+        None => Ok(InputLine { input, agent, instance_key, id }),
+        Some(name) => Err(refused(format!("The field `{name}` is unknown."))),
+    }
+}
+
+/// An id may be a number as well: many clients count.
+fn take_id(fields: &mut Map<String, Value>) -> Result<Option<String>, LineError> {
+    match fields.remove("id") {
+        Some(Value::Number(number)) => Ok(Some(number.to_string())),
+        Some(Value::String(text)) => Ok(Some(text)),
+        None | Some(Value::Null) => Ok(None),
+        Some(_) => Err(refused("The field `id` is neither a text nor a number.".to_owned())),
+    }
+}
+
+fn take_text(fields: &mut Map<String, Value>, name: &str) -> Result<Option<String>, LineError> {
+    match fields.remove(name) {
+        Some(Value::String(text)) => Ok(Some(text)),
+        None | Some(Value::Null) => Ok(None),
+        Some(_) => Err(refused(format!("The field `{name}` is no text."))),
+    }
+}
+
+fn refused(message: String) -> LineError {
+    let suggestion = r#"Write one object a line: {"input": "…", "agent": "…", "instanceKey": "…", "id": "…"}; only `input` is required."#;
+    LineError { id: None, message, suggestion: suggestion.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_may_name_agent_conversation_and_id() {
+        let line = parse(br#"{"input": "hi", "agent": "a", "instanceKey": "k", "id": 7}"#).unwrap();
+        let expected = InputLine {
+            input: "hi".to_owned(),
+            agent: Some("a".to_owned()),
+            instance_key: Some("k".to_owned()),
+            id: Some("7".to_owned()),
+        };
+        assert_eq!(line, expected);
+        assert_eq!(parse(br#"{"input": "hi"}"#).unwrap(), InputLine { input: "hi".to_owned(), ..InputLine::default() });
+    }
+
+    #[test]
+    fn a_bad_line_says_what_is_wrong_and_keeps_its_id() {
+        let refused = |line: &[u8]| parse(line).unwrap_err();
+        assert!(refused(b"{").message.starts_with("The line is no JSON"));
+        assert!(refused(b"\xff").message.starts_with("The line is no JSON"));
+        assert_eq!(refused(b"[]").message, "The line is JSON, but no object.");
+        assert_eq!(refused(br#"{"input": 1}"#).message, "The field `input` is no text.");
+        let unknown = refused(br#"{"id": "x", "input": "a", "instance_key": "k"}"#);
+        assert_eq!(
+            (unknown.id.as_deref(), unknown.message.as_str()),
+            (Some("x"), "The field `instance_key` is unknown.")
+        );
+    }
+
+    #[test]
+    fn a_line_past_the_limit_is_skipped_and_the_next_one_read() {
+        let mut input = io::Cursor::new(b"0123456789\nabc\nend".to_vec());
+        assert!(next_line(&mut input, 5).unwrap().unwrap().is_err());
+        assert_eq!(next_line(&mut input, 5).unwrap().unwrap().unwrap(), b"abc");
+        assert_eq!(next_line(&mut input, 5).unwrap().unwrap().unwrap(), b"end");
+        assert!(next_line(&mut input, 5).unwrap().is_none());
+    }
+}

@@ -1,0 +1,72 @@
+//! What is shown of a swarm while a turn runs.
+
+mod lines;
+mod text;
+
+use goondan::Swarm;
+use goondan::runtime::event::{SwarmEvent, TurnResult};
+use goondan::runtime::ids::InstanceId;
+
+pub(crate) use lines::event_line;
+pub(crate) use text::TextView;
+
+use crate::exit::CliError;
+use crate::output::Output;
+
+/// How events are shown.
+pub(crate) enum View {
+    /// For people: streamed text, tool calls, a line that says what is going on.
+    Text(Box<TextView>),
+    /// For programs: one event a line.
+    Lines(Output),
+    /// Not at all.
+    Silent,
+}
+
+impl View {
+    pub(crate) fn text(output: &Output) -> Self {
+        View::Text(Box::new(TextView::new(output)))
+    }
+
+    pub(crate) fn lines(output: &Output) -> Self {
+        View::Lines(*output)
+    }
+
+    pub(crate) fn silent() -> Self {
+        View::Silent
+    }
+
+    /// A turn of `instance` is about to run.
+    pub(crate) fn begin(&mut self, instance: &InstanceId) {
+        if let View::Text(view) = self {
+            view.begin(instance);
+        }
+    }
+
+    /// Something happened.
+    pub(crate) async fn show(&mut self, swarm: &Swarm, event: &SwarmEvent) -> Result<(), CliError> {
+        match self {
+            View::Text(view) => view.show(swarm, event).await,
+            View::Lines(output) => match event_line(event) {
+                Some(line) => output.json_line(&line),
+                None => Ok(()),
+            },
+            View::Silent => Ok(()),
+        }
+    }
+
+    /// Somebody else is about to write.
+    pub(crate) fn pause(&mut self) {
+        if let View::Text(view) = self {
+            view.pause();
+        }
+    }
+
+    /// The turn is over.
+    pub(crate) fn end(&mut self, result: &TurnResult) -> Result<(), CliError> {
+        match self {
+            View::Text(view) => view.end(result),
+            View::Lines(_) | View::Silent => Ok(()),
+        }
+    }
+}

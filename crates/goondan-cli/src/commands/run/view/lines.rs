@@ -1,0 +1,47 @@
+//! Events for programs.
+
+use goondan::runtime::event::SwarmEvent;
+use goondan::runtime::ids::InstanceId;
+use serde_json::{Value, json};
+
+/// One line of `stream-json`: a runtime event as it lies on disk, or a piece of text. The end of a turn has no line here:
+/// its result is written by whoever waits for it.
+pub(crate) fn event_line(event: &SwarmEvent) -> Option<Value> {
+    match event {
+        SwarmEvent::Runtime(event) => {
+            Some(serde_json::to_value(event).expect("a runtime event holds strings, numbers and JSON values"))
+        }
+        SwarmEvent::Text { instance, turn_id, delta } => {
+            Some(text_line("text.delta", instance, turn_id, json!({ "delta": delta })))
+        }
+        SwarmEvent::TextReset { instance, turn_id } => Some(text_line("text.reset", instance, turn_id, json!({}))),
+        SwarmEvent::TurnEnded { .. } => None,
+    }
+}
+
+fn text_line(kind: &str, instance: &InstanceId, turn_id: &str, more: Value) -> Value {
+    let mut line = json!({
+        "type": kind,
+        "agentName": instance.agent,
+        "instanceKey": instance.instance_key,
+        "turnId": turn_id,
+    });
+    if let (Some(line), Value::Object(more)) = (line.as_object_mut(), more) {
+        line.extend(more);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_says_whose_it_is() {
+        let instance = InstanceId::new("writer", "main");
+        let event = SwarmEvent::Text { instance, turn_id: "t1".to_owned(), delta: "Hi".to_owned() };
+        let expected =
+            json!({"type": "text.delta", "agentName": "writer", "instanceKey": "main", "turnId": "t1", "delta": "Hi"});
+        assert_eq!(event_line(&event), Some(expected));
+    }
+}

@@ -1,0 +1,74 @@
+//! `gdn schema`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use goondan::spec::schema::schemas;
+use serde_json::Value;
+
+use crate::exit::CliError;
+use crate::output::Output;
+
+/// The schema that fits a document of any kind.
+const ANY: &str = "goondan";
+
+/// What the file names of schemas end with.
+const SUFFIX: &str = ".schema.json";
+
+const EXAMPLES: &str = "\
+Examples:
+  gdn schema                     The schema of a document of any kind
+  gdn schema agent               The schema of one kind
+  gdn schema --out schemas       All of them as files";
+
+/// Arguments of `gdn schema`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SchemaArgs {
+    /// The kind, such as `Agent` [default: a document of any kind]
+    #[arg(value_name = "KIND")]
+    kind: Option<String>,
+    /// Write all schemas into this folder instead
+    #[arg(long, value_name = "DIR", conflicts_with = "kind")]
+    out: Option<PathBuf>,
+}
+
+/// Prints a schema, or writes all.
+pub(crate) fn run(args: &SchemaArgs, output: &Output) -> Result<(), CliError> {
+    match &args.out {
+        Some(folder) => write_all(folder, output),
+        None => print_one(args.kind.as_deref().unwrap_or(ANY), output),
+    }
+}
+
+fn print_one(kind: &str, output: &Output) -> Result<(), CliError> {
+    let schemas = schemas();
+    let named = |name: &str| name.strip_suffix(SUFFIX) == Some(&kind.to_ascii_lowercase());
+    match schemas.iter().find(|(name, _)| named(name)) {
+        Some((_, schema)) => output.json_pretty(schema),
+        None => {
+            let kinds: Vec<&str> = schemas.iter().filter_map(|(name, _)| name.strip_suffix(SUFFIX)).collect();
+            Err(CliError::usage(format!("There is no schema for `{kind}`."))
+                .suggest(format!("There are: {}.", kinds.join(", "))))
+        }
+    }
+}
+
+fn write_all(folder: &Path, output: &Output) -> Result<(), CliError> {
+    for (name, schema) in schemas() {
+        let path = folder.join(&name);
+        write(&path, &schema).map_err(|error| {
+            CliError::configuration(format!("`{}` can't be written: {error}.", path.display()))
+                .suggest("Choose a folder that you may write to.")
+        })?;
+        output.line(&path.display().to_string())?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, schema: &Value) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(path, format!("{schema:#}\n"))
+}

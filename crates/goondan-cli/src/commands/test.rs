@@ -1,0 +1,134 @@
+//! `gdn test`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use goondan_conformance::coverage::Coverage;
+use goondan_conformance::discover::discover;
+use goondan_conformance::report::{CaseReport, Outcome, Summary, case_error, case_line, closing_line, json, junit};
+use goondan_conformance::{Options, run as run_cases};
+
+use crate::exit::{CliError, Exit};
+use crate::output::{Activity, Output, style};
+
+const EXAMPLES: &str = "\
+Examples:
+  gdn test tests/conformance
+  gdn test tests/conformance --filter queue --jobs 1
+  gdn test tests/conformance --format junit > results.xml
+  gdn test tests/conformance --coverage";
+
+/// Arguments of `gdn test`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct TestArgs {
+    /// Files with cases, or folders that hold *.case.yaml files
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Only cases whose name holds this text or matches this regular expression
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// How results are printed [default: text, or json with --json]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Run nothing; say which rules have a case and which have none
+    #[arg(long, conflicts_with_all = ["filter", "format", "jobs"])]
+    coverage: bool,
+    /// How many cases run at the same time [default: twice the number of cores]
+    #[arg(short, long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+}
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A line a case, differences, a closing line.
+    Text,
+    /// One object.
+    Json,
+    /// XML, as CI services read it.
+    Junit,
+}
+
+/// Runs cases. It blocks: every case has a runtime of its own.
+pub(crate) fn run(args: &TestArgs, output: &Output) -> Result<(), CliError> {
+    if args.coverage {
+        return coverage(args, output);
+    }
+    let options = Options { filter: args.filter.clone(), jobs: args.jobs, ..Options::new(args.paths.iter().cloned()) };
+    let summary = match args.format.unwrap_or(if output.json { Format::Json } else { Format::Text }) {
+        Format::Text => run_aloud(&options, output)?,
+        Format::Json => run_silently(&options, output, json)?,
+        Format::Junit => run_silently(&options, output, junit)?,
+    };
+    match summary.is_good() {
+        true => Ok(()),
+        false => Err(CliError::shown(Exit::Failure)),
+    }
+}
+
+/// Prints each case as soon as it and all before it have ended.
+fn run_aloud(options: &Options, output: &Output) -> Result<Summary, CliError> {
+    let mut activity = Activity::new(output);
+    let mut printed = Ok(());
+    activity.show("running cases");
+    let summary = run_cases(options, &mut |report| {
+        activity.hide();
+        if printed.is_ok() {
+            printed = output.piece(&coloured(report));
+        }
+        activity.show("running cases");
+    });
+    activity.hide();
+    printed?;
+    for error in &summary.errors {
+        output.piece(&paint(&case_error(error), style::ERROR))?;
+    }
+    let colour = if summary.is_good() { style::GOOD } else { style::ERROR };
+    output.piece(&paint(&closing_line(&summary), colour))?;
+    Ok(summary)
+}
+
+fn run_silently(options: &Options, output: &Output, render: fn(&Summary) -> String) -> Result<Summary, CliError> {
+    let mut activity = Activity::new(output);
+    activity.show("running cases");
+    let summary = run_cases(options, &mut |report| activity.show(format!("ran {}", report.case)));
+    activity.hide();
+    output.line(render(&summary).trim_end())?;
+    Ok(summary)
+}
+
+fn coverage(args: &TestArgs, output: &Output) -> Result<(), CliError> {
+    let found = discover(&args.paths);
+    let coverage = Coverage::of(found.cases.iter().map(|located| &located.case));
+    match output.json {
+        true => output.json_pretty(&coverage)?,
+        false => output.piece(&coverage.render())?,
+    }
+    for error in &found.errors {
+        output.trace(case_error(error).trim_end())?;
+    }
+    match found.errors.is_empty() {
+        true => Ok(()),
+        false => Err(CliError::shown(Exit::Failure)),
+    }
+}
+
+/// A case's lines, the first word in a colour.
+fn coloured(report: &CaseReport) -> String {
+    let colour = match report.outcome {
+        Outcome::Passed => style::GOOD,
+        Outcome::Skipped(_) => style::WARNING,
+        Outcome::Failed(_) => style::ERROR,
+    };
+    let lines = case_line(report);
+    match lines.split_once(' ') {
+        Some((word, rest)) => format!("{} {rest}", paint(word, colour)),
+        None => lines,
+    }
+}
+
+fn paint(text: &str, colour: anstyle::Style) -> String {
+    format!("{colour}{text}{colour:#}")
+}

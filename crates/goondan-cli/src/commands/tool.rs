@@ -1,0 +1,152 @@
+//! `gdn tool`.
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use goondan::StateRoot;
+use goondan::runtime::ports::tool::{ToolCallResult, ToolCallStatus};
+use serde_json::Value;
+
+use crate::commands::run::{Session, approver};
+use crate::exit::CliError;
+use crate::output::{Output, printable, style};
+use crate::project::{self, StartArgs};
+
+const EXAMPLES: &str = "\
+Examples:
+  gdn tool list
+  gdn tool list --agent writer --json
+  gdn tool call text-transform__case --args '{\"text\": \"hi\", \"to\": \"upper\"}'
+  gdn tool call bash__exec --args '{\"command\": \"ls\"}' --yes";
+
+/// Arguments of `gdn tool`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ToolArgs {
+    #[command(subcommand)]
+    command: ToolCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ToolCommand {
+    /// List the tools that an agent's model is offered
+    List(ListArgs),
+    /// Call a tool as the agent would: checked arguments, permissions, time-out, limits
+    Call(CallArgs),
+}
+
+/// Where the tools are.
+#[derive(Debug, Args)]
+struct Place {
+    /// The project folder, or its goondan.yaml
+    #[arg(short, long, value_name = "PATH", default_value = ".")]
+    project: PathBuf,
+    /// The agent [default: the swarm's entry agent]
+    #[arg(short, long, value_name = "NAME")]
+    agent: Option<String>,
+    #[command(flatten)]
+    start: StartArgs,
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Debug, Args)]
+struct CallArgs {
+    /// The tool, as `resource__export`
+    #[arg(value_name = "NAME")]
+    tool: String,
+    /// Its arguments (`-`: from standard input)
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    args: String,
+    /// The conversation whose folder the tool works in
+    #[arg(short = 'k', long, value_name = "KEY", default_value = "main")]
+    instance_key: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Lists or calls tools.
+pub(crate) async fn run(args: ToolArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    match args.command {
+        ToolCommand::List(args) => list(&args, state_root, output).await,
+        ToolCommand::Call(args) => call(&args, state_root, output).await,
+    }
+}
+
+async fn list(args: &ListArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let session = start(&args.place, state_root, output).await?;
+    let agent = args.place.agent.clone().unwrap_or_else(|| session.swarm.entry_agent());
+    let (name, tools) = (session.swarm.name(), session.swarm.catalog(&agent));
+    session.shut_down().await?;
+    let tools = tools.ok_or_else(|| {
+        CliError::usage(format!("The swarm `{name}` has no agent `{agent}`."))
+            .suggest("`gdn validate` checks the project; the Swarm's `spec.agents` lists its agents.")
+    })?;
+    if output.json {
+        return output.json_pretty(&tools);
+    }
+    if tools.is_empty() {
+        return output.note(&format!("The agent `{agent}` has no tools."));
+    }
+    let colour = style::NAME;
+    for tool in &tools {
+        let about = tool.description.lines().next().unwrap_or_default();
+        output.line(&format!("{colour}{}{colour:#}  {}", tool.name, printable(about)))?;
+    }
+    Ok(())
+}
+
+async fn call(args: &CallArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let arguments = arguments(&args.args)?;
+    let mut session = start(&args.place, state_root, output).await?;
+    let agent = args.place.agent.as_deref();
+    let outcome = session.call_tool(agent, &args.instance_key, &args.tool, arguments).await?;
+    session.shut_down().await?;
+    show(&outcome, output)
+}
+
+async fn start(place: &Place, state_root: &StateRoot, output: &Output) -> Result<Session, CliError> {
+    let (approver, questions) = approver(place.start.yes);
+    let swarm = project::start(&place.project, &place.start, approver, state_root, output).await?;
+    Ok(Session::new(swarm, questions, output))
+}
+
+/// The arguments as a model would send them: any JSON. Whether the tool takes them is the runtime's check.
+fn arguments(text: &str) -> Result<Value, CliError> {
+    let text = match text {
+        "-" => {
+            let mut piped = String::new();
+            std::io::stdin().lock().read_to_string(&mut piped)?;
+            piped
+        }
+        given => given.to_owned(),
+    };
+    serde_json::from_str(&text).map_err(|error| {
+        CliError::usage(format!("`--args` is no JSON: {error}."))
+            .suggest(r#"Quote the object for the shell: --args '{"text": "hi"}'"#)
+    })
+}
+
+/// The output on standard output; a failure as the error that ends the command.
+fn show(result: &ToolCallResult, output: &Output) -> Result<(), CliError> {
+    if output.json {
+        output.json_pretty(result)?;
+    }
+    match (result.status, &result.error) {
+        (ToolCallStatus::Ok, _) if output.json => Ok(()),
+        (ToolCallStatus::Ok, _) => match result.output.as_ref().unwrap_or(&Value::Null) {
+            Value::String(text) => output.line(text),
+            value => output.json_pretty(value),
+        },
+        (ToolCallStatus::Error, Some(error)) => {
+            let failure = CliError::failure(error.code.clone(), error.message.clone());
+            Err(CliError { suggestion: error.suggestion.clone(), help_url: error.help_url.clone(), ..failure })
+        }
+        (ToolCallStatus::Error, None) => Err(CliError::failure("E_TOOL", "The tool failed without saying why.")),
+    }
+}

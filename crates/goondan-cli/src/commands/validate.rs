@@ -1,0 +1,74 @@
+//! `gdn validate`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use goondan::spec::{Diagnostic, render};
+use serde_json::json;
+
+use crate::exit::{CliError, Exit};
+use crate::output::Output;
+use crate::project;
+
+const EXAMPLES: &str = "\
+Examples:
+  gdn validate                       Check the project in this folder
+  gdn validate my-swarm --strict     Warnings count as errors
+  gdn validate --format short        One line a problem, for editors and grep
+  gdn validate --format github       Annotations on a pull request";
+
+/// Arguments of `gdn validate`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ValidateArgs {
+    /// The project folder, or its goondan.yaml
+    #[arg(value_name = "PATH", default_value = ".")]
+    project: PathBuf,
+    /// How problems are printed [default: pretty, or json with --json]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Fail on warnings, too
+    #[arg(long)]
+    strict: bool,
+}
+
+/// How problems are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// With the lines of YAML that they are about.
+    Pretty,
+    /// One line each.
+    Short,
+    /// One object: valid, errors, warnings.
+    Json,
+    /// Workflow commands of GitHub Actions.
+    Github,
+}
+
+/// Checks a project. The problems are the result, so they go to standard output.
+pub(crate) fn run(args: &ValidateArgs, output: &Output) -> Result<(), CliError> {
+    let project = project::load(&args.project)?;
+    let diagnostics = &project.diagnostics;
+    let format = args.format.unwrap_or(if output.json { Format::Json } else { Format::Pretty });
+    let text = match format {
+        Format::Pretty => render::pretty(diagnostics, &project.sources, Output::stdout_has_colour()),
+        Format::Short => render::short(diagnostics),
+        Format::Json => json(diagnostics),
+        Format::Github => render::github(diagnostics),
+    };
+    if !text.is_empty() {
+        output.line(text.trim_end_matches('\n'))?;
+    }
+    let fails = |diagnostic: &Diagnostic| args.strict || diagnostic.is_error();
+    match diagnostics.iter().any(fails) {
+        true => Err(CliError::shown(Exit::Validation)),
+        false => Ok(()),
+    }
+}
+
+/// One object: `valid`, `errors`, `warnings`.
+fn json(diagnostics: &[Diagnostic]) -> String {
+    let (errors, warnings): (Vec<&Diagnostic>, Vec<&Diagnostic>) = diagnostics.iter().partition(|one| one.is_error());
+    let report = json!({ "valid": errors.is_empty(), "errors": errors, "warnings": warnings });
+    format!("{report:#}")
+}

@@ -1,0 +1,58 @@
+//! A line that says what is going on, on a terminal, for as long as nothing else is there to read.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::Output;
+
+/// How often the spinner turns.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The line. It draws on standard error and only where that is a terminal; everywhere else its methods do nothing.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    enabled: bool,
+    bar: Option<ProgressBar>,
+}
+
+impl Activity {
+    pub(crate) fn new(output: &Output) -> Self {
+        Activity { enabled: Output::stderr_is_terminal() && !output.quiet && !output.json, bar: None }
+    }
+
+    /// Shows `message`, in place of what was there.
+    pub(crate) fn show(&mut self, message: impl Into<String>) {
+        if !self.enabled {
+            return;
+        }
+        let message = message.into();
+        match &self.bar {
+            Some(bar) => bar.set_message(message),
+            None => self.bar = Some(spinner(message)),
+        }
+    }
+
+    /// Takes the line away, so that others can write.
+    pub(crate) fn hide(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Activity {
+    fn drop(&mut self) {
+        self.hide();
+    }
+}
+
+fn spinner(message: String) -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    let style =
+        ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}").expect("the template is fixed and valid");
+    bar.set_style(style);
+    bar.set_message(message);
+    bar.enable_steady_tick(TICK);
+    bar
+}

@@ -1,0 +1,53 @@
+//! Columns that line up.
+
+use super::style;
+
+/// A table with a heading; the last column is not padded.
+#[derive(Debug)]
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(heading: &[&str]) -> Self {
+        Table { rows: vec![heading.iter().map(|&cell| cell.to_owned()).collect()] }
+    }
+
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    /// The lines, the heading first.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).map(|column| self.width(column)).collect();
+        let mut lines: Vec<String> = self.rows.iter().map(|row| pad(row, &widths)).collect();
+        if let Some(heading) = lines.first_mut() {
+            let bold = style::HEADING;
+            *heading = format!("{bold}{heading}{bold:#}");
+        }
+        lines
+    }
+
+    fn width(&self, column: usize) -> usize {
+        self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    }
+}
+
+fn pad(row: &[String], widths: &[usize]) -> String {
+    let cells = row.iter().zip(widths).map(|(cell, &width)| format!("{cell:<width$}"));
+    cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_by_characters() {
+        let mut table = Table::new(&["NAME", "N"]);
+        table.row(["größer".to_owned(), "1".to_owned()]);
+        table.row(["a".to_owned(), "22".to_owned()]);
+        assert_eq!(table.lines()[1..], ["größer  1", "a       22"]);
+    }
+}

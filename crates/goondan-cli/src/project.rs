@@ -1,0 +1,183 @@
+//! The project that a command works on: found, loaded, and where asked for started.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use goondan::runtime::policy::Approver;
+use goondan::spec::{Bundle, Code, Diagnostic, render};
+use goondan::{Project, StartError, StateRoot, Swarm};
+use serde_json::Value;
+
+use crate::exit::{CliError, Exit};
+use crate::output::Output;
+
+/// The file that makes a folder a project.
+pub(crate) const MANIFESTS: [&str; 2] = ["goondan.yaml", "goondan.yml"];
+
+/// How a swarm is started; the same words in every command that starts one.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StartArgs {
+    /// Run this Swarm [default: the only one, or the one named `default`]
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) swarm: Option<String>,
+    /// Read variables from this file before .env.local and .env
+    #[arg(long, value_name = "FILE")]
+    pub(crate) env_file: Option<PathBuf>,
+    /// Let all tools work in this folder, whatever the agents say
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workdir: Option<PathBuf>,
+    /// Answer every approval with yes
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+/// Loads the project at `path`, whatever is wrong in it. Fails only where there is no project at all.
+pub(crate) fn load(path: &Path) -> Result<Project, CliError> {
+    find(path)?;
+    Ok(goondan::load(path))
+}
+
+/// Loads a project that is about to be used: warnings are shown, errors end the command.
+fn load_valid(path: &Path, output: &Output) -> Result<(PathBuf, Arc<Bundle>), CliError> {
+    let Project { root, bundle, diagnostics, sources } = load(path)?;
+    if !diagnostics.is_empty() {
+        output.note(render::pretty(&diagnostics, &sources, Output::stderr_has_colour()).trim_end_matches('\n'))?;
+    }
+    match bundle {
+        Some(bundle) => Ok((root, bundle)),
+        None => Err(invalid(&diagnostics)),
+    }
+}
+
+/// Loads the project at `path` and starts its swarm.
+pub(crate) async fn start(
+    path: &Path,
+    args: &StartArgs,
+    approver: Arc<dyn Approver>,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<Swarm, CliError> {
+    let (root, bundle) = load_valid(path, output)?;
+    let environment =
+        goondan::environment(&root, args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
+    let mut builder = Swarm::builder(bundle).environment(environment).state_root(&state_root.0).approver(approver);
+    if let Some(name) = &args.swarm {
+        builder = builder.swarm(name);
+    }
+    if let Some(folder) = &args.workdir {
+        builder = builder.workdir(existing_folder(folder)?);
+    }
+    builder.start().await.map_err(|error| start_error(error, output))
+}
+
+/// Checks that there is something to load at `path`.
+fn find(path: &Path) -> Result<(), CliError> {
+    let shown = path.display();
+    if path.is_file() {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        return match MANIFESTS.contains(&name) {
+            true => Ok(()),
+            false => Err(CliError::configuration(format!("`{shown}` is no project folder and no goondan.yaml."))
+                .suggest("Name the folder that holds goondan.yaml.")),
+        };
+    }
+    if !path.is_dir() {
+        return Err(CliError::configuration(format!("`{shown}` does not exist."))
+            .suggest(format!("Create a project there with `gdn init {shown}`."))
+            .help("init"));
+    }
+    if MANIFESTS.iter().any(|name| path.join(name).is_file()) {
+        return Ok(());
+    }
+    let (place, command) = match path == Path::new(".") {
+        true => ("this folder".to_owned(), "gdn init".to_owned()),
+        false => (format!("`{shown}`"), format!("gdn init {shown}")),
+    };
+    Err(CliError::configuration(format!("There is no goondan.yaml in {place}."))
+        .suggest(format!("Create a project with `{command}`, or name the folder that holds one."))
+        .help("init"))
+}
+
+fn existing_folder(folder: &Path) -> Result<PathBuf, CliError> {
+    folder.canonicalize().ok().filter(|path| path.is_dir()).ok_or_else(|| {
+        CliError::configuration(format!("The folder `{}` does not exist.", folder.display()))
+            .suggest("`--workdir` takes a folder that is there already.")
+    })
+}
+
+/// The error of an environment file that can't be used.
+fn unusable_variables(problem: &Diagnostic) -> CliError {
+    let error = CliError::configuration(problem.message.clone());
+    CliError {
+        suggestion: problem.suggestion.clone(),
+        diagnostics: as_json(std::slice::from_ref(problem)).into(),
+        ..error
+    }
+}
+
+/// The error of a project with errors in it.
+pub(crate) fn invalid(diagnostics: &[Diagnostic]) -> CliError {
+    let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
+    let message = match errors {
+        1 => "The project has an error.".to_owned(),
+        n => format!("The project has {n} errors."),
+    };
+    let mut error = CliError::new(Exit::Validation, "VALIDATION_ERROR", message)
+        .suggest("Correct the YAML where the lines above point, then run `gdn validate`.");
+    error.diagnostics = as_json(diagnostics).into();
+    error
+}
+
+/// Diagnostics for programs.
+pub(crate) fn as_json(diagnostics: &[Diagnostic]) -> Vec<Value> {
+    let value = |diagnostic| serde_json::to_value(diagnostic).expect("a diagnostic holds strings and numbers alone");
+    diagnostics.iter().map(value).collect()
+}
+
+fn start_error(error: StartError, output: &Output) -> CliError {
+    match error {
+        StartError::Diagnostics(diagnostics) => {
+            // A single problem is the error itself; of several, the error can only be the sum.
+            let listed = match diagnostics.as_slice() {
+                [_] => Ok(()),
+                several => output.note(render::short(several).trim_end_matches('\n')),
+            };
+            listed.err().unwrap_or_else(|| not_startable(&diagnostics))
+        }
+        StartError::Workspace { message, suggestion } => {
+            CliError { suggestion, ..CliError::failure("WORKSPACE_ERROR", message) }
+        }
+    }
+}
+
+/// What the machine lacks is a matter of configuration; everything else is wrong in the project.
+fn not_startable(diagnostics: &[Diagnostic]) -> CliError {
+    let of_the_machine = |diagnostic: &Diagnostic| matches!(diagnostic.code, Code::ENV_MISSING | Code::NO_SWARM);
+    let exit = match diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).all(of_the_machine) {
+        true => Exit::Configuration,
+        false => Exit::Validation,
+    };
+    let mut error = match diagnostics {
+        [one] => CliError {
+            suggestion: one.suggestion.clone(),
+            help_url: one.help_url.clone(),
+            ..CliError::new(exit, one.code.0, placed(one))
+        },
+        several => {
+            CliError::new(exit, "CONFIG_ERROR", format!("{} problems keep the swarm from starting.", several.len()))
+        }
+    };
+    error.diagnostics = as_json(diagnostics).into();
+    error
+}
+
+/// The message, with the place that it is about.
+fn placed(diagnostic: &Diagnostic) -> String {
+    match (&diagnostic.file, diagnostic.position) {
+        (Some(file), Some(at)) => {
+            format!("{} ({file}:{}:{}).", diagnostic.message.trim_end_matches('.'), at.line, at.column)
+        }
+        _ => diagnostic.message.clone(),
+    }
+}

@@ -1,0 +1,52 @@
+//! `gdn test`.
+
+use serde_json::Value;
+
+use crate::projects::manifest;
+use crate::sandbox::Sandbox;
+
+fn cases() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let manifest = manifest("{provider: scripted, model: any}", "").replace('\n', "\n    ");
+    let case = |name: &str, expected: &str| {
+        format!(
+            "case: {name}\nabout: The model answers.\nrules: [M1]\nfiles:\n  goondan.yaml: |\n    {manifest}\nmodels: {{a: [{{text: hi}}]}}\nsteps:\n  - send: {{input: go}}\n    expect: {{response: {expected}}}\n"
+        )
+    };
+    sandbox.write("cases/good.case.yaml", &case("good", "hi"));
+    sandbox.write("cases/bad.case.yaml", &case("bad", "ho"));
+    sandbox
+}
+
+#[test]
+fn a_case_that_fails_fails_the_command() {
+    let sandbox = cases();
+    let outcome = sandbox.gdn(&["test", "cases"]);
+    assert_eq!(outcome.code, 1);
+    sandbox.settings().bind(|| insta::assert_snapshot!("test", outcome.report()));
+    let good = sandbox.gdn(&["test", "cases", "--filter", "good"]);
+    assert!(good.ok().ends_with("1 passed, 0 failed\n"));
+}
+
+#[test]
+fn results_can_be_read_by_programs() {
+    let sandbox = cases();
+    let json: Value = serde_json::from_str(&sandbox.gdn(&["test", "cases", "--json"]).stdout).unwrap();
+    assert_eq!(json["cases"].as_array().unwrap().len(), 2);
+    let junit = sandbox.gdn(&["test", "cases", "--format", "junit"]);
+    assert!(junit.stdout.starts_with("<?xml") && junit.stdout.contains("failures=\"1\""), "{junit:#?}");
+}
+
+#[test]
+fn coverage_names_rules_without_a_case() {
+    let outcome = cases().gdn(&["test", "cases", "--coverage"]);
+    assert!(outcome.ok().contains("no case: T1 ") && !outcome.stdout.contains("no case: M1 "), "{outcome:#?}");
+}
+
+#[test]
+fn a_folder_without_cases_is_an_error() {
+    let sandbox = Sandbox::new();
+    let outcome = sandbox.gdn(&["test", "."]);
+    assert_eq!(outcome.code, 1);
+    assert!(outcome.stdout.ends_with("0 passed, 1 failed\n"), "{outcome:#?}");
+}

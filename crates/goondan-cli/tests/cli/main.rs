@@ -1,0 +1,18 @@
+//! Drives the `gdn` binary as a person, a script or another program does.
+
+#![allow(clippy::unwrap_used, reason = "a test may end with a panic, in its helpers too")]
+
+mod cases;
+mod documentation;
+mod help;
+mod init;
+mod instances;
+mod interrupt;
+mod misuse;
+mod projects;
+mod run;
+mod sandbox;
+mod schema;
+mod stream;
+mod tool;
+mod validate;

@@ -1,0 +1,112 @@
+//! A folder of its own for every test, and `gdn` running in it without anything of the machine around it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// An empty folder with a state root beside it.
+pub(crate) struct Sandbox {
+    root: TempDir,
+}
+
+/// What came of a command.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// The exit code.
+    pub(crate) code: i32,
+    /// Standard output.
+    pub(crate) stdout: String,
+    /// Standard error.
+    pub(crate) stderr: String,
+}
+
+impl Sandbox {
+    pub(crate) fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("work")).unwrap();
+        Sandbox { root }
+    }
+
+    /// The folder that commands run in.
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.root.path().join("work")
+    }
+
+    /// Where state goes.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.root.path().join("state")
+    }
+
+    /// Writes `text` to `path` below the folder.
+    pub(crate) fn write(&self, path: &str, text: &str) {
+        let path = self.dir().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    /// `gdn` with `arguments`, not started yet.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gdn"));
+        command.args(arguments).current_dir(self.dir()).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.root.path()).env("GOONDAN_STATE_ROOT", self.state());
+        command
+    }
+
+    /// Runs `gdn` with nothing on standard input.
+    pub(crate) fn gdn(&self, arguments: &[&str]) -> Outcome {
+        finished(self.command(arguments).stdin(Stdio::null()).output().unwrap())
+    }
+
+    /// Runs `gdn` with `input` on standard input.
+    pub(crate) fn gdn_reading(&self, arguments: &[&str], input: &str) -> Outcome {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // A command that refuses its arguments does not read; that is no failure of the test.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        finished(child.wait_with_output().unwrap())
+    }
+
+    /// A snapshot in which this folder and moments look the same everywhere.
+    pub(crate) fn settings(&self) -> insta::Settings {
+        let mut settings = insta::Settings::clone_current();
+        for (path, name) in [(self.dir(), "[DIR]"), (self.state(), "[STATE]"), (self.root.path().to_owned(), "[ROOT]")]
+        {
+            settings.add_filter(&escaped(&path), name);
+        }
+        settings.add_filter(r"\d+ ms", "[N] ms");
+        settings.add_filter(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)?", "[TIME]");
+        settings.set_omit_expression(true);
+        settings
+    }
+}
+
+impl Outcome {
+    /// Standard output, of a command that must have succeeded.
+    #[track_caller]
+    pub(crate) fn ok(&self) -> &str {
+        assert_eq!(self.code, 0, "{self:#?}");
+        &self.stdout
+    }
+
+    /// The whole outcome in a form that is good to read.
+    pub(crate) fn report(&self) -> String {
+        format!("exit: {}\n---- stdout\n{}---- stderr\n{}", self.code, self.stdout, self.stderr)
+    }
+}
+
+fn finished(output: Output) -> Outcome {
+    Outcome {
+        code: output.status.code().expect("the command was not killed"),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A path as a regular expression that matches it alone.
+fn escaped(path: &Path) -> String {
+    path.to_str().unwrap().replace('.', r"\.")
+}

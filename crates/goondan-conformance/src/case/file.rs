@@ -1,0 +1,195 @@
+//! Files that a case puts into its project.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::{Component, Path};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// A repeated text may not grow beyond that many bytes.
+const MAX_REPEATED: usize = 64 << 20;
+
+/// A path inside the project folder, with `/` between its parts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema)]
+#[schemars(transparent)]
+pub struct ProjectPath(String);
+
+impl ProjectPath {
+    /// Accepts relative paths without `.` and `..`.
+    pub fn new(path: impl Into<String>) -> Result<Self, String> {
+        let path = path.into();
+        let plain = |component| matches!(component, Component::Normal(_));
+        if path.is_empty() || path.contains('\\') || !Path::new(&path).components().all(plain) {
+            return Err(format!("`{path}` is no path inside the project folder, such as `tools/x/run.sh`"));
+        }
+        Ok(ProjectPath(path))
+    }
+
+    /// The path, relative to the project folder.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for ProjectPath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        ProjectPath::new(String::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+/// What a file holds, and its mode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileContent {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Unix permission bits; the default of the system where `None`.
+    pub mode: Option<u32>,
+}
+
+impl From<&str> for FileContent {
+    fn from(text: &str) -> Self {
+        FileContent { bytes: text.as_bytes().to_vec(), mode: None }
+    }
+}
+
+/// The long form. Exactly one of `content`, `base64` and `repeat` is given.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct LongForm {
+    /// Text.
+    content: Option<String>,
+    /// Bytes in Base64.
+    base64: Option<String>,
+    /// A text, many times.
+    repeat: Option<Repeat>,
+    /// Unix permission bits in octal, as text: `"755"`.
+    mode: Option<String>,
+}
+
+/// A text, many times.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Repeat {
+    text: String,
+    times: usize,
+}
+
+impl TryFrom<LongForm> for FileContent {
+    type Error = String;
+
+    fn try_from(form: LongForm) -> Result<Self, String> {
+        let bytes = match (form.content, form.base64, form.repeat) {
+            (Some(text), None, None) => text.into_bytes(),
+            (None, Some(text), None) => {
+                let compact: String = text.split_whitespace().collect();
+                STANDARD.decode(compact).map_err(|error| format!("`base64` is no Base64: {error}"))?
+            }
+            (None, None, Some(repeat)) => repeated(&repeat)?,
+            _ => return Err("a file has exactly one of `content`, `base64` and `repeat`".to_owned()),
+        };
+        let mode = form.mode.as_deref().map(octal).transpose()?;
+        Ok(FileContent { bytes, mode })
+    }
+}
+
+fn repeated(repeat: &Repeat) -> Result<Vec<u8>, String> {
+    match repeat.text.len().checked_mul(repeat.times) {
+        Some(size) if size <= MAX_REPEATED => Ok(repeat.text.repeat(repeat.times).into_bytes()),
+        _ => Err(format!("`repeat` makes more than {} MiB", MAX_REPEATED >> 20)),
+    }
+}
+
+/// Reads permission bits such as `755`.
+pub(super) fn octal(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
+    mode.ok_or_else(|| format!("`mode: {text}` is no octal mode such as \"755\""))
+}
+
+impl<'de> Deserialize<'de> for FileContent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ContentVisitor)
+    }
+}
+
+/// Text, or the long form. Not an untagged enum: that would lose what is wrong and where.
+struct ContentVisitor;
+
+impl<'de> Visitor<'de> for ContentVisitor {
+    type Value = FileContent;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the text of the file, or a map with `content`, `base64` or `repeat`")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<FileContent, E> {
+        Ok(FileContent::from(text))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<FileContent, A::Error> {
+        let form = LongForm::deserialize(de::value::MapAccessDeserializer::new(map))?;
+        FileContent::try_from(form).map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for FileContent {
+    fn schema_name() -> Cow<'static, str> {
+        "FileContent".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let long = generator.subschema_for::<LongForm>();
+        json_schema!({"anyOf": [{"type": "string"}, long]})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn content(value: Value) -> Result<FileContent, String> {
+        serde_json::from_value(value).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_form_is_read() {
+        let bytes = |value| content(value).map(|content| content.bytes);
+        assert_eq!(bytes(json!("text")).as_deref(), Ok(b"text".as_slice()));
+        assert_eq!(bytes(json!({"base64": "aGk=\n"})).as_deref(), Ok(b"hi".as_slice()));
+        assert_eq!(bytes(json!({"repeat": {"text": "ab", "times": 3}})).as_deref(), Ok(b"ababab".as_slice()));
+        let script = content(json!({"content": "#!/bin/sh\n", "mode": "755"})).expect("a script");
+        assert_eq!(script, FileContent { bytes: b"#!/bin/sh\n".to_vec(), mode: Some(0o755) });
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let error = |value| content(value).expect_err("a mistake");
+        insta::assert_snapshot!(
+            [
+                error(json!({"content": "a", "base64": "YQ=="})),
+                error(json!({"mode": "755"})),
+                error(json!({"content": "a", "mode": "rwx"})),
+                error(json!({"content": "a", "mod": "755"})),
+                error(json!({"base64": "?"})),
+                error(json!({"repeat": {"text": "x", "times": u64::MAX}})),
+                error(json!(["a"])),
+            ]
+            .join("\n")
+        );
+    }
+
+    #[test]
+    fn paths_stay_inside_the_project() {
+        for path in ["a", "tools/x/run.sh", ".squad/a.md", "a b/ü"] {
+            assert_eq!(ProjectPath::new(path).map(|p| p.as_str().to_owned()), Ok(path.to_owned()));
+        }
+        for path in ["", "/etc/passwd", "../x", "a/../../x", "a\\..\\x"] {
+            assert!(ProjectPath::new(path).is_err(), "{path}");
+        }
+    }
+}

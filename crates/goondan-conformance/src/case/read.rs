@@ -1,0 +1,191 @@
+//! From the text of a `*.case.yaml` file to cases, or to the mistakes in it.
+
+use std::path::{Path, PathBuf};
+
+use goondan::spec::yaml;
+
+use super::{Action, Case, CaseError};
+use crate::rules;
+
+/// A case and where it is written.
+#[derive(Debug, Clone)]
+pub struct Located {
+    /// The file.
+    pub file: PathBuf,
+    /// The line of its name, counted from 1.
+    pub line: usize,
+    /// The case.
+    pub case: Case,
+}
+
+/// What a file holds. A mistake in one document leaves the others alone.
+#[derive(Debug, Default)]
+pub struct FileCases {
+    /// The good cases, in file order.
+    pub cases: Vec<Located>,
+    /// The mistakes, in file order.
+    pub errors: Vec<CaseError>,
+}
+
+/// Reads all documents of one file.
+pub fn read(file: &Path, text: &str) -> FileCases {
+    let mut read = FileCases::default();
+    for document in documents(text) {
+        match document.decode(file) {
+            Ok(case) => read.cases.push(case),
+            Err(errors) => read.errors.extend(errors),
+        }
+    }
+    if read.cases.is_empty() && read.errors.is_empty() {
+        let message = "the file holds no case".to_owned();
+        read.errors.push(CaseError { file: file.to_owned(), line: 0, column: 0, message });
+    }
+    read
+}
+
+/// One document with the number of lines before it.
+struct Document<'a> {
+    text: &'a str,
+    before: usize,
+}
+
+/// Splits at lines that begin with `---`: in YAML that is a border wherever it stands, in block scalars too.
+fn documents(text: &str) -> Vec<Document<'_>> {
+    let mut documents = Vec::new();
+    let (mut start, mut before, mut offset) = (0, 0, 0);
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        if offset > start && is_border(line) {
+            documents.push(Document { text: &text[start..offset], before });
+            (start, before) = (offset, number);
+        }
+        offset += line.len();
+    }
+    documents.push(Document { text: &text[start..], before });
+    documents.retain(|document| !document.is_blank());
+    documents
+}
+
+fn is_border(line: &str) -> bool {
+    line.strip_prefix("---").is_some_and(|rest| rest.chars().next().is_none_or(char::is_whitespace))
+}
+
+impl Document<'_> {
+    fn is_blank(&self) -> bool {
+        self.text.lines().all(|line| {
+            let line = line.strip_prefix("---").unwrap_or(line).trim_start();
+            line.is_empty() || line.starts_with('#')
+        })
+    }
+
+    fn decode(&self, file: &Path) -> Result<Located, Vec<CaseError>> {
+        let case: Case = yaml::from_str(self.text).map_err(|error| {
+            let line = error.line.map_or_else(|| self.line_of("case"), |line| self.before + line);
+            vec![CaseError { file: file.to_owned(), line, column: error.column.unwrap_or(0), message: error.message }]
+        })?;
+        let errors: Vec<CaseError> = problems(&case)
+            .into_iter()
+            .map(|(key, message)| CaseError { file: file.to_owned(), line: self.line_of(key), column: 1, message })
+            .collect();
+        let line = self.line_of("case");
+        if errors.is_empty() { Ok(Located { file: file.to_owned(), line, case }) } else { Err(errors) }
+    }
+
+    /// The line of a top-level key, else the document's first.
+    fn line_of(&self, key: &str) -> usize {
+        let is_key = |line: &str| line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'));
+        let index = self.text.lines().position(|line| is_key(line.strip_prefix("--- ").unwrap_or(line)));
+        self.before + index.unwrap_or(0) + 1
+    }
+}
+
+/// What the types can't say, by the top-level key that is concerned.
+fn problems(case: &Case) -> Vec<(&'static str, String)> {
+    let mut problems = Vec::new();
+    if !is_kebab(&case.case) {
+        problems.push(("case", format!("`{}` is no kebab-case name such as `one-key-queues`", case.case)));
+    }
+    for rule in case.rules.iter().filter(|rule| rules::find(rule).is_none()) {
+        problems.push(("rules", format!("there is no rule `{rule}`")));
+    }
+    if case.files.is_empty() && case.project.is_none() {
+        problems.push(("case", "a case has `files` or a `project`".to_owned()));
+    }
+    problems.extend(problems_of_lives(case).map(|message| ("steps", message)));
+    problems
+}
+
+/// `kill` needs something that runs, `restart` something that was killed, everything else a running swarm.
+fn problems_of_lives(case: &Case) -> Option<String> {
+    let mut alive = true;
+    for (index, step) in case.steps.iter().enumerate() {
+        let number = index + 1;
+        match (&step.action, alive) {
+            (Action::Write(..) | Action::Replace(_) | Action::Remove(_), _) => {}
+            (Action::Restart, true) => return Some(format!("step {number}: `restart` comes after `kill`")),
+            (Action::Restart, false) => alive = true,
+            (Action::Kill, true) => alive = false,
+            (_, true) => {}
+            (_, false) => return Some(format!("step {number}: nothing runs after `kill` until `restart`")),
+        }
+    }
+    None
+}
+
+fn is_kebab(name: &str) -> bool {
+    let part = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    name.split('-').all(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "case: a-good-one\nfiles: {goondan.yaml: \"a: 1\\n---\\n\"}\n";
+
+    fn errors(text: &str) -> Vec<String> {
+        read(Path::new("x.case.yaml"), text).errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn documents_are_read_one_by_one() {
+        let broken = "--- # next\ncase: broken\nstesp: []\n";
+        let text = format!("# all about it\n---\n{GOOD}{broken}---\ncase: c\nfiles: {{a: b}}\n");
+        let read = read(Path::new("x.case.yaml"), &text);
+        let names: Vec<(&str, usize)> = read.cases.iter().map(|case| (&*case.case.case, case.line)).collect();
+        assert_eq!(names, [("a-good-one", 3), ("c", 9)]);
+        assert_eq!(read.errors.len(), 1);
+        assert_eq!((read.errors[0].line, read.errors[0].column), (7, 1));
+    }
+
+    #[test]
+    fn block_scalars_keep_their_indented_borders() {
+        let text = "case: x\nfiles:\n  goondan.yaml: |\n    a: 1\n    ---\n    b: 2\n";
+        let read = read(Path::new("x.case.yaml"), text);
+        let content = read.cases[0].case.files.values().next().expect("a file");
+        assert_eq!(content.bytes, b"a: 1\n---\nb: 2\n");
+    }
+
+    #[test]
+    fn mistakes_have_a_place_and_a_sentence() {
+        let texts = [
+            "case: [\n".to_owned(),
+            "case: x\nfiles: {a: b}\nexpcet: {}\n".to_owned(),
+            "case: X_y\nfiles: {a: b}\n".to_owned(),
+            "case: x\nrules: [T1, T99]\nfiles: {a: b}\n".to_owned(),
+            "case: x\n".to_owned(),
+            "case: x\nfiles: {../a: b}\n".to_owned(),
+            format!("{GOOD}steps:\n  - send: {{input: a}}\n  - restart: {{}}\n"),
+            format!("{GOOD}steps:\n  - kill: {{}}\n  - send: {{input: a}}\n"),
+            format!("{GOOD}steps:\n  - send: {{input: a, wiat: false}}\n"),
+            format!("{GOOD}expect:\n  conversation:\n    a:main: {{$foo: 1}}\n"),
+            "# nothing\n---\n\n".to_owned(),
+        ];
+        insta::assert_snapshot!(texts.iter().map(|text| errors(text).join("\n")).collect::<Vec<_>>().join("\n"));
+    }
+
+    #[test]
+    fn names_are_kebab_case() {
+        assert!(["a", "a-b", "a1-2b", "3-ways"].iter().all(|name| is_kebab(name)));
+        assert!(["", "-a", "a-", "a--b", "A", "a_b", "a b", "ä"].iter().all(|name| !is_kebab(name)));
+    }
+}

@@ -1,0 +1,307 @@
+//! Runtime events nest as turn ⊃ step ⊃ tool, everything that starts ends, and a chain has one trace.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use goondan::runtime::event::{RuntimeEvent, RuntimeEventKind as Kind};
+use goondan::runtime::ids::TraceContext;
+
+use crate::runner::evidence::Evidence;
+
+/// What is wrong with the events of a case.
+pub(super) fn check(evidence: &Evidence<'_>) -> Vec<String> {
+    problems(&evidence.events, Allowance { cut_off: evidence.cut_off, direct_calls: evidence.has_direct_calls() })
+}
+
+/// What the case has done that explains gaps.
+#[derive(Clone, Copy)]
+struct Allowance {
+    /// What was started need not have ended, and may be started again.
+    cut_off: bool,
+    /// Tool events may belong to no turn.
+    direct_calls: bool,
+}
+
+/// A turn, a step or a tool call: its level, and the ids that tell it from others.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Unit {
+    level: Level,
+    id: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Turn,
+    Step,
+    Tool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Edge {
+    Start,
+    End,
+}
+
+fn problems(events: &[RuntimeEvent], allowance: Allowance) -> Vec<String> {
+    let mut walk = Walk { allowance, open: BTreeMap::new(), spans: BTreeMap::new(), problems: Vec::new() };
+    for event in events {
+        walk.check_ids(&event.trace);
+        if let Some((edge, unit, parent)) = place(&event.kind) {
+            match edge {
+                Edge::Start => walk.start(unit, parent, &event.trace),
+                Edge::End => walk.end(&unit, &event.trace),
+            }
+        }
+    }
+    walk.finish()
+}
+
+/// Which unit an event starts or ends, and the unit around it. Other events belong to no unit.
+fn place(kind: &Kind) -> Option<(Edge, Unit, Option<Unit>)> {
+    let turn = |id: &String| Unit { level: Level::Turn, id: id.clone() };
+    let step = |id: &String| Unit { level: Level::Step, id: id.clone() };
+    let tool = |step: &String, call: &String| Unit { level: Level::Tool, id: format!("{step}/{call}") };
+    Some(match kind {
+        Kind::TurnStarted { turn_id, .. } => (Edge::Start, turn(turn_id), None),
+        Kind::TurnCompleted { turn_id, .. } | Kind::TurnFailed { turn_id, .. } => (Edge::End, turn(turn_id), None),
+        Kind::StepStarted { step_id, turn_id, .. } => (Edge::Start, step(step_id), Some(turn(turn_id))),
+        Kind::StepCompleted { step_id, turn_id, .. } | Kind::StepFailed { step_id, turn_id, .. } => {
+            (Edge::End, step(step_id), Some(turn(turn_id)))
+        }
+        Kind::ToolCalled { tool_call_id, step_id, .. } => {
+            (Edge::Start, tool(step_id, tool_call_id), Some(step(step_id)))
+        }
+        Kind::ToolCompleted { tool_call_id, step_id, .. } | Kind::ToolFailed { tool_call_id, step_id, .. } => {
+            (Edge::End, tool(step_id, tool_call_id), Some(step(step_id)))
+        }
+        _ => return None,
+    })
+}
+
+/// An open unit.
+struct Open {
+    trace: TraceContext,
+    parent: Option<Unit>,
+}
+
+struct Walk {
+    allowance: Allowance,
+    open: BTreeMap<Unit, Open>,
+    /// The trace of every span that was ever started.
+    spans: BTreeMap<String, String>,
+    problems: Vec<String>,
+}
+
+impl Walk {
+    fn check_ids(&mut self, trace: &TraceContext) {
+        let parent = trace.parent_span_id.iter().map(|id| (id, 16));
+        for (id, digits) in [(&trace.trace_id, 32), (&trace.span_id, 16)].into_iter().chain(parent) {
+            let is_hex = id.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c));
+            if id.len() != digits || !is_hex {
+                self.problems.push(format!("`{id}` is not {digits} lower-case hex digits"));
+            }
+        }
+    }
+
+    fn start(&mut self, unit: Unit, parent: Option<Unit>, trace: &TraceContext) {
+        match &parent {
+            Some(around) => self.check_parent(&unit, around, trace),
+            None => self.check_cause(&unit, trace),
+        }
+        self.spans.insert(trace.span_id.clone(), trace.trace_id.clone());
+        let name = unit.name();
+        let open = Open { trace: trace.clone(), parent };
+        if self.open.insert(unit, open).is_some() && !self.allowance.cut_off {
+            self.problems.push(format!("{name} starts twice"));
+        }
+    }
+
+    /// A step lies in its turn, a tool call in its step.
+    fn check_parent(&mut self, unit: &Unit, around: &Unit, trace: &TraceContext) {
+        let name = unit.name();
+        let problem = match self.open.get(around) {
+            None if self.allowance.direct_calls && unit.level == Level::Tool => return,
+            None => format!("{name} starts outside {}", around.name()),
+            Some(outer) if outer.trace.trace_id != trace.trace_id => {
+                format!("{name} has another traceId than {}", around.name())
+            }
+            Some(outer) if trace.parent_span_id.as_ref() != Some(&outer.trace.span_id) => {
+                format!("the parent span of {name} is not {}", around.name())
+            }
+            Some(_) => return,
+        };
+        self.problems.push(problem);
+    }
+
+    /// A turn that something caused shares its trace; the cause is a span that was started before.
+    fn check_cause(&mut self, unit: &Unit, trace: &TraceContext) {
+        let Some(parent) = &trace.parent_span_id else { return };
+        match self.spans.get(parent) {
+            Some(trace_id) if *trace_id == trace.trace_id => {}
+            Some(_) => self.problems.push(format!("{} has another traceId than what caused it", unit.name())),
+            None if self.allowance.direct_calls => {}
+            None => self.problems.push(format!("{} has a parent span that nothing has", unit.name())),
+        }
+    }
+
+    fn end(&mut self, unit: &Unit, trace: &TraceContext) {
+        let Some(opened) = self.open.remove(unit) else {
+            return self.problems.push(format!("{} ends and never started", unit.name()));
+        };
+        let same = (&opened.trace.trace_id, &opened.trace.span_id) == (&trace.trace_id, &trace.span_id);
+        if !same && !self.allowance.cut_off {
+            self.problems.push(format!("{} ends under another span than it started", unit.name()));
+        }
+        let inside: Vec<Unit> = self
+            .open
+            .iter()
+            .filter(|(_, open)| open.parent.as_ref() == Some(unit))
+            .map(|(unit, _)| unit.clone())
+            .collect();
+        for inner in inside {
+            if !self.allowance.cut_off {
+                self.problems.push(format!("{} ends before {}", unit.name(), inner.name()));
+            }
+            self.open.remove(&inner);
+        }
+    }
+
+    fn finish(mut self) -> Vec<String> {
+        if !self.allowance.cut_off {
+            self.problems.extend(self.open.keys().map(|unit| format!("{} never ends", unit.name())));
+        }
+        let mut seen = BTreeSet::new();
+        self.problems.retain(|problem| seen.insert(problem.clone()));
+        self.problems
+    }
+}
+
+impl Unit {
+    fn name(&self) -> String {
+        let level = match self.level {
+            Level::Turn => "turn",
+            Level::Step => "step",
+            Level::Tool => "tool call",
+        };
+        format!("{level} {}", self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan::runtime::event::FinishReason;
+    use goondan::runtime::ports::tool::ToolCallStatus;
+
+    use super::*;
+
+    const STRICT: Allowance = Allowance { cut_off: false, direct_calls: false };
+
+    fn event(kind: Kind, trace: char, span: u8, parent: Option<u8>) -> RuntimeEvent {
+        RuntimeEvent {
+            kind,
+            timestamp: Default::default(),
+            agent_name: "a".into(),
+            instance_key: "main".into(),
+            trace: TraceContext {
+                trace_id: trace.to_string().repeat(32),
+                span_id: format!("{span:016x}"),
+                parent_span_id: parent.map(|span| format!("{span:016x}")),
+            },
+        }
+    }
+
+    fn turn_started(id: &str, trace: char, span: u8, parent: Option<u8>) -> RuntimeEvent {
+        event(Kind::TurnStarted { turn_id: id.into(), event_id: "e".into() }, trace, span, parent)
+    }
+
+    fn turn_completed(id: &str, trace: char, span: u8, parent: Option<u8>) -> RuntimeEvent {
+        let (step_count, duration, finish_reason) = (1, 0, FinishReason::TextResponse);
+        let kind = Kind::TurnCompleted { turn_id: id.into(), step_count, duration, finish_reason, token_usage: None };
+        event(kind, trace, span, parent)
+    }
+
+    fn step_started(id: &str, span: u8, parent: u8) -> RuntimeEvent {
+        let kind = Kind::StepStarted { step_id: id.into(), step_index: 0, turn_id: "t".into() };
+        event(kind, '1', span, Some(parent))
+    }
+
+    fn step_completed(id: &str, span: u8, parent: u8) -> RuntimeEvent {
+        let (step_id, turn_id) = (id.into(), "t".into());
+        let kind =
+            Kind::StepCompleted { step_id, step_index: 0, turn_id, tool_call_count: 1, duration: 0, token_usage: None };
+        event(kind, '1', span, Some(parent))
+    }
+
+    fn called(step: &str, span: u8, parent: u8) -> RuntimeEvent {
+        let (tool_call_id, tool_name) = ("c".into(), "a__b".into());
+        let kind = Kind::ToolCalled { tool_call_id, tool_name, step_id: step.into(), turn_id: "t".into() };
+        event(kind, '1', span, Some(parent))
+    }
+
+    fn answered(step: &str, span: u8, parent: u8) -> RuntimeEvent {
+        let kind = Kind::ToolCompleted {
+            tool_call_id: "c".into(),
+            tool_name: "a__b".into(),
+            step_id: step.into(),
+            turn_id: "t".into(),
+            status: ToolCallStatus::Ok,
+            duration: 0,
+        };
+        event(kind, '1', span, Some(parent))
+    }
+
+    /// A turn whose tool call asks another agent.
+    fn good() -> Vec<RuntimeEvent> {
+        vec![
+            turn_started("t", '1', 1, None),
+            step_started("s", 2, 1),
+            called("s", 3, 2),
+            turn_started("u", '1', 4, Some(3)),
+            turn_completed("u", '1', 4, Some(3)),
+            answered("s", 3, 2),
+            step_completed("s", 2, 1),
+            turn_completed("t", '1', 1, None),
+        ]
+    }
+
+    #[test]
+    fn a_whole_turn_is_fine() {
+        assert_eq!(problems(&good(), STRICT), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_gap_is_found_wherever_it_is() {
+        for missing in 0..good().len() {
+            let mut events = good();
+            events.remove(missing);
+            assert_ne!(problems(&events, STRICT), Vec::<String>::new(), "without event {missing}");
+        }
+    }
+
+    #[test]
+    fn a_kill_explains_what_never_ended() {
+        let cut = Allowance { cut_off: true, ..STRICT };
+        for length in 1..good().len() {
+            assert_eq!(problems(&good()[..length], cut), Vec::<String>::new(), "{length} events");
+        }
+    }
+
+    #[test]
+    fn traces_and_spans_are_compared() {
+        let mut other_trace = good();
+        other_trace[3] = turn_started("u", '2', 4, Some(3));
+        assert!(problems(&other_trace, STRICT)[0].contains("another traceId than what caused it"));
+        let mut other_parent = good();
+        other_parent[2] = called("s", 3, 1);
+        assert!(problems(&other_parent, STRICT)[0].contains("the parent span of tool call s/c is not step s"));
+        let mut no_hex = good();
+        no_hex[0].trace.trace_id = "xyz".into();
+        assert!(problems(&no_hex, STRICT)[0].contains("is not 32 lower-case hex digits"));
+    }
+
+    #[test]
+    fn a_direct_call_needs_no_turn() {
+        let events = [called("s", 3, 2), answered("s", 3, 2)];
+        assert_eq!(problems(&events, Allowance { direct_calls: true, ..STRICT }), Vec::<String>::new());
+        assert_ne!(problems(&events, STRICT), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,110 @@
+//! Calls and results: what every provider insists on.
+
+use std::collections::BTreeMap;
+
+use goondan::runtime::message::{Message, Role};
+
+/// What is wrong with the pairs in a conversation. With `may_end_early` the last message may have calls that nobody has
+/// answered yet: the process died there.
+pub(super) fn problems<'m>(messages: impl IntoIterator<Item = &'m Message>, may_end_early: bool) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut open: BTreeMap<&str, usize> = BTreeMap::new();
+    for message in messages {
+        if message.data.role != Role::Tool {
+            problems.extend(unanswered(&open));
+            open.clear();
+        }
+        for call in message.tool_calls() {
+            if open.insert(&call.tool_call_id, 0).is_some() {
+                problems.push(format!("the call id {} stands twice in one message", call.tool_call_id));
+            }
+        }
+        for result in message.tool_results() {
+            match open.get_mut(result.tool_call_id.as_str()) {
+                Some(answers) => *answers += 1,
+                None => problems.push(format!("the result of {} follows no such call", result.tool_call_id)),
+            }
+        }
+        problems
+            .extend(open.iter().filter(|(_, answers)| **answers > 1).map(|(id, _)| format!("{id} has two results")));
+    }
+    if !may_end_early {
+        problems.extend(unanswered(&open));
+    }
+    problems
+}
+
+fn unanswered(open: &BTreeMap<&str, usize>) -> Vec<String> {
+    let lonely = open.iter().filter(|(_, answers)| **answers == 0);
+    lonely.map(|(id, _)| format!("the call {id} has no result")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan::runtime::message::{MessageData, MessageSource, Part, ToolCall, ToolResultPart};
+    use goondan::runtime::ports::tool::ToolCallStatus;
+    use serde_json::json;
+
+    use super::*;
+
+    fn message(role: Role, content: Vec<Part>) -> Message {
+        Message {
+            id: String::new(),
+            data: MessageData { role, content },
+            metadata: Default::default(),
+            created_at: Default::default(),
+            source: MessageSource::System,
+        }
+    }
+
+    fn calls(ids: &[&str]) -> Message {
+        let call = |id: &&str| {
+            Part::ToolCall(ToolCall { tool_call_id: (*id).into(), tool_name: "a__b".into(), input: json!({}) })
+        };
+        message(Role::Assistant, ids.iter().map(call).collect())
+    }
+
+    fn results(ids: &[&str]) -> Message {
+        let result = |id: &&str| {
+            Part::ToolResult(ToolResultPart {
+                tool_call_id: (*id).into(),
+                tool_name: "a__b".into(),
+                status: ToolCallStatus::Ok,
+                output: None,
+                error: None,
+            })
+        };
+        message(Role::Tool, ids.iter().map(result).collect())
+    }
+
+    fn text(role: Role) -> Message {
+        message(role, vec![Part::Text { text: "hi".into() }])
+    }
+
+    #[test]
+    fn pairs_are_fine_in_one_message_or_several() {
+        let good = [text(Role::User), calls(&["a", "b"]), results(&["a"]), results(&["b"]), text(Role::Assistant)];
+        assert_eq!(problems(&good, false), Vec::<String>::new());
+        let again = [calls(&["a"]), results(&["a"]), calls(&["a"]), results(&["a"])];
+        assert_eq!(problems(&again, false), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_kind_of_broken_pair_is_found() {
+        assert_eq!(problems(&[calls(&["a"]), text(Role::User)], false), ["the call a has no result"]);
+        assert_eq!(problems(&[results(&["a"])], false), ["the result of a follows no such call"]);
+        assert_eq!(problems(&[calls(&["a"]), results(&["a", "a"])], false), ["a has two results"]);
+        assert_eq!(
+            problems(&[calls(&["a", "a"]), results(&["a"])], false),
+            ["the call id a stands twice in one message"]
+        );
+        let late = [calls(&["a"]), text(Role::User), results(&["a"])];
+        assert_eq!(problems(&late, false), ["the call a has no result", "the result of a follows no such call"]);
+    }
+
+    #[test]
+    fn a_conversation_that_was_cut_off_may_wait_for_results() {
+        assert_eq!(problems(&[calls(&["a"])], true), Vec::<String>::new());
+        assert_eq!(problems(&[calls(&["a"])], false), ["the call a has no result"]);
+    }
+}

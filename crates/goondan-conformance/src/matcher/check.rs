@@ -1,0 +1,200 @@
+//! Compares a value with what was expected and names every place where they differ.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde_json::{Number, Value};
+
+use super::number::compare;
+use super::pairing::pair;
+use super::{Matcher, child, diff};
+
+/// One place where a value is not as expected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mismatch {
+    /// Where, such as `output.tools[0].name`; empty for the value as a whole.
+    pub path: String,
+    /// What should have been there.
+    pub expected: String,
+    /// What was there.
+    pub actual: String,
+    /// Both as lines with `-` (expected) and `+` (actual), where that helps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+}
+
+impl Matcher {
+    /// Whether `actual` is as expected; `None` stands for absence.
+    pub fn matches(&self, actual: Option<&Value>) -> bool {
+        match (self, actual) {
+            (Matcher::Exists(wanted), _) => *wanted == actual.is_some(),
+            (Matcher::Not(inner), _) => !inner.matches(actual),
+            (_, Some(value)) => self.matches_value(value),
+            (_, None) => false,
+        }
+    }
+
+    fn matches_value(&self, value: &Value) -> bool {
+        match self {
+            Matcher::Scalar(wanted) => scalars_equal(wanted, value),
+            Matcher::Map(entries) => {
+                value.as_object().is_some_and(|map| entries.iter().all(|(key, matcher)| matcher.matches(map.get(key))))
+            }
+            Matcher::List(items) => value.as_array().is_some_and(|list| {
+                items.len() == list.len() && items.iter().zip(list).all(|(item, value)| item.matches(Some(value)))
+            }),
+            Matcher::Unordered(items) => {
+                value.as_array().is_some_and(|list| items.len() == list.len() && all_paired(items, list))
+            }
+            Matcher::Includes(items) => value.as_array().is_some_and(|list| all_paired(items, list)),
+            Matcher::Names(names) => names_of(value).is_some_and(|actual| actual == *names),
+            Matcher::Regex(regex) => value.as_str().is_some_and(|text| regex.is_match(text)),
+            Matcher::Contains(piece) => contains(value, piece),
+            Matcher::Length(inner) => length_of(value).is_some_and(|length| inner.matches(Some(&length))),
+            Matcher::Gt(bound) => compares(value, bound, Ordering::Greater),
+            Matcher::Lt(bound) => compares(value, bound, Ordering::Less),
+            Matcher::Any => true,
+            Matcher::Exists(_) | Matcher::Not(_) => self.matches(Some(value)),
+        }
+    }
+
+    /// Every place where `actual` is not as expected; `None` stands for absence.
+    pub fn check(&self, actual: Option<&Value>) -> Vec<Mismatch> {
+        self.check_at("", actual)
+    }
+
+    /// As [`Matcher::check`], with paths that begin with `path`.
+    pub fn check_at(&self, path: &str, actual: Option<&Value>) -> Vec<Mismatch> {
+        let mut mismatches = Vec::new();
+        self.collect(path, actual, &mut mismatches);
+        mismatches
+    }
+
+    fn collect(&self, path: &str, actual: Option<&Value>, out: &mut Vec<Mismatch>) {
+        match (self, actual) {
+            (Matcher::Map(entries), Some(Value::Object(map))) => {
+                for (key, matcher) in entries {
+                    matcher.collect(&child(path, key), map.get(key), out);
+                }
+            }
+            (Matcher::List(items), Some(Value::Array(list))) => self.collect_list(items, list, path, out),
+            (Matcher::Unordered(items) | Matcher::Includes(items), Some(Value::Array(list))) => {
+                self.collect_pairs(items, list, path, out);
+            }
+            (Matcher::Length(inner), Some(value)) if length_of(value).is_some() => {
+                inner.collect(&format!("length of {}", shown(path)), length_of(value).as_ref(), out);
+            }
+            _ if self.matches(actual) => {}
+            _ => out.push(self.mismatch(path, actual)),
+        }
+    }
+
+    fn collect_list(&self, items: &[Matcher], list: &[Value], path: &str, out: &mut Vec<Mismatch>) {
+        if items.len() != list.len() {
+            let (expected, actual) = (count(items.len()), count(list.len()));
+            let diff = Some(diff::of(self, &Value::Array(list.to_vec())));
+            out.push(Mismatch { path: path.to_owned(), expected, actual, diff });
+            return;
+        }
+        for (index, (item, value)) in items.iter().zip(list).enumerate() {
+            item.collect(&format!("{path}[{index}]"), Some(value), out);
+        }
+    }
+
+    fn collect_pairs(&self, items: &[Matcher], list: &[Value], path: &str, out: &mut Vec<Mismatch>) {
+        let partners = partners(items, list);
+        let taken: BTreeSet<usize> = partners.iter().flatten().copied().collect();
+        let spare: Vec<(usize, &Value)> = list.iter().enumerate().filter(|(index, _)| !taken.contains(index)).collect();
+        let lonely: Vec<&Matcher> =
+            items.iter().zip(&partners).filter(|(_, partner)| partner.is_none()).map(|(item, _)| item).collect();
+        out.extend(lonely.iter().map(|item| missing(item, &spare, path)));
+        if matches!(self, Matcher::Unordered(_)) && spare.len() > lonely.len() {
+            out.extend(spare.iter().map(|(index, value)| unexpected(*index, value, path)));
+        }
+    }
+
+    fn mismatch(&self, path: &str, actual: Option<&Value>) -> Mismatch {
+        let diff = match (self, actual) {
+            (Matcher::Scalar(Value::String(wanted)), Some(Value::String(actual)))
+                if wanted.contains('\n') || actual.contains('\n') =>
+            {
+                Some(diff::lines(wanted, actual))
+            }
+            _ => None,
+        };
+        Mismatch {
+            path: path.to_owned(),
+            expected: diff::short(&self.to_value()),
+            actual: actual.map_or_else(|| "nothing".to_owned(), diff::short),
+            diff,
+        }
+    }
+}
+
+/// The partner of each item.
+fn partners(items: &[Matcher], list: &[Value]) -> Vec<Option<usize>> {
+    pair(items.len(), list.len(), |item, value| items[item].matches(Some(&list[value])))
+}
+
+fn all_paired(items: &[Matcher], list: &[Value]) -> bool {
+    partners(items, list).iter().all(Option::is_some)
+}
+
+/// The mismatch for an item without a partner: what differs from the spare element that comes closest.
+fn missing(item: &Matcher, spare: &[(usize, &Value)], path: &str) -> Mismatch {
+    let closest = spare.iter().min_by_key(|(_, value)| item.check(Some(value)).len());
+    let (actual, diff) = match closest {
+        Some((index, value)) => (format!("no such element; [{index}] comes closest"), Some(diff::of(item, value))),
+        None => ("no such element".to_owned(), None),
+    };
+    Mismatch { path: path.to_owned(), expected: diff::short(&item.to_value()), actual, diff }
+}
+
+fn unexpected(index: usize, value: &Value, path: &str) -> Mismatch {
+    let (expected, actual) = ("nothing more".to_owned(), diff::short(value));
+    Mismatch { path: format!("{path}[{index}]"), expected, actual, diff: None }
+}
+
+fn scalars_equal(wanted: &Value, actual: &Value) -> bool {
+    match (wanted, actual) {
+        (Value::Number(a), Value::Number(b)) => compare(a, b) == Some(Ordering::Equal),
+        _ => wanted == actual,
+    }
+}
+
+fn contains(value: &Value, piece: &Value) -> bool {
+    match (value, piece) {
+        (Value::String(text), Value::String(piece)) => text.contains(piece.as_str()),
+        (Value::String(text), Value::Number(number)) => text.contains(&number.to_string()),
+        (Value::Array(list), piece) => list.iter().any(|item| scalars_equal(piece, item)),
+        _ => false,
+    }
+}
+
+fn compares(value: &Value, bound: &Number, wanted: Ordering) -> bool {
+    value.as_number().and_then(|number| compare(number, bound)) == Some(wanted)
+}
+
+fn names_of(value: &Value) -> Option<BTreeSet<String>> {
+    let name = |item: &Value| item.get("name").unwrap_or(item).as_str().map(str::to_owned);
+    value.as_array()?.iter().map(name).collect()
+}
+
+fn length_of(value: &Value) -> Option<Value> {
+    match value {
+        Value::String(text) => Some(text.chars().count().into()),
+        Value::Array(list) => Some(list.len().into()),
+        Value::Object(map) => Some(map.len().into()),
+        _ => None,
+    }
+}
+
+fn count(elements: usize) -> String {
+    format!("{elements} element{}", if elements == 1 { "" } else { "s" })
+}
+
+fn shown(path: &str) -> &str {
+    if path.is_empty() { "the value" } else { path }
+}

@@ -1,0 +1,74 @@
+//! Numbers compared by value, without loss: `1` is `1.0`, and large integers are not rounded.
+
+use std::cmp::Ordering;
+
+use serde_json::Number;
+
+/// How `a` and `b` compare; `None` only where one is not finite, which JSON can't hold.
+pub(super) fn compare(a: &Number, b: &Number) -> Option<Ordering> {
+    match (integer(a), integer(b)) {
+        (Some(a), Some(b)) => Some(a.cmp(&b)),
+        (None, None) => a.as_f64()?.partial_cmp(&b.as_f64()?),
+        (Some(a), None) => compare_mixed(a, b.as_f64()?),
+        (None, Some(b)) => compare_mixed(b, a.as_f64()?).map(Ordering::reverse),
+    }
+}
+
+fn integer(number: &Number) -> Option<i128> {
+    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+}
+
+/// Splits `float` at its floor: the whole parts decide, then the fraction.
+fn compare_mixed(integer: i128, float: f64) -> Option<Ordering> {
+    if !float.is_finite() {
+        return None;
+    }
+    let floor = float.floor();
+    // The cast saturates, and every JSON integer lies well inside i128: a huge float compares as it should.
+    let whole = integer.cmp(&(floor as i128));
+    Some(if whole == Ordering::Equal && float > floor { Ordering::Less } else { whole })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn number(value: serde_json::Value) -> Number {
+        value.as_number().expect("a number").clone()
+    }
+
+    #[test]
+    fn integers_and_floats_compare_by_value() {
+        let cases = [
+            (json!(1), json!(1.0), Ordering::Equal),
+            (json!(0), json!(-0.0), Ordering::Equal),
+            (json!(1), json!(1.5), Ordering::Less),
+            (json!(-1), json!(-1.5), Ordering::Greater),
+            (json!(1e300), json!(u64::MAX), Ordering::Greater),
+            (json!(-1e300), json!(i64::MIN), Ordering::Less),
+            // As f64 both would be 2^53.
+            (json!(9_007_199_254_740_993_u64), json!(9_007_199_254_740_992.0), Ordering::Greater),
+            (json!(u64::MAX), json!(-1), Ordering::Greater),
+        ];
+        for (a, b, expected) in cases {
+            assert_eq!(compare(&number(a.clone()), &number(b.clone())), Some(expected), "{a} and {b}");
+            assert_eq!(compare(&number(b.clone()), &number(a.clone())), Some(expected.reverse()), "{b} and {a}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn integers_compare_as_integers(a: i64, b: u64) {
+            prop_assert_eq!(compare(&a.into(), &b.into()), Some(i128::from(a).cmp(&i128::from(b))));
+        }
+
+        #[test]
+        fn small_integers_compare_with_floats_as_floats(a: i32, b in -1e12..1e12f64) {
+            let float = Number::from_f64(b).expect("finite");
+            prop_assert_eq!(compare(&a.into(), &float), f64::from(a).partial_cmp(&b));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! For CI services: a suite a file.
+
+use std::path::Path;
+
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+
+use super::{CaseReport, Outcome, Summary, text};
+use crate::case::CaseError;
+
+/// JUnit XML. A mistake in a case is an error, a broken expectation a failure.
+pub fn junit(summary: &Summary) -> String {
+    let mut report = Report::new("conformance");
+    let mut files: Vec<&Path> = summary.cases.iter().map(|case| &*case.file).collect();
+    files.extend(summary.errors.iter().map(|error| &*error.file));
+    files.sort();
+    files.dedup();
+    report.add_test_suites(files.into_iter().map(|file| suite(file, summary)));
+    report.to_string().expect("the XML is written to memory, from text without control characters")
+}
+
+fn suite(file: &Path, summary: &Summary) -> TestSuite {
+    let mut suite = TestSuite::new(file.display().to_string());
+    let cases = summary.cases.iter().filter(|case| case.file == file).map(test_case);
+    let errors = summary.errors.iter().filter(|error| error.file == file).map(broken_case);
+    suite.add_test_cases(cases.chain(errors));
+    suite
+}
+
+fn test_case(report: &CaseReport) -> TestCase {
+    let mut case = TestCase::new(report.case.clone(), status(report));
+    case.set_classname(report.rules.join(" ")).set_time(report.duration);
+    case
+}
+
+fn status(report: &CaseReport) -> TestCaseStatus {
+    match &report.outcome {
+        Outcome::Passed => TestCaseStatus::success(),
+        Outcome::Skipped(reason) => {
+            let mut status = TestCaseStatus::skipped();
+            status.set_message(reason.clone());
+            status
+        }
+        Outcome::Failed(failures) => {
+            let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+            let first = failures.first().map(|failure| format!("{}: {}", failure.place, failure.message));
+            status.set_message(first.unwrap_or_default()).set_description(text::case_line(report));
+            status
+        }
+    }
+}
+
+fn broken_case(error: &CaseError) -> TestCase {
+    let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+    status.set_message(error.to_string());
+    TestCase::new(format!("line {}", error.line), status)
+}

@@ -1,0 +1,66 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{CaseReport, Failure, Format, Outcome, Summary, render};
+use crate::case::CaseError;
+use crate::matcher::Matcher;
+
+fn case(name: &str, outcome: Outcome) -> CaseReport {
+    CaseReport {
+        case: name.into(),
+        about: "It shows something.".into(),
+        rules: vec!["T1".into(), "T4".into()],
+        file: PathBuf::from("tests/tools.case.yaml"),
+        line: 12,
+        outcome,
+        duration: Duration::from_millis(34),
+    }
+}
+
+fn summary() -> Summary {
+    let matcher = Matcher::parse(&json!({"response": "done", "steps": 2, "text": "a\nb\n"})).expect("a matcher");
+    let mismatches = matcher.check(Some(&json!({"response": "<done>", "text": "a\nc\n"})));
+    let failures = vec![
+        Failure { mismatches, ..Failure::new("step 1 (send)", "not as expected") },
+        Failure::new("always: secrets stay secret", "the value of API_KEY shows in the logs"),
+    ];
+    Summary {
+        cases: vec![
+            case("good", Outcome::Passed),
+            case("bad", Outcome::Failed(failures)),
+            case("not-here", Outcome::Skipped("nobody to ask".into())),
+        ],
+        errors: vec![CaseError {
+            file: PathBuf::from("tests/broken.case.yaml"),
+            line: 3,
+            column: 5,
+            message: "unknown field `expcet`".into(),
+        }],
+    }
+}
+
+#[test]
+fn text_has_a_line_a_case_and_a_closing_line() {
+    insta::assert_snapshot!(render(&summary(), Format::Text));
+}
+
+#[test]
+fn json_is_one_object() {
+    insta::assert_snapshot!(render(&summary(), Format::Json));
+}
+
+#[test]
+fn junit_is_xml() {
+    insta::assert_snapshot!(render(&summary(), Format::Junit));
+}
+
+#[test]
+fn the_closing_line_names_skipped_cases_only_where_there_are_any() {
+    let good = Summary { cases: vec![case("a", Outcome::Passed), case("b", Outcome::Passed)], errors: Vec::new() };
+    assert_eq!(super::closing_line(&good), "2 passed, 0 failed\n");
+    assert!(good.is_good());
+    assert_eq!(super::closing_line(&summary()), "1 passed, 2 failed, 1 skipped\n");
+    assert!(!summary().is_good());
+}

@@ -1,0 +1,75 @@
+//! One life of the runtime: from a start to a shutdown or a kill.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan::runtime::ports::model::ModelFactory;
+use goondan::spec::Bundle;
+use goondan::{StartError, Swarm};
+use tokio::runtime::{Builder, Runtime};
+
+use super::events::Followed;
+use super::world::World;
+
+/// How long a graceful end may take before the rest is cut off.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How long threads that are busy at a kill may finish what they do.
+const STRAGGLERS: Duration = Duration::from_secs(2);
+
+/// A swarm in a tokio runtime of its own.
+pub(crate) struct Life {
+    runtime: Runtime,
+    pub(crate) swarm: Swarm,
+    followed: Followed,
+}
+
+/// Something took longer than the case may.
+#[derive(Debug)]
+pub(crate) struct OutOfTime;
+
+impl Life {
+    /// Starts a swarm on the state that the case has by now.
+    pub(crate) fn start(world: &World<'_>, bundle: Arc<Bundle>) -> Result<Result<Life, StartError>, OutOfTime> {
+        let runtime = runtime(world);
+        let builder = Swarm::builder(bundle)
+            .state_root(world.state_root())
+            .environment(world.case.env.clone().into_iter().collect())
+            .approver(Arc::new(world.answers.clone()))
+            .models(Arc::clone(&world.models) as Arc<dyn ModelFactory>);
+        let started = world.logs.hear(|| runtime.block_on(world.in_time(builder.start_watched())))?;
+        Ok(started.map(|(swarm, events)| {
+            let followed = world.events.follow(events);
+            Life { runtime, swarm, followed }
+        }))
+    }
+
+    /// Runs `work` in this life, but not longer than the case may.
+    pub(crate) fn run<T>(&self, world: &World<'_>, work: impl Future<Output = T>) -> Result<T, OutOfTime> {
+        world.logs.hear(|| self.runtime.block_on(world.in_time(work)))
+    }
+
+    /// Ends as if the process had died: tasks are dropped where they stand.
+    pub(crate) fn kill(self) {
+        self.swarm.kill();
+        self.runtime.shutdown_timeout(STRAGGLERS);
+        drop(self.swarm);
+        self.followed.to_the_end(STRAGGLERS);
+    }
+
+    /// Ends as a user would; false where turns had to be cut off.
+    pub(crate) fn end(self) -> bool {
+        let ended = self.runtime.block_on(async { tokio::time::timeout(GRACE, self.swarm.shutdown()).await });
+        self.kill();
+        ended.is_ok()
+    }
+}
+
+/// Tasks run on the case's own thread, while a step waits. So nothing moves once a step has ended, and a kill drops
+/// tasks where they stand: workers of their own would go on until they notice, and write down that things fail.
+fn runtime(world: &World<'_>) -> Runtime {
+    let dispatch = world.logs.dispatch();
+    let hear = move || std::mem::forget(tracing::dispatcher::set_default(&dispatch));
+    let built = Builder::new_current_thread().enable_all().on_thread_start(hear).build();
+    built.expect("the system lets us open a file descriptor or two")
+}

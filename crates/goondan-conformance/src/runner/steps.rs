@@ -1,0 +1,179 @@
+//! Performs the steps of a case, one after another.
+
+use std::time::Instant;
+
+use goondan::Input;
+use goondan::runtime::event::TurnResult;
+use goondan::swarm::SendError;
+use serde_json::{Value, json};
+
+use super::life::{Life, OutOfTime};
+use super::world::World;
+use super::{substitute, view};
+use crate::case::step::{Await, Call, Send};
+use crate::case::{Action, Step};
+use crate::matcher::Matcher;
+use crate::report::Failure;
+
+/// Why a step could not be done. What it brought back is not judged here.
+type Broken = String;
+
+/// Performs all steps. A step that can't be done ends the case; an expectation that fails does not.
+pub(super) fn perform(world: &mut World<'_>) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    let case = world.case;
+    for (index, step) in case.steps.iter().enumerate() {
+        let place = format!("step {} ({})", index + 1, name(&step.action));
+        match perform_one(world, step) {
+            Ok(Some(view)) => failures.extend(judge(world, step, &place, &view)),
+            Ok(None) => {}
+            Err(message) => {
+                failures.push(Failure::new(place, message));
+                break;
+            }
+        }
+    }
+    failures
+}
+
+fn perform_one(world: &mut World<'_>, step: &Step) -> Result<Option<Value>, Broken> {
+    match &step.action {
+        Action::Send(send) => self::send(world, send, step.expect.is_some()).map(Some),
+        Action::Call(call) => self::call(world, call).map(Some),
+        Action::Reload => reload(world).map(Some),
+        Action::Write(path, content) => {
+            world.project.write(path, content).map(|()| None).map_err(|error| error.to_string())
+        }
+        Action::Replace(edit) => world.project.replace(&edit.path, &edit.old, &edit.new).map(|()| None),
+        Action::Remove(path) => world.project.remove(path).map(|()| None).map_err(|error| error.to_string()),
+        Action::Approve(answer) => {
+            world.answers.keep(answer.clone());
+            Ok(None)
+        }
+        Action::Kill => {
+            world.kill();
+            Ok(None)
+        }
+        Action::Restart => restart(world).map(|()| None),
+        Action::Await(wanted) => wait(world, wanted).map(|()| None),
+    }
+}
+
+fn judge(world: &World<'_>, step: &Step, place: &str, view: &Value) -> Vec<Failure> {
+    let Some(expected) = &step.expect else { return Vec::new() };
+    let filled = substitute::value(&expected.to_value(), &world.saved)
+        .and_then(|value| Matcher::parse(&value).map_err(|error| error.to_string()));
+    match filled {
+        Err(message) => vec![Failure::new(place, message)],
+        Ok(matcher) => Failure::of_mismatches(place, "not as expected", matcher.check(Some(view))),
+    }
+}
+
+fn send(world: &mut World<'_>, send: &Send, may_be_refused: bool) -> Result<Value, Broken> {
+    let text = substitute::text(&send.input, &world.saved)?;
+    let input = Input { text, agent: send.agent.clone(), instance_key: send.instance.clone(), id: None };
+    let begun = Instant::now();
+    let life = alive(world)?;
+    let view = match in_time(life.run(world, life.swarm.send(input)), "the input is not accepted")? {
+        Err(refused) if may_be_refused => refusal(&refused),
+        Err(refused) => return Err(format!("the input is refused: {} ({})", refused.message, refused.code)),
+        Ok(turn) if send.wait => {
+            let event_id = turn.event_id.clone();
+            let result: Option<TurnResult> = in_time(life.run(world, turn.result()), "the turn does not end")?;
+            let result = result.ok_or("the swarm ended before the turn did")?;
+            let mut view = view::turn(&result, millis(begun));
+            view["eventId"] = json!(event_id);
+            view
+        }
+        Ok(turn) => json!({"accepted": true, "eventId": turn.event_id}),
+    };
+    world.save(send.save_as.as_deref(), &view);
+    Ok(view)
+}
+
+fn call(world: &mut World<'_>, call: &Call) -> Result<Value, Broken> {
+    let arguments = substitute::value(&call.args, &world.saved)?;
+    let begun = Instant::now();
+    let life = alive(world)?;
+    let (agent, instance) = (call.agent.as_deref(), call.instance.as_deref());
+    let calling = life.swarm.call_tool(agent, instance, &call.tool, arguments);
+    let view = match in_time(life.run(world, calling), "the call does not end")? {
+        Ok(result) => view::tool_result(&result, millis(begun)),
+        Err(refused) => refusal(&refused),
+    };
+    world.save(call.save_as.as_deref(), &view);
+    Ok(view)
+}
+
+fn refusal(error: &SendError) -> Value {
+    json!({"status": "error", "error": {"code": error.code, "message": error.message, "suggestion": error.suggestion}})
+}
+
+fn reload(world: &World<'_>) -> Result<Value, Broken> {
+    let life = alive(world)?;
+    let outcome = in_time(life.run(world, life.swarm.reload()), "the reload does not end")?;
+    Ok(match &outcome.result {
+        Ok(generation) => json!({
+            "ok": true, "generation": generation, "added": outcome.added, "changed": outcome.changed,
+            "removed": outcome.removed, "durationMs": outcome.duration_ms,
+        }),
+        Err(diagnostics) => json!({
+            "ok": false, "diagnostics": view::diagnostics(diagnostics), "durationMs": outcome.duration_ms,
+        }),
+    })
+}
+
+fn restart(world: &mut World<'_>) -> Result<(), Broken> {
+    world.start()?;
+    match &world.life {
+        Some(_) => Ok(()),
+        None => Err(format!("the swarm does not start again:{}", view::brief(&world.diagnostics))),
+    }
+}
+
+fn wait(world: &World<'_>, wanted: &Await) -> Result<(), Broken> {
+    let life = alive(world)?;
+    let agent = wanted.agent.as_deref();
+    let waiting = world.events.wait(&wanted.event, agent, wanted.count, wanted.within());
+    match in_time(life.run(world, waiting), "the events do not come")? {
+        Ok(()) => Ok(()),
+        Err(seen) => {
+            let whose = agent.map(|agent| format!(" of {agent}")).unwrap_or_default();
+            let Await { event, count, within_ms, .. } = wanted;
+            Err(format!("{seen} of {count} `{event}`{whose} within {within_ms} ms; there were {}", seen_types(world)))
+        }
+    }
+}
+
+/// The types of everything that happened, for a message.
+fn seen_types(world: &World<'_>) -> String {
+    let types: Vec<String> = world.events.all().iter().map(super::events::type_of).collect();
+    if types.is_empty() { "no events at all".to_owned() } else { types.join(", ") }
+}
+
+fn alive<'w>(world: &'w World<'_>) -> Result<&'w Life, Broken> {
+    world.life.as_ref().ok_or_else(|| "the swarm did not start".to_owned())
+}
+
+fn in_time<T>(done: Result<T, OutOfTime>, what: &str) -> Result<T, Broken> {
+    done.map_err(|OutOfTime| format!("{what} within the case's time limit"))
+}
+
+fn millis(begun: Instant) -> u64 {
+    u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn name(action: &Action) -> &'static str {
+    match action {
+        Action::Send(_) => "send",
+        Action::Call(_) => "call",
+        Action::Write(..) => "write",
+        Action::Replace(_) => "replace",
+        Action::Remove(_) => "remove",
+        Action::Reload => "reload",
+        Action::Approve(_) => "approve",
+        Action::Kill => "kill",
+        Action::Restart => "restart",
+        Action::Await(_) => "await",
+    }
+}

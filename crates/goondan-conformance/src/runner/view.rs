@@ -1,0 +1,121 @@
+//! How messages, requests and results look to the expectations of a case.
+
+use std::sync::Arc;
+
+use goondan::runtime::event::TurnResult;
+use goondan::runtime::message::{Message, ToolCall, ToolResultPart};
+use goondan::runtime::ports::model::ModelRequest;
+use goondan::runtime::ports::tool::ToolCallResult;
+use goondan::spec::Diagnostic;
+use goondan::spec::kinds::ModelParams;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// `{role, text, calls, results, metadata}`; what is empty is absent.
+pub(crate) fn message(message: &Message) -> Value {
+    let calls: Vec<Value> = message.tool_calls().map(call).collect();
+    let results: Vec<Value> = message.tool_results().map(result).collect();
+    let mut view = Map::from_iter([("role".to_owned(), plain(&message.data.role))]);
+    put(&mut view, "text", message.text().into());
+    put(&mut view, "calls", calls.into());
+    put(&mut view, "results", results.into());
+    put(&mut view, "metadata", Value::Object(message.metadata.clone()));
+    Value::Object(view)
+}
+
+/// Messages, in order.
+pub(crate) fn messages(list: &[Arc<Message>]) -> Value {
+    list.iter().map(|one| message(one)).collect()
+}
+
+fn call(call: &ToolCall) -> Value {
+    json!({"id": call.tool_call_id, "tool": call.tool_name, "args": call.input})
+}
+
+/// `{toolCallId, toolName, status, output | error}`.
+pub(crate) fn result(result: &ToolResultPart) -> Value {
+    plain(result)
+}
+
+/// `{instance, system, tools, messages, params}`.
+pub(crate) fn request(request: &ModelRequest) -> Value {
+    let mut view = Map::from_iter([("instance".to_owned(), json!(request.instance.to_string()))]);
+    put(&mut view, "system", request.system.clone().unwrap_or_default().into());
+    view.insert("tools".to_owned(), plain(&*request.tools));
+    view.insert("messages".to_owned(), messages(&request.messages));
+    put(&mut view, "params", params(&request.params));
+    Value::Object(view)
+}
+
+fn params(params: &ModelParams) -> Value {
+    let mut view = params.other.clone();
+    let named = [
+        ("temperature", params.temperature.map(Value::from)),
+        ("maxTokens", params.max_tokens.map(Value::from)),
+        ("topP", params.top_p.map(Value::from)),
+    ];
+    view.extend(named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    Value::Object(view)
+}
+
+/// `{finishReason, response, error, steps, usage, turnId, durationMs}`.
+pub(crate) fn turn(result: &TurnResult, duration_ms: u64) -> Value {
+    let mut view = Map::from_iter([
+        ("turnId".to_owned(), json!(result.turn_id)),
+        ("finishReason".to_owned(), plain(&result.finish_reason)),
+        ("steps".to_owned(), json!(result.step_count)),
+        ("usage".to_owned(), plain(&result.usage)),
+        ("durationMs".to_owned(), json!(duration_ms)),
+    ]);
+    if result.response_message.is_some() {
+        view.insert("response".to_owned(), result.response_text().into());
+    }
+    if let Some(error) = &result.error {
+        view.insert("error".to_owned(), plain(error));
+    }
+    Value::Object(view)
+}
+
+/// The result of a direct call, with `durationMs`.
+pub(crate) fn tool_result(result: &ToolCallResult, duration_ms: u64) -> Value {
+    let mut view = plain(result);
+    view["durationMs"] = json!(duration_ms);
+    view
+}
+
+/// Diagnostics as the JSON report shows them.
+pub(crate) fn diagnostics(list: &[Diagnostic]) -> Value {
+    list.iter().map(plain).collect()
+}
+
+/// Diagnostics for people: a line each.
+pub(crate) fn brief(list: &[Diagnostic]) -> String {
+    let line = |diagnostic: &Diagnostic| {
+        let Diagnostic { code, message, file, position, suggestion, .. } = diagnostic;
+        let place = match (file, position) {
+            (Some(file), Some(at)) => format!(" {file}:{}:{}", at.line, at.column),
+            (Some(file), None) => format!(" {file}"),
+            (None, _) => String::new(),
+        };
+        let suggestion = suggestion.as_ref().map(|suggestion| format!(" ({suggestion})")).unwrap_or_default();
+        format!("\n  {code}{place} {message}{suggestion}")
+    };
+    list.iter().map(line).collect()
+}
+
+/// These types hold strings, numbers and maps with text keys: writing them as JSON can't fail.
+fn plain<T: Serialize + ?Sized>(value: &T) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+fn put(view: &mut Map<String, Value>, key: &str, value: Value) {
+    let empty = match &value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    };
+    if !empty {
+        view.insert(key.to_owned(), value);
+    }
+}

@@ -1,0 +1,141 @@
+//! What a case has around it: its folders, its models, what it has seen so far.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use goondan::spec::kinds::Workdir;
+use goondan::spec::{Bundle, Diagnostic};
+use goondan::{StartError, StateRoot, Workspace};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::approval::Answers;
+use super::events::EventLog;
+use super::life::{Life, OutOfTime};
+use super::logs::Logs;
+use super::models::CaseModels;
+use super::project::ProjectFolder;
+use super::substitute::Saved;
+use crate::case::Case;
+use crate::case::read::Located;
+
+/// The surroundings of one case. Everything in it survives `kill` and `restart`, the life excepted.
+pub(crate) struct World<'c> {
+    pub(crate) case: &'c Case,
+    pub(crate) project: ProjectFolder,
+    pub(crate) events: EventLog,
+    pub(crate) logs: Logs,
+    pub(crate) saved: Saved,
+    pub(crate) life: Option<Life>,
+    /// Whether there ever was a life.
+    pub(crate) started: bool,
+    /// Of loading and starting, the last time that the case did so.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    /// A kill, or turns that were still running in the end: what was started need not have ended.
+    pub(crate) cut_off: bool,
+    /// Tools of some agent work in the project folder.
+    pub(crate) tools_in_project: bool,
+    /// Answers to approval requests.
+    pub(super) answers: Answers,
+    pub(super) models: Arc<CaseModels>,
+    deadline: Instant,
+    folder: TempDir,
+}
+
+impl<'c> World<'c> {
+    /// Fresh folders with the case's project in them.
+    pub(crate) fn create(located: &'c Located, time_limit: Duration) -> Result<Self, String> {
+        let case = &located.case;
+        let folder = tempfile::Builder::new().prefix("goondan-case-").tempdir().map_err(|error| error.to_string())?;
+        Ok(World {
+            case,
+            project: lay_out(located, folder.path().join("project"))?,
+            events: EventLog::new(),
+            logs: Logs::default(),
+            saved: Saved::new(),
+            life: None,
+            started: false,
+            diagnostics: Vec::new(),
+            cut_off: false,
+            tools_in_project: false,
+            answers: Answers::default(),
+            models: Arc::new(CaseModels::of(case)),
+            deadline: Instant::now() + time_limit,
+            folder,
+        })
+    }
+
+    /// The folder that stands for `~/.goondan`.
+    pub(crate) fn state_root(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    /// `work`, unless it takes longer than the case may.
+    pub(crate) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, OutOfTime> {
+        tokio::time::timeout_at(self.deadline.into(), work).await.map_err(|_| OutOfTime)
+    }
+
+    /// Reads the project and starts a swarm where that is possible. What kept it from starting is in `diagnostics`.
+    pub(crate) fn start(&mut self) -> Result<(), String> {
+        let project = goondan::load(self.project.root());
+        self.diagnostics = project.diagnostics;
+        let Some(bundle) = project.bundle else { return Ok(()) };
+        self.tools_in_project |= works_in_project(&bundle);
+        match Life::start(self, bundle) {
+            Ok(Ok(life)) => {
+                self.life = Some(life);
+                self.started = true;
+            }
+            Ok(Err(StartError::Diagnostics(more))) => self.diagnostics.extend(more),
+            Ok(Err(error @ StartError::Workspace { .. })) => return Err(format!("the swarm does not start: {error}")),
+            Err(OutOfTime) => return Err("the swarm does not start within the case's time limit".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// Ends the life as a user would.
+    pub(crate) fn end(&mut self) {
+        if let Some(life) = self.life.take() {
+            self.cut_off |= !life.end();
+        }
+    }
+
+    /// Ends the life as if the process had died.
+    pub(crate) fn kill(&mut self) {
+        if let Some(life) = self.life.take() {
+            life.kill();
+            self.cut_off = true;
+        }
+    }
+
+    /// Everything that swarms have left on disk.
+    pub(crate) fn workspaces(&self) -> Vec<Workspace> {
+        StateRoot(self.state_root()).workspaces().unwrap_or_default()
+    }
+
+    /// Keeps what came of a step.
+    pub(crate) fn save(&mut self, name: Option<&str>, view: &Value) {
+        if let Some(name) = name {
+            self.saved.insert(name.to_owned(), view.clone());
+        }
+    }
+}
+
+fn lay_out(located: &Located, root: PathBuf) -> Result<ProjectFolder, String> {
+    let mut project = ProjectFolder::create(root).map_err(|error| error.to_string())?;
+    if let Some(path) = &located.case.project {
+        let source = located.file.parent().unwrap_or(Path::new(".")).join(path);
+        let copied = project.copy_from(&source);
+        copied.map_err(|error| format!("the project {} can't be copied: {error}", source.display()))?;
+    }
+    for (path, content) in &located.case.files {
+        let written = project.write(path, content);
+        written.map_err(|error| format!("the file {} can't be written: {error}", path.as_str()))?;
+    }
+    Ok(project)
+}
+
+fn works_in_project(bundle: &Bundle) -> bool {
+    bundle.agents().values().any(|agent| agent.spec.workdir != Workdir::Instance)
+}

@@ -1,0 +1,184 @@
+//! Models, requests and answers, as the tests write them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use goondan_models::Providers;
+use goondan_runtime::ids::InstanceId;
+use goondan_runtime::message::{Message, MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart};
+use goondan_runtime::ports::model::{
+    ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, TokenUsage, ToolDefinition,
+};
+use goondan_runtime::ports::tool::{ToolCallError, ToolCallStatus};
+use goondan_runtime::spec::kinds::{Model, ModelParams};
+use goondan_runtime::spec::{Environment, Kind, Resource, ResourceId, Secret, ValueSource};
+use serde_json::{Value, json};
+
+/// The key that every test uses; no error may hold it.
+pub(crate) const KEY: &str = "sk-do-not-tell-anyone";
+
+pub(crate) fn model(provider: &str, endpoint: Option<String>, options: Value) -> Resource<Model> {
+    let Value::Object(options) = options else { panic!("options are an object") };
+    let spec = Model {
+        provider: provider.to_owned(),
+        model: "some-model".to_owned(),
+        api_key: Some(ValueSource::Value(Secret::new(KEY))),
+        endpoint,
+        options,
+        capabilities: Default::default(),
+    };
+    let id = ResourceId { package: None, kind: Kind::Model, name: "m".to_owned() };
+    Resource { id, labels: Default::default(), annotations: Default::default(), origin: None, spec }
+}
+
+pub(crate) fn open(model: &Resource<Model>, environment: &Environment) -> Result<Arc<dyn ModelClient>, ModelError> {
+    Providers::new().client(model, Path::new("."), environment)
+}
+
+pub(crate) fn client(provider: &str, address: &str, options: Value) -> Arc<dyn ModelClient> {
+    let model = model(provider, Some(address.to_owned()), options);
+    open(&model, &Environment::default()).expect("a client")
+}
+
+pub(crate) fn message(role: Role, content: Vec<Part>) -> Arc<Message> {
+    Arc::new(Message {
+        id: "id".to_owned(),
+        data: MessageData { role, content },
+        metadata: Default::default(),
+        created_at: Default::default(),
+        source: MessageSource::System,
+    })
+}
+
+pub(crate) fn text(text: &str) -> Part {
+    Part::Text { text: text.to_owned() }
+}
+
+pub(crate) fn call(id: &str, name: &str, input: Value) -> Part {
+    Part::ToolCall(ToolCall { tool_call_id: id.to_owned(), tool_name: name.to_owned(), input })
+}
+
+pub(crate) fn result(id: &str, name: &str, output: Value) -> Part {
+    Part::ToolResult(ToolResultPart {
+        tool_call_id: id.to_owned(),
+        tool_name: name.to_owned(),
+        status: ToolCallStatus::Ok,
+        output: Some(output),
+        error: None,
+    })
+}
+
+pub(crate) fn failed(id: &str, name: &str) -> Part {
+    let error = ToolCallError {
+        name: None,
+        message: "no such city".to_owned(),
+        code: "E_TOOL".to_owned(),
+        suggestion: Some("spell it out".to_owned()),
+        help_url: None,
+    };
+    Part::ToolResult(ToolResultPart {
+        tool_call_id: id.to_owned(),
+        tool_name: name.to_owned(),
+        status: ToolCallStatus::Error,
+        output: None,
+        error: Some(error),
+    })
+}
+
+pub(crate) fn weather() -> ToolDefinition {
+    ToolDefinition {
+        name: "weather__now".to_owned(),
+        description: "Tells the weather.".to_owned(),
+        parameters: json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}),
+    }
+}
+
+pub(crate) fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
+    let params = ModelParams { temperature: Some(0.5), max_tokens: Some(100), top_p: None, other: Default::default() };
+    ModelRequest {
+        instance: InstanceId::new("a", "main"),
+        system: Some("Be brief.".to_owned()),
+        messages,
+        tools: Arc::from([weather()]),
+        params: Arc::new(params),
+    }
+}
+
+pub(crate) fn hello() -> ModelRequest {
+    request(vec![message(Role::User, vec![text("hello")])])
+}
+
+/// A conversation with two calls, one of which failed.
+pub(crate) fn second_turn() -> ModelRequest {
+    let calls = vec![
+        text("I look it up."),
+        call("c1", "weather__now", json!({"city": "Ulm"})),
+        call("c2", "weather__now", json!("{\"city\": ")),
+    ];
+    let results = vec![result("c1", "weather__now", json!({"degrees": 7})), failed("c2", "weather__now")];
+    request(vec![
+        message(Role::User, vec![text("weather?")]),
+        message(Role::Assistant, calls),
+        message(Role::Tool, results),
+        message(Role::User, vec![text("and")]),
+        message(Role::User, vec![text("tomorrow?")]),
+    ])
+}
+
+/// Everything that came before the end or the first error, and that error.
+pub(crate) async fn all(client: &Arc<dyn ModelClient>, request: ModelRequest) -> (Vec<ModelChunk>, Option<ModelError>) {
+    let mut chunks = Vec::new();
+    let mut stream = match client.stream(request).await {
+        Ok(stream) => stream,
+        Err(error) => return (chunks, Some(told(error))),
+    };
+    while let Some(item) = stream.next().await {
+        match item {
+            Ok(chunk) => chunks.push(chunk),
+            Err(error) => {
+                assert!(stream.next().await.is_none(), "nothing comes after an error");
+                return (chunks, Some(told(error)));
+            }
+        }
+    }
+    (chunks, None)
+}
+
+/// The whole answer.
+pub(crate) async fn answer(client: &Arc<dyn ModelClient>, request: ModelRequest) -> Vec<ModelChunk> {
+    let (chunks, error) = all(client, request).await;
+    assert_eq!(error, None);
+    assert!(matches!(chunks.last(), Some(ModelChunk::Finish { .. })), "{chunks:?}");
+    chunks
+}
+
+/// The error that the call ends with.
+pub(crate) async fn failure(client: &Arc<dyn ModelClient>, request: ModelRequest) -> ModelError {
+    let (chunks, error) = all(client, request).await;
+    error.unwrap_or_else(|| panic!("no error, but {chunks:?}"))
+}
+
+/// `error`, once it is sure that it keeps the secret.
+fn told(error: ModelError) -> ModelError {
+    assert!(!format!("{error:?}").contains(KEY), "{error:?}");
+    error
+}
+
+pub(crate) fn said(piece: &str) -> ModelChunk {
+    ModelChunk::Text(piece.to_owned())
+}
+
+pub(crate) fn called(id: &str, arguments: Value) -> ModelChunk {
+    ModelChunk::ToolCall { id: id.to_owned(), name: "weather__now".to_owned(), arguments }
+}
+
+pub(crate) fn finish(prompt: u64, completion: u64) -> ModelChunk {
+    let usage = TokenUsage { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
+    ModelChunk::Finish { usage: Some(usage) }
+}
+
+/// JSON values as the lines of a stream of server-sent events.
+pub(crate) fn events(values: &[Value]) -> String {
+    values.iter().map(|value| format!("data: {value}\n\n")).collect()
+}

@@ -1,0 +1,11 @@
+//! Providers against servers on this machine that speak their formats.
+
+mod anthropic;
+mod chat;
+mod common;
+mod failures;
+mod gemini;
+mod mock;
+mod ollama;
+mod responses;
+mod setup;

@@ -1,0 +1,76 @@
+//! Models that can't be used as they are, and those that can without a key.
+
+use goondan_runtime::ports::model::ModelErrorKind;
+use goondan_runtime::spec::{Environment, ValueSource};
+use serde_json::{Value, json};
+
+use super::common::*;
+use super::mock::{Canned, Mock};
+
+fn refused(provider: &str, change: impl FnOnce(&mut goondan_runtime::spec::kinds::Model)) -> (String, String) {
+    let mut model = model(provider, None, json!({}));
+    change(&mut model.spec);
+    let error = open(&model, &Environment::default()).err().expect("refused");
+    assert_eq!(error.kind, ModelErrorKind::Configuration);
+    (error.message, error.suggestion.expect("a suggestion"))
+}
+
+#[test]
+fn an_unknown_provider_is_met_with_those_that_are_known() {
+    let (message, suggestion) = refused("antrhopic", |_| {});
+    assert_eq!(message, "Model/m names the provider `antrhopic`, which is not known");
+    assert!(suggestion.starts_with("did you mean `anthropic`? known are: aihubmix,"), "{suggestion}");
+    assert!(suggestion.contains("openai-compatible"), "{suggestion}");
+}
+
+#[test]
+fn a_missing_key_names_the_line_to_write() {
+    let (message, suggestion) = refused("openai", |model| model.api_key = None);
+    assert_eq!(message, "Model/m has no key: openai needs one");
+    assert!(suggestion.contains("`apiKey: {valueFrom: {env: OPENAI_API_KEY}}`"), "{suggestion}");
+    let (message, _) = refused("openai", |model| model.api_key = Some(ValueSource::Env("MY_KEY".to_owned())));
+    assert_eq!(message, "the key of Model/m is missing: MY_KEY is not set");
+}
+
+#[test]
+fn the_customary_variable_is_enough_but_never_goes_to_a_stranger() {
+    let environment: Environment = [("ANTHROPIC_API_KEY".to_owned(), KEY.to_owned())].into_iter().collect();
+    let mut model = model("anthropic", None, json!({}));
+    model.spec.api_key = None;
+    assert!(open(&model, &environment).is_ok());
+}
+
+#[tokio::test]
+async fn an_endpoint_of_ones_own_needs_no_key_and_is_not_given_the_customary_one() {
+    let mock = Mock::start(vec![Canned::json("500 Internal Server Error", json!({}))]).await;
+    let mut model = model("openai", Some(format!("http://{}/v1", mock.address)), json!({}));
+    model.spec.api_key = None;
+    let environment = [("OPENAI_API_KEY".to_owned(), KEY.to_owned())].into_iter().collect();
+    failure(&open(&model, &environment).unwrap(), hello()).await;
+    assert!(!mock.asked()[0].head.contains(KEY));
+}
+
+#[test]
+fn endpoints_and_options_are_checked_when_the_client_is_made() {
+    let (message, suggestion) = refused("openai-compatible", |model| model.api_key = None);
+    assert_eq!(message, "Model/m has no endpoint: the provider openai-compatible needs one");
+    assert!(suggestion.contains("endpoint: http://localhost:1234/v1"), "{suggestion}");
+    for endpoint in ["localhost:1234/v1", "file:///etc/passwd", "", "http://"] {
+        let (message, _) = refused("openai", |model| model.endpoint = Some(endpoint.to_owned()));
+        assert!(message.starts_with("the endpoint of Model/m can't be used: "), "{message}");
+    }
+    for (options, words) in [
+        (json!({"timeoutSeconds": "long"}), "options.timeoutSeconds"),
+        (json!({"timeoutSeconds": -1}), "options.timeoutSeconds"),
+        (json!({"api": "grpc"}), "options.api"),
+        (json!({"headers": {"a b": "x"}}), "options.headers.a b"),
+        (json!({"headers": {"x": "a\nb"}}), "options.headers.x"),
+        (json!({"headers": {"x": {"valueFrom": {"env": "NOPE"}}}}), "NOPE is not set"),
+        (json!({"headers": 3}), "options.headers"),
+        (json!({"reasoningEffort": "huge"}), "options.reasoningEffort"),
+    ] {
+        let Value::Object(options) = options else { panic!("an object") };
+        let (message, _) = refused("openai", |model| model.options = options);
+        assert!(message.contains(words), "{message}");
+    }
+}

@@ -1,0 +1,78 @@
+//! What a store on disk asks of a file system. Real runs use [`RealFs`], a thin layer over `std::fs`; tests use one in
+//! memory that fails, is killed and loses power wherever they want.
+
+mod real;
+#[cfg(test)]
+pub(crate) mod sim;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub(crate) use real::RealFs;
+
+/// Files and folders. What is written is on disk once the file is synced; a new or renamed file once its folder is.
+pub(crate) trait FileSystem: Send + Sync {
+    /// Opens a file for reading and writing, and makes it, with the folders above it, where it is missing.
+    fn open(&self, path: &Path) -> io::Result<Opened>;
+    /// Everything in a file.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Whether there is such a file or folder.
+    fn exists(&self, path: &Path) -> bool;
+    /// Gives a file or folder another name. What had that name is gone, in one step.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Makes a folder, and those above it.
+    fn make_folder(&self, path: &Path) -> io::Result<()>;
+    /// Puts the names in a folder on disk.
+    fn sync_folder(&self, path: &Path) -> io::Result<()>;
+    /// The folders in a folder, in any order; none where there is no such folder.
+    fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
+    /// Deletes a folder with everything in it.
+    fn remove_folder(&self, path: &Path) -> io::Result<()>;
+    /// Whether so many files are open that files which are not needed right now should be closed.
+    fn is_crowded(&self) -> bool;
+}
+
+/// A file that was just opened.
+pub(crate) struct Opened {
+    pub(crate) file: Box<dyn DataFile>,
+    /// It was not there before.
+    pub(crate) is_new: bool,
+}
+
+/// An open file.
+pub(crate) trait DataFile: Send + Sync {
+    /// Its length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Fills `buffer` from `offset` on.
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+    /// Writes all of `bytes` at `offset`. On an error some of them may be there.
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Cuts the file.
+    fn set_len(&mut self, len: u64) -> io::Result<()>;
+    /// Puts its contents on disk.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// Writes `bytes` beside `path` and renames: whoever reads sees the old file or the new one. A power failure may leave the
+/// old one, or in the worst case an empty one.
+pub(crate) fn replace(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (temporary, file) = write_beside(fs, path, bytes)?;
+    drop(file);
+    fs.rename(&temporary, path)
+}
+
+/// As [`replace`], and the new file is on disk afterwards, but for its name: the folder has to be synced.
+pub(crate) fn replace_durably(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (temporary, mut file) = write_beside(fs, path, bytes)?;
+    file.sync()?;
+    drop(file);
+    fs.rename(&temporary, path)
+}
+
+fn write_beside(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Result<(PathBuf, Box<dyn DataFile>)> {
+    let temporary = path.with_extension("tmp");
+    let mut file = fs.open(&temporary)?.file;
+    file.set_len(0)?;
+    file.write_at(0, bytes)?;
+    Ok((temporary, file))
+}

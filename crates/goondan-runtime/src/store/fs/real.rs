@@ -1,0 +1,116 @@
+//! The machine's own file system.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{DataFile, FileSystem, Opened};
+
+/// Systems commonly let a process open 1,024 files. That many of them may belong to conversations; above that, files are
+/// closed after each use, so that any number of turns can run.
+const COMFORTABLE: usize = 256;
+
+/// Open files of this process: what is limited is limited by process.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// `std::fs`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RealFs;
+
+impl FileSystem for RealFs {
+    fn open(&self, path: &Path) -> io::Result<Opened> {
+        match open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            opened => return opened.map(|file| Opened { file, is_new: false }),
+        }
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        File::create_new(path).map(drop)?;
+        Ok(Opened { file: open(path)?, is_new: true })
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn make_folder(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        // Windows has no such call and needs none.
+        if cfg!(windows) { Ok(()) } else { File::open(path)?.sync_all() }
+    }
+
+    fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        let entries = match fs::read_dir(path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut folders = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+        Ok(folders)
+    }
+
+    fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir_all(path)
+    }
+
+    fn is_crowded(&self) -> bool {
+        OPEN.load(Ordering::Relaxed) > COMFORTABLE
+    }
+}
+
+fn open(path: &Path) -> io::Result<Box<dyn DataFile>> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    OPEN.fetch_add(1, Ordering::Relaxed);
+    Ok(Box::new(RealFile(file)))
+}
+
+struct RealFile(File);
+
+impl Drop for RealFile {
+    fn drop(&mut self) {
+        OPEN.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl DataFile for RealFile {
+    fn len(&self) -> io::Result<u64> {
+        self.0.metadata().map(|metadata| metadata.len())
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.seek(SeekFrom::Start(offset))?;
+        self.0.read_exact(buffer)
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.seek(SeekFrom::Start(offset))?;
+        self.0.write_all(bytes)
+    }
+
+    fn set_len(&mut self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}

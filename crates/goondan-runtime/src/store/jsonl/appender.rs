@@ -1,0 +1,295 @@
+//! A file that lines are appended to.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::ports::store::StoreError;
+use crate::store::fs::{DataFile, FileSystem};
+
+/// Appends lines to a file. The file is made, and a torn last line cut away, when the first line comes.
+///
+/// Whatever fails, the file ends with a whole line that was appended with success: what a failed append or a failed sync
+/// left is cut away before the next line is written.
+pub(super) struct Appender {
+    fs: Arc<dyn FileSystem>,
+    path: PathBuf,
+    file: Option<Box<dyn DataFile>>,
+    /// Where the last line ends; `None` until the file was looked at.
+    end: Option<u64>,
+    /// Up to there everything is on disk, as far as this process knows.
+    synced: u64,
+    /// Bytes behind `end` have to be cut away.
+    has_debris: bool,
+    /// How many folders above it may be as new as the file is.
+    depth: usize,
+    /// That many folders above it have to be synced before its name is on disk.
+    unsynced_folders: usize,
+    buffer: Vec<u8>,
+}
+
+impl Appender {
+    /// Lines for the file at `path`. Up to `depth` folders above it are put on disk with it where it is new.
+    pub(super) fn new(fs: Arc<dyn FileSystem>, path: PathBuf, depth: usize) -> Self {
+        Appender {
+            fs,
+            path,
+            file: None,
+            end: None,
+            synced: 0,
+            has_debris: false,
+            depth,
+            unsynced_folders: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends one line with one write.
+    pub(super) fn append<T: Serialize>(&mut self, value: &T) -> Result<(), StoreError> {
+        self.append_all(std::iter::once(value))
+    }
+
+    /// Appends lines with one write, all or none.
+    pub(super) fn append_all<T: Serialize>(&mut self, values: impl Iterator<Item = T>) -> Result<(), StoreError> {
+        self.buffer.clear();
+        for value in values {
+            serde_json::to_writer(&mut self.buffer, &value).map_err(|cause| self.failed("encode a line of", &cause))?;
+            self.buffer.push(b'\n');
+        }
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        self.write().map_err(|cause| self.failed("append to", &cause))?;
+        self.close_if_crowded();
+        Ok(())
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        let start = self.open()?;
+        let file = self.file.as_mut().expect("opened above");
+        if let Err(error) = file.write_at(start, &self.buffer) {
+            self.has_debris = file.set_len(start).is_err();
+            return Err(error);
+        }
+        self.end = Some(start + self.buffer.len() as u64);
+        Ok(())
+    }
+
+    /// Puts everything that was appended on disk, by this process or by an earlier one. On an error it is gone: nobody knows
+    /// what of it the disk holds, so that it has to be appended again.
+    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
+        self.try_sync().map_err(|cause| self.failed("put on disk", &cause))?;
+        self.close_if_crowded();
+        Ok(())
+    }
+
+    fn try_sync(&mut self) -> io::Result<()> {
+        let end = self.open()?;
+        let file = self.file.as_mut().expect("opened above");
+        if let Err(error) = file.sync() {
+            self.has_debris = file.set_len(self.synced).is_err();
+            self.end = Some(self.synced);
+            return Err(error);
+        }
+        if !self.fs.exists(&self.path) {
+            // What was written went to a file without a name.
+            self.forget_file();
+            return Err(io::Error::new(io::ErrorKind::NotFound, "it was deleted while it was in use"));
+        }
+        for folder in self.path.ancestors().skip(1).take(self.unsynced_folders) {
+            self.fs.sync_folder(folder)?;
+        }
+        self.unsynced_folders = 0;
+        self.synced = end;
+        Ok(())
+    }
+
+    /// Forgets all lines.
+    pub(super) fn clear(&mut self) -> Result<(), StoreError> {
+        if self.file.is_none() && !self.fs.exists(&self.path) {
+            return Ok(());
+        }
+        self.cut(0)
+    }
+
+    /// Forgets all lines from `end` on, where a line ends.
+    pub(super) fn cut(&mut self, end: u64) -> Result<(), StoreError> {
+        let cut = self.open_unread().and_then(|file| file.set_len(end));
+        cut.map_err(|cause| self.failed("cut", &cause))?;
+        self.end = Some(end);
+        self.synced = self.synced.min(end);
+        self.has_debris = false;
+        Ok(())
+    }
+
+    /// The length of the file, debris aside; 0 until it was looked at.
+    pub(super) fn len(&self) -> u64 {
+        self.end.unwrap_or_default()
+    }
+
+    /// Closes the file until the next line comes.
+    pub(super) fn close(&mut self) {
+        self.file = None;
+    }
+
+    /// The file was replaced by another one. Its name is put on disk with the next sync.
+    pub(super) fn was_replaced(&mut self) {
+        self.forget_file();
+        self.unsynced_folders = self.unsynced_folders.max(1);
+    }
+
+    fn forget_file(&mut self) {
+        self.file = None;
+        self.end = None;
+        self.synced = 0;
+        self.has_debris = false;
+    }
+
+    fn close_if_crowded(&mut self) {
+        if self.fs.is_crowded() {
+            self.close();
+        }
+    }
+
+    /// Opens the file and makes it end with its last whole line; gives back where that is.
+    fn open(&mut self) -> io::Result<u64> {
+        let known = self.end;
+        let file = self.open_unread()?;
+        let end = match known {
+            Some(end) => end,
+            None => end_of_last_line(file)?,
+        };
+        if self.has_debris || known.is_none() {
+            let file = self.file.as_mut().expect("opened above");
+            if file.len()? != end {
+                file.set_len(end)?;
+            }
+        }
+        if known.is_none() {
+            self.synced = end;
+        }
+        self.end = Some(end);
+        self.has_debris = false;
+        Ok(end)
+    }
+
+    fn open_unread(&mut self) -> io::Result<&mut dyn DataFile> {
+        if self.file.is_none() {
+            let opened = self.fs.open(&self.path)?;
+            if opened.is_new && self.end.is_some_and(|end| end > 0) {
+                self.end = None;
+                return Err(io::Error::new(io::ErrorKind::NotFound, "it was deleted while it was in use"));
+            }
+            if opened.is_new {
+                self.unsynced_folders = self.depth;
+            }
+            self.file = Some(opened.file);
+        }
+        Ok(&mut **self.file.as_mut().expect("opened above"))
+    }
+
+    fn failed(&self, doing: &str, cause: &dyn std::fmt::Display) -> StoreError {
+        StoreError::new(doing, &self.path, cause)
+    }
+}
+
+/// Where the last whole line ends. Reads backwards, a block at a time.
+fn end_of_last_line(file: &mut dyn DataFile) -> io::Result<u64> {
+    const BLOCK: u64 = 4096;
+    let mut end = file.len()?;
+    while end > 0 {
+        let start = end.saturating_sub(BLOCK);
+        let mut block = vec![0; usize::try_from(end - start).expect("a block fits")];
+        file.read_at(start, &mut block)?;
+        if let Some(at) = block.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(start + at as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::fs::sim::SimFs;
+
+    const PATH: &str = "/x.jsonl";
+
+    fn appender(fs: &SimFs) -> Appender {
+        Appender::new(Arc::new(fs.clone()), PATH.into(), 1)
+    }
+
+    fn text(fs: &SimFs) -> String {
+        String::from_utf8(fs.contents(Path::new(PATH)).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_torn_tail_is_cut_away_however_long() {
+        for tail in ["{\"half", &"x".repeat(10_000)] {
+            let fs = SimFs::new();
+            fs.put(Path::new(PATH), format!("1\n2\n{tail}").as_bytes());
+            appender(&fs).append(&3).unwrap();
+            assert_eq!(text(&fs), "1\n2\n3\n");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_leaves_whole_lines() {
+        let fs = SimFs::new();
+        let mut lines = appender(&fs);
+        lines.append(&1).unwrap();
+        fs.leave_room(Some(3));
+        let error = lines.append(&"a long line").unwrap_err();
+        assert!(error.message.starts_with("failed to append to /x.jsonl: "), "{error}");
+        assert_eq!(text(&fs), "1\n");
+        fs.leave_room(None);
+        lines.append(&2).unwrap();
+        assert_eq!(text(&fs), "1\n2\n");
+    }
+
+    #[test]
+    fn a_failed_sync_takes_back_what_was_not_on_disk() {
+        let fs = SimFs::new();
+        let mut lines = appender(&fs);
+        lines.append(&1).unwrap();
+        lines.sync().unwrap();
+        lines.append(&2).unwrap();
+        fs.fail_syncs(1);
+        lines.sync().unwrap_err();
+        lines.append(&3).unwrap();
+        lines.sync().unwrap();
+        fs.lose_power(None);
+        assert_eq!(text(&fs), "1\n3\n");
+    }
+
+    #[test]
+    fn a_synced_line_in_a_new_file_survives_a_power_failure() {
+        let fs = SimFs::new();
+        let mut lines = appender(&fs);
+        lines.append(&1).unwrap();
+        lines.sync().unwrap();
+        fs.lose_power(None);
+        assert_eq!(text(&fs), "1\n");
+    }
+
+    #[test]
+    fn a_deleted_file_is_told_and_then_made_again() {
+        let fs = SimFs::new();
+        fs.make_folder(Path::new("/d")).unwrap();
+        let mut lines = Appender::new(Arc::new(fs.clone()), "/d/x".into(), 2);
+        lines.append(&1).unwrap();
+        fs.remove_folder(Path::new("/d")).unwrap();
+        lines.append(&2).unwrap();
+        assert!(lines.sync().unwrap_err().message.ends_with("it was deleted while it was in use"));
+        lines.append(&3).unwrap();
+        lines.sync().unwrap();
+        assert_eq!(fs.contents(Path::new("/d/x")).unwrap(), b"3\n");
+    }
+}

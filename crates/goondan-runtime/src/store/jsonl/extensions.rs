@@ -1,0 +1,66 @@
+//! What extensions keep for an instance: one JSON file each.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::layout;
+use crate::ports::store::StoreError;
+use crate::store::fs::{FileSystem, replace_durably};
+
+/// A file that is no JSON was edited by hand: it is told and counts as missing, so that the agent goes on.
+pub(super) fn read(fs: &dyn FileSystem, instance: &Path, extension: &str) -> Result<Option<Value>, StoreError> {
+    let path = path(instance, extension);
+    let bytes = match fs.read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(cause) => return Err(StoreError::new("read", &path, &cause)),
+    };
+    let parsed = serde_json::from_slice(&bytes);
+    Ok(parsed.inspect_err(|error| tracing::warn!(path = %path.display(), %error, "no JSON; it counts as missing")).ok())
+}
+
+pub(super) fn write(fs: &dyn FileSystem, instance: &Path, extension: &str, state: &Value) -> Result<(), StoreError> {
+    let path = path(instance, extension);
+    let is_new = !fs.exists(&path);
+    let bytes = format!("{state:#}\n");
+    let depth = if is_new { layout::DEPTH } else { 1 };
+    let write = || {
+        replace_durably(fs, &path, bytes.as_bytes())?;
+        path.ancestors().skip(1).take(depth).try_for_each(|folder| fs.sync_folder(folder))
+    };
+    write().map_err(|cause| StoreError::new("write", &path, &cause))
+}
+
+fn path(instance: &Path, extension: &str) -> PathBuf {
+    instance.join(layout::EXTENSIONS).join(format!("{}.json", layout::file_name(extension)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::store::fs::sim::SimFs;
+
+    const DIR: &str = "/instances/a/";
+
+    #[test]
+    fn what_is_written_is_read_again_after_a_power_failure() {
+        let fs = SimFs::new();
+        assert_eq!(read(&fs, Path::new(DIR), "tool-search"), Ok(None));
+        write(&fs, Path::new(DIR), "tool-search", &json!({"selectedTools": ["a__b"]})).unwrap();
+        fs.sync_folder(Path::new("/")).unwrap();
+        fs.lose_power(None);
+        assert_eq!(read(&fs, Path::new(DIR), "tool-search"), Ok(Some(json!({"selectedTools": ["a__b"]}))));
+        assert!(fs.exists(&Path::new(DIR).join("extensions/tool-search.json")));
+    }
+
+    #[test]
+    fn a_broken_file_counts_as_missing() {
+        let fs = SimFs::new();
+        fs.put(&Path::new(DIR).join("extensions/x.json"), b"{");
+        assert_eq!(read(&fs, Path::new(DIR), "x"), Ok(None));
+    }
+}

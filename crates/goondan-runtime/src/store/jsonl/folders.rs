@@ -1,0 +1,124 @@
+//! The folders of instances, and what is known of each instance.
+
+use std::path::{Path, PathBuf};
+
+use chrono::{DateTime, Utc};
+
+use super::{layout, lines};
+use crate::event::RuntimeEvent;
+use crate::ids::InstanceId;
+use crate::message::{Message, MessageEvent};
+use crate::ports::store::{InstanceMeta, InstanceStatus, StoreError};
+use crate::store::fs::{FileSystem, replace, replace_durably};
+
+/// Folders with such a name are on their way out. No key becomes a name that begins with a dot.
+const DELETED: &str = ".deleted-";
+
+/// Writes `metadata.json`. What a spawn asked for is put on disk at once; the rest can be told from the conversation.
+pub(super) fn put_meta(fs: &dyn FileSystem, dir: &Path, meta: &InstanceMeta) -> Result<(), StoreError> {
+    let path = dir.join(layout::METADATA);
+    let mut bytes = serde_json::to_vec_pretty(meta).map_err(|cause| StoreError::new("encode", &path, &cause))?;
+    bytes.push(b'\n');
+    let is_promise = meta.cwd.is_some() && !fs.exists(&path);
+    let written = if is_promise { found(fs, dir, &path, &bytes) } else { replace(fs, &path, &bytes) };
+    written.map_err(|cause| StoreError::new("write", &path, &cause))
+}
+
+fn found(fs: &dyn FileSystem, dir: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    replace_durably(fs, path, bytes)?;
+    fs.sync_folder(dir)?;
+    dir.parent().map_or(Ok(()), |instances| fs.sync_folder(instances))
+}
+
+/// Every instance. Metadata that is lost or torn is made again from the conversation; a folder without either is what a
+/// cut-off creation leaves.
+pub(super) fn list(fs: &dyn FileSystem, workspace: &Path) -> Result<Vec<InstanceMeta>, StoreError> {
+    let instances = workspace.join(layout::INSTANCES);
+    let folders = fs.folders(&instances).map_err(|cause| StoreError::new("list", &instances, &cause))?;
+    let folders = folders.into_iter().filter(|folder| !is_deleted(folder));
+    Ok(folders.filter_map(|folder| read_meta(fs, &folder).or_else(|| rebuild(fs, &folder))).collect())
+}
+
+fn read_meta(fs: &dyn FileSystem, dir: &Path) -> Option<InstanceMeta> {
+    serde_json::from_slice(&fs.read(&dir.join(layout::METADATA)).ok()?).ok()
+}
+
+fn rebuild(fs: &dyn FileSystem, dir: &Path) -> Option<InstanceMeta> {
+    let (first, last) = lifetime(fs, dir)?;
+    let Some(id) = name_of(fs, dir) else {
+        tracing::warn!(folder = %dir.display(), "a conversation was left out: its metadata is lost, and its name was shortened");
+        return None;
+    };
+    tracing::warn!(instance = %id, "the metadata of an instance was lost and is made again");
+    let meta = InstanceMeta {
+        status: InstanceStatus::Idle,
+        agent: id.agent,
+        instance_key: id.instance_key,
+        created_at: first,
+        updated_at: last,
+        owner: None,
+        cwd: None,
+        retired_at: None,
+    };
+    if let Err(error) = put_meta(fs, dir, &meta) {
+        tracing::warn!(%error, "metadata was not written");
+    }
+    Some(meta)
+}
+
+/// When the first and the last message came.
+fn lifetime(fs: &dyn FileSystem, dir: &Path) -> Option<(DateTime<Utc>, DateTime<Utc>)> {
+    let (base, _) = lines::read::<Message>(fs, &dir.join(layout::BASE)).ok()?.into_values();
+    let (events, _) = lines::read::<MessageEvent>(fs, &dir.join(layout::EVENTS)).ok()?.into_values();
+    let appended = events.iter().filter_map(|event| match event {
+        MessageEvent::Append { message } | MessageEvent::Replace { message, .. } => Some(message.created_at),
+        MessageEvent::Remove { .. } | MessageEvent::Truncate => None,
+    });
+    let times: Vec<_> = base.iter().map(|message| message.created_at).chain(appended).collect();
+    Some((*times.iter().min()?, *times.iter().max()?))
+}
+
+/// Whose folder it is: its name says so, or the first thing that happened there.
+fn name_of(fs: &dyn FileSystem, dir: &Path) -> Option<InstanceId> {
+    let name = dir.file_name()?.to_str()?;
+    layout::instance_id(name).or_else(|| {
+        let events = lines::read::<RuntimeEvent>(fs, &dir.join(layout::RUNTIME_EVENTS)).ok()?;
+        let id = events.values.first()?.0.instance();
+        (layout::file_name(&id.to_string()) == name).then_some(id)
+    })
+}
+
+/// Deletes the folder of an instance: first its name, in one step, then what is in it.
+pub(super) fn delete(fs: &dyn FileSystem, dir: &Path) -> Result<bool, StoreError> {
+    if !fs.exists(dir) {
+        return Ok(false);
+    }
+    let doomed = doomed(fs, dir);
+    let delete = || {
+        fs.rename(dir, &doomed)?;
+        dir.parent().map_or(Ok(()), |instances| fs.sync_folder(instances))?;
+        fs.remove_folder(&doomed)
+    };
+    delete().map(|()| true).map_err(|cause| StoreError::new("delete", dir, &cause))
+}
+
+/// A free name for a folder that goes.
+fn doomed(fs: &dyn FileSystem, dir: &Path) -> PathBuf {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let mut candidates = (0_u32..).map(|number| dir.with_file_name(format!("{DELETED}{number}-{name}")));
+    candidates.find(|path| !fs.exists(path)).expect("there are endless numbers")
+}
+
+fn is_deleted(folder: &Path) -> bool {
+    folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(DELETED))
+}
+
+/// Deletes what cut-off deletions left.
+pub(super) fn finish_deletions(fs: &dyn FileSystem, workspace: &Path) {
+    let folders = fs.folders(&workspace.join(layout::INSTANCES)).unwrap_or_default();
+    for folder in folders.iter().filter(|folder| is_deleted(folder)) {
+        if let Err(error) = fs.remove_folder(folder) {
+            tracing::warn!(folder = %folder.display(), %error, "the rest of a deleted instance is still there");
+        }
+    }
+}

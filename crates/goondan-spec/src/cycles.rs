@@ -1,0 +1,68 @@
+//! Circles of packages that depend on each other, among those whose manifests lie in the project's folder.
+
+use std::collections::BTreeMap;
+
+use crate::diagnostic::{Code, Diagnostic, Position};
+use crate::meta::{Kind, ResourceId};
+use crate::node::Content;
+use crate::packages::manifest;
+use crate::read::ParsedFile;
+
+/// A dependency with its place.
+type Edges<'f> = BTreeMap<&'f str, Vec<(&'f str, Position, usize)>>;
+
+/// The dependencies of this project that lead back to it. One on itself is found where it is decoded.
+pub(crate) fn find(files: &[ParsedFile], nested: &[ParsedFile]) -> Vec<Diagnostic> {
+    let Some(own) = manifest(files) else { return Vec::new() };
+    let Some(name) = own.package() else { return Vec::new() };
+    let edges: Edges<'_> =
+        nested.iter().chain([own]).filter_map(|file| Some((file.package()?, dependencies(file)))).collect();
+    let mut found = Vec::new();
+    for (dependency, at, index) in edges.get(name).into_iter().flatten().filter(|(dependency, ..)| *dependency != name)
+    {
+        if let Some(road) = road_to(name, dependency, &edges) {
+            let circle = format!("{name} → {}", road.join(" → "));
+            found.push(
+                Diagnostic::new(Code::CYCLE, format!("The packages depend on each other in a circle: {circle}."))
+                    .in_file(own.name.clone())
+                    .at(*at)
+                    .of(ResourceId { package: None, kind: Kind::Package, name: name.to_owned() })
+                    .field(format!("spec.dependencies[{index}].name"))
+                    .suggest("remove one of the dependencies"),
+            );
+        }
+    }
+    found
+}
+
+fn dependencies(file: &ParsedFile) -> Vec<(&str, Position, usize)> {
+    let list = file.documents.first().and_then(|document| document.entry("spec")?.value.entry("dependencies"));
+    let Some(Content::List(items)) = list.map(|entry| &entry.value.content) else { return Vec::new() };
+    items
+        .iter()
+        .enumerate()
+        .filter_map(|(index, item)| {
+            let name = &item.entry("name")?.value;
+            Some((name.text()?, name.at, index))
+        })
+        .collect()
+}
+
+/// The packages from `from` to `target`, both included, breadth first so that the shortest road is told.
+fn road_to<'f>(target: &str, from: &'f str, edges: &Edges<'f>) -> Option<Vec<&'f str>> {
+    let mut roads = vec![vec![from]];
+    let mut seen = vec![from];
+    while let Some(road) = (!roads.is_empty()).then(|| roads.remove(0)) {
+        let last = *road.last()?;
+        if last == target {
+            return Some(road);
+        }
+        for (next, ..) in edges.get(last).into_iter().flatten() {
+            if *next == target || !seen.contains(next) {
+                seen.push(next);
+                roads.push(road.iter().copied().chain([*next]).collect());
+            }
+        }
+    }
+    None
+}

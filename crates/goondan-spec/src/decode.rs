@@ -1,0 +1,283 @@
+//! Reading typed values out of a tree, with every mistake reported where it stands.
+//!
+//! A [`Field`] is a value with its path; [`Fields`] is a map whose fields are asked for one by one. Whatever nobody asked
+//! for is unknown, so a decoder and its list of known fields cannot drift apart.
+
+use serde_json::Number;
+
+use crate::JsonObject;
+use crate::diagnostic::{Code, Diagnostic, Position};
+use crate::findings::Findings;
+use crate::node::{Content, Entry, Node, to_object};
+use crate::text::{alternatives, closest, excerpt, list};
+
+/// A value, the key that it stands under and its path such as `spec.exports[0].name`.
+#[derive(Debug, Clone)]
+pub(crate) struct Field<'n> {
+    pub(crate) node: &'n Node,
+    /// Empty for the items of a list and the root of a document.
+    pub(crate) key: &'n str,
+    pub(crate) key_at: Option<Position>,
+    pub(crate) path: String,
+}
+
+impl<'n> Field<'n> {
+    /// The root of a document: its path is empty.
+    pub(crate) fn root(node: &'n Node) -> Self {
+        Field { node, key: "", key_at: None, path: String::new() }
+    }
+
+    /// Where the value stands; an empty one has the place of its key.
+    pub(crate) fn at(&self) -> Position {
+        match (&self.node.content, self.key_at) {
+            (Content::Null, Some(key_at)) => key_at,
+            _ => self.node.at,
+        }
+    }
+
+    /// A diagnostic that points at this value.
+    pub(crate) fn problem(&self, code: Code, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::new(code, message).at(self.at()).field(self.path.clone())
+    }
+
+    /// A diagnostic of a bad value, at this value.
+    pub(crate) fn invalid(&self, message: impl Into<String>) -> Diagnostic {
+        self.problem(Code::SCHEMA_INVALID, message)
+    }
+
+    fn wrong_type(&self, expected: &str) -> Diagnostic {
+        let message = format!("`{}` must be {expected}, but is {}.", self.path, self.node.what());
+        let diagnostic = self.invalid(message);
+        match &self.node.content {
+            Content::Bool(value) if expected == "text" => diagnostic.suggest(format!("put it in quotes: \"{value}\"")),
+            Content::Number(value) if expected == "text" => {
+                diagnostic.suggest(format!("put it in quotes: \"{value}\""))
+            }
+            Content::Map(_) if expected == "a list" => diagnostic.suggest("begin each item with `- `"),
+            Content::Text(_) if expected.ends_with("number") => {
+                diagnostic.suggest("write a number, without quotes and without a unit")
+            }
+            _ => diagnostic,
+        }
+    }
+
+    /// Text that is not blank.
+    pub(crate) fn text(&self, findings: &mut Findings) -> Option<&'n str> {
+        let Some(text) = self.node.text() else {
+            findings.add(self.wrong_type("text"));
+            return None;
+        };
+        if text.trim().is_empty() {
+            findings.add(self.invalid(format!("`{}` must not be blank.", self.path)));
+            return None;
+        }
+        Some(text)
+    }
+
+    /// True or false.
+    pub(crate) fn boolean(&self, findings: &mut Findings) -> Option<bool> {
+        if let Content::Bool(value) = self.node.content {
+            return Some(value);
+        }
+        let diagnostic = self.wrong_type("true or false");
+        findings.add(match self.node.text().map(str::to_ascii_lowercase).as_deref() {
+            Some("yes" | "on") => diagnostic.suggest("write `true`"),
+            Some("no" | "off") => diagnostic.suggest("write `false`"),
+            _ => diagnostic,
+        });
+        None
+    }
+
+    /// A whole number of at least `least`.
+    pub(crate) fn whole(&self, least: u64, findings: &mut Findings) -> Option<u64> {
+        let Content::Number(number) = &self.node.content else {
+            findings.add(self.wrong_type("a whole number"));
+            return None;
+        };
+        let value = whole_number(number);
+        if value.is_none_or(|value| value < least) {
+            let message = format!("`{}` must be a whole number of at least {least}, but is {number}.", self.path);
+            findings.add(self.invalid(message));
+            return None;
+        }
+        value
+    }
+
+    /// A whole number that fits the type asked for.
+    pub(crate) fn whole_as<T: TryFrom<u64>>(&self, least: u64, findings: &mut Findings) -> Option<T> {
+        let value = self.whole(least, findings)?;
+        let fitting = T::try_from(value).ok();
+        if fitting.is_none() {
+            findings.add(self.invalid(format!("`{}` is too large: {value}.", self.path)));
+        }
+        fitting
+    }
+
+    /// A number for which `fits` holds; `range` says so in words.
+    pub(crate) fn number(&self, range: &str, fits: fn(f64) -> bool, findings: &mut Findings) -> Option<f64> {
+        let Content::Number(number) = &self.node.content else {
+            findings.add(self.wrong_type("a number"));
+            return None;
+        };
+        let value = number.as_f64().filter(|value| fits(*value));
+        if value.is_none() {
+            findings.add(self.invalid(format!("`{}` must be {range}, but is {number}.", self.path)));
+        }
+        value
+    }
+
+    /// One of the given words.
+    pub(crate) fn one_of<T: Copy>(&self, words: &[(&str, T)], findings: &mut Findings) -> Option<T> {
+        let text = self.text(findings)?;
+        if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+            return Some(*value);
+        }
+        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let message = format!("`{}` must be {}, but is `{}`.", self.path, alternatives(&known), excerpt(text, 60));
+        let diagnostic = self.invalid(message);
+        findings.add(match closest(text, &known) {
+            Some(near) => diagnostic.suggest(format!("did you mean `{near}`?")),
+            None => diagnostic,
+        });
+        None
+    }
+
+    /// The items of a list.
+    pub(crate) fn list(&self, findings: &mut Findings) -> Option<Vec<Field<'n>>> {
+        let Content::List(items) = &self.node.content else {
+            findings.add(self.wrong_type("a list"));
+            return None;
+        };
+        let item = |(index, node)| Field { node, key: "", key_at: None, path: format!("{}[{index}]", self.path) };
+        Some(items.iter().enumerate().map(item).collect())
+    }
+
+    /// The items of a list that has at least one; `what` names an item.
+    pub(crate) fn filled_list(&self, what: &str, findings: &mut Findings) -> Option<Vec<Field<'n>>> {
+        let items = self.list(findings)?;
+        if items.is_empty() {
+            findings.add(self.invalid(format!("`{}` must hold at least one {what}.", self.path)));
+            return None;
+        }
+        Some(items)
+    }
+
+    /// A list of texts, none of them twice.
+    pub(crate) fn texts(&self, findings: &mut Findings) -> Option<Vec<Field<'n>>> {
+        let mut seen = Vec::new();
+        let mut kept = Vec::new();
+        for item in self.list(findings)? {
+            let Some(text) = item.text(findings) else { continue };
+            if seen.contains(&text) {
+                findings.add(item.invalid(format!("`{}` stands twice in `{}`.", excerpt(text, 60), self.path)));
+            } else {
+                seen.push(text);
+                kept.push(item);
+            }
+        }
+        Some(kept)
+    }
+
+    /// The fields of a map whose fields are known.
+    pub(crate) fn fields(&self, findings: &mut Findings) -> Option<Fields<'n>> {
+        let Content::Map(entries) = &self.node.content else {
+            findings.add(self.wrong_type("a map"));
+            return None;
+        };
+        let at = self.key_at.unwrap_or(self.node.at);
+        Some(Fields { entries, at, path: self.path.clone(), asked: Vec::new() })
+    }
+
+    /// The entries of a map with keys of the user's own.
+    pub(crate) fn entries(&self, findings: &mut Findings) -> Option<Vec<Field<'n>>> {
+        let Content::Map(entries) = &self.node.content else {
+            findings.add(self.wrong_type("a map"));
+            return None;
+        };
+        Some(entries.iter().map(|entry| field_of(entry, &self.path)).collect())
+    }
+
+    /// A map that is free to hold anything.
+    pub(crate) fn object(&self, findings: &mut Findings) -> Option<JsonObject> {
+        match &self.node.content {
+            Content::Map(entries) => Some(to_object(entries)),
+            _ => {
+                findings.add(self.wrong_type("a map"));
+                None
+            }
+        }
+    }
+}
+
+/// A map of which every field has to be known.
+#[derive(Debug)]
+pub(crate) struct Fields<'n> {
+    entries: &'n [Entry],
+    /// The key of the map, or its beginning: where a missing field is reported.
+    pub(crate) at: Position,
+    pub(crate) path: String,
+    asked: Vec<&'static str>,
+}
+
+impl<'n> Fields<'n> {
+    /// The field of that name; one without a value counts as absent.
+    pub(crate) fn optional(&mut self, name: &'static str) -> Option<Field<'n>> {
+        self.asked.push(name);
+        let entry = self.entries.iter().find(|entry| entry.key == name)?;
+        (entry.value.content != Content::Null).then(|| field_of(entry, &self.path))
+    }
+
+    /// The field of that name, or a diagnostic that it is missing.
+    pub(crate) fn required(&mut self, name: &'static str, findings: &mut Findings) -> Option<Field<'n>> {
+        let field = self.optional(name);
+        if field.is_none() {
+            findings.add(self.missing(name).suggest(format!("add `{name}: …`")));
+        }
+        field
+    }
+
+    /// A diagnostic about the field of that name, which is not there or empty.
+    pub(crate) fn missing(&self, name: &str) -> Diagnostic {
+        let path = join(&self.path, name);
+        match self.entries.iter().find(|entry| entry.key == name) {
+            Some(entry) => Diagnostic::new(Code::SCHEMA_INVALID, format!("`{path}` has no value.")).at(entry.key_at),
+            None => Diagnostic::new(Code::SCHEMA_INVALID, format!("`{path}` is missing.")).at(self.at),
+        }
+        .field(path)
+    }
+
+    /// Every entry that no decoder has asked for yet.
+    pub(crate) fn rest(&self) -> impl Iterator<Item = &'n Entry> {
+        self.entries.iter().filter(|entry| !self.asked.contains(&entry.key.as_str()))
+    }
+
+    /// Reports what nobody asked for.
+    pub(crate) fn finish(self, findings: &mut Findings) {
+        for entry in self.rest() {
+            let path = join(&self.path, &excerpt(&entry.key, 60));
+            let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, format!("`{path}` is no known field."));
+            findings.add(diagnostic.at(entry.key_at).field(path).suggest(known_fields(&entry.key, &self.asked)));
+        }
+    }
+}
+
+fn known_fields(wrong: &str, known: &[&'static str]) -> String {
+    match closest(wrong, known) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("remove it; known here: {}", list(known, 12)),
+    }
+}
+
+fn field_of<'n>(entry: &'n Entry, parent: &str) -> Field<'n> {
+    Field { node: &entry.value, key: &entry.key, key_at: Some(entry.key_at), path: join(parent, &entry.key) }
+}
+
+fn join(parent: &str, name: &str) -> String {
+    if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn whole_number(number: &Number) -> Option<u64> {
+    let exact = |value: f64| (value.fract() == 0.0 && (0.0..9e15).contains(&value)).then_some(value as u64);
+    number.as_u64().or_else(|| number.as_f64().and_then(exact))
+}

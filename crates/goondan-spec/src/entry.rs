@@ -1,0 +1,223 @@
+//! What `spec.entry` leads to (rule T2).
+
+use crate::bundle::BasePackage;
+use crate::decode::Field;
+use crate::diagnostic::{Code, Diagnostic};
+use crate::findings::Findings;
+use crate::kinds::Entry;
+use crate::paths::Folder;
+use crate::text::{alternatives, closest, excerpt};
+
+/// What marks a handler set of this program.
+const BUILTIN: &str = "builtin:";
+/// The manifest of an executable custom tool, in the folder that is the entry.
+pub(crate) const TOOL_MANIFEST: &str = "tool.yaml";
+/// Prefix and suffix of a dynamic library on Linux, macOS and Windows.
+const LIBRARY_FORMS: [(&str, &str); 3] = [("lib", ".so"), ("lib", ".dylib"), ("", ".dll")];
+
+/// Forms of entry that are kept for later, with what to do today.
+const RESERVED: [(&str, &str); 6] = [
+    (".ts", "TypeScript"),
+    (".mts", "TypeScript"),
+    (".js", "JavaScript"),
+    (".mjs", "JavaScript"),
+    (".py", "Python"),
+    (".wasm", "WebAssembly"),
+];
+
+/// Resolves the entry of a Tool.
+pub(crate) fn tool(
+    field: &Field<'_>,
+    folder: &Folder<'_>,
+    base: &BasePackage,
+    findings: &mut Findings,
+) -> Option<Entry> {
+    let text = field.text(findings)?;
+    if let Some(name) = text.strip_prefix(BUILTIN) {
+        let names: Vec<&str> = base.tools.iter().map(|tool| tool.name.as_str()).collect();
+        return builtin(field, name, &names, findings).map(Entry::Builtin);
+    }
+    if let Some(diagnostic) = reserved(field, text) {
+        findings.add(diagnostic);
+        return None;
+    }
+    let path = folder.path(field, findings)?;
+    if folder.is_folder(&path) {
+        return executable(field, &path, folder, findings);
+    }
+    library(field, &path, folder, findings)
+}
+
+/// Resolves the entry of an Extension or a Connector: a built-in one, or a file that has to be there.
+pub(crate) fn module(
+    field: &Field<'_>,
+    names: &[&str],
+    folder: &Folder<'_>,
+    findings: &mut Findings,
+) -> Option<String> {
+    let text = field.text(findings)?;
+    if let Some(name) = text.strip_prefix(BUILTIN) {
+        builtin(field, name, names, findings)?;
+        return Some(text.to_owned());
+    }
+    let path = folder.path(field, findings)?;
+    if !folder.is_file(&path) {
+        let message = format!("`{}` is `{}`, but there is no such file.", field.path, excerpt(text, 200));
+        findings.add(
+            field
+                .problem(Code::ENTRY_NOT_FOUND, message)
+                .suggest("create it, or correct the path; it starts from the folder of goondan.yaml"),
+        );
+        return None;
+    }
+    findings.depends_on(path.clone());
+    findings.add(
+        field
+            .problem(Code::NOT_ACTIVE, format!("`{path}` is there, but entries of this form are not loaded yet."))
+            .suggest("it is checked and otherwise ignored"),
+    );
+    Some(path)
+}
+
+fn builtin(field: &Field<'_>, name: &str, names: &[&str], findings: &mut Findings) -> Option<String> {
+    if names.contains(&name) {
+        return Some(name.to_owned());
+    }
+    let shown = excerpt(name, 100);
+    let diagnostic = field.problem(Code::ENTRY_NOT_FOUND, format!("There is no built-in entry `{BUILTIN}{shown}`."));
+    findings.add(match closest(name, names) {
+        Some(near) => diagnostic.suggest(format!("did you mean `{BUILTIN}{near}`?")),
+        None if names.is_empty() => diagnostic.suggest("there is no built-in entry for this kind"),
+        None => diagnostic.suggest(format!("use {}", alternatives(names))),
+    });
+    None
+}
+
+fn reserved(field: &Field<'_>, text: &str) -> Option<Diagnostic> {
+    if text.starts_with("mcp:") {
+        let message = "MCP servers (`mcp:`) are not supported as an entry yet.";
+        let instead = "call the server from a program: give its folder a `tool.yaml` and name the folder here";
+        return Some(field.invalid(message).suggest(instead));
+    }
+    let lower = text.to_ascii_lowercase();
+    let (suffix, language) = RESERVED.iter().find(|(suffix, _)| lower.ends_with(suffix))?;
+    let message = format!("Entries in {language} (`{suffix}`) are not supported yet.");
+    let instead = "make it a program that takes `--key=value` arguments, put it into a folder with a `tool.yaml`, and name the folder here; or build a dynamic library with `gdn new tool`";
+    Some(field.invalid(message).suggest(instead))
+}
+
+fn executable(field: &Field<'_>, path: &str, folder: &Folder<'_>, findings: &mut Findings) -> Option<Entry> {
+    let manifest = below(path, TOOL_MANIFEST);
+    if folder.is_file(&manifest) {
+        return Some(Entry::Executable(path.to_owned()));
+    }
+    let message = format!("`{}` is the folder `{path}`, but there is no `{TOOL_MANIFEST}` in it.", field.path);
+    let suggestion = match folder.is_file(&below(path, "Cargo.toml")) {
+        true => "name the library that `cargo build` makes of it, such as `./target/release/name`",
+        false => "add a `tool.yaml`, or name a dynamic library",
+    };
+    findings.add(field.problem(Code::ENTRY_NOT_FOUND, message).suggest(suggestion));
+    None
+}
+
+fn library(field: &Field<'_>, path: &str, folder: &Folder<'_>, findings: &mut Findings) -> Option<Entry> {
+    let candidates = library_candidates(path);
+    if let Some(found) = candidates.iter().find(|candidate| folder.is_file(candidate)) {
+        // The path as written was checked for links that leave; the file behind it may still be one.
+        let entry = Entry::Library(found.clone());
+        return stays(field, found, folder, findings).then(|| {
+            findings.depends_on(found.clone());
+            entry
+        });
+    }
+    let diagnostic = if folder.is_file(path) {
+        field
+            .problem(Code::ENTRY_NOT_FOUND, format!("`{path}` is a file, but no dynamic library."))
+            .suggest("to run a program, put it into a folder with a `tool.yaml` and name the folder here")
+    } else {
+        let message =
+            format!("`{}` is `{}`, but neither a library nor a folder is there.", field.path, excerpt(path, 200));
+        let suggestion = format!(
+            "build the library first, or correct the path; it may be called {}",
+            alternatives(&usual_names(path))
+        );
+        field.problem(Code::ENTRY_NOT_FOUND, message).suggest(suggestion)
+    };
+    findings.add(diagnostic);
+    None
+}
+
+fn stays(field: &Field<'_>, path: &str, folder: &Folder<'_>, findings: &mut Findings) -> bool {
+    let stays = !folder.leaves_by_link(path);
+    if !stays {
+        let message = format!("`{}` leads to `{path}`, a link to a file outside the bundle.", field.path);
+        findings.add(field.problem(Code::PATH_ESCAPE, message).suggest("copy the file into the bundle"));
+    }
+    stays
+}
+
+/// Where the library of an entry may be: as written, and with every platform's prefix and suffix, this one's first.
+fn library_candidates(path: &str) -> Vec<String> {
+    let (folder, name) = path.rsplit_once('/').map_or(("", path), |(folder, name)| (folder, name));
+    let bare = bare_name(name);
+    let mut forms = LIBRARY_FORMS;
+    forms.sort_by_key(|(_, suffix)| *suffix != std::env::consts::DLL_SUFFIX);
+    let mut candidates = Vec::new();
+    if bare != name {
+        candidates.push(path.to_owned());
+    }
+    for (prefix, suffix) in forms {
+        for bare in [bare.to_owned(), bare.replace('-', "_")] {
+            candidates.push(below(folder, &format!("{prefix}{bare}{suffix}")));
+            if !prefix.is_empty() {
+                candidates.push(below(folder, &format!("{bare}{suffix}")));
+            }
+        }
+    }
+    let mut seen = Vec::with_capacity(candidates.len());
+    candidates.retain(|candidate| {
+        !seen.contains(candidate) && {
+            seen.push(candidate.clone());
+            true
+        }
+    });
+    candidates
+}
+
+/// What a compiler calls the library of an entry on Linux, macOS and Windows.
+fn usual_names(path: &str) -> [String; 3] {
+    let bare = bare_name(file_name(path)).replace('-', "_");
+    LIBRARY_FORMS.map(|(prefix, suffix)| format!("{prefix}{bare}{suffix}"))
+}
+
+/// A library's name without the prefix and suffix of any platform.
+fn bare_name(name: &str) -> &str {
+    match LIBRARY_FORMS.iter().find_map(|(_, suffix)| name.strip_suffix(suffix)) {
+        Some(stem) => stem.strip_prefix("lib").unwrap_or(stem),
+        None => name,
+    }
+}
+
+/// `name` in `folder`; both relative, with an empty folder for the root.
+pub(crate) fn below(folder: &str, name: &str) -> String {
+    if folder.is_empty() || folder == "." { name.to_owned() } else { format!("{folder}/{name}") }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_platforms_names_are_tried() {
+        let candidates = library_candidates("tools/text-utils");
+        for name in ["libtext_utils.so", "libtext_utils.dylib", "text_utils.dll", "text-utils.so", "text_utils.so"] {
+            assert!(candidates.contains(&format!("tools/{name}")), "{name} in {candidates:?}");
+        }
+        assert!(library_candidates("libx.so").contains(&"x.dll".to_owned()));
+        assert_eq!(library_candidates("a/libx.dylib")[0], "a/libx.dylib");
+    }
+}

@@ -1,0 +1,229 @@
+//! What every document has around its `spec`: `apiVersion`, `kind` and `metadata` (rules L4, L6).
+
+use std::collections::BTreeMap;
+
+use crate::ResourceId;
+use crate::decode::{Field, Fields};
+use crate::diagnostic::{Code, Diagnostic, Position};
+use crate::findings::Findings;
+use crate::meta::{API_VERSION, Kind};
+use crate::node::Node;
+use crate::text::{closest, excerpt};
+
+/// The longest `metadata.name`, and the longest part of a Package's scoped name.
+const MAX_NAME: usize = 63;
+
+/// A document whose kind is known.
+#[derive(Debug)]
+pub(crate) struct Envelope<'n> {
+    /// With an empty name where it has none.
+    pub(crate) id: ResourceId,
+    /// Where `metadata.name` stands, or should.
+    pub(crate) name_at: Position,
+    pub(crate) labels: TextMap,
+    pub(crate) annotations: TextMap,
+    /// `None` where `spec` is missing or the document is not to be read further.
+    pub(crate) spec: Option<Field<'n>>,
+}
+
+/// Reads the envelope of a document of package `package`. `None` where no resource can be made out of it.
+pub(crate) fn read<'n>(root: &'n Node, package: Option<&str>, findings: &mut Findings) -> Option<Envelope<'n>> {
+    let root = Field::root(root);
+    if root.node.entries().is_none() {
+        findings.add(not_a_resource(&root));
+        return None;
+    }
+    let mut fields = root.fields(findings)?;
+    let version = fields.optional("apiVersion");
+    let kind_field = fields.optional("kind");
+    let metadata = fields.optional("metadata");
+    let kind = kind_field.as_ref().and_then(|field| Kind::parse(field.node.text()?));
+    let name_field = metadata.as_ref().and_then(|field| field.node.entry("name"));
+    let name = name_field.and_then(|entry| entry.value.text()).unwrap_or_default();
+    let id = kind.map(|kind| ResourceId { package: package.map(str::to_owned), kind, name: name.to_owned() });
+    findings.resource = id.clone().filter(|id| !id.name.is_empty());
+    let name_at = name_field.map_or(fields.at, |entry| entry.value.at);
+    if !check_version(version.as_ref(), &fields, findings) {
+        // Its name is known all the same, so that references to it are not reported as well.
+        return Some(Envelope { id: id?, name_at, labels: TextMap::new(), annotations: TextMap::new(), spec: None });
+    }
+    check_kind(kind_field.as_ref(), kind, &fields, findings);
+    let id = id?;
+    let spec = fields.optional("spec");
+    let (labels, annotations) = read_metadata(metadata.as_ref(), id.kind, &fields, findings);
+    if spec.is_none() && id.kind != Kind::Package {
+        findings.add(fields.missing("spec").suggest("add `spec:` with the fields of the resource"));
+    }
+    fields.finish(findings);
+    Some(Envelope { id, name_at, labels, annotations, spec })
+}
+
+fn not_a_resource(root: &Field<'_>) -> Diagnostic {
+    let message = format!(
+        "A document must be a map with `apiVersion`, `kind`, `metadata` and `spec`, but this one is {}.",
+        root.node.what()
+    );
+    Diagnostic::new(Code::SCHEMA_INVALID, message)
+        .at(root.at())
+        .suggest("begin it with `apiVersion: goondan.ai/v1`; several documents are separated by `---`")
+}
+
+/// Whether the rest of the document can be trusted to mean what we think.
+fn check_version(version: Option<&Field<'_>>, fields: &Fields<'_>, findings: &mut Findings) -> bool {
+    let suggestion = format!("write `apiVersion: {API_VERSION}`");
+    let Some(version) = version else {
+        findings.add(fields.missing("apiVersion").suggest(suggestion));
+        return true;
+    };
+    if version.node.text() == Some(API_VERSION) {
+        return true;
+    }
+    let found =
+        version.node.text().map_or_else(|| version.node.what().to_owned(), |text| format!("`{}`", excerpt(text, 60)));
+    let message = format!("This program reads `apiVersion: {API_VERSION}`, but here it is {found}.");
+    findings.add(version.problem(Code::UNSUPPORTED_API_VERSION, message).suggest(suggestion));
+    false
+}
+
+fn check_kind(field: Option<&Field<'_>>, kind: Option<Kind>, fields: &Fields<'_>, findings: &mut Findings) {
+    let known = Kind::ALL.map(Kind::as_str);
+    let Some(field) = field else {
+        let suggestion = format!("add `kind:` with one of {}", known.join(", "));
+        findings.add(fields.missing("kind").suggest(suggestion));
+        return;
+    };
+    if kind.is_some() {
+        return;
+    }
+    let Some(text) = field.text(findings) else { return };
+    let message = format!("There is no kind `{}`.", excerpt(text, 60));
+    let suggestion = match closest(text, &known) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("use one of {}", known.join(", ")),
+    };
+    findings.add(field.problem(Code::UNKNOWN_KIND, message).suggest(suggestion));
+}
+
+type TextMap = BTreeMap<String, String>;
+
+/// Checks the name and reads labels and annotations.
+fn read_metadata(
+    metadata: Option<&Field<'_>>,
+    kind: Kind,
+    document: &Fields<'_>,
+    findings: &mut Findings,
+) -> (TextMap, TextMap) {
+    let Some(metadata) = metadata else {
+        findings.add(document.missing("metadata").suggest("add `metadata: {name: …}`"));
+        return Default::default();
+    };
+    let Some(mut fields) = metadata.fields(findings) else { return Default::default() };
+    if let Some(name) = fields.required("name", findings) {
+        read_name(&name, kind, findings);
+    }
+    let labels = fields.optional("labels").and_then(|labels| text_map(&labels, findings));
+    let annotations = fields.optional("annotations").and_then(|annotations| text_map(&annotations, findings));
+    fields.finish(findings);
+    (labels.unwrap_or_default(), annotations.unwrap_or_default())
+}
+
+fn text_map(field: &Field<'_>, findings: &mut Findings) -> Option<TextMap> {
+    let mut map = BTreeMap::new();
+    for entry in field.entries(findings)? {
+        match entry.node.text() {
+            Some(text) => drop(map.insert(entry.key.to_owned(), text.to_owned())),
+            None => drop(entry.text(findings)),
+        }
+    }
+    Some(map)
+}
+
+/// Rule L6. A name that breaks it counts all the same: references to it find their resource.
+fn read_name(field: &Field<'_>, kind: Kind, findings: &mut Findings) {
+    let Some(name) = field.node.text() else {
+        let message = format!("A name must be text, but this one is {}.", field.node.what());
+        let suggestion = match field.node.to_json() {
+            serde_json::Value::Number(number) => {
+                format!("begin it with a letter, such as `{}-{number}`", kind.as_str().to_lowercase())
+            }
+            serde_json::Value::Bool(value) => format!("put it in quotes: \"{value}\""),
+            _ => "write `name: my-name`".to_owned(),
+        };
+        findings.add(field.problem(Code::INVALID_NAME, message).suggest(suggestion));
+        return;
+    };
+    if let Err(why) = check_name(name, kind) {
+        let shown = excerpt(name, 80);
+        let diagnostic = field.problem(Code::INVALID_NAME, format!("`{shown}` is no name for a {kind}: {why}."));
+        let fixed = repaired(name);
+        findings.add(match fixed.is_empty() {
+            true => diagnostic.suggest("write `name: my-name`"),
+            false => diagnostic.suggest(format!("write `name: {fixed}`")),
+        });
+    }
+}
+
+/// Rule L6.
+pub(crate) fn check_name(name: &str, kind: Kind) -> Result<(), String> {
+    let scoped = name.strip_prefix('@').filter(|_| kind == Kind::Package);
+    match scoped {
+        Some(rest) => match rest.split_once('/') {
+            Some((scope, name)) => check_plain_name(scope).and_then(|()| check_plain_name(name)),
+            None => Err("behind `@scope` it needs a `/` and a name".to_owned()),
+        },
+        None => check_plain_name(name),
+    }
+}
+
+fn check_plain_name(name: &str) -> Result<(), String> {
+    let wrong = name.chars().find(|c| !matches!(c, 'a'..='z' | '0'..='9' | '-'));
+    if name.is_empty() {
+        Err("it is empty".to_owned())
+    } else if let Some(wrong) = wrong {
+        Err(format!("it may hold lower-case letters, digits and hyphens, but holds `{}`", wrong.escape_debug()))
+    } else if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
+        Err("it must begin with a letter".to_owned())
+    } else if name.len() > MAX_NAME {
+        Err(format!("it is {} characters long, more than {MAX_NAME}", name.len()))
+    } else {
+        Ok(())
+    }
+}
+
+/// The nearest name that rule L6 allows; empty where nothing is left.
+fn repaired(name: &str) -> String {
+    let mut fixed = String::new();
+    for c in name.chars().map(|c| c.to_ascii_lowercase()) {
+        match c {
+            'a'..='z' | '0'..='9' => fixed.push(c),
+            _ if fixed.ends_with('-') => {}
+            _ => fixed.push('-'),
+        }
+    }
+    let fixed = fixed.trim_start_matches(|c: char| !c.is_ascii_lowercase());
+    fixed.chars().take(MAX_NAME).collect::<String>().trim_end_matches('-').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_rule() {
+        for good in ["a", "json-query", "a1", &"a".repeat(63)] {
+            assert_eq!(check_name(good, Kind::Tool), Ok(()), "{good}");
+        }
+        for bad in ["", "A", "1a", "-a", "a_b", "ä", "@x/y", &"a".repeat(64)] {
+            assert!(check_name(bad, Kind::Tool).is_err(), "{bad}");
+        }
+        assert_eq!(check_name("@goondan/base", Kind::Package), Ok(()));
+        assert!(check_name("@goondan", Kind::Package).is_err());
+    }
+
+    #[test]
+    fn a_bad_name_is_repaired() {
+        assert_eq!(repaired("Bad_Name"), "bad-name");
+        assert_eq!(repaired("1 My  Agent!"), "my-agent");
+        assert_eq!(repaired("😀"), "");
+    }
+}

@@ -1,0 +1,178 @@
+//! Files that exist only in a test, with every way in which real ones fail.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::path::{Component, Path, PathBuf};
+
+use super::{FileKind, Files};
+
+/// How many links are followed before a chain counts as a circle, as on Linux.
+const MAX_LINKS: usize = 40;
+
+/// A file tree in memory. Folders exist as soon as something lies in them.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryFiles {
+    entries: BTreeMap<PathBuf, Entry>,
+}
+
+#[derive(Debug, Clone)]
+enum Entry {
+    File(Vec<u8>),
+    Directory,
+    Link(PathBuf),
+    Unreadable(ErrorKind),
+    Device,
+}
+
+impl MemoryFiles {
+    /// Nothing at all.
+    pub fn new() -> Self {
+        MemoryFiles::default()
+    }
+
+    /// With a file.
+    #[must_use]
+    pub fn file(self, path: impl AsRef<Path>, content: impl Into<Vec<u8>>) -> Self {
+        self.with(path, Entry::File(content.into()))
+    }
+
+    /// With an empty folder.
+    #[must_use]
+    pub fn directory(self, path: impl AsRef<Path>) -> Self {
+        self.with(path, Entry::Directory)
+    }
+
+    /// With a symbolic link; a relative `target` starts from the link's folder.
+    #[must_use]
+    pub fn link(self, path: impl AsRef<Path>, target: impl Into<PathBuf>) -> Self {
+        self.with(path, Entry::Link(target.into()))
+    }
+
+    /// With a file that can be seen but not read.
+    #[must_use]
+    pub fn unreadable(self, path: impl AsRef<Path>, error: ErrorKind) -> Self {
+        self.with(path, Entry::Unreadable(error))
+    }
+
+    /// With something that is neither file nor folder.
+    #[must_use]
+    pub fn device(self, path: impl AsRef<Path>) -> Self {
+        self.with(path, Entry::Device)
+    }
+
+    fn with(mut self, path: impl AsRef<Path>, entry: Entry) -> Self {
+        self.entries.insert(normal(path.as_ref()), entry);
+        self
+    }
+
+    /// Follows links in every part of `path`.
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        let mut done = PathBuf::new();
+        let mut todo: Vec<PathBuf> = parts(&normal(path));
+        let mut links = 0;
+        while let Some(part) = todo.pop() {
+            done.push(part);
+            if let Some(Entry::Link(target)) = self.entries.get(&done) {
+                links += 1;
+                if links > MAX_LINKS {
+                    return Err(io::Error::other("too many levels of symbolic links"));
+                }
+                done.pop();
+                let target = normal(&done.join(target));
+                done = PathBuf::new();
+                todo.extend(parts(&target));
+            }
+        }
+        Ok(done)
+    }
+
+    fn lookup(&self, path: &Path) -> io::Result<Option<&Entry>> {
+        let path = self.resolve(path)?;
+        match self.entries.get(&path) {
+            Some(entry) => Ok(Some(entry)),
+            None if self.entries.keys().any(|key| key.starts_with(&path)) => Ok(None),
+            None => Err(ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+impl Files for MemoryFiles {
+    fn kind(&self, path: &Path) -> io::Result<FileKind> {
+        Ok(self.lookup(path)?.map_or(FileKind::Directory, kind_of))
+    }
+
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        match self.lookup(path)? {
+            Some(Entry::File(content)) => {
+                let end = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(1).min(content.len());
+                Ok(content[..end].to_vec())
+            }
+            Some(Entry::Unreadable(error)) => Err((*error).into()),
+            _ => Err(ErrorKind::IsADirectory.into()),
+        }
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>> {
+        if self.kind(path)? != FileKind::Directory {
+            return Err(ErrorKind::NotADirectory.into());
+        }
+        let folder = self.resolve(path)?;
+        let mut names = BTreeMap::new();
+        for (key, entry) in &self.entries {
+            let Ok(below) = key.strip_prefix(&folder) else { continue };
+            let mut parts = below.components();
+            let Some(first) = parts.next() else { continue };
+            let kind = if parts.next().is_some() { FileKind::Directory } else { kind_of(entry) };
+            names.insert(first.as_os_str().to_string_lossy().into_owned(), kind);
+        }
+        Ok(names.into_iter().collect())
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        self.lookup(path)?;
+        self.resolve(path)
+    }
+}
+
+fn kind_of(entry: &Entry) -> FileKind {
+    match entry {
+        Entry::File(content) => FileKind::File { size: content.len() as u64 },
+        Entry::Unreadable(_) => FileKind::File { size: 1 },
+        Entry::Directory => FileKind::Directory,
+        Entry::Link(_) | Entry::Device => FileKind::Other,
+    }
+}
+
+/// Without `.` and `..`.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                normal.pop();
+            }
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
+/// The parts of a path, last one first.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    path.components().rev().map(|part| PathBuf::from(part.as_os_str())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_lead_on_and_circles_end() {
+        let files = MemoryFiles::new().file("/p/a", "x").link("/p/b", "a").link("/p/c", "d").link("/p/d", "c");
+        assert_eq!(files.read(Path::new("/p/b"), 10).unwrap(), b"x");
+        assert_eq!(files.canonical(Path::new("/p/./b")).unwrap(), Path::new("/p/a"));
+        assert!(files.kind(Path::new("/p/c")).is_err());
+        assert_eq!(files.list(Path::new("/p")).unwrap().len(), 4);
+    }
+}

@@ -1,0 +1,64 @@
+//! The files of this machine.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::{FileKind, Files};
+
+/// The file system, by `std::fs`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OsFiles;
+
+impl Files for OsFiles {
+    fn kind(&self, path: &Path) -> io::Result<FileKind> {
+        fs::metadata(path).map(|metadata| kind_of(&metadata))
+    }
+
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        fs::File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            // A name that is no Unicode can't be referred to from YAML, so it is none of ours.
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let kind = entry.metadata().map_or(FileKind::Other, |metadata| kind_of(&metadata));
+            names.push((name, kind));
+        }
+        Ok(names)
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        path.canonicalize()
+    }
+}
+
+fn kind_of(metadata: &fs::Metadata) -> FileKind {
+    if metadata.is_file() {
+        FileKind::File { size: metadata.len() }
+    } else if metadata.is_dir() {
+        FileKind::Directory
+    } else {
+        FileKind::Other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_stops_behind_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "0123456789").unwrap();
+        assert_eq!(OsFiles.read(&path, 4).unwrap(), b"01234");
+        assert_eq!(OsFiles.kind(&path).unwrap(), FileKind::File { size: 10 });
+        assert_eq!(OsFiles.list(folder.path()).unwrap(), [("a".to_owned(), FileKind::File { size: 10 })]);
+    }
+}

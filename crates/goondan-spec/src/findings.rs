@@ -1,0 +1,71 @@
+//! What reading a document brings to light besides the resource itself.
+
+use std::ops::Range;
+
+use crate::ResourceId;
+use crate::diagnostic::{Diagnostic, Position};
+use crate::text::excerpt;
+use crate::value::ValueSource;
+
+/// How many characters of a resource's name and of a field's path a diagnostic holds: both are the user's to choose.
+const LONGEST_SUBJECT: usize = 300;
+
+/// Everything that one stage has to say about one file. Stages append and go on; one place decides in the end.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// Relative to the bundle.
+    pub(crate) file: String,
+    /// The resource that is being read, once it is known.
+    pub(crate) resource: Option<ResourceId>,
+    /// What is wrong.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    /// Further files that the bundle is made from: prompts, entries.
+    pub(crate) files: Vec<String>,
+    /// Value sources, for the check of the environment.
+    pub(crate) values: Vec<ValueOrigin>,
+    /// Texts of files that diagnostics point into, besides `file`.
+    pub(crate) texts: Vec<(String, String)>,
+    /// Where secrets stand in the file, so that nothing shows them.
+    pub(crate) secrets: Vec<Range<usize>>,
+}
+
+/// A value source and the place where it is written.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ValueOrigin {
+    pub(crate) resource: ResourceId,
+    pub(crate) file: String,
+    pub(crate) at: Position,
+    /// Such as `spec.secrets.botToken`.
+    pub(crate) field: String,
+    /// The last part of `field`; a `secretRef` without a key means that key.
+    pub(crate) key: String,
+    pub(crate) source: ValueSource,
+}
+
+impl Findings {
+    /// Nothing yet, about `file`.
+    pub(crate) fn about(file: impl Into<String>) -> Self {
+        Findings { file: file.into(), ..Findings::default() }
+    }
+
+    /// Appends `diagnostic`, with the file and the resource where it names none.
+    pub(crate) fn add(&mut self, mut diagnostic: Diagnostic) {
+        diagnostic.file.get_or_insert_with(|| self.file.clone());
+        if diagnostic.resource.is_none() {
+            diagnostic.resource =
+                self.resource.as_ref().map(|resource| excerpt(&resource.to_string(), LONGEST_SUBJECT));
+        }
+        diagnostic.field = diagnostic.field.map(|field| excerpt(&field, LONGEST_SUBJECT));
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// Notes that the bundle is also made from `file`.
+    pub(crate) fn depends_on(&mut self, file: impl Into<String>) {
+        self.files.push(file.into());
+    }
+
+    /// Whether nothing that has been found so far keeps the bundle from running.
+    pub(crate) fn is_clean(&self) -> bool {
+        !self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+}

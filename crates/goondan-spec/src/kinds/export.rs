@@ -1,0 +1,277 @@
+//! The exports of a Tool: what an entry says of itself, with what the resource selects and lays over it (rule L9a).
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Scope;
+use crate::decode::{Field, Fields};
+use crate::diagnostic::Code;
+use crate::findings::Findings;
+use crate::parameters;
+use crate::text::{alternatives, closest, excerpt, list};
+
+/// The longest name that a model is shown (rule L10).
+const MAX_QUALIFIED_NAME: usize = 64;
+
+/// One callable export.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportSpec {
+    /// Unique in its tool, without `__`.
+    pub name: String,
+    /// Shown to the model.
+    pub description: String,
+    /// A JSON Schema of type object.
+    pub parameters: Value,
+    /// What it needs (rule S1).
+    #[serde(default)]
+    pub permissions: BTreeSet<Permission>,
+    /// It changes nothing.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Running it twice is the same as running it once.
+    #[serde(default)]
+    pub idempotent: bool,
+}
+
+/// What an export needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Permission {
+    /// Reads files.
+    Read,
+    /// Writes files.
+    Write,
+    /// Runs programs.
+    Execute,
+    /// Talks to the network.
+    Network,
+}
+
+const PERMISSIONS: [(&str, Permission); 4] = [
+    ("read", Permission::Read),
+    ("write", Permission::Write),
+    ("execute", Permission::Execute),
+    ("network", Permission::Network),
+];
+
+impl Permission {
+    /// The permission that `field` names.
+    pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<Permission> {
+        field.one_of(&PERMISSIONS, findings)
+    }
+}
+
+/// What an item of `spec.exports` states; what it leaves out is the entry's to say.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ExportOverride {
+    /// The export that it selects.
+    pub name: String,
+    /// Shown to the model instead of the entry's own.
+    pub description: Option<String>,
+    /// Checked and shown instead of the entry's own.
+    pub parameters: Option<Value>,
+    /// Instead of the entry's own.
+    pub permissions: Option<BTreeSet<Permission>>,
+    /// Instead of the entry's own.
+    pub read_only: Option<bool>,
+    /// Instead of the entry's own.
+    pub idempotent: Option<bool>,
+}
+
+impl ExportOverride {
+    /// `base` with what this states laid over it.
+    pub fn apply(&self, base: &ExportSpec) -> ExportSpec {
+        ExportSpec {
+            name: base.name.clone(),
+            description: self.description.clone().unwrap_or_else(|| base.description.clone()),
+            parameters: self.parameters.clone().unwrap_or_else(|| base.parameters.clone()),
+            permissions: self.permissions.clone().unwrap_or_else(|| base.permissions.clone()),
+            read_only: self.read_only.unwrap_or(base.read_only),
+            idempotent: self.idempotent.unwrap_or(base.idempotent),
+        }
+    }
+}
+
+/// What is known of an entry's own exports.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'e> {
+    /// It says them.
+    Says(&'e [ExportSpec]),
+    /// It will, once it is opened.
+    SaysLater,
+    /// It could not be found.
+    Unknown,
+}
+
+/// The name that a model sees (rule T1).
+pub(crate) fn qualified_name(tool: &str, export: &str) -> String {
+    format!("{tool}__{export}")
+}
+
+type Exports = (Vec<ExportSpec>, Vec<ExportOverride>);
+
+/// Reads `spec.exports`, or takes all that the entry says where there is none.
+pub(super) fn read_all(
+    field: Option<&Field<'_>>,
+    source: Source<'_>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<Exports> {
+    let Some(field) = field else {
+        let Source::Says(own) = source else { return Some((Vec::new(), Vec::new())) };
+        return Some((own.to_vec(), Vec::new()));
+    };
+    let mut exports: Exports = (Vec::new(), Vec::new());
+    for item in field.filled_list("export", findings)? {
+        let Some((stated, name_field)) = read_item(&item, scope, findings) else { continue };
+        if exports.1.iter().any(|other| other.name == stated.name) {
+            findings.add(name_field.invalid(format!("The export `{}` is declared twice.", stated.name)));
+            continue;
+        }
+        let blank = ExportSpec::named(&stated.name);
+        match source {
+            Source::Says(own) => match own.iter().find(|export| export.name == stated.name) {
+                Some(base) => exports.0.push(stated.apply(base)),
+                None => unknown(&name_field, &stated.name, own, findings),
+            },
+            Source::SaysLater | Source::Unknown => exports.0.push(stated.apply(&blank)),
+        }
+        exports.1.push(stated);
+    }
+    Some(exports)
+}
+
+impl ExportSpec {
+    fn named(name: &str) -> Self {
+        ExportSpec {
+            name: name.to_owned(),
+            description: String::new(),
+            parameters: Value::Null,
+            permissions: BTreeSet::new(),
+            read_only: false,
+            idempotent: false,
+        }
+    }
+}
+
+fn unknown(field: &Field<'_>, name: &str, own: &[ExportSpec], findings: &mut Findings) {
+    let names: Vec<&str> = own.iter().map(|export| export.name.as_str()).collect();
+    let diagnostic = field.invalid(format!("The entry has no export `{}`.", excerpt(name, 80)));
+    findings.add(match closest(name, &names) {
+        Some(near) => diagnostic.suggest(format!("did you mean `{near}`?")),
+        None => diagnostic.suggest(format!("it has {}", list(&names, 24))),
+    });
+}
+
+fn read_item<'n>(item: &Field<'n>, scope: &Scope<'_>, findings: &mut Findings) -> Option<(ExportOverride, Field<'n>)> {
+    let mut fields = item.fields(findings)?;
+    let name_field = fields.required("name", findings);
+    let name = name_field.as_ref().and_then(|field| read_name(field, &scope.id.name, findings));
+    let description = read_description(&mut fields, scope, findings);
+    let parameters = fields.optional("parameters").and_then(|field| parameters::read(&field, findings));
+    let permissions = fields.optional("permissions").and_then(|field| read_permissions(&field, findings));
+    let read_only = fields.optional("readOnly").and_then(|field| field.boolean(findings));
+    let idempotent = fields.optional("idempotent").and_then(|field| field.boolean(findings));
+    fields.finish(findings);
+    let stated = ExportOverride { name: name?, description, parameters, permissions, read_only, idempotent };
+    Some((stated, name_field?))
+}
+
+fn read_name(field: &Field<'_>, tool: &str, findings: &mut Findings) -> Option<String> {
+    let name = field.text(findings)?;
+    let shown = excerpt(name, 80);
+    if name.contains("__") {
+        let message = format!("The export name `{shown}` contains `__`, which separates tool and export.");
+        findings.add(field.invalid(message).suggest(format!("write `{}`", name.replace("__", "_"))));
+        return None;
+    }
+    let plain = name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    if !plain {
+        let message = format!("`{shown}` is no export name.");
+        findings
+            .add(field.invalid(message).suggest("use letters, digits, `_` and `-`, and begin with a letter or digit"));
+        return None;
+    }
+    let length = qualified_name(tool, name).len();
+    if length > MAX_QUALIFIED_NAME {
+        let message = format!(
+            "The model would see `{}`, {length} characters long; providers take at most {MAX_QUALIFIED_NAME}.",
+            qualified_name(tool, &shown)
+        );
+        findings
+            .add(field.problem(Code::TOOL_NAME_TOO_LONG, message).suggest("shorten the tool's or the export's name"));
+        return None;
+    }
+    Some(name.to_owned())
+}
+
+fn read_description(fields: &mut Fields<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<String> {
+    let text = fields.optional("description");
+    let file = fields.optional("descriptionFile");
+    match (text, file) {
+        (Some(_), Some(file)) => {
+            let message = "An export has `description` or `descriptionFile`, not both.";
+            findings.add(file.invalid(message).suggest("keep one of the two"));
+            None
+        }
+        (Some(text), None) => text.text(findings).map(str::to_owned),
+        (None, Some(file)) => scope.folder.text_at(&file, findings).map(|(_, text)| text),
+        (None, None) => None,
+    }
+}
+
+fn read_permissions(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeSet<Permission>> {
+    Some(field.list(findings)?.iter().filter_map(|item| Permission::read(item, findings)).collect())
+}
+
+/// Reads the `exports` of a reference to a tool: names that it must have, as far as they are known.
+pub(super) fn read_selection(field: &Field<'_>, own: &[ExportSpec], findings: &mut Findings) -> Option<Vec<String>> {
+    if field.node.text().is_some() {
+        let names: Vec<&str> = own.iter().map(|export| export.name.as_str()).collect();
+        let diagnostic = field.invalid(format!("`{}` must be a list of export names, but is text.", field.path));
+        findings.add(diagnostic.suggest(format!(
+            "write a list, such as `[{}]`",
+            alternatives(&names[..names.len().min(1)]).trim_matches('`')
+        )));
+        return None;
+    }
+    field.filled_list("export name", findings)?;
+    let names = field.texts(findings)?;
+    for item in &names {
+        let name = item.node.text().unwrap_or_default();
+        if !own.is_empty() && !own.iter().any(|export| export.name == name) {
+            unknown(item, name, own, findings);
+        }
+    }
+    Some(names.iter().filter_map(|item| item.node.text()).map(str::to_owned).collect())
+}
+
+/// An export, selected by its name.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Export")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct ExportShape {
+    /// Unique in its tool. The model sees it behind the tool's name and `__`.
+    #[schemars(regex(pattern = "^[A-Za-z0-9](?:_?[A-Za-z0-9-])*_?$"))]
+    name: String,
+    /// Shown to the model.
+    #[schemars(length(min = 1))]
+    description: Option<String>,
+    /// A file in the bundle that holds the description.
+    #[schemars(length(min = 1))]
+    description_file: Option<String>,
+    /// A JSON Schema of type object.
+    parameters: Option<crate::JsonObject>,
+    /// What it needs.
+    permissions: Option<BTreeSet<Permission>>,
+    /// It changes nothing.
+    read_only: Option<bool>,
+    /// Running it twice is the same as running it once.
+    idempotent: Option<bool>,
+}

@@ -1,0 +1,53 @@
+//! Resources that nothing refers to.
+
+use std::collections::HashSet;
+
+use crate::ResourceId;
+use crate::bundle::{Decoded, Resource, Resources};
+use crate::diagnostic::{Code, Diagnostic};
+
+/// Agents in no swarm, tools and extensions of no agent, connectors of no connection. A Model may be named by the free
+/// config of a tool, so it is left out; and without a swarm nothing is in use yet.
+pub(super) fn lint(decoded: &Decoded) -> Vec<Diagnostic> {
+    if decoded.swarms.is_empty() {
+        return Vec::new();
+    }
+    let agents = decoded.agents.values();
+    let in_swarms = decoded.swarms.values().flat_map(|swarm| &swarm.spec.agents).collect();
+    let tools = agents.clone().flat_map(|agent| agent.spec.tools.iter().map(|used| &used.tool)).collect();
+    let extensions = agents.flat_map(|agent| agent.spec.extensions.iter().map(|used| &used.extension)).collect();
+    let connectors = decoded.connections.values().map(|connection| &connection.spec.connector).collect();
+    let mut found = unused(&decoded.agents, &in_swarms, "is in no swarm", "add it to the `agents` of a Swarm");
+    found.extend(unused(&decoded.tools, &tools, "is used by no agent", "add it to the `tools` of an Agent"));
+    found.extend(unused(
+        &decoded.extensions,
+        &extensions,
+        "is used by no agent",
+        "add it to the `extensions` of an Agent",
+    ));
+    found.extend(unused(
+        &decoded.connectors,
+        &connectors,
+        "has no connection",
+        "add a Connection with this `connectorRef`",
+    ));
+    found
+}
+
+fn unused<T>(all: &Resources<T>, used: &HashSet<&ResourceId>, how: &str, remedy: &str) -> Vec<Diagnostic> {
+    let forgotten = all.values().filter(|resource| !used.contains(&resource.id));
+    forgotten.filter_map(|resource| warning(resource, how, remedy)).collect()
+}
+
+/// Nothing for a built-in resource: it is there for whoever wants it.
+fn warning<T>(resource: &Resource<T>, how: &str, remedy: &str) -> Option<Diagnostic> {
+    let (file, at) = resource.origin.clone()?;
+    Some(
+        Diagnostic::new(Code::UNUSED, format!("`{}` {how}.", resource.id))
+            .in_file(file)
+            .at(at)
+            .of(&resource.id)
+            .field("metadata.name")
+            .suggest(format!("{remedy}, or remove it")),
+    )
+}

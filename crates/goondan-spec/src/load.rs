@@ -1,0 +1,322 @@
+//! The road from a folder to a bundle. Every stage collects; the last one decides.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use crate::bundle::{BasePackage, Bundle, Decoded, Resource, Resources};
+use crate::decode::Field;
+use crate::diagnostic::{Code, Diagnostic};
+use crate::discover::{Found, discover};
+use crate::envelope::{self, Envelope};
+use crate::files::{FileKind, Files};
+use crate::findings::{Findings, ValueOrigin};
+use crate::index::Index;
+use crate::kinds::{self, Extension, Scope, Tool};
+use crate::meta::{Kind, ResourceId};
+use crate::paths::Folder;
+use crate::read::{ParsedFile, read_file};
+use crate::source::Sources;
+use crate::text::reason;
+use crate::{cycles, lint, packages, parallel};
+
+/// What [`load`] reads.
+#[derive(Clone, Copy)]
+pub struct LoadInput<'a> {
+    /// A folder, or a `goondan.yaml` in it.
+    pub root: &'a Path,
+    /// Where its files come from.
+    pub files: &'a dyn Files,
+    /// The built-in package.
+    pub base: &'a BasePackage,
+}
+
+/// What [`load`] made of it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The bundle; `None` where any diagnostic is an error.
+    pub bundle: Option<Bundle>,
+    /// Errors and warnings of all files, by file, line and column.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The texts that the diagnostics point into.
+    pub sources: Sources,
+}
+
+/// Reads a bundle (rules L1 to L10). All mistakes of all files are found in one run.
+pub fn load(input: LoadInput<'_>) -> Loaded {
+    let root = match find_root(input.root, input.files) {
+        Ok(root) => root,
+        Err(diagnostic) => {
+            return Loaded { bundle: None, diagnostics: vec![diagnostic], sources: Sources::default() };
+        }
+    };
+    let folder = Folder::new(input.files, &root);
+    let found = discover(input.files, &root);
+    let mut gathered = Gathered { diagnostics: found.diagnostics.clone(), ..Gathered::default() };
+    let files = read_files(&folder, &found, &mut gathered);
+    let own = packages::own(&files.own);
+    let documents = read_envelopes(&files.own, own, &mut gathered);
+    let index = make_index(&documents, input.base, &mut gathered);
+    let stage = Stage { folder: &folder, index: &index, base: input.base, documents: &documents };
+    let decoded = stage.decode_all(&mut gathered);
+    gathered.diagnostics.extend(cycles::find(&files.own, &files.nested));
+    gathered.file_names.extend(files.own.iter().map(|file| file.name.clone()));
+    if documents.is_empty() && gathered.is_clean() {
+        gathered.diagnostics.push(nothing_defined(&root));
+    }
+    if gathered.is_clean() {
+        gathered.diagnostics.extend(lint::lint(&decoded));
+    }
+    gathered.finish(root.clone(), decoded, files.own)
+}
+
+fn find_root(path: &Path, files: &dyn Files) -> Result<PathBuf, Diagnostic> {
+    let shown = path.display();
+    let is_manifest = path.file_name().is_some_and(|name| name == "goondan.yaml" || name == "goondan.yml");
+    match files.kind(path) {
+        Ok(FileKind::Directory) => Ok(path.to_owned()),
+        Ok(FileKind::File { .. }) if is_manifest => {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            Ok(parent.unwrap_or(Path::new(".")).to_owned())
+        }
+        Ok(_) => {
+            Err(Diagnostic::new(Code::PARSE_ERROR, format!("`{shown}` is neither a folder nor a `goondan.yaml`."))
+                .suggest("name the folder that holds the `goondan.yaml`"))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(Diagnostic::new(Code::PARSE_ERROR, format!("There is nothing at `{shown}`."))
+                .suggest("check the path; name the folder that holds the `goondan.yaml`"))
+        }
+        Err(error) => Err(Diagnostic::new(Code::PARSE_ERROR, format!("`{shown}` cannot be read: {}.", reason(&error)))
+            .suggest("check that you may read it")),
+    }
+}
+
+/// Everything that the stages have found so far.
+#[derive(Debug, Default)]
+struct Gathered {
+    diagnostics: Vec<Diagnostic>,
+    file_names: Vec<String>,
+    values: Vec<ValueOrigin>,
+    secrets: Vec<(String, std::ops::Range<usize>)>,
+    texts: Vec<(String, String)>,
+}
+
+impl Gathered {
+    fn take(&mut self, findings: Findings) {
+        let file = findings.file;
+        self.diagnostics.extend(findings.diagnostics);
+        self.file_names.extend(findings.files);
+        self.values.extend(findings.values);
+        self.secrets.extend(findings.secrets.into_iter().map(|range| (file.clone(), range)));
+        self.texts.extend(findings.texts);
+    }
+
+    fn is_clean(&self) -> bool {
+        !self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+
+    fn finish(mut self, root: PathBuf, resources: Decoded, files: Vec<ParsedFile>) -> Loaded {
+        self.diagnostics.sort_by(|a, b| place(a).cmp(&place(b)));
+        self.diagnostics.dedup();
+        let mut sources = Sources::default();
+        for (name, text) in files.into_iter().map(|file| (file.name, file.text)).chain(self.texts.drain(..)) {
+            sources.insert(name, text);
+        }
+        self.secrets.sort_by(|a, b| a.0.cmp(&b.0));
+        for of_file in self.secrets.chunk_by(|a, b| a.0 == b.0) {
+            let ranges: Vec<_> = of_file.iter().map(|(_, range)| range.clone()).collect();
+            sources.blot(&of_file[0].0, &ranges);
+        }
+        self.file_names.sort_unstable();
+        self.file_names.dedup();
+        let clean = self.is_clean();
+        let bundle = clean.then_some(Bundle { root, files: self.file_names, resources, values: self.values });
+        Loaded { bundle, diagnostics: self.diagnostics, sources }
+    }
+}
+
+fn place(diagnostic: &Diagnostic) -> (Option<&str>, Option<(usize, usize)>) {
+    (diagnostic.file.as_deref(), diagnostic.position.map(|position| (position.line, position.column)))
+}
+
+struct FilesRead {
+    /// The files of this bundle.
+    own: Vec<ParsedFile>,
+    /// The `goondan.yaml` of projects in sub-folders.
+    nested: Vec<ParsedFile>,
+}
+
+fn read_files(folder: &Folder<'_>, found: &Found, gathered: &mut Gathered) -> FilesRead {
+    let nested: Vec<ParsedFile> = parallel::map_deep(&found.nested, |name| read_file(folder, name));
+    let nested: Vec<ParsedFile> = nested.into_iter().filter(|file| file.package().is_some()).collect();
+    let prefixes: Vec<&str> = nested.iter().filter_map(|file| Some(file.name.rsplit_once('/')?.0)).collect();
+    let is_own = |name: &&String| {
+        !prefixes.iter().any(|prefix| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/')))
+    };
+    let names: Vec<&String> = found.files.iter().filter(is_own).collect();
+    gathered.diagnostics.retain(|problem| problem.file.as_ref().is_none_or(|file| is_own(&file)));
+    let mut own = parallel::map_deep(&names, |name| read_file(folder, name));
+    own.retain(|file| !file.is_tool_manifest());
+    for file in &mut own {
+        gathered.take(std::mem::take(&mut file.findings));
+    }
+    FilesRead { own, nested }
+}
+
+/// A document with its envelope.
+struct Document<'f> {
+    file: &'f str,
+    envelope: Envelope<'f>,
+}
+
+fn read_envelopes<'f>(files: &'f [ParsedFile], own: Option<&str>, gathered: &mut Gathered) -> Vec<Document<'f>> {
+    let read = parallel::map(files, |file| {
+        let mut envelopes = Vec::new();
+        let mut findings = Findings::about(file.name.clone());
+        for (position, root) in file.documents.iter().enumerate() {
+            findings.resource = None;
+            let read = envelope::read(root, own, &mut findings);
+            if let Some(envelope) = read.and_then(|read| packages::place(read, position, file, files, &mut findings)) {
+                envelopes.push(Document { file: &file.name, envelope });
+            }
+        }
+        (envelopes, findings)
+    });
+    let mut documents = Vec::new();
+    for (envelopes, findings) in read {
+        documents.extend(envelopes);
+        gathered.take(findings);
+    }
+    documents
+}
+
+fn make_index(documents: &[Document<'_>], base: &BasePackage, gathered: &mut Gathered) -> Index {
+    let mut index = Index::default();
+    for document in documents {
+        let id = &document.envelope.id;
+        if !id.name.is_empty() && !index.insert(id) {
+            let first = documents.iter().find(|other| other.envelope.id == *id).unwrap_or(document);
+            gathered.diagnostics.push(duplicate(document, first));
+        }
+    }
+    for tool in &base.tools {
+        index.insert(&ResourceId::base(Kind::Tool, &tool.name));
+    }
+    for (extension, _) in &base.extensions {
+        index.insert(&ResourceId::base(Kind::Extension, extension));
+    }
+    index
+}
+
+fn duplicate(document: &Document<'_>, first: &Document<'_>) -> Diagnostic {
+    let id = &document.envelope.id;
+    let place = format!("`{}`, line {}", first.file, first.envelope.name_at.line);
+    Diagnostic::new(Code::DUPLICATE_NAME, format!("There is a {} called `{}` already, in {place}.", id.kind, id.name))
+        .in_file(document.file)
+        .at(document.envelope.name_at)
+        .of(id)
+        .field("metadata.name")
+        .suggest("rename one of the two")
+}
+
+/// All that decoding looks at.
+struct Stage<'s> {
+    folder: &'s Folder<'s>,
+    index: &'s Index,
+    base: &'s BasePackage,
+    documents: &'s [Document<'s>],
+}
+
+impl Stage<'_> {
+    /// Decodes kind by kind, so that each may look at those that it refers to.
+    fn decode_all(&self, gathered: &mut Gathered) -> Decoded {
+        let mut done = Decoded::default();
+        let packages = self.decode(Kind::Package, &done, gathered, |spec, scope, findings| {
+            kinds::decode_package(spec, &scope.id.name, findings)
+        });
+        done.package = packages.into_values().next();
+        done.models =
+            self.decode_spec(Kind::Model, &done, gathered, |spec, _, findings| kinds::decode_model(spec, findings));
+        done.extensions = self.decode_spec(Kind::Extension, &done, gathered, kinds::decode_extension);
+        done.extensions.extend(self.base.extensions.iter().map(base_extension));
+        done.connectors = self.decode_spec(Kind::Connector, &done, gathered, kinds::decode_connector);
+        done.tools = self.decode_spec(Kind::Tool, &done, gathered, kinds::decode_tool);
+        let base_tools = self.base.tools.iter().map(|tool| base_resource(Kind::Tool, &tool.name, Tool::of_base(tool)));
+        done.tools.extend(base_tools);
+        done.agents = self.decode_spec(Kind::Agent, &done, gathered, kinds::decode_agent);
+        done.swarms = self.decode_spec(Kind::Swarm, &done, gathered, kinds::decode_swarm);
+        done.connections = self.decode_spec(Kind::Connection, &done, gathered, kinds::decode_connection);
+        done
+    }
+
+    fn decode_spec<T: Send>(
+        &self,
+        kind: Kind,
+        done: &Decoded,
+        gathered: &mut Gathered,
+        decode: impl Fn(&Field<'_>, &Scope<'_>, &mut Findings) -> Option<T> + Sync,
+    ) -> Resources<T> {
+        self.decode(kind, done, gathered, |spec, scope, findings| decode(spec?, scope, findings))
+    }
+
+    fn decode<T: Send>(
+        &self,
+        kind: Kind,
+        done: &Decoded,
+        gathered: &mut Gathered,
+        decode: impl Fn(Option<&Field<'_>>, &Scope<'_>, &mut Findings) -> Option<T> + Sync,
+    ) -> Resources<T> {
+        let documents: Vec<&Document<'_>> =
+            self.documents.iter().filter(|document| document.envelope.id.kind == kind).collect();
+        let decoded = parallel::map(&documents, |document| {
+            let envelope = &document.envelope;
+            let mut findings = Findings::about(document.file);
+            findings.resource = Some(envelope.id.clone()).filter(|id| !id.name.is_empty());
+            let scope =
+                Scope { folder: self.folder, index: self.index, base: self.base, decoded: done, id: &envelope.id };
+            let spec = decode(envelope.spec.as_ref(), &scope, &mut findings);
+            (spec, findings)
+        });
+        let mut resources = Resources::new();
+        for (document, (spec, findings)) in documents.into_iter().zip(decoded) {
+            gathered.take(findings);
+            if let Some(spec) = spec {
+                let resource = resource(document, spec);
+                resources.entry(resource.id.clone()).or_insert(resource);
+            }
+        }
+        resources
+    }
+}
+
+fn resource<T>(document: &Document<'_>, spec: T) -> Resource<T> {
+    let envelope = &document.envelope;
+    Resource {
+        id: envelope.id.clone(),
+        labels: envelope.labels.clone(),
+        annotations: envelope.annotations.clone(),
+        origin: Some((document.file.to_owned(), envelope.name_at)),
+        spec,
+    }
+}
+
+fn base_resource<T>(kind: Kind, name: &str, spec: T) -> (ResourceId, Resource<T>) {
+    let id = ResourceId::base(kind, name);
+    let resource =
+        Resource { id: id.clone(), labels: Default::default(), annotations: Default::default(), origin: None, spec };
+    (id, resource)
+}
+
+fn base_extension((name, config): &(String, crate::JsonObject)) -> (ResourceId, Resource<Extension>) {
+    let extension = Extension { entry: format!("builtin:{name}"), config: config.clone() };
+    base_resource(Kind::Extension, name, extension)
+}
+
+fn nothing_defined(root: &Path) -> Diagnostic {
+    let shown: Cow<'_, str> = match root.to_string_lossy() {
+        path if path.is_empty() || path == "." => "This folder".into(),
+        path => format!("`{path}`").into(),
+    };
+    Diagnostic::new(Code::EMPTY, format!("{shown} defines no resource."))
+        .suggest("add a `goondan.yaml` with a Model, an Agent and a Swarm")
+}

@@ -1,0 +1,175 @@
+//! Paths in a bundle: relative to its root, and never out of it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::string::FromUtf8Error;
+
+use crate::decode::Field;
+use crate::diagnostic::Code;
+use crate::files::{FileKind, Files};
+use crate::findings::Findings;
+use crate::text::{excerpt, reason};
+
+/// The largest file that is read whole (rule L2).
+pub(crate) const MAX_FILE_SIZE: u64 = 1024 * 1024;
+
+/// The folder that all paths start from.
+pub(crate) struct Folder<'f> {
+    pub(crate) files: &'f dyn Files,
+    pub(crate) root: &'f Path,
+    /// The root without links.
+    canonical: PathBuf,
+}
+
+/// Why a file of the bundle could not be read as text.
+pub(crate) enum Unreadable {
+    TooLarge,
+    NotText(FromUtf8Error),
+    Io(io::Error),
+}
+
+impl<'f> Folder<'f> {
+    pub(crate) fn new(files: &'f dyn Files, root: &'f Path) -> Self {
+        let canonical = files.canonical(root).unwrap_or_else(|_| root.to_owned());
+        Folder { files, root, canonical }
+    }
+
+    /// The path that `field` names, relative to the root and without dots, or a diagnostic that it leaves the bundle.
+    pub(crate) fn path(&self, field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+        let text = field.text(findings)?;
+        match normal(text) {
+            Ok(relative) if self.leaves_by_link(&relative) => {
+                let message = format!(
+                    "`{}` is `{}`, which leads out of the bundle through a link.",
+                    field.path,
+                    excerpt(text, 200)
+                );
+                let suggestion = "copy what it links to into the bundle";
+                findings.add(field.problem(Code::PATH_ESCAPE, message).suggest(suggestion));
+                None
+            }
+            Ok(relative) => Some(relative),
+            Err(Refused::Leaves(why)) => {
+                let message = format!("`{}` is `{}`, {why}.", field.path, excerpt(text, 200));
+                let suggestion = "use a path below the folder of goondan.yaml, such as `./tools/name`";
+                findings.add(field.problem(Code::PATH_ESCAPE, message).suggest(suggestion));
+                None
+            }
+            Err(Refused::Unclear(why)) => {
+                findings.add(field.invalid(format!("`{}` is no path: {why}.", field.path)));
+                None
+            }
+        }
+    }
+
+    /// What stands at a relative path.
+    pub(crate) fn kind(&self, relative: &str) -> io::Result<FileKind> {
+        self.files.kind(&self.root.join(relative))
+    }
+
+    /// Whether a file stands at a relative path.
+    pub(crate) fn is_file(&self, relative: &str) -> bool {
+        matches!(self.kind(relative), Ok(FileKind::File { .. }))
+    }
+
+    /// Whether a folder stands at a relative path.
+    pub(crate) fn is_folder(&self, relative: &str) -> bool {
+        matches!(self.kind(relative), Ok(FileKind::Directory))
+    }
+
+    /// The text of a file of at most 1 MiB, without a byte order mark.
+    pub(crate) fn read(&self, relative: &str) -> Result<String, Unreadable> {
+        let path = self.root.join(relative);
+        match self.files.kind(&path) {
+            Ok(FileKind::File { size }) if size > MAX_FILE_SIZE => return Err(Unreadable::TooLarge),
+            Ok(FileKind::File { .. }) => {}
+            Ok(_) => return Err(Unreadable::Io(io::Error::other("it is not a regular file"))),
+            Err(error) => return Err(Unreadable::Io(error)),
+        }
+        let bytes = self.files.read(&path, MAX_FILE_SIZE).map_err(Unreadable::Io)?;
+        if bytes.len() as u64 > MAX_FILE_SIZE {
+            return Err(Unreadable::TooLarge);
+        }
+        String::from_utf8(bytes).map_err(Unreadable::NotText)
+    }
+
+    /// Reads a text file that `field` names, such as a prompt, and notes it as part of the bundle.
+    pub(crate) fn text_at(&self, field: &Field<'_>, findings: &mut Findings) -> Option<(String, String)> {
+        let relative = self.path(field, findings)?;
+        let problem = match self.read(&relative) {
+            Ok(text) => {
+                findings.depends_on(relative.clone());
+                return Some((relative, text.trim_start_matches('\u{feff}').to_owned()));
+            }
+            Err(Unreadable::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                let message = format!("`{}` is `{relative}`, but there is no such file.", field.path);
+                field
+                    .problem(Code::ENTRY_NOT_FOUND, message)
+                    .suggest("create it, or correct the path; it starts from the folder of goondan.yaml")
+            }
+            Err(Unreadable::Io(error)) => {
+                field.problem(Code::ENTRY_NOT_FOUND, format!("`{relative}` cannot be read: {}.", reason(&error)))
+            }
+            Err(Unreadable::TooLarge) => {
+                field.problem(Code::FILE_TOO_LARGE, format!("`{relative}` is larger than 1 MiB.")).suggest("shorten it")
+            }
+            Err(Unreadable::NotText(_)) => {
+                let message = format!("`{relative}` is not UTF-8 text.");
+                field.problem(Code::PARSE_ERROR, message).suggest("save it as UTF-8")
+            }
+        };
+        findings.add(problem);
+        None
+    }
+
+    /// Whether links lead from a relative path to something outside the bundle.
+    pub(crate) fn leaves_by_link(&self, relative: &str) -> bool {
+        self.files.canonical(&self.root.join(relative)).is_ok_and(|target| !target.starts_with(&self.canonical))
+    }
+}
+
+enum Refused {
+    Leaves(&'static str),
+    Unclear(&'static str),
+}
+
+/// `./a/../b` as `b`.
+fn normal(text: &str) -> Result<String, Refused> {
+    if text.contains('\0') {
+        return Err(Refused::Unclear("it holds a NUL character"));
+    }
+    let drive = text.as_bytes().get(1) == Some(&b':') && text.starts_with(|c: char| c.is_ascii_alphabetic());
+    if text.starts_with(['/', '\\']) || drive {
+        return Err(Refused::Leaves("an absolute path, which leaves the bundle"));
+    }
+    if text.contains('\\') {
+        return Err(Refused::Unclear("separate folders by `/`, not by a backslash"));
+    }
+    let mut parts = Vec::new();
+    for part in text.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.pop().is_none() => return Err(Refused::Leaves("which leaves the bundle")),
+            ".." => {}
+            part => parts.push(part),
+        }
+    }
+    Ok(if parts.is_empty() { ".".to_owned() } else { parts.join("/") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dots_are_resolved_but_never_beyond_the_root() {
+        assert_eq!(normal("./a/./b/../c").ok().as_deref(), Some("a/c"));
+        assert_eq!(normal("./").ok().as_deref(), Some("."));
+        for leaves in ["..", "../x", "a/../../x", "/etc", "C:\\x", "\\\\host\\x", "c:x"] {
+            assert!(matches!(normal(leaves), Err(Refused::Leaves(_))), "{leaves}");
+        }
+        for unclear in ["a\\b", "a\0"] {
+            assert!(matches!(normal(unclear), Err(Refused::Unclear(_))), "{unclear}");
+        }
+    }
+}

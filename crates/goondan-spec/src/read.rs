@@ -1,0 +1,205 @@
+//! One file of a bundle: read, cut into documents, parsed.
+
+use crate::diagnostic::{Code, Diagnostic};
+use crate::discover::may_be_tool_manifest;
+use crate::findings::Findings;
+use crate::node::Node;
+use crate::paths::{Folder, Unreadable};
+use crate::source::position_of_bytes;
+use crate::split::{self, Chunk};
+use crate::text::reason;
+use crate::yaml;
+
+/// How many documents a file may hold (rule L2).
+const MAX_DOCUMENTS: usize = 1_000;
+
+/// A file that was read.
+#[derive(Debug)]
+pub(crate) struct ParsedFile {
+    /// Relative to the bundle.
+    pub(crate) name: String,
+    /// Without a byte order mark; empty where it could not be read.
+    pub(crate) text: String,
+    /// Those that could be parsed and hold something.
+    pub(crate) documents: Vec<Node>,
+    /// What is wrong with the file as YAML.
+    pub(crate) findings: Findings,
+}
+
+impl ParsedFile {
+    /// The name of the package that the file's first document declares.
+    pub(crate) fn package(&self) -> Option<&str> {
+        let first = self.documents.first()?;
+        let is_package = first.entry("kind")?.value.text()? == "Package";
+        is_package.then(|| first.entry("metadata")?.value.entry("name")?.value.text()).flatten()
+    }
+
+    /// Whether it is the manifest of an executable custom tool rather than a file of resources (rule L1).
+    pub(crate) fn is_tool_manifest(&self) -> bool {
+        let has_kind = self.documents.iter().any(|document| document.entry("kind").is_some())
+            || (!self.findings.is_clean() && self.text.lines().any(|line| line.starts_with("kind:")));
+        may_be_tool_manifest(&self.name) && !has_kind
+    }
+}
+
+/// Reads and parses a file. What goes wrong in one document does not touch the others.
+pub(crate) fn read_file(folder: &Folder<'_>, name: &str) -> ParsedFile {
+    let mut file = ParsedFile {
+        name: name.to_owned(),
+        text: String::new(),
+        documents: Vec::new(),
+        findings: Findings::about(name),
+    };
+    match folder.read(name) {
+        Ok(text) => {
+            file.text = with_line_ends(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text));
+            parse(&mut file);
+        }
+        Err(unreadable) => {
+            let (diagnostic, text) = explain(name, unreadable);
+            file.text = text;
+            file.findings.add(diagnostic);
+        }
+    }
+    file
+}
+
+/// A carriage return alone ends a line in YAML but in no editor of today. Made a line feed, lines count alike everywhere.
+fn with_line_ends(text: String) -> String {
+    if !text.contains('\r') {
+        return text;
+    }
+    let alone = |at: usize| text.as_bytes().get(at + 1) != Some(&b'\n');
+    text.char_indices().map(|(at, c)| if c == '\r' && alone(at) { '\n' } else { c }).collect()
+}
+
+fn explain(name: &str, unreadable: Unreadable) -> (Diagnostic, String) {
+    match unreadable {
+        Unreadable::TooLarge => {
+            let diagnostic = Diagnostic::new(Code::FILE_TOO_LARGE, format!("`{name}` is larger than 1 MiB."));
+            (
+                diagnostic.suggest("split it into several files; every `*.yaml` in a folder such as `tools/` is read"),
+                String::new(),
+            )
+        }
+        Unreadable::NotText(error) => {
+            let start = error.utf8_error().valid_up_to();
+            let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+            let at = position_of_bytes(&text, start, start + 1);
+            let what = match error.as_bytes() {
+                [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "is UTF-16 text, not UTF-8",
+                _ => "is not UTF-8 text from here on",
+            };
+            let diagnostic = Diagnostic::new(Code::PARSE_ERROR, format!("`{name}` {what}."));
+            (diagnostic.at(at).suggest("save the file as UTF-8"), text)
+        }
+        Unreadable::Io(error) => {
+            let diagnostic =
+                Diagnostic::new(Code::PARSE_ERROR, format!("`{name}` cannot be read: {}.", reason(&error)));
+            (diagnostic.suggest("check that you may read it"), String::new())
+        }
+    }
+}
+
+fn parse(file: &mut ParsedFile) {
+    let chunks = split::documents(&file.text);
+    if let Some(first_too_many) = chunks.get(MAX_DOCUMENTS) {
+        let start = first_too_many.bytes_before;
+        let message = format!("`{}` holds {} documents, more than {MAX_DOCUMENTS}.", file.name, chunks.len());
+        let diagnostic = Diagnostic::new(Code::TOO_MANY_DOCUMENTS, message)
+            .at(position_of_bytes(&file.text, start, start + 3))
+            .suggest("split it into several files; every `*.yaml` in a folder such as `tools/` is read");
+        file.findings.add(diagnostic);
+        return;
+    }
+    for chunk in chunks {
+        match yaml::parse(chunk.text) {
+            Ok(None) => {}
+            Ok(Some(mut document)) => {
+                document.shift(chunk.lines_before, chunk.bytes_before);
+                file.documents.push(document);
+            }
+            Err((error, mut at)) => {
+                at.line += chunk.lines_before;
+                at.start += chunk.bytes_before;
+                at.end += chunk.bytes_before;
+                let diagnostic = Diagnostic::new(Code::PARSE_ERROR, error.message).at(at);
+                let diagnostic = match error.suggestion {
+                    Some(suggestion) => diagnostic.suggest(suggestion),
+                    None => diagnostic,
+                };
+                file.findings.add(merge_conflict(&file.text, chunk).unwrap_or(diagnostic));
+                hide_values(chunk, &mut file.findings);
+            }
+        }
+    }
+}
+
+/// The mark that git leaves where two edits met, which says more than what YAML makes of it.
+fn merge_conflict(text: &str, chunk: Chunk<'_>) -> Option<Diagnostic> {
+    const MARK: &str = "<<<<<<< ";
+    let within = chunk.text.match_indices(MARK).find(|(at, _)| *at == 0 || chunk.text[..*at].ends_with('\n'))?.0;
+    let start = chunk.bytes_before + within;
+    let at = position_of_bytes(text, start, start + MARK.len() - 1);
+    let diagnostic = Diagnostic::new(Code::PARSE_ERROR, "A merge conflict of git is left here.").at(at);
+    Some(diagnostic.suggest("choose one side and remove the lines `<<<<<<<`, `=======` and `>>>>>>>`"))
+}
+
+/// A document that is no YAML has no fields, but its text is shown around the mistake. What stands behind `value:` or a
+/// key that sounds like a secret is hidden all the same.
+fn hide_values(chunk: Chunk<'_>, findings: &mut Findings) {
+    let mut start = chunk.bytes_before;
+    for line in chunk.text.split_inclusive('\n') {
+        for (colon, _) in line.match_indices(':').filter(|(colon, _)| names_a_secret(&line[..*colon])) {
+            let rest = &line[colon + 1..];
+            let written = rest.trim();
+            if !written.is_empty() && !written.starts_with(['{', '&', '|', '>']) {
+                let from = start + colon + 1 + (rest.len() - rest.trim_start().len());
+                findings.secrets.push(from..from + written.len());
+            }
+        }
+        start += line.len();
+    }
+}
+
+/// Whether the last word of what stands before a colon is the name of a secret.
+fn names_a_secret(before: &str) -> bool {
+    let word = before.rsplit(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-')).next().unwrap_or_default();
+    let word = word.to_ascii_lowercase();
+    word == "value" || ["apikey", "token", "secret", "password"].iter().any(|name| word.ends_with(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::files::MemoryFiles;
+
+    fn read(content: impl Into<Vec<u8>>) -> ParsedFile {
+        let files = MemoryFiles::new().file("/p/a.yaml", content);
+        read_file(&Folder::new(&files, Path::new("/p")), "a.yaml")
+    }
+
+    #[test]
+    fn a_broken_document_does_not_hide_its_neighbours() {
+        let file = read("a: 1\n---\nb: [\n---\nc: 3\n---\n\td: x: y\n");
+        assert_eq!(file.documents.len(), 2);
+        assert_eq!(file.documents[1].entry("c").unwrap().value.at.line, 5);
+        let lines: Vec<_> = file.findings.diagnostics.iter().map(|found| found.position.unwrap().line).collect();
+        assert_eq!(lines, [3, 7]);
+    }
+
+    #[test]
+    fn a_carriage_return_alone_ends_a_line() {
+        assert_eq!(read("a: 1\rb: [\r\n").text, "a: 1\nb: [\r\n");
+    }
+
+    #[test]
+    fn secrets_of_a_broken_document_are_hidden() {
+        let text = "apiKey: {value: sk-1, x: [}\nbotToken: sk-2\n";
+        let file = read(text);
+        let hidden: Vec<_> = file.findings.secrets.iter().map(|range| &text[range.clone()]).collect();
+        assert_eq!(hidden, ["sk-1, x: [}", "sk-2"]);
+    }
+}

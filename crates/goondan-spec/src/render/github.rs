@@ -1,0 +1,31 @@
+//! Workflow commands, so that GitHub shows diagnostics at the lines of a pull request.
+
+use super::severity;
+use crate::diagnostic::Diagnostic;
+
+/// One workflow command a diagnostic.
+pub fn github(diagnostics: &[Diagnostic]) -> String {
+    diagnostics.iter().map(command).collect()
+}
+
+fn command(diagnostic: &Diagnostic) -> String {
+    let mut properties = Vec::new();
+    if let Some(file) = &diagnostic.file {
+        properties.push(format!("file={}", property(file)));
+    }
+    if let Some(at) = diagnostic.position {
+        properties.push(format!("line={},col={}", at.line, at.column));
+    }
+    properties.push(format!("title={}", diagnostic.code));
+    let suggestion = diagnostic.suggestion.iter().map(|suggestion| format!("\nhelp: {suggestion}"));
+    let text: String = std::iter::once(diagnostic.message.clone()).chain(suggestion).collect();
+    format!("::{} {}::{}\n", severity(diagnostic), properties.join(","), data(&text))
+}
+
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}

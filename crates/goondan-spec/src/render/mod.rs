@@ -1,0 +1,71 @@
+//! Diagnostics as text: for people, for one line each, for programs and for GitHub.
+
+mod github;
+mod json;
+mod pretty;
+mod short;
+
+pub use github::github;
+pub use json::json;
+pub use pretty::pretty;
+pub use short::short;
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::text::count;
+
+/// `2 errors and 1 warning in 2 files`; nothing of what there is none of.
+pub fn summary(diagnostics: &[Diagnostic]) -> String {
+    let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
+    let warnings = diagnostics.len() - errors;
+    let mut files: Vec<&str> = diagnostics.iter().filter_map(|diagnostic| diagnostic.file.as_deref()).collect();
+    files.sort_unstable();
+    files.dedup();
+    let numbers = match (errors, warnings) {
+        (0, 0) => return "No problems.".to_owned(),
+        (errors, 0) => count(errors, "error"),
+        (0, warnings) => count(warnings, "warning"),
+        (errors, warnings) => format!("{} and {}", count(errors, "error"), count(warnings, "warning")),
+    };
+    let place = if files.is_empty() { String::new() } else { format!(" in {}", count(files.len(), "file")) };
+    let outcome = if errors > 0 { "; nothing runs until the errors are gone" } else { "" };
+    format!("{numbers}{place}{outcome}.")
+}
+
+fn severity(diagnostic: &Diagnostic) -> &'static str {
+    match diagnostic.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    }
+}
+
+/// `Agent/assistant spec.tools[0].ref`, as far as it is known.
+fn subject(diagnostic: &Diagnostic) -> Option<String> {
+    match (&diagnostic.resource, &diagnostic.field) {
+        (Some(resource), Some(field)) => Some(format!("{resource} {field}")),
+        (Some(one), None) | (None, Some(one)) => Some(one.clone()),
+        (None, None) => None,
+    }
+}
+
+/// Without anything that could move a terminal's cursor or end a line.
+fn one_line(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_debug().collect::<Vec<_>>() } else { vec![c] }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnostic::Code;
+
+    #[test]
+    fn the_summary_counts() {
+        let error = Diagnostic::new(Code::CYCLE, "a").in_file("f");
+        let warning = Diagnostic::new(Code::UNUSED, "b").in_file("g");
+        assert_eq!(summary(&[]), "No problems.");
+        assert_eq!(summary(std::slice::from_ref(&warning)), "1 warning in 1 file.");
+        assert_eq!(
+            summary(&[error.clone(), error, warning]),
+            "2 errors and 1 warning in 2 files; nothing runs until the errors are gone."
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! For people: the source with carets under the mistake, and what to type next.
+
+use std::ops::Range;
+
+use annotate_snippets::{AnnotationKind, Element, Level, Origin, Renderer, Snippet};
+
+use super::{one_line, subject, summary};
+use crate::diagnostic::{Diagnostic, Position, Severity};
+use crate::source::Sources;
+use crate::text::excerpt;
+
+/// How many characters of a message are shown; a message that quotes a file may be of any length.
+const LONGEST_MESSAGE: usize = 2_000;
+/// How many diagnostics are shown; what follows is counted.
+const MOST_SHOWN: usize = 200;
+
+/// Every diagnostic with its source, then a closing line. Ends with a newline.
+pub fn pretty(diagnostics: &[Diagnostic], sources: &Sources, color: bool) -> String {
+    let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+    let mut text = String::new();
+    for diagnostic in diagnostics.iter().take(MOST_SHOWN) {
+        text.push_str(&one(diagnostic, sources, &renderer));
+        text.push_str("\n\n");
+    }
+    if let Some(hidden) = diagnostics.len().checked_sub(MOST_SHOWN).filter(|hidden| *hidden > 0) {
+        text.push_str(&format!("… and {hidden} more.\n\n"));
+    }
+    text.push_str(&summary(diagnostics));
+    text.push('\n');
+    text
+}
+
+fn one(diagnostic: &Diagnostic, sources: &Sources, renderer: &Renderer) -> String {
+    let level = match diagnostic.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let title = level.primary_title(shown(&diagnostic.message)).id(diagnostic.code.0);
+    let mut elements: Vec<Element<'_>> = Vec::new();
+    if let Some(file) = &diagnostic.file {
+        elements.push(place(file, diagnostic.position, sources));
+    }
+    if let Some(subject) = subject(diagnostic) {
+        elements.push(Level::NOTE.with_name("in").message(shown(&subject)).into());
+    }
+    if let Some(suggestion) = &diagnostic.suggestion {
+        elements.push(Level::HELP.message(shown(suggestion)).into());
+    }
+    if let Some(url) = &diagnostic.help_url {
+        elements.push(Level::NOTE.with_name("see").message(url.clone()).into());
+    }
+    renderer.render(&[title.elements(elements)])
+}
+
+/// The line in question, or the file's name alone where there is no line to show.
+fn place<'s>(file: &str, at: Option<Position>, sources: &'s Sources) -> Element<'s> {
+    let name = one_line(file);
+    let Some((source, at)) = sources.get(file).zip(at) else { return Origin::path(name).into() };
+    let (line, mark) = line_of(source, at);
+    let caret = AnnotationKind::Primary.span(mark);
+    Snippet::source(line).path(name).line_start(at.line).annotation(caret).into()
+}
+
+fn shown(text: &str) -> String {
+    one_line(&excerpt(text, LONGEST_MESSAGE))
+}
+
+/// The first line of a place, and the bytes of it that are meant. The renderer cuts a long line to the terminal's width.
+fn line_of(source: &str, at: Position) -> (&str, Range<usize>) {
+    let start = source.floor_char_boundary(at.start.min(source.len()));
+    let end = source.ceil_char_boundary(at.end.clamp(start, source.len()));
+    let line_start = source[..start].rfind('\n').map_or(0, |newline| newline + 1);
+    let rest = &source[line_start..];
+    let line = rest[..rest.find('\n').unwrap_or(rest.len())].trim_end_matches('\r');
+    (line, (start - line_start).min(line.len())..(end - line_start).min(line.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnostic::Code;
+    use crate::source::position_of_bytes;
+
+    #[test]
+    fn a_long_line_is_cut_on_both_sides() {
+        let source = format!("{}: wrong{}", "é".repeat(5_000), "x".repeat(500_000));
+        let start = source.find("wrong").unwrap();
+        let at = position_of_bytes(&source, start, start + 5);
+        let mut sources = Sources::default();
+        sources.insert("f", source);
+        let text = pretty(&[Diagnostic::new(Code::CYCLE, "a").in_file("f").at(at)], &sources, false);
+        assert!(text.contains("f:1:5003") && text.contains("wrong") && text.len() < 2_000, "{text}");
+    }
+
+    #[test]
+    fn control_characters_never_reach_the_terminal() {
+        let diagnostic = Diagnostic::new(Code::CYCLE, "a\u{1b}[2Jb\nc").in_file("f\u{7}");
+        let text = pretty(&[diagnostic], &Sources::default(), false);
+        assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
+    }
+}

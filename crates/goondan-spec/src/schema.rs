@@ -1,0 +1,128 @@
+//! JSON Schemas of what a person writes, for editors and for other programs.
+//!
+//! They are derived from the shapes that stand beside the decoders. A test reads the documented examples with both.
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use crate::kinds::{
+    AgentSpec, ConnectionSpec, ConnectorSpec, ExtensionSpec, ModelSpec, PackageSpec, SwarmSpec, ToolSpec,
+};
+use crate::meta::{API_VERSION, Kind};
+
+/// Where the schemas are published.
+const HOME: &str = "https://goondan.ai/schemas";
+/// The schema of a whole file.
+const FILE_SCHEMA: &str = "goondan.schema.json";
+/// The dialect that they are written in.
+const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+/// Rule L6.
+const NAME: &str = "^[a-z][a-z0-9-]{0,62}$";
+/// Rule L6, with the scope that a Package may have.
+const PACKAGE_NAME: &str = "^(@[a-z][a-z0-9-]{0,62}/)?[a-z][a-z0-9-]{0,62}$";
+
+/// File names and schemas: one a kind, and `goondan.schema.json` for a document of any kind.
+///
+/// A file of several documents is checked by editors document by document, so the last one fits a file.
+pub fn schemas() -> Vec<(String, Value)> {
+    let kinds = Kind::ALL.map(|kind| (file_name(kind), document(kind)));
+    kinds.into_iter().chain([(FILE_SCHEMA.to_owned(), any_document())]).collect()
+}
+
+fn file_name(kind: Kind) -> String {
+    format!("{}.schema.json", kind.as_str().to_lowercase())
+}
+
+/// Self-contained, so that an editor needs no second file. The kind decides which part applies, so that a mistake is
+/// reported against that kind alone.
+fn any_document() -> Value {
+    let mut definitions = Map::new();
+    let mut by_kind = Vec::new();
+    for kind in Kind::ALL {
+        let Value::Object(mut document) = document(kind) else { continue };
+        if let Some(Value::Object(shared)) = document.remove("$defs") {
+            definitions.extend(shared);
+        }
+        document.remove("$schema");
+        document.remove("$id");
+        definitions.insert(format!("{kind}Document"), Value::Object(document));
+        by_kind.push(json!({
+            "if": { "properties": { "kind": { "const": kind.as_str() } }, "required": ["kind"] },
+            "then": { "$ref": format!("#/$defs/{kind}Document") },
+        }));
+    }
+    json!({
+        "$schema": DIALECT,
+        "$id": format!("{HOME}/{FILE_SCHEMA}"),
+        "title": "A document of a bundle",
+        "type": "object",
+        "required": ["apiVersion", "kind", "metadata"],
+        "properties": { "kind": { "enum": Kind::ALL.map(Kind::as_str) } },
+        "allOf": by_kind,
+        "$defs": definitions,
+    })
+}
+
+fn document(kind: Kind) -> Value {
+    let mut spec = spec_schema(kind);
+    let definitions = spec.remove("$defs").unwrap_or_else(|| json!({}));
+    spec.remove("$schema");
+    let title = spec.remove("title").unwrap_or_else(|| json!(kind.as_str()));
+    let required: &[&str] = match kind {
+        Kind::Package => &["apiVersion", "kind", "metadata"],
+        _ => &["apiVersion", "kind", "metadata", "spec"],
+    };
+    json!({
+        "$schema": DIALECT,
+        "$id": format!("{HOME}/{}", file_name(kind)),
+        "title": title,
+        "description": spec.get("description").cloned().unwrap_or_default(),
+        "type": "object",
+        "required": required,
+        "additionalProperties": false,
+        "properties": {
+            "apiVersion": { "const": API_VERSION },
+            "kind": { "const": kind.as_str() },
+            "metadata": metadata(kind),
+            "spec": spec,
+        },
+        "$defs": definitions,
+    })
+}
+
+fn metadata(kind: Kind) -> Value {
+    let pattern = if kind == Kind::Package { PACKAGE_NAME } else { NAME };
+    let texts = json!({ "type": "object", "additionalProperties": { "type": "string" } });
+    json!({
+        "type": "object",
+        "required": ["name"],
+        "additionalProperties": false,
+        "properties": {
+            "name": { "type": "string", "pattern": pattern, "description": "Unique by kind." },
+            "labels": texts,
+            "annotations": texts,
+        },
+    })
+}
+
+fn spec_schema(kind: Kind) -> Map<String, Value> {
+    match kind {
+        Kind::Model => of::<ModelSpec>(),
+        Kind::Agent => of::<AgentSpec>(),
+        Kind::Swarm => of::<SwarmSpec>(),
+        Kind::Tool => of::<ToolSpec>(),
+        Kind::Extension => of::<ExtensionSpec>(),
+        Kind::Connector => of::<ConnectorSpec>(),
+        Kind::Connection => of::<ConnectionSpec>(),
+        Kind::Package => of::<PackageSpec>(),
+    }
+}
+
+fn of<T: JsonSchema>() -> Map<String, Value> {
+    let generator: SchemaGenerator = SchemaSettings::draft2020_12().into_generator();
+    match generator.into_root_schema_for::<T>().to_value() {
+        Value::Object(schema) => schema,
+        _ => Map::new(),
+    }
+}

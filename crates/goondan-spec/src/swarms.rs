@@ -1,0 +1,89 @@
+//! What one swarm of a bundle needs: which one runs, and whether its variables are set (rule L8).
+
+use std::collections::BTreeSet;
+
+use crate::ResourceId;
+use crate::bundle::{Bundle, Resource};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::findings::ValueOrigin;
+use crate::kinds::Swarm;
+use crate::text::{alternatives, closest, excerpt, list};
+use crate::value::Environment;
+
+impl Bundle {
+    /// The swarm called `name`; without a name, the one called `default`, or the only one.
+    ///
+    /// # Errors
+    /// `E_CONFIG_NO_SWARM`, with the names that there are.
+    pub fn choose_swarm(&self, name: Option<&str>) -> Result<&Resource<Swarm>, Diagnostic> {
+        let swarms = self.swarms();
+        let names: Vec<&str> = swarms.keys().map(|id| id.name.as_str()).collect();
+        let named = |name: &str| swarms.values().find(|swarm| swarm.id.name == name);
+        if let Some(name) = name {
+            return named(name).ok_or_else(|| no_such_swarm(name, &names));
+        }
+        match (named("default"), swarms.len()) {
+            (Some(default), _) => Ok(default),
+            (None, 1) => Ok(&swarms[0]),
+            (None, 0) => Err(none_at_all()),
+            (None, _) => {
+                let message = format!("The bundle has {} swarms and none is called `default`.", names.len());
+                Err(Diagnostic::new(Code::NO_SWARM, message).suggest(format!("choose one: {}", alternatives(&names))))
+            }
+        }
+    }
+
+    /// The variables that `swarm` needs and `environment` lacks, each at the place that asks for it. Models that no
+    /// agent of the swarm uses, and connections that feed another swarm, need nothing.
+    pub fn missing_environment(&self, swarm: &ResourceId, environment: &Environment) -> Vec<Diagnostic> {
+        let used = self.used_by(swarm);
+        let wanted = self.values.iter().filter(|origin| used.contains(&origin.resource));
+        wanted.filter_map(|origin| missing(origin, environment)).collect()
+    }
+
+    fn used_by(&self, swarm: &ResourceId) -> BTreeSet<ResourceId> {
+        let Some(resource) = self.swarms().get(swarm) else { return BTreeSet::new() };
+        let agents = resource.spec.agents.iter().filter_map(|agent| self.agents().get(agent));
+        let models = agents.map(|agent| agent.spec.model.clone());
+        let first = self.swarms().keys().next();
+        let feeds = |target: Option<&ResourceId>| target.or(first) == Some(swarm);
+        let connections = self.connections().values().filter(|connection| feeds(connection.spec.swarm.as_ref()));
+        models.chain(connections.map(|connection| connection.id.clone())).collect()
+    }
+}
+
+fn no_such_swarm(name: &str, names: &[&str]) -> Diagnostic {
+    let diagnostic = Diagnostic::new(Code::NO_SWARM, format!("There is no Swarm `{}`.", excerpt(name, 80)));
+    match closest(name, names) {
+        Some(near) => diagnostic.suggest(format!("did you mean `{near}`?")),
+        None if names.is_empty() => none_at_all(),
+        None => diagnostic.suggest(format!("there is {}", list(names, 24))),
+    }
+}
+
+fn none_at_all() -> Diagnostic {
+    Diagnostic::new(Code::NO_SWARM, "The bundle has no Swarm, so there is nothing to run.")
+        .suggest("add a document of `kind: Swarm` with `entryAgent` and `agents`")
+}
+
+fn missing(origin: &ValueOrigin, environment: &Environment) -> Option<Diagnostic> {
+    let tried = environment.resolve(&origin.source, &origin.key).err()?;
+    let (message, suggestion) = match &tried[..] {
+        [only] => (
+            format!("The environment variable `{only}` is not set."),
+            format!("run `export {only}=…`, or add `{only}=…` to `.env`"),
+        ),
+        several => (
+            format!("None of the environment variables {} is set.", alternatives(several)),
+            format!("set one of them, best `{}`", several.first().map_or("", String::as_str)),
+        ),
+    };
+    Some(
+        Diagnostic::new(Code::ENV_MISSING, message)
+            .in_file(origin.file.clone())
+            .at(origin.at)
+            .of(&origin.resource)
+            .field(origin.field.clone())
+            .suggest(suggestion),
+    )
+}

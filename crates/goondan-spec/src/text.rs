@@ -1,0 +1,76 @@
+//! Small helpers for the words of diagnostics.
+
+/// The candidate that `word` was most likely meant to be, if any is close.
+pub(crate) fn closest<'c, C: AsRef<str>>(word: &str, candidates: &'c [C]) -> Option<&'c str> {
+    let word = word.to_lowercase();
+    let allowed = (word.chars().count() / 3).max(1);
+    candidates
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(|candidate| candidate.len().abs_diff(word.len()) <= allowed)
+        .map(|candidate| (strsim::osa_distance(&word, &candidate.to_lowercase()), candidate))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// `a`, `a or b`, `a, b or c`, each in back quotes.
+pub(crate) fn alternatives<C: AsRef<str>>(words: &[C]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{}`", word.as_ref())).collect();
+    match quoted.split_last() {
+        None => String::new(),
+        Some((only, [])) => only.clone(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+    }
+}
+
+/// At most `limit` words in back quotes, with the number of those left out.
+pub(crate) fn list<C: AsRef<str>>(words: &[C], limit: usize) -> String {
+    let shown: Vec<String> = words.iter().take(limit).map(|word| format!("`{}`", word.as_ref())).collect();
+    match words.len().saturating_sub(limit) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// `text` cut to `limit` characters, for quoting what a person wrote.
+pub(crate) fn excerpt(text: &str, limit: usize) -> String {
+    match text.char_indices().nth(limit) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// Why reading failed, in lower case and without the system's number.
+pub(crate) fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut characters = text.chars();
+    characters.next().map(|first| first.to_lowercase().chain(characters).collect()).unwrap_or_default()
+}
+
+/// `1 error`, `2 errors`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closest_name_is_found() {
+        let names = ["agents", "bash", "fs", "json-query"];
+        assert_eq!(closest("bsh", &names), Some("bash"));
+        assert_eq!(closest("Bash", &names), Some("bash"));
+        assert_eq!(closest("telegram", &names), None);
+        assert_eq!(closest("modle", &["model", "mode"]), Some("model"));
+    }
+
+    #[test]
+    fn words_are_listed() {
+        assert_eq!(alternatives(&["a", "b", "c"]), "`a`, `b` or `c`");
+        assert_eq!(list(&["a", "b", "c"], 2), "`a`, `b` and 1 more");
+        assert_eq!(excerpt("éabc", 2), "éa…");
+    }
+}

@@ -1,0 +1,186 @@
+//! Reading value sources (rule L8).
+
+use schemars::JsonSchema;
+
+use crate::decode::Field;
+use crate::diagnostic::{Code, Diagnostic};
+use crate::findings::{Findings, ValueOrigin};
+use crate::node::{Content, Node};
+use crate::value::{Secret, ValueSource};
+
+/// Its shape in YAML.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) enum ValueSourceShape {
+    /// Written in the file.
+    Value(ValueShape),
+    /// Looked up when the swarm starts.
+    ValueFrom(ValueFromShape),
+}
+
+#[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct ValueShape {
+    /// The value itself. Treated as a secret.
+    value: String,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct ValueFromShape {
+    /// Where the value is looked up.
+    value_from: ValueFromKindShape,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) enum ValueFromKindShape {
+    /// The name of an environment variable.
+    Env(String),
+    /// A key of a secret.
+    SecretRef(SecretRefShape),
+}
+
+#[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct SecretRefShape {
+    /// `Secret/<name>`.
+    #[schemars(regex(pattern = "^Secret/[^/]+$"))]
+    r#ref: String,
+    /// The key inside the secret; the name of the field by default.
+    key: Option<String>,
+}
+
+/// Reads the value source at `field` and notes where it is written. Nothing that it holds is ever quoted.
+pub(crate) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
+    hide(field.node, findings);
+    let source = read_source(field, findings)?;
+    if let Some(resource) = findings.resource.clone() {
+        findings.values.push(ValueOrigin {
+            resource,
+            file: findings.file.clone(),
+            at: field.at(),
+            field: field.path.clone(),
+            key: field.key.to_owned(),
+            source: source.clone(),
+        });
+    }
+    Some(source)
+}
+
+/// Whatever is written here may be a secret, rightly or wrongly placed; only what says where to look is none.
+fn hide(node: &Node, findings: &mut Findings) {
+    match &node.content {
+        Content::Map(entries) => {
+            entries.iter().filter(|entry| entry.key != "valueFrom").for_each(|entry| hide(&entry.value, findings));
+        }
+        Content::List(items) => items.iter().for_each(|item| hide(item, findings)),
+        Content::Text(_) | Content::Number(_) => findings.secrets.push(node.at.start..node.at.end),
+        Content::Null | Content::Bool(_) => {}
+    }
+}
+
+fn read_source(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
+    if field.node.entries().is_none() {
+        let message = format!("`{}` must say where its value comes from, but is {}.", field.path, field.node.what());
+        findings.add(
+            wrong(field, message).suggest("write `{valueFrom: {env: NAME}}`, or `{value: …}` for what is no secret"),
+        );
+        return None;
+    }
+    let mut fields = field.fields(findings)?;
+    let value = fields.optional("value");
+    let from = fields.optional("valueFrom");
+    fields.finish(findings);
+    match (value, from) {
+        (Some(value), None) => read_value(&value, findings),
+        (None, Some(from)) => read_from(&from, findings),
+        (Some(_), Some(_)) => {
+            let message = format!("`{}` has both `value` and `valueFrom`.", field.path);
+            findings.add(wrong(field, message).suggest("keep one of the two"));
+            None
+        }
+        (None, None) => {
+            let message = format!("`{}` has neither `value` nor `valueFrom`.", field.path);
+            findings.add(wrong(field, message).suggest("write `{valueFrom: {env: NAME}}`"));
+            None
+        }
+    }
+}
+
+fn read_value(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
+    let Some(text) = field.node.text() else {
+        let message = format!("`{}` must be text, but is {}.", field.path, field.node.what());
+        findings.add(wrong(field, message).suggest("put it in quotes"));
+        return None;
+    };
+    Some(ValueSource::Value(Secret::new(text)))
+}
+
+fn read_from(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
+    if field.node.entries().is_none() {
+        let message = format!("`{}` must be a map, but is {}.", field.path, field.node.what());
+        findings.add(wrong(field, message).suggest("write `valueFrom: {env: NAME}`"));
+        return None;
+    }
+    let mut fields = field.fields(findings)?;
+    let env = fields.optional("env");
+    let secret = fields.optional("secretRef");
+    fields.finish(findings);
+    match (env, secret) {
+        (Some(env), None) => read_env(&env, findings),
+        (None, Some(secret)) => read_secret_ref(&secret, findings),
+        (Some(_), Some(_)) => {
+            let message = format!("`{}` has both `env` and `secretRef`.", field.path);
+            findings.add(wrong(field, message).suggest("keep one of the two"));
+            None
+        }
+        (None, None) => {
+            let message = format!("`{}` has neither `env` nor `secretRef`.", field.path);
+            findings.add(wrong(field, message).suggest("write `valueFrom: {env: NAME}`"));
+            None
+        }
+    }
+}
+
+fn read_env(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
+    match field.node.text() {
+        Some(name) if !name.is_empty() && !name.contains(['=', '\0']) && !name.contains(char::is_whitespace) => {
+            Some(ValueSource::Env(name.to_owned()))
+        }
+        _ => {
+            let message = format!("`{}` must be the name of an environment variable.", field.path);
+            findings.add(wrong(field, message).suggest("write a name such as `OPENAI_API_KEY`, without `$`"));
+            None
+        }
+    }
+}
+
+fn read_secret_ref(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource> {
+    if field.node.entries().is_none() {
+        let message = format!("`{}` must be a map, but is {}.", field.path, field.node.what());
+        findings.add(wrong(field, message).suggest("write `secretRef: {ref: Secret/name, key: key}`"));
+        return None;
+    }
+    let mut fields = field.fields(findings)?;
+    let reference = fields.required("ref", findings);
+    let key = fields.optional("key").and_then(|key| key.text(findings));
+    fields.finish(findings);
+    let reference = reference?;
+    let name = reference.node.text().and_then(|text| text.strip_prefix("Secret/"));
+    let Some(name) = name.filter(|name| !name.is_empty() && !name.contains('/')) else {
+        let message = format!("`{}` must have the form `Secret/name`.", reference.path);
+        findings.add(wrong(&reference, message).suggest("write `ref: Secret/name`"));
+        return None;
+    };
+    Some(ValueSource::SecretRef { name: name.to_owned(), key: key.map(str::to_owned) })
+}
+
+fn wrong(field: &Field<'_>, message: String) -> Diagnostic {
+    field.problem(Code::INVALID_VALUE_SOURCE, message)
+}

@@ -1,0 +1,111 @@
+//! Choosing a swarm, the variables that it needs, and what differs between two bundles.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use goondan_spec::{Bundle, Code, Environment, diff};
+use support::{SOUND, files, load_files, load_texts};
+
+fn bundle(texts: &[(&str, &str)]) -> Bundle {
+    let loaded = load_texts(texts);
+    loaded.bundle.unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics))
+}
+
+fn environment(names: &[&str]) -> Environment {
+    names.iter().map(|name| ((*name).to_owned(), "set".to_owned())).collect()
+}
+
+fn swarm(name: &str, agent: &str) -> String {
+    format!(
+        "---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {{name: {name}}}\nspec: {{entryAgent: Agent/{agent}, agents: [{{ref: Agent/{agent}}}]}}\n"
+    )
+}
+
+/// Two agents with a model each, in a swarm each.
+fn two() -> String {
+    let model = |name: &str, key: &str| {
+        format!(
+            "---\napiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: {name}}}\nspec: {{provider: openai, model: x, apiKey: {{valueFrom: {key}}}}}\n"
+        )
+    };
+    let agent = |name: &str, model: &str| {
+        format!(
+            "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: {name}}}\nspec: {{modelConfig: {{modelRef: Model/{model}}}}}\n"
+        )
+    };
+    [
+        model("one", "{env: ONE_KEY}"),
+        model("two", "{secretRef: {ref: Secret/two}}"),
+        agent("a", "one"),
+        agent("b", "two"),
+        swarm("first", "a"),
+        swarm("second", "b"),
+    ]
+    .concat()
+}
+
+#[test]
+fn a_swarm_is_chosen_by_name_by_default_or_because_it_is_alone() {
+    let alone = bundle(&[("goondan.yaml", &SOUND.replace("name: default", "name: only"))]);
+    assert_eq!(alone.choose_swarm(None).unwrap().id.name, "only");
+    let several = bundle(&[("goondan.yaml", &(SOUND.to_owned() + &swarm("other", "assistant")))]);
+    assert_eq!(several.choose_swarm(None).unwrap().id.name, "default");
+    assert_eq!(several.choose_swarm(Some("other")).unwrap().id.name, "other");
+    let wrong = several.choose_swarm(Some("othre")).unwrap_err();
+    assert_eq!((wrong.code, wrong.suggestion.as_deref()), (Code::NO_SWARM, Some("did you mean `other`?")));
+    let unclear = bundle(&[("goondan.yaml", &two())]);
+    assert!(unclear.choose_swarm(None).unwrap_err().suggestion.unwrap().contains("`first` or `second`"));
+    let none = bundle(&[("goondan.yaml", SOUND.split("---").next().unwrap())]);
+    assert_eq!(none.choose_swarm(None).unwrap_err().code, Code::NO_SWARM);
+}
+
+#[test]
+fn only_what_the_swarm_uses_needs_its_variables() {
+    let bundle = bundle(&[("goondan.yaml", &two())]);
+    let missing = |swarm: &str, set: &[&str]| {
+        let id = bundle.choose_swarm(Some(swarm)).unwrap().id.clone();
+        bundle.missing_environment(&id, &environment(set))
+    };
+    let first = missing("first", &[]);
+    assert_eq!(first.len(), 1);
+    assert_eq!((first[0].code, first[0].position.unwrap().line), (Code::ENV_MISSING, 5));
+    assert_eq!(first[0].field.as_deref(), Some("spec.apiKey"));
+    assert!(first[0].message.contains("ONE_KEY") && missing("first", &["ONE_KEY"]).is_empty());
+    let second = missing("second", &["ONE_KEY"]);
+    assert!(second[0].message.contains("GOONDAN_SECRET_TWO_APIKEY"), "{second:?}");
+    assert!(missing("second", &["SECRET_TWO"]).is_empty());
+}
+
+#[test]
+fn connections_need_theirs_where_they_feed_the_swarm() {
+    let connection = "---\napiVersion: goondan.ai/v1\nkind: Connector\nmetadata: {name: c}\nspec: {entry: c.so, events: [{name: e}]}\n\
+        ---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {name: k}\n\
+        spec: {connectorRef: Connector/c, swarmRef: Swarm/other, secrets: {token: {valueFrom: {env: TOKEN}}}}\n";
+    let text = format!("{SOUND}{}{connection}", swarm("other", "assistant"));
+    let loaded = load_files(&files(&[("goondan.yaml", &text), ("c.so", "")]));
+    let bundle = loaded.bundle.unwrap();
+    let missing =
+        |swarm| bundle.missing_environment(&bundle.choose_swarm(Some(swarm)).unwrap().id, &environment(&[])).len();
+    assert_eq!((missing("default"), missing("other")), (0, 1));
+}
+
+#[test]
+fn bundles_differ_by_meaning_not_by_layout() {
+    let agent = SOUND.replace("modelRef: Model/m}}", "modelRef: Model/m}, prompt: {systemRef: p.md}}");
+    let before = bundle(&[("goondan.yaml", &agent), ("p.md", "One.")]);
+    let moved: Vec<&str> = agent.split("---\n").collect();
+    let same = bundle(&[
+        ("a/models.yaml", moved[0]),
+        ("goondan.yaml", &format!("# new\n{}\n---\n{}", moved[1], moved[2])),
+        ("p.md", "One."),
+    ]);
+    assert!(diff(&before, &same).is_empty());
+    let after = agent.replace("name: default", "name: main").replace("model: any", "model: other");
+    let after = bundle(&[("goondan.yaml", &after), ("p.md", "Two.")]);
+    let names = |ids: &[goondan_spec::ResourceId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let diff = diff(&before, &after);
+    assert_eq!(names(&diff.added), ["Swarm/main"]);
+    assert_eq!(names(&diff.changed), ["Model/m", "Agent/assistant"]);
+    assert_eq!(names(&diff.removed), ["Swarm/default"]);
+}
