@@ -18,6 +18,7 @@ mod http;
 mod http_fetch;
 mod introspection;
 mod json_query;
+mod memory;
 mod net_guard;
 mod paths;
 mod process;

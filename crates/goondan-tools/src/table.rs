@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::define::Export;
 use crate::state::State;
 use crate::{
-    agents, bash, file_system, fs, http_fetch, introspection, json_query, runtime, text_transform, todo, wait, web,
+    agents, bash, file_system, fs, http_fetch, introspection, json_query, memory, runtime, text_transform, todo, wait,
+    web,
 };
 
 /// A row of the table.
@@ -60,6 +61,7 @@ pub(crate) const BUILTINS: &[Builtin] = &[
     http_fetch::BUILTIN,
     introspection::BUILTIN,
     json_query::BUILTIN,
+    memory::BUILTIN,
     runtime::BUILTIN,
     text_transform::BUILTIN,
     todo::BUILTIN,

@@ -11,6 +11,7 @@ mod fs;
 mod http_fetch;
 mod introspection;
 mod json_query;
+mod memory;
 mod robustness;
 mod runtime;
 mod text_transform;
