@@ -12,12 +12,13 @@ use crate::files::{FileKind, Files};
 use crate::findings::{Findings, ValueOrigin};
 use crate::index::Index;
 use crate::kinds::{self, Extension, Scope, Tool};
+use crate::lint::{self, Places};
 use crate::meta::{Kind, ResourceId};
 use crate::paths::Folder;
 use crate::read::{ParsedFile, read_file};
 use crate::source::Sources;
 use crate::text::reason;
-use crate::{cycles, lint, packages, parallel};
+use crate::{cycles, packages, parallel};
 
 /// What [`load`] reads.
 #[derive(Clone, Copy)]
@@ -64,7 +65,9 @@ pub fn load(input: LoadInput<'_>) -> Loaded {
         gathered.diagnostics.push(nothing_defined(&root));
     }
     if gathered.is_clean() {
-        gathered.diagnostics.extend(lint::lint(&decoded));
+        let specs =
+            documents.iter().filter_map(|document| Some((&document.envelope.id, document.envelope.spec.as_ref()?)));
+        gathered.diagnostics.extend(lint::lint(&decoded, &Places::new(specs)));
     }
     gathered.finish(root.clone(), decoded, files.own)
 }
