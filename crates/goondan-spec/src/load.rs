@@ -1,6 +1,7 @@
 //! The road from a folder to a bundle. Every stage collects; the last one decides.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::bundle::{BasePackage, Bundle, Decoded, Resource, Resources};
@@ -195,10 +196,12 @@ fn read_envelopes<'f>(files: &'f [ParsedFile], own: Option<&str>, gathered: &mut
 
 fn make_index(documents: &[Document<'_>], base: &BasePackage, gathered: &mut Gathered) -> Index {
     let mut index = Index::default();
-    for document in documents {
+    let mut first: HashMap<&ResourceId, &Document<'_>> = HashMap::new();
+    for document in documents.iter().filter(|document| !document.envelope.id.name.is_empty()) {
         let id = &document.envelope.id;
-        if !id.name.is_empty() && !index.insert(id) {
-            let first = documents.iter().find(|other| other.envelope.id == *id).unwrap_or(document);
+        if index.insert(id) {
+            first.insert(id, document);
+        } else if let Some(first) = first.get(id) {
             gathered.diagnostics.push(duplicate(document, first));
         }
     }

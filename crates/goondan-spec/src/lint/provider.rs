@@ -160,34 +160,35 @@ fn is_anthropic_key(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))
 }
 
+const GEMINI_UNKNOWN: [&str; 20] = [
+    "$ref",
+    "$defs",
+    "$dynamicRef",
+    "oneOf",
+    "allOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "const",
+    "patternProperties",
+    "propertyNames",
+    "dependentRequired",
+    "dependentSchemas",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "uniqueItems",
+    "prefixItems",
+    "contains",
+];
+
 /// Its schemas are a subset of OpenAPI 3.0. `additionalProperties` and `$schema` mean nothing there and are lost without
 /// harm, so nothing is said about them.
 fn gemini(schema: &Value, _: &Model) -> Vec<Refusal> {
-    const UNSUPPORTED: [&str; 20] = [
-        "$ref",
-        "$defs",
-        "$dynamicRef",
-        "oneOf",
-        "allOf",
-        "not",
-        "if",
-        "then",
-        "else",
-        "const",
-        "patternProperties",
-        "propertyNames",
-        "dependentRequired",
-        "dependentSchemas",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-        "uniqueItems",
-        "prefixItems",
-        "contains",
-    ];
     let mut found = arrays_without_items(schema);
     walk(schema, &mut |object, road| {
-        found.extend(unsupported(object, road, &UNSUPPORTED, "it does not know"));
+        found.extend(unsupported(object, road, &GEMINI_UNKNOWN, "it does not know"));
         let kind = object.get("type");
         if kind.is_some_and(Value::is_array) {
             found.push(refusal(
