@@ -17,7 +17,7 @@ use crate::bus::EventBus;
 use crate::conversation::Conversation;
 use crate::dispatch::{self, ToolCallContext, TurnFacts};
 use crate::engine::Engine;
-use crate::event::{SwarmEvent, TurnResult};
+use crate::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
 use crate::ids::{InstanceId, TraceContext};
 use crate::inbound::{AgentEvent, EventTrace};
 use crate::instance::blocking;
@@ -107,6 +107,20 @@ impl Runtime {
     /// Puts another generation in place. Running steps keep theirs (rule R3).
     pub fn swap(&self, generation: Generation) {
         self.engine.generation.store(Arc::new(generation));
+    }
+
+    /// Something happened to the swarm as a whole: it is published under its entry agent and the key `*`, and belongs to no
+    /// conversation's file.
+    pub fn announce(&self, kind: RuntimeEventKind) {
+        let clock = &self.engine.clock;
+        let event = RuntimeEvent {
+            kind,
+            timestamp: clock.now(),
+            agent_name: self.generation().entry_agent.clone(),
+            instance_key: "*".to_owned(),
+            trace: TraceContext::root(&clock.hex(32), None, "reload"),
+        };
+        self.engine.bus.publish(SwarmEvent::Runtime(Box::new(event)));
     }
 
     /// Everything that happens from now on.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use goondan_models::Providers;
-use goondan_runtime::event::{SwarmEvent, TurnResult};
+use goondan_runtime::event::{RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan_runtime::ids::InstanceId;
 use goondan_runtime::message::Message;
 use goondan_runtime::orchestrator::Refusal;
@@ -138,6 +138,23 @@ pub struct ReloadOutcome {
     pub duration_ms: u64,
 }
 
+impl ReloadOutcome {
+    fn event(&self) -> RuntimeEventKind {
+        match &self.result {
+            Ok(generation) => RuntimeEventKind::ReloadCompleted {
+                generation: *generation,
+                added: self.added.clone(),
+                changed: self.changed.clone(),
+                removed: self.removed.clone(),
+                duration: self.duration_ms,
+            },
+            Err(diagnostics) => {
+                RuntimeEventKind::ReloadFailed { diagnostics: diagnostics.len(), duration: self.duration_ms }
+            }
+        }
+    }
+}
+
 impl Swarm {
     /// Begins with the defaults: the bundle's only swarm (or `default`), the process environment with the bundle's `.env`
     /// files, state under `~/.goondan`.
@@ -229,6 +246,7 @@ impl Swarm {
             Err(_) => Err(Vec::new()),
         };
         outcome.duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.inner.runtime.announce(outcome.event());
         outcome
     }
 
