@@ -1,4 +1,5 @@
 //! What `Extension/logging` writes, as a subscriber of `tracing` sees it.
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -53,7 +54,8 @@ impl Lines {
     fn of_agents(&self) -> Vec<String> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         text.lines()
-            .filter_map(|line| line.contains(" gdn::agent: ").then(|| line.replace(" gdn::agent:", "")))
+            .filter(|line| line.contains(" gdn::agent: "))
+            .map(|line| line.replace(" gdn::agent:", ""))
             .collect()
     }
 }

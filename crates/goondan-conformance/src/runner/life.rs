@@ -54,7 +54,7 @@ impl Life {
         self.swarm.kill();
         self.runtime.shutdown_timeout(STRAGGLERS);
         drop(self.swarm);
-        self.followed.to_the_end(STRAGGLERS);
+        self.followed.wait(STRAGGLERS);
     }
 
     /// Ends as a user would; false where turns had to be cut off.
