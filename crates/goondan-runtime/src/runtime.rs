@@ -138,6 +138,7 @@ impl Runtime {
             target: input.target,
             input: input.text,
             metadata: crate::JsonObject::new(),
+            instructions: None,
             trace: EventTrace { trace_id: clock.hex(32), parent_span_id: None },
             callers: Vec::new(),
             reply_to: None,

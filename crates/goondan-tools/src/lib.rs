@@ -9,9 +9,11 @@
 mod agents;
 mod bash;
 mod capture;
+mod custom_tools;
 mod define;
 pub mod docs;
 mod errors;
+mod executable;
 mod file_system;
 mod fs;
 mod http;
@@ -42,6 +44,7 @@ use goondan_runtime::ports::tool::{OpenError, ToolSet, ToolSource};
 use goondan_runtime::spec::Resource;
 use goondan_runtime::spec::kinds::{Entry, Tool, ToolManifest};
 
+pub use crate::executable::ExecutableTools;
 use crate::state::State;
 use crate::table::{BUILTINS, Builtin, Opening};
 

@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::define::Export;
 use crate::state::State;
 use crate::{
-    agents, bash, file_system, fs, http_fetch, introspection, json_query, memory, runtime, text_transform, todo, wait,
-    web,
+    agents, bash, custom_tools, file_system, fs, http_fetch, introspection, json_query, memory, runtime,
+    text_transform, todo, wait, web,
 };
 
 /// A row of the table.
@@ -56,6 +56,7 @@ impl Opening<'_> {
 pub(crate) const BUILTINS: &[Builtin] = &[
     agents::BUILTIN,
     bash::BUILTIN,
+    custom_tools::BUILTIN,
     file_system::BUILTIN,
     fs::BUILTIN,
     http_fetch::BUILTIN,

@@ -5,7 +5,9 @@
 mod agents;
 mod bash;
 mod bench;
+mod custom_tools;
 mod declarations;
+mod executable;
 mod file_system;
 mod fs;
 mod http_fetch;
