@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::budget::Spent;
 use crate::bus::EventBus;
 use crate::conversation::Conversation;
+use crate::dead_letters;
 use crate::dispatch::{self, ToolCallContext, TurnFacts};
 use crate::engine::Engine;
 use crate::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
@@ -143,6 +144,26 @@ impl Runtime {
             callers: Vec::new(),
             reply_to: None,
         };
+        self.submit(event).await
+    }
+
+    /// Starts an event again whose turn failed, under an id of its own, and takes it off the list of dead letters.
+    pub async fn retry(&self, instance: &InstanceId, event_id: &str) -> Result<Accepted, Refusal> {
+        let (store, id, wanted) = (Arc::clone(&self.engine.store), instance.clone(), event_id.to_owned());
+        let found = blocking(move || dead_letters::find(&*store, &id, &wanted)).await;
+        let mut event = found.map_err(|error| store_refusal(&error))?.ok_or_else(|| Refusal {
+            code: "E_EVENT_NOT_FOUND",
+            message: format!("{instance} has no failed event `{event_id}`"),
+            suggestion: Some("See which it has with `gdn instance show`.".to_owned()),
+        })?;
+        event.id = format!("{}-retry-{}", event.id, self.engine.clock.hex(4));
+        let accepted = self.submit(event).await?;
+        let (store, id, wanted) = (Arc::clone(&self.engine.store), instance.clone(), event_id.to_owned());
+        blocking(move || dead_letters::remove(&*store, &id, &wanted)).await.map_err(|error| store_refusal(&error))?;
+        Ok(accepted)
+    }
+
+    async fn submit(&self, event: AgentEvent) -> Result<Accepted, Refusal> {
         let event_id = event.id.clone();
         let (waiter, result) = oneshot::channel();
         let (accepted, answer) = oneshot::channel();
@@ -234,6 +255,10 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+fn store_refusal(error: &StoreError) -> Refusal {
+    Refusal { code: "E_STORE", message: error.message.clone(), suggestion: None }
 }
 
 fn ended() -> Refusal {

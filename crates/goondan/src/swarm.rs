@@ -179,6 +179,12 @@ impl Swarm {
         Ok(Turn { event_id: accepted.event_id, instance, result: accepted.result })
     }
 
+    /// Starts an event again whose turn failed, as a new event, and takes it off the list of dead letters.
+    pub async fn retry(&self, instance: &InstanceId, event_id: &str) -> Result<Turn, SendError> {
+        let accepted = self.inner.runtime.retry(instance, event_id).await?;
+        Ok(Turn { event_id: accepted.event_id, instance: instance.clone(), result: accepted.result })
+    }
+
     /// Calls one tool through the same dispatch as a model's call, without a model. `agent` and `instance_key` as in [`Input`].
     pub async fn call_tool(
         &self,
