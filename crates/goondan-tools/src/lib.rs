@@ -28,6 +28,7 @@ mod processes;
 mod runtime;
 mod schema;
 mod shell;
+mod squad;
 mod state;
 mod table;
 mod text_transform;
