@@ -183,7 +183,10 @@ impl TurnContext {
     /// Takes in what arrived since the last step. Journaled, so that a resumed turn takes in the same.
     async fn join_answers(&mut self, index: u32) -> Result<(), TurnError> {
         let id = format!("step-{index}/inbox");
-        if self.joined.is_empty() && !self.journal.has_outcome(&id) {
+        // A step that was taken before the turn was resumed takes in what it took in then, and nothing else: what is there
+        // now may have joined a later step.
+        let was_taken = self.journal.has_outcome(&format!("step-{index}/model"));
+        if !self.journal.has_outcome(&id) && (was_taken || self.joined.is_empty()) {
             return Ok(());
         }
         let effect =

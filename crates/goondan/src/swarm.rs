@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use goondan_models::Providers;
-use goondan_runtime::event::{SwarmEvent, TurnResult};
+use goondan_runtime::event::{RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan_runtime::ids::InstanceId;
 use goondan_runtime::message::Message;
 use goondan_runtime::orchestrator::Refusal;
@@ -138,6 +138,23 @@ pub struct ReloadOutcome {
     pub duration_ms: u64,
 }
 
+impl ReloadOutcome {
+    fn event(&self) -> RuntimeEventKind {
+        match &self.result {
+            Ok(generation) => RuntimeEventKind::ReloadCompleted {
+                generation: *generation,
+                added: self.added.clone(),
+                changed: self.changed.clone(),
+                removed: self.removed.clone(),
+                duration: self.duration_ms,
+            },
+            Err(diagnostics) => {
+                RuntimeEventKind::ReloadFailed { diagnostics: diagnostics.len(), duration: self.duration_ms }
+            }
+        }
+    }
+}
+
 impl Swarm {
     /// Begins with the defaults: the bundle's only swarm (or `default`), the process environment with the bundle's `.env`
     /// files, state under `~/.goondan`.
@@ -160,6 +177,12 @@ impl Swarm {
         let external = ExternalInput { target: instance.clone(), text: input.text, id: input.id };
         let accepted = self.inner.runtime.send(external).await?;
         Ok(Turn { event_id: accepted.event_id, instance, result: accepted.result })
+    }
+
+    /// Starts an event again whose turn failed, as a new event, and takes it off the list of dead letters.
+    pub async fn retry(&self, instance: &InstanceId, event_id: &str) -> Result<Turn, SendError> {
+        let accepted = self.inner.runtime.retry(instance, event_id).await?;
+        Ok(Turn { event_id: accepted.event_id, instance: instance.clone(), result: accepted.result })
     }
 
     /// Calls one tool through the same dispatch as a model's call, without a model. `agent` and `instance_key` as in [`Input`].
@@ -229,6 +252,7 @@ impl Swarm {
             Err(_) => Err(Vec::new()),
         };
         outcome.duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.inner.runtime.announce(outcome.event());
         outcome
     }
 

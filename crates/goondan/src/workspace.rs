@@ -10,7 +10,7 @@ use goondan_runtime::conversation::Conversation;
 use goondan_runtime::event::RuntimeEvent;
 use goondan_runtime::ids::InstanceId;
 use goondan_runtime::message::Message;
-use goondan_runtime::ports::store::{InstanceMeta, InstanceStatus, StoredConversation};
+use goondan_runtime::ports::store::{DeadLetter, InstanceMeta, InstanceStatus, StoredConversation};
 use goondan_runtime::store::jsonl::{layout, read_lines};
 
 /// The folder that holds all workspaces: `--state-root` > `GOONDAN_STATE_ROOT` > `~/.goondan` (rule C3).
@@ -93,6 +93,15 @@ impl Workspace {
         warnings.extend(more);
         let stored = StoredConversation { base, events, warnings: Vec::new() };
         Ok((Conversation::restore(stored).0.messages().to_vec(), warnings))
+    }
+
+    /// Events of an instance whose turns failed, oldest first.
+    pub fn dead_letters(&self, id: &InstanceId) -> io::Result<Vec<DeadLetter>> {
+        match fs::read(layout::instance_dir(&self.dir, id).join(layout::DEAD_LETTERS)) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
     }
 
     /// The runtime events of an instance, oldest first.

@@ -124,7 +124,9 @@ fn has_its_entries(
     for result in results {
         let ok = result.status == ToolCallStatus::Ok;
         interrupted += usize::from(!ok);
-        match result.tool_call_id.as_str() {
+        // The scripted model numbers ids that it has used in the conversation.
+        let call = result.tool_call_id.split('-').next().unwrap_or_default();
+        match call {
             "once" => {
                 let lines = count(&format!("{job} once"));
                 let right = if ok { lines == 1 } else { lines <= 1 };

@@ -9,6 +9,7 @@
 //!     messages/base.jsonl     folded messages
 //!     messages/events.jsonl   message events of the running turn
 //!     messages/journal.jsonl  side effects of the running turn
+//!     messages/dead-letters.json   events whose turns failed
 //!     messages/runtime-events.jsonl
 //!     extensions/<name>.json  what an extension keeps from turn to turn
 //!     files/                  whole outputs that were cut for the model
@@ -18,6 +19,7 @@
 //! What is on disk when, and what a crash at each point leaves, is told in `docs/durability.md`.
 
 mod appender;
+mod dead_letters;
 mod extensions;
 mod folders;
 mod inbox;
@@ -36,7 +38,9 @@ use serde_json::Value;
 use crate::event::RuntimeEvent;
 use crate::ids::InstanceId;
 use crate::message::MessageEvent;
-use crate::ports::store::{InboxRecord, InstanceMeta, InstanceStore, OnDurable, Recovered, Store, StoreError};
+use crate::ports::store::{
+    DeadLetter, InboxRecord, InstanceMeta, InstanceStore, OnDurable, Recovered, Store, StoreError,
+};
 use crate::store::begun::{self, Traces};
 use crate::store::fs::{FileSystem, RealFs};
 
@@ -134,6 +138,14 @@ impl Store for JsonlStore {
 
     fn put_extension_state(&self, id: &InstanceId, extension: &str, state: &Value) -> Result<(), StoreError> {
         extensions::write(&*self.fs, &self.instance_dir(id), extension, state)
+    }
+
+    fn dead_letters(&self, id: &InstanceId) -> Result<Vec<DeadLetter>, StoreError> {
+        dead_letters::read(&*self.fs, &self.instance_dir(id))
+    }
+
+    fn put_dead_letters(&self, id: &InstanceId, letters: &[DeadLetter]) -> Result<(), StoreError> {
+        dead_letters::write(&*self.fs, &self.instance_dir(id), letters)
     }
 
     fn delete(&self, id: &InstanceId) -> Result<bool, StoreError> {
