@@ -1,4 +1,4 @@
-//! The built-in tools of `@goondan/base`: one file a resource, one row a resource in [`table`](self).
+//! The built-in tools of `@goondan/base`: one file (or folder) a resource, and one row in `table.rs`.
 //!
 //! A tool here is a struct of parameters that knows how to run (`define::Operation`); schema, decoding and behaviour
 //! are one thing. To add one, write a file and a row.
@@ -28,6 +28,7 @@ mod processes;
 mod runtime;
 mod schema;
 mod shell;
+mod squad;
 mod state;
 mod table;
 mod text_transform;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::define::Export;
 use crate::state::State;
 use crate::{
-    agents, bash, custom_tools, file_system, fs, http_fetch, introspection, json_query, memory, runtime,
+    agents, bash, custom_tools, file_system, fs, http_fetch, introspection, json_query, memory, runtime, squad,
     text_transform, todo, wait, web,
 };
 
@@ -64,6 +64,7 @@ pub(crate) const BUILTINS: &[Builtin] = &[
     json_query::BUILTIN,
     memory::BUILTIN,
     runtime::BUILTIN,
+    squad::BUILTIN,
     text_transform::BUILTIN,
     todo::BUILTIN,
     wait::BUILTIN,
