@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use goondan::runtime::event::SwarmEvent;
 use goondan::runtime::policy::Approver;
 use goondan::spec::{Bundle, Code, Diagnostic, render};
 use goondan::{Project, StartError, StateRoot, Swarm};
 use serde_json::Value;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::exit::{CliError, Exit};
 use crate::output::Output;
@@ -50,14 +52,14 @@ fn load_valid(path: &Path, output: &Output) -> Result<(PathBuf, Arc<Bundle>), Cl
     }
 }
 
-/// Loads the project at `path` and starts its swarm.
+/// Loads the project at `path` and starts its swarm. The events begin with those of turns that an earlier run left.
 pub(crate) async fn start(
     path: &Path,
     args: &StartArgs,
     approver: Arc<dyn Approver>,
     state_root: &StateRoot,
     output: &Output,
-) -> Result<Swarm, CliError> {
+) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), CliError> {
     let (root, bundle) = load_valid(path, output)?;
     let environment =
         goondan::environment(&root, args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
@@ -68,7 +70,7 @@ pub(crate) async fn start(
     if let Some(folder) = &args.workdir {
         builder = builder.workdir(existing_folder(folder)?);
     }
-    builder.start().await.map_err(|error| start_error(error, output))
+    builder.start_watched().await.map_err(|error| start_error(error, output))
 }
 
 /// Checks that there is something to load at `path`.

@@ -8,10 +8,10 @@ use goondan::StateRoot;
 use goondan::runtime::ports::tool::{ToolCallResult, ToolCallStatus};
 use serde_json::Value;
 
-use crate::commands::run::{Session, approver};
+use crate::commands::run::{Session, Signals, watched};
 use crate::exit::CliError;
 use crate::output::{Output, printable, style};
-use crate::project::{self, StartArgs};
+use crate::project::StartArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -72,14 +72,15 @@ struct CallArgs {
 
 /// Lists or calls tools.
 pub(crate) async fn run(args: ToolArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    match args.command {
-        ToolCommand::List(args) => list(&args, state_root, output).await,
-        ToolCommand::Call(args) => call(&args, state_root, output).await,
-    }
+    watched(async |signals| match args.command {
+        ToolCommand::List(args) => list(&args, signals, state_root, output).await,
+        ToolCommand::Call(args) => call(&args, signals, state_root, output).await,
+    })
+    .await
 }
 
-async fn list(args: &ListArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let session = start(&args.place, state_root, output).await?;
+async fn list(args: &ListArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let session = start(&args.place, signals, state_root, output).await?;
     let agent = args.place.agent.clone().unwrap_or_else(|| session.swarm.entry_agent());
     let (name, tools) = (session.swarm.name(), session.swarm.catalog(&agent));
     session.shut_down().await?;
@@ -101,19 +102,17 @@ async fn list(args: &ListArgs, state_root: &StateRoot, output: &Output) -> Resul
     Ok(())
 }
 
-async fn call(args: &CallArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+async fn call(args: &CallArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let arguments = arguments(&args.args)?;
-    let mut session = start(&args.place, state_root, output).await?;
+    let mut session = start(&args.place, signals, state_root, output).await?;
     let agent = args.place.agent.as_deref();
     let outcome = session.call_tool(agent, &args.instance_key, &args.tool, arguments).await?;
     session.shut_down().await?;
     show(&outcome, output)
 }
 
-async fn start(place: &Place, state_root: &StateRoot, output: &Output) -> Result<Session, CliError> {
-    let (approver, questions) = approver(place.start.yes);
-    let swarm = project::start(&place.project, &place.start, approver, state_root, output).await?;
-    Ok(Session::new(swarm, questions, output))
+async fn start(place: &Place, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<Session, CliError> {
+    Session::start(&place.project, &place.start, signals, state_root, output).await
 }
 
 /// The arguments as a model would send them: any JSON. Whether the tool takes them is the runtime's check.

@@ -1,9 +1,10 @@
 //! One input, one answer.
 
 use goondan::Input;
+use goondan::runtime::event::FinishReason;
 
 use super::OutputFormat;
-use super::session::Session;
+use super::session::{OnInterrupt, Session};
 use super::view::View;
 use crate::exit::CliError;
 use crate::output::{Output, TurnReport, turn_error};
@@ -20,7 +21,7 @@ pub(super) async fn ask(
         OutputFormat::Json => View::silent(),
         OutputFormat::StreamJson => View::lines(output),
     };
-    let followed = session.follow(input, &mut view).await?;
+    let followed = session.follow(input, &mut view, OnInterrupt::Finish).await?;
     view.end(&followed.result)?;
     let report = TurnReport::new(None, &followed.facts, &followed.result);
     match format {
@@ -28,6 +29,11 @@ pub(super) async fn ask(
         OutputFormat::Json if Output::stdout_is_terminal() => output.json_pretty(&report)?,
         OutputFormat::Json | OutputFormat::StreamJson => output.json_line(&report)?,
     }
-    session.shut_down().await?;
-    turn_error(&followed.result).map_or(Ok(()), Err)
+    let ended = session.shut_down().await;
+    match turn_error(&followed.result) {
+        // A signal may be the reason; then its exit code counts.
+        Some(error) if followed.result.finish_reason == FinishReason::Cancelled => ended.and(Err(error)),
+        Some(error) => Err(error),
+        None => ended,
+    }
 }

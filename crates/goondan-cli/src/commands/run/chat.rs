@@ -7,9 +7,11 @@ use goondan::{Input, StateRoot, Swarm};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
-use super::session::Session;
+use super::session::{OnInterrupt, Session};
+use super::signals::Signal;
+use super::terminal::Terminal;
 use super::view::View;
-use crate::exit::{CliError, Exit};
+use crate::exit::CliError;
 use crate::output::{Output, style, turn_error, write_error};
 
 const HELP: &str = "\
@@ -17,7 +19,7 @@ const HELP: &str = "\
 /agent NAME      talk to another agent of the swarm
 /key KEY         go on with another conversation
 /quit            leave (also Ctrl-D)
-Ctrl-C cancels the running turn; pressed again it quits.";
+Ctrl-C cancels the running turn; pressed again it quits at once.";
 
 /// What a typed line asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,18 +53,30 @@ pub(super) async fn chat(
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<(), CliError> {
+    let _terminal = Terminal::keep();
     let mut prompt = Prompt::open(state_root)?;
     let mut target = Input { text: String::new(), ..first.clone() };
     greet(&session.swarm, output)?;
+    session.settle().await?;
     let mut interrupted = false;
-    loop {
+    while !session.is_stopping() {
+        session.signals.clear();
         let who = target.agent.clone().unwrap_or_else(|| session.swarm.entry_agent());
-        let (back, line) = prompt.ask(format!("{who}> ")).await?;
-        prompt = back;
-        let line = match line {
+        let answer = tokio::select! {
+            answer = prompt.ask(format!("{who}> ")) => answer?,
+            signal = session.signals.next() => {
+                session.stop(signal)?;
+                break;
+            }
+        };
+        prompt = answer.0;
+        let line = match answer.1 {
             Line::Text(line) => line,
             Line::End => break,
-            Line::Interrupt if interrupted => return Err(CliError::interrupted()),
+            Line::Interrupt if interrupted => {
+                session.stop(Signal::Interrupt)?;
+                break;
+            }
             Line::Interrupt => {
                 interrupted = true;
                 output.note("Press Ctrl-C again to quit, or go on typing.")?;
@@ -94,9 +108,9 @@ fn greet(swarm: &Swarm, output: &Output) -> Result<(), CliError> {
 /// One turn of the chat. Only what ends the chat is an error here.
 async fn say(session: &mut Session, input: Input, output: &Output) -> Result<(), CliError> {
     let mut view = View::text(output);
-    let followed = match session.follow(input, &mut view).await {
+    let followed = match session.follow(input, &mut view, OnInterrupt::CancelTurn).await {
         Ok(followed) => followed,
-        Err(error) if error.exit == Exit::Interrupt || error.silent => return Err(error),
+        Err(error) if session.is_stopping() || error.silent => return Err(error),
         Err(error) => return Ok(write_error(&error, false)?),
     };
     view.end(&followed.result)?;

@@ -3,9 +3,11 @@
 mod approval;
 mod ask;
 mod chat;
-mod interrupts;
+mod leftovers;
 mod serve;
 mod session;
+mod signals;
+mod terminal;
 mod view;
 
 use std::io::Read;
@@ -14,12 +16,12 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use goondan::{Input, StateRoot};
 
-pub(crate) use approval::approver;
 pub(crate) use session::Session;
+pub(crate) use signals::{Signals, watched};
 
 use crate::exit::CliError;
 use crate::output::Output;
-use crate::project::{self, StartArgs};
+use crate::project::StartArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -94,9 +96,18 @@ enum Mode {
 pub(crate) async fn run(args: RunArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let mode = mode(&args)?;
     let format = output_format(&args, &mode, output)?;
-    let (approver, questions) = approver(args.start.yes);
-    let swarm = project::start(&args.project, &args.start, approver, state_root, output).await?;
-    let session = Session::new(swarm, questions, output);
+    watched(async |signals| start(args, mode, format, signals, state_root, output).await).await
+}
+
+async fn start(
+    args: RunArgs,
+    mode: Mode,
+    format: OutputFormat,
+    signals: Signals,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
+    let session = Session::start(&args.project, &args.start, signals, state_root, output).await?;
     let input = Input { agent: args.agent, instance_key: Some(args.instance_key), ..Input::default() };
     match mode {
         Mode::Ask(text) => ask::ask(session, Input { text, ..input }, format, output).await,

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use self::lines::{InputLine, LineError, read_lines};
 use super::OutputFormat;
-use super::session::{Session, ended_early, not_accepted, trace_of};
+use super::session::{Session, not_accepted, trace_of};
 use super::view::event_line;
 use crate::exit::CliError;
 use crate::output::{Output, TurnFacts, TurnReport};
@@ -22,6 +22,8 @@ use crate::output::{Output, TurnFacts, TurnReport};
 /// An accepted line whose turn is not over.
 struct Pending {
     id: Option<String>,
+    /// Counted from 1.
+    line: u64,
     event_id: String,
     instance: InstanceId,
     trace_id: Option<String>,
@@ -65,8 +67,8 @@ struct Server<'a> {
     pending: Vec<Pending>,
 }
 
-/// Answers every line until standard input ends and the last turn is over. Ctrl-C ends it at once; accepted inputs are on
-/// disk and go on with the next start.
+/// Answers every line until standard input ends and the last turn is over. After a signal no more lines are taken and the
+/// turns that run may finish; accepted inputs whose turns did not begin are on disk and go on with the next start.
 pub(super) async fn serve(
     mut session: Session,
     defaults: &Input,
@@ -89,7 +91,7 @@ pub(super) async fn serve(
             Some(event) = session.events.recv() => server.event(&event)?,
             Some(ended) = turns.next() => {
                 server.drain(&mut session.events)?;
-                server.result(&ended)?;
+                server.result(&ended, &session)?;
             }
             line = lines.recv(), if open => match line {
                 Some((number, line)) => if let Some(turn) = server.accept(number, line).await? {
@@ -97,7 +99,10 @@ pub(super) async fn serve(
                 },
                 None => open = false,
             },
-            () = session.interrupts.next() => return Err(CliError::interrupted()),
+            signal = session.signals.next() => {
+                open = false;
+                session.stop(signal)?;
+            }
         }
     }
     server.drain(&mut session.events)?;
@@ -133,7 +138,7 @@ impl Server<'_> {
         match self.swarm.send(input).await {
             Ok(turn) => {
                 let (event_id, instance) = (turn.event_id.clone(), turn.instance.clone());
-                self.pending.push(Pending { id: line.id, event_id, instance, trace_id: None, begin });
+                self.pending.push(Pending { id: line.id, line: number, event_id, instance, trace_id: None, begin });
                 Ok(Some(turn))
             }
             Err(error) => self.refuse(number, line.id.as_deref(), &not_accepted(error)).map(|()| None),
@@ -166,12 +171,14 @@ impl Server<'_> {
         Ok(())
     }
 
-    fn result(&mut self, ended: &Ended) -> Result<(), CliError> {
-        let result = ended.result.as_ref().ok_or_else(ended_early)?;
+    fn result(&mut self, ended: &Ended, session: &Session) -> Result<(), CliError> {
         let Some(position) = self.pending.iter().position(|pending| pending.event_id == ended.event_id) else {
             return Ok(());
         };
-        let Pending { id, instance, trace_id, begin, .. } = self.pending.swap_remove(position);
+        let Pending { id, line, instance, trace_id, begin, .. } = self.pending.swap_remove(position);
+        let Some(result) = &ended.result else {
+            return self.refuse(line, id.as_deref(), &session.ended_early());
+        };
         let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.output.json_line(&TurnReport::new(id, &TurnFacts { instance, trace_id, duration_ms }, result))
     }

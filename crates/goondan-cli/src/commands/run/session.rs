@@ -1,18 +1,24 @@
 //! Drives turns of a swarm and listens to everything that can happen meanwhile.
 
+use std::path::Path;
 use std::time::Instant;
 
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
 use goondan::runtime::event::{RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan::runtime::ports::store::InstanceStatus;
 use goondan::runtime::ports::tool::ToolCallResult;
-use goondan::{Input, SendError, Swarm, Turn};
+use goondan::{Input, SendError, StateRoot, Swarm, Turn};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::approval::Questions;
-use super::interrupts::Interrupts;
+use super::approval::{Questions, approver};
+use super::leftovers::Leftovers;
+use super::signals::{Signal, Signals};
 use super::view::View;
 use crate::exit::{CliError, Exit};
 use crate::output::{Activity, Output, TurnFacts};
+use crate::project::{self, StartArgs};
 
 /// A swarm with whoever watches it: a person at a terminal or a program behind a pipe.
 pub(crate) struct Session {
@@ -20,10 +26,15 @@ pub(crate) struct Session {
     pub(crate) swarm: Swarm,
     /// Everything that happens in it.
     pub(crate) events: UnboundedReceiver<SwarmEvent>,
-    /// Ctrl-C.
-    pub(crate) interrupts: Interrupts,
+    /// Ctrl-C and the like.
+    pub(crate) signals: Signals,
     questions: Questions,
+    leftovers: Leftovers,
     output: Output,
+    /// The signal that is the reason to end.
+    stopped_by: Option<Signal>,
+    /// Ends once the swarm has.
+    ending: Option<Shared<BoxFuture<'static, ()>>>,
 }
 
 /// A turn that is over.
@@ -34,23 +45,53 @@ pub(crate) struct Followed {
     pub(crate) facts: TurnFacts,
 }
 
+/// What Ctrl-C means while a turn runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnInterrupt {
+    /// The turn is cancelled, and the command goes on.
+    CancelTurn,
+    /// The turn may finish, then the command ends.
+    Finish,
+}
+
 impl Session {
-    /// Must be called inside a tokio runtime.
-    pub(crate) fn new(swarm: Swarm, questions: Questions, output: &Output) -> Self {
-        let events = swarm.subscribe();
-        Session { swarm, events, interrupts: Interrupts::listen(), questions, output: *output }
+    /// Starts the swarm of the project at `path`.
+    pub(crate) async fn start(
+        path: &Path,
+        args: &StartArgs,
+        signals: Signals,
+        state_root: &StateRoot,
+        output: &Output,
+    ) -> Result<Self, CliError> {
+        let (approver, questions) = approver(args.yes);
+        let (swarm, events) = project::start(path, args, approver, state_root, output).await?;
+        let leftovers = Leftovers::default();
+        Ok(Session { swarm, events, signals, questions, leftovers, output: *output, stopped_by: None, ending: None })
     }
 
-    /// Hands `input` in and shows every event in `view` until its turn is over. The first Ctrl-C cancels the turn; the
-    /// second one is an error that ends the command.
-    pub(crate) async fn follow(&mut self, input: Input, view: &mut View) -> Result<Followed, CliError> {
-        self.interrupts.clear();
-        let begin = Instant::now();
+    /// Hands `input` in and shows every event in `view` until its turn is over.
+    pub(crate) async fn follow(
+        &mut self,
+        input: Input,
+        view: &mut View,
+        on_interrupt: OnInterrupt,
+    ) -> Result<Followed, CliError> {
         let turn = self.swarm.send(input).await.map_err(not_accepted)?;
+        self.follow_turn(turn, view, on_interrupt).await
+    }
+
+    /// Shows every event in `view` until `turn` is over.
+    pub(crate) async fn follow_turn(
+        &mut self,
+        turn: Turn,
+        view: &mut View,
+        on_interrupt: OnInterrupt,
+    ) -> Result<Followed, CliError> {
+        let begin = Instant::now();
         let event_id = turn.event_id.clone();
         let mut facts = TurnFacts { instance: turn.instance.clone(), trace_id: None, duration_ms: 0 };
         view.begin(&facts.instance);
-        let result = self.listen(turn, &event_id, &mut facts, view).await?;
+        let result = self.listen(turn, &mut facts, view, on_interrupt).await?;
         // What was published before the result may still wait in the channel.
         while let Ok(event) = self.events.try_recv() {
             self.show(&event, &event_id, &mut facts, view).await?;
@@ -62,27 +103,29 @@ impl Session {
     async fn listen(
         &mut self,
         turn: Turn,
-        event_id: &str,
         facts: &mut TurnFacts,
         view: &mut View,
+        on_interrupt: OnInterrupt,
     ) -> Result<TurnResult, CliError> {
-        let mut cancelled = false;
+        let event_id = turn.event_id.clone();
         let mut outcome = std::pin::pin!(turn.result());
         loop {
             tokio::select! {
                 biased;
-                Some(event) = self.events.recv() => self.show(&event, event_id, facts, view).await?,
-                result = &mut outcome => return result.ok_or_else(ended_early),
+                Some(event) = self.events.recv() => self.show(&event, &event_id, facts, view).await?,
+                result = &mut outcome => return result.ok_or_else(|| self.ended_early()),
                 Some(question) = self.questions.next() => {
                     view.pause();
                     question.put().await;
                 }
-                () = self.interrupts.next() => {
-                    if std::mem::replace(&mut cancelled, true) || !self.swarm.cancel(&facts.instance).await {
-                        return Err(CliError::interrupted());
-                    }
+                signal = self.signals.next() => {
                     view.pause();
-                    self.output.note("Cancelling the turn. Press Ctrl-C again to quit at once.")?;
+                    if (signal, on_interrupt) == (Signal::Interrupt, OnInterrupt::CancelTurn) {
+                        self.swarm.cancel(&facts.instance).await;
+                        self.output.note("Cancelling the turn. Press Ctrl-C again to quit at once.")?;
+                    } else {
+                        self.stop(signal)?;
+                    }
                 }
             }
         }
@@ -98,7 +141,41 @@ impl Session {
         if let Some(trace_id) = trace_of(event, event_id) {
             facts.trace_id = Some(trace_id.to_owned());
         }
+        if let Some(words) = self.leftovers.words(event, Some(event_id)) {
+            view.pause();
+            self.output.note(&words)?;
+        }
         view.show(&self.swarm, event).await
+    }
+
+    fn show_leftover(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
+        self.leftovers.words(event, None).map_or(Ok(()), |words| self.output.note(&words))
+    }
+
+    /// Waits until the turns are over that an earlier run has left. Ctrl-C cancels them.
+    pub(crate) async fn settle(&mut self) -> Result<(), CliError> {
+        let metas = self.swarm.instances().await;
+        let running = metas.iter().filter(|meta| meta.status == InstanceStatus::Processing);
+        let mut running: Vec<_> = running.map(|meta| meta.id()).collect();
+        while !running.is_empty() && !self.is_stopping() {
+            tokio::select! {
+                biased;
+                Some(event) = self.events.recv() => {
+                    self.show_leftover(&event)?;
+                    if let SwarmEvent::TurnEnded { instance, .. } = &event {
+                        running.retain(|id| id != instance);
+                    }
+                }
+                Some(question) = self.questions.next() => question.put().await,
+                signal = self.signals.next() => match signal {
+                    Signal::Interrupt => for id in &running {
+                        self.swarm.cancel(id).await;
+                    },
+                    Signal::Terminate => self.stop(signal)?,
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Calls a tool without a model, as `agent` would in the conversation `instance_key`.
@@ -119,18 +196,61 @@ impl Session {
                     activity.hide();
                     question.put().await;
                 }
-                () = self.interrupts.next() => return Err(CliError::interrupted()),
+                signal = self.signals.next() => return Err(interrupted_by(signal)),
             }
         }
     }
 
-    /// Ends the swarm: running turns of other agents may finish first, unless Ctrl-C is pressed.
-    pub(crate) async fn shut_down(mut self) -> Result<(), CliError> {
-        tokio::select! {
-            () = self.swarm.shutdown() => Ok(()),
-            () = self.interrupts.next() => Err(CliError::interrupted()),
-        }
+    /// Takes no more inputs because of `signal`, lets running turns finish, and says so. The next signal ends the command.
+    pub(crate) fn stop(&mut self, signal: Signal) -> Result<(), CliError> {
+        self.stopped_by.get_or_insert(signal);
+        self.signals.next_ends();
+        drop(self.begin_ending());
+        self.output.note("Finishing the turns that run. Press Ctrl-C again to end at once.")
     }
+
+    /// Whether a signal has come that ends the session.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopped_by.is_some()
+    }
+
+    /// Begins the end of the swarm, once; what is returned ends with it.
+    fn begin_ending(&mut self) -> Shared<BoxFuture<'static, ()>> {
+        let swarm = &self.swarm;
+        let ending = self.ending.get_or_insert_with(|| {
+            let swarm = swarm.clone();
+            tokio::spawn(async move { swarm.shutdown().await }).map(drop).boxed().shared()
+        });
+        ending.clone()
+    }
+
+    /// Ends the swarm: running turns of other agents may finish first. An error where a signal was the reason to end.
+    pub(crate) async fn shut_down(mut self) -> Result<(), CliError> {
+        let mut ending = self.begin_ending();
+        loop {
+            tokio::select! {
+                biased;
+                Some(event) = self.events.recv() => self.show_leftover(&event)?,
+                _ = &mut ending => break,
+                Some(question) = self.questions.next() => question.put().await,
+                signal = self.signals.next() => self.stop(signal)?,
+            }
+        }
+        self.stopped_by.map_or(Ok(()), |signal| Err(interrupted_by(signal)))
+    }
+
+    /// Why a turn has no result.
+    pub(crate) fn ended_early(&self) -> CliError {
+        match self.stopped_by {
+            Some(signal) => CliError::stopped(signal.exit(), "Interrupted before the turn was over."),
+            None => CliError::failure("INTERNAL_ERROR", "The swarm ended before the turn did."),
+        }
+        .suggest("The turn resumes when the swarm starts again, with the next `gdn run`.")
+    }
+}
+
+fn interrupted_by(signal: Signal) -> CliError {
+    CliError::stopped(signal.exit(), "Interrupted.")
 }
 
 /// The trace id, where `event` is the start of the turn that `event_id` began.
@@ -144,11 +264,6 @@ pub(crate) fn trace_of<'e>(event: &'e SwarmEvent, event_id: &str) -> Option<&'e 
         },
         _ => None,
     }
-}
-
-/// The swarm ended before the turn did.
-pub(crate) fn ended_early() -> CliError {
-    CliError::failure("INTERNAL_ERROR", "The swarm ended before the turn did; the turn goes on with the next start.")
 }
 
 /// Why the swarm did not take an input, as the command says it.
