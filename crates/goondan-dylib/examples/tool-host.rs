@@ -1,11 +1,9 @@
 //! A host program for one library: what `gdn tool-host PATH` does.
 
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::io;
+use std::path::Path;
 
-fn main() -> ExitCode {
-    match std::env::args_os().nth(1) {
-        Some(path) => goondan_dylib::tool_host::run(&PathBuf::from(path)),
-        None => ExitCode::from(2),
-    }
+fn main() -> io::Result<()> {
+    let path = std::env::args_os().nth(1).ok_or_else(|| io::Error::other("usage: tool-host PATH"))?;
+    goondan_dylib::tool_host::run(Path::new(&path))
 }

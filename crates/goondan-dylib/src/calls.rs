@@ -22,8 +22,6 @@ static NEXT_CALL: AtomicU64 = AtomicU64::new(NO_CALL + 1);
 pub(crate) struct Calls {
     label: String,
     state: Mutex<State>,
-    /// Log lines that are not about a call.
-    general: mpsc::Sender<wire::LogLine>,
     written_off_limit: usize,
     counters: Arc<Counters>,
 }
@@ -34,6 +32,8 @@ struct State {
     /// Calls that were answered without the library, with the time from which each counts as a lost worker.
     tombstones: HashMap<u64, Instant>,
     closed: Option<wire::ToolError>,
+    /// Takes log lines that are not about a call, until it is closed.
+    general: Option<mpsc::Sender<wire::LogLine>>,
     answered: bool,
 }
 
@@ -61,7 +61,8 @@ impl Calls {
         general: mpsc::Sender<wire::LogLine>,
         counters: Arc<Counters>,
     ) -> Self {
-        Calls { label: label.to_owned(), state: Mutex::default(), general, written_off_limit, counters }
+        let state = Mutex::new(State { general: Some(general), ..State::default() });
+        Calls { label: label.to_owned(), state, written_off_limit, counters }
     }
 
     /// Opens a call.
@@ -154,12 +155,10 @@ impl Upcalls for Calls {
     }
 
     fn event(&self, call: u64, event: Event) -> Status {
-        if let (NO_CALL, Event::Log(line)) = (call, &event) {
-            return sent(self.general.try_send(line.clone()));
-        }
         let state = self.lock();
-        if state.closed.is_some() {
-            return Status::CLOSED;
+        let Some(general) = &state.general else { return Status::CLOSED };
+        if let (NO_CALL, Event::Log(line)) = (call, &event) {
+            return sent(general.try_send(line.clone()));
         }
         if let Some(open) = state.open.get(&call) {
             return sent(open.events.try_send(event));
@@ -183,6 +182,7 @@ impl Upcalls for Calls {
             let mut state = self.lock();
             state.closed.get_or_insert_with(|| why.clone());
             state.tombstones.clear();
+            state.general = None;
             std::mem::take(&mut state.open)
         };
         for (_, call) in open {

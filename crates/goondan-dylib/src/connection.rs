@@ -98,9 +98,9 @@ impl OpenCall {
         }
     }
 
-    /// What was said before the answer and not heard yet.
-    pub(crate) fn rest(&mut self) -> impl Iterator<Item = Event> {
-        std::iter::from_fn(|| self.events.try_recv().ok())
+    /// The next thing that was said before the answer and not heard yet.
+    pub(crate) fn rest(&mut self) -> Option<Event> {
+        self.events.try_recv().ok()
     }
 
     /// Notes that the library waits for a reply.

@@ -16,6 +16,7 @@ use crate::connection::{Happening, OpenCall, log_for_call};
 use crate::link::{Event, Outcome};
 use crate::opened::OpenedLibrary;
 use crate::operations;
+use crate::progress::ProgressGate;
 
 /// Questions of one call that may be open at a time.
 const MAX_OPERATIONS: usize = 64;
@@ -37,7 +38,7 @@ impl ToolHandler for ExportHandler {
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
         let started = Instant::now();
         let outcome = match self.begin(ctx, input).await {
-            Ok(open) => attend(open, ctx, self.cancel_grace).await,
+            Ok(open) => Attended::new(open, ctx).run(self.cancel_grace).await,
             Err(error) => Some(Err(error)),
         };
         match outcome {
@@ -82,61 +83,82 @@ impl ExportHandler {
     }
 }
 
-/// Runs a call to its end. `None`: it was cancelled and did not end within the grace.
-async fn attend(mut open: OpenCall, ctx: &ToolContext, cancel_grace: Duration) -> Option<Outcome<wire::ToolOutput>> {
-    let mut operations: FuturesUnordered<BoxFuture<'_, (u64, Outcome<Value>)>> = FuturesUnordered::new();
-    let until_lost = async {
-        ctx.cancellation.cancelled().await;
-        tokio::time::sleep(cancel_grace).await;
-    };
-    tokio::pin!(until_lost);
-    let mut told = false;
-    loop {
-        tokio::select! {
-            biased;
-            () = ctx.cancellation.cancelled(), if !told => {
-                told = true;
-                open.cancel();
-            }
-            happening = open.next() => match happening {
-                Happening::Event(event) => hear(event, ctx, &mut open, &mut operations),
-                Happening::Answer(outcome) => {
-                    open.rest().for_each(|event| say(event, ctx));
-                    return Some(outcome);
+type Operations<'a> = FuturesUnordered<BoxFuture<'a, (u64, Outcome<Value>)>>;
+
+/// A call while it runs.
+struct Attended<'a> {
+    open: OpenCall,
+    ctx: &'a ToolContext,
+    operations: Operations<'a>,
+    progress: ProgressGate,
+}
+
+impl<'a> Attended<'a> {
+    fn new(open: OpenCall, ctx: &'a ToolContext) -> Self {
+        Attended { open, ctx, operations: FuturesUnordered::new(), progress: ProgressGate::default() }
+    }
+
+    /// Runs the call to its end. `None`: it was cancelled and did not end within the grace.
+    async fn run(mut self, cancel_grace: Duration) -> Option<Outcome<wire::ToolOutput>> {
+        let cancellation = &self.ctx.cancellation;
+        let until_lost = async {
+            cancellation.cancelled().await;
+            tokio::time::sleep(cancel_grace).await;
+        };
+        tokio::pin!(until_lost);
+        let mut told = false;
+        loop {
+            tokio::select! {
+                biased;
+                () = cancellation.cancelled(), if !told => {
+                    told = true;
+                    self.open.cancel();
                 }
-            },
-            Some((operation, outcome)) = operations.next() => open.reply(operation, outcome),
-            () = &mut until_lost => {
-                open.write_off();
-                return None;
+                () = &mut until_lost => {
+                    self.open.write_off();
+                    return None;
+                }
+                Some((operation, outcome)) = self.operations.next() => self.open.reply(operation, outcome),
+                () = self.progress.due() => self.progress.flush(self.ctx.progress.as_ref()),
+                // Last: a library that never stops talking must not keep the others waiting.
+                happening = self.open.next() => match happening {
+                    Happening::Event(event) => self.hear(event),
+                    Happening::Answer(outcome) => {
+                        self.hear_the_rest();
+                        return Some(outcome);
+                    }
+                },
             }
         }
     }
-}
 
-fn hear<'a>(
-    event: Event,
-    ctx: &'a ToolContext,
-    open: &mut OpenCall,
-    operations: &mut FuturesUnordered<BoxFuture<'a, (u64, Outcome<Value>)>>,
-) {
-    let Event::Request { operation, name, payload } = event else { return say(event, ctx) };
-    open.asked(operation);
-    if operations.len() >= MAX_OPERATIONS {
-        let many = format!("a call may have {MAX_OPERATIONS} questions open at a time");
-        return open.reply(operation, Err(wire::ToolError::new(many)));
+    fn hear(&mut self, event: Event) {
+        match event {
+            Event::Progress(progress) => self.progress.update(progress, self.ctx.progress.as_ref()),
+            Event::Log(line) => log_for_call(self.ctx, line),
+            Event::Request { operation, name, payload } => self.perform(operation, name, payload),
+        }
     }
-    operations
-        .push(Box::pin(async move { (operation, operations::perform(ctx.runtime.as_ref(), &name, payload).await) }));
-}
 
-/// Hands on what needs no reply.
-fn say(event: Event, ctx: &ToolContext) {
-    match event {
-        Event::Progress(progress) => ctx.progress.update(&progress.title, progress.metadata),
-        Event::Log(line) => log_for_call(ctx, line),
-        // Its call is over; the reply that says so comes when the call is dropped.
-        Event::Request { .. } => {}
+    fn perform(&mut self, operation: u64, name: String, payload: Value) {
+        self.open.asked(operation);
+        if self.operations.len() >= MAX_OPERATIONS {
+            let many = format!("a call may have {MAX_OPERATIONS} questions open at a time");
+            return self.open.reply(operation, Err(wire::ToolError::new(many)));
+        }
+        let runtime = self.ctx.runtime.as_ref();
+        self.operations.push(Box::pin(async move { (operation, operations::perform(runtime, &name, payload).await) }));
+    }
+
+    /// What was said before the answer. Questions are left: the drop of the call replies to them.
+    fn hear_the_rest(&mut self) {
+        while let Some(event) = self.open.rest() {
+            match event {
+                Event::Request { operation, .. } => self.open.asked(operation),
+                said => self.hear(said),
+            }
+        }
+        self.progress.flush(self.ctx.progress.as_ref());
     }
 }
 

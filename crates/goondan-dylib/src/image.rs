@@ -19,7 +19,7 @@ pub(crate) fn check(name: &str, bytes: &[u8]) -> Result<(), Failure> {
     if file.kind() != ObjectKind::Dynamic {
         return Err(not_a_library(name, bytes));
     }
-    if (file.format(), file.architecture()) != expected() {
+    if !fits_this_machine(file.format(), file.architecture()) {
         return Err(foreign(name, file.format(), file.architecture()));
     }
     if file.segments().any(|segment| segment.data().is_err()) {
@@ -40,13 +40,13 @@ fn is_symbol(export: &[u8]) -> bool {
     export.strip_prefix(b"_").unwrap_or(export) == SYMBOL.as_bytes()
 }
 
-fn expected() -> (BinaryFormat, Architecture) {
-    let format = match OS {
+fn fits_this_machine(format: BinaryFormat, architecture: Architecture) -> bool {
+    let own_format = match OS {
         "macos" | "ios" => BinaryFormat::MachO,
         "windows" => BinaryFormat::Pe,
         _ => BinaryFormat::Elf,
     };
-    let architecture = match ARCH {
+    let own_architecture = match ARCH {
         "x86_64" => Architecture::X86_64,
         "aarch64" => Architecture::Aarch64,
         "x86" => Architecture::I386,
@@ -54,10 +54,10 @@ fn expected() -> (BinaryFormat, Architecture) {
         "riscv64" => Architecture::Riscv64,
         "powerpc64" => Architecture::PowerPc64,
         "s390x" => Architecture::S390x,
-        "loongarch64" => Architecture::LoongArch64,
-        _ => Architecture::Unknown,
+        // The loader decides.
+        _ => architecture,
     };
-    (format, architecture)
+    (format, architecture) == (own_format, own_architecture)
 }
 
 fn not_a_library(name: &str, bytes: &[u8]) -> Failure {

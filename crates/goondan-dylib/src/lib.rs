@@ -18,7 +18,7 @@
 //!
 //! 1. **Nothing dangles.** A mapping is never removed, so no function pointer, no running thread, no thread-local destructor
 //!    and no static of a library ever points into nothing. The host table and its `ctx` are leaked with it, so a late callback
-//!    meets a live object that says `CLOSED`. The price, some hundred kilobytes for each reload of a *changed* library, is a
+//!    meets a live object that says `CLOSED`. The price, about a megabyte for each reload of a *changed* library, is a
 //!    metric ([`LibraryMetrics::retired_mappings`]).
 //! 2. **One thread calls down.** `LoadedLibrary` holds a raw pointer and is not `Send`: it lives on its lane, from `dlopen` to
 //!    `close`, which takes it by value. So the library's functions are never called twice at a time nor after `close`.
@@ -40,7 +40,17 @@
 //!
 //! # What the spikes showed
 //!
-//! `tests/spikes.rs` keeps them.
+//! `tests/it/spikes.rs` keeps them; all but the last ran under valgrind too, without an error.
+//!
+//! 1. *200 reloads of a library whose thread-locals have destructors.* Each ran its own new code. Resident memory grows by
+//!    0.6 MiB a reload for a release build (a file of 0.7 MB) and 1.3 MiB for a development build (6.6 MB), evenly, so that a
+//!    day of editing costs less than a browser tab, and a service that reloads hourly should restart once a month.
+//! 2. *Panics in a worker, in a result's serialisation, in a payload's own drop.* Each ends its call alone. The payload has to be
+//!    dropped inside a second catch, and what *that* throws is leaked, or the second panic would reach the edge and abort.
+//! 3. *A thread that refuses to stop.* It goes on in its mapping after `close`, and is told `CLOSED` for each word. Joining such
+//!    a lane on a blocking task of tokio keeps the runtime from ending; it is joined on a thread of its own, with a deadline.
+//! 4. *Overwriting the build output during a call.* Nothing happens: what is mapped is a private copy.
+//! 5. *A library in C.* Seventy lines and the header, no SDK.
 
 mod calls;
 mod connection;
@@ -58,6 +68,7 @@ mod metrics;
 mod native;
 mod opened;
 mod operations;
+mod progress;
 mod staging;
 mod threads;
 pub mod tool_host;

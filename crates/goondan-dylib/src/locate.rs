@@ -38,7 +38,7 @@ fn candidates(stated: &Path) -> Vec<PathBuf> {
 }
 
 /// `libtext_utils.so` → `text_utils`; a name without a suffix is bare already.
-pub(crate) fn bare_name(name: &str) -> String {
+fn bare_name(name: &str) -> String {
     match SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix)) {
         Some(stem) => stem.strip_prefix("lib").unwrap_or(stem).to_owned(),
         None => name.to_owned(),

@@ -1,7 +1,7 @@
 //! Copies libraries to fresh paths before they are loaded.
 //!
 //! The file that a build writes is never loaded itself: glibc gives back the object that is already loaded for the same inode,
-//! and writing over a mapped file changes running code. So each load gets a new file with a new name and a new inode.
+//! and writing over a mapped file changes running code. So each load gets a new file with a new path and a new inode.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -12,7 +12,6 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
-use crate::locate::bare_name;
 
 /// How often a file that changes while it is read is read again, and how long apart.
 const READS: u32 = 20;
@@ -75,10 +74,11 @@ impl Staging {
     pub(crate) fn place(&self, image: &Image) -> io::Result<PathBuf> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let hash = image.hash.get(..12).unwrap_or(&image.hash);
-        let name = format!("{}-{hash}-{number}{}", bare_name(&image.name()), std::env::consts::DLL_SUFFIX);
-        let path = self.folder.join(name);
-        // Cleaners of temporary folders take away what has not been used for long.
-        fs::create_dir_all(&self.folder)?;
+        // A folder each, so that messages and backtraces know the library by its own name.
+        let folder = self.folder.join(format!("{number}-{hash}"));
+        // All of it: cleaners of temporary folders take away what has not been used for long.
+        fs::create_dir_all(&folder)?;
+        let path = folder.join(image.name());
         let mut file = File::create_new(&path)?;
         file.write_all(&image.bytes)?;
         Ok(path)

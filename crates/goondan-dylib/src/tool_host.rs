@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -26,15 +25,13 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Serves the library at `path` over standard input and output, until the input ends.
 ///
 /// What the library itself prints on standard output goes to standard error: the output belongs to the protocol.
-pub fn run(path: &Path) -> ExitCode {
-    let output = match take_stdout() {
-        Ok(output) => output,
-        Err(_) => return ExitCode::FAILURE,
-    };
-    match serve(path, io::stdin().lock(), output) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
+///
+/// # Errors
+///
+/// As [`serve`].
+pub fn run(path: &Path) -> io::Result<()> {
+    let output = take_stdout()?;
+    serve(path, io::stdin().lock(), output)
 }
 
 #[cfg(unix)]

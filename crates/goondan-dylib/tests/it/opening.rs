@@ -139,3 +139,14 @@ async fn a_missing_symbol_is_told_when_it_is_loaded_and_not_when_it_is_called() 
     says(bench.open("unbound").await, "the system cannot load libunbound.so", "linked into it");
     says(bench.open("unbound").await, "nowhere", "rebuild");
 }
+
+#[test]
+fn a_library_that_would_abort_on_a_panic_does_not_compile() {
+    let output = std::process::Command::new(env!("CARGO"))
+        .args(["rustc", "--quiet", "-p", "counter", "--lib", "--", "-C", "panic=abort"])
+        .output()
+        .expect("cargo runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(said.contains("a tool library has to be built with panic = \"unwind\""), "{said}");
+}
