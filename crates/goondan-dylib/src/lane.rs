@@ -69,7 +69,7 @@ impl LaneStart {
             match command {
                 Down::Start { call, request } => ending.start_call(&library, call, &request),
                 Down::Cancel { call } => library.cancel(call),
-                Down::Reply { operation, outcome } => reply(&library, operation, outcome),
+                Down::Reply { operation, outcome } => ending.reply(&library, operation, outcome),
                 Down::Close => break,
             }
         }
@@ -97,16 +97,34 @@ impl Ending {
     }
 
     fn start_call(&self, library: &LoadedLibrary, call: u64, request: &wire::CallRequest) {
-        let up = &self.start.up;
+        let LaneStart { name, up, limits, .. } = &self.start;
         if !up.is_wanted(call) {
             return;
         }
         let status = match serde_json::to_vec(request) {
-            Ok(bytes) => library.start(call, &bytes),
+            Ok(bytes) if bytes.len() as u64 <= limits.max_payload => library.start(call, &bytes),
+            Ok(_) => Status::TOO_LARGE,
             Err(_) => Status::BAD_ARGUMENT,
         };
         if status != Status::OK {
-            up.complete(call, Err(refused(&self.start.name, status)));
+            up.complete(call, Err(refused(name, status)));
+        }
+    }
+
+    fn reply(&self, library: &LoadedLibrary, operation: u64, outcome: Outcome<serde_json::Value>) {
+        let (status, bytes) = match outcome {
+            Ok(value) => (Status::OK, serde_json::to_vec(&value)),
+            Err(error) if error.code.as_deref() == Some(code::CANCELLED) => {
+                (Status::CANCELLED, serde_json::to_vec(&error))
+            }
+            Err(error) => (Status::FAILED, serde_json::to_vec(&error)),
+        };
+        match bytes {
+            Ok(bytes) if bytes.len() as u64 <= self.start.limits.max_payload => {
+                library.reply(operation, status, &bytes)
+            }
+            Ok(_) => library.reply(operation, Status::TOO_LARGE, &[]),
+            Err(_) => library.reply(operation, Status::INTERNAL, &[]),
         }
     }
 
@@ -132,18 +150,6 @@ impl Drop for Ending {
     }
 }
 
-fn reply(library: &LoadedLibrary, operation: u64, outcome: Outcome<serde_json::Value>) {
-    let (status, bytes) = match outcome {
-        Ok(value) => (Status::OK, serde_json::to_vec(&value)),
-        Err(error) if error.code.as_deref() == Some(code::CANCELLED) => (Status::CANCELLED, serde_json::to_vec(&error)),
-        Err(error) => (Status::FAILED, serde_json::to_vec(&error)),
-    };
-    match bytes {
-        Ok(bytes) => library.reply(operation, status, &bytes),
-        Err(_) => library.reply(operation, Status::INTERNAL, &[]),
-    }
-}
-
 fn gone(name: &str) -> wire::ToolError {
     wire::ToolError::new(format!("{name} was closed")).code(code::UNAVAILABLE).suggest("Try again.")
 }
@@ -152,6 +158,7 @@ fn refused(name: &str, status: Status) -> wire::ToolError {
     let error = wire::ToolError::new(format!("{name} did not take the call: {}", status.name()));
     match status {
         Status::PANIC => error.code(code::PANIC),
+        Status::TOO_LARGE => error.code(code::FAILED).suggest("Pass less at once, or pass a file."),
         Status::CLOSED | Status::BUSY => error.code(code::UNAVAILABLE).suggest("Try again later."),
         _ => error.code(code::FAILED),
     }

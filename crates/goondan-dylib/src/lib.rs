@@ -43,8 +43,8 @@
 //! `tests/it/spikes.rs` keeps them; all but the last ran under valgrind too, without an error.
 //!
 //! 1. *200 reloads of a library whose thread-locals have destructors.* Each ran its own new code. Resident memory grows by
-//!    0.6 MiB a reload for a release build (a file of 0.7 MB) and 1.3 MiB for a development build (6.6 MB), evenly, so that a
-//!    day of editing costs less than a browser tab, and a service that reloads hourly should restart once a month.
+//!    0.6 MiB a reload for a release build (a file of 0.7 MB) and 1.3 MiB for a development build (6.6 MB), evenly: fifty
+//!    reloads cost some tens of megabytes, which a restart gives back.
 //! 2. *Panics in a worker, in a result's serialisation, in a payload's own drop.* Each ends its call alone. The payload has to be
 //!    dropped inside a second catch, and what *that* throws is leaked, or the second panic would reach the edge and abort.
 //! 3. *A thread that refuses to stop.* It goes on in its mapping after `close`, and is told `CLOSED` for each word. Joining such

@@ -29,3 +29,10 @@ impl Default for Limits {
         }
     }
 }
+
+impl Limits {
+    /// Bytes of one line between a host and its parent: a payload, with what is around it.
+    pub(crate) fn max_line(&self) -> u64 {
+        self.max_payload.saturating_mul(2)
+    }
+}

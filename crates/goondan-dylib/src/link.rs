@@ -1,7 +1,7 @@
 //! What travels between a call and its library, whether that runs here or in a host of its own.
 
 use goondan_abi::raw::Status;
-use goondan_abi::wire;
+use goondan_abi::wire::{self, code};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -33,6 +33,23 @@ pub(crate) enum Down {
     },
     /// Close the library. Nothing follows.
     Close,
+}
+
+impl Down {
+    /// What goes down instead where this is larger than `limit` bytes: nothing for a call, which is answered through `up`.
+    pub(crate) fn or_refusal(self, limit: u64, up: &dyn Upcalls) -> Option<Down> {
+        let error = wire::ToolError::new(format!("more than {limit} bytes cannot be handed to a library"))
+            .code(code::FAILED)
+            .suggest("Pass less at once, or pass a file.");
+        match self {
+            Down::Start { call, .. } => {
+                up.complete(call, Err(error));
+                None
+            }
+            Down::Reply { operation, .. } => Some(Down::Reply { operation, outcome: Err(error) }),
+            small => Some(small),
+        }
+    }
 }
 
 /// What a library says about a running call, besides its end.

@@ -12,7 +12,7 @@ use goondan_abi::raw::{NO_CALL, Status};
 use goondan_abi::wire;
 
 use crate::failure::Failure;
-use crate::hosted::protocol::{Up, read_line, write_line};
+use crate::hosted::protocol::{Up, read_line, to_line};
 use crate::image;
 use crate::lane::{Lane, LaneStart};
 use crate::limits::Limits;
@@ -99,7 +99,7 @@ struct Running {
 }
 
 fn pass_down(mut input: impl BufRead, pipe: &Pipe, lane: &Running, limits: &Limits) -> io::Result<()> {
-    while let Some(down) = read_line::<Down>(&mut input, limits.max_payload.saturating_mul(2))? {
+    while let Some(down) = read_line::<Down>(&mut input, limits.max_line())? {
         match &down {
             Down::Start { call, .. } => {
                 pipe.calls().insert(*call, false);
@@ -131,7 +131,8 @@ fn close(lane: Running, grace: Duration) {
 fn write_all(mut output: impl Write, queue: &Receiver<Option<Up>>) {
     while let Ok(Some(up)) = queue.recv() {
         // Nobody listens any more: the end of the input will be noticed too.
-        if write_line(&mut output, &up).is_err() {
+        let written = to_line(&up).and_then(|line| output.write_all(&line)).and_then(|()| output.flush());
+        if written.is_err() {
             return;
         }
     }

@@ -1,6 +1,6 @@
 //! One run of a host process.
 
-use std::io::BufReader;
+use std::io::{BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use goondan_abi::wire::{self, code};
 use tokio::sync::{mpsc, oneshot};
 
-use super::protocol::{Up, read_line, write_line};
+use super::protocol::{Up, read_line, to_line};
 use crate::calls::Calls;
 use crate::connection::{Connection, new_calls};
 use crate::failure::Failure;
@@ -78,9 +78,11 @@ impl HostProcess {
         let process = HostProcess { connection, child: Arc::clone(&child) };
 
         let (ready, opened) = oneshot::channel();
-        let (patience, writing) = (limits.close_grace * 2, Arc::clone(&child));
-        let reading = Reader { name: name.to_owned(), calls, child, line_limit: limits.max_payload.saturating_mul(2) };
-        let threads = thread(&format!("write {name}"), move || write(stdin, commands, &writing, patience))
+        let line_limit = limits.max_line();
+        let (written, writing) = (Arc::clone(&calls), Arc::clone(&child));
+        let writing = Writer { calls: written, child: writing, line_limit, patience: limits.close_grace * 2 };
+        let reading = Reader { name: name.to_owned(), calls, child, line_limit };
+        let threads = thread(&format!("write {name}"), move || writing.run(stdin, commands))
             .and_then(|_| thread(&format!("read {name}"), move || reading.run(stdout, ready)));
         let reader = threads.map_err(|cause| {
             process.kill();
@@ -127,21 +129,42 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<J
     std::thread::Builder::new().name(name.to_owned()).spawn(work)
 }
 
-/// Writes what goes down until it is to close; then the host has `patience` to end by itself.
-fn write(mut stdin: ChildStdin, mut commands: mpsc::UnboundedReceiver<Down>, child: &SharedChild, patience: Duration) {
-    while let Some(command) = commands.blocking_recv() {
-        if matches!(command, Down::Close) || write_line(&mut stdin, &command).is_err() {
-            break;
+/// Writes what goes down until it is to close.
+struct Writer {
+    calls: Arc<Calls>,
+    child: Arc<SharedChild>,
+    line_limit: u64,
+    /// How long the host has to end by itself then.
+    patience: Duration,
+}
+
+impl Writer {
+    fn run(self, mut stdin: ChildStdin, mut commands: mpsc::UnboundedReceiver<Down>) {
+        while let Some(command) = commands.blocking_recv() {
+            if matches!(command, Down::Close) || self.write(&mut stdin, command).is_err() {
+                break;
+            }
+        }
+        drop(stdin);
+        let deadline = Instant::now() + self.patience;
+        while matches!(self.child.lock().try_wait(), Ok(None)) {
+            if Instant::now() >= deadline {
+                let _ = self.child.lock().kill();
+                return;
+            }
+            std::thread::sleep(LOOK);
         }
     }
-    drop(stdin);
-    let deadline = Instant::now() + patience;
-    while matches!(child.lock().try_wait(), Ok(None)) {
-        if Instant::now() >= deadline {
-            let _ = child.lock().kill();
-            return;
+
+    fn write(&self, stdin: &mut ChildStdin, command: Down) -> std::io::Result<()> {
+        let line = to_line(&command)?;
+        if line.len() as u64 <= self.line_limit {
+            return stdin.write_all(&line);
         }
-        std::thread::sleep(LOOK);
+        match command.or_refusal(self.line_limit, self.calls.as_ref()) {
+            Some(refusal) => stdin.write_all(&to_line(&refusal)?),
+            None => Ok(()),
+        }
     }
 }
 

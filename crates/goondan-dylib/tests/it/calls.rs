@@ -5,7 +5,7 @@ use std::time::Duration;
 use goondan_runtime::ports::tool::LogLevel;
 use serde_json::json;
 
-use crate::support::{Bench, Engine, compile_c};
+use crate::support::{Bench, Engine, compile_c, impatient};
 
 #[tokio::test]
 async fn a_rust_library_describes_itself_and_answers() {
@@ -142,6 +142,17 @@ async fn a_result_that_is_too_large_is_an_error() {
     let error = hostile.call("huge", json!({})).await.expect_err("it is refused");
     assert_eq!(error.code.as_deref(), Some("E_TOOL"));
     assert!(error.message.contains("larger than 8388608 bytes"), "{}", error.message);
+}
+
+#[tokio::test]
+async fn arguments_that_are_too_large_are_an_error() {
+    for bench in [Bench::new(), Bench::hosted(impatient())] {
+        let text_utils = bench.example("text_utils").await;
+        let arguments = json!({ "text": "x".repeat(20 * 1024 * 1024) });
+        let error = text_utils.call("uppercase", arguments).await.expect_err("it is refused");
+        assert_eq!(error.code.as_deref(), Some("E_TOOL"), "{}", error.message);
+        assert!(text_utils.call("uppercase", json!({ "text": "x" })).await.is_ok());
+    }
 }
 
 #[tokio::test]

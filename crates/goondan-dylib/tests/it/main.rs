@@ -2,6 +2,7 @@
 
 mod agents;
 mod calls;
+mod documentation;
 mod hosted;
 mod opening;
 mod reload;

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 /// Built once for all tests: file name of the library or program → path.
 static BUILT: LazyLock<BTreeMap<String, PathBuf>> = LazyLock::new(build);
 
-fn workspace() -> PathBuf {
+pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
