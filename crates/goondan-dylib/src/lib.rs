@@ -40,7 +40,7 @@
 //!
 //! # What the spikes showed
 //!
-//! `tests/it/spikes.rs` keeps them; all but the last ran under valgrind too, without an error.
+//! `tests/it/spikes.rs` keeps them; all ran under valgrind too, without an error.
 //!
 //! 1. *200 reloads of a library whose thread-locals have destructors.* Each ran its own new code. Resident memory grows by
 //!    0.6 MiB a reload for a release build (a file of 0.7 MB) and 1.3 MiB for a development build (6.6 MB), evenly: fifty

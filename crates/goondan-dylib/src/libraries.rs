@@ -93,10 +93,9 @@ impl Libraries {
                 Arc::new(self.start(path, name.clone()).await?)
             }
         };
-        // Before it is published: a library that lacks an export must not take the place of one that has it.
-        let exports = manifest::exports(&library.manifest, tool, &name)?;
         opened.by_content.retain(|_, library| library.strong_count() > 0);
         opened.by_content.insert(key, Arc::downgrade(&library));
+        let exports = manifest::exports(&library.manifest, tool, &name)?;
         Ok((library, exports))
     }
 

@@ -1,5 +1,6 @@
 //! The threads that serve libraries: lanes, and readers of host processes.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::link::Down;
 #[derive(Default)]
 pub(crate) struct Threads {
     running: Mutex<Vec<Serving>>,
+    closed: AtomicBool,
 }
 
 struct Serving {
@@ -38,6 +40,7 @@ impl Threads {
 
     /// Tells all to end, and waits at most `patience`. The libraries whose threads have not ended.
     pub(crate) async fn close(&self, patience: Duration) -> Vec<String> {
+        self.closed.store(true, Ordering::Relaxed);
         let deadline = tokio::time::Instant::now() + patience;
         let running = std::mem::take(&mut *self.lock());
         for down in running.iter().filter_map(|serving| serving.down.upgrade()) {
@@ -51,6 +54,11 @@ impl Threads {
             }
         }
         stuck
+    }
+
+    /// Whether all were told to end, so that nothing should be started in place of what ends.
+    pub(crate) fn are_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Serving>> {

@@ -55,6 +55,9 @@ impl SharedChild {
     }
 }
 
+/// The first word of a host: what its library says, or why there is none.
+type Opened = Result<wire::Manifest, Failure>;
+
 impl HostProcess {
     /// Starts a host for the library at `path` and waits for its handshake.
     pub(crate) async fn start(
@@ -64,42 +67,61 @@ impl HostProcess {
         limits: &Limits,
         counters: &Arc<Counters>,
     ) -> Result<Started, Failure> {
-        let mut child = spawn(command, path).map_err(|cause| {
+        let child = spawn(command, path).map_err(|cause| {
             Failure::new(format!("the host for {name} could not be started: {}: {cause}", command.program.display()))
         })?;
-        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Failure::new(format!("the host for {name} has no pipes")));
-        };
-        let child = Arc::new(SharedChild { child: Mutex::new(child), ended: OnceLock::new() });
         let calls = new_calls(name, limits, counters);
         let (down, commands) = mpsc::unbounded_channel();
         let weak = down.downgrade();
         let connection = Arc::new(Connection::new(down, Arc::clone(&calls), limits));
-        let process = HostProcess { connection, child: Arc::clone(&child) };
+        let shared = Arc::new(SharedChild { child: Mutex::new(child), ended: OnceLock::new() });
+        let process = HostProcess { connection, child: shared };
 
         let (ready, opened) = oneshot::channel();
-        let line_limit = limits.max_line();
-        let (written, writing) = (Arc::clone(&calls), Arc::clone(&child));
-        let writing = Writer { calls: written, child: writing, line_limit, patience: limits.close_grace * 2 };
-        let reading = Reader { name: name.to_owned(), calls, child, line_limit };
-        let threads = thread(&format!("write {name}"), move || writing.run(stdin, commands))
-            .and_then(|_| thread(&format!("read {name}"), move || reading.run(stdout, ready)));
-        let reader = threads.map_err(|cause| {
+        let reader = process.serve(name, &calls, commands, ready, limits).map_err(|cause| {
             process.kill();
-            Failure::new(format!("no thread could be started for {name}: {cause}"))
+            Failure::new(format!("the host for {name} cannot be talked to: {cause}"))
         })?;
-        match tokio::time::timeout(limits.open_timeout, opened).await {
-            Ok(Ok(Ok(manifest))) => Ok(Started { process, manifest, down: weak, reader }),
-            Ok(Ok(Err(failure))) => Err(failure),
+        let manifest = process.handshake(opened, name, limits.open_timeout).await?;
+        Ok(Started { process, manifest, down: weak, reader })
+    }
+
+    /// Starts the threads that write to and read from the host; the one that reads.
+    fn serve(
+        &self,
+        name: &str,
+        calls: &Arc<Calls>,
+        commands: mpsc::UnboundedReceiver<Down>,
+        ready: oneshot::Sender<Opened>,
+        limits: &Limits,
+    ) -> std::io::Result<JoinHandle<()>> {
+        let pipes = |child: &mut Child| child.stdin.take().zip(child.stdout.take());
+        let (stdin, stdout) = pipes(&mut self.child.lock()).ok_or_else(|| std::io::Error::other("it has no pipes"))?;
+        let writer = Writer {
+            calls: Arc::clone(calls),
+            child: Arc::clone(&self.child),
+            line_limit: limits.max_line(),
+            patience: limits.close_grace * 2,
+        };
+        let reader = Reader {
+            name: name.to_owned(),
+            calls: Arc::clone(calls),
+            child: Arc::clone(&self.child),
+            line_limit: limits.max_line(),
+        };
+        thread(&format!("write {name}"), move || writer.run(stdin, commands))?;
+        thread(&format!("read {name}"), move || reader.run(stdout, ready))
+    }
+
+    async fn handshake(&self, opened: oneshot::Receiver<Opened>, name: &str, patience: Duration) -> Opened {
+        match tokio::time::timeout(patience, opened).await {
+            Ok(Ok(opened)) => opened,
             Ok(Err(_)) => Err(Failure::new(format!("the host for {name} died while it was opening the library"))
                 .suggest("the library crashes when it is loaded or opened; run it under a debugger")),
             Err(_) => {
-                process.kill();
-                Err(Failure::new(format!(
-                    "the host for {name} did not answer within {} s",
-                    limits.open_timeout.as_secs()
-                ))
-                .suggest("the library's initialisers, `open` and `describe` must return promptly"))
+                self.kill();
+                Err(Failure::new(format!("the host for {name} did not answer within {} s", patience.as_secs()))
+                    .suggest("the library's initialisers, `open` and `describe` must return promptly"))
             }
         }
     }
@@ -177,7 +199,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn run(self, stdout: ChildStdout, ready: oneshot::Sender<Result<wire::Manifest, Failure>>) {
+    fn run(self, stdout: ChildStdout, ready: oneshot::Sender<Opened>) {
         let mut input = BufReader::new(stdout);
         let mut ready = Some(ready);
         let problem = loop {
@@ -200,7 +222,7 @@ impl Reader {
         );
     }
 
-    fn take(&self, up: Up, ready: &mut Option<oneshot::Sender<Result<wire::Manifest, Failure>>>) {
+    fn take(&self, up: Up, ready: &mut Option<oneshot::Sender<Opened>>) {
         let mut tell = |opened| {
             if let Some(ready) = ready.take() {
                 let _ = ready.send(opened);

@@ -51,7 +51,8 @@ impl HostedLibrary {
 
     /// Starts the host for the first time; what the library says of itself.
     pub(crate) async fn first_start(&self) -> Result<wire::Manifest, Failure> {
-        self.start(&mut *self.state.lock().await).await
+        let (_, manifest) = self.start(&mut *self.state.lock().await).await?;
+        Ok(manifest)
     }
 
     /// A host that takes calls: the one that runs, or a new one unless it is too early for that.
@@ -60,6 +61,9 @@ impl HostedLibrary {
         if let Some(process) = &state.current {
             if process.connection.calls().is_healthy() {
                 return Ok(Arc::clone(&process.connection));
+            }
+            if self.threads.are_closed() {
+                return Err(wire::ToolError::new(format!("{} was closed", self.name)).code(code::UNAVAILABLE));
             }
             // Dead, or full of calls that never end.
             process.kill();
@@ -70,23 +74,21 @@ impl HostedLibrary {
         if let Some(left) = state.not_before.and_then(|at| at.checked_duration_since(Instant::now())) {
             return Err(self.resting(state.crashes, left));
         }
-        if let Err(failure) = self.start(&mut state).await {
+        let started = self.start(&mut state).await;
+        started.map(|(connection, _)| connection).map_err(|failure| {
             self.note_crash(&mut state, false, Instant::now());
-            return Err(wire::ToolError { suggestion: failure.suggestion, ..wire::ToolError::new(failure.message) }
-                .code(code::UNAVAILABLE));
-        }
-        match &state.current {
-            Some(process) => Ok(Arc::clone(&process.connection)),
-            None => Err(self.resting(state.crashes, Duration::ZERO)),
-        }
+            wire::ToolError { suggestion: failure.suggestion, ..wire::ToolError::new(failure.message) }
+                .code(code::UNAVAILABLE)
+        })
     }
 
-    async fn start(&self, state: &mut State) -> Result<wire::Manifest, Failure> {
+    async fn start(&self, state: &mut State) -> Result<(Arc<Connection>, wire::Manifest), Failure> {
         let started = HostProcess::start(&self.command, &self.path, &self.name, &self.limits, &self.counters).await?;
         let Started { process, manifest, down, reader } = started;
         self.threads.remember(&self.name, down, reader);
+        let connection = Arc::clone(&process.connection);
         state.current = Some(process);
-        Ok(manifest)
+        Ok((connection, manifest))
     }
 
     fn note_crash(&self, state: &mut State, answered: bool, at: Instant) {
