@@ -183,10 +183,9 @@ impl TurnContext {
     /// Takes in what arrived since the last step. Journaled, so that a resumed turn takes in the same.
     async fn join_answers(&mut self, index: u32) -> Result<(), TurnError> {
         let id = format!("step-{index}/inbox");
-        // A step that was taken before the turn was resumed takes in what it took in then, and nothing else: what is there
-        // now may have joined a later step.
-        let was_taken = self.journal.has_outcome(&format!("step-{index}/model"));
-        if !self.journal.has_outcome(&id) && (was_taken || self.joined.is_empty()) {
+        // A step that a resumed turn has behind it took in what is recorded, and nothing else.
+        let is_behind = self.journal.has_outcome(&model_effect(index));
+        if !self.journal.has_outcome(&id) && (is_behind || self.joined.is_empty()) {
             return Ok(());
         }
         let effect =
@@ -202,6 +201,10 @@ impl TurnContext {
         }
         Ok(())
     }
+}
+
+fn model_effect(step: u32) -> String {
+    format!("step-{step}/model")
 }
 
 /// The messages of a turn are numbered: a resumed turn gives them the same ids.
@@ -266,7 +269,7 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
     let mut response = None;
     for index in 0..policy.max_steps_per_turn {
         // A turn that was begun before it was cancelled first takes up what had happened.
-        if context.cancel.is_cancelled() && !context.journal.has_outcome(&format!("step-{index}/model")) {
+        if context.cancel.is_cancelled() && !context.journal.has_outcome(&model_effect(index)) {
             return Err(cancelled());
         }
         context.engine.spent.check(&policy.budget, "policy.budget")?;

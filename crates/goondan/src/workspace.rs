@@ -88,8 +88,9 @@ impl Workspace {
     /// Base and events, folded; with warnings about lines that could not be read.
     pub fn conversation(&self, id: &InstanceId) -> io::Result<(Vec<Arc<Message>>, Vec<String>)> {
         let dir = layout::instance_dir(&self.dir, id);
-        let (base, mut warnings) = read_lines(&dir.join(layout::BASE))?;
-        let (events, more) = read_lines(&dir.join(layout::EVENTS))?;
+        // In this order: a turn that is folded meanwhile is seen twice, which `restore` tells, and never missed.
+        let (events, mut warnings) = read_lines(&dir.join(layout::EVENTS))?;
+        let (base, more) = read_lines(&dir.join(layout::BASE))?;
         warnings.extend(more);
         let stored = StoredConversation { base, events, warnings: Vec::new() };
         Ok((Conversation::restore(stored).0.messages().to_vec(), warnings))

@@ -41,7 +41,8 @@ impl<V> Default for Handled<V> {
 }
 
 impl<V> Handled<V> {
-    fn with_room_for(max_events: usize) -> Self {
+    /// As the default, with another number of events.
+    pub(super) fn with_room_for(max_events: usize) -> Self {
         Handled {
             entries: HashMap::new(),
             forgettable: VecDeque::new(),

@@ -29,11 +29,14 @@ struct Pending {
 impl Ledger {
     /// The state after `records`.
     pub(super) fn of<'a>(records: impl Iterator<Item = &'a InboxRecord>) -> Self {
-        let mut ledger = Ledger::default();
+        Ledger::default().after(records)
+    }
+
+    fn after<'a>(mut self, records: impl Iterator<Item = &'a InboxRecord>) -> Self {
         for (place, record) in records.enumerate() {
-            ledger.apply(place, record);
+            self.apply(place, record);
         }
-        ledger
+        self
     }
 
     fn apply(&mut self, place: usize, record: &InboxRecord) {
@@ -136,4 +139,97 @@ fn without_answer(record: &InboxRecord) -> InboxRecord {
         *answer = None;
     }
     record
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::store::suite::samples::{accepted, done_with, event, event_by, instance, withdrawn};
+
+    /// So few results are remembered that most sequences forget some.
+    const ROOM: usize = 3;
+
+    fn ledger_of(records: &[InboxRecord]) -> Ledger {
+        Ledger { handled: Handled::with_room_for(ROOM), ..Ledger::default() }.after(records.iter())
+    }
+
+    fn reduced(records: &[InboxRecord]) -> Vec<InboxRecord> {
+        let ledger = ledger_of(records);
+        let kept = records.iter().enumerate().filter_map(|(place, record)| ledger.reduce(place, record));
+        kept.map(Cow::into_owned).collect()
+    }
+
+    fn recovered(records: &[InboxRecord]) -> Recovered {
+        ledger_of(records).recover(&records.iter().collect::<Vec<_>>(), Vec::new())
+    }
+
+    /// What an orchestrator does to its inbox, and which events it then has pending.
+    #[derive(Default)]
+    struct Swarm {
+        records: Vec<InboxRecord>,
+        pending: Vec<AgentEvent>,
+        /// Handled events whose results an unfinished turn may ask for again, with whose turn that is.
+        needed: Vec<(String, InstanceId)>,
+        made: usize,
+    }
+
+    impl Swarm {
+        fn act(&mut self, what: u8, which: usize) {
+            match what {
+                0..4 => self.accept(which),
+                4..7 => self.finish(which, what == 4),
+                7 => {
+                    if let Some(event) = self.take(which, false) {
+                        self.records.push(withdrawn(&event));
+                    }
+                }
+                _ => self.records = reduced(&self.records),
+            }
+        }
+
+        fn accept(&mut self, which: usize) {
+            self.made += 1;
+            let (id, target) = (format!("e{}", self.made), instance(&format!("k{}", which % 3)));
+            let event = match which % 2 {
+                0 => event(&id, &target),
+                _ => event_by(&id, &instance(&format!("k{}", which % 5)), &target),
+            };
+            self.records.push(accepted(&event));
+            self.pending.push(event);
+        }
+
+        fn finish(&mut self, which: usize, answers: bool) {
+            let Some(done) = self.take(which, true) else { return };
+            let answer = answers.then(|| event(&format!("{}-answer", done.id), &instance("k0")));
+            self.records.push(done_with(&done, answer.clone()));
+            self.needed.retain(|(_, asker)| *asker != done.target);
+            let asker = done.caller().filter(|asker| self.pending.iter().any(|event| event.target == **asker));
+            self.needed.extend(asker.map(|asker| (done.id.clone(), asker.clone())));
+            self.pending.extend(answer);
+        }
+
+        /// The first event of an instance is the one whose turn runs: it can't be withdrawn, and no other can be done.
+        fn take(&mut self, which: usize, begun: bool) -> Option<AgentEvent> {
+            let at = which.checked_rem(self.pending.len())?;
+            let is_first = self.pending[..at].iter().all(|event| event.target != self.pending[at].target);
+            (is_first == begun).then(|| self.pending.remove(at))
+        }
+    }
+
+    proptest! {
+        /// No event is lost and none comes back, wherever the inbox is compacted; and no result is forgotten that is needed.
+        #[test]
+        fn what_matters_is_what_the_swarm_has_pending(acts in proptest::collection::vec((0u8..10, 0usize..100), 0..80)) {
+            let mut swarm = Swarm::default();
+            for (what, which) in acts {
+                swarm.act(what, which);
+                let recovered = recovered(&swarm.records);
+                prop_assert_eq!(&recovered.pending, &swarm.pending);
+                let handled: Vec<_> = recovered.handled.iter().map(|handled| &handled.event_id).collect();
+                prop_assert!(swarm.needed.iter().all(|(id, _)| handled.contains(&id)), "{:?} of {:?}", swarm.needed, handled);
+            }
+        }
+    }
 }

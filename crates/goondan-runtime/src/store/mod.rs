@@ -6,3 +6,8 @@ pub(crate) mod handled;
 pub mod jsonl;
 mod ledger;
 pub mod memory;
+#[cfg(any(test, feature = "testing"))]
+pub mod suite;
+
+#[cfg(test)]
+mod tests;

@@ -11,19 +11,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{DataFile, FileSystem, Opened};
 
-/// The file system; clones are the same one.
+/// The file system, as one process sees it. After a kill or a power failure the next process gets another handle; through
+/// an old one nothing changes any more, whoever still holds it.
 #[derive(Clone)]
-pub(crate) struct SimFs(Arc<Mutex<State>>);
+pub(crate) struct SimFs {
+    state: Arc<Mutex<State>>,
+    process: u32,
+}
 
 struct State {
     files: Vec<Contents>,
     folders: Vec<Folder>,
     /// Changes until the process dies.
     left: Option<u64>,
-    is_dead: bool,
+    /// The process that runs; dead ones have smaller numbers.
+    process: u32,
     /// Bytes that still fit.
     room: Option<usize>,
-    syncs_to_fail: u32,
+    /// So many syncs of files go well, then so many fail.
+    failing_syncs: (u32, u32),
     changes: u64,
 }
 
@@ -57,16 +63,22 @@ impl SimFs {
             files: Vec::new(),
             folders: vec![Folder::default()],
             left: None,
-            is_dead: false,
+            process: 0,
             room: None,
-            syncs_to_fail: 0,
+            failing_syncs: (0, 0),
             changes: 0,
         };
-        SimFs(Arc::new(Mutex::new(state)))
+        SimFs { state: Arc::new(Mutex::new(state)), process: 0 }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, where this process lives.
+    fn alive(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.state();
+        if self.process == state.process { Ok(state) } else { Err(io::Error::other("the process is dead")) }
     }
 
     /// The process dies in the middle of the change after the next `changes` ones.
@@ -76,7 +88,7 @@ impl SimFs {
 
     /// Whether it has died.
     pub(crate) fn is_dead(&self) -> bool {
-        self.state().is_dead
+        self.process != self.state().process
     }
 
     /// How many changes there were since it was made.
@@ -91,19 +103,26 @@ impl SimFs {
 
     /// The next syncs of files fail.
     pub(crate) fn fail_syncs(&self, count: u32) {
-        self.state().syncs_to_fail = count;
+        self.fail_syncs_after(0, count);
     }
 
-    /// A new process begins on what the killed one wrote.
-    pub(crate) fn kill(&self) {
+    /// Some syncs of files go well, then some fail.
+    pub(crate) fn fail_syncs_after(&self, well: u32, count: u32) {
+        self.state().failing_syncs = (well, count);
+    }
+
+    /// This process is killed, where it still lives. Gives back what the next one finds.
+    pub(crate) fn kill(&self) -> SimFs {
         let mut state = self.state();
         state.left = None;
-        state.is_dead = false;
+        state.process += 1;
+        SimFs { state: Arc::clone(&self.state), process: state.process }
     }
 
-    /// The machine starts again. What was not synced is gone; with a seed, parts of it survive, torn or followed by garbage.
-    pub(crate) fn lose_power(&self, seed: Option<u64>) {
-        self.kill();
+    /// The machine stops, and starts again. What was not synced is gone; with a seed, parts of it survive, torn or followed by
+    /// garbage. Gives back what the next process finds.
+    pub(crate) fn lose_power(&self, seed: Option<u64>) -> SimFs {
+        let next = self.kill();
         let mut chance = seed.map(Chance);
         let mut state = self.state();
         for contents in &mut state.files {
@@ -117,6 +136,8 @@ impl SimFs {
                 folder.now = folder.on_disk.clone();
             }
         }
+        drop(state);
+        next
     }
 
     /// What a file holds now.
@@ -172,14 +193,14 @@ impl Chance {
 }
 
 impl State {
-    /// Counts a change; dead processes make none.
+    /// Counts a change. The process may die of it.
     fn change(&mut self) -> io::Result<()> {
-        self.alive()?;
         self.changes += 1;
         match &mut self.left {
             Some(0) => {
-                self.is_dead = true;
-                self.alive()
+                self.left = None;
+                self.process += 1;
+                Err(io::Error::other("the process died"))
             }
             Some(left) => {
                 *left -= 1;
@@ -187,10 +208,6 @@ impl State {
             }
             None => Ok(()),
         }
-    }
-
-    fn alive(&self) -> io::Result<()> {
-        if self.is_dead { Err(io::Error::other("the process is dead")) } else { Ok(()) }
     }
 
     fn find(&self, path: &Path) -> Option<Node> {
@@ -247,12 +264,11 @@ impl State {
 
     fn write(&mut self, file: usize, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let start = usize::try_from(offset).unwrap();
-        let dies_here = !self.is_dead && self.left == Some(0);
         let changed = self.change();
         let written = match &changed {
             Ok(()) => self.room.map_or(bytes.len(), |room| room.min(bytes.len())),
-            Err(_) if dies_here => bytes.len() / 2,
-            Err(_) => 0,
+            // It died in the middle of this.
+            Err(_) => bytes.len() / 2,
         };
         let now = &mut self.files[file].now;
         now.resize(now.len().max(start + written), 0);
@@ -280,8 +296,7 @@ fn parent(path: &Path) -> io::Result<(&Path, OsString)> {
 
 impl FileSystem for SimFs {
     fn open(&self, path: &Path) -> io::Result<Opened> {
-        let mut state = self.state();
-        state.alive()?;
+        let mut state = self.alive()?;
         if let Ok(file) = state.file(path) {
             return Ok(Opened { file: Box::new(SimFile { fs: self.clone(), file }), is_new: false });
         }
@@ -295,8 +310,7 @@ impl FileSystem for SimFs {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let state = self.state();
-        state.alive()?;
+        let state = self.alive()?;
         Ok(state.files[state.file(path)?].now.clone())
     }
 
@@ -305,7 +319,7 @@ impl FileSystem for SimFs {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.alive()?;
         let node = state.find(from).ok_or(ErrorKind::NotFound)?;
         let ((old, old_name), (new, new_name)) = (parent(from)?, parent(to)?);
         let (old, new) = (state.folder(old)?, state.folder(new)?);
@@ -316,11 +330,11 @@ impl FileSystem for SimFs {
     }
 
     fn make_folder(&self, path: &Path) -> io::Result<()> {
-        self.state().make_folder(path).map(drop)
+        self.alive()?.make_folder(path).map(drop)
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.alive()?;
         let folder = state.folder(path)?;
         state.change()?;
         state.folders[folder].on_disk = state.folders[folder].now.clone();
@@ -328,15 +342,14 @@ impl FileSystem for SimFs {
     }
 
     fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        let state = self.state();
-        state.alive()?;
+        let state = self.alive()?;
         let Ok(folder) = state.folder(path) else { return Ok(Vec::new()) };
         let folders = state.folders[folder].now.iter().filter(|(_, node)| matches!(node, Node::Folder(_)));
         Ok(folders.map(|(name, _)| path.join(name)).collect())
     }
 
     fn remove_folder(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.alive()?;
         let folder = state.folder(path)?;
         state.remove(folder)?;
         let (above, name) = parent(path)?;
@@ -358,14 +371,12 @@ struct SimFile {
 
 impl DataFile for SimFile {
     fn len(&self) -> io::Result<u64> {
-        let state = self.fs.state();
-        state.alive()?;
+        let state = self.fs.alive()?;
         Ok(state.files[self.file].now.len() as u64)
     }
 
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let state = self.fs.state();
-        state.alive()?;
+        let state = self.fs.alive()?;
         let start = usize::try_from(offset).unwrap();
         let bytes = state.files[self.file].now.get(start..start + buffer.len()).ok_or(ErrorKind::UnexpectedEof)?;
         buffer.copy_from_slice(bytes);
@@ -373,22 +384,26 @@ impl DataFile for SimFile {
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.fs.state().write(self.file, offset, bytes)
+        self.fs.alive()?.write(self.file, offset, bytes)
     }
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
-        let mut state = self.fs.state();
+        let mut state = self.fs.alive()?;
         state.change()?;
         state.files[self.file].now.resize(usize::try_from(len).unwrap(), 0);
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        let mut state = self.fs.state();
+        let mut state = self.fs.alive()?;
         state.change()?;
-        if state.syncs_to_fail > 0 {
-            state.syncs_to_fail -= 1;
-            return Err(io::Error::other("the disk failed"));
+        match &mut state.failing_syncs {
+            (0, 0) => {}
+            (0, left) => {
+                *left -= 1;
+                return Err(io::Error::other("the disk failed"));
+            }
+            (well, _) => *well -= 1,
         }
         let contents = &mut state.files[self.file];
         contents.on_disk.clone_from(&contents.now);

@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::disk::Disk;
 use crate::ports::store::StoreError;
-use crate::store::fs::{DataFile, FileSystem};
+use crate::store::fs::DataFile;
 
 /// Appends lines to a file. The file is made, and a torn last line cut away, when the first line comes.
 ///
 /// Whatever fails, the file ends with a whole line that was appended with success: what a failed append or a failed sync
 /// left is cut away before the next line is written.
 pub(super) struct Appender {
-    fs: Arc<dyn FileSystem>,
+    disk: Arc<Disk>,
     path: PathBuf,
     file: Option<Box<dyn DataFile>>,
     /// Where the last line ends; `None` until the file was looked at.
@@ -25,23 +26,23 @@ pub(super) struct Appender {
     has_debris: bool,
     /// How many folders above it may be as new as the file is.
     depth: usize,
-    /// That many folders above it have to be synced before its name is on disk.
-    unsynced_folders: usize,
+    /// It was made, or replaced, and its name is not on disk yet.
+    is_nameless: bool,
     buffer: Vec<u8>,
 }
 
 impl Appender {
-    /// Lines for the file at `path`. Up to `depth` folders above it are put on disk with it where it is new.
-    pub(super) fn new(fs: Arc<dyn FileSystem>, path: PathBuf, depth: usize) -> Self {
+    /// Lines for the file at `path`. The names of up to `depth` folders above it are put on disk with its own.
+    pub(super) fn new(disk: Arc<Disk>, path: PathBuf, depth: usize) -> Self {
         Appender {
-            fs,
+            disk,
             path,
             file: None,
             end: None,
             synced: 0,
             has_debris: false,
             depth,
-            unsynced_folders: 0,
+            is_nameless: false,
             buffer: Vec::new(),
         }
     }
@@ -97,22 +98,20 @@ impl Appender {
             self.end = Some(self.synced);
             return Err(error);
         }
-        if !self.fs.exists(&self.path) {
+        if !self.disk.exists(&self.path) {
             // What was written went to a file without a name.
             self.forget_file();
             return Err(io::Error::new(io::ErrorKind::NotFound, "it was deleted while it was in use"));
         }
-        for folder in self.path.ancestors().skip(1).take(self.unsynced_folders) {
-            self.fs.sync_folder(folder)?;
-        }
-        self.unsynced_folders = 0;
+        self.disk.put_name(&self.path, self.is_nameless, self.depth)?;
+        self.is_nameless = false;
         self.synced = end;
         Ok(())
     }
 
     /// Forgets all lines.
     pub(super) fn clear(&mut self) -> Result<(), StoreError> {
-        if self.file.is_none() && !self.fs.exists(&self.path) {
+        if self.file.is_none() && !self.disk.exists(&self.path) {
             return Ok(());
         }
         self.cut(0)
@@ -141,7 +140,7 @@ impl Appender {
     /// The file was replaced by another one. Its name is put on disk with the next sync.
     pub(super) fn was_replaced(&mut self) {
         self.forget_file();
-        self.unsynced_folders = self.unsynced_folders.max(1);
+        self.is_nameless = true;
     }
 
     fn forget_file(&mut self) {
@@ -152,7 +151,7 @@ impl Appender {
     }
 
     fn close_if_crowded(&mut self) {
-        if self.fs.is_crowded() {
+        if self.disk.is_crowded() {
             self.close();
         }
     }
@@ -181,14 +180,12 @@ impl Appender {
 
     fn open_unread(&mut self) -> io::Result<&mut dyn DataFile> {
         if self.file.is_none() {
-            let opened = self.fs.open(&self.path)?;
+            let opened = self.disk.open(&self.path)?;
             if opened.is_new && self.end.is_some_and(|end| end > 0) {
                 self.end = None;
                 return Err(io::Error::new(io::ErrorKind::NotFound, "it was deleted while it was in use"));
             }
-            if opened.is_new {
-                self.unsynced_folders = self.depth;
-            }
+            self.is_nameless |= opened.is_new;
             self.file = Some(opened.file);
         }
         Ok(&mut **self.file.as_mut().expect("opened above"))
@@ -218,12 +215,13 @@ fn end_of_last_line(file: &mut dyn DataFile) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::fs::FileSystem;
     use crate::store::fs::sim::SimFs;
 
     const PATH: &str = "/x.jsonl";
 
     fn appender(fs: &SimFs) -> Appender {
-        Appender::new(Arc::new(fs.clone()), PATH.into(), 1)
+        Appender::new(Disk::new(Arc::new(fs.clone())), PATH.into(), 1)
     }
 
     fn text(fs: &SimFs) -> String {
@@ -280,10 +278,22 @@ mod tests {
     }
 
     #[test]
+    fn so_does_one_in_a_file_that_a_killed_process_has_made() {
+        let fs = SimFs::new();
+        appender(&fs).append(&1).unwrap();
+        let fs = fs.kill();
+        let mut lines = appender(&fs);
+        lines.append(&2).unwrap();
+        lines.sync().unwrap();
+        fs.lose_power(None);
+        assert_eq!(text(&fs), "1\n2\n");
+    }
+
+    #[test]
     fn a_deleted_file_is_told_and_then_made_again() {
         let fs = SimFs::new();
         fs.make_folder(Path::new("/d")).unwrap();
-        let mut lines = Appender::new(Arc::new(fs.clone()), "/d/x".into(), 2);
+        let mut lines = Appender::new(Disk::new(Arc::new(fs.clone())), "/d/x".into(), 2);
         lines.append(&1).unwrap();
         fs.remove_folder(Path::new("/d")).unwrap();
         lines.append(&2).unwrap();

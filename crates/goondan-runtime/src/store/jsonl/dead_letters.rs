@@ -4,6 +4,7 @@
 use std::io;
 use std::path::Path;
 
+use super::disk::Disk;
 use super::layout;
 use crate::ports::store::{DeadLetter, StoreError};
 use crate::store::fs::{FileSystem, replace_durably};
@@ -20,13 +21,13 @@ pub(super) fn read(fs: &dyn FileSystem, instance: &Path) -> Result<Vec<DeadLette
 }
 
 /// Puts `letters` in place of the list.
-pub(super) fn write(fs: &dyn FileSystem, instance: &Path, letters: &[DeadLetter]) -> Result<(), StoreError> {
+pub(super) fn write(disk: &Disk, instance: &Path, letters: &[DeadLetter]) -> Result<(), StoreError> {
     let path = instance.join(layout::DEAD_LETTERS);
     let write = || {
         let mut bytes = serde_json::to_vec_pretty(letters)?;
         bytes.push(b'\n');
-        replace_durably(fs, &path, &bytes)?;
-        path.ancestors().skip(1).take(1).try_for_each(|folder| fs.sync_folder(folder))
+        replace_durably(&**disk, &path, &bytes)?;
+        disk.put_name(&path, true, layout::DEPTH)
     };
     write().map_err(|cause| StoreError::new("write", &path, &cause))
 }

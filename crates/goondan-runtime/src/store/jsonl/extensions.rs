@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::disk::Disk;
 use super::layout;
 use crate::ports::store::StoreError;
 use crate::store::fs::{FileSystem, replace_durably};
@@ -21,16 +22,11 @@ pub(super) fn read(fs: &dyn FileSystem, instance: &Path, extension: &str) -> Res
     Ok(parsed.inspect_err(|error| tracing::warn!(path = %path.display(), %error, "no JSON; it counts as missing")).ok())
 }
 
-pub(super) fn write(fs: &dyn FileSystem, instance: &Path, extension: &str, state: &Value) -> Result<(), StoreError> {
+pub(super) fn write(disk: &Disk, instance: &Path, extension: &str, state: &Value) -> Result<(), StoreError> {
     let path = path(instance, extension);
-    let is_new = !fs.exists(&path);
-    let bytes = format!("{state:#}\n");
-    let depth = if is_new { layout::DEPTH } else { 1 };
-    let write = || {
-        replace_durably(fs, &path, bytes.as_bytes())?;
-        path.ancestors().skip(1).take(depth).try_for_each(|folder| fs.sync_folder(folder))
-    };
-    write().map_err(|cause| StoreError::new("write", &path, &cause))
+    let written = replace_durably(&**disk, &path, format!("{state:#}\n").as_bytes());
+    let named = written.and_then(|()| disk.put_name(&path, true, layout::DEPTH));
+    named.map_err(|cause| StoreError::new("write", &path, &cause))
 }
 
 fn path(instance: &Path, extension: &str) -> PathBuf {
@@ -39,6 +35,8 @@ fn path(instance: &Path, extension: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::json;
 
     use super::*;
@@ -50,9 +48,10 @@ mod tests {
     fn what_is_written_is_read_again_after_a_power_failure() {
         let fs = SimFs::new();
         assert_eq!(read(&fs, Path::new(DIR), "tool-search"), Ok(None));
-        write(&fs, Path::new(DIR), "tool-search", &json!({"selectedTools": ["a__b"]})).unwrap();
+        write(&Disk::new(Arc::new(fs.clone())), Path::new(DIR), "tool-search", &json!({"selectedTools": ["a__b"]}))
+            .unwrap();
         fs.sync_folder(Path::new("/")).unwrap();
-        fs.lose_power(None);
+        let fs = fs.lose_power(None);
         assert_eq!(read(&fs, Path::new(DIR), "tool-search"), Ok(Some(json!({"selectedTools": ["a__b"]}))));
         assert!(fs.exists(&Path::new(DIR).join("extensions/tool-search.json")));
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
 
+use super::disk::Disk;
 use super::{layout, lines};
 use crate::event::RuntimeEvent;
 use crate::ids::InstanceId;
@@ -14,38 +15,38 @@ use crate::store::fs::{FileSystem, replace, replace_durably};
 /// Folders with such a name are on their way out. No key becomes a name that begins with a dot.
 const DELETED: &str = ".deleted-";
 
+/// Metadata lies that many folders deep in its workspace: `instances/<instance>/`.
+const DEPTH: usize = 2;
+
 /// Writes `metadata.json`. What a spawn asked for is put on disk at once; the rest can be told from the conversation.
-pub(super) fn put_meta(fs: &dyn FileSystem, dir: &Path, meta: &InstanceMeta) -> Result<(), StoreError> {
+pub(super) fn put_meta(disk: &Disk, dir: &Path, meta: &InstanceMeta) -> Result<(), StoreError> {
     let path = dir.join(layout::METADATA);
     let mut bytes = serde_json::to_vec_pretty(meta).map_err(|cause| StoreError::new("encode", &path, &cause))?;
     bytes.push(b'\n');
-    let is_promise = meta.cwd.is_some() && !fs.exists(&path);
-    let written = if is_promise { found(fs, dir, &path, &bytes) } else { replace(fs, &path, &bytes) };
+    let written = match meta.cwd {
+        // An old name will do: it says the same of what was promised.
+        Some(_) => replace_durably(&**disk, &path, &bytes).and_then(|()| disk.put_name(&path, false, DEPTH)),
+        None => replace(&**disk, &path, &bytes),
+    };
     written.map_err(|cause| StoreError::new("write", &path, &cause))
-}
-
-fn found(fs: &dyn FileSystem, dir: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    replace_durably(fs, path, bytes)?;
-    fs.sync_folder(dir)?;
-    dir.parent().map_or(Ok(()), |instances| fs.sync_folder(instances))
 }
 
 /// Every instance. Metadata that is lost or torn is made again from the conversation; a folder without either is what a
 /// cut-off creation leaves.
-pub(super) fn list(fs: &dyn FileSystem, workspace: &Path) -> Result<Vec<InstanceMeta>, StoreError> {
+pub(super) fn list(disk: &Disk, workspace: &Path) -> Result<Vec<InstanceMeta>, StoreError> {
     let instances = workspace.join(layout::INSTANCES);
-    let folders = fs.folders(&instances).map_err(|cause| StoreError::new("list", &instances, &cause))?;
+    let folders = disk.folders(&instances).map_err(|cause| StoreError::new("list", &instances, &cause))?;
     let folders = folders.into_iter().filter(|folder| !is_deleted(folder));
-    Ok(folders.filter_map(|folder| read_meta(fs, &folder).or_else(|| rebuild(fs, &folder))).collect())
+    Ok(folders.filter_map(|folder| read_meta(&**disk, &folder).or_else(|| rebuild(disk, &folder))).collect())
 }
 
 fn read_meta(fs: &dyn FileSystem, dir: &Path) -> Option<InstanceMeta> {
     serde_json::from_slice(&fs.read(&dir.join(layout::METADATA)).ok()?).ok()
 }
 
-fn rebuild(fs: &dyn FileSystem, dir: &Path) -> Option<InstanceMeta> {
-    let (first, last) = lifetime(fs, dir)?;
-    let Some(id) = name_of(fs, dir) else {
+fn rebuild(disk: &Disk, dir: &Path) -> Option<InstanceMeta> {
+    let (first, last) = lifetime(&**disk, dir)?;
+    let Some(id) = name_of(&**disk, dir) else {
         tracing::warn!(folder = %dir.display(), "a conversation was left out: its metadata is lost, and its name was shortened");
         return None;
     };
@@ -60,7 +61,7 @@ fn rebuild(fs: &dyn FileSystem, dir: &Path) -> Option<InstanceMeta> {
         cwd: None,
         retired_at: None,
     };
-    if let Err(error) = put_meta(fs, dir, &meta) {
+    if let Err(error) = put_meta(disk, dir, &meta) {
         tracing::warn!(%error, "metadata was not written");
     }
     Some(meta)

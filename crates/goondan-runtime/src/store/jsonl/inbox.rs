@@ -7,9 +7,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use super::appender::Appender;
+use super::disk::Disk;
 use super::lines;
 use crate::ports::store::{InboxRecord, OnDurable, Recovered, StoreError};
-use crate::store::fs::{FileSystem, replace_durably};
+use crate::store::fs::replace_durably;
 use crate::store::ledger::{Ledger, reduce};
 
 /// At the most that many records go to disk with one fsync.
@@ -31,13 +32,18 @@ pub(super) struct Inbox {
 
 impl Inbox {
     /// Reads what was left, and starts the writer.
-    pub(super) fn open(fs: Arc<dyn FileSystem>, path: &Path) -> Result<(Self, Recovered), StoreError> {
-        let read = lines::read::<InboxRecord>(&*fs, path).map_err(|cause| StoreError::new("read", path, &cause))?;
+    pub(super) fn open(disk: Arc<Disk>, path: &Path) -> Result<(Self, Recovered), StoreError> {
+        let read = lines::read::<InboxRecord>(&**disk, path).map_err(|cause| StoreError::new("read", path, &cause))?;
         let (records, warnings) = read.into_values();
         let records: Vec<&InboxRecord> = records.iter().collect();
         let recovered = Ledger::of(records.iter().copied()).recover(&records, warnings);
+        let mut lines = Appender::new(Arc::clone(&disk), path.to_owned(), DEPTH);
+        if !records.is_empty() {
+            // An earlier process may have been killed before it did this. What turns build on must not vanish under them.
+            lines.sync()?;
+        }
         let (jobs, queue) = channel();
-        let writer = Writer { lines: Appender::new(Arc::clone(&fs), path.to_owned(), DEPTH), fs, check_at: 0 };
+        let writer = Writer { disk, lines, check_at: 0 };
         let spawned = std::thread::Builder::new().name("gdn-inbox".to_owned()).spawn(move || writer.run(&queue));
         let writer = spawned.map_err(|cause| StoreError::new("start the writer of", path, &cause))?;
         Ok((Inbox { jobs: Some(jobs), writer: Some(writer) }, recovered))
@@ -67,7 +73,7 @@ impl Drop for Inbox {
 
 /// What the writer thread owns.
 struct Writer {
-    fs: Arc<dyn FileSystem>,
+    disk: Arc<Disk>,
     lines: Appender,
     /// Once the file is that long, it is looked at whether most of it may go.
     check_at: u64,
@@ -103,14 +109,14 @@ impl Writer {
 
     /// Gives back how many bytes matter.
     fn compact(&mut self, path: &Path) -> std::io::Result<u64> {
-        let (records, _) = lines::read::<InboxRecord>(&*self.fs, path)?.into_values();
+        let (records, _) = lines::read::<InboxRecord>(&**self.disk, path)?.into_values();
         let records: Vec<&InboxRecord> = records.iter().collect();
         let bytes = encode(&reduce(&records))?;
         let kept = bytes.len() as u64;
         if kept * 2 < self.lines.len() {
             // The name of the new file is on disk before the next record is acknowledged: the next sync sees to that.
             self.lines.was_replaced();
-            replace_durably(&*self.fs, path, &bytes)?;
+            replace_durably(&**self.disk, path, &bytes)?;
         }
         Ok(kept)
     }

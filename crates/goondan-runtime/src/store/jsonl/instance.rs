@@ -4,27 +4,28 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::appender::Appender;
+use super::disk::Disk;
 use super::{layout, lines};
 use crate::message::{Message, MessageEvent};
 use crate::ports::store::{Fold, InstanceStore, StoreError, StoredConversation};
-use crate::store::fs::{FileSystem, replace_durably};
+use crate::store::fs::replace_durably;
 
 /// An open conversation. Between turns it holds no file open.
 pub(super) struct JsonlInstance {
-    fs: Arc<dyn FileSystem>,
+    disk: Arc<Disk>,
     base: Appender,
     events: Appender,
 }
 
 impl JsonlInstance {
-    pub(super) fn new(fs: Arc<dyn FileSystem>, dir: &Path) -> Self {
-        let base = Appender::new(Arc::clone(&fs), dir.join(layout::BASE), layout::DEPTH);
-        let events = Appender::new(Arc::clone(&fs), dir.join(layout::EVENTS), layout::DEPTH);
-        JsonlInstance { fs, base, events }
+    pub(super) fn new(disk: Arc<Disk>, dir: &Path) -> Self {
+        let base = Appender::new(Arc::clone(&disk), dir.join(layout::BASE), layout::DEPTH);
+        let events = Appender::new(Arc::clone(&disk), dir.join(layout::EVENTS), layout::DEPTH);
+        JsonlInstance { disk, base, events }
     }
 
     fn read<T: serde::de::DeserializeOwned>(&self, path: &Path) -> Result<lines::Lines<T>, StoreError> {
-        lines::read(&*self.fs, path).map_err(|cause| StoreError::new("read", path, &cause))
+        lines::read(&**self.disk, path).map_err(|cause| StoreError::new("read", path, &cause))
     }
 
     fn rewrite(&mut self, messages: &[Arc<Message>]) -> Result<(), StoreError> {
@@ -35,14 +36,16 @@ impl JsonlInstance {
             bytes.push(b'\n');
         }
         self.base.was_replaced();
-        replace_durably(&*self.fs, &path, &bytes).map_err(|cause| StoreError::new("write", &path, &cause))
+        replace_durably(&**self.disk, &path, &bytes).map_err(|cause| StoreError::new("write", &path, &cause))
     }
 }
 
 impl InstanceStore for JsonlInstance {
     fn load(&mut self) -> Result<StoredConversation, StoreError> {
-        let (base, mut warnings) = self.read::<Arc<Message>>(self.base.path())?.into_values();
-        let (events, more) = self.read::<MessageEvent>(self.events.path())?.into_values();
+        // In this order: whoever looks on while a turn is folded may see its events twice, which `restore` tells, and never
+        // misses them.
+        let (events, mut warnings) = self.read::<MessageEvent>(self.events.path())?.into_values();
+        let (base, more) = self.read::<Arc<Message>>(self.base.path())?.into_values();
         warnings.extend(more);
         Ok(StoredConversation { base, events, warnings })
     }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 
 use super::appender::Appender;
+use super::disk::Disk;
 use super::{layout, lines};
 use crate::ids::InstanceId;
 use crate::instance::blocking;
@@ -20,7 +21,7 @@ use crate::store::fs::{FileSystem, RealFs};
 
 /// Keeps journals in the folders of the instances. Serves one machine.
 pub struct JsonlJournal {
-    fs: Arc<dyn FileSystem>,
+    disk: Arc<Disk>,
     workspace: PathBuf,
 }
 
@@ -31,20 +32,21 @@ impl JsonlJournal {
     }
 
     pub(crate) fn on(fs: Arc<dyn FileSystem>, workspace: PathBuf) -> Self {
-        JsonlJournal { fs, workspace }
+        JsonlJournal { disk: Disk::new(fs), workspace }
     }
 
     fn appender(&self, instance: &InstanceId) -> Appender {
         let path = layout::instance_dir(&self.workspace, instance).join(layout::JOURNAL);
-        Appender::new(Arc::clone(&self.fs), path, layout::DEPTH)
+        Appender::new(Arc::clone(&self.disk), path, layout::DEPTH)
     }
 }
 
 #[async_trait]
 impl Journal for JsonlJournal {
     async fn open(&self, instance: &InstanceId, turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError> {
-        let (fs, appender, turn_id) = (Arc::clone(&self.fs), self.appender(instance), turn_id.to_owned());
-        blocking(move || open(&*fs, appender, turn_id).map(|journal| Arc::new(journal) as Arc<dyn TurnJournal>)).await
+        let (disk, appender, turn_id) = (Arc::clone(&self.disk), self.appender(instance), turn_id.to_owned());
+        blocking(move || open(&**disk, appender, turn_id).map(|journal| Arc::new(journal) as Arc<dyn TurnJournal>))
+            .await
     }
 
     async fn close(&self, instance: &InstanceId, _turn_id: &str) -> Result<(), StoreError> {

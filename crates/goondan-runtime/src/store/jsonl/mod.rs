@@ -20,6 +20,7 @@
 
 mod appender;
 mod dead_letters;
+mod disk;
 mod extensions;
 mod folders;
 mod inbox;
@@ -44,6 +45,7 @@ use crate::ports::store::{
 use crate::store::begun::{self, Traces};
 use crate::store::fs::{FileSystem, RealFs};
 
+use disk::Disk;
 pub use journal::JsonlJournal;
 pub use lines::read_lines;
 pub use lock::LockError;
@@ -51,7 +53,7 @@ use runtime_events::RuntimeEventLog;
 
 /// A workspace on disk, held by this process until it is dropped.
 pub struct JsonlStore {
-    fs: Arc<dyn FileSystem>,
+    disk: Arc<Disk>,
     dir: PathBuf,
     inbox: inbox::Inbox,
     runtime_events: RuntimeEventLog,
@@ -85,12 +87,13 @@ impl JsonlStore {
     pub(crate) fn on(fs: Arc<dyn FileSystem>, dir: &Path) -> Result<Self, StoreError> {
         make_folder(&*fs, dir)?;
         folders::finish_deletions(&*fs, dir);
-        let (inbox, mut recovered) = inbox::Inbox::open(Arc::clone(&fs), &dir.join(layout::INBOX))?;
+        let disk = Disk::new(Arc::clone(&fs));
+        let (inbox, mut recovered) = inbox::Inbox::open(Arc::clone(&disk), &dir.join(layout::INBOX))?;
         begun::put_first(&mut recovered, |id| traces(&*fs, &layout::instance_dir(dir, id)));
-        let runtime_events = RuntimeEventLog::open(Arc::clone(&fs), dir.to_owned())
+        let runtime_events = RuntimeEventLog::open(Arc::clone(&disk), dir.to_owned())
             .map_err(|cause| StoreError::new("start the writer of runtime events in", dir, &cause))?;
         let recovered = Mutex::new(Some(recovered));
-        Ok(JsonlStore { fs, dir: dir.to_owned(), inbox, runtime_events, recovered, _lock: None })
+        Ok(JsonlStore { disk, dir: dir.to_owned(), inbox, runtime_events, recovered, _lock: None })
     }
 
     fn instance_dir(&self, id: &InstanceId) -> PathBuf {
@@ -121,36 +124,36 @@ impl Store for JsonlStore {
     }
 
     fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError> {
-        folders::list(&*self.fs, &self.dir)
+        folders::list(&self.disk, &self.dir)
     }
 
     fn put_meta(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
-        folders::put_meta(&*self.fs, &self.instance_dir(&meta.id()), meta)
+        folders::put_meta(&self.disk, &self.instance_dir(&meta.id()), meta)
     }
 
     fn open(&self, id: &InstanceId) -> Result<Box<dyn InstanceStore>, StoreError> {
-        Ok(Box::new(instance::JsonlInstance::new(Arc::clone(&self.fs), &self.instance_dir(id))))
+        Ok(Box::new(instance::JsonlInstance::new(Arc::clone(&self.disk), &self.instance_dir(id))))
     }
 
     fn extension_state(&self, id: &InstanceId, extension: &str) -> Result<Option<Value>, StoreError> {
-        extensions::read(&*self.fs, &self.instance_dir(id), extension)
+        extensions::read(&**self.disk, &self.instance_dir(id), extension)
     }
 
     fn put_extension_state(&self, id: &InstanceId, extension: &str, state: &Value) -> Result<(), StoreError> {
-        extensions::write(&*self.fs, &self.instance_dir(id), extension, state)
+        extensions::write(&self.disk, &self.instance_dir(id), extension, state)
     }
 
     fn dead_letters(&self, id: &InstanceId) -> Result<Vec<DeadLetter>, StoreError> {
-        dead_letters::read(&*self.fs, &self.instance_dir(id))
+        dead_letters::read(&**self.disk, &self.instance_dir(id))
     }
 
     fn put_dead_letters(&self, id: &InstanceId, letters: &[DeadLetter]) -> Result<(), StoreError> {
-        dead_letters::write(&*self.fs, &self.instance_dir(id), letters)
+        dead_letters::write(&self.disk, &self.instance_dir(id), letters)
     }
 
     fn delete(&self, id: &InstanceId) -> Result<bool, StoreError> {
         self.runtime_events.close(id);
-        folders::delete(&*self.fs, &self.instance_dir(id))
+        folders::delete(&**self.disk, &self.instance_dir(id))
     }
 
     fn log(&self, event: &RuntimeEvent) {

@@ -8,10 +8,10 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
 use super::appender::Appender;
+use super::disk::Disk;
 use super::layout;
 use crate::event::RuntimeEvent;
 use crate::ids::InstanceId;
-use crate::store::fs::FileSystem;
 
 /// That many events wait for a slow disk; what comes on top is dropped and counted.
 const MAX_WAITING: usize = 65_536;
@@ -37,11 +37,11 @@ pub(super) struct RuntimeEventLog {
 
 impl RuntimeEventLog {
     /// The log of the workspace in that folder.
-    pub(super) fn open(fs: Arc<dyn FileSystem>, workspace: PathBuf) -> std::io::Result<Self> {
+    pub(super) fn open(disk: Arc<Disk>, workspace: PathBuf) -> std::io::Result<Self> {
         let (jobs, queue) = sync_channel(MAX_WAITING);
         let dropped = Arc::new(AtomicU64::new(0));
         let writer =
-            Writer { fs, workspace, dropped: Arc::clone(&dropped), files: HashMap::new(), failing: HashSet::new() };
+            Writer { disk, workspace, dropped: Arc::clone(&dropped), files: HashMap::new(), failing: HashSet::new() };
         let writer = std::thread::Builder::new().name("gdn-events".to_owned()).spawn(move || writer.run(&queue))?;
         Ok(RuntimeEventLog { jobs: Some(jobs), writer: Some(writer), dropped })
     }
@@ -77,7 +77,7 @@ impl Drop for RuntimeEventLog {
 
 /// What the writer thread owns.
 struct Writer {
-    fs: Arc<dyn FileSystem>,
+    disk: Arc<Disk>,
     workspace: PathBuf,
     dropped: Arc<AtomicU64>,
     files: HashMap<InstanceId, Appender>,
@@ -125,10 +125,10 @@ impl Writer {
     }
 
     fn file(&mut self, id: &InstanceId) -> &mut Appender {
-        let (fs, workspace): (_, &Path) = (&self.fs, &self.workspace);
+        let (disk, workspace): (_, &Path) = (&self.disk, &self.workspace);
         self.files.entry(id.clone()).or_insert_with(|| {
             let path = layout::instance_dir(workspace, id).join(layout::RUNTIME_EVENTS);
-            Appender::new(Arc::clone(fs), path, layout::DEPTH)
+            Appender::new(Arc::clone(disk), path, layout::DEPTH)
         })
     }
 }

@@ -1,0 +1,89 @@
+//! The process dies at every single change that it makes to the disk, by a kill or by a power failure; the next one picks
+//! up. Whatever happened: nothing accepted is lost, nothing is done twice, and the conversation is whole.
+
+use proptest::prelude::*;
+
+use super::checks::check;
+use super::swarm::{Process, World};
+use crate::store::fs::sim::SimFs;
+
+/// How a process ends.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Kill,
+    PowerFailure(Option<u64>),
+}
+
+impl End {
+    fn next(self, fs: &SimFs) -> SimFs {
+        match self {
+            End::Kill => fs.kill(),
+            End::PowerFailure(seed) => fs.lose_power(seed),
+        }
+    }
+}
+
+/// Runs two events, dies after so many changes each time, and then runs to the end. Checks what came of it, and gives back how many changes
+/// there were.
+async fn run(deaths: &[(u64, End)]) -> u64 {
+    let (mut fs, world) = (SimFs::new(), World::default());
+    for (changes, end) in deaths {
+        fs.die_after(*changes);
+        if let Some(process) = Process::start(&fs, &world).await {
+            // The dead wait for tools that never return.
+            let dead = async {
+                while !fs.is_dead() {
+                    tokio::task::yield_now().await
+                }
+            };
+            tokio::select! {
+                _ = async { futures::join!(process.send("one"), process.send("two")) } => {}
+                () = dead => {}
+            }
+            process.runtime.kill();
+        }
+        fs = end.next(&fs);
+    }
+    let process = Process::start(&fs, &world).await.unwrap();
+    check(process, &fs, &world).await;
+    fs.changes()
+}
+
+async fn die_everywhere(end: impl Fn(u64) -> End) {
+    let changes = run(&[]).await;
+    assert!(changes > 50, "the swarm made {changes} changes only");
+    for death in 0..changes {
+        run(&[(death, end(death))]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_kill_anywhere_loses_and_repeats_nothing() {
+    die_everywhere(|_| End::Kill).await;
+}
+
+#[tokio::test]
+async fn a_power_failure_anywhere_loses_and_repeats_nothing() {
+    die_everywhere(|_| End::PowerFailure(None)).await;
+}
+
+#[tokio::test]
+async fn nor_does_one_that_tears_files() {
+    die_everywhere(|death| End::PowerFailure(Some(death))).await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nor_do_several_in_a_row(deaths in proptest::collection::vec((0u64..120, 0u8..3, any::<u64>()), 2..5)) {
+        let end = |kind, seed| match kind {
+            0 => End::Kill,
+            1 => End::PowerFailure(None),
+            _ => End::PowerFailure(Some(seed)),
+        };
+        let deaths: Vec<_> = deaths.into_iter().map(|(after, kind, seed)| (after, end(kind, seed))).collect();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(run(&deaths));
+    }
+}

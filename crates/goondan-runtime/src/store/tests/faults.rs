@@ -1,0 +1,81 @@
+//! The disk is full, or fails, and is well again later.
+
+use super::checks::check;
+use super::swarm::{Process, World};
+use crate::event::FinishReason;
+use crate::store::fs::sim::SimFs;
+
+/// More than one turn writes.
+const PLENTY: usize = 12_000;
+
+/// A swarm whose disk takes only so many more bytes. It was sent `one`.
+async fn run_full(room: usize) -> (SimFs, World, Process) {
+    let (fs, world) = (SimFs::new(), World::default());
+    let process = Process::start(&fs, &world).await.unwrap();
+    fs.leave_room(Some(room));
+    if let Some(result) = process.send("one").await
+        && let Some(error) = result.error
+    {
+        assert_eq!((result.finish_reason, &*error.code), (FinishReason::Error, "E_STORE"), "{}", error.message);
+    }
+    (fs, world, process)
+}
+
+#[tokio::test]
+async fn a_turn_that_met_a_full_disk_goes_on_when_it_is_sent_again() {
+    for room in (0..PLENTY).step_by(151) {
+        let (fs, world, process) = run_full(room).await;
+        fs.leave_room(None);
+        check(process, &fs, &world).await;
+    }
+}
+
+#[tokio::test]
+async fn or_when_something_else_is_sent() {
+    for room in (0..PLENTY).step_by(613) {
+        let (fs, world, process) = run_full(room).await;
+        fs.leave_room(None);
+        process.send("two").await.unwrap();
+        check(process, &fs, &world).await;
+    }
+}
+
+#[tokio::test]
+async fn or_at_the_next_start() {
+    for room in (0..PLENTY).step_by(613) {
+        let (fs, world, process) = run_full(room).await;
+        drop(process);
+        let fs = fs.kill();
+        fs.leave_room(None);
+        let process = Process::start(&fs, &world).await.unwrap();
+        check(process, &fs, &world).await;
+    }
+}
+
+#[tokio::test]
+async fn while_it_stands_still_everybody_is_told() {
+    let (fs, world, process) = run_full(PLENTY).await;
+    fs.leave_room(Some(700));
+    let (two, three) = futures::join!(process.send("two"), process.send("three"));
+    for result in [two, three].into_iter().flatten() {
+        assert_eq!(result.error.unwrap().code, "E_STORE");
+    }
+    fs.leave_room(None);
+    check(process, &fs, &world).await;
+}
+
+#[tokio::test]
+async fn a_disk_that_fails_to_sync_loses_nothing_that_was_acknowledged() {
+    for syncs in 0..14 {
+        let (fs, world) = (SimFs::new(), World::default());
+        let process = Process::start(&fs, &world).await.unwrap();
+        fs.fail_syncs_after(syncs, 2);
+        process.send("one").await;
+        fs.fail_syncs_after(0, 0);
+        process.send("one").await;
+        drop(process);
+        let fs = fs.lose_power(None);
+        let process = Process::start(&fs, &world).await.unwrap();
+        check(process, &fs, &world).await;
+    }
+}

@@ -1,0 +1,231 @@
+//! A small swarm on a file system that fails: agent `a` calls three tools, one of which asks agent `b`.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use goondan_spec::kinds::{ExportSpec, Model, Tool, ToolManifest};
+use goondan_spec::{BasePackage, Bundle, Environment, LoadInput, MemoryFiles, Resource, load};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::JsonObject;
+use crate::event::{SwarmEvent, TurnResult};
+use crate::ids::InstanceId;
+use crate::message::{Message, Role};
+use crate::plan::{PlanPorts, plan};
+use crate::policy::ApproveAll;
+use crate::ports::clock::SystemClock;
+use crate::ports::model::{ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
+use crate::ports::store::Store;
+use crate::ports::tool::{
+    AgentEventInput, OpenError, RequestOptions, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
+};
+use crate::responses::INTER_AGENT_RESPONSE;
+use crate::runtime::{ExternalInput, Runtime, RuntimeParts};
+use crate::store::fs::FileSystem;
+use crate::store::fs::sim::SimFs;
+use crate::store::jsonl::{JsonlJournal, JsonlStore};
+
+pub(super) const WORKSPACE: &str = "/state/workspaces/w";
+
+const BUNDLE: &str = "
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: m}
+spec: {provider: scripted, model: any}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: a}
+spec: {modelConfig: {modelRef: Model/m}, tools: [{ref: Tool/world}], permissions: {default: allow}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: b}
+spec: {modelConfig: {modelRef: Model/m}}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: default}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}, {ref: Agent/b}]}
+";
+
+/// What the tools did to the world, by call.
+pub(super) type World = Arc<Mutex<HashMap<String, usize>>>;
+
+/// The instance that the tests talk to.
+pub(super) fn a() -> InstanceId {
+    InstanceId::new("a", "main")
+}
+
+/// The instance that is asked.
+pub(super) fn b() -> InstanceId {
+    InstanceId::new("b", "main")
+}
+
+/// A process that runs the swarm.
+pub(super) struct Process {
+    pub(super) runtime: Runtime,
+    pub(super) events: UnboundedReceiver<SwarmEvent>,
+}
+
+impl Process {
+    /// Starts on what lies on `fs`. `None` where the process dies of it.
+    pub(super) async fn start(fs: &SimFs, world: &World) -> Option<Process> {
+        let store: Arc<dyn Store> = Arc::new(JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).ok()?);
+        Process::start_on(store, fs, world).await
+    }
+
+    pub(super) async fn start_on(store: Arc<dyn Store>, fs: &SimFs, world: &World) -> Option<Process> {
+        let tools = Tools { fs: fs.clone(), world: Arc::clone(world) };
+        let ports = PlanPorts { tools: Arc::new(tools), models: Arc::new(Models) };
+        let bundle = Arc::new(bundle());
+        let swarm = bundle.choose_swarm(None).unwrap();
+        let journal_fs: Arc<dyn FileSystem> = Arc::new(fs.clone());
+        let parts = RuntimeParts {
+            generation: plan(&bundle, swarm, 1, &ports, &Environment::default()).await.ok()?,
+            store,
+            journal: Arc::new(JsonlJournal::on(journal_fs, PathBuf::from(WORKSPACE))),
+            clock: Arc::new(SystemClock),
+            approver: Arc::new(ApproveAll),
+            workdir: Some(std::env::temp_dir()),
+        };
+        let (runtime, events) = Runtime::start(parts).ok()?;
+        Some(Process { runtime, events })
+    }
+
+    /// Hands in an event and waits for its result. `None` where it was not accepted.
+    pub(super) async fn send(&self, id: &str) -> Option<TurnResult> {
+        let input = ExternalInput { target: a(), text: format!("input {id}"), id: Some(id.to_owned()) };
+        within(self.runtime.send(input)).await.ok()?.result.await.ok()
+    }
+
+    /// Waits until the conversation of `a` is as `is_complete` wants it.
+    pub(super) async fn wait_for(&mut self, is_complete: impl Fn(&[Arc<Message>]) -> bool) -> Vec<Arc<Message>> {
+        loop {
+            let messages = self.runtime.conversation(&a()).await.unwrap();
+            if is_complete(&messages) {
+                return messages;
+            }
+            while !matches!(within(self.events.recv()).await.unwrap(), SwarmEvent::TurnEnded { .. }) {}
+        }
+    }
+}
+
+/// Fails instead of hanging.
+pub(super) async fn within<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(5), work).await.expect("it hangs")
+}
+
+/// How many answers of `b` are in a conversation.
+pub(super) fn answers(messages: &[Arc<Message>]) -> usize {
+    messages.iter().filter(|message| message.metadata.contains_key(INTER_AGENT_RESPONSE)).count()
+}
+
+fn bundle() -> Bundle {
+    let export = |name: &str, idempotent| ExportSpec {
+        name: name.to_owned(),
+        description: "Does something.".to_owned(),
+        parameters: json!({"type": "object"}),
+        permissions: Default::default(),
+        read_only: false,
+        idempotent,
+    };
+    let world = ToolManifest {
+        name: "world".to_owned(),
+        exports: vec![export("once", false), export("again", true), export("ask", true)],
+        error_message_limit: None,
+        timeout_ms: None,
+    };
+    let base = BasePackage { tools: vec![world], extensions: Vec::new() };
+    let files = MemoryFiles::new().file("/p/goondan.yaml", BUNDLE);
+    let loaded = load(LoadInput { root: Path::new("/p"), files: &files, base: &base });
+    loaded.bundle.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics))
+}
+
+struct Tools {
+    fs: SimFs,
+    world: World,
+}
+
+#[async_trait]
+impl ToolSource for Tools {
+    async fn open(&self, tool: &Resource<Tool>, _root: &Path) -> Result<ToolSet, OpenError> {
+        let handler = |export: &ExportSpec| {
+            let asks = export.name == "ask";
+            Arc::new(Handler { fs: self.fs.clone(), world: Arc::clone(&self.world), asks }) as Arc<dyn ToolHandler>
+        };
+        Ok(ToolSet { exports: tool.spec.exports.iter().map(|export| (export.clone(), handler(export))).collect() })
+    }
+}
+
+struct Handler {
+    fs: SimFs,
+    world: World,
+    asks: bool,
+}
+
+#[async_trait]
+impl ToolHandler for Handler {
+    async fn call(&self, ctx: &ToolContext, _input: JsonObject) -> Result<ToolOutput, ToolError> {
+        if self.fs.is_dead() {
+            // The dead do nothing to the world, and tell nobody.
+            std::future::pending::<()>().await;
+        }
+        *self.world.lock().unwrap().entry(ctx.tool_call_id.clone()).or_default() += 1;
+        if self.asks {
+            let input = AgentEventInput {
+                event_type: None,
+                input: format!("question of {}", ctx.turn_id),
+                instance_key: None,
+                metadata: JsonObject::new(),
+            };
+            ctx.runtime.request("b", input, RequestOptions { timeout_ms: None, async_: true }).await?;
+        }
+        Ok(ToolOutput::from(json!("done")))
+    }
+}
+
+struct Models;
+
+impl ModelFactory for Models {
+    fn client(
+        &self,
+        _model: &Resource<Model>,
+        _root: &Path,
+        _environment: &Environment,
+    ) -> Result<Arc<dyn ModelClient>, ModelError> {
+        Ok(Arc::new(Models))
+    }
+}
+
+#[async_trait]
+impl ModelClient for Models {
+    /// An input is answered with calls first, and then with text; everything else with text.
+    async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
+        let mut chunks = match unanswered_input(&request.messages) {
+            Some(event) => calls(&event),
+            None => vec![ModelChunk::Text(format!("answer to {}", request.messages.last().unwrap().id))],
+        };
+        chunks.push(ModelChunk::Finish { usage: None });
+        Ok(futures::stream::iter(chunks.into_iter().map(Ok)).boxed())
+    }
+}
+
+fn unanswered_input(messages: &[Arc<Message>]) -> Option<String> {
+    let turn = messages.iter().rev().take_while(|message| message.data.role == Role::User);
+    turn.filter_map(|message| message.text().strip_prefix("input ").map(str::to_owned)).next()
+}
+
+fn calls(event: &str) -> Vec<ModelChunk> {
+    let call = |export: &str| ModelChunk::ToolCall {
+        id: format!("{export}-{event}"),
+        name: format!("world__{export}"),
+        arguments: Value::Object(JsonObject::new()),
+    };
+    vec![call("once"), call("again"), call("ask")]
+}
