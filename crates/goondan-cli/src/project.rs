@@ -11,6 +11,7 @@ use goondan::{Project, StartError, StateRoot, Swarm, models};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::commands::tool_host;
 use crate::exit::{CliError, Exit};
 use crate::output::Output;
 
@@ -74,6 +75,9 @@ pub(crate) async fn start(
     let environment =
         goondan::environment(&root, args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
     let mut builder = Swarm::builder(bundle).environment(environment).state_root(&state_root.0).approver(approver);
+    if let Some(host) = tool_host::command() {
+        builder = builder.tool_host(host);
+    }
     if let Some(name) = &args.swarm {
         builder = builder.swarm(name);
     }

@@ -9,6 +9,7 @@ pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod test;
 pub(crate) mod tool;
+pub(crate) mod tool_host;
 pub(crate) mod validate;
 
 use std::future::Future;
@@ -34,6 +35,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Test(args) => test::run(&args, output),
         Command::Doctor(args) => doctor::run(&args, &state_root, output),
         Command::Completions(args) => completions::run(&args),
+        Command::ToolHost(args) => tool_host::run(&args),
     }
 }
 
