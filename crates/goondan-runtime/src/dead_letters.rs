@@ -2,8 +2,11 @@
 //!
 //! A request is no dead letter: whoever asked was told.
 
+use std::sync::{MutexGuard, PoisonError};
+
 use chrono::{DateTime, Utc};
 
+use crate::engine::Engine;
 use crate::event::{FinishReason, TurnResult};
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
@@ -14,7 +17,7 @@ const KEPT: usize = 100;
 
 /// Puts `event` on the list where `result` says that its turn failed. A turn that is cut off and fails again is on it once.
 pub(crate) fn bury(
-    store: &dyn Store,
+    engine: &Engine,
     event: &AgentEvent,
     result: &TurnResult,
     now: DateTime<Utc>,
@@ -25,6 +28,8 @@ pub(crate) fn bury(
     if event.reply_to.is_some() {
         return Ok(());
     }
+    let _alone = alone(engine);
+    let store = &engine.store;
     let mut letters = store.dead_letters(&event.target)?;
     letters.retain(|letter| letter.event.id != event.id);
     letters.push(DeadLetter { event: event.clone(), error: error.clone(), failed_at: now });
@@ -40,8 +45,16 @@ pub(crate) fn find(store: &dyn Store, instance: &InstanceId, event_id: &str) -> 
 }
 
 /// Takes an event off the list.
-pub(crate) fn remove(store: &dyn Store, instance: &InstanceId, event_id: &str) -> Result<(), StoreError> {
+pub(crate) fn remove(engine: &Engine, instance: &InstanceId, event_id: &str) -> Result<(), StoreError> {
+    let _alone = alone(engine);
+    let store = &engine.store;
     let mut letters = store.dead_letters(instance)?;
     letters.retain(|letter| letter.event.id != event_id);
     store.put_dead_letters(instance, &letters)
+}
+
+/// Lists are read, changed and written: two that do so at the same time would lose a change. A retried event may fail again
+/// before it is off the list.
+fn alone(engine: &Engine) -> MutexGuard<'_, ()> {
+    engine.dead_letters.lock().unwrap_or_else(PoisonError::into_inner)
 }

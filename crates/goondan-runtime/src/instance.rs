@@ -184,7 +184,7 @@ async fn bury(engine: &Arc<Engine>, event: &AgentEvent, result: &TurnResult) {
         return;
     }
     let (engine, event, result) = (Arc::clone(engine), event.clone(), result.clone());
-    let buried = blocking(move || dead_letters::bury(&*engine.store, &event, &result, engine.clock.now())).await;
+    let buried = blocking(move || dead_letters::bury(&engine, &event, &result, engine.clock.now())).await;
     if let Err(error) = buried {
         tracing::warn!(%error, "a failed event was not put on the list of dead letters");
     }

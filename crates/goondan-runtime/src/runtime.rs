@@ -1,8 +1,8 @@
 //! A running swarm, as the facade holds it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -89,6 +89,7 @@ impl Runtime {
             clock: parts.clock,
             approver: parts.approver,
             generation: ArcSwap::from_pointee(parts.generation),
+            dead_letters: Mutex::default(),
             spent: Spent::new(),
             dead: AtomicBool::new(false),
             workdir: parts.workdir,
@@ -158,8 +159,8 @@ impl Runtime {
         })?;
         event.id = format!("{}-retry-{}", event.id, self.engine.clock.hex(4));
         let accepted = self.submit(event).await?;
-        let (store, id, wanted) = (Arc::clone(&self.engine.store), instance.clone(), event_id.to_owned());
-        blocking(move || dead_letters::remove(&*store, &id, &wanted)).await.map_err(|error| store_refusal(&error))?;
+        let (engine, id, wanted) = (Arc::clone(&self.engine), instance.clone(), event_id.to_owned());
+        blocking(move || dead_letters::remove(&engine, &id, &wanted)).await.map_err(|error| store_refusal(&error))?;
         Ok(accepted)
     }
 

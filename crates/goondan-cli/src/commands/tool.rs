@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::commands::run::{Session, Signals, watched};
 use crate::exit::CliError;
 use crate::output::{Output, printable, style};
-use crate::project::StartArgs;
+use crate::project::{Launch, StartArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -112,7 +112,8 @@ async fn call(args: &CallArgs, signals: Signals, state_root: &StateRoot, output:
 }
 
 async fn start(place: &Place, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<Session, CliError> {
-    Session::start(&place.project, &place.start, signals, state_root, output).await
+    let launch = Launch { project: &place.project, args: &place.start, record: None };
+    Session::start(launch, signals, state_root, output).await
 }
 
 /// The arguments as a model would send them: any JSON. Whether the tool takes them is the runtime's check.

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::projects::{ECHO, scripted};
+use crate::projects::{ECHO, manifest, scripted};
 use crate::sandbox::Sandbox;
 
 /// Long enough for a signal to come first, and short enough to wait for.
@@ -73,6 +73,22 @@ fn a_turn_may_finish() {
         assert_eq!((&result["finishReason"], &result["response"]), (&"text_response".into(), &"late".into()));
         assert_eq!(running.end(), (Some(code), "error[INTERRUPTED]: Interrupted.\n".to_owned()), "{name}");
     }
+}
+
+#[test]
+fn a_turn_that_takes_longer_than_the_grace_period_is_cancelled() {
+    let sandbox = scripted(STUCK);
+    let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
+    let short = manifest(model, "").replace("policy: {", "policy: {shutdown: {gracePeriodSeconds: 1}, ");
+    sandbox.write("p/goondan.yaml", &short);
+    let mut running = Running::start(&sandbox, &["--input", "hi"], "");
+    running.until("step.started");
+    running.signal("INT");
+    running.until_ending();
+    assert_eq!(running.until("result")["finishReason"], "cancelled");
+    let (code, stderr) = running.end();
+    assert_eq!(code, Some(130));
+    assert!(stderr.contains("not over within the grace period"), "{stderr}");
 }
 
 #[test]

@@ -9,6 +9,9 @@ use super::view::View;
 use crate::exit::CliError;
 use crate::output::{Output, TurnReport, turn_error};
 
+/// What is said where a signal came and the turn did not finish in time.
+const OUT_OF_TIME: &str = "Interrupted; the turn was not over within the grace period and was cancelled.";
+
 /// Asks once and prints what comes back in the wanted form.
 pub(super) async fn ask(
     mut session: Session,
@@ -31,8 +34,10 @@ pub(super) async fn ask(
     }
     let ended = session.shut_down().await;
     match turn_error(&followed.result) {
-        // A signal may be the reason; then its exit code counts.
-        Some(error) if followed.result.finish_reason == FinishReason::Cancelled => ended.and(Err(error)),
+        Some(error) if followed.result.finish_reason == FinishReason::Cancelled => Err(match ended {
+            Err(stopped) => CliError { message: OUT_OF_TIME.to_owned(), ..stopped },
+            Ok(()) => error,
+        }),
         Some(error) => Err(error),
         None => ended,
     }

@@ -16,12 +16,13 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use goondan::{Input, StateRoot};
 
-pub(crate) use session::Session;
+pub(crate) use session::{OnInterrupt, Session, not_accepted};
 pub(crate) use signals::{Signals, watched};
+pub(crate) use view::View;
 
 use crate::exit::CliError;
 use crate::output::Output;
-use crate::project::StartArgs;
+use crate::project::{Launch, StartArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -59,6 +60,9 @@ pub(crate) struct RunArgs {
     /// What goes out: the answer, one result object, or one event a line [default: text]
     #[arg(long, value_enum, value_name = "FORMAT")]
     output_format: Option<OutputFormat>,
+    /// Write what models are asked and answer to this file, for `provider: replay`
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
 }
 
 /// What comes in.
@@ -107,7 +111,8 @@ async fn start(
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<(), CliError> {
-    let session = Session::start(&args.project, &args.start, signals, state_root, output).await?;
+    let launch = Launch { project: &args.project, args: &args.start, record: args.record.as_deref() };
+    let session = Session::start(launch, signals, state_root, output).await?;
     let input = Input { agent: args.agent, instance_key: Some(args.instance_key), ..Input::default() };
     match mode {
         Mode::Ask(text) => ask::ask(session, Input { text, ..input }, format, output).await,

@@ -1,6 +1,5 @@
 //! Drives turns of a swarm and listens to everything that can happen meanwhile.
 
-use std::path::Path;
 use std::time::Instant;
 
 use futures::FutureExt;
@@ -18,7 +17,7 @@ use super::signals::{Signal, Signals};
 use super::view::View;
 use crate::exit::{CliError, Exit};
 use crate::output::{Activity, Output, TurnFacts};
-use crate::project::{self, StartArgs};
+use crate::project::{self, Launch};
 
 /// A swarm with whoever watches it: a person at a terminal or a program behind a pipe.
 pub(crate) struct Session {
@@ -55,16 +54,15 @@ pub(crate) enum OnInterrupt {
 }
 
 impl Session {
-    /// Starts the swarm of the project at `path`.
+    /// Starts a swarm.
     pub(crate) async fn start(
-        path: &Path,
-        args: &StartArgs,
+        launch: Launch<'_>,
         signals: Signals,
         state_root: &StateRoot,
         output: &Output,
     ) -> Result<Self, CliError> {
-        let (approver, questions) = approver(args.yes);
-        let (swarm, events) = project::start(path, args, approver, state_root, output).await?;
+        let (approver, questions) = approver(launch.args.yes);
+        let (swarm, events) = project::start(launch, approver, state_root, output).await?;
         let leftovers = Leftovers::default();
         Ok(Session { swarm, events, signals, questions, leftovers, output: *output, stopped_by: None, ending: None })
     }

@@ -46,7 +46,7 @@ use crate::store::begun::{self, Traces};
 use crate::store::fs::{FileSystem, RealFs};
 
 use disk::Disk;
-pub use journal::JsonlJournal;
+pub use journal::{JsonlJournal, Record as JournalRecord};
 pub use lines::read_lines;
 pub use lock::LockError;
 use runtime_events::RuntimeEventLog;
