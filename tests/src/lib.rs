@@ -1,1 +1,6 @@
-//! Helpers shared by the integration tests.
+//! Tests of the whole product, and what they share.
+//!
+//! [`chaos`] kills a running swarm again and again and checks that nothing was lost or repeated. It knows the product
+//! only through the facade and the files on disk.
+
+pub mod chaos;

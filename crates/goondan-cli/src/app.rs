@@ -95,10 +95,12 @@ fn capitalised(text: &str) -> String {
 /// Log lines of the libraries go to standard error; `GOONDAN_LOG` takes a filter such as `goondan_runtime=trace`.
 fn start_logging(global: &Global) {
     let default = match (global.quiet, global.verbose) {
-        (true, _) => "error",
-        (false, 0 | 1) => "warn",
-        (false, 2) => "goondan=debug,goondan_runtime=debug,goondan_tools=debug,goondan_models=debug,warn",
-        (false, _) => "trace",
+        (true, _) => "error,genai=off",
+        (false, 0 | 1) => "warn,genai=off,gdn::agent=trace",
+        (false, 2) => {
+            "goondan=debug,goondan_runtime=debug,goondan_tools=debug,goondan_models=debug,warn,genai=off,gdn::agent=trace"
+        }
+        (false, _) => "trace,genai=off",
     };
     let filter = EnvFilter::try_from_env("GOONDAN_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     // A second initialisation can only happen in tests, and there the first one serves as well.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::commands::{completions, doctor, init, instance, logs, run, schema, test, tool, validate};
+use crate::commands::{completions, doctor, init, instance, logs, run, schema, test, tool, tool_host, validate};
 
 const ABOUT: &str = "Declarative agent swarms: a project folder with a goondan.yaml is checked and run.";
 
@@ -79,6 +79,9 @@ pub(crate) enum Command {
     Doctor(doctor::DoctorArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
+    /// Be the process that a tool library with `isolation: process` runs in; started by other commands
+    #[command(hide = true)]
+    ToolHost(tool_host::ToolHostArgs),
 }
 
 #[cfg(test)]

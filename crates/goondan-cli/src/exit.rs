@@ -23,8 +23,10 @@ pub(crate) enum Exit {
     Network = 5,
     /// A model endpoint refused the key.
     Authentication = 6,
-    /// The user pressed Ctrl-C.
+    /// The user pressed Ctrl-C (SIGINT).
     Interrupt = 130,
+    /// The system or a supervisor asked it to end (SIGTERM).
+    Terminate = 143,
 }
 
 impl From<Exit> for std::process::ExitCode {
@@ -98,7 +100,12 @@ impl CliError {
 
     /// The user stopped it.
     pub(crate) fn interrupted() -> Self {
-        CliError::new(Exit::Interrupt, "INTERRUPTED", "Interrupted.")
+        CliError::stopped(Exit::Interrupt, "Interrupted.")
+    }
+
+    /// A signal ended it; `exit` says which.
+    pub(crate) fn stopped(exit: Exit, message: impl Into<String>) -> Self {
+        CliError::new(exit, "INTERRUPTED", message)
     }
 
     /// A failed end whose reasons are on the screen already.

@@ -4,10 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use goondan::runtime::event::SwarmEvent;
+use goondan::runtime::policy::Approver;
 use goondan::spec::{Bundle, Code, Diagnostic, render};
-use goondan::{Project, StartError, StateRoot, Swarm};
+use goondan::{Project, StartError, StateRoot, Swarm, models};
 use serde_json::Value;
+use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::commands::tool_host;
 use crate::exit::{CliError, Exit};
 use crate::output::Output;
 
@@ -49,24 +53,41 @@ fn load_valid(path: &Path, output: &Output) -> Result<(PathBuf, Arc<Bundle>), Cl
     }
 }
 
-/// Loads the project at `path` and starts its swarm.
+/// A swarm that is about to start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Launch<'a> {
+    /// The project folder, or its goondan.yaml.
+    pub(crate) project: &'a Path,
+    /// How it is started.
+    pub(crate) args: &'a StartArgs,
+    /// The file that takes down what models are asked and answer.
+    pub(crate) record: Option<&'a Path>,
+}
+
+/// Loads the project and starts its swarm. The events begin with those of turns that an earlier run left.
 pub(crate) async fn start(
-    path: &Path,
-    args: &StartArgs,
+    Launch { project, args, record }: Launch<'_>,
+    approver: Arc<dyn Approver>,
     state_root: &StateRoot,
     output: &Output,
-) -> Result<Swarm, CliError> {
-    let (root, bundle) = load_valid(path, output)?;
+) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), CliError> {
+    let (root, bundle) = load_valid(project, output)?;
     let environment =
         goondan::environment(&root, args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
-    let mut builder = Swarm::builder(bundle).environment(environment).state_root(&state_root.0).approve_all(args.yes);
+    let mut builder = Swarm::builder(bundle).environment(environment).state_root(&state_root.0).approver(approver);
+    if let Some(host) = tool_host::command() {
+        builder = builder.tool_host(host);
+    }
     if let Some(name) = &args.swarm {
         builder = builder.swarm(name);
     }
     if let Some(folder) = &args.workdir {
         builder = builder.workdir(existing_folder(folder)?);
     }
-    builder.start().await.map_err(|error| start_error(error, output))
+    if let Some(file) = record {
+        builder = builder.models(models::record(Arc::new(models::Providers::default()), file));
+    }
+    builder.start_watched().await.map_err(|error| start_error(error, output))
 }
 
 /// Checks that there is something to load at `path`.

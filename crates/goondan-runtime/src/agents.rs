@@ -59,6 +59,7 @@ impl AgentCalls {
             target: InstanceId::new(target, key),
             input: input.input,
             metadata: input.metadata,
+            instructions: input.instructions,
             trace: EventTrace::from(&self.trace),
             callers: self.facts.callers.iter().cloned().chain([caller.clone()]).collect(),
             reply_to: None,

@@ -25,6 +25,11 @@ impl Spent {
     /// Another step, and what it cost.
     pub(crate) fn add_step(&self, usage: TokenUsage) {
         self.steps.fetch_add(1, Ordering::Relaxed);
+        self.add_tokens(usage);
+    }
+
+    /// What a question beside the steps cost.
+    pub(crate) fn add_tokens(&self, usage: TokenUsage) {
         self.tokens.fetch_add(usage.total_tokens, Ordering::Relaxed);
     }
 

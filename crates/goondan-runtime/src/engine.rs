@@ -1,8 +1,8 @@
 //! What all parts of a running swarm share.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use goondan_spec::kinds::Workdir;
@@ -26,6 +26,8 @@ pub struct Engine {
     pub(crate) approver: SharedApprover,
     pub(crate) bus: EventBus,
     pub(crate) generation: ArcSwap<Generation>,
+    /// Held while a list of dead letters changes.
+    pub(crate) dead_letters: Mutex<()>,
     /// What all turns of this run have used up.
     pub(crate) spent: Spent,
     /// Lets tools work there, whatever the agents say.

@@ -24,6 +24,9 @@ pub struct AgentEvent {
     /// Becomes the metadata of the user message.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub metadata: JsonObject,
+    /// Put behind the system prompt of the turn that handles the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
     /// The chain it belongs to; `span_id` is the caller's tool call, and absent for an input from outside.
     pub trace: EventTrace,
     /// Who is in the chain, from the first agent to the one that made this event. Empty for an input from outside.
@@ -83,6 +86,12 @@ impl AgentEvent {
         TraceContext::root(&self.trace.trace_id, self.trace.parent_span_id.as_deref(), &self.turn_id())
     }
 
+    /// The system prompt of its turn: that of the agent, then the instructions that came along.
+    pub(crate) fn system(&self, prompt: Option<&str>) -> Option<String> {
+        let parts: Vec<&str> = [prompt, self.instructions.as_deref()].into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join("\n\n"))
+    }
+
     /// Whether it brings the answer to an asynchronous request.
     pub fn is_response(&self) -> bool {
         self.event_type == RESPONSE
@@ -91,3 +100,39 @@ impl AgentEvent {
 
 /// The type of an event that brings the answer to an asynchronous request.
 pub const RESPONSE: &str = "agent.response";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(instructions: Option<&str>) -> AgentEvent {
+        AgentEvent {
+            id: "evt-1".to_owned(),
+            event_type: "agent.request".to_owned(),
+            created_at: DateTime::UNIX_EPOCH,
+            target: InstanceId::new("worker", "main"),
+            input: "hello".to_owned(),
+            metadata: JsonObject::new(),
+            instructions: instructions.map(str::to_owned),
+            trace: EventTrace { trace_id: "0".repeat(32), parent_span_id: None },
+            callers: Vec::new(),
+            reply_to: None,
+        }
+    }
+
+    #[test]
+    fn instructions_stand_behind_the_system_prompt() {
+        let system = |prompt, instructions| event(instructions).system(prompt);
+        assert_eq!(system(Some("Be kind."), Some("Be brief.")).as_deref(), Some("Be kind.\n\nBe brief."));
+        assert_eq!(system(Some("Be kind."), None).as_deref(), Some("Be kind."));
+        assert_eq!(system(None, Some("Be brief.")).as_deref(), Some("Be brief."));
+        assert_eq!(system(None, None), None);
+    }
+
+    #[test]
+    fn an_event_from_before_there_were_instructions_is_read() {
+        let mut written = serde_json::to_value(event(Some("x"))).unwrap();
+        written.as_object_mut().unwrap().remove("instructions");
+        assert_eq!(serde_json::from_value::<AgentEvent>(written).unwrap(), event(None));
+    }
+}

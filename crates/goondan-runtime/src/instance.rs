@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::conversation::Conversation;
+use crate::dead_letters;
 use crate::dispatch::TurnFacts;
 use crate::engine::Engine;
 use crate::event::{FinishReason, TurnError, TurnResult};
@@ -163,6 +164,7 @@ async fn finish(mut context: TurnContext, event: &AgentEvent, result: TurnResult
     if result.error.as_ref().is_some_and(|error| error.code == STORE_FAILED) {
         return TurnEnd { result, handled: Vec::new(), answer: None, warm: None, meta };
     }
+    bury(&engine, event, &result).await;
     match make_durable(&engine, &facts, context.log, context.states, record).await {
         Ok(log) => {
             meta.updated_at = engine.clock.now();
@@ -173,6 +175,18 @@ async fn finish(mut context: TurnContext, event: &AgentEvent, result: TurnResult
             let result = TurnResult { finish_reason: FinishReason::Error, error: Some(store_failed(&error)), ..result };
             TurnEnd { result, handled: Vec::new(), answer: None, warm: None, meta }
         }
+    }
+}
+
+/// A list that can't be written must not keep the turn from being over.
+async fn bury(engine: &Arc<Engine>, event: &AgentEvent, result: &TurnResult) {
+    if result.finish_reason != FinishReason::Error {
+        return;
+    }
+    let (engine, event, result) = (Arc::clone(engine), event.clone(), result.clone());
+    let buried = blocking(move || dead_letters::bury(&engine, &event, &result, engine.clock.now())).await;
+    if let Err(error) = buried {
+        tracing::warn!(%error, "a failed event was not put on the list of dead letters");
     }
 }
 

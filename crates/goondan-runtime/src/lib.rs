@@ -10,6 +10,7 @@ mod agents;
 mod budget;
 pub mod bus;
 pub mod conversation;
+mod dead_letters;
 pub mod dispatch;
 pub mod engine;
 pub mod event;

@@ -65,7 +65,7 @@ impl ModelCall<'_> {
             }
             self.publish(|instance, turn_id| SwarmEvent::TextReset { instance, turn_id });
             let wait = error.retry_after.unwrap_or_else(|| with_jitter(back_off(retries)));
-            tracing::warn!(instance = %self.request.instance, error = %error, ?wait, "a model call failed and is repeated");
+            tracing::info!(instance = %self.request.instance, error = %error, ?wait, "a model call failed and is repeated");
             tokio::time::sleep(wait.min(LONGEST_WAIT)).await;
             retries += 1;
         }

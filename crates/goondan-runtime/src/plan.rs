@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use goondan_spec::diagnostic::Position;
-use goondan_spec::kinds::{Agent, ExportSpec, Permissions, Policy, Swarm, Tool, ToolUse, Workdir};
+use goondan_spec::kinds::{Agent, ExportOverride, Permissions, Policy, Swarm, Tool, ToolUse, Workdir};
 use goondan_spec::kinds::{Model, ModelParams};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
@@ -220,26 +220,29 @@ fn select(
         output: tool.spec.output_limit,
         timeout: tool.spec.timeout,
     };
-    let declared: Vec<&ExportSpec> = match tool.spec.exports.as_slice() {
-        [] => set.exports.iter().map(|(spec, _)| spec).collect(),
-        some => some.iter().collect(),
+    let own = |name: &str| set.exports.iter().find(|(spec, _)| spec.name == name);
+    let declared: Vec<(&str, Option<&ExportOverride>)> = match tool.spec.overrides.as_slice() {
+        [] => set.exports.iter().map(|(spec, _)| (spec.name.as_str(), None)).collect(),
+        some => some.iter().map(|stated| (stated.name.as_str(), Some(stated))).collect(),
     };
-    let wanted = |spec: &&ExportSpec| tool_use.exports.as_ref().is_none_or(|names| names.contains(&spec.name));
+    let wanted = |name: &str| tool_use.exports.as_ref().is_none_or(|names| names.iter().any(|wanted| wanted == name));
     let mut selected = Vec::new();
-    for spec in declared.into_iter().filter(wanted) {
-        match set.exports.iter().find(|(own, _)| own.name == spec.name) {
-            Some((_, handler)) => {
-                selected.push(RegisteredTool::new(&tool.id.name, spec.clone(), Arc::clone(handler), limits));
-            }
-            None => {
-                let has = set.exports.iter().map(|(own, _)| own.name.as_str()).collect::<Vec<_>>().join(", ");
-                let message = format!("the entry of {} has no export `{}`", tool.id, spec.name);
-                let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message).suggest(format!("it has: {has}"));
-                problems.push(at(diagnostic, &tool.id, tool.origin.as_ref(), "spec.exports"));
-            }
-        }
+    for (name, stated) in declared.into_iter().filter(|(name, _)| wanted(name)) {
+        let Some((spec, handler)) = own(name) else {
+            problems.push(no_such_export(tool, set, name));
+            continue;
+        };
+        let spec = stated.map_or_else(|| spec.clone(), |stated| stated.apply(spec));
+        selected.push(RegisteredTool::new(&tool.id.name, spec, Arc::clone(handler), limits));
     }
     selected
+}
+
+fn no_such_export(tool: &Resource<Tool>, set: &ToolSet, name: &str) -> Diagnostic {
+    let has = set.exports.iter().map(|(own, _)| own.name.as_str()).collect::<Vec<_>>().join(", ");
+    let message = format!("the entry of {} has no export `{name}`", tool.id);
+    let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message).suggest(format!("it has: {has}"));
+    at(diagnostic, &tool.id, tool.origin.as_ref(), "spec.exports")
 }
 
 fn max_retries(model: &Model) -> u32 {

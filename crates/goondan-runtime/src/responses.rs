@@ -87,6 +87,7 @@ pub(crate) fn answer(
         target: reply_to.caller.clone(),
         input: content.to_string(),
         metadata: JsonObject::from_iter([(INTER_AGENT_RESPONSE.to_owned(), metadata)]),
+        instructions: None,
         trace: EventTrace::from(trace),
         // The answer goes back up: it is as deep as the question was when it was asked.
         callers: event.callers[..event.callers.len().saturating_sub(1)].to_vec(),

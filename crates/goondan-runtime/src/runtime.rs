@@ -1,8 +1,8 @@
 //! A running swarm, as the facade holds it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -15,9 +15,10 @@ use tokio_util::sync::CancellationToken;
 use crate::budget::Spent;
 use crate::bus::EventBus;
 use crate::conversation::Conversation;
+use crate::dead_letters;
 use crate::dispatch::{self, ToolCallContext, TurnFacts};
 use crate::engine::Engine;
-use crate::event::{SwarmEvent, TurnResult};
+use crate::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
 use crate::ids::{InstanceId, TraceContext};
 use crate::inbound::{AgentEvent, EventTrace};
 use crate::instance::blocking;
@@ -88,6 +89,7 @@ impl Runtime {
             clock: parts.clock,
             approver: parts.approver,
             generation: ArcSwap::from_pointee(parts.generation),
+            dead_letters: Mutex::default(),
             spent: Spent::new(),
             dead: AtomicBool::new(false),
             workdir: parts.workdir,
@@ -109,6 +111,20 @@ impl Runtime {
         self.engine.generation.store(Arc::new(generation));
     }
 
+    /// Something happened to the swarm as a whole: it is published under its entry agent and the key `*`, and belongs to no
+    /// conversation's file.
+    pub fn announce(&self, kind: RuntimeEventKind) {
+        let clock = &self.engine.clock;
+        let event = RuntimeEvent {
+            kind,
+            timestamp: clock.now(),
+            agent_name: self.generation().entry_agent.clone(),
+            instance_key: "*".to_owned(),
+            trace: TraceContext::root(&clock.hex(32), None, "reload"),
+        };
+        self.engine.bus.publish(SwarmEvent::Runtime(Box::new(event)));
+    }
+
     /// Everything that happens from now on.
     pub fn subscribe(&self) -> UnboundedReceiver<SwarmEvent> {
         self.engine.bus.subscribe()
@@ -124,10 +140,31 @@ impl Runtime {
             target: input.target,
             input: input.text,
             metadata: crate::JsonObject::new(),
+            instructions: None,
             trace: EventTrace { trace_id: clock.hex(32), parent_span_id: None },
             callers: Vec::new(),
             reply_to: None,
         };
+        self.submit(event).await
+    }
+
+    /// Starts an event again whose turn failed, under an id of its own, and takes it off the list of dead letters.
+    pub async fn retry(&self, instance: &InstanceId, event_id: &str) -> Result<Accepted, Refusal> {
+        let (store, id, wanted) = (Arc::clone(&self.engine.store), instance.clone(), event_id.to_owned());
+        let found = blocking(move || dead_letters::find(&*store, &id, &wanted)).await;
+        let mut event = found.map_err(|error| store_refusal(&error))?.ok_or_else(|| Refusal {
+            code: "E_EVENT_NOT_FOUND",
+            message: format!("{instance} has no failed event `{event_id}`"),
+            suggestion: Some("See which it has with `gdn instance show`.".to_owned()),
+        })?;
+        event.id = format!("{}-retry-{}", event.id, self.engine.clock.hex(4));
+        let accepted = self.submit(event).await?;
+        let (engine, id, wanted) = (Arc::clone(&self.engine), instance.clone(), event_id.to_owned());
+        blocking(move || dead_letters::remove(&engine, &id, &wanted)).await.map_err(|error| store_refusal(&error))?;
+        Ok(accepted)
+    }
+
+    async fn submit(&self, event: AgentEvent) -> Result<Accepted, Refusal> {
         let event_id = event.id.clone();
         let (waiter, result) = oneshot::channel();
         let (accepted, answer) = oneshot::channel();
@@ -219,6 +256,10 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+fn store_refusal(error: &StoreError) -> Refusal {
+    Refusal { code: "E_STORE", message: error.message.clone(), suggestion: None }
 }
 
 fn ended() -> Refusal {

@@ -132,7 +132,7 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
         client: &*agent.model,
         request: ModelRequest {
             instance: turn.facts.instance.clone(),
-            system: agent.system.clone(),
+            system: turn.event.system(agent.system.as_deref()),
             messages: turn.conversation().messages().to_vec(),
             tools: Arc::clone(context.catalog.definitions()),
             params: Arc::clone(&agent.params),

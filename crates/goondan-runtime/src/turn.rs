@@ -264,6 +264,8 @@ pub(crate) fn publish_end(engine: &Engine, facts: &TurnFacts, result: &TurnResul
 pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, TurnError> {
     let policy = context.engine.generation.load().policy.clone();
     let own = Spent::new();
+    // What middleware has asked before the first step.
+    own.add_tokens(context.progress.usage);
     let mut response = None;
     for index in 0..policy.max_steps_per_turn {
         // A turn that was begun before it was cancelled first takes up what had happened.

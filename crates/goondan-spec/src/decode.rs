@@ -3,6 +3,8 @@
 //! A [`Field`] is a value with its path; [`Fields`] is a map whose fields are asked for one by one. Whatever nobody asked
 //! for is unknown, so a decoder and its list of known fields cannot drift apart.
 
+use std::collections::HashSet;
+
 use serde_json::Number;
 
 use crate::JsonObject;
@@ -10,6 +12,9 @@ use crate::diagnostic::{Code, Diagnostic, Position};
 use crate::findings::Findings;
 use crate::node::{Content, Entry, Node, to_object};
 use crate::text::{alternatives, closest, excerpt, list};
+
+/// How many unknown fields of one map are reported: whoever has more has put something else in its place.
+const MOST_UNKNOWN: usize = 20;
 
 /// A value, the key that it stands under and its path such as `spec.exports[0].name`.
 #[derive(Debug, Clone)]
@@ -164,15 +169,14 @@ impl<'n> Field<'n> {
 
     /// A list of texts, none of them twice.
     pub(crate) fn texts(&self, findings: &mut Findings) -> Option<Vec<Field<'n>>> {
-        let mut seen = Vec::new();
+        let mut seen = HashSet::new();
         let mut kept = Vec::new();
         for item in self.list(findings)? {
             let Some(text) = item.text(findings) else { continue };
-            if seen.contains(&text) {
-                findings.add(item.invalid(format!("`{}` stands twice in `{}`.", excerpt(text, 60), self.path)));
-            } else {
-                seen.push(text);
+            if seen.insert(text) {
                 kept.push(item);
+            } else {
+                findings.add(item.invalid(format!("`{}` stands twice in `{}`.", excerpt(text, 60), self.path)));
             }
         }
         Some(kept)
@@ -253,7 +257,7 @@ impl<'n> Fields<'n> {
 
     /// Reports what nobody asked for.
     pub(crate) fn finish(self, findings: &mut Findings) {
-        for entry in self.rest() {
+        for entry in self.rest().take(MOST_UNKNOWN) {
             let path = join(&self.path, &excerpt(&entry.key, 60));
             let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, format!("`{path}` is no known field."));
             findings.add(diagnostic.at(entry.key_at).field(path).suggest(known_fields(&entry.key, &self.asked)));

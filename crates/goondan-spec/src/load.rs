@@ -1,6 +1,7 @@
 //! The road from a folder to a bundle. Every stage collects; the last one decides.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::bundle::{BasePackage, Bundle, Decoded, Resource, Resources};
@@ -12,12 +13,13 @@ use crate::files::{FileKind, Files};
 use crate::findings::{Findings, ValueOrigin};
 use crate::index::Index;
 use crate::kinds::{self, Extension, Scope, Tool};
+use crate::lint::{self, Places};
 use crate::meta::{Kind, ResourceId};
 use crate::paths::Folder;
 use crate::read::{ParsedFile, read_file};
 use crate::source::Sources;
 use crate::text::reason;
-use crate::{cycles, lint, packages, parallel};
+use crate::{cycles, packages, parallel};
 
 /// What [`load`] reads.
 #[derive(Clone, Copy)]
@@ -64,7 +66,9 @@ pub fn load(input: LoadInput<'_>) -> Loaded {
         gathered.diagnostics.push(nothing_defined(&root));
     }
     if gathered.is_clean() {
-        gathered.diagnostics.extend(lint::lint(&decoded));
+        let specs =
+            documents.iter().filter_map(|document| Some((&document.envelope.id, document.envelope.spec.as_ref()?)));
+        gathered.diagnostics.extend(lint::lint(&decoded, &Places::new(specs)));
     }
     gathered.finish(root.clone(), decoded, files.own)
 }
@@ -192,10 +196,12 @@ fn read_envelopes<'f>(files: &'f [ParsedFile], own: Option<&str>, gathered: &mut
 
 fn make_index(documents: &[Document<'_>], base: &BasePackage, gathered: &mut Gathered) -> Index {
     let mut index = Index::default();
-    for document in documents {
+    let mut first: HashMap<&ResourceId, &Document<'_>> = HashMap::new();
+    for document in documents.iter().filter(|document| !document.envelope.id.name.is_empty()) {
         let id = &document.envelope.id;
-        if !id.name.is_empty() && !index.insert(id) {
-            let first = documents.iter().find(|other| other.envelope.id == *id).unwrap_or(document);
+        if index.insert(id) {
+            first.insert(id, document);
+        } else if let Some(first) = first.get(id) {
             gathered.diagnostics.push(duplicate(document, first));
         }
     }

@@ -1,8 +1,10 @@
 //! Paths in a bundle: relative to its root, and never out of it.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::decode::Field;
 use crate::diagnostic::Code;
@@ -19,6 +21,15 @@ pub(crate) struct Folder<'f> {
     pub(crate) root: &'f Path,
     /// The root without links.
     canonical: PathBuf,
+    /// What was found at a path. Ten thousand tools may share one library.
+    seen: Mutex<HashMap<String, Seen>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// `None` where nothing is, or nothing that can be looked at.
+    kind: Option<FileKind>,
+    leaves: bool,
 }
 
 /// Why a file of the bundle could not be read as text.
@@ -31,7 +42,7 @@ pub(crate) enum Unreadable {
 impl<'f> Folder<'f> {
     pub(crate) fn new(files: &'f dyn Files, root: &'f Path) -> Self {
         let canonical = files.canonical(root).unwrap_or_else(|_| root.to_owned());
-        Folder { files, root, canonical }
+        Folder { files, root, canonical, seen: Mutex::default() }
     }
 
     /// The path that `field` names, relative to the root and without dots, or a diagnostic that it leaves the bundle.
@@ -62,19 +73,30 @@ impl<'f> Folder<'f> {
         }
     }
 
-    /// What stands at a relative path.
-    pub(crate) fn kind(&self, relative: &str) -> io::Result<FileKind> {
-        self.files.kind(&self.root.join(relative))
+    fn look(&self, relative: &str) -> Seen {
+        if let Some(seen) = self.lock().get(relative) {
+            return *seen;
+        }
+        let path = self.root.join(relative);
+        let leaves = self.files.canonical(&path).is_ok_and(|target| !target.starts_with(&self.canonical));
+        let seen = Seen { kind: self.files.kind(&path).ok(), leaves };
+        self.lock().insert(relative.to_owned(), seen);
+        seen
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Seen>> {
+        // Whoever panicked while holding it left a map that is whole.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a file stands at a relative path.
     pub(crate) fn is_file(&self, relative: &str) -> bool {
-        matches!(self.kind(relative), Ok(FileKind::File { .. }))
+        matches!(self.look(relative).kind, Some(FileKind::File { .. }))
     }
 
     /// Whether a folder stands at a relative path.
     pub(crate) fn is_folder(&self, relative: &str) -> bool {
-        matches!(self.kind(relative), Ok(FileKind::Directory))
+        self.look(relative).kind == Some(FileKind::Directory)
     }
 
     /// The text of a file of at most 1 MiB, without a byte order mark.
@@ -124,7 +146,7 @@ impl<'f> Folder<'f> {
 
     /// Whether links lead from a relative path to something outside the bundle.
     pub(crate) fn leaves_by_link(&self, relative: &str) -> bool {
-        self.files.canonical(&self.root.join(relative)).is_ok_and(|target| !target.starts_with(&self.canonical))
+        self.look(relative).leaves
     }
 }
 

@@ -1,11 +1,20 @@
 //! Small helpers for the words of diagnostics.
 
+/// A longer word is no misspelling of anything that we know, and comparing takes time by the square of its length.
+const LONGEST_WORD: usize = 200;
+/// How many candidates are compared.
+const MOST_CANDIDATES: usize = 512;
+
 /// The candidate that `word` was most likely meant to be, if any is close.
 pub(crate) fn closest<'c, C: AsRef<str>>(word: &str, candidates: &'c [C]) -> Option<&'c str> {
+    if word.len() > LONGEST_WORD {
+        return None;
+    }
     let word = word.to_lowercase();
     let allowed = (word.chars().count() / 3).max(1);
     candidates
         .iter()
+        .take(MOST_CANDIDATES)
         .map(AsRef::as_ref)
         .filter(|candidate| candidate.len().abs_diff(word.len()) <= allowed)
         .map(|candidate| (strsim::osa_distance(&word, &candidate.to_lowercase()), candidate))

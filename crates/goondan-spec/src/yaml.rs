@@ -1,6 +1,6 @@
 //! The only file that names the YAML crate.
 //!
-//! It gives the loader a tree with places ([`parse`]) and other crates a typed reader ([`from_str`],
+//! It gives the loader a tree with places (`parse`) and other crates a typed reader ([`from_str`],
 //! [`documents_from_str`]). Both read YAML 1.2's core schema (`no` is text), refuse duplicate keys and unknown tags, and
 //! are bounded in depth, aliases and size.
 

@@ -108,6 +108,21 @@ fn text_that_is_too_much() {
         ("deep_flow", manifest("[".repeat(10_000))),
         ("deep_list", manifest("- ".repeat(10_000))),
         ("deep_map", manifest(deep)),
+        (
+            "many_unknown_fields",
+            manifest((0..60_000).fold(document("Model", ""), |text, number| text + &format!("  f{number}: x\n"))),
+        ),
+        ("many_bad_items", manifest(document("Agent", &format!("  tools:\n{}", "    - 7\n".repeat(60_000))))),
+        (
+            "long_glob",
+            with(
+                "Agent",
+                &format!(
+                    "  modelConfig: {{modelRef: Model/m}}\n  permissions: {{rules: [{{tool: \"{}\", action: deny}}]}}",
+                    "{a,b}".repeat(20_000)
+                ),
+            ),
+        ),
         ("deep_flow_map", manifest("{a: ".repeat(10_000))),
         ("alias_bomb", manifest(bomb)),
         ("too_many_documents", manifest("---\na: 1\n".repeat(1_001))),
@@ -167,9 +182,7 @@ fn documents_that_are_no_resources() {
             "packages_in_a_circle",
             manifest(document("Package", "  dependencies: [{name: y, version: '1'}]")).file(
                 "/p/lib/y/goondan.yaml",
-                document("Package", "  dependencies: [{name: x, version: '1'}]")
-                    .replace("name: x}", "name: y}")
-                    .replacen("{name: x,", "{name: x,", 1),
+                document("Package", "  dependencies: [{name: x, version: '1'}]").replace("name: x}", "name: y}"),
             ),
         ),
     ]);

@@ -296,3 +296,15 @@ fn secrets_are_shown_nowhere() {
     let sound = SOUND.replace("model: any}", "model: any, apiKey: {value: sk-hidden}}");
     assert!(!format!("{:?}", bundle(load_texts(&[("goondan.yaml", &sound)]))).contains("sk-hidden"));
 }
+
+#[test]
+fn a_schema_that_the_provider_refuses_is_a_warning_at_its_place() {
+    let tool = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: t}\nspec:\n  entry: ./libt.so\n  exports:\n    - name: run\n      \
+         parameters:\n        type: object\n        properties:\n          tags: {type: array}\n";
+    let text = SOUND
+        .replace("scripted", "openai")
+        .replace("modelRef: Model/m}}", "modelRef: Model/m}, tools: [{ref: Tool/t}]}");
+    let loaded = load_texts(&[("goondan.yaml", &text), ("tools/t.yaml", tool), ("libt.so", "")]);
+    assert!(loaded.bundle.is_some());
+    assert_eq!(found(&loaded), ["W_CONFIG_PROVIDER_SCHEMA tools/t.yaml:11 spec.exports[0].parameters.properties.tags"]);
+}

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::define::{Export, Operation, titled};
+use crate::paths::Root;
 use crate::table::Builtin;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
@@ -120,7 +121,8 @@ struct Spawn {
     target: String,
     /// The key of the new conversation; made up if not given. A key that exists is used again.
     instance_key: Option<String>,
-    /// The folder in which its tools work, instead of the agent's own.
+    /// The folder in which its tools work, instead of the agent's own: one inside this agent's working directory.
+    #[schemars(length(min = 1))]
     cwd: Option<String>,
 }
 
@@ -128,7 +130,10 @@ impl Operation for Spawn {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let options = SpawnOptions { instance_key: self.instance_key, cwd: self.cwd };
+        // A sub-agent gets no more than its caller has (rule S1b), the file system included.
+        let place = self.cwd.map(|cwd| Root::of(ctx)?.resolve(&cwd)).transpose()?;
+        let cwd = place.map(|place| place.path.display().to_string());
+        let options = SpawnOptions { instance_key: self.instance_key, cwd };
         let instance = ctx.runtime.spawn(&self.target, options).await?;
         let title = format!("Prepared {}:{}", instance.target, instance.instance_key);
         let output = json!({
@@ -186,7 +191,13 @@ impl Operation for Catalog {
 
 /// What one agent says to another.
 fn event(event_type: String, input: String, key: Option<String>, metadata: Option<JsonObject>) -> AgentEventInput {
-    AgentEventInput { event_type: Some(event_type), input, instance_key: key, metadata: metadata.unwrap_or_default() }
+    AgentEventInput {
+        event_type: Some(event_type),
+        input,
+        instance_key: key,
+        metadata: metadata.unwrap_or_default(),
+        ..AgentEventInput::default()
+    }
 }
 
 /// An instance as the model sees it: every field is there.

@@ -1,4 +1,4 @@
-//! The built-in tools of `@goondan/base`: one file a resource, one row a resource in [`table`](self).
+//! The built-in tools of `@goondan/base`: one file (or folder) a resource, and one row in `table.rs`.
 //!
 //! A tool here is a struct of parameters that knows how to run (`define::Operation`); schema, decoding and behaviour
 //! are one thing. To add one, write a file and a row.
@@ -9,14 +9,18 @@
 mod agents;
 mod bash;
 mod capture;
+mod custom_tools;
 mod define;
 pub mod docs;
 mod errors;
+mod executable;
 mod file_system;
 mod fs;
 mod http;
 mod http_fetch;
+mod introspection;
 mod json_query;
+mod memory;
 mod net_guard;
 mod paths;
 mod process;
@@ -24,11 +28,13 @@ mod processes;
 mod runtime;
 mod schema;
 mod shell;
+mod squad;
 mod state;
 mod table;
 mod text_transform;
 mod todo;
 mod wait;
+mod web;
 mod write;
 
 use std::path::Path;
@@ -39,6 +45,7 @@ use goondan_runtime::ports::tool::{OpenError, ToolSet, ToolSource};
 use goondan_runtime::spec::Resource;
 use goondan_runtime::spec::kinds::{Entry, Tool, ToolManifest};
 
+pub use crate::executable::ExecutableTools;
 use crate::state::State;
 use crate::table::{BUILTINS, Builtin, Opening};
 

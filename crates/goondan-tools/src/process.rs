@@ -24,6 +24,8 @@ const GRACE: Duration = Duration::from_millis(500);
 const DRAIN: Duration = Duration::from_millis(250);
 /// How often a group that was asked to end is looked at.
 const LOOK: Duration = Duration::from_millis(10);
+/// How often a program that is busy is tried again.
+const BUSY_TRIES: usize = 50;
 
 /// What a program needs from the environment to work at all; `LC_*` too. Keys and tokens are not among it.
 const ORDINARY: [&str; 8] = ["PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL", "TZ"];
@@ -48,6 +50,15 @@ pub(crate) fn command(program: &str, folder: &Path, environment: Environment) ->
     command
 }
 
+/// `command`, to be started as the leader of a new group that does not outlive its handle.
+fn grouped(command: Command) -> CommandWrap {
+    let mut wrap = CommandWrap::from(command);
+    #[cfg(unix)]
+    wrap.wrap(process_wrap::tokio::ProcessGroup::leader());
+    wrap.wrap(KillOnDrop);
+    wrap
+}
+
 /// A running program with all that it has started. The whole group is killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -60,16 +71,28 @@ pub(crate) struct Group {
 impl Group {
     /// Starts `command` as the leader of a new group.
     pub(crate) fn spawn(command: Command) -> io::Result<Group> {
-        let mut wrap = CommandWrap::from(command);
-        #[cfg(unix)]
-        wrap.wrap(process_wrap::tokio::ProcessGroup::leader());
-        wrap.wrap(KillOnDrop);
-        let child = wrap.spawn()?;
-        Ok(Group {
+        grouped(command).spawn().map(Group::of)
+    }
+
+    /// Starts `command` as [`Group::spawn`] does, and tries again for a moment where its program was written just now:
+    /// until another child that was forked meanwhile has let go of the file, the operating system calls it busy.
+    pub(crate) async fn spawn_patiently(command: Command) -> io::Result<Group> {
+        let mut command = grouped(command);
+        for _ in 0..BUSY_TRIES {
+            match command.spawn() {
+                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => tokio::time::sleep(LOOK).await,
+                child => return child.map(Group::of),
+            }
+        }
+        command.spawn().map(Group::of)
+    }
+
+    fn of(child: Box<dyn ChildWrapper>) -> Group {
+        Group {
             #[cfg(unix)]
             id: child.id().and_then(|id| i32::try_from(id).ok()).map(nix::unistd::Pid::from_raw),
             child,
-        })
+        }
     }
 
     /// The program's pipes.
@@ -198,7 +221,7 @@ pub(crate) async fn run(
     cancellation: &CancellationToken,
 ) -> Result<Finished, Failure> {
     let started = Instant::now();
-    let mut group = Group::spawn(command)?;
+    let mut group = Group::spawn_patiently(command).await?;
     let (stdout_pipe, stderr_pipe) = (group.pipes().stdout().take(), group.pipes().stderr().take());
     let (mut stdout, mut stderr) = (Capture::new(keep.0), Capture::new(keep.1));
     let reading = async {

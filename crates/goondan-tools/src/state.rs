@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use goondan_runtime::ports::tool::ToolContext;
 
 use crate::processes::Processes;
+use crate::squad::Sessions;
 use crate::todo::Lists;
 
 /// What the tools of one [`BuiltinTools`](crate::BuiltinTools) keep between calls, across reloads too.
@@ -12,6 +13,8 @@ use crate::todo::Lists;
 pub(crate) struct State {
     /// Background processes.
     pub(crate) processes: Arc<Processes>,
+    /// Sessions that `squad__route` has opened.
+    pub(crate) squad_sessions: Arc<Sessions>,
     /// Task lists.
     pub(crate) todo_lists: Arc<Lists>,
 }

@@ -8,7 +8,10 @@ use serde_json::Value;
 
 use crate::define::Export;
 use crate::state::State;
-use crate::{agents, bash, file_system, fs, http_fetch, json_query, runtime, text_transform, todo, wait};
+use crate::{
+    agents, bash, custom_tools, file_system, fs, http_fetch, introspection, json_query, memory, runtime, squad,
+    text_transform, todo, wait, web,
+};
 
 /// A row of the table.
 pub(crate) struct Builtin {
@@ -53,12 +56,17 @@ impl Opening<'_> {
 pub(crate) const BUILTINS: &[Builtin] = &[
     agents::BUILTIN,
     bash::BUILTIN,
+    custom_tools::BUILTIN,
     file_system::BUILTIN,
     fs::BUILTIN,
     http_fetch::BUILTIN,
+    introspection::BUILTIN,
     json_query::BUILTIN,
+    memory::BUILTIN,
     runtime::BUILTIN,
+    squad::BUILTIN,
     text_transform::BUILTIN,
     todo::BUILTIN,
     wait::BUILTIN,
+    web::BUILTIN,
 ];

@@ -53,3 +53,18 @@ pub(crate) fn read_text(root: &Root, place: &Place) -> Result<String, ToolError>
             .code(errors::WRONG_FILE_TYPE)
     })
 }
+
+/// Lets everybody who can read a file run it.
+pub(crate) fn make_executable(place: &Place) -> Result<(), ToolError> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let failed = |error: std::io::Error| errors::io(format_args!("write `{}`", place.given), &error);
+        let mode = fs::symlink_metadata(&place.path).map_err(failed)?.permissions().mode();
+        let mode = mode | (mode & 0o444) >> 2;
+        fs::set_permissions(&place.path, fs::Permissions::from_mode(mode)).map_err(failed)?;
+    }
+    #[cfg(not(unix))]
+    let _ = place;
+    Ok(())
+}

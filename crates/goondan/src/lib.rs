@@ -8,6 +8,7 @@ pub mod project;
 pub mod swarm;
 pub mod workspace;
 
+pub use goondan_dylib::{HostCommand, tool_host};
 pub use goondan_models as models;
 pub use goondan_runtime as runtime;
 pub use goondan_spec as spec;

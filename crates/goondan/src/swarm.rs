@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use goondan_dylib::HostCommand;
 use goondan_models::Providers;
-use goondan_runtime::event::{SwarmEvent, TurnResult};
+use goondan_runtime::event::{RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan_runtime::ids::InstanceId;
 use goondan_runtime::message::Message;
 use goondan_runtime::orchestrator::Refusal;
@@ -14,7 +15,7 @@ use goondan_runtime::policy::{ApproveAll, Approver, Headless};
 use goondan_runtime::ports::clock::{Clock, SystemClock};
 use goondan_runtime::ports::model::{ModelFactory, ToolDefinition};
 use goondan_runtime::ports::store::{InstanceMeta, StoreError};
-use goondan_runtime::ports::tool::ToolCallResult;
+use goondan_runtime::ports::tool::{ToolCallResult, ToolSource};
 use goondan_runtime::runtime::{ExternalInput, Runtime, RuntimeParts};
 use goondan_runtime::store::jsonl::{JsonlJournal, JsonlStore, LockError, OpenWorkspaceError};
 use goondan_spec::diff::diff;
@@ -41,6 +42,7 @@ pub struct SwarmBuilder {
     approver: Arc<dyn Approver>,
     clock: Arc<dyn Clock>,
     workdir: Option<PathBuf>,
+    tool_host: Option<HostCommand>,
 }
 
 /// A running swarm. Cheap to clone. It ends with [`Swarm::shutdown`]; its workspace is free once every clone is dropped.
@@ -52,6 +54,7 @@ pub struct Swarm {
 struct Inner {
     runtime: Runtime,
     ports: PlanPorts,
+    tools: Arc<ToolSources>,
     environment: Environment,
     workspace: PathBuf,
     swarm: ResourceId,
@@ -138,6 +141,23 @@ pub struct ReloadOutcome {
     pub duration_ms: u64,
 }
 
+impl ReloadOutcome {
+    fn event(&self) -> RuntimeEventKind {
+        match &self.result {
+            Ok(generation) => RuntimeEventKind::ReloadCompleted {
+                generation: *generation,
+                added: self.added.clone(),
+                changed: self.changed.clone(),
+                removed: self.removed.clone(),
+                duration: self.duration_ms,
+            },
+            Err(diagnostics) => {
+                RuntimeEventKind::ReloadFailed { diagnostics: diagnostics.len(), duration: self.duration_ms }
+            }
+        }
+    }
+}
+
 impl Swarm {
     /// Begins with the defaults: the bundle's only swarm (or `default`), the process environment with the bundle's `.env`
     /// files, state under `~/.goondan`.
@@ -151,6 +171,7 @@ impl Swarm {
             approver: Arc::new(Headless),
             clock: Arc::new(SystemClock),
             workdir: None,
+            tool_host: None,
         }
     }
 
@@ -160,6 +181,12 @@ impl Swarm {
         let external = ExternalInput { target: instance.clone(), text: input.text, id: input.id };
         let accepted = self.inner.runtime.send(external).await?;
         Ok(Turn { event_id: accepted.event_id, instance, result: accepted.result })
+    }
+
+    /// Starts an event again whose turn failed, as a new event, and takes it off the list of dead letters.
+    pub async fn retry(&self, instance: &InstanceId, event_id: &str) -> Result<Turn, SendError> {
+        let accepted = self.inner.runtime.retry(instance, event_id).await?;
+        Ok(Turn { event_id: accepted.event_id, instance: instance.clone(), result: accepted.result })
     }
 
     /// Calls one tool through the same dispatch as a model's call, without a model. `agent` and `instance_key` as in [`Input`].
@@ -229,6 +256,7 @@ impl Swarm {
             Err(_) => Err(Vec::new()),
         };
         outcome.duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.inner.runtime.announce(outcome.event());
         outcome
     }
 
@@ -276,6 +304,7 @@ impl Swarm {
     pub async fn shutdown(&self) {
         let grace = self.inner.runtime.generation().policy.shutdown_grace;
         self.inner.runtime.shutdown(grace).await;
+        self.inner.tools.shutdown().await;
     }
 
     /// Ends as if the process had died: turns are dropped where they stand and resume at the next start. For tests of
@@ -352,6 +381,13 @@ impl SwarmBuilder {
         self
     }
 
+    /// Runs libraries with `isolation: process` in processes of that command; see [`crate::tool_host`].
+    #[must_use]
+    pub fn tool_host(mut self, host: HostCommand) -> Self {
+        self.tool_host = Some(host);
+        self
+    }
+
     /// Plans the first generation, opens the workspace, resumes what was left, and runs.
     pub async fn start(self) -> Result<Swarm, StartError> {
         self.start_watched().await.map(|(swarm, _)| swarm)
@@ -365,10 +401,11 @@ impl SwarmBuilder {
         };
         let swarm = self.bundle.choose_swarm(self.swarm.as_deref()).map_err(|d| StartError::Diagnostics(vec![d]))?;
         let swarm_id = swarm.id.clone();
-        let ports = PlanPorts { tools: Arc::new(ToolSources::default()), models: self.models };
+        let root = StateRoot::find(self.state_root.as_deref());
+        let tools = Arc::new(ToolSources::new(&root.0.join("plugins"), self.tool_host));
+        let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
         let generation =
             plan_swarm(&self.bundle, swarm, 1, &ports, &environment).await.map_err(StartError::Diagnostics)?;
-        let root = StateRoot::find(self.state_root.as_deref());
         let workspace = root.workspace(&swarm.spec.instance_key).dir;
         let dir = workspace.clone();
         let store = tokio::task::spawn_blocking(move || JsonlStore::open(&dir)).await;
@@ -383,7 +420,7 @@ impl SwarmBuilder {
         };
         let (runtime, events) = Runtime::start(parts).map_err(|error| workspace_error(error.message))?;
         let reloading = tokio::sync::Mutex::new(());
-        let inner = Inner { runtime, ports, environment, workspace, swarm: swarm_id, reloading };
+        let inner = Inner { runtime, ports, tools, environment, workspace, swarm: swarm_id, reloading };
         Ok((Swarm { inner: Arc::new(inner) }, events))
     }
 }

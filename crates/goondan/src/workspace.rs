@@ -10,8 +10,11 @@ use goondan_runtime::conversation::Conversation;
 use goondan_runtime::event::RuntimeEvent;
 use goondan_runtime::ids::InstanceId;
 use goondan_runtime::message::Message;
-use goondan_runtime::ports::store::{InstanceMeta, InstanceStatus, StoredConversation};
-use goondan_runtime::store::jsonl::{layout, read_lines};
+use goondan_runtime::ports::journal::EffectKind;
+use goondan_runtime::ports::store::{DeadLetter, InstanceMeta, InstanceStatus, StoredConversation};
+use goondan_runtime::store::jsonl::{JournalRecord, layout, read_lines};
+use serde::Serialize;
+use serde_json::Value;
 
 /// The folder that holds all workspaces: `--state-root` > `GOONDAN_STATE_ROOT` > `~/.goondan` (rule C3).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +72,29 @@ pub struct InstanceSummary {
     pub messages: usize,
 }
 
+/// Something that a turn did or began to do which is not over: it runs in another process, or was cut off.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnfinishedEffect {
+    /// The turn; it resumes at the next start.
+    pub turn_id: String,
+    /// The effect's id, unique in the turn.
+    pub effect: String,
+    /// What kind of thing it is.
+    pub kind: EffectKind,
+    /// What it is about; of a tool call `toolCallId`, `toolName` and `input`.
+    pub intent: Value,
+    /// Whether it is known what came of it. A resumed turn does not do it again then.
+    pub has_outcome: bool,
+}
+
+impl UnfinishedEffect {
+    /// Whether it is a tool call that may or may not have happened (rule C2b).
+    pub fn is_uncertain(&self) -> bool {
+        self.kind == EffectKind::ToolCall && !self.has_outcome
+    }
+}
+
 impl Workspace {
     /// All instances, sorted by last change, newest first.
     pub fn instances(&self) -> io::Result<Vec<InstanceSummary>> {
@@ -96,6 +122,15 @@ impl Workspace {
         Ok((Conversation::restore(stored).0.messages().to_vec(), warnings))
     }
 
+    /// Events of an instance whose turns failed, oldest first.
+    pub fn dead_letters(&self, id: &InstanceId) -> io::Result<Vec<DeadLetter>> {
+        match fs::read(layout::instance_dir(&self.dir, id).join(layout::DEAD_LETTERS)) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The runtime events of an instance, oldest first.
     pub fn runtime_events(&self, id: &InstanceId) -> io::Result<Vec<RuntimeEvent>> {
         read_lines(&self.runtime_events_path(id)).map(|(events, _)| events)
@@ -118,6 +153,26 @@ impl Workspace {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// What the turn of an instance has begun that is not over, in the order in which it began. Empty between turns.
+    pub fn unfinished(&self, id: &InstanceId) -> io::Result<Vec<UnfinishedEffect>> {
+        let (records, _) = read_lines(&layout::instance_dir(&self.dir, id).join(layout::JOURNAL))?;
+        let mut effects: Vec<UnfinishedEffect> = Vec::new();
+        for record in records {
+            match record {
+                JournalRecord::Intent { turn_id, effect, kind, intent } => {
+                    // Done once more by a resumed turn, it is still one effect.
+                    effects.retain(|known| (&known.turn_id, &known.effect) != (&turn_id, &effect));
+                    effects.push(UnfinishedEffect { turn_id, effect, kind, intent, has_outcome: false });
+                }
+                JournalRecord::Outcome { turn_id, effect, .. } => {
+                    let done = effects.iter_mut().find(|known| known.turn_id == turn_id && known.effect == effect);
+                    done.into_iter().for_each(|known| known.has_outcome = true);
+                }
+            }
+        }
+        Ok(effects)
     }
 }
 

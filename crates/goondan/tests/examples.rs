@@ -1,5 +1,6 @@
 //! The examples, run through the library as an embedding program would.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first thing that is wrong")]
 use std::path::Path;
 
 use goondan::runtime::event::FinishReason;

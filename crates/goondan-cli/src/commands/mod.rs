@@ -9,9 +9,11 @@ pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod test;
 pub(crate) mod tool;
+pub(crate) mod tool_host;
 pub(crate) mod validate;
 
 use std::future::Future;
+use std::time::Duration;
 
 use goondan::StateRoot;
 
@@ -33,13 +35,17 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Test(args) => test::run(&args, output),
         Command::Doctor(args) => doctor::run(&args, &state_root, output),
         Command::Completions(args) => completions::run(&args),
+        Command::ToolHost(args) => tool_host::run(&args),
     }
 }
+
+/// How long tasks get to drop what they hold: a command that a tool has started dies with its call.
+const DROP_TIME: Duration = Duration::from_millis(500);
 
 /// Runs an asynchronous command. What still runs when it returns is dropped: its state is on disk.
 fn block_on(command: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(command);
-    runtime.shutdown_background();
+    runtime.shutdown_timeout(DROP_TIME);
     outcome
 }

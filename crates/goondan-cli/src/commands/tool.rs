@@ -4,14 +4,14 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use goondan::StateRoot;
 use goondan::runtime::ports::tool::{ToolCallResult, ToolCallStatus};
-use goondan::{StateRoot, Swarm};
 use serde_json::Value;
 
-use crate::commands::run::not_accepted;
+use crate::commands::run::{Session, Signals, watched};
 use crate::exit::CliError;
 use crate::output::{Output, printable, style};
-use crate::project::{self, StartArgs};
+use crate::project::{Launch, StartArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -72,19 +72,20 @@ struct CallArgs {
 
 /// Lists or calls tools.
 pub(crate) async fn run(args: ToolArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    match args.command {
-        ToolCommand::List(args) => list(&args, state_root, output).await,
-        ToolCommand::Call(args) => call(&args, state_root, output).await,
-    }
+    watched(async |signals| match args.command {
+        ToolCommand::List(args) => list(&args, signals, state_root, output).await,
+        ToolCommand::Call(args) => call(&args, signals, state_root, output).await,
+    })
+    .await
 }
 
-async fn list(args: &ListArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let swarm = start(&args.place, state_root, output).await?;
-    let agent = args.place.agent.clone().unwrap_or_else(|| swarm.entry_agent());
-    let tools = swarm.catalog(&agent);
-    swarm.shutdown().await;
+async fn list(args: &ListArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let session = start(&args.place, signals, state_root, output).await?;
+    let agent = args.place.agent.clone().unwrap_or_else(|| session.swarm.entry_agent());
+    let (name, tools) = (session.swarm.name(), session.swarm.catalog(&agent));
+    session.shut_down().await?;
     let tools = tools.ok_or_else(|| {
-        CliError::usage(format!("The swarm `{}` has no agent `{agent}`.", swarm.name()))
+        CliError::usage(format!("The swarm `{name}` has no agent `{agent}`."))
             .suggest("`gdn validate` checks the project; the Swarm's `spec.agents` lists its agents.")
     })?;
     if output.json {
@@ -93,28 +94,26 @@ async fn list(args: &ListArgs, state_root: &StateRoot, output: &Output) -> Resul
     if tools.is_empty() {
         return output.note(&format!("The agent `{agent}` has no tools."));
     }
-    let name = style::NAME;
+    let colour = style::NAME;
     for tool in &tools {
         let about = tool.description.lines().next().unwrap_or_default();
-        output.line(&format!("{name}{}{name:#}  {}", tool.name, printable(about)))?;
+        output.line(&format!("{colour}{}{colour:#}  {}", tool.name, printable(about)))?;
     }
     Ok(())
 }
 
-async fn call(args: &CallArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+async fn call(args: &CallArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let arguments = arguments(&args.args)?;
-    let swarm = start(&args.place, state_root, output).await?;
+    let mut session = start(&args.place, signals, state_root, output).await?;
     let agent = args.place.agent.as_deref();
-    let outcome = tokio::select! {
-        outcome = swarm.call_tool(agent, Some(&args.instance_key), &args.tool, arguments) => outcome,
-        _ = tokio::signal::ctrl_c() => return Err(CliError::interrupted()),
-    };
-    swarm.shutdown().await;
-    show(&outcome.map_err(not_accepted)?, output)
+    let outcome = session.call_tool(agent, &args.instance_key, &args.tool, arguments).await?;
+    session.shut_down().await?;
+    show(&outcome, output)
 }
 
-async fn start(place: &Place, state_root: &StateRoot, output: &Output) -> Result<Swarm, CliError> {
-    project::start(&place.project, &place.start, state_root, output).await
+async fn start(place: &Place, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<Session, CliError> {
+    let launch = Launch { project: &place.project, args: &place.start, record: None };
+    Session::start(launch, signals, state_root, output).await
 }
 
 /// The arguments as a model would send them: any JSON. Whether the tool takes them is the runtime's check.

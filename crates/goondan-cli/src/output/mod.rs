@@ -3,6 +3,7 @@
 mod activity;
 mod report;
 mod table;
+mod words;
 
 use std::io::{self, IsTerminal, Write};
 
@@ -12,6 +13,7 @@ use serde::Serialize;
 pub(crate) use activity::Activity;
 pub(crate) use report::{TurnFacts, TurnReport, turn_error};
 pub(crate) use table::Table;
+pub(crate) use words::{printable, shorten};
 
 use crate::args::Global;
 use crate::exit::CliError;
@@ -117,11 +119,6 @@ impl Output {
     pub(crate) fn stderr_has_colour() -> bool {
         anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never
     }
-}
-
-/// `text` without the control characters that could do something to a terminal; line breaks and tabs stay.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().filter(|&c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
 /// Puts `error` on standard error, in the form that was asked for.

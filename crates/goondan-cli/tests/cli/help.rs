@@ -2,7 +2,7 @@
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&[&str]; 17] = [
+const COMMANDS: [&[&str]; 18] = [
     &[],
     &["init"],
     &["validate"],
@@ -13,6 +13,7 @@ const COMMANDS: [&[&str]; 17] = [
     &["instance"],
     &["instance", "list"],
     &["instance", "show"],
+    &["instance", "retry"],
     &["instance", "delete"],
     &["logs"],
     &["schema"],

@@ -1,5 +1,8 @@
 //! `gdn instance` and `gdn logs`.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
 use serde_json::Value;
 
 use crate::projects::{SHOUT, scripted};
@@ -68,4 +71,65 @@ fn logs_can_be_narrowed_to_a_trace() {
     assert_eq!(last.ok().lines().count(), 1);
     assert!(last.stdout.contains("a:main turn.completed"), "{last:#?}");
     assert_eq!(sandbox.gdn(&["logs", "--agent", "nobody"]).stderr, "No events found.\n");
+}
+
+#[test]
+fn a_call_that_was_cut_off_is_marked() {
+    let sandbox = scripted(
+        "default: {calls: [{id: c, tool: bash__exec, args: {command: 'echo begun; sleep 600', timeoutMs: 700000}}]}\n",
+    );
+    let mut running = sandbox.command(&["run", "p", "--yes", "--input", "go", "--output-format", "stream-json"]);
+    let mut running = running.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("tool.called")));
+    let pid = running.id().to_string();
+    let signal = || Command::new("kill").arg(&pid).status().unwrap();
+    assert!(signal().success());
+    let mut ending = String::new();
+    BufReader::new(running.stderr.take().unwrap()).read_line(&mut ending).unwrap();
+    assert!(signal().success());
+    assert_eq!(running.wait().unwrap().code(), Some(143));
+
+    let shown = sandbox.gdn(&["instance", "show", "a:main"]);
+    let mut settings = sandbox.settings();
+    settings.add_filter(r"turn-[\w-]+", "[TURN]");
+    settings.bind(|| insta::assert_snapshot!("instance with a cut-off turn", shown.ok()));
+    let json: Value = serde_json::from_str(sandbox.gdn(&["instance", "show", "a:main", "--json"]).ok()).unwrap();
+    let effects = json["unfinished"].as_array().unwrap();
+    let uncertain: Vec<&Value> = effects.iter().filter(|effect| effect["uncertain"] == true).collect();
+    assert_eq!(uncertain.len(), 1);
+    assert_eq!(uncertain[0]["intent"]["toolName"], "bash__exec");
+}
+
+#[test]
+fn a_failed_event_is_listed_until_it_is_retried() {
+    const BROKEN: &str = "default: {error: {status: 400, message: too long}}\n";
+    let sandbox = scripted(BROKEN);
+    for input in ["one", "two"] {
+        assert_eq!(sandbox.gdn(&["run", "p", "--input", input]).code, 1);
+    }
+    let shown = sandbox.gdn(&["instance", "show", "a:main"]);
+    let mut settings = sandbox.settings();
+    settings.add_filter(r"(?m)^\S+  \[TIME\]", "[EVENT]  [TIME]");
+    settings.bind(|| insta::assert_snapshot!("instance with failed events", shown.ok()));
+    let letters = || {
+        let json: Value = serde_json::from_str(sandbox.gdn(&["instance", "show", "a:main", "--json"]).ok()).unwrap();
+        json["deadLetters"].as_array().unwrap().clone()
+    };
+    let again = sandbox.gdn(&["instance", "retry", "a:main", "--project", "p"]);
+    assert_eq!((again.code, again.stdout.as_str()), (1, ""), "it fails again");
+    assert_eq!(again.stderr.matches("too long").count(), 2, "{again:#?}");
+
+    sandbox.write("p/script.yaml", crate::projects::ECHO);
+    let first = letters()[0]["event"]["id"].as_str().unwrap().to_owned();
+    let one = sandbox.gdn(&["instance", "retry", "a:main", &first, "--project", "p"]);
+    assert_eq!(one.ok(), "heard one\n");
+    let rest = sandbox.gdn(&["instance", "retry", "a", "--project", "p", "--json"]);
+    assert_eq!(serde_json::from_str::<Value>(rest.ok()).unwrap()["response"], "heard two");
+    assert!(letters().is_empty());
+    let none = sandbox.gdn(&["instance", "retry", "a:main", "--project", "p"]);
+    assert_eq!((none.ok(), none.stderr.as_str()), ("", "a:main has no failed events, so there is nothing to retry.\n"));
+    let unknown = sandbox.gdn(&["instance", "retry", "a:main", "no-such-event", "--project", "p"]);
+    assert_eq!(unknown.code, 1);
+    sandbox.settings().bind(|| insta::assert_snapshot!("retry of an unknown event", unknown.report()));
 }

@@ -3,16 +3,18 @@
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic, in its helpers too")]
 
 mod cases;
+#[cfg(unix)]
+mod chat;
 mod documentation;
 mod help;
 mod init;
 mod instances;
-mod interrupt;
 mod misuse;
 mod projects;
 mod run;
 mod sandbox;
 mod schema;
+mod signals;
 mod stream;
 mod tool;
 mod validate;

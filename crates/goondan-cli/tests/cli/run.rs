@@ -178,3 +178,16 @@ fn a_busy_workspace_says_who_holds_it() {
     assert_eq!(outcome.code, 1);
     assert!(outcome.stderr.contains(&holder.id().to_string()), "{outcome:#?}");
 }
+
+#[test]
+fn what_was_recorded_can_be_replayed() {
+    let sandbox = scripted(SHOUT);
+    let ask = ["run", "p", "--input", "good morning"];
+    sandbox.gdn(&[&ask[..], &["--record", "p/cassette.jsonl"]].concat()).ok();
+    let model = "{provider: replay, model: any, options: {cassette: cassette.jsonl}}";
+    sandbox.write("p/goondan.yaml", &manifest(model, ""));
+    assert_eq!(sandbox.gdn(&[&ask[..], &["-k", "other"]].concat()).ok(), "GOOD MORNING\n");
+    let nowhere = sandbox.gdn(&[&ask[..], &["--record", "no/such/folder.jsonl"]].concat());
+    assert_ne!(nowhere.code, 0);
+    assert!(nowhere.stderr.contains("cannot write the cassette no/such/folder.jsonl"), "{nowhere:#?}");
+}

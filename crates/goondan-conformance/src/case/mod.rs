@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Map;
 
 pub use expect::Expect;
 pub use file::{FileContent, ProjectPath};
@@ -20,7 +21,7 @@ pub use step::{Action, Step};
 
 pub use goondan::models::scripted::Reply;
 
-/// A case as it is written.
+/// What `gdn test` runs: files, scripted models, steps, and what must come of them.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Case {
@@ -41,7 +42,8 @@ pub struct Case {
     /// The whole environment that value sources see.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Scripted replies by agent, in the order of that agent's model calls. They stand in for every Model.
+    /// Scripted replies by agent, in the order of that agent's model calls. They stand in for every Model. Without them a
+    /// Model whose provider is `scripted` or `replay` plays its own script.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, Vec<reply::ReplyShape>>")]
     pub models: BTreeMap<String, Vec<Reply>>,
@@ -66,6 +68,20 @@ pub struct CaseError {
     pub column: usize,
     /// A sentence that stands alone.
     pub message: String,
+}
+
+/// The JSON Schema of a case, for editors.
+pub fn schema() -> serde_json::Value {
+    let id = "https://goondan.ai/schemas/conformance-case.schema.json";
+    let head =
+        [("$schema", "https://json-schema.org/draft/2020-12/schema"), ("$id", id), ("title", "Conformance case")];
+    let mut schema: Map<String, serde_json::Value> =
+        head.into_iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
+    let derived = schemars::schema_for!(Case).to_value();
+    for (key, value) in derived.as_object().into_iter().flatten() {
+        schema.entry(key).or_insert_with(|| value.clone());
+    }
+    schema.into()
 }
 
 fn place(file: &std::path::Path, line: usize, column: usize) -> String {

@@ -15,7 +15,7 @@ pub fn junit(summary: &Summary) -> String {
     files.sort();
     files.dedup();
     report.add_test_suites(files.into_iter().map(|file| suite(file, summary)));
-    report.to_string().expect("the XML is written to memory, from text without control characters")
+    report.to_string().expect("the XML is written to memory; what it can't hold was dropped from its texts")
 }
 
 fn suite(file: &Path, summary: &Summary) -> TestSuite {

@@ -14,7 +14,7 @@ pub(crate) struct Followed(mpsc::Receiver<()>);
 
 impl Followed {
     /// Waits until everything is read, but no longer than `limit`: something may keep the swarm.
-    pub(crate) fn to_the_end(self, limit: Duration) {
+    pub(crate) fn wait(self, limit: Duration) {
         // Nothing is ever sent: the wait ends with the thread that holds the sender.
         let _ = self.0.recv_timeout(limit);
     }

@@ -1,7 +1,7 @@
 //! What a case has left behind, for the expectations and for what is always checked.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use goondan::Workspace;
@@ -41,7 +41,7 @@ pub(crate) struct Evidence<'c> {
     pub(crate) strange_files: Option<Vec<String>>,
     /// What was started need not have ended.
     pub(crate) cut_off: bool,
-    /// Where agents have their tools work, as the bundle says in the end.
+    /// Where agents have their tools work.
     workdirs: BTreeMap<String, Workdir>,
 }
 
@@ -49,7 +49,8 @@ impl<'c> Evidence<'c> {
     /// Reads everything.
     pub(crate) fn collect(world: &World<'c>, catalog: Catalog) -> Result<Self, String> {
         let workspaces = world.workspaces();
-        let strange = if world.tools_in_project { None } else { Some(world.project.strange()) };
+        let tools_in_project = world.workdirs.values().any(|workdir| *workdir != Workdir::Instance);
+        let strange = if tools_in_project { None } else { Some(world.project.strange()) };
         Ok(Evidence {
             case: world.case,
             diagnostics: world.diagnostics.clone(),
@@ -63,7 +64,7 @@ impl<'c> Evidence<'c> {
             project: world.project.root().to_owned(),
             strange_files: strange.transpose().map_err(|error| format!("the project folder can't be read: {error}"))?,
             cut_off: world.cut_off,
-            workdirs: workdirs(world.project.root()),
+            workdirs: world.workdirs.clone(),
             workspaces,
         })
     }
@@ -98,10 +99,4 @@ fn conversations(workspaces: &[Workspace]) -> Result<Conversations, String> {
         }
     }
     Ok(conversations)
-}
-
-fn workdirs(project: &Path) -> BTreeMap<String, Workdir> {
-    let bundle = goondan::load(project).bundle;
-    let agents = bundle.iter().flat_map(|bundle| bundle.agents().values());
-    agents.map(|agent| (agent.id.name.clone(), agent.spec.workdir.clone())).collect()
 }

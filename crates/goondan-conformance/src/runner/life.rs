@@ -9,6 +9,7 @@ use goondan::{StartError, Swarm};
 use tokio::runtime::{Builder, Runtime};
 
 use super::events::Followed;
+use super::logs::Logs;
 use super::world::World;
 
 /// How long a graceful end may take before the rest is cut off.
@@ -54,12 +55,13 @@ impl Life {
         self.swarm.kill();
         self.runtime.shutdown_timeout(STRAGGLERS);
         drop(self.swarm);
-        self.followed.to_the_end(STRAGGLERS);
+        self.followed.wait(STRAGGLERS);
     }
 
     /// Ends as a user would; false where turns had to be cut off.
-    pub(crate) fn end(self) -> bool {
-        let ended = self.runtime.block_on(async { tokio::time::timeout(GRACE, self.swarm.shutdown()).await });
+    pub(crate) fn end(self, logs: &Logs) -> bool {
+        let shutdown = async { tokio::time::timeout(GRACE, self.swarm.shutdown()).await };
+        let ended = logs.hear(|| self.runtime.block_on(shutdown));
         self.kill();
         ended.is_ok()
     }

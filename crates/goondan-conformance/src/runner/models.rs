@@ -9,6 +9,7 @@ use goondan::models::scripted::ScriptedFactory;
 use goondan::runtime::ports::model::{ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
 use goondan::spec::kinds::Model;
 use goondan::spec::{Environment, Resource};
+use tokio::sync::watch;
 
 use crate::case::Case;
 
@@ -20,7 +21,20 @@ pub(super) struct CaseModels {
     log: Log,
 }
 
-type Log = Arc<Mutex<Vec<ModelRequest>>>;
+/// Requests, and how many there are for those who wait for them. Clones share both.
+#[derive(Clone, Default)]
+struct Log {
+    requests: Arc<Mutex<Vec<ModelRequest>>>,
+    count: Arc<watch::Sender<usize>>,
+}
+
+impl Log {
+    fn push(&self, request: ModelRequest) {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.push(request);
+        self.count.send_replace(requests.len());
+    }
+}
 
 impl CaseModels {
     pub(super) fn of(case: &Case) -> Self {
@@ -30,7 +44,13 @@ impl CaseModels {
 
     /// Every request so far, also those that failed or were cut off.
     pub(super) fn requests(&self) -> Vec<ModelRequest> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.log.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until there were `count` requests.
+    pub(super) async fn asked(&self, count: usize) {
+        // The sender lives as long as `self`.
+        let _ = self.log.count.subscribe().wait_for(|asked| *asked >= count).await;
     }
 }
 
@@ -46,7 +66,7 @@ impl ModelFactory for CaseModels {
             Some(own) if offline => own.client(model, bundle_root, environment)?,
             _ => self.replies.client(model, bundle_root, environment)?,
         };
-        Ok(Arc::new(Recorded { client, log: Arc::clone(&self.log) }))
+        Ok(Arc::new(Recorded { client, log: self.log.clone() }))
     }
 }
 
@@ -59,7 +79,7 @@ struct Recorded {
 #[async_trait]
 impl ModelClient for Recorded {
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
+        self.log.push(request.clone());
         self.client.stream(request).await
     }
 }

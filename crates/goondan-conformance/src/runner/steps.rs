@@ -109,9 +109,12 @@ fn refusal(error: &SendError) -> Value {
     json!({"status": "error", "error": {"code": error.code, "message": error.message, "suggestion": error.suggestion}})
 }
 
-fn reload(world: &World<'_>) -> Result<Value, Broken> {
+fn reload(world: &mut World<'_>) -> Result<Value, Broken> {
     let life = alive(world)?;
     let outcome = in_time(life.run(world, life.swarm.reload()), "the reload does not end")?;
+    if outcome.result.is_ok() {
+        world.reloaded();
+    }
     Ok(match &outcome.result {
         Ok(generation) => json!({
             "ok": true, "generation": generation, "added": outcome.added, "changed": outcome.changed,

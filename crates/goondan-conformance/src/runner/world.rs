@@ -1,5 +1,6 @@
 //! What a case has around it: its folders, its models, what it has seen so far.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +21,9 @@ use super::substitute::Saved;
 use crate::case::Case;
 use crate::case::read::Located;
 
+/// How long a step may take from its start to its question.
+const TO_ASK: Duration = Duration::from_secs(1);
+
 /// The surroundings of one case. Everything in it survives `kill` and `restart`, the life excepted.
 pub(crate) struct World<'c> {
     pub(crate) case: &'c Case,
@@ -30,12 +34,12 @@ pub(crate) struct World<'c> {
     pub(crate) life: Option<Life>,
     /// Whether there ever was a life.
     pub(crate) started: bool,
+    /// Where agents have their tools work, as the last good version of the bundle says.
+    pub(crate) workdirs: BTreeMap<String, Workdir>,
     /// Of loading and starting, the last time that the case did so.
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// A kill, or turns that were still running in the end: what was started need not have ended.
     pub(crate) cut_off: bool,
-    /// Tools of some agent work in the project folder.
-    pub(crate) tools_in_project: bool,
     /// Answers to approval requests.
     pub(super) answers: Answers,
     pub(super) models: Arc<CaseModels>,
@@ -56,9 +60,9 @@ impl<'c> World<'c> {
             saved: Saved::new(),
             life: None,
             started: false,
+            workdirs: BTreeMap::new(),
             diagnostics: Vec::new(),
             cut_off: false,
-            tools_in_project: false,
             answers: Answers::default(),
             models: Arc::new(CaseModels::of(case)),
             deadline: Instant::now() + time_limit,
@@ -81,7 +85,7 @@ impl<'c> World<'c> {
         let project = goondan::load(self.project.root());
         self.diagnostics = project.diagnostics;
         let Some(bundle) = project.bundle else { return Ok(()) };
-        self.tools_in_project |= works_in_project(&bundle);
+        self.note_workdirs(&bundle);
         match Life::start(self, bundle) {
             Ok(Ok(life)) => {
                 self.life = Some(life);
@@ -94,16 +98,34 @@ impl<'c> World<'c> {
         Ok(())
     }
 
+    fn note_workdirs(&mut self, bundle: &Bundle) {
+        let agents = bundle.agents().values();
+        self.workdirs.extend(agents.map(|agent| (agent.id.name.clone(), agent.spec.workdir.clone())));
+    }
+
+    /// Reads the bundle once more after a reload: agents may be new.
+    pub(crate) fn reloaded(&mut self) {
+        if let Some(bundle) = goondan::load(self.project.root()).bundle {
+            self.note_workdirs(&bundle);
+        }
+    }
+
     /// Ends the life as a user would.
     pub(crate) fn end(&mut self) {
         if let Some(life) = self.life.take() {
-            self.cut_off |= !life.end();
+            self.cut_off |= !life.end(&self.logs);
         }
     }
 
     /// Ends the life as if the process had died.
+    ///
+    /// A step tells that it starts just before it asks its model. A case that kills then means the call to be under way,
+    /// so that it has used its reply: the call gets the time to begin.
     pub(crate) fn kill(&mut self) {
         if let Some(life) = self.life.take() {
+            let asked = self.models.asked(self.events.count("step.started", None));
+            // Where a step asks nobody there is nothing to wait for.
+            let _ = life.run(self, async { tokio::time::timeout(TO_ASK, asked).await });
             life.kill();
             self.cut_off = true;
         }
@@ -134,8 +156,4 @@ fn lay_out(located: &Located, root: PathBuf) -> Result<ProjectFolder, String> {
         written.map_err(|error| format!("the file {} can't be written: {error}", path.as_str()))?;
     }
     Ok(project)
-}
-
-fn works_in_project(bundle: &Bundle) -> bool {
-    bundle.agents().values().any(|agent| agent.spec.workdir != Workdir::Instance)
 }

@@ -108,4 +108,19 @@ mod tests {
             assert_eq!(problem(name, config.clone()).field, field, "{name}: {config}");
         }
     }
+
+    /// The error about an unknown field lists the known ones.
+    #[test]
+    fn each_field_is_documented() {
+        let docs = include_str!("../../../../docs/extensions.md");
+        for name in names() {
+            let section = docs.split("\n## ").find(|section| section.starts_with(&format!("{name}\n")));
+            let section = section.unwrap_or_else(|| panic!("{name} is not documented"));
+            let message = problem(name, json!({"nope": 1})).message;
+            let fields: Vec<&str> = message.split('`').skip(1).step_by(2).skip(1).collect();
+            let documented = section.lines().filter(|line| line.starts_with("| `")).count();
+            assert!(fields.iter().all(|field| section.contains(&format!("\n| `{field}` |"))), "{name}: {fields:?}");
+            assert_eq!(documented, fields.len(), "{name}: {message}");
+        }
+    }
 }

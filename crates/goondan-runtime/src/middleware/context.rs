@@ -96,9 +96,12 @@ impl TurnContext {
             bus: None,
             cancel: &self.cancel,
         };
+        self.engine.spent.check(&self.engine.generation.load().policy.budget, "policy.budget")?;
         let answer = step::journaled(self, effect_id, call).await?;
         Ok(answer.map(|answer| {
-            self.progress.usage += answer.usage.unwrap_or_default();
+            let usage = answer.usage.unwrap_or_default();
+            self.progress.usage += usage;
+            self.engine.spent.add_tokens(usage);
             answer.parts.iter().filter_map(Part::as_text).collect()
         }))
     }

@@ -192,6 +192,7 @@ mod tests {
             target: InstanceId::new("worker", "main"),
             input: "hello".to_owned(),
             metadata: JsonObject::new(),
+            instructions: None,
             trace: EventTrace { trace_id: "0".repeat(32), parent_span_id: None },
             callers,
             reply_to,

@@ -59,21 +59,21 @@ macro_rules! line {
 }
 
 impl Logging {
-    /// Where a turn comes from; empty where the config does not want it.
-    fn origin(&self, context: &TurnContext) -> String {
+    /// Where a turn comes from, where the config wants it told.
+    fn origin(&self, context: &TurnContext) -> Option<String> {
         if !self.config.include_turn_metadata {
-            return String::new();
+            return None;
         }
         let event = context.event();
         let caller = event.caller().map_or_else(|| "outside".to_owned(), ToString::to_string);
         let metadata = serde_json::Value::Object(event.metadata.clone()).to_string();
-        format!(
+        Some(format!(
             "event={} type={} from={caller} trace={} metadata={}",
             event.id,
             event.event_type,
             context.trace_id(),
             head(&metadata, MAX_DATA)
-        )
+        ))
     }
 }
 
@@ -86,7 +86,7 @@ impl Middleware for Logging {
     async fn turn(&self, context: &mut TurnContext, next: TurnNext<'_>) -> Result<TurnOutcome, TurnError> {
         let (instance, turn) = (context.instance().clone(), context.turn_id().to_owned());
         let origin = self.origin(context);
-        line!(self, Info, %instance, turn, origin, "turn started");
+        line!(self, Info, %instance, turn, origin = origin.as_deref(), "turn started");
         let outcome = next.run(context).await;
         match &outcome {
             Ok(outcome) => {

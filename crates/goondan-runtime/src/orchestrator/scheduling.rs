@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::{Ended, Orchestrator, RunningTurn};
+use crate::dead_letters;
 use crate::dispatch::TurnFacts;
 use crate::event::{SwarmEvent, TurnError, TurnResult};
 use crate::ids::InstanceId;
@@ -167,7 +168,11 @@ impl Orchestrator {
 
     /// An event is over without a turn that could say so itself. Who asked for an answer gets one (rule A5).
     fn settle(&mut self, event: &AgentEvent, result: &TurnResult) {
-        let answer = responses::answer(event, &event.turn_trace(), result, self.engine.clock.now());
+        let now = self.engine.clock.now();
+        let answer = responses::answer(event, &event.turn_trace(), result, now);
+        if let Err(error) = dead_letters::bury(&self.engine, event, result, now) {
+            tracing::warn!(%error, "a failed event was not put on the list of dead letters");
+        }
         let record = InboxRecord::Done {
             turn_id: result.turn_id.clone(),
             event_ids: vec![event.id.clone()],

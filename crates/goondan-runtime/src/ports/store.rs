@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::event::{RuntimeEvent, TurnResult};
+use crate::event::{RuntimeEvent, TurnError, TurnResult};
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
 use crate::message::{Message, MessageEvent};
@@ -62,6 +62,18 @@ pub enum InboxRecord {
         /// Why.
         reason: String,
     },
+}
+
+/// An event whose turn failed. It waits for somebody who has it tried again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeadLetter {
+    /// The event.
+    pub event: AgentEvent,
+    /// Why its turn failed.
+    pub error: TurnError,
+    /// When.
+    pub failed_at: DateTime<Utc>,
 }
 
 /// Called once a record is on disk, or could not be put there. It may run on any thread and must not block.
@@ -154,6 +166,10 @@ pub trait Store: Send + Sync {
     fn extension_state(&self, id: &InstanceId, extension: &str) -> Result<Option<Value>, StoreError>;
     /// Replaces it. Waits for the disk.
     fn put_extension_state(&self, id: &InstanceId, extension: &str, state: &Value) -> Result<(), StoreError>;
+    /// Events of an instance whose turns failed, oldest first.
+    fn dead_letters(&self, id: &InstanceId) -> Result<Vec<DeadLetter>, StoreError>;
+    /// Puts that list in place of the old one. Waits for the disk.
+    fn put_dead_letters(&self, id: &InstanceId, letters: &[DeadLetter]) -> Result<(), StoreError>;
     /// Deletes everything of an instance that is not open; false where there is none.
     fn delete(&self, id: &InstanceId) -> Result<bool, StoreError>;
     /// Appends to the runtime events of an instance, soon. They are for watching, not for recovery.

@@ -274,6 +274,8 @@ pub struct AgentEventInput {
     pub instance_key: Option<String>,
     /// Free data that travels along.
     pub metadata: JsonObject,
+    /// What the target is told beside its own system prompt, in the turn that handles this.
+    pub instructions: Option<String>,
 }
 
 /// How a request waits.

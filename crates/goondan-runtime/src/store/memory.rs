@@ -16,7 +16,8 @@ use crate::ids::InstanceId;
 use crate::message::{Message, MessageEvent};
 use crate::ports::journal::{Effect, Journal, Outcome, TurnJournal};
 use crate::ports::store::{
-    Fold, InboxRecord, InstanceMeta, InstanceStore, OnDurable, Recovered, Store, StoreError, StoredConversation,
+    DeadLetter, Fold, InboxRecord, InstanceMeta, InstanceStore, OnDurable, Recovered, Store, StoreError,
+    StoredConversation,
 };
 
 /// The inbox is looked through for what may go when it has grown by that many records.
@@ -38,6 +39,7 @@ struct State {
     metas: HashMap<InstanceId, InstanceMeta>,
     conversations: HashMap<InstanceId, StoredConversation>,
     extension_states: HashMap<InstanceId, HashMap<String, Value>>,
+    dead_letters: HashMap<InstanceId, Vec<DeadLetter>>,
 }
 
 impl MemoryStore {
@@ -97,6 +99,15 @@ impl Store for MemoryStore {
 
     fn put_extension_state(&self, id: &InstanceId, extension: &str, state: &Value) -> Result<(), StoreError> {
         self.state().extension_states.entry(id.clone()).or_default().insert(extension.to_owned(), state.clone());
+        Ok(())
+    }
+
+    fn dead_letters(&self, id: &InstanceId) -> Result<Vec<DeadLetter>, StoreError> {
+        Ok(self.state().dead_letters.get(id).cloned().unwrap_or_default())
+    }
+
+    fn put_dead_letters(&self, id: &InstanceId, letters: &[DeadLetter]) -> Result<(), StoreError> {
+        self.state().dead_letters.insert(id.clone(), letters.to_vec());
         Ok(())
     }
 

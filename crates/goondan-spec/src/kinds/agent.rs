@@ -1,5 +1,7 @@
 //! `kind: Agent`.
 
+use std::collections::HashSet;
+
 use schemars::JsonSchema;
 
 use super::permissions::{self, Permissions, PermissionsShape};
@@ -174,6 +176,7 @@ fn read_prompt(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) ->
 
 fn read_tools(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Vec<ToolUse>> {
     let mut tools: Vec<ToolUse> = Vec::new();
+    let mut names = HashSet::new();
     for item in field.list(findings)? {
         let Some((mut fields, reference)) = references::item(&item, findings) else { continue };
         let tool = scope.resolve(&reference, Kind::Tool, findings);
@@ -182,7 +185,7 @@ fn read_tools(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> 
         let exports = fields.optional("exports").map(|field| export::read_selection(&field, own, findings));
         fields.finish(findings);
         let (Some(tool), Some(exports)) = (tool, exports.map_or(Some(None), |names| names.map(Some))) else { continue };
-        if tools.iter().any(|other| other.tool.name == tool.name) {
+        if !names.insert(tool.name.clone()) {
             let message = format!("A tool called `{}` is in the list already.", tool.name);
             findings
                 .add(reference.invalid(message).suggest("name each tool once, with all the `exports` that you want"));

@@ -1,6 +1,6 @@
 //! The exports of a Tool: what an entry says of itself, with what the resource selects and lays over it (rule L9a).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -126,9 +126,10 @@ pub(super) fn read_all(
         return Some((own.to_vec(), Vec::new()));
     };
     let mut exports: Exports = (Vec::new(), Vec::new());
+    let mut names = HashSet::new();
     for item in field.filled_list("export", findings)? {
         let Some((stated, name_field)) = read_item(&item, scope, findings) else { continue };
-        if exports.1.iter().any(|other| other.name == stated.name) {
+        if !names.insert(stated.name.clone()) {
             findings.add(name_field.invalid(format!("The export `{}` is declared twice.", stated.name)));
             continue;
         }

@@ -45,6 +45,9 @@ pub enum Action {
     Deny,
 }
 
+/// The longest glob. Compiling one fails only by its size, and whoever compiles it later relies on that.
+const MAX_GLOB: usize = 500;
+
 const ACTIONS: [(&str, Action); 3] = [("allow", Action::Allow), ("ask", Action::Ask), ("deny", Action::Deny)];
 
 /// Reads `spec.permissions` of an agent with these tools.
@@ -109,6 +112,10 @@ fn read_rule(
 
 fn read_glob(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     let text = field.text(findings)?;
+    if text.len() > MAX_GLOB {
+        findings.add(field.invalid(format!("`{}` is longer than {MAX_GLOB} characters.", field.path)));
+        return None;
+    }
     if let Err(error) = Glob::new(text) {
         findings.add(field.invalid(format!("`{}` is no glob: {}.", field.path, error.kind())));
         return None;

@@ -1,5 +1,6 @@
 //! `kind: Swarm`.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -107,13 +108,14 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
 /// The agents, and whether each item could be resolved.
 fn read_agents(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<(Vec<ResourceId>, bool)> {
     let mut agents: Vec<ResourceId> = Vec::new();
+    let mut names = HashSet::new();
     let items = field.filled_list("agent", findings)?;
     let expected = items.len();
     for item in items {
         let Some((fields, reference)) = references::item(&item, findings) else { continue };
         fields.finish(findings);
         let Some(id) = scope.resolve(&reference, Kind::Agent, findings) else { continue };
-        if agents.iter().any(|agent| agent.name == id.name) {
+        if !names.insert(id.name.clone()) {
             findings.add(reference.invalid(format!("An agent called `{}` is in the swarm already.", id.name)));
         }
         agents.push(id);

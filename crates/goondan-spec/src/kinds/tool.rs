@@ -89,18 +89,28 @@ pub struct ToolManifest {
 }
 
 impl Tool {
-    /// The tool that a built-in handler set is without a resource of the user's own.
-    pub(crate) fn of_base(manifest: &ToolManifest) -> Tool {
+    /// A tool of which nothing is said but its entry: all limits are the defaults.
+    pub fn new(entry: Entry) -> Tool {
         Tool {
-            entry: Entry::Builtin(manifest.name.clone()),
+            entry,
             config: JsonObject::new(),
-            error_message_limit: manifest.error_message_limit.unwrap_or(ERROR_MESSAGE_LIMIT),
+            error_message_limit: ERROR_MESSAGE_LIMIT,
             output_limit: OUTPUT_LIMIT,
-            timeout: Duration::from_millis(manifest.timeout_ms.unwrap_or(TIMEOUT_MS)),
-            exports: manifest.exports.clone(),
+            timeout: Duration::from_millis(TIMEOUT_MS),
+            exports: Vec::new(),
             overrides: Vec::new(),
             isolation: Isolation::None,
             build: None,
+        }
+    }
+
+    /// The tool that a built-in handler set is without a resource of the user's own.
+    pub(crate) fn of_base(manifest: &ToolManifest) -> Tool {
+        Tool {
+            error_message_limit: manifest.error_message_limit.unwrap_or(ERROR_MESSAGE_LIMIT),
+            timeout: Duration::from_millis(manifest.timeout_ms.unwrap_or(TIMEOUT_MS)),
+            exports: manifest.exports.clone(),
+            ..Tool::new(Entry::Builtin(manifest.name.clone()))
         }
     }
 }

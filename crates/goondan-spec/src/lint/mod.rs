@@ -1,14 +1,53 @@
 //! Warnings about bundles that are right and may still not be meant so.
 
 mod provider;
+mod schema_walk;
 mod unused;
 
+use std::collections::HashMap;
+
+use crate::ResourceId;
 use crate::bundle::Decoded;
-use crate::diagnostic::Diagnostic;
+use crate::decode::Field;
+use crate::diagnostic::{Diagnostic, Position};
+use crate::node::{Content, Node};
 
 /// All warnings about a bundle without errors.
-pub(crate) fn lint(decoded: &Decoded) -> Vec<Diagnostic> {
+pub(crate) fn lint(decoded: &Decoded, places: &Places<'_>) -> Vec<Diagnostic> {
     let mut found = unused::lint(decoded);
-    found.extend(provider::lint(decoded));
+    found.extend(provider::lint(decoded, places));
     found
+}
+
+/// The trees that the resources were decoded from.
+pub(crate) struct Places<'n> {
+    specs: HashMap<&'n ResourceId, &'n Field<'n>>,
+}
+
+/// Where a part of a schema is written; nowhere, if the entry says it.
+struct Place {
+    field: String,
+    at: Option<Position>,
+}
+
+impl<'n> Places<'n> {
+    /// Of these resources.
+    pub(crate) fn new(specs: impl Iterator<Item = (&'n ResourceId, &'n Field<'n>)>) -> Self {
+        Places { specs: specs.collect() }
+    }
+
+    /// The place in the `parameters` of an export that `road` leads to.
+    fn parameters(&self, tool: &ResourceId, export: &str, road: &[String]) -> Place {
+        let item = self.specs.get(tool).and_then(|spec| find_export(spec.node, export));
+        let Some((index, item)) = item else { return Place { field: "spec.entry".to_owned(), at: None } };
+        let road = std::iter::once("parameters").chain(road.iter().map(String::as_str));
+        let field = road.clone().fold(format!("spec.exports[{index}]"), |path, segment| format!("{path}.{segment}"));
+        Place { field, at: Some(item.follow(road).at) }
+    }
+}
+
+fn find_export<'n>(spec: &'n Node, name: &str) -> Option<(usize, &'n Node)> {
+    let Content::List(items) = &spec.entry("exports")?.value.content else { return None };
+    let has_name = |item: &&Node| item.entry("name").and_then(|entry| entry.value.text()) == Some(name);
+    items.iter().enumerate().find(|(_, item)| has_name(item))
 }

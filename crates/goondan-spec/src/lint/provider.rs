@@ -1,6 +1,284 @@
-//! placeholder
-use crate::bundle::Decoded;
-use crate::diagnostic::Diagnostic;
-pub(super) fn lint(_decoded: &Decoded) -> Vec<Diagnostic> {
-    Vec::new()
+//! Tool schemas that a model's provider refuses or does not understand (rule L9b).
+//!
+//! A modest set of rules that the providers document, each with the provider's own reason. Built-in tools are left out:
+//! their schemas are written for all providers.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::Places;
+use super::schema_walk::walk;
+use crate::bundle::{Decoded, Resource};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::kinds::{ExportSpec, Model, Tool, ToolUse, qualified_name};
+use crate::text::{excerpt, list};
+
+/// How many object levels OpenAI's strict mode takes.
+const STRICT_DEPTH: usize = 10;
+/// How many properties OpenAI's strict mode takes, over the whole schema.
+const STRICT_PROPERTIES: usize = 5_000;
+
+/// Something that a provider will not take.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Refusal {
+    /// Segments of the JSON pointer into `parameters`.
+    road: Vec<String>,
+    /// Follows the provider's name.
+    reason: String,
+    remedy: &'static str,
+}
+
+type Check = fn(&Value, &Model) -> Vec<Refusal>;
+
+/// The names that `Model.provider` may have, the provider's name for people, and its rules.
+const PROVIDERS: [(&[&str], &str, Check); 3] = [
+    (&["openai", "azure", "openai-compatible"], "OpenAI", openai),
+    (&["anthropic"], "Anthropic", anthropic),
+    (&["gemini", "google", "vertex"], "Gemini", gemini),
+];
+
+pub(super) fn lint(decoded: &Decoded, places: &Places<'_>) -> Vec<Diagnostic> {
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for agent in decoded.agents.values() {
+        let Some(model) = decoded.models.get(&agent.spec.model) else { continue };
+        let known = PROVIDERS.iter().find(|(names, ..)| names.contains(&model.spec.provider.to_lowercase().as_str()));
+        let Some((_, provider, check)) = known else { continue };
+        for used in &agent.spec.tools {
+            let Some(tool) = decoded.tools.get(&used.tool).filter(|tool| !tool.id.is_base()) else { continue };
+            for export in selected(tool, used) {
+                for refusal in check(&export.parameters, &model.spec) {
+                    let key = (*provider, qualified_name(&tool.id.name, &export.name), refusal.clone());
+                    if seen.insert(key) {
+                        found.push(warning(provider, tool, export, &refusal, places));
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The exports whose schema is known and that the agent is offered.
+fn selected<'t>(tool: &'t Resource<Tool>, used: &ToolUse) -> impl Iterator<Item = &'t ExportSpec> {
+    let names = used.exports.clone();
+    let chosen = move |export: &&ExportSpec| names.as_ref().is_none_or(|names| names.contains(&export.name));
+    tool.spec.exports.iter().filter(|export| export.parameters.is_object()).filter(chosen)
+}
+
+fn warning(
+    provider: &str,
+    tool: &Resource<Tool>,
+    export: &ExportSpec,
+    refusal: &Refusal,
+    places: &Places<'_>,
+) -> Diagnostic {
+    let name = qualified_name(&tool.id.name, &export.name);
+    let place = places.parameters(&tool.id, &export.name, &refusal.road);
+    let diagnostic = Diagnostic::new(
+        Code::PROVIDER_SCHEMA,
+        format!("{provider} does not take the parameters of `{name}` as they are: {}.", refusal.reason),
+    );
+    let diagnostic = diagnostic.of(&tool.id).field(place.field).suggest(refusal.remedy);
+    match (tool.origin.as_ref(), place.at) {
+        (Some((file, _)), Some(at)) => diagnostic.in_file(file.clone()).at(at),
+        (Some((file, name_at)), None) => diagnostic.in_file(file.clone()).at(*name_at),
+        (None, _) => diagnostic,
+    }
+}
+
+fn refusal(road: &[String], reason: impl Into<String>, remedy: &'static str) -> Refusal {
+    Refusal { road: road.to_vec(), reason: reason.into(), remedy }
+}
+
+fn at_root(schema: &Value, keywords: &[&str]) -> Vec<Refusal> {
+    let present = |keyword: &&&str| schema.get(**keyword).is_some();
+    let named = |keyword: &&str| {
+        let road = [(*keyword).to_owned()];
+        refusal(&road, format!("the root must not have `{keyword}`"), "move it into a property")
+    };
+    keywords.iter().filter(present).map(named).collect()
+}
+
+fn openai(schema: &Value, model: &Model) -> Vec<Refusal> {
+    let mut found = at_root(schema, &["oneOf", "anyOf", "allOf", "enum", "not"]);
+    found.extend(arrays_without_items(schema));
+    if model.options.get("strict") == Some(&Value::Bool(true)) {
+        found.extend(openai_strict(schema));
+    }
+    found
+}
+
+fn openai_strict(schema: &Value) -> Vec<Refusal> {
+    const UNSUPPORTED: [&str; 8] =
+        ["allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else", "patternProperties"];
+    let mut found = Vec::new();
+    let mut properties = 0;
+    walk(schema, &mut |object, road| {
+        found.extend(unsupported(object, road, &UNSUPPORTED, "strict mode does not know"));
+        let Some(named) = object.get("properties").and_then(Value::as_object) else { return };
+        properties += named.len();
+        if object.get("additionalProperties") != Some(&Value::Bool(false)) {
+            found.push(refusal(road, "strict mode wants `additionalProperties: false` in every object", "add it"));
+        }
+        let required = object.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let optional: Vec<&String> = named.keys().filter(|name| !required.iter().any(|one| one == *name)).collect();
+        if !optional.is_empty() {
+            let reason = format!("strict mode wants every property in `required`, and {} is not", list(&optional, 5));
+            found.push(refusal(road, reason, "add it to `required`, and let it be null: `type: [string, \"null\"]`"));
+        }
+        if road.iter().filter(|segment| *segment == "properties").count() >= STRICT_DEPTH {
+            let reason = format!("strict mode takes {STRICT_DEPTH} levels of objects");
+            found.push(refusal(road, reason, "flatten the parameters"));
+        }
+    });
+    if properties > STRICT_PROPERTIES {
+        let reason = format!("strict mode takes {STRICT_PROPERTIES} properties, and here are {properties}");
+        found.push(refusal(&[], reason, "split the tool"));
+    }
+    found
+}
+
+fn anthropic(schema: &Value, _: &Model) -> Vec<Refusal> {
+    let mut found = at_root(schema, &["oneOf", "anyOf", "allOf"]);
+    walk(schema, &mut |object, road| {
+        let named = object.get("properties").and_then(Value::as_object);
+        for name in named.into_iter().flat_map(Map::keys).filter(|name| !is_anthropic_key(name)) {
+            let road: Vec<String> = road.iter().cloned().chain(["properties".to_owned(), name.clone()]).collect();
+            let reason = format!(
+                "property names hold letters, digits, `_`, `.` and `-`, at most 64; `{}` does not",
+                excerpt(name, 80)
+            );
+            found.push(refusal(&road, reason, "rename the property"));
+        }
+    });
+    found
+}
+
+fn is_anthropic_key(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))
+}
+
+const GEMINI_UNKNOWN: [&str; 20] = [
+    "$ref",
+    "$defs",
+    "$dynamicRef",
+    "oneOf",
+    "allOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "const",
+    "patternProperties",
+    "propertyNames",
+    "dependentRequired",
+    "dependentSchemas",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "uniqueItems",
+    "prefixItems",
+    "contains",
+];
+
+/// Its schemas are a subset of OpenAPI 3.0. `additionalProperties` and `$schema` mean nothing there and are lost without
+/// harm, so nothing is said about them.
+fn gemini(schema: &Value, _: &Model) -> Vec<Refusal> {
+    let mut found = arrays_without_items(schema);
+    walk(schema, &mut |object, road| {
+        found.extend(unsupported(object, road, &GEMINI_UNKNOWN, "it does not know"));
+        let kind = object.get("type");
+        if kind.is_some_and(Value::is_array) {
+            found.push(refusal(
+                road,
+                "`type` must be one type, not a list",
+                "choose one; for null, write `nullable: true`",
+            ));
+        }
+        if object.contains_key("enum") && kind.is_some_and(|kind| kind != "string") {
+            found.push(refusal(road, "`enum` is for texts alone", "write the values as texts, with `type: string`"));
+        }
+        let empty = object.get("properties").and_then(Value::as_object).is_none_or(Map::is_empty);
+        if !road.is_empty() && kind.is_some_and(|kind| kind == "object") && empty {
+            found.push(refusal(road, "an object must have properties", "name its properties, or make it a text"));
+        }
+    });
+    found
+}
+
+fn unsupported(object: &Map<String, Value>, road: &[String], keywords: &[&str], says: &str) -> Vec<Refusal> {
+    let present = object.keys().filter(|keyword| keywords.contains(&keyword.as_str()));
+    let named = |keyword: &String| {
+        let road: Vec<String> = road.iter().cloned().chain([keyword.clone()]).collect();
+        refusal(&road, format!("{says} `{keyword}`"), "say it in the description, and check it in the tool")
+    };
+    present.map(named).collect()
+}
+
+fn arrays_without_items(schema: &Value) -> Vec<Refusal> {
+    let mut found = Vec::new();
+    walk(schema, &mut |object, road| {
+        let is_array = object.get("type").is_some_and(|kind| {
+            kind == "array" || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "array"))
+        });
+        if is_array && !object.contains_key("items") && !object.contains_key("prefixItems") {
+            found.push(refusal(road, "an array must say what it holds", "add `items`"));
+        }
+    });
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn model(strict: bool) -> Model {
+        let options = json!({ "strict": strict }).as_object().cloned().unwrap();
+        Model {
+            provider: "openai".into(),
+            model: "x".into(),
+            api_key: None,
+            endpoint: None,
+            options,
+            capabilities: BTreeMap::new(),
+        }
+    }
+
+    fn roads(check: Check, schema: &Value, strict: bool) -> Vec<String> {
+        check(schema, &model(strict)).into_iter().map(|refusal| refusal.road.join("/")).collect()
+    }
+
+    #[test]
+    fn a_plain_schema_suits_all() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"a": {"type": "string", "enum": ["x"]}, "b": {"type": "array", "items": {"type": "integer"}}},
+            "required": ["a", "b"],
+            "additionalProperties": false,
+        });
+        for (_, _, check) in PROVIDERS {
+            assert!(roads(check, &schema, true).is_empty());
+        }
+    }
+
+    #[test]
+    fn each_provider_has_its_own_rules() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"user name": {"type": ["string", "null"]}, "tags": {"type": "array"}},
+            "anyOf": [{"required": ["tags"]}],
+        });
+        assert_eq!(roads(openai, &schema, false), ["anyOf", "properties/tags"]);
+        assert_eq!(roads(openai, &schema, true), ["anyOf", "properties/tags", "", ""]);
+        assert_eq!(roads(anthropic, &schema, false), ["anyOf", "properties/user name"]);
+        assert_eq!(roads(gemini, &schema, false), ["properties/tags", "properties/user name"]);
+        let deep = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"const": 1}}});
+        assert_eq!(roads(gemini, &deep, false), ["$defs", "properties/a/$ref", "$defs/x/const"]);
+    }
 }

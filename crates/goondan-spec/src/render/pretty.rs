@@ -12,7 +12,7 @@ use crate::text::excerpt;
 /// How many characters of a message are shown; a message that quotes a file may be of any length.
 const LONGEST_MESSAGE: usize = 2_000;
 /// How many diagnostics are shown; what follows is counted.
-const MOST_SHOWN: usize = 200;
+const MOST_SHOWN: usize = 50;
 
 /// Every diagnostic with its source, then a closing line. Ends with a newline.
 pub fn pretty(diagnostics: &[Diagnostic], sources: &Sources, color: bool) -> String {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{one_line, severity, subject};
 use crate::diagnostic::Diagnostic;
 
-/// `file:line:column: error[CODE]: message (resource field); suggestion`.
+/// `file:line:column: error[CODE]: message (resource field) help: suggestion`.
 pub fn short(diagnostics: &[Diagnostic]) -> String {
     diagnostics.iter().map(line).collect()
 }
@@ -23,7 +23,7 @@ fn line(diagnostic: &Diagnostic) -> String {
         let _ = write!(line, " ({})", one_line(&subject));
     }
     if let Some(suggestion) = &diagnostic.suggestion {
-        let _ = write!(line, "; {}", one_line(suggestion));
+        let _ = write!(line, " help: {}", one_line(suggestion));
     }
     line.push('\n');
     line

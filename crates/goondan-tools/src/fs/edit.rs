@@ -1,14 +1,16 @@
 //! `fs__edit`: replace one place in a file.
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
-use serde_json::json;
+use serde::de::{Deserializer, Error as _};
+use serde_json::{Value, json};
 use similar::TextDiff;
 
 use crate::define::{Operation, titled};
 use crate::errors::{self, blocking};
 use crate::paths::Root;
+use crate::text_transform::scalar;
 use crate::write::{read_text, replace};
 
 /// How many line numbers an error names.
@@ -24,8 +26,20 @@ pub(super) struct Edit {
     /// The text to replace, exactly as it stands in the file, without line numbers.
     #[schemars(length(min = 1))]
     old_text: String,
-    /// The text to put in its place.
+    /// The text to put in its place. A number stands for its digits.
+    #[schemars(schema_with = "text_or_number")]
+    #[serde(deserialize_with = "read_text_or_number")]
     new_text: String,
+}
+
+/// Models write `"new_text": 2` where a number is replaced, and what they mean is clear.
+fn text_or_number(_generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "number"]})
+}
+
+fn read_text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    scalar(&value).ok_or_else(|| D::Error::custom("expected a text or a number"))
 }
 
 impl Operation for Edit {

@@ -58,6 +58,17 @@ async fn send_spawn_list_and_catalog_tell_what_happened() {
 }
 
 #[tokio::test]
+async fn a_spawned_agent_works_inside_the_working_directory_of_its_caller() {
+    let bench = Bench::new();
+    let spawn = |cwd: &str| json!({"target": "worker", "cwd": cwd});
+    let output = bench.ok("agents__spawn", spawn("sub/folder")).await;
+    assert_eq!(output["cwd"], json!(bench.work().join("sub/folder")));
+    for cwd in ["..", "/", "sub/../.."] {
+        assert_eq!(bench.err("agents__spawn", spawn(cwd)).await.0, "E_TOOL_PATH_ESCAPE", "{cwd}");
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_agent_is_the_error_of_the_runtime() {
     let bench = Bench::new();
     for tool in ["agents__request", "agents__send"] {

@@ -12,6 +12,7 @@ use goondan_runtime::ports::tool::{
     SpawnOptions, SpawnResult, SpawnedAgentInfo, ToolContext, ToolError, ToolHandler, ToolLogger, ToolOutput,
     ToolSource as _,
 };
+use goondan_runtime::schema::ArgumentSchema;
 use goondan_runtime::spec::kinds::{Entry, ExportSpec, Tool};
 use goondan_runtime::spec::{Kind, Resource, ResourceId};
 use goondan_tools::BuiltinTools;
@@ -67,16 +68,9 @@ impl Bench {
     /// Calls `resource__export` as the engine does: arguments that do not fit the schema never reach the handler.
     pub(crate) async fn call(&self, name: &str, args: Value) -> Result<ToolOutput, ToolError> {
         let (spec, handler) = self.open(name).await;
-        let mut input = object(args);
-        for (key, schema) in spec.parameters["properties"].as_object().unwrap() {
-            if let Some(default) = schema.get("default") {
-                input.entry(key.clone()).or_insert_with(|| default.clone());
-            }
-        }
-        let validator = jsonschema::validator_for(&spec.parameters).unwrap();
-        if let Some(error) = validator.iter_errors(&Value::Object(input.clone())).next() {
-            return Err(ToolError::new(error.to_string()).code("E_TOOL_INVALID_ARGS"));
-        }
+        let input = ArgumentSchema::new(spec.parameters).check(&args).map_err(|invalid| {
+            ToolError::new(invalid.message).code("E_TOOL_INVALID_ARGS").suggest(invalid.suggestion)
+        })?;
         handler.call(&self.context(), input).await
     }
 

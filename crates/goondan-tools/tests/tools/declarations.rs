@@ -38,7 +38,7 @@ fn schemas_are_plain_closed_and_described() {
                 assert!(schema["description"].as_str().is_some_and(|text| !text.is_empty()), "{name}.{parameter}");
             }
             let text = export.parameters.to_string();
-            for noise in ["$ref", "$schema", "\"title\"", "\"format\"", "\"null\""] {
+            for noise in ["$ref", "$schema", "\"title\":\"", "\"format\":\"", "\"null\""] {
                 assert!(!text.contains(noise), "{name} has {noise}: {text}");
             }
             jsonschema::validator_for(&export.parameters).unwrap();

@@ -101,6 +101,14 @@ async fn edit_shows_what_it_changed() {
 }
 
 #[tokio::test]
+async fn a_number_to_put_in_is_its_digits() {
+    let bench = Bench::new();
+    bench.write("a.txt", "port = 80\n");
+    bench.ok("fs__edit", json!({"path": "a.txt", "old_text": "80", "new_text": 8080})).await;
+    assert_eq!(bench.read("a.txt"), "port = 8080\n");
+}
+
+#[tokio::test]
 async fn edit_leaves_the_file_alone_if_it_is_not_sure() {
     let bench = Bench::new();
     bench.write("a.txt", "one\ntwo\ntwo\n");
@@ -309,6 +317,7 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("write", with_unknown(json!({"path": "a", "content": ""}))),
         ("edit", json!({"path": "a", "old_text": "", "new_text": ""})),
         ("edit", json!({"path": "a", "old_text": "x"})),
+        ("edit", json!({"path": "a", "old_text": "x", "new_text": ["y"]})),
         ("edit", json!({"path": "a", "oldText": "x", "new_text": ""})),
         ("apply_patch", json!({})),
         ("apply_patch", json!({"patch": ""})),

@@ -2,7 +2,9 @@
 
 mod delete;
 mod list;
+mod retry;
 mod show;
+mod unfinished;
 
 use clap::{Args, Subcommand};
 use goondan::StateRoot;
@@ -14,6 +16,7 @@ const EXAMPLES: &str = "\
 Examples:
   gdn instance list
   gdn instance show assistant:main
+  gdn instance retry assistant:main --project my-swarm
   gdn instance delete assistant:ticket-42 --force";
 
 /// Arguments of `gdn instance`.
@@ -28,8 +31,10 @@ pub(crate) struct InstanceArgs {
 enum InstanceCommand {
     /// List conversations, the latest first
     List(list::ListArgs),
-    /// Show a conversation
+    /// Show a conversation, what its turn has left unfinished, and which of its events failed
     Show(show::ShowArgs),
+    /// Start events again whose turns failed
+    Retry(retry::RetryArgs),
     /// Delete a conversation and everything that belongs to it
     Delete(delete::DeleteArgs),
 }
@@ -45,11 +50,12 @@ struct Which {
     workspace: Option<String>,
 }
 
-/// Looks at conversations on disk.
+/// Looks at conversations on disk, or goes on with one.
 pub(crate) fn run(args: &InstanceArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     match &args.command {
         InstanceCommand::List(args) => list::run(args, state_root, output),
         InstanceCommand::Show(args) => show::run(args, state_root, output),
+        InstanceCommand::Retry(args) => super::block_on(retry::run(args, state_root, output)),
         InstanceCommand::Delete(args) => delete::run(args, state_root, output),
     }
 }

@@ -6,8 +6,8 @@ use goondan::runtime::message::{Message, Part, Role, ToolResultPart};
 use goondan::runtime::ports::tool::ToolCallStatus;
 use serde_json::json;
 
-use super::Which;
 use super::list::{Row, local};
+use super::{Which, unfinished};
 use crate::exit::CliError;
 use crate::instances::{self, Found};
 use crate::output::{Output, printable, style};
@@ -26,7 +26,10 @@ pub(super) struct ShowArgs {
 pub(super) fn run(args: &ShowArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let Which { name, workspace } = &args.which;
     let found = instances::named(state_root, workspace.as_deref(), name)?.ok_or_else(|| instances::unknown(name))?;
-    let (mut messages, warnings) = found.workspace.conversation(&found.summary.id)?;
+    let id = &found.summary.id;
+    let (mut messages, warnings) = found.workspace.conversation(id)?;
+    let effects = found.workspace.unfinished(id)?;
+    let letters = found.workspace.dead_letters(id)?;
     if let Some(last) = args.last {
         messages.drain(..messages.len().saturating_sub(last));
     }
@@ -34,6 +37,8 @@ pub(super) fn run(args: &ShowArgs, state_root: &StateRoot, output: &Output) -> R
         return output.json_pretty(&json!({
             "instance": Row::from(&found),
             "messages": messages,
+            "unfinished": unfinished::as_json(&effects),
+            "deadLetters": letters,
             "warnings": warnings,
         }));
     }
@@ -41,7 +46,9 @@ pub(super) fn run(args: &ShowArgs, state_root: &StateRoot, output: &Output) -> R
         output.note(&format!("warning: {warning}"))?;
     }
     heading(&found, output)?;
-    messages.iter().try_for_each(|message| show(message, output))
+    messages.iter().try_for_each(|message| show(message, output))?;
+    unfinished::show_effects(&effects, output)?;
+    unfinished::show_dead_letters(&found, &letters, output)
 }
 
 fn heading(found: &Found, output: &Output) -> Result<(), CliError> {

@@ -1,24 +1,30 @@
 //! One input, one answer.
 
-use goondan::{Input, Swarm};
+use goondan::Input;
+use goondan::runtime::event::FinishReason;
 
 use super::OutputFormat;
-use super::follow::{follow, shut_down};
-use super::interrupts::Interrupts;
+use super::session::{OnInterrupt, Session};
 use super::view::View;
 use crate::exit::CliError;
 use crate::output::{Output, TurnReport, turn_error};
 
+/// What is said where a signal came and the turn did not finish in time.
+const OUT_OF_TIME: &str = "Interrupted; the turn was not over within the grace period and was cancelled.";
+
 /// Asks once and prints what comes back in the wanted form.
-pub(super) async fn ask(swarm: &Swarm, input: Input, format: OutputFormat, output: &Output) -> Result<(), CliError> {
-    let mut interrupts = Interrupts::listen();
-    let mut events = swarm.subscribe();
+pub(super) async fn ask(
+    mut session: Session,
+    input: Input,
+    format: OutputFormat,
+    output: &Output,
+) -> Result<(), CliError> {
     let mut view = match format {
         OutputFormat::Text => View::text(output),
         OutputFormat::Json => View::silent(),
         OutputFormat::StreamJson => View::lines(output),
     };
-    let followed = follow(swarm, input, &mut events, &mut interrupts, &mut view, output).await?;
+    let followed = session.follow(input, &mut view, OnInterrupt::Finish).await?;
     view.end(&followed.result)?;
     let report = TurnReport::new(None, &followed.facts, &followed.result);
     match format {
@@ -26,6 +32,13 @@ pub(super) async fn ask(swarm: &Swarm, input: Input, format: OutputFormat, outpu
         OutputFormat::Json if Output::stdout_is_terminal() => output.json_pretty(&report)?,
         OutputFormat::Json | OutputFormat::StreamJson => output.json_line(&report)?,
     }
-    shut_down(swarm, &mut interrupts).await?;
-    turn_error(&followed.result).map_or(Ok(()), Err)
+    let ended = session.shut_down().await;
+    match turn_error(&followed.result) {
+        Some(error) if followed.result.finish_reason == FinishReason::Cancelled => Err(match ended {
+            Err(stopped) => CliError { message: OUT_OF_TIME.to_owned(), ..stopped },
+            Ok(()) => error,
+        }),
+        Some(error) => Err(error),
+        None => ended,
+    }
 }

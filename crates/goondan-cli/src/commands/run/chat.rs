@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use goondan::runtime::event::{FinishReason, SwarmEvent};
+use goondan::runtime::event::FinishReason;
 use goondan::{Input, StateRoot, Swarm};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
-use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::follow::{follow, shut_down};
-use super::interrupts::Interrupts;
+use super::session::{OnInterrupt, Session};
+use super::signals::Signal;
+use super::terminal::Terminal;
 use super::view::View;
 use crate::exit::CliError;
 use crate::output::{Output, style, turn_error, write_error};
@@ -19,7 +19,7 @@ const HELP: &str = "\
 /agent NAME      talk to another agent of the swarm
 /key KEY         go on with another conversation
 /quit            leave (also Ctrl-D)
-Ctrl-C cancels the running turn; pressed again it quits.";
+Ctrl-C cancels the running turn; pressed again it quits at once.";
 
 /// What a typed line asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,25 +48,35 @@ struct Prompt {
 
 /// Chats until the person leaves. A turn that fails is shown and the chat goes on.
 pub(super) async fn chat(
-    swarm: &Swarm,
+    mut session: Session,
     first: &Input,
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<(), CliError> {
+    let _terminal = Terminal::keep();
     let mut prompt = Prompt::open(state_root)?;
-    let mut interrupts = Interrupts::listen();
-    let mut events = swarm.subscribe();
     let mut target = Input { text: String::new(), ..first.clone() };
-    greet(swarm, output)?;
+    greet(&session.swarm, output)?;
+    session.settle().await?;
     let mut interrupted = false;
-    loop {
-        let who = target.agent.clone().unwrap_or_else(|| swarm.entry_agent());
-        let (back, line) = prompt.ask(format!("{who}> ")).await?;
-        prompt = back;
-        let line = match line {
+    while !session.is_stopping() {
+        session.signals.clear();
+        let who = target.agent.clone().unwrap_or_else(|| session.swarm.entry_agent());
+        let answer = tokio::select! {
+            answer = prompt.ask(format!("{who}> ")) => answer?,
+            signal = session.signals.next() => {
+                session.stop(signal)?;
+                break;
+            }
+        };
+        prompt = answer.0;
+        let line = match answer.1 {
             Line::Text(line) => line,
             Line::End => break,
-            Line::Interrupt if interrupted => return Err(CliError::interrupted()),
+            Line::Interrupt if interrupted => {
+                session.stop(Signal::Interrupt)?;
+                break;
+            }
             Line::Interrupt => {
                 interrupted = true;
                 output.note("Press Ctrl-C again to quit, or go on typing.")?;
@@ -83,11 +93,11 @@ pub(super) async fn chat(
             Typed::Unknown(command) => output.note(&format!("There is no {command}; /help lists what there is."))?,
             Typed::Say(text) => {
                 let input = Input { text: text.to_owned(), ..target.clone() };
-                say(swarm, input, &mut events, &mut interrupts, output).await?;
+                say(&mut session, input, output).await?;
             }
         }
     }
-    shut_down(swarm, &mut interrupts).await
+    session.shut_down().await
 }
 
 fn greet(swarm: &Swarm, output: &Output) -> Result<(), CliError> {
@@ -96,17 +106,11 @@ fn greet(swarm: &Swarm, output: &Output) -> Result<(), CliError> {
 }
 
 /// One turn of the chat. Only what ends the chat is an error here.
-async fn say(
-    swarm: &Swarm,
-    input: Input,
-    events: &mut UnboundedReceiver<SwarmEvent>,
-    interrupts: &mut Interrupts,
-    output: &Output,
-) -> Result<(), CliError> {
+async fn say(session: &mut Session, input: Input, output: &Output) -> Result<(), CliError> {
     let mut view = View::text(output);
-    let followed = match follow(swarm, input, events, interrupts, &mut view, output).await {
+    let followed = match session.follow(input, &mut view, OnInterrupt::CancelTurn).await {
         Ok(followed) => followed,
-        Err(error) if error.exit == crate::exit::Exit::Interrupt || error.silent => return Err(error),
+        Err(error) if session.is_stopping() || error.silent => return Err(error),
         Err(error) => return Ok(write_error(&error, false)?),
     };
     view.end(&followed.result)?;

@@ -1,10 +1,13 @@
 //! `gdn run`.
 
+mod approval;
 mod ask;
 mod chat;
-mod follow;
-mod interrupts;
+mod leftovers;
 mod serve;
+mod session;
+mod signals;
+mod terminal;
 mod view;
 
 use std::io::Read;
@@ -13,11 +16,13 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use goondan::{Input, StateRoot};
 
-pub(crate) use follow::not_accepted;
+pub(crate) use session::{OnInterrupt, Session, not_accepted};
+pub(crate) use signals::{Signals, watched};
+pub(crate) use view::View;
 
 use crate::exit::CliError;
 use crate::output::Output;
-use crate::project::{self, StartArgs};
+use crate::project::{Launch, StartArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,6 +60,9 @@ pub(crate) struct RunArgs {
     /// What goes out: the answer, one result object, or one event a line [default: text]
     #[arg(long, value_enum, value_name = "FORMAT")]
     output_format: Option<OutputFormat>,
+    /// Write what models are asked and answer to this file, for `provider: replay`
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
 }
 
 /// What comes in.
@@ -92,12 +100,24 @@ enum Mode {
 pub(crate) async fn run(args: RunArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let mode = mode(&args)?;
     let format = output_format(&args, &mode, output)?;
-    let swarm = project::start(&args.project, &args.start, state_root, output).await?;
+    watched(async |signals| start(args, mode, format, signals, state_root, output).await).await
+}
+
+async fn start(
+    args: RunArgs,
+    mode: Mode,
+    format: OutputFormat,
+    signals: Signals,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
+    let launch = Launch { project: &args.project, args: &args.start, record: args.record.as_deref() };
+    let session = Session::start(launch, signals, state_root, output).await?;
     let input = Input { agent: args.agent, instance_key: Some(args.instance_key), ..Input::default() };
     match mode {
-        Mode::Ask(text) => ask::ask(&swarm, Input { text, ..input }, format, output).await,
-        Mode::Serve => serve::serve(&swarm, &input, format, output).await,
-        Mode::Chat => chat::chat(&swarm, &input, state_root, output).await,
+        Mode::Ask(text) => ask::ask(session, Input { text, ..input }, format, output).await,
+        Mode::Serve => serve::serve(session, &input, format, output).await,
+        Mode::Chat => chat::chat(session, &input, state_root, output).await,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use goondan::runtime::event::{RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan::runtime::event::{SwarmEvent, TurnResult};
 use goondan::runtime::ids::InstanceId;
 use goondan::{Input, Swarm};
 use serde::Serialize;
@@ -14,8 +14,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use self::lines::{InputLine, LineError, read_lines};
 use super::OutputFormat;
-use super::follow::{ended_early, not_accepted, shut_down};
-use super::interrupts::Interrupts;
+use super::session::{Session, not_accepted, trace_of};
 use super::view::event_line;
 use crate::exit::CliError;
 use crate::output::{Output, TurnFacts, TurnReport};
@@ -23,6 +22,8 @@ use crate::output::{Output, TurnFacts, TurnReport};
 /// An accepted line whose turn is not over.
 struct Pending {
     id: Option<String>,
+    /// Counted from 1.
+    line: u64,
     event_id: String,
     instance: InstanceId,
     trace_id: Option<String>,
@@ -58,7 +59,7 @@ struct LineErrorObject<'a> {
 
 /// Everything that the loop owns. One task writes all lines, so that none is torn.
 struct Server<'a> {
-    swarm: &'a Swarm,
+    swarm: Swarm,
     defaults: &'a Input,
     /// Whether events are written, or results alone.
     events: bool,
@@ -66,28 +67,31 @@ struct Server<'a> {
     pending: Vec<Pending>,
 }
 
-/// Answers every line until standard input ends and the last turn is over. Ctrl-C ends it at once; accepted inputs are on
-/// disk and go on with the next start.
+/// Answers every line until standard input ends and the last turn is over. After a signal no more lines are taken and the
+/// turns that run may finish; accepted inputs whose turns did not begin are on disk and go on with the next start.
 pub(super) async fn serve(
-    swarm: &Swarm,
+    mut session: Session,
     defaults: &Input,
     format: OutputFormat,
     output: &Output,
 ) -> Result<(), CliError> {
-    let mut interrupts = Interrupts::listen();
-    let mut events = swarm.subscribe();
     let mut lines = read_lines();
     let mut turns = FuturesUnordered::new();
     let mut open = true;
-    let mut server =
-        Server { swarm, defaults, events: format == OutputFormat::StreamJson, output, pending: Vec::new() };
+    let mut server = Server {
+        swarm: session.swarm.clone(),
+        defaults,
+        events: format == OutputFormat::StreamJson,
+        output,
+        pending: Vec::new(),
+    };
     while open || !turns.is_empty() {
         tokio::select! {
             biased;
-            Some(event) = events.recv() => server.event(&event)?,
+            Some(event) = session.events.recv() => server.event(&event)?,
             Some(ended) = turns.next() => {
-                server.drain(&mut events)?;
-                server.result(&ended)?;
+                server.drain(&mut session.events)?;
+                server.result(&ended, &session)?;
             }
             line = lines.recv(), if open => match line {
                 Some((number, line)) => if let Some(turn) = server.accept(number, line).await? {
@@ -95,11 +99,14 @@ pub(super) async fn serve(
                 },
                 None => open = false,
             },
-            () = interrupts.next() => return Err(CliError::interrupted()),
+            signal = session.signals.next() => {
+                open = false;
+                session.stop(signal)?;
+            }
         }
     }
-    server.drain(&mut events)?;
-    shut_down(swarm, &mut interrupts).await
+    server.drain(&mut session.events)?;
+    session.shut_down().await
 }
 
 /// Waits for the end of `turn` and says which event it answers.
@@ -131,7 +138,7 @@ impl Server<'_> {
         match self.swarm.send(input).await {
             Ok(turn) => {
                 let (event_id, instance) = (turn.event_id.clone(), turn.instance.clone());
-                self.pending.push(Pending { id: line.id, event_id, instance, trace_id: None, begin });
+                self.pending.push(Pending { id: line.id, line: number, event_id, instance, trace_id: None, begin });
                 Ok(Some(turn))
             }
             Err(error) => self.refuse(number, line.id.as_deref(), &not_accepted(error)).map(|()| None),
@@ -145,11 +152,9 @@ impl Server<'_> {
     }
 
     fn event(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
-        if let SwarmEvent::Runtime(event) = event
-            && let RuntimeEventKind::TurnStarted { event_id, .. } = &event.kind
-        {
-            for pending in self.pending.iter_mut().filter(|pending| pending.event_id == *event_id) {
-                pending.trace_id = Some(event.trace.trace_id.clone());
+        for pending in &mut self.pending {
+            if let Some(trace_id) = trace_of(event, &pending.event_id) {
+                pending.trace_id = Some(trace_id.to_owned());
             }
         }
         match event_line(event) {
@@ -166,12 +171,14 @@ impl Server<'_> {
         Ok(())
     }
 
-    fn result(&mut self, ended: &Ended) -> Result<(), CliError> {
-        let result = ended.result.as_ref().ok_or_else(ended_early)?;
+    fn result(&mut self, ended: &Ended, session: &Session) -> Result<(), CliError> {
         let Some(position) = self.pending.iter().position(|pending| pending.event_id == ended.event_id) else {
             return Ok(());
         };
-        let Pending { id, instance, trace_id, begin, .. } = self.pending.swap_remove(position);
+        let Pending { id, line, instance, trace_id, begin, .. } = self.pending.swap_remove(position);
+        let Some(result) = &ended.result else {
+            return self.refuse(line, id.as_deref(), &session.ended_early());
+        };
         let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.output.json_line(&TurnReport::new(id, &TurnFacts { instance, trace_id, duration_ms }, result))
     }

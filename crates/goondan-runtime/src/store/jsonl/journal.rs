@@ -89,9 +89,27 @@ pub(super) fn turn_in(fs: &dyn FileSystem, path: &std::path::Path) -> Option<Str
 /// One line of `journal.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "camelCase", rename_all_fields = "camelCase")]
-enum Record {
-    Intent { turn_id: String, effect: String, kind: EffectKind, intent: Value },
-    Outcome { turn_id: String, effect: String, value: Value },
+pub enum Record {
+    /// Something is about to be done.
+    Intent {
+        /// By which turn.
+        turn_id: String,
+        /// Unique in the turn.
+        effect: String,
+        /// What kind of thing it is.
+        kind: EffectKind,
+        /// What it is about, for people.
+        intent: Value,
+    },
+    /// It is done.
+    Outcome {
+        /// By which turn.
+        turn_id: String,
+        /// The id that the intent has.
+        effect: String,
+        /// What came of it.
+        value: Value,
+    },
 }
 
 impl Record {

@@ -25,6 +25,8 @@ pub const JOURNAL: &str = "messages/journal.jsonl";
 pub const RUNTIME_EVENTS: &str = "messages/runtime-events.jsonl";
 /// What extensions keep, a file each.
 pub const EXTENSIONS: &str = "extensions";
+/// Events whose turns failed.
+pub const DEAD_LETTERS: &str = "messages/dead-letters.json";
 /// Whole outputs that were cut for the model.
 pub const FILES: &str = "files";
 /// Where the instance's tools work.

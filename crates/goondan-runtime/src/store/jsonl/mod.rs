@@ -9,6 +9,7 @@
 //!     messages/base.jsonl     folded messages
 //!     messages/events.jsonl   message events of the running turn
 //!     messages/journal.jsonl  side effects of the running turn
+//!     messages/dead-letters.json   events whose turns failed
 //!     messages/runtime-events.jsonl
 //!     extensions/<name>.json  what an extension keeps from turn to turn
 //!     files/                  whole outputs that were cut for the model
@@ -18,6 +19,7 @@
 //! What is on disk when, and what a crash at each point leaves, is told in `docs/durability.md`.
 
 mod appender;
+mod dead_letters;
 mod disk;
 mod extensions;
 mod folders;
@@ -37,12 +39,14 @@ use serde_json::Value;
 use crate::event::RuntimeEvent;
 use crate::ids::InstanceId;
 use crate::message::MessageEvent;
-use crate::ports::store::{InboxRecord, InstanceMeta, InstanceStore, OnDurable, Recovered, Store, StoreError};
+use crate::ports::store::{
+    DeadLetter, InboxRecord, InstanceMeta, InstanceStore, OnDurable, Recovered, Store, StoreError,
+};
 use crate::store::begun::{self, Traces};
 use crate::store::fs::{FileSystem, RealFs};
 
 use disk::Disk;
-pub use journal::JsonlJournal;
+pub use journal::{JsonlJournal, Record as JournalRecord};
 pub use lines::read_lines;
 pub use lock::LockError;
 use runtime_events::RuntimeEventLog;
@@ -137,6 +141,14 @@ impl Store for JsonlStore {
 
     fn put_extension_state(&self, id: &InstanceId, extension: &str, state: &Value) -> Result<(), StoreError> {
         extensions::write(&self.disk, &self.instance_dir(id), extension, state)
+    }
+
+    fn dead_letters(&self, id: &InstanceId) -> Result<Vec<DeadLetter>, StoreError> {
+        dead_letters::read(&**self.disk, &self.instance_dir(id))
+    }
+
+    fn put_dead_letters(&self, id: &InstanceId, letters: &[DeadLetter]) -> Result<(), StoreError> {
+        dead_letters::write(&self.disk, &self.instance_dir(id), letters)
     }
 
     fn delete(&self, id: &InstanceId) -> Result<bool, StoreError> {

@@ -6,10 +6,7 @@ use goondan::runtime::ids::InstanceId;
 use goondan::runtime::ports::tool::ToolCallStatus;
 
 use crate::exit::CliError;
-use crate::output::{Activity, Output, printable, style};
-
-/// Arguments are shown up to that many characters.
-const ARGUMENTS_SHOWN: usize = 120;
+use crate::output::{Activity, Output, printable, shorten, style};
 
 /// Shows a turn to a person.
 ///
@@ -159,27 +156,4 @@ async fn arguments(swarm: &Swarm, instance: &InstanceId, tool_call_id: &str) -> 
         .flat_map(|message| message.tool_calls())
         .find(|call| call.tool_call_id == tool_call_id)?;
     Some(shorten(&call.input.to_string()))
-}
-
-/// The first line's worth of `text`, without control characters: it goes to a terminal.
-fn shorten(text: &str) -> String {
-    let printable = |c: char| if c.is_control() { ' ' } else { c };
-    let mut shown: String = text.chars().take(ARGUMENTS_SHOWN).map(printable).collect();
-    if text.chars().nth(ARGUMENTS_SHOWN).is_some() {
-        shown.push('…');
-    }
-    shown
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_goes_to_a_terminal_is_short_and_harmless() {
-        assert_eq!(shorten("a\u{1b}[31m\nb"), "a [31m b");
-        let long = shorten(&"ä".repeat(500));
-        assert_eq!(long.chars().count(), ARGUMENTS_SHOWN + 1);
-        assert!(long.ends_with('…'));
-    }
 }

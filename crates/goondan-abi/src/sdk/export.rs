@@ -1,0 +1,222 @@
+//! What a library exports: its tools with their schemas, and the macro that makes them a symbol.
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+use super::handler::{Handler, Run, erase};
+use crate::wire::{Export, Manifest, Permission, Sdk};
+
+/// All that a library exports. Made by [`export_tools!`](crate::export_tools).
+pub struct Library {
+    name: &'static str,
+    version: &'static str,
+    tools: Vec<Tool>,
+}
+
+/// One export with its handler.
+pub struct Tool {
+    pub(super) export: Export,
+    pub(super) run: Box<dyn Run>,
+}
+
+/// The export `name`, handled by `handler`. Its description and schema come from the type of the arguments.
+pub fn tool<M: 'static>(name: &str, handler: impl Handler<M>) -> Tool {
+    fn schema<M, H: Handler<M>>(_: &H) -> (Value, String) {
+        schema_of::<H::Arguments>()
+    }
+    let (parameters, description) = schema(&handler);
+    let export = Export {
+        name: name.to_owned(),
+        description,
+        parameters,
+        permissions: BTreeSet::new(),
+        read_only: false,
+        idempotent: false,
+    };
+    Tool { export, run: erase(handler) }
+}
+
+impl Tool {
+    /// Another name than the function's.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.export.name);
+        self
+    }
+
+    /// Another description than the arguments' doc comment.
+    #[must_use]
+    pub fn description(mut self, text: &str) -> Self {
+        text.clone_into(&mut self.export.description);
+        self
+    }
+
+    /// What it needs. The agent's policy decides whether it gets it.
+    #[must_use]
+    pub fn permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
+        self.export.permissions.extend(permissions);
+        self
+    }
+
+    /// It changes nothing, so that a call that was cut off may run again.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.export.read_only = true;
+        self
+    }
+
+    /// Running it twice is the same as running it once, so that a call that was cut off may run again.
+    #[must_use]
+    pub fn idempotent(mut self) -> Self {
+        self.export.idempotent = true;
+        self
+    }
+}
+
+impl Library {
+    /// A library that exports `tools`.
+    pub fn new(name: &'static str, version: &'static str, tools: Vec<Tool>) -> Self {
+        Library { name, version, tools }
+    }
+
+    pub(super) fn manifest(&self) -> Manifest {
+        Manifest {
+            name: self.name.to_owned(),
+            version: self.version.to_owned(),
+            sdk: Some(Sdk { language: "rust".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }),
+            features: Vec::new(),
+            exports: self.tools.iter().map(|tool| tool.export.clone()).collect(),
+        }
+    }
+
+    pub(super) fn into_tools(self) -> impl Iterator<Item = (String, Box<dyn Run>)> {
+        self.tools.into_iter().map(|tool| (tool.export.name, tool.run))
+    }
+}
+
+/// The schema of `A` as models are shown it, and its doc comment.
+fn schema_of<A: JsonSchema>() -> (Value, String) {
+    let settings = SchemaSettings::draft2020_12().for_deserialize().with(|settings| {
+        // Models follow a nested schema better than references into a list of definitions.
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<A>();
+    // The name of a Rust type says nothing to a model.
+    schema.remove("title");
+    let description = match schema.remove("description") {
+        Some(Value::String(text)) => text,
+        _ => String::new(),
+    };
+    (schema.to_value(), description)
+}
+
+/// Makes functions the tools of this library, and the library loadable. Once in a `cdylib`.
+///
+/// `name` and `version` are those of the package where they are left out. After `=>` come methods of [`Tool`]:
+///
+/// ```
+/// # use goondan_abi::sdk::{Permission, ToolContext, ToolError, export_tools};
+/// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// # struct Empty {}
+/// # fn today(_: ToolContext, _: Empty) -> Result<String, ToolError> { Ok(String::new()) }
+/// # async fn fetch(_: ToolContext, _: Empty) -> Result<String, ToolError> { Ok(String::new()) }
+/// export_tools! {
+///     name = "calendar",
+///     version = "1.2.0",
+///     tools = [
+///         today => read_only(),
+///         fetch => named("fetch-ics").permissions([Permission::Network]).idempotent(),
+///     ],
+/// }
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! export_tools {
+    (tools = $($rest:tt)*) => {
+        $crate::export_tools! { name = env!("CARGO_PKG_NAME"), tools = $($rest)* }
+    };
+    (name = $name:expr, tools = $($rest:tt)*) => {
+        $crate::export_tools! { name = $name, version = env!("CARGO_PKG_VERSION"), tools = $($rest)* }
+    };
+    (
+        name = $name:expr,
+        version = $version:expr,
+        tools = [$($tool:ident $(=> $($option:ident($($argument:tt)*)).+)?),+ $(,)?] $(,)?
+    ) => {
+        #[cfg(panic = "abort")]
+        compile_error!(
+            "a tool library has to be built with panic = \"unwind\": remove `panic = \"abort\"` from its profile"
+        );
+
+        const _: () = {
+            struct Tools;
+
+            impl $crate::sdk::Exported for Tools {
+                fn library() -> $crate::sdk::Library {
+                    $crate::sdk::Library::new(
+                        $name,
+                        $version,
+                        vec![$(
+                            $crate::sdk::tool(stringify!($tool), $tool)$($(.$option($($argument)*))+)?
+                        ),+],
+                    )
+                }
+            }
+
+            #[allow(non_upper_case_globals)]
+            #[unsafe(no_mangle)]
+            pub static goondan_plugin: $crate::raw::Plugin = $crate::sdk::plugin::<Tools>();
+        };
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Finds things.
+    #[derive(Deserialize, JsonSchema)]
+    #[allow(dead_code)]
+    struct Search {
+        /// What to look for
+        query: String,
+        /// How many at most
+        #[serde(default)]
+        limit: Option<u32>,
+        place: Place,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    #[allow(dead_code)]
+    enum Place {
+        Here,
+        There,
+    }
+
+    #[test]
+    fn schema_and_description_come_from_the_type() {
+        let (schema, description) = schema_of::<Search>();
+        assert_eq!(description, "Finds things.");
+        let expected = json!({
+            "type": "object",
+            "properties": {
+                "query": { "description": "What to look for", "type": "string" },
+                "limit": {
+                    "description": "How many at most", "type": ["integer", "null"], "format": "uint32", "minimum": 0,
+                    "default": null
+                },
+                "place": { "type": "string", "enum": ["here", "there"] }
+            },
+            "required": ["query", "place"]
+        });
+        assert_eq!(schema, expected);
+    }
+}

@@ -1,0 +1,113 @@
+//! Turns a plain or async function into something that runs on arguments as JSON.
+
+use std::marker::PhantomData;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::context::ToolContext;
+use super::output::Output;
+use crate::wire::{JsonObject, ToolError, ToolOutput, code};
+
+/// A function that can be a tool: `fn` or `async fn` of `(ToolContext, Arguments)` that gives a `Result`.
+///
+/// `M` only tells the forms apart; it is inferred.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a tool",
+    note = "a tool is `fn` or `async fn` of `(ToolContext, Arguments) -> Result<T, ToolError>`, where `Arguments` derives \
+            `Deserialize` and `JsonSchema`, and `T` is `Serialize` or `Output`"
+)]
+pub trait Handler<M>: Send + Sync + 'static {
+    /// What it takes.
+    type Arguments: DeserializeOwned + JsonSchema;
+
+    /// Runs it to its end on this thread.
+    ///
+    /// # Errors
+    ///
+    /// What the function fails with.
+    fn call(&self, ctx: ToolContext, arguments: Self::Arguments) -> Result<ToolOutput, ToolError>;
+}
+
+/// What a tool may return. `M` only tells the forms apart; it is inferred.
+pub trait IntoOutput<M> {
+    /// The output for the model and for people.
+    ///
+    /// # Errors
+    ///
+    /// The failure that was returned, or that the value has no JSON form.
+    fn into_output(self) -> Result<ToolOutput, ToolError>;
+}
+
+/// Marks results whose value is the output.
+pub struct Plain;
+/// Marks results that are an [`Output`].
+pub struct Rich;
+/// Marks functions that block.
+pub struct Blocking<A, M>(PhantomData<(A, M)>);
+/// Marks functions that return a future.
+pub struct Async<A, M>(PhantomData<(A, M)>);
+
+impl<T: Serialize, E: Into<ToolError>> IntoOutput<Plain> for Result<T, E> {
+    fn into_output(self) -> Result<ToolOutput, ToolError> {
+        let output = serde_json::to_value(self.map_err(Into::into)?)?;
+        Ok(ToolOutput { output, ..ToolOutput::default() })
+    }
+}
+
+impl<E: Into<ToolError>> IntoOutput<Rich> for Result<Output, E> {
+    fn into_output(self) -> Result<ToolOutput, ToolError> {
+        self.map(|output| output.0).map_err(Into::into)
+    }
+}
+
+impl<F, A, R, M> Handler<Blocking<A, M>> for F
+where
+    F: Fn(ToolContext, A) -> R + Send + Sync + 'static,
+    A: DeserializeOwned + JsonSchema,
+    R: IntoOutput<M>,
+{
+    type Arguments = A;
+
+    fn call(&self, ctx: ToolContext, arguments: A) -> Result<ToolOutput, ToolError> {
+        self(ctx, arguments).into_output()
+    }
+}
+
+impl<F, A, R, M> Handler<Async<A, M>> for F
+where
+    F: Fn(ToolContext, A) -> R + Send + Sync + 'static,
+    A: DeserializeOwned + JsonSchema,
+    R: Future<Output: IntoOutput<M>>,
+{
+    type Arguments = A;
+
+    fn call(&self, ctx: ToolContext, arguments: A) -> Result<ToolOutput, ToolError> {
+        pollster::block_on(self(ctx, arguments)).into_output()
+    }
+}
+
+/// A handler whose arguments are JSON.
+pub(super) trait Run: Send + Sync {
+    /// Decodes the arguments and runs it to its end on this thread.
+    fn run(&self, ctx: ToolContext, arguments: JsonObject) -> Result<ToolOutput, ToolError>;
+}
+
+/// `handler` without its types.
+pub(super) fn erase<M: 'static>(handler: impl Handler<M>) -> Box<dyn Run> {
+    struct Erased<H, M>(H, PhantomData<fn() -> M>);
+
+    impl<H: Handler<M>, M: 'static> Run for Erased<H, M> {
+        fn run(&self, ctx: ToolContext, arguments: JsonObject) -> Result<ToolOutput, ToolError> {
+            let arguments = serde_json::from_value(Value::Object(arguments)).map_err(|mistake| {
+                // The host has checked them against the schema; this is left for what no schema says.
+                ToolError::new(format!("the arguments do not fit: {mistake}")).code(code::INVALID_ARGS)
+            })?;
+            self.0.call(ctx, arguments)
+        }
+    }
+
+    Box::new(Erased(handler, PhantomData))
+}

@@ -1,0 +1,35 @@
+//! What the author of a library uses: a struct of arguments, a function, one [`export_tools!`].
+//!
+//! The function takes a [`ToolContext`] and its arguments, and may be async or plain. Each call has a thread of its own, on
+//! which an async function is polled; so a plain one may block. Futures that need a runtime (timers, sockets of `tokio`)
+//! need one that the library starts itself: the host's is not shared.
+//!
+//! A panic ends its call with `E_TOOL_PANIC` and nothing else. Panics have to unwind for that: with `panic = "abort"`,
+//! [`export_tools!`] does not compile.
+
+mod agents;
+mod cancellation;
+mod context;
+mod export;
+mod handler;
+mod host;
+#[cfg(feature = "log")]
+mod logging;
+mod operations;
+mod output;
+mod panics;
+mod running;
+mod shims;
+mod threads;
+
+pub use crate::export_tools;
+pub use crate::wire::{
+    AgentCatalog, AgentRequest, Attachment, JsonObject, LogLevel, Permission, RequestResult, SendRequest, SendResult,
+    SpawnRequest, SpawnResult, SpawnedAgentInfo, ToolError, code,
+};
+pub use agents::{AgentRuntime, BlockingAgentRuntime};
+pub use context::{Logger, ToolContext};
+pub use export::{Library, Tool, tool};
+pub use handler::{Handler, IntoOutput};
+pub use output::Output;
+pub use shims::{Exported, plugin};

@@ -1,0 +1,103 @@
+//! Questions to the host that wait for their reply.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::cancellation::Cancellation;
+use super::host::HostLink;
+use crate::raw::Status;
+use crate::wire::{ToolError, code};
+
+type Reply = Result<Value, ToolError>;
+
+/// The questions of one library. An operation that is not in the map is over: its reply is dropped.
+#[derive(Default)]
+pub(super) struct Operations {
+    next: AtomicU64,
+    waiting: Mutex<HashMap<u64, Waiting>>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    reply: Option<Reply>,
+    waker: Option<Waker>,
+}
+
+impl Operations {
+    /// Asks the host for `name` on behalf of `call`, until the reply or the cancellation comes.
+    pub(super) async fn ask(
+        &self,
+        host: HostLink,
+        call: u64,
+        cancellation: &Cancellation,
+        name: &str,
+        payload: &impl Serialize,
+    ) -> Reply {
+        let operation = self.next.fetch_add(1, Ordering::Relaxed);
+        self.lock().insert(operation, Waiting::default());
+        let _forget = Forget { operations: self, operation };
+        match host.request(call, operation, name, payload) {
+            Status::OK => {}
+            Status::CANCELLED | Status::UNKNOWN_CALL => return Err(over(name)),
+            refused => return Err(ToolError::new(format!("the host refused `{name}`: {}", refused.name()))),
+        }
+        poll_fn(|context| {
+            if let Some(waiting) = self.lock().get_mut(&operation) {
+                if let Some(reply) = waiting.reply.take() {
+                    return Poll::Ready(reply);
+                }
+                waiting.waker = Some(context.waker().clone());
+            }
+            cancellation.poll(context).map(|()| Err(over(name)))
+        })
+        .await
+    }
+
+    /// Hands a reply to whoever waits for it.
+    pub(super) fn reply(&self, operation: u64, status: Status, bytes: &[u8]) {
+        let reply = read_reply(status, bytes);
+        let waker = self.lock().get_mut(&operation).and_then(|waiting| {
+            waiting.reply = Some(reply);
+            waiting.waker.take()
+        });
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes an operation out of the map, however its future ends.
+struct Forget<'a> {
+    operations: &'a Operations,
+    operation: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.operations.lock().remove(&self.operation);
+    }
+}
+
+fn over(name: &str) -> ToolError {
+    ToolError::new(format!("the call ended while `{name}` was waiting")).code(code::CANCELLED)
+}
+
+fn read_reply(status: Status, bytes: &[u8]) -> Reply {
+    if status == Status::OK {
+        return Ok(serde_json::from_slice(bytes)?);
+    }
+    Err(serde_json::from_slice(bytes).unwrap_or_else(|_| {
+        let error = ToolError::new(format!("the host answered {}", status.name()));
+        if status == Status::CANCELLED { error.code(code::CANCELLED) } else { error }
+    }))
+}

@@ -1,0 +1,72 @@
+//! Stops panics inside the library: the host has another standard library and could not catch them.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+use super::host::HostLink;
+use crate::raw::NO_CALL;
+use crate::wire::{JsonObject, LogLevel, LogLine};
+
+/// The host that lines from anywhere in this library go to.
+static HOST: OnceLock<HostLink> = OnceLock::new();
+
+thread_local! {
+    /// The call that this thread works for. No destructor, so that it never outlives its thread.
+    static CURRENT_CALL: Cell<u64> = const { Cell::new(NO_CALL) };
+}
+
+/// Runs `body`; a panic becomes its message.
+pub(super) fn catch<T>(body: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
+        let message = message_of(payload.as_ref());
+        discard(payload);
+        message
+    })
+}
+
+/// Drops a payload. Its own drop may panic: then what came of that is leaked rather than tried again.
+fn discard(payload: Box<dyn Any + Send>) {
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(second);
+    }
+}
+
+fn message_of(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
+
+/// Makes `call` the one that this thread's lines are about, until the result is dropped.
+pub(super) fn working_for(call: u64) -> impl Drop {
+    struct Reset(u64);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            CURRENT_CALL.set(self.0);
+        }
+    }
+    Reset(CURRENT_CALL.replace(call))
+}
+
+/// Logs about the call that this thread works for, wherever in the library the line comes from.
+pub(super) fn log(line: &LogLine) {
+    if let Some(host) = HOST.get() {
+        host.log(CURRENT_CALL.get(), line);
+    }
+}
+
+/// Sends panics to the host's log instead of standard error. Once for this copy of the library.
+pub(super) fn report_to(host: HostLink) {
+    if HOST.set(host).is_err() {
+        return;
+    }
+    std::panic::set_hook(Box::new(|info| {
+        let mut fields = JsonObject::new();
+        if let Some(place) = info.location() {
+            fields.insert("at".to_owned(), place.to_string().into());
+        }
+        let message = format!("panicked: {}", info.payload_as_str().unwrap_or("no message"));
+        log(&LogLine { level: LogLevel::Error, message, target: None, fields });
+    }));
+}

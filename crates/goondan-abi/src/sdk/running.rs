@@ -1,0 +1,123 @@
+//! A library that a host has opened.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::cancellation::Cancellation;
+use super::context::ToolContext;
+use super::export::Library;
+use super::handler::Run;
+use super::host::HostLink;
+use super::operations::Operations;
+use super::panics;
+use super::threads::Threads;
+use crate::raw::Status;
+use crate::wire::{CallRequest, ToolError, code};
+
+/// What stands behind `this` of the library table.
+pub(super) struct Running {
+    host: HostLink,
+    manifest: Vec<u8>,
+    tools: HashMap<String, Arc<dyn Run>>,
+    operations: Arc<Operations>,
+    calls: Arc<Calls>,
+    threads: Arc<Threads>,
+}
+
+/// The calls that run, and how to tell them to end. Closed: `None`.
+struct Calls(Mutex<Option<HashMap<u64, Arc<Cancellation>>>>);
+
+impl Calls {
+    fn lock(&self) -> MutexGuard<'_, Option<HashMap<u64, Arc<Cancellation>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running {
+    pub(super) fn new(host: HostLink, library: Library) -> Result<Self, serde_json::Error> {
+        Ok(Running {
+            host,
+            manifest: serde_json::to_vec(&library.manifest())?,
+            tools: library.into_tools().map(|(name, run)| (name, Arc::from(run))).collect(),
+            operations: Arc::default(),
+            calls: Arc::new(Calls(Mutex::new(Some(HashMap::new())))),
+            threads: Arc::default(),
+        })
+    }
+
+    pub(super) fn manifest(&self) -> &[u8] {
+        &self.manifest
+    }
+
+    /// Begins a call. `OK`: it will be completed, whatever happens.
+    pub(super) fn start(&self, call: u64, request: &[u8]) -> Status {
+        let Ok(mut request) = serde_json::from_slice::<CallRequest>(request) else { return Status::BAD_ARGUMENT };
+        let Some(tool) = self.tools.get(&request.export).cloned() else {
+            let error = ToolError::new(format!("this library has no export `{}`", request.export));
+            self.host.complete(call, Status::FAILED, &error);
+            return Status::OK;
+        };
+        let cancellation = Arc::new(Cancellation::default());
+        match &mut *self.calls.lock() {
+            Some(calls) => calls.insert(call, Arc::clone(&cancellation)),
+            None => return Status::CLOSED,
+        };
+        let links = (self.host, Arc::clone(&self.operations));
+        let ctx = ToolContext::of_call(call, &mut request, cancellation, links);
+        let (host, calls) = (self.host, Arc::clone(&self.calls));
+        let name = format!("tool {}", request.export);
+        let started = self.threads.spawn(&name, move || run(host, &calls, call, tool.as_ref(), ctx, request));
+        if started.is_err() {
+            self.forget(call);
+            return Status::BUSY;
+        }
+        Status::OK
+    }
+
+    pub(super) fn cancel(&self, call: u64) {
+        let cancellation = self.calls.lock().as_ref().and_then(|calls| calls.get(&call).cloned());
+        if let Some(cancellation) = cancellation {
+            cancellation.fire();
+        }
+    }
+
+    pub(super) fn reply(&self, operation: u64, status: Status, bytes: &[u8]) {
+        self.operations.reply(operation, status, bytes);
+    }
+
+    /// Tells all calls to end, and waits for them.
+    pub(super) fn close(&self, grace: Duration) -> Status {
+        let calls = self.calls.lock().take().unwrap_or_default();
+        calls.values().for_each(|cancellation| cancellation.fire());
+        if self.threads.join_all(grace) { Status::OK } else { Status::BUSY }
+    }
+
+    fn forget(&self, call: u64) {
+        if let Some(calls) = &mut *self.calls.lock() {
+            calls.remove(&call);
+        }
+    }
+}
+
+/// One call on its thread, from its arguments to its completion.
+fn run(host: HostLink, calls: &Calls, call: u64, tool: &dyn Run, ctx: ToolContext, request: CallRequest) {
+    let _working = panics::working_for(call);
+    let CallRequest { export, arguments, .. } = request;
+    let outcome = panics::catch(|| tool.run(ctx, arguments));
+    if let Some(calls) = &mut *calls.lock() {
+        calls.remove(&call);
+    }
+    let status = match outcome {
+        Ok(Ok(output)) => host.complete(call, Status::OK, &output),
+        Ok(Err(error)) => host.complete(call, Status::FAILED, &error),
+        Err(panic) => {
+            let error = ToolError::new(format!("{export} panicked: {panic}"))
+                .code(code::PANIC)
+                .suggest("This is a fault of the tool. Try other arguments or another tool.");
+            host.complete(call, Status::PANIC, &error)
+        }
+    };
+    // Refused or unknown: the host has answered the call itself.
+    let _ = status;
+}

@@ -1,0 +1,15 @@
+//! The JSON that travels through the tables. Unknown fields are ignored by both sides, so that either may be newer.
+
+mod agents;
+mod call;
+mod manifest;
+
+pub use agents::{
+    AgentCatalog, AgentList, AgentRequest, ListRequest, RequestResult, SendRequest, SendResult, SpawnRequest,
+    SpawnResult, SpawnedAgentInfo, operation,
+};
+pub use call::{Attachment, CallContext, CallRequest, LogLevel, LogLine, Progress, ToolError, ToolOutput, code};
+pub use manifest::{Export, Manifest, Permission, Sdk};
+
+/// A JSON object.
+pub type JsonObject = serde_json::Map<String, serde_json::Value>;

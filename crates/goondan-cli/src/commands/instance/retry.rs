@@ -1,0 +1,97 @@
+//! `gdn instance retry`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use goondan::runtime::ids::InstanceId;
+use goondan::{StateRoot, Workspace};
+
+use crate::commands::run::{OnInterrupt, Session, Signals, View, not_accepted, watched};
+use crate::exit::CliError;
+use crate::instances;
+use crate::output::{Output, TurnReport, turn_error, write_error};
+use crate::project::{Launch, StartArgs};
+
+/// Arguments of `gdn instance retry`.
+#[derive(Debug, Args)]
+pub(super) struct RetryArgs {
+    /// The conversation, as `agent:key`; an agent or a key alone will do where it is unique
+    #[arg(value_name = "INSTANCE")]
+    name: String,
+    /// Only this event, as `gdn instance show` lists it [default: all that failed]
+    #[arg(value_name = "EVENT_ID")]
+    event: Option<String>,
+    /// The project folder, or its goondan.yaml
+    #[arg(short, long, value_name = "PATH", default_value = ".")]
+    project: PathBuf,
+    #[command(flatten)]
+    start: StartArgs,
+}
+
+/// Starts the swarm, and in it the events of a conversation again whose turns failed.
+pub(super) async fn run(args: &RetryArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    watched(async |signals| start(args, signals, state_root, output).await).await
+}
+
+async fn start(args: &RetryArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let launch = Launch { project: &args.project, args: &args.start, record: None };
+    let mut session = Session::start(launch, signals, state_root, output).await?;
+    let retried = match failed_events(args, &session, state_root) {
+        Ok((id, events)) if events.is_empty() => {
+            output.note(&format!("{id} has no failed events, so there is nothing to retry.")).map(|()| None)
+        }
+        Ok((id, events)) => retry_all(&mut session, &id, &events, output).await,
+        Err(error) => Err(error),
+    };
+    let ended = session.shut_down().await;
+    match retried? {
+        Some(failed) => Err(failed),
+        None => ended,
+    }
+}
+
+/// The conversation that is meant, and the ids of the events to start again.
+fn failed_events(
+    args: &RetryArgs,
+    session: &Session,
+    state_root: &StateRoot,
+) -> Result<(InstanceId, Vec<String>), CliError> {
+    let dir = session.swarm.workspace_dir();
+    let id = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let workspace = Workspace { id, dir };
+    let found = instances::named(state_root, Some(&workspace.id), &args.name)?;
+    let id = found.ok_or_else(|| instances::unknown(&args.name))?.summary.id;
+    let events = match &args.event {
+        Some(event) => vec![event.clone()],
+        None => workspace.dead_letters(&id)?.into_iter().map(|letter| letter.event.id).collect(),
+    };
+    Ok((id, events))
+}
+
+/// One event after the other; the error is that of the last turn that failed again, those before it are written at once.
+async fn retry_all(
+    session: &mut Session,
+    id: &InstanceId,
+    events: &[String],
+    output: &Output,
+) -> Result<Option<CliError>, CliError> {
+    let mut failed: Option<CliError> = None;
+    for event in events {
+        if session.is_stopping() {
+            break;
+        }
+        let turn = session.swarm.retry(id, event).await.map_err(not_accepted)?;
+        let mut view = if output.json { View::silent() } else { View::text(output) };
+        let followed = session.follow_turn(turn, &mut view, OnInterrupt::Finish).await?;
+        view.end(&followed.result)?;
+        if output.json {
+            output.json_line(&TurnReport::new(None, &followed.facts, &followed.result))?;
+        }
+        if let Some(error) = turn_error(&followed.result)
+            && let Some(earlier) = failed.replace(error)
+        {
+            write_error(&earlier, output.json)?;
+        }
+    }
+    Ok(failed)
+}

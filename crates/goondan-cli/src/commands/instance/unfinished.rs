@@ -1,0 +1,73 @@
+//! What is not as it should be in a conversation: a turn that was cut off, events whose turns failed.
+
+use goondan::runtime::ports::journal::EffectKind;
+use goondan::runtime::ports::store::DeadLetter;
+use goondan::workspace::UnfinishedEffect;
+use serde_json::{Value, json};
+
+use super::list::local;
+use crate::exit::CliError;
+use crate::instances::Found;
+use crate::output::{Output, shorten, style};
+
+/// Effects for programs.
+pub(super) fn as_json(effects: &[UnfinishedEffect]) -> Vec<Value> {
+    let value = |effect: &UnfinishedEffect| {
+        json!({
+            "turnId": effect.turn_id,
+            "effect": effect.effect,
+            "kind": effect.kind,
+            "intent": effect.intent,
+            "hasOutcome": effect.has_outcome,
+            "uncertain": effect.is_uncertain(),
+        })
+    };
+    effects.iter().map(value).collect()
+}
+
+/// Lists what the turn did that runs or was cut off.
+pub(super) fn show_effects(effects: &[UnfinishedEffect], output: &Output) -> Result<(), CliError> {
+    let (bold, warning, faint) = (style::HEADING, style::WARNING, style::FAINT);
+    let Some(first) = effects.first() else { return Ok(()) };
+    output.line(&format!(
+        "\n{bold}Unfinished turn{bold:#} {faint}{}, resumes at the next start{faint:#}",
+        first.turn_id
+    ))?;
+    for effect in effects {
+        let Some(what) = words(effect) else { continue };
+        if effect.is_uncertain() {
+            output.line(&format!("{warning}uncertain:{warning:#}  {what} may or may not have happened"))?;
+        } else {
+            let state = if effect.has_outcome { "done:" } else { "begun:" };
+            output.line(&format!("{state:<11} {what}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a person should know an effect by; what happens inside the engine alone has no words.
+fn words(effect: &UnfinishedEffect) -> Option<String> {
+    match effect.kind {
+        EffectKind::ToolCall => {
+            let name = effect.intent["toolName"].as_str().unwrap_or("a tool");
+            Some(format!("{} {}", shorten(name), shorten(&effect.intent["input"].to_string())))
+        }
+        EffectKind::ModelCall => Some("model call".to_owned()),
+        EffectKind::Inbox | EffectKind::ExtensionState => None,
+    }
+}
+
+/// Lists the events whose turns failed, with what tries them again.
+pub(super) fn show_dead_letters(found: &Found, letters: &[DeadLetter], output: &Output) -> Result<(), CliError> {
+    let (bold, faint, red) = (style::HEADING, style::FAINT, style::ERROR);
+    if letters.is_empty() {
+        return Ok(());
+    }
+    let name = found.name();
+    output.line(&format!("\n{bold}Failed events{bold:#} {faint}`gdn instance retry {name}` tries again{faint:#}"))?;
+    for DeadLetter { event, error, failed_at } in letters {
+        output.line(&format!("{}  {faint}{}{faint:#}  {}", event.id, local(*failed_at), shorten(&event.input)))?;
+        output.line(&format!("  {red}{}{red:#}: {}", error.code, shorten(&error.message)))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! SIGINT and SIGTERM, as something that can be awaited.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
+
+use crate::exit::{CliError, Exit};
+
+/// How long a command that is to end at once may take for it, whatever hangs.
+const LAST_MOMENT: Duration = Duration::from_secs(2);
+
+/// Somebody wants the command to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// Ctrl-C (SIGINT).
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+}
+
+impl Signal {
+    /// What a command ends with that it has ended.
+    pub(crate) fn exit(self) -> Exit {
+        match self {
+            Signal::Interrupt => Exit::Interrupt,
+            Signal::Terminate => Exit::Terminate,
+        }
+    }
+}
+
+/// The signals that a command deals with itself: the first one, and the first one after each [`Signals::clear`]. Any other
+/// ends the command at once.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    arrived: UnboundedReceiver<Signal>,
+    next_ends: Arc<AtomicBool>,
+}
+
+impl Signals {
+    /// Waits for a signal; forever where the platform has none.
+    pub(crate) async fn next(&mut self) -> Signal {
+        match self.arrived.recv().await {
+            Some(signal) => signal,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// What the last signal was about is dealt with: the next one is no reason to end at once.
+    pub(crate) fn clear(&mut self) {
+        while self.arrived.try_recv().is_ok() {}
+        self.next_ends.store(false, Ordering::Release);
+    }
+
+    /// The command is ending: the next signal means at once.
+    pub(crate) fn next_ends(&self) {
+        self.next_ends.store(true, Ordering::Release);
+    }
+}
+
+/// Runs `command`, which gets the signals of the process. Where one more comes than the command deals with, it is dropped
+/// where it stands: what was accepted is on disk.
+pub(crate) async fn watched(command: impl AsyncFnOnce(Signals) -> Result<(), CliError>) -> Result<(), CliError> {
+    let source = Source::open()?;
+    let (sender, arrived) = mpsc::unbounded_channel();
+    let (hurry, hurried) = oneshot::channel();
+    let next_ends = Arc::new(AtomicBool::new(false));
+    tokio::spawn(pass_on(source, sender, Arc::clone(&next_ends), hurry));
+    tokio::select! {
+        biased;
+        Ok(signal) = hurried => Err(CliError::stopped(signal.exit(), "Ended at once.")
+            .suggest("Turns that were not over resume at the next start.")),
+        outcome = command(Signals { arrived, next_ends }) => outcome,
+    }
+}
+
+async fn pass_on(
+    mut source: Source,
+    sender: UnboundedSender<Signal>,
+    next_ends: Arc<AtomicBool>,
+    hurry: oneshot::Sender<Signal>,
+) {
+    let last = loop {
+        let signal = source.next().await;
+        if next_ends.swap(true, Ordering::AcqRel) {
+            break signal;
+        }
+        // A command that does not listen any more is about to end.
+        let _ = sender.send(signal);
+    };
+    let _ = hurry.send(last);
+    // This is reached only where something blocks, such as a write that nobody reads.
+    tokio::time::sleep(LAST_MOMENT).await;
+    std::process::exit(last.exit() as i32);
+}
+
+/// Where signals come from. From [`Source::open`] on the process does not die of them.
+#[cfg(unix)]
+struct Source {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Source {
+    fn open() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Source { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) -> Signal {
+        tokio::select! {
+            Some(()) = self.interrupt.recv() => Signal::Interrupt,
+            Some(()) = self.terminate.recv() => Signal::Terminate,
+            else => std::future::pending().await,
+        }
+    }
+}
+
+/// Where Ctrl-C comes from; the platform has nothing else.
+#[cfg(not(unix))]
+struct Source;
+
+#[cfg(not(unix))]
+impl Source {
+    fn open() -> io::Result<Self> {
+        Ok(Source)
+    }
+
+    async fn next(&mut self) -> Signal {
+        match tokio::signal::ctrl_c().await {
+            Ok(()) => Signal::Interrupt,
+            Err(_) => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! SIGINT and SIGTERM.
+
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::projects::{ECHO, manifest, scripted};
+use crate::sandbox::Sandbox;
+
+/// Long enough for a signal to come first, and short enough to wait for.
+const BUSY: &str = "default: {text: late, delayMs: 1500}\n";
+
+/// Nobody waits for this one.
+const STUCK: &str = "default: {text: late, delayMs: 600000}\n";
+
+/// A `gdn run` whose lines are read as they come.
+struct Running {
+    child: Child,
+    stdout: Lines<BufReader<ChildStdout>>,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Running {
+    fn start(sandbox: &Sandbox, arguments: &[&str], input: &str) -> Self {
+        let mut command = sandbox.command(&[&["run", "p", "--output-format", "stream-json"], arguments].concat());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.as_mut().unwrap().write_all(input.as_bytes()).unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        Running { child, stdout, stderr }
+    }
+
+    /// Reads on until an event of that type has come.
+    fn until(&mut self, kind: &str) -> Value {
+        self.events().find(|event| event["type"] == kind).unwrap_or_else(|| panic!("no {kind} has come"))
+    }
+
+    fn events(&mut self) -> impl Iterator<Item = Value> {
+        self.stdout.by_ref().map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Reads the line that says that the command is ending.
+    fn until_ending(&mut self) {
+        let mut line = String::new();
+        self.stderr.read_line(&mut line).unwrap();
+        assert_eq!(line, "Finishing the turns that run. Press Ctrl-C again to end at once.\n");
+    }
+
+    /// The exit code, and what was written on standard error since it was last read.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), rest)
+    }
+}
+
+#[test]
+fn a_turn_may_finish() {
+    for (name, code) in [("INT", 130), ("TERM", 143)] {
+        let sandbox = scripted(BUSY);
+        let mut running = Running::start(&sandbox, &["--input", "hi"], "");
+        running.until("step.started");
+        running.signal(name);
+        running.until_ending();
+        let result = running.until("result");
+        assert_eq!((&result["finishReason"], &result["response"]), (&"text_response".into(), &"late".into()));
+        assert_eq!(running.end(), (Some(code), "error[INTERRUPTED]: Interrupted.\n".to_owned()), "{name}");
+    }
+}
+
+#[test]
+fn a_turn_that_takes_longer_than_the_grace_period_is_cancelled() {
+    let sandbox = scripted(STUCK);
+    let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
+    let short = manifest(model, "").replace("policy: {", "policy: {shutdown: {gracePeriodSeconds: 1}, ");
+    sandbox.write("p/goondan.yaml", &short);
+    let mut running = Running::start(&sandbox, &["--input", "hi"], "");
+    running.until("step.started");
+    running.signal("INT");
+    running.until_ending();
+    assert_eq!(running.until("result")["finishReason"], "cancelled");
+    let (code, stderr) = running.end();
+    assert_eq!(code, Some(130));
+    assert!(stderr.contains("not over within the grace period"), "{stderr}");
+}
+
+#[test]
+fn a_second_signal_ends_at_once_and_the_turn_resumes_at_the_next_start() {
+    let sandbox = scripted(STUCK);
+    let mut running = Running::start(&sandbox, &["--input", "first"], "");
+    running.until("step.started");
+    running.signal("INT");
+    running.until_ending();
+    running.signal("TERM");
+    let (code, stderr) = running.end();
+    assert_eq!(code, Some(143));
+    insta::assert_snapshot!("ended at once", stderr);
+
+    sandbox.write("p/script.yaml", ECHO);
+    let next = sandbox.gdn(&["run", "p", "--input", "second"]);
+    assert_eq!(next.ok(), "heard second\n");
+    insta::assert_snapshot!("resumed turn", next.stderr);
+    let shown: Value = serde_json::from_str(sandbox.gdn(&["instance", "show", "a:main", "--json"]).ok()).unwrap();
+    assert_eq!(shown["messages"].as_array().unwrap().len(), 4, "both turns are in the conversation");
+}
+
+#[test]
+fn a_stream_takes_no_more_lines_and_says_which_turns_did_not_begin() {
+    let sandbox = scripted(BUSY);
+    let input = "{\"input\": \"one\", \"id\": 1}\n{\"input\": \"two\", \"id\": 2}\nnonsense\n";
+    let mut running = Running::start(&sandbox, &["--input-format", "stream-json"], input);
+    let refused = running.until("error");
+    assert_eq!(refused["line"], 3, "the lines before it are accepted");
+    running.signal("TERM");
+    running.until_ending();
+    assert_eq!(running.until("result")["id"], "1");
+    let unfinished = running.until("error");
+    insta::assert_json_snapshot!("turn that did not begin", unfinished);
+    assert_eq!(running.events().count(), 0);
+    assert_eq!(running.end().0, Some(143));
+
+    let next = sandbox.gdn(&["run", "p", "--input", "three"]);
+    assert!(next.ok().contains("late"));
+    assert!(next.stderr.contains("a:main has ended that turn: late"), "{next:#?}");
+}
+
+#[test]
+fn a_stream_that_waits_for_input_ends() {
+    let sandbox = scripted(ECHO);
+    let mut running = Running::start(&sandbox, &["--input-format", "stream-json"], "{\"input\": \"one\"}\n");
+    running.until("result");
+    running.signal("INT");
+    assert_eq!(running.end().0, Some(130));
+}

@@ -1,0 +1,266 @@
+//! The open calls of one library: each gets exactly one answer, from whoever comes first.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use goondan_abi::raw::{NO_CALL, Status};
+use goondan_abi::wire::{self, code};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::link::{Event, Outcome, Upcalls};
+use crate::metrics::Counters;
+
+/// What may wait of one call before the library is told that it is too much.
+const WAITING_EVENTS: usize = 256;
+
+/// Ids of calls. Never reused in a process, so that a late word about an old call cannot reach a new one.
+static NEXT_CALL: AtomicU64 = AtomicU64::new(NO_CALL + 1);
+
+/// The open calls of one library. The lock is held for map operations alone.
+pub(crate) struct Calls {
+    label: String,
+    state: Mutex<State>,
+    written_off_limit: usize,
+    counters: Arc<Counters>,
+}
+
+#[derive(Default)]
+struct State {
+    open: HashMap<u64, Open>,
+    /// Calls that were answered without the library, with the time from which each counts as a lost worker.
+    tombstones: HashMap<u64, Instant>,
+    closed: Option<wire::ToolError>,
+    /// Takes log lines that are not about a call, until it is closed.
+    general: Option<mpsc::Sender<wire::LogLine>>,
+    answered: bool,
+}
+
+struct Open {
+    answer: oneshot::Sender<Outcome<wire::ToolOutput>>,
+    events: mpsc::Sender<Event>,
+    cancelled: bool,
+}
+
+/// The receiving side of an open call.
+pub(crate) struct Receivers {
+    /// Its id.
+    pub(crate) call: u64,
+    /// How it ended.
+    pub(crate) answer: oneshot::Receiver<Outcome<wire::ToolOutput>>,
+    /// What it says meanwhile.
+    pub(crate) events: mpsc::Receiver<Event>,
+}
+
+impl Calls {
+    /// No calls yet. After `written_off_limit` calls that never came back, no more are taken.
+    pub(crate) fn new(
+        label: &str,
+        written_off_limit: usize,
+        general: mpsc::Sender<wire::LogLine>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let state = Mutex::new(State { general: Some(general), ..State::default() });
+        Calls { label: label.to_owned(), state, written_off_limit, counters }
+    }
+
+    /// Opens a call.
+    pub(crate) fn begin(&self) -> Result<Receivers, wire::ToolError> {
+        let mut state = self.lock();
+        if let Some(why) = &state.closed {
+            return Err(why.clone());
+        }
+        if state.written_off() >= self.written_off_limit {
+            return Err(self.unhealthy(state.written_off()));
+        }
+        let call = NEXT_CALL.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        let (events, happened) = mpsc::channel(WAITING_EVENTS);
+        state.open.insert(call, Open { answer, events, cancelled: false });
+        Ok(Receivers { call, answer: answered, events: happened })
+    }
+
+    /// Marks a call as one that should end.
+    pub(crate) fn cancel(&self, call: u64) {
+        if let Some(open) = self.lock().open.get_mut(&call) {
+            open.cancelled = true;
+        }
+    }
+
+    /// Gives up on a call that may still run. It counts as a lost worker from `grace` on, until it comes back.
+    pub(crate) fn give_up(&self, call: u64, grace: Duration) {
+        let mut state = self.lock();
+        if state.open.remove(&call).is_some() {
+            state.tombstones.insert(call, Instant::now() + grace);
+        }
+    }
+
+    /// Whether calls are taken: not after too many that never came back.
+    pub(crate) fn is_healthy(&self) -> bool {
+        let state = self.lock();
+        state.closed.is_none() && state.written_off() < self.written_off_limit
+    }
+
+    /// Whether the library has ever answered a call by itself.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.lock().answered
+    }
+
+    fn unhealthy(&self, written_off: usize) -> wire::ToolError {
+        let message = format!(
+            "{} takes no more calls: {written_off} calls did not come back after they were cancelled",
+            self.label
+        );
+        wire::ToolError::new(message)
+            .code(code::UNAVAILABLE)
+            .suggest("Use another tool. Whoever maintains this one: honour cancellation, rebuild it, and reload.")
+    }
+
+    fn ignore(&self, call: u64, what: &str) -> Status {
+        self.counters.ignored.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(library = %self.label, call, "{what} was ignored: no such call is open");
+        Status::UNKNOWN_CALL
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn written_off(&self) -> usize {
+        let now = Instant::now();
+        self.tombstones.values().filter(|since| **since <= now).count()
+    }
+}
+
+impl Upcalls for Calls {
+    fn complete(&self, call: u64, outcome: Outcome<wire::ToolOutput>) -> Status {
+        let mut state = self.lock();
+        if state.closed.is_some() {
+            return Status::CLOSED;
+        }
+        let Some(open) = state.open.remove(&call) else {
+            // A lost worker that came back is no longer lost; nobody waits for what it brings.
+            state.tombstones.remove(&call);
+            drop(state);
+            return self.ignore(call, "a completion");
+        };
+        state.answered = true;
+        drop(state);
+        // Where nobody waits any more, the call is over all the same.
+        let _ = open.answer.send(outcome);
+        Status::OK
+    }
+
+    fn event(&self, call: u64, event: Event) -> Status {
+        let state = self.lock();
+        let Some(general) = &state.general else { return Status::CLOSED };
+        if let (NO_CALL, Event::Log(line)) = (call, &event) {
+            return sent(general.try_send(line.clone()));
+        }
+        if let Some(open) = state.open.get(&call) {
+            return sent(open.events.try_send(event));
+        }
+        drop(state);
+        self.ignore(call, "an event")
+    }
+
+    fn is_cancelled(&self, call: u64) -> bool {
+        self.lock().open.get(&call).is_none_or(|open| open.cancelled)
+    }
+
+    fn is_wanted(&self, call: u64) -> bool {
+        let mut state = self.lock();
+        state.tombstones.remove(&call);
+        state.open.contains_key(&call)
+    }
+
+    fn close(&self, why: &wire::ToolError) {
+        let open = {
+            let mut state = self.lock();
+            state.closed.get_or_insert_with(|| why.clone());
+            state.tombstones.clear();
+            state.general = None;
+            std::mem::take(&mut state.open)
+        };
+        for (_, call) in open {
+            let _ = call.answer.send(Err(why.clone()));
+        }
+    }
+}
+
+fn sent<T>(result: Result<(), mpsc::error::TrySendError<T>>) -> Status {
+    match result {
+        Ok(()) => Status::OK,
+        Err(mpsc::error::TrySendError::Full(_)) => Status::BUSY,
+        Err(mpsc::error::TrySendError::Closed(_)) => Status::CLOSED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls(limit: usize) -> (Calls, mpsc::Receiver<wire::LogLine>) {
+        let (general, lines) = mpsc::channel(1);
+        (Calls::new("libx", limit, general, Arc::default()), lines)
+    }
+
+    fn output() -> Outcome<wire::ToolOutput> {
+        Ok(wire::ToolOutput::default())
+    }
+
+    #[test]
+    fn the_first_completion_wins_and_the_second_is_ignored() {
+        let (calls, _lines) = calls(4);
+        let mut open = calls.begin().expect("open");
+        assert_eq!(calls.complete(open.call, output()), Status::OK);
+        assert_eq!(calls.complete(open.call, Err(wire::ToolError::new("late"))), Status::UNKNOWN_CALL);
+        assert_eq!(open.answer.try_recv(), Ok(output()));
+        assert_eq!(calls.counters.ignored.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn lost_workers_make_it_unhealthy_until_they_come_back() {
+        let (calls, _lines) = calls(2);
+        let lost: Vec<u64> = (0..2).map(|_| calls.begin().expect("open").call).collect();
+        lost.iter().for_each(|call| calls.give_up(*call, Duration::ZERO));
+        let refused = calls.begin().err().expect("refused");
+        assert_eq!(refused.code.as_deref(), Some(code::UNAVAILABLE));
+        assert_eq!(calls.complete(lost[0], output()), Status::UNKNOWN_CALL);
+        assert!(calls.begin().is_ok());
+    }
+
+    #[test]
+    fn a_call_that_was_given_up_does_not_count_within_its_grace() {
+        let (calls, _lines) = calls(1);
+        let call = calls.begin().expect("open").call;
+        calls.give_up(call, Duration::from_secs(600));
+        assert!(calls.is_healthy());
+        assert!(!calls.is_wanted(call));
+    }
+
+    #[test]
+    fn closing_answers_everybody_and_later_words_are_refused() {
+        let (calls, _lines) = calls(4);
+        let mut open = calls.begin().expect("open");
+        calls.close(&wire::ToolError::new("gone").code(code::UNAVAILABLE));
+        assert_eq!(open.answer.try_recv().expect("answered").expect_err("an error").message, "gone");
+        assert_eq!(calls.complete(open.call, output()), Status::CLOSED);
+        assert!(calls.begin().is_err());
+        assert!(calls.is_cancelled(open.call));
+    }
+
+    #[test]
+    fn too_many_events_are_refused_and_do_not_block() {
+        let (calls, _lines) = calls(4);
+        let open = calls.begin().expect("open");
+        let progress = || Event::Progress(wire::Progress::default());
+        for _ in 0..WAITING_EVENTS {
+            assert_eq!(calls.event(open.call, progress()), Status::OK);
+        }
+        assert_eq!(calls.event(open.call, progress()), Status::BUSY);
+    }
+}

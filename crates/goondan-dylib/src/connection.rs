@@ -1,0 +1,176 @@
+//! One library that takes calls: the way down, and the table of what is open.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_abi::wire::{self, code};
+use goondan_runtime::ports::tool::{LogLevel, ToolContext};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::calls::{Calls, Receivers};
+use crate::limits::Limits;
+use crate::link::{Down, Event, Outcome};
+use crate::metrics::Counters;
+
+/// Log lines about no call that may wait.
+const WAITING_LINES: usize = 256;
+
+/// One library that takes calls. It closes when the last of these is gone.
+pub(crate) struct Connection {
+    down: mpsc::UnboundedSender<Down>,
+    calls: Arc<Calls>,
+    cancel_grace: Duration,
+}
+
+/// The table for a new library. Its lines about no call go to the program's log. Needs a running tokio.
+pub(crate) fn new_calls(name: &str, limits: &Limits, counters: &Arc<Counters>) -> Arc<Calls> {
+    let (general, mut lines) = mpsc::channel::<wire::LogLine>(WAITING_LINES);
+    let library = name.to_owned();
+    tokio::spawn(async move {
+        while let Some(line) = lines.recv().await {
+            log_generally(&library, &line);
+        }
+    });
+    Arc::new(Calls::new(name, limits.max_written_off, general, Arc::clone(counters)))
+}
+
+impl Connection {
+    pub(crate) fn new(down: mpsc::UnboundedSender<Down>, calls: Arc<Calls>, limits: &Limits) -> Self {
+        Connection { down, calls, cancel_grace: limits.cancel_grace }
+    }
+
+    pub(crate) fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    /// Begins a call. Whatever happens to the result, the library is told when nobody waits any more.
+    pub(crate) fn begin(self: &Arc<Self>, request: wire::CallRequest) -> Result<OpenCall, wire::ToolError> {
+        let Receivers { call, answer, events } = self.calls.begin()?;
+        let open = OpenCall {
+            connection: Arc::clone(self),
+            call,
+            answer,
+            events,
+            operations: Vec::new(),
+            state: CallState::Running,
+        };
+        open.send(Down::Start { call, request: Box::new(request) })?;
+        Ok(open)
+    }
+}
+
+#[derive(PartialEq, Eq, Clone, Copy)]
+enum CallState {
+    Running,
+    Cancelled,
+    Answered,
+}
+
+/// A call that runs. Dropping it gives the call up.
+pub(crate) struct OpenCall {
+    connection: Arc<Connection>,
+    call: u64,
+    answer: oneshot::Receiver<Outcome<wire::ToolOutput>>,
+    events: mpsc::Receiver<Event>,
+    /// Questions of the library that have no reply yet.
+    operations: Vec<u64>,
+    state: CallState,
+}
+
+/// What happens to a call that runs.
+pub(crate) enum Happening {
+    /// The library says something.
+    Event(Event),
+    /// It is over.
+    Answer(Outcome<wire::ToolOutput>),
+}
+
+impl OpenCall {
+    /// The next thing that happens. Safe to drop and ask again.
+    pub(crate) async fn next(&mut self) -> Happening {
+        tokio::select! {
+            biased;
+            Some(event) = self.events.recv() => Happening::Event(event),
+            answer = &mut self.answer => {
+                self.state = CallState::Answered;
+                Happening::Answer(answer.unwrap_or_else(|_| Err(lost())))
+            }
+        }
+    }
+
+    /// The next thing that was said before the answer and not heard yet.
+    pub(crate) fn rest(&mut self) -> Option<Event> {
+        self.events.try_recv().ok()
+    }
+
+    /// Notes that the library waits for a reply.
+    pub(crate) fn asked(&mut self, operation: u64) {
+        self.operations.push(operation);
+    }
+
+    /// Replies to a question.
+    pub(crate) fn reply(&mut self, operation: u64, outcome: Outcome<serde_json::Value>) {
+        self.operations.retain(|waiting| *waiting != operation);
+        let _ = self.send(Down::Reply { operation, outcome });
+    }
+
+    /// Asks the library to end the call.
+    pub(crate) fn cancel(&mut self) {
+        if self.state == CallState::Running {
+            self.state = CallState::Cancelled;
+            self.connection.calls.cancel(self.call);
+            let _ = self.send(Down::Cancel { call: self.call });
+        }
+    }
+
+    /// Answers the call without the library, whose worker counts as lost from now on.
+    pub(crate) fn write_off(&mut self) {
+        self.connection.calls.give_up(self.call, Duration::ZERO);
+    }
+
+    fn send(&self, down: Down) -> Result<(), wire::ToolError> {
+        self.connection.down.send(down).map_err(|_| lost())
+    }
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        if self.state != CallState::Answered {
+            self.cancel();
+            self.connection.calls.give_up(self.call, self.connection.cancel_grace);
+        }
+        for operation in std::mem::take(&mut self.operations) {
+            let over = wire::ToolError::new("the call is over").code(code::CANCELLED);
+            let _ = self.send(Down::Reply { operation, outcome: Err(over) });
+        }
+    }
+}
+
+fn lost() -> wire::ToolError {
+    wire::ToolError::new("the library was closed while the call ran").code(code::UNAVAILABLE).suggest("Try again.")
+}
+
+/// Hands a line of a call to the call's own log.
+pub(crate) fn log_for_call(ctx: &ToolContext, line: wire::LogLine) {
+    let level = match line.level {
+        wire::LogLevel::Debug => LogLevel::Debug,
+        wire::LogLevel::Info => LogLevel::Info,
+        wire::LogLevel::Warn => LogLevel::Warn,
+        wire::LogLevel::Error => LogLevel::Error,
+    };
+    let mut fields = line.fields;
+    if let Some(target) = line.target {
+        fields.insert("target".to_owned(), target.into());
+    }
+    ctx.logger.log(level, &line.message, fields);
+}
+
+fn log_generally(library: &str, line: &wire::LogLine) {
+    let (message, fields) = (&line.message, serde_json::Value::Object(line.fields.clone()));
+    match line.level {
+        wire::LogLevel::Debug => tracing::debug!(target: "gdn::tool", library, %fields, "{message}"),
+        wire::LogLevel::Info => tracing::info!(target: "gdn::tool", library, %fields, "{message}"),
+        wire::LogLevel::Warn => tracing::warn!(target: "gdn::tool", library, %fields, "{message}"),
+        wire::LogLevel::Error => tracing::error!(target: "gdn::tool", library, %fields, "{message}"),
+    }
+}

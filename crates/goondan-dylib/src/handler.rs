@@ -1,0 +1,189 @@
+//! One export of a library as a [`ToolHandler`].
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use goondan_abi::wire::{self, code};
+use goondan_runtime::JsonObject;
+use goondan_runtime::ports::tool::{Attachment, ToolContext, ToolError, ToolHandler, ToolOutput};
+use serde_json::Value;
+
+use crate::connection::{Happening, OpenCall, log_for_call};
+use crate::link::{Event, Outcome};
+use crate::opened::OpenedLibrary;
+use crate::operations;
+use crate::progress::ProgressGate;
+
+/// Questions of one call that may be open at a time.
+const MAX_OPERATIONS: usize = 64;
+
+/// One export of one opened library.
+pub(crate) struct ExportHandler {
+    pub(crate) library: Arc<OpenedLibrary>,
+    /// The Tool resource's name.
+    pub(crate) tool: String,
+    pub(crate) export: String,
+    pub(crate) config: JsonObject,
+    /// `spec.timeoutMs`. The engine keeps the time; the library is told, and the right code is given.
+    pub(crate) timeout: Duration,
+    pub(crate) cancel_grace: Duration,
+}
+
+#[async_trait]
+impl ToolHandler for ExportHandler {
+    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+        let started = Instant::now();
+        let outcome = match self.begin(ctx, input).await {
+            Ok(open) => Attended::new(open, ctx).run(self.cancel_grace).await,
+            Err(error) => Some(Err(error)),
+        };
+        match outcome {
+            Some(outcome) => outcome.map(output).map_err(error),
+            None => Err(self.never_ended(started.elapsed())),
+        }
+    }
+}
+
+impl ExportHandler {
+    async fn begin(&self, ctx: &ToolContext, arguments: JsonObject) -> Outcome<OpenCall> {
+        self.library.connect().await?.begin(self.request(ctx, arguments))
+    }
+
+    fn request(&self, ctx: &ToolContext, arguments: JsonObject) -> wire::CallRequest {
+        wire::CallRequest {
+            tool: self.tool.clone(),
+            export: self.export.clone(),
+            arguments,
+            config: self.config.clone(),
+            context: wire::CallContext {
+                agent_name: ctx.agent_name.clone(),
+                instance_key: ctx.instance_key.clone(),
+                turn_id: ctx.turn_id.clone(),
+                trace_id: ctx.trace_id.clone(),
+                tool_call_id: ctx.tool_call_id.clone(),
+                workdir: ctx.workdir.to_string_lossy().into_owned(),
+                timeout_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX),
+                message: serde_json::to_value(&*ctx.message).unwrap_or_default(),
+            },
+        }
+    }
+
+    fn never_ended(&self, after: Duration) -> ToolError {
+        let name = format!("{}__{}", self.tool, self.export);
+        if after >= self.timeout {
+            return ToolError::new(format!("{name} did not finish within {} ms", self.timeout.as_millis()))
+                .code(code::TIMEOUT)
+                .suggest("Ask for less at once, or raise `spec.timeoutMs` of the Tool.");
+        }
+        ToolError::new(format!("{name} was cancelled and did not end by itself")).code(code::CANCELLED)
+    }
+}
+
+type Operations<'a> = FuturesUnordered<BoxFuture<'a, (u64, Outcome<Value>)>>;
+
+/// A call while it runs.
+struct Attended<'a> {
+    open: OpenCall,
+    ctx: &'a ToolContext,
+    operations: Operations<'a>,
+    progress: ProgressGate,
+}
+
+impl<'a> Attended<'a> {
+    fn new(open: OpenCall, ctx: &'a ToolContext) -> Self {
+        Attended { open, ctx, operations: FuturesUnordered::new(), progress: ProgressGate::default() }
+    }
+
+    /// Runs the call to its end. `None`: it was cancelled and did not end within the grace.
+    async fn run(mut self, cancel_grace: Duration) -> Option<Outcome<wire::ToolOutput>> {
+        let cancellation = &self.ctx.cancellation;
+        let until_lost = async {
+            cancellation.cancelled().await;
+            tokio::time::sleep(cancel_grace).await;
+        };
+        tokio::pin!(until_lost);
+        let mut told = false;
+        loop {
+            tokio::select! {
+                biased;
+                () = cancellation.cancelled(), if !told => {
+                    told = true;
+                    self.open.cancel();
+                }
+                () = &mut until_lost => {
+                    self.open.write_off();
+                    return None;
+                }
+                Some((operation, outcome)) = self.operations.next() => self.open.reply(operation, outcome),
+                () = self.progress.due() => self.progress.flush(self.ctx.progress.as_ref()),
+                // Last: a library that never stops talking must not keep the others waiting.
+                happening = self.open.next() => match happening {
+                    Happening::Event(event) => self.hear(event),
+                    Happening::Answer(outcome) => {
+                        self.hear_the_rest();
+                        return Some(outcome);
+                    }
+                },
+            }
+        }
+    }
+
+    fn hear(&mut self, event: Event) {
+        match event {
+            Event::Progress(progress) => self.progress.update(progress, self.ctx.progress.as_ref()),
+            Event::Log(line) => log_for_call(self.ctx, line),
+            Event::Request { operation, name, payload } => self.perform(operation, name, payload),
+        }
+    }
+
+    fn perform(&mut self, operation: u64, name: String, payload: Value) {
+        self.open.asked(operation);
+        if self.operations.len() >= MAX_OPERATIONS {
+            let many = format!("a call may have {MAX_OPERATIONS} questions open at a time");
+            return self.open.reply(operation, Err(wire::ToolError::new(many)));
+        }
+        let runtime = self.ctx.runtime.as_ref();
+        self.operations.push(Box::pin(async move { (operation, operations::perform(runtime, &name, payload).await) }));
+    }
+
+    /// What was said before the answer. Questions are left: the drop of the call replies to them.
+    fn hear_the_rest(&mut self) {
+        while let Some(event) = self.open.rest() {
+            match event {
+                Event::Request { operation, .. } => self.open.asked(operation),
+                said => self.hear(said),
+            }
+        }
+        self.progress.flush(self.ctx.progress.as_ref());
+    }
+}
+
+fn output(wire: wire::ToolOutput) -> ToolOutput {
+    let attachments = wire.attachments.into_iter();
+    ToolOutput {
+        output: wire.output,
+        title: wire.title,
+        metadata: wire.metadata,
+        attachments: attachments
+            .map(|attachment| Attachment {
+                media_type: attachment.media_type,
+                data: attachment.data,
+                name: attachment.name,
+            })
+            .collect(),
+    }
+}
+
+fn error(wire: wire::ToolError) -> ToolError {
+    ToolError {
+        name: wire.name,
+        message: wire.message,
+        code: wire.code,
+        suggestion: wire.suggestion,
+        help_url: wire.help_url,
+    }
+}

@@ -1,0 +1,256 @@
+//! One run of a host process.
+
+use std::io::{BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use goondan_abi::wire::{self, code};
+use tokio::sync::{mpsc, oneshot};
+
+use super::protocol::{Up, read_line, to_line};
+use crate::calls::Calls;
+use crate::connection::{Connection, new_calls};
+use crate::failure::Failure;
+use crate::limits::Limits;
+use crate::link::{Down, Upcalls};
+use crate::metrics::Counters;
+
+/// How often a host that was told to end is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How a host is started: this with the library's path as last argument, such as `gdn tool-host PATH`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostCommand {
+    /// The program, best as an absolute path.
+    pub program: PathBuf,
+    /// What stands before the path.
+    pub args: Vec<String>,
+}
+
+/// A host that was started.
+pub(crate) struct HostProcess {
+    pub(crate) connection: Arc<Connection>,
+    child: Arc<SharedChild>,
+}
+
+/// What a start gives: the process, what its library says, and the thread that reads from it.
+pub(crate) struct Started {
+    pub(crate) process: HostProcess,
+    pub(crate) manifest: wire::Manifest,
+    pub(crate) down: mpsc::WeakUnboundedSender<Down>,
+    pub(crate) reader: JoinHandle<()>,
+}
+
+struct SharedChild {
+    child: Mutex<Child>,
+    ended: OnceLock<Instant>,
+}
+
+impl SharedChild {
+    fn lock(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The first word of a host: what its library says, or why there is none.
+type Opened = Result<wire::Manifest, Failure>;
+
+impl HostProcess {
+    /// Starts a host for the library at `path` and waits for its handshake.
+    pub(crate) async fn start(
+        command: &HostCommand,
+        path: &Path,
+        name: &str,
+        limits: &Limits,
+        counters: &Arc<Counters>,
+    ) -> Result<Started, Failure> {
+        let child = spawn(command, path).map_err(|cause| {
+            Failure::new(format!("the host for {name} could not be started: {}: {cause}", command.program.display()))
+        })?;
+        let calls = new_calls(name, limits, counters);
+        let (down, commands) = mpsc::unbounded_channel();
+        let weak = down.downgrade();
+        let connection = Arc::new(Connection::new(down, Arc::clone(&calls), limits));
+        let shared = Arc::new(SharedChild { child: Mutex::new(child), ended: OnceLock::new() });
+        let process = HostProcess { connection, child: shared };
+
+        let (ready, opened) = oneshot::channel();
+        let reader = process.serve(name, &calls, commands, ready, limits).map_err(|cause| {
+            process.kill();
+            Failure::new(format!("the host for {name} cannot be talked to: {cause}"))
+        })?;
+        let manifest = process.handshake(opened, name, limits.open_timeout).await?;
+        Ok(Started { process, manifest, down: weak, reader })
+    }
+
+    /// Starts the threads that write to and read from the host; the one that reads.
+    fn serve(
+        &self,
+        name: &str,
+        calls: &Arc<Calls>,
+        commands: mpsc::UnboundedReceiver<Down>,
+        ready: oneshot::Sender<Opened>,
+        limits: &Limits,
+    ) -> std::io::Result<JoinHandle<()>> {
+        let pipes = |child: &mut Child| child.stdin.take().zip(child.stdout.take());
+        let (stdin, stdout) = pipes(&mut self.child.lock()).ok_or_else(|| std::io::Error::other("it has no pipes"))?;
+        let writer = Writer {
+            calls: Arc::clone(calls),
+            child: Arc::clone(&self.child),
+            line_limit: limits.max_line(),
+            patience: limits.close_grace * 2,
+        };
+        let reader = Reader {
+            name: name.to_owned(),
+            calls: Arc::clone(calls),
+            child: Arc::clone(&self.child),
+            line_limit: limits.max_line(),
+        };
+        thread(&format!("write {name}"), move || writer.run(stdin, commands))?;
+        thread(&format!("read {name}"), move || reader.run(stdout, ready))
+    }
+
+    async fn handshake(&self, opened: oneshot::Receiver<Opened>, name: &str, patience: Duration) -> Opened {
+        match tokio::time::timeout(patience, opened).await {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(_)) => Err(Failure::new(format!("the host for {name} died while it was opening the library"))
+                .suggest("the library crashes when it is loaded or opened; run it under a debugger")),
+            Err(_) => {
+                self.kill();
+                Err(Failure::new(format!("the host for {name} did not answer within {} s", patience.as_secs()))
+                    .suggest("the library's initialisers, `open` and `describe` must return promptly"))
+            }
+        }
+    }
+
+    /// When it ended, if it has.
+    pub(crate) fn ended(&self) -> Option<Instant> {
+        self.child.ended.get().copied()
+    }
+
+    /// Ends it at once.
+    pub(crate) fn kill(&self) {
+        // One that has ended already is fine too.
+        let _ = self.child.lock().kill();
+    }
+}
+
+fn spawn(command: &HostCommand, path: &Path) -> std::io::Result<Child> {
+    let mut process = Command::new(&command.program);
+    process.args(&command.args).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    // In a group of its own: Ctrl-C in a terminal is for this program to hear, which then closes its hosts.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut process, 0);
+    process.spawn()
+}
+
+fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work)
+}
+
+/// Writes what goes down until it is to close.
+struct Writer {
+    calls: Arc<Calls>,
+    child: Arc<SharedChild>,
+    line_limit: u64,
+    /// How long the host has to end by itself then.
+    patience: Duration,
+}
+
+impl Writer {
+    fn run(self, mut stdin: ChildStdin, mut commands: mpsc::UnboundedReceiver<Down>) {
+        while let Some(command) = commands.blocking_recv() {
+            if matches!(command, Down::Close) || self.write(&mut stdin, command).is_err() {
+                break;
+            }
+        }
+        drop(stdin);
+        let deadline = Instant::now() + self.patience;
+        while matches!(self.child.lock().try_wait(), Ok(None)) {
+            if Instant::now() >= deadline {
+                let _ = self.child.lock().kill();
+                return;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn write(&self, stdin: &mut ChildStdin, command: Down) -> std::io::Result<()> {
+        let line = to_line(&command)?;
+        if line.len() as u64 <= self.line_limit {
+            return stdin.write_all(&line);
+        }
+        match command.or_refusal(self.line_limit, self.calls.as_ref()) {
+            Some(refusal) => stdin.write_all(&to_line(&refusal)?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads what comes up until the host is gone.
+struct Reader {
+    name: String,
+    calls: Arc<Calls>,
+    child: Arc<SharedChild>,
+    line_limit: u64,
+}
+
+impl Reader {
+    fn run(self, stdout: ChildStdout, ready: oneshot::Sender<Opened>) {
+        let mut input = BufReader::new(stdout);
+        let mut ready = Some(ready);
+        let problem = loop {
+            match read_line(&mut input, self.line_limit) {
+                Ok(Some(up)) => self.take(up, &mut ready),
+                Ok(None) => break None,
+                Err(cause) => break Some(cause.to_string()),
+            }
+        };
+        if problem.is_some() {
+            // It no longer speaks the protocol: nothing it says can be trusted.
+            let _ = self.child.lock().kill();
+        }
+        let how = self.wait();
+        let why = problem.map_or(how, |problem| format!("it was ended: {problem}"));
+        self.calls.close(
+            &wire::ToolError::new(format!("the host of {} is gone: {why}", self.name))
+                .code(code::UNAVAILABLE)
+                .suggest("It is started again at the next call. Try other arguments."),
+        );
+    }
+
+    fn take(&self, up: Up, ready: &mut Option<oneshot::Sender<Opened>>) {
+        let mut tell = |opened| {
+            if let Some(ready) = ready.take() {
+                let _ = ready.send(opened);
+            }
+        };
+        match up {
+            Up::Opened(manifest) => tell(Ok(manifest)),
+            Up::Failed(failure) => tell(Err(failure)),
+            Up::Complete { call, outcome } => {
+                self.calls.complete(call, outcome);
+            }
+            Up::Event { call, event } => {
+                self.calls.event(call, event);
+            }
+        }
+    }
+
+    /// Waits until the process is gone, and says how it went.
+    fn wait(&self) -> String {
+        let status = loop {
+            match self.child.lock().try_wait() {
+                Ok(Some(status)) => break status.to_string(),
+                Ok(None) => {}
+                Err(cause) => break cause.to_string(),
+            }
+            std::thread::sleep(LOOK);
+        };
+        let _ = self.child.ended.set(Instant::now());
+        status
+    }
+}

@@ -1,0 +1,110 @@
+//! Keeps a host for one library running.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use goondan_abi::wire::{self, code};
+use tokio::sync::Mutex;
+
+use super::backoff::pause_after;
+use super::child::{HostCommand, HostProcess, Started};
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::limits::Limits;
+use crate::link::Outcome;
+use crate::metrics::Counters;
+use crate::threads::Threads;
+
+/// A library in a host that is started again when it dies.
+pub(crate) struct HostedLibrary {
+    command: HostCommand,
+    /// The private copy to load.
+    path: PathBuf,
+    name: String,
+    limits: Limits,
+    counters: Arc<Counters>,
+    threads: Arc<Threads>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    current: Option<HostProcess>,
+    /// Deaths since the last success.
+    crashes: u32,
+    not_before: Option<Instant>,
+}
+
+impl HostedLibrary {
+    pub(crate) fn new(
+        command: HostCommand,
+        path: PathBuf,
+        name: String,
+        limits: Limits,
+        counters: Arc<Counters>,
+        threads: Arc<Threads>,
+    ) -> Self {
+        HostedLibrary { command, path, name, limits, counters, threads, state: Mutex::default() }
+    }
+
+    /// Starts the host for the first time; what the library says of itself.
+    pub(crate) async fn first_start(&self) -> Result<wire::Manifest, Failure> {
+        let (_, manifest) = self.start(&mut *self.state.lock().await).await?;
+        Ok(manifest)
+    }
+
+    /// A host that takes calls: the one that runs, or a new one unless it is too early for that.
+    pub(crate) async fn connect(&self) -> Outcome<Arc<Connection>> {
+        let mut state = self.state.lock().await;
+        if let Some(process) = &state.current {
+            if process.connection.calls().is_healthy() {
+                return Ok(Arc::clone(&process.connection));
+            }
+            if self.threads.are_closed() {
+                return Err(wire::ToolError::new(format!("{} was closed", self.name)).code(code::UNAVAILABLE));
+            }
+            // Dead, or full of calls that never end.
+            process.kill();
+            let (answered, ended) = (process.connection.calls().has_answered(), process.ended());
+            state.current = None;
+            self.note_crash(&mut state, answered, ended.unwrap_or_else(Instant::now));
+        }
+        if let Some(left) = state.not_before.and_then(|at| at.checked_duration_since(Instant::now())) {
+            return Err(self.resting(state.crashes, left));
+        }
+        let started = self.start(&mut state).await;
+        started.map(|(connection, _)| connection).map_err(|failure| {
+            self.note_crash(&mut state, false, Instant::now());
+            wire::ToolError { suggestion: failure.suggestion, ..wire::ToolError::new(failure.message) }
+                .code(code::UNAVAILABLE)
+        })
+    }
+
+    async fn start(&self, state: &mut State) -> Result<(Arc<Connection>, wire::Manifest), Failure> {
+        let started = HostProcess::start(&self.command, &self.path, &self.name, &self.limits, &self.counters).await?;
+        let Started { process, manifest, down, reader } = started;
+        self.threads.remember(&self.name, down, reader);
+        let connection = Arc::clone(&process.connection);
+        state.current = Some(process);
+        Ok((connection, manifest))
+    }
+
+    fn note_crash(&self, state: &mut State, answered: bool, at: Instant) {
+        self.counters.crashes.fetch_add(1, Ordering::Relaxed);
+        state.crashes = if answered { 1 } else { state.crashes.saturating_add(1) };
+        state.not_before = Some(at + pause_after(state.crashes));
+        tracing::warn!(library = %self.name, crashes = state.crashes, "the host of the library died");
+    }
+
+    fn resting(&self, crashes: u32, left: Duration) -> wire::ToolError {
+        let seconds = left.as_secs() + 1;
+        wire::ToolError::new(format!(
+            "the host of {} died {crashes} times in a row and rests for {seconds} s",
+            self.name
+        ))
+        .code(code::UNAVAILABLE)
+        .suggest("Use another tool, or try again after that.")
+    }
+}

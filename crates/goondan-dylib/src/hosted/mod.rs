@@ -1,0 +1,9 @@
+//! `isolation: process`: a library in a host process of its own.
+
+mod backoff;
+mod child;
+mod library;
+pub(crate) mod protocol;
+
+pub use child::HostCommand;
+pub(crate) use library::HostedLibrary;

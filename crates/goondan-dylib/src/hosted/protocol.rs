@@ -1,0 +1,72 @@
+//! What a host and its parent say to each other: one JSON value a line, the same values that travel in one process.
+
+use std::io::{self, BufRead};
+
+use goondan_abi::wire;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+use crate::link::{Event, Outcome};
+
+/// What comes up from a host. What goes down is [`crate::link::Down`].
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Up {
+    /// The first line, where the library is open.
+    Opened(wire::Manifest),
+    /// The first and last line, where it is not.
+    Failed(Failure),
+    /// A call is over.
+    Complete {
+        /// The call.
+        call: u64,
+        /// How it ended.
+        outcome: Outcome<wire::ToolOutput>,
+    },
+    /// A call says something.
+    Event {
+        /// The call.
+        call: u64,
+        /// What it says.
+        event: Event,
+    },
+}
+
+/// `value` as one line.
+pub(crate) fn to_line(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Reads one line of at most `limit` bytes; `None` at the end.
+pub(crate) fn read_line<T: for<'de> Deserialize<'de>>(input: &mut impl BufRead, limit: u64) -> io::Result<Option<T>> {
+    let mut line = Vec::new();
+    io::Read::take(&mut *input, limit).read_until(b'\n', &mut line)?;
+    match line.last() {
+        None => Ok(None),
+        Some(b'\n') => Ok(Some(serde_json::from_slice(&line)?)),
+        Some(_) if line.len() as u64 == limit => Err(io::Error::new(io::ErrorKind::InvalidData, "a line is too long")),
+        // The other side died in the middle of a line.
+        Some(_) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &[u8], limit: u64) -> io::Result<Option<u32>> {
+        read_line(&mut &*text, limit)
+    }
+
+    #[test]
+    fn lines_are_whole_or_nothing() {
+        assert_eq!(read(&to_line(&7).expect("JSON"), 100).expect("read"), Some(7));
+        assert_eq!(read(b"", 100).expect("read"), None);
+        assert_eq!(read(b"12", 100).expect("a torn line is the end"), None);
+        assert!(read(b"1234567890\n", 5).is_err());
+        assert!(read(b"seven\n", 100).is_err());
+        assert!(read(b"\n", 100).is_err());
+    }
+}

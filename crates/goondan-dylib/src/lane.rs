@@ -1,0 +1,165 @@
+//! The one thread that calls into a library: from mapping it to closing it.
+//!
+//! So the library sees calls in order and never two at a time; one that blocks stalls its own lane and nothing else; and
+//! thread-local destructors that it registers on our account run when this thread ends, while the code is still mapped.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use goondan_abi::raw::Status;
+use goondan_abi::wire::{self, code};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::failure::Failure;
+use crate::limits::Limits;
+use crate::link::{Down, Outcome, Upcalls};
+use crate::metrics::Counters;
+use crate::native::{HostPort, LoadedLibrary};
+
+/// Retired mappings are harmless one by one; past that many, somebody should restart at leisure.
+const MANY_RETIRED: u64 = 50;
+
+/// What a lane needs to begin.
+pub(crate) struct LaneStart {
+    /// The private copy to load.
+    pub(crate) path: PathBuf,
+    /// The library's name, for messages.
+    pub(crate) name: String,
+    pub(crate) up: Arc<dyn Upcalls>,
+    pub(crate) limits: Limits,
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// A lane that runs.
+pub(crate) struct Lane {
+    /// Takes what goes down. The lane ends when all of these are gone.
+    pub(crate) down: mpsc::UnboundedSender<Down>,
+    /// Resolves when the handshake is over.
+    pub(crate) opened: oneshot::Receiver<Result<wire::Manifest, Failure>>,
+    pub(crate) thread: JoinHandle<()>,
+}
+
+impl LaneStart {
+    /// Starts the thread.
+    pub(crate) fn spawn(self) -> std::io::Result<Lane> {
+        let (down, commands) = mpsc::unbounded_channel();
+        let (ready, opened) = oneshot::channel();
+        let thread =
+            std::thread::Builder::new().name(format!("lane {}", self.name)).spawn(move || self.run(commands, ready))?;
+        Ok(Lane { down, opened, thread })
+    }
+
+    fn run(self, mut commands: mpsc::UnboundedReceiver<Down>, ready: oneshot::Sender<Result<wire::Manifest, Failure>>) {
+        let mut ending = Ending { start: self, mapped: false };
+        let opened = ending.open();
+        let library = match opened {
+            Ok((library, manifest)) => match ready.send(Ok(manifest)) {
+                Ok(()) => library,
+                // Whoever wanted it did not wait that long.
+                Err(_) => return ending.close(library),
+            },
+            Err(failure) => {
+                let _ = ready.send(Err(failure));
+                return;
+            }
+        };
+        while let Some(command) = commands.blocking_recv() {
+            match command {
+                Down::Start { call, request } => ending.start_call(&library, call, &request),
+                Down::Cancel { call } => library.cancel(call),
+                Down::Reply { operation, outcome } => ending.reply(&library, operation, outcome),
+                Down::Close => break,
+            }
+        }
+        ending.close(library);
+    }
+}
+
+/// A lane's facts, and what must happen at its end however that comes: nobody is left waiting.
+struct Ending {
+    start: LaneStart,
+    mapped: bool,
+}
+
+impl Ending {
+    fn open(&mut self) -> Result<(LoadedLibrary, wire::Manifest), Failure> {
+        let LaneStart { path, name, up, limits, counters } = &self.start;
+        let mapped = &mut self.mapped;
+        let host = || HostPort::leak(Arc::clone(up), limits.max_payload);
+        let library = LoadedLibrary::open(path, name, host, || {
+            *mapped = true;
+            counters.mapped.fetch_add(1, Ordering::Relaxed);
+        })?;
+        let manifest = library.describe(name)?;
+        Ok((library, manifest))
+    }
+
+    fn start_call(&self, library: &LoadedLibrary, call: u64, request: &wire::CallRequest) {
+        let LaneStart { name, up, limits, .. } = &self.start;
+        if !up.is_wanted(call) {
+            return;
+        }
+        let status = match serde_json::to_vec(request) {
+            Ok(bytes) if bytes.len() as u64 <= limits.max_payload => library.start(call, &bytes),
+            Ok(_) => Status::TOO_LARGE,
+            Err(_) => Status::BAD_ARGUMENT,
+        };
+        if status != Status::OK {
+            up.complete(call, Err(refused(name, status)));
+        }
+    }
+
+    fn reply(&self, library: &LoadedLibrary, operation: u64, outcome: Outcome<serde_json::Value>) {
+        let (status, bytes) = match outcome {
+            Ok(value) => (Status::OK, serde_json::to_vec(&value)),
+            Err(error) if error.code.as_deref() == Some(code::CANCELLED) => {
+                (Status::CANCELLED, serde_json::to_vec(&error))
+            }
+            Err(error) => (Status::FAILED, serde_json::to_vec(&error)),
+        };
+        match bytes {
+            Ok(bytes) if bytes.len() as u64 <= self.start.limits.max_payload => {
+                library.reply(operation, status, &bytes)
+            }
+            Ok(_) => library.reply(operation, Status::TOO_LARGE, &[]),
+            Err(_) => library.reply(operation, Status::INTERNAL, &[]),
+        }
+    }
+
+    fn close(&self, library: LoadedLibrary) {
+        let name = &self.start.name;
+        self.start.up.close(&gone(name));
+        if !library.close(self.start.limits.close_grace) {
+            tracing::warn!(library = %name, "threads of the library outlive it; they keep running in its mapping");
+        }
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.start.up.close(&gone(&self.start.name));
+        if !self.mapped {
+            return;
+        }
+        let retired = self.start.counters.retired.fetch_add(1, Ordering::Relaxed) + 1;
+        if retired > MANY_RETIRED {
+            tracing::warn!(retired, "many libraries were replaced; their code stays in memory until a restart");
+        }
+    }
+}
+
+fn gone(name: &str) -> wire::ToolError {
+    wire::ToolError::new(format!("{name} was closed")).code(code::UNAVAILABLE).suggest("Try again.")
+}
+
+fn refused(name: &str, status: Status) -> wire::ToolError {
+    let error = wire::ToolError::new(format!("{name} did not take the call: {}", status.name()));
+    match status {
+        Status::PANIC => error.code(code::PANIC),
+        Status::TOO_LARGE => error.code(code::FAILED).suggest("Pass less at once, or pass a file."),
+        Status::CLOSED | Status::BUSY => error.code(code::UNAVAILABLE).suggest("Try again later."),
+        _ => error.code(code::FAILED),
+    }
+}

@@ -1,0 +1,194 @@
+//! Opens Tool resources whose entry is a library.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use goondan_runtime::ports::tool::{OpenError, ToolHandler, ToolSet, ToolSource};
+use goondan_runtime::spec::Resource;
+use goondan_runtime::spec::kinds::{Entry, ExportSpec, Tool};
+use tokio::sync::Mutex;
+
+use crate::connection::{Connection, new_calls};
+use crate::failure::Failure;
+use crate::handler::ExportHandler;
+use crate::hosted::{HostCommand, HostedLibrary};
+use crate::image;
+use crate::lane::{Lane, LaneStart};
+use crate::limits::Limits;
+use crate::locate;
+use crate::manifest;
+use crate::metrics::{Counters, LibraryMetrics};
+use crate::opened::{OpenedLibrary, Place};
+use crate::staging::{Image, Staging};
+use crate::threads::Threads;
+
+/// Opens dynamic libraries as tools.
+///
+/// A library whose content has not changed since it was opened is not loaded again: its handlers share what is there. One
+/// that has changed is loaded beside the old one, which is closed when the last of its handlers is dropped.
+pub struct Libraries {
+    staging_root: PathBuf,
+    limits: Limits,
+    host: Option<HostCommand>,
+    opened: Mutex<Opened>,
+    threads: Arc<Threads>,
+    counters: Arc<Counters>,
+}
+
+/// What is loaded, by source and content.
+#[derive(Default)]
+struct Opened {
+    /// Made when it is needed: most swarms load no library.
+    staging: Option<Arc<Staging>>,
+    by_content: HashMap<(PathBuf, String), Weak<OpenedLibrary>>,
+}
+
+impl Libraries {
+    /// Loads libraries into this process. Copies go to a folder under `staging_root`, which must allow execution.
+    pub fn new(staging_root: impl Into<PathBuf>, limits: Limits) -> Self {
+        Libraries {
+            staging_root: staging_root.into(),
+            limits,
+            host: None,
+            opened: Mutex::default(),
+            threads: Arc::default(),
+            counters: Arc::default(),
+        }
+    }
+
+    /// Loads each library into a process of its own, started by `host` (`isolation: process`).
+    pub fn hosted(staging_root: impl Into<PathBuf>, limits: Limits, host: HostCommand) -> Self {
+        Libraries { host: Some(host), ..Libraries::new(staging_root, limits) }
+    }
+
+    /// Counts, for whoever operates the swarm.
+    pub fn metrics(&self) -> LibraryMetrics {
+        self.counters.read()
+    }
+
+    /// Closes every library and waits until their lanes have ended, at most `patience`. The names of those that have not: code
+    /// of theirs still runs, so leave the process without running exit handlers.
+    pub async fn shutdown(&self, patience: Duration) -> Vec<String> {
+        self.threads.close(patience).await
+    }
+
+    async fn open_library(
+        &self,
+        tool: &Tool,
+        entry: &str,
+        root: &Path,
+    ) -> Result<(Arc<OpenedLibrary>, Vec<ExportSpec>), Failure> {
+        let image = read_image(locate::library(root, entry)?).await?;
+        // Held throughout, so that two tools with the same entry share one library.
+        let mut opened = self.opened.lock().await;
+        let (name, key) = (image.name(), (image.source.clone(), image.hash.clone()));
+        let known = opened.by_content.get(&key).and_then(Weak::upgrade).filter(|library| library.is_fit());
+        let library = match known {
+            Some(library) => library,
+            None => {
+                let path = place(self.staging(&mut opened).await?, image).await?;
+                Arc::new(self.start(path, name.clone()).await?)
+            }
+        };
+        opened.by_content.retain(|_, library| library.strong_count() > 0);
+        opened.by_content.insert(key, Arc::downgrade(&library));
+        let exports = manifest::exports(&library.manifest, tool, &name)?;
+        Ok((library, exports))
+    }
+
+    async fn staging(&self, opened: &mut Opened) -> Result<Arc<Staging>, Failure> {
+        if let Some(staging) = &opened.staging {
+            return Ok(Arc::clone(staging));
+        }
+        let root = self.staging_root.clone();
+        let made = blocking(move || Staging::new(&root).map_err(|cause| unwritable(&root, &cause))).await?;
+        Ok(Arc::clone(opened.staging.insert(Arc::new(made))))
+    }
+
+    async fn start(&self, path: PathBuf, name: String) -> Result<OpenedLibrary, Failure> {
+        let Some(host) = &self.host else { return self.start_here(path, name).await };
+        let (limits, counters, threads) = (self.limits.clone(), Arc::clone(&self.counters), Arc::clone(&self.threads));
+        let hosted = HostedLibrary::new(host.clone(), path, name, limits, counters, threads);
+        let manifest = hosted.first_start().await?;
+        Ok(OpenedLibrary { manifest, place: Place::Hosted(Box::new(hosted)) })
+    }
+
+    async fn start_here(&self, path: PathBuf, name: String) -> Result<OpenedLibrary, Failure> {
+        let calls = new_calls(&name, &self.limits, &self.counters);
+        let lane = LaneStart {
+            path,
+            name: name.clone(),
+            up: Arc::clone(&calls) as _,
+            limits: self.limits.clone(),
+            counters: Arc::clone(&self.counters),
+        };
+        let Lane { down, opened, thread } =
+            lane.spawn().map_err(|cause| Failure::new(format!("no thread could be started for {name}: {cause}")))?;
+        self.threads.remember(&name, down.downgrade(), thread);
+        let manifest = match tokio::time::timeout(self.limits.open_timeout, opened).await {
+            Ok(Ok(opened)) => opened?,
+            Ok(Err(_)) => return Err(Failure::new(format!("{name} was given up while it was being opened"))),
+            Err(_) => return Err(too_slow(&name, self.limits.open_timeout)),
+        };
+        Ok(OpenedLibrary { manifest, place: Place::Here(Arc::new(Connection::new(down, calls, &self.limits))) })
+    }
+}
+
+#[async_trait]
+impl ToolSource for Libraries {
+    async fn open(&self, tool: &Resource<Tool>, bundle_root: &Path) -> Result<ToolSet, OpenError> {
+        let Entry::Library(entry) = &tool.spec.entry else {
+            return Err(Failure::new("its entry is not a library").of_tool(&tool.id));
+        };
+        let opened = self.open_library(&tool.spec, entry, bundle_root).await;
+        let (library, exports) = opened.map_err(|failure| failure.of_tool(&tool.id))?;
+        let handler = |export: ExportSpec| {
+            let handler = ExportHandler {
+                library: Arc::clone(&library),
+                tool: tool.id.name.clone(),
+                export: export.name.clone(),
+                config: tool.spec.config.clone(),
+                timeout: tool.spec.timeout,
+                cancel_grace: self.limits.cancel_grace,
+            };
+            (export, Arc::new(handler) as Arc<dyn ToolHandler>)
+        };
+        Ok(ToolSet { exports: exports.into_iter().map(handler).collect() })
+    }
+}
+
+async fn read_image(path: PathBuf) -> Result<Image, Failure> {
+    blocking(move || {
+        let image = Image::read(&path)?;
+        image::check(&image.name(), &image.bytes)?;
+        Ok(image)
+    })
+    .await
+}
+
+async fn place(staging: Arc<Staging>, image: Image) -> Result<PathBuf, Failure> {
+    blocking(move || {
+        staging.place(&image).map_err(|cause| Failure::new(format!("{} could not be copied: {cause}", image.name())))
+    })
+    .await
+}
+
+/// Runs file work off the async threads.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
+    let worked = tokio::task::spawn_blocking(work).await;
+    worked.unwrap_or_else(|cause| Err(Failure::new(format!("reading the library was interrupted: {cause}"))))
+}
+
+fn unwritable(root: &Path, cause: &std::io::Error) -> Failure {
+    Failure::new(format!("copies of libraries cannot be kept in {}: {cause}", root.display()))
+        .suggest("give the state root a folder that can be written to")
+}
+
+fn too_slow(name: &str, patience: Duration) -> Failure {
+    Failure::new(format!("{name} did not finish opening within {} s", patience.as_secs())).suggest(
+        "its initialisers, `open` and `describe` must return promptly; start what takes long at the first call",
+    )
+}

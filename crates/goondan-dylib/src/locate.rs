@@ -1,0 +1,79 @@
+//! Finds the file behind an entry.
+
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// Suffixes that an entry may carry, of whatever platform it was written on.
+const SUFFIXES: [&str; 3] = [".so", ".dylib", ".dll"];
+
+/// The library that `entry` means: the file itself, or with this platform's prefix and suffix, with `-` or `_`.
+pub(crate) fn library(bundle_root: &Path, entry: &str) -> Result<PathBuf, Failure> {
+    let stated = bundle_root.join(entry);
+    let candidates = candidates(&stated);
+    candidates.iter().find(|candidate| candidate.is_file()).cloned().ok_or_else(|| {
+        let names: Vec<String> = candidates.iter().filter_map(|path| file_name(path)).collect();
+        Failure::new(format!("there is no library `{entry}`"))
+            .suggest(format!("build it first, or correct the path; looked for {}", names.join(", ")))
+    })
+}
+
+fn candidates(stated: &Path) -> Vec<PathBuf> {
+    let Some(name) = file_name(stated) else { return Vec::new() };
+    let mut paths = Vec::new();
+    if SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
+        paths.push(stated.to_owned());
+    }
+    let bare = bare_name(&name);
+    for stem in [bare.clone(), bare.replace('-', "_")] {
+        for file in [format!("{DLL_PREFIX}{stem}{DLL_SUFFIX}"), format!("{stem}{DLL_SUFFIX}")] {
+            let path = stated.with_file_name(file);
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+    }
+    paths
+}
+
+/// `libtext_utils.so` → `text_utils`; a name without a suffix is bare already.
+fn bare_name(name: &str) -> String {
+    match SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix)) {
+        Some(stem) => stem.strip_prefix("lib").unwrap_or(stem).to_owned(),
+        None => name.to_owned(),
+    }
+}
+
+fn file_name(path: &Path) -> Option<String> {
+    path.file_name().map(|name| name.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_to_write_it_finds_the_file_of_this_platform() {
+        let root = tempfile::tempdir().expect("a folder");
+        let file = root.path().join(format!("{DLL_PREFIX}text_utils{DLL_SUFFIX}"));
+        std::fs::write(&file, b"").expect("written");
+        for entry in
+            ["text-utils", "./text-utils", "text_utils", "libtext_utils.so", "libtext-utils.dylib", "text_utils.dll"]
+        {
+            let found = library(root.path(), entry).map_err(|failure| failure.message);
+            assert_eq!(
+                found.and_then(|path| path.canonicalize().map_err(|e| e.to_string())),
+                Ok(file.canonicalize().expect("there"))
+            );
+        }
+    }
+
+    #[test]
+    fn a_missing_library_names_what_was_looked_for() {
+        let root = tempfile::tempdir().expect("a folder");
+        let failure = library(root.path(), "tools/nope").expect_err("missing");
+        assert!(failure.message.contains("tools/nope"));
+        assert!(failure.suggestion.is_some_and(|text| text.contains(&format!("{DLL_PREFIX}nope{DLL_SUFFIX}"))));
+    }
+}

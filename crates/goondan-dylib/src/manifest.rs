@@ -1,0 +1,67 @@
+//! Checks what a library says of itself, and that it has what the Tool resource wants.
+
+use std::collections::BTreeSet;
+
+use goondan_abi::wire::{self, Manifest};
+use goondan_runtime::spec::kinds::{ExportSpec, Permission, Tool};
+
+use crate::failure::Failure;
+
+/// The exports of `manifest`, if they are sound and `tool` finds all that it names among them.
+pub(crate) fn exports(manifest: &Manifest, tool: &Tool, name: &str) -> Result<Vec<ExportSpec>, Failure> {
+    let names: BTreeSet<&str> = manifest.exports.iter().map(|export| export.name.as_str()).collect();
+    if names.is_empty() {
+        return Err(fault(name, "it exports nothing"));
+    }
+    if names.len() != manifest.exports.len() {
+        return Err(fault(name, "two of its exports have the same name"));
+    }
+    for export in &manifest.exports {
+        check(export).map_err(|what| fault(name, &what))?;
+    }
+    if let Some(missing) = tool.exports.iter().find(|export| !names.contains(export.name.as_str())) {
+        let has = names.into_iter().collect::<Vec<_>>().join(", ");
+        return Err(Failure::new(format!("{name} has no export `{}`", missing.name))
+            .suggest(format!("it has: {has}; correct `spec.exports`, or rebuild the library with that export")));
+    }
+    Ok(manifest.exports.iter().map(spec).collect())
+}
+
+fn fault(name: &str, what: &str) -> Failure {
+    Failure::new(format!("the manifest of {name} is wrong: {what}")).suggest("this is a fault of the library")
+}
+
+fn check(export: &wire::Export) -> Result<(), String> {
+    let name = &export.name;
+    let starts = name.starts_with(|first: char| first.is_ascii_alphabetic());
+    let fits = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    if !starts || !fits || name.contains("__") || name.len() > 63 {
+        return Err(format!(
+            "`{name}` is no name for an export: letters, digits, `-` and single `_`, starting with a letter, at most 63"
+        ));
+    }
+    if export.parameters.get("type").and_then(serde_json::Value::as_str) != Some("object") {
+        return Err(format!("the parameters of `{name}` are no JSON Schema of type object"));
+    }
+    Ok(())
+}
+
+fn spec(export: &wire::Export) -> ExportSpec {
+    ExportSpec {
+        name: export.name.clone(),
+        description: export.description.clone(),
+        parameters: export.parameters.clone(),
+        permissions: export.permissions.iter().map(permission).collect(),
+        read_only: export.read_only,
+        idempotent: export.idempotent,
+    }
+}
+
+fn permission(permission: &wire::Permission) -> Permission {
+    match permission {
+        wire::Permission::Read => Permission::Read,
+        wire::Permission::Write => Permission::Write,
+        wire::Permission::Execute => Permission::Execute,
+        wire::Permission::Network => Permission::Network,
+    }
+}

@@ -1,0 +1,36 @@
+//! Counts for whoever operates a swarm.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What there is to say about loaded libraries.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LibraryMetrics {
+    /// Libraries that take calls.
+    pub serving: u64,
+    /// Mappings that stay in memory although nothing calls into them any more. Each reload of a changed library adds one.
+    pub retired_mappings: u64,
+    /// Completions and events for calls that were not open: late, double, or made up.
+    pub ignored_completions: u64,
+    /// Deaths of host processes (`isolation: process`).
+    pub host_crashes: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) mapped: AtomicU64,
+    pub(crate) retired: AtomicU64,
+    pub(crate) ignored: AtomicU64,
+    pub(crate) crashes: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn read(&self) -> LibraryMetrics {
+        let retired_mappings = self.retired.load(Ordering::Relaxed);
+        LibraryMetrics {
+            serving: self.mapped.load(Ordering::Relaxed).saturating_sub(retired_mappings),
+            retired_mappings,
+            ignored_completions: self.ignored.load(Ordering::Relaxed),
+            host_crashes: self.crashes.load(Ordering::Relaxed),
+        }
+    }
+}

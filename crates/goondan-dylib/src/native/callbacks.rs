@@ -1,0 +1,192 @@
+//! The host table: what a library calls, from any of its threads.
+//!
+//! Each function copies what it is given, decodes it on the library's own thread, and hands it on without blocking. None
+//! calls into the library, and none lets a panic of ours out.
+
+use std::ffi::c_void;
+use std::mem::size_of;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use goondan_abi::raw::{ABI_MAJOR, ABI_MINOR, Bytes, Host, Status};
+use goondan_abi::wire::{self, code, operation};
+use serde::de::DeserializeOwned;
+
+use crate::link::{Event, Outcome, Upcalls};
+
+/// What stands behind `ctx` of a host table. Leaked: a library may call at any time until the process ends.
+pub(crate) struct HostPort {
+    up: Arc<dyn Upcalls>,
+    max_payload: u64,
+}
+
+impl HostPort {
+    /// The table for one library. It is never freed; neither is the mapping of the library that holds it.
+    pub(crate) fn leak(up: Arc<dyn Upcalls>, max_payload: u64) -> &'static Host {
+        let port: &'static HostPort = Box::leak(Box::new(HostPort { up, max_payload }));
+        Box::leak(Box::new(Host {
+            ctx: std::ptr::from_ref(port).cast_mut().cast::<c_void>(),
+            struct_size: size_of::<Host>() as u32,
+            abi_major: ABI_MAJOR,
+            abi_minor: ABI_MINOR,
+            max_payload,
+            complete: Some(complete),
+            progress: Some(progress),
+            log: Some(log),
+            request: Some(request),
+            cancelled: Some(cancelled),
+        }))
+    }
+
+    /// The bytes that a library lends, if they are bytes and not too many.
+    ///
+    /// # Safety
+    ///
+    /// `bytes` keeps the promises of [`Bytes`] for as long as the result is used.
+    unsafe fn borrow<'a>(&self, bytes: Bytes) -> Result<&'a [u8], Status> {
+        if bytes.len as u64 > self.max_payload {
+            return Err(Status::TOO_LARGE);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { bytes.as_slice() }.ok_or(Status::BAD_ARGUMENT)
+    }
+
+    /// Decodes a payload.
+    ///
+    /// # Safety
+    ///
+    /// As [`HostPort::borrow`], for the length of this call.
+    unsafe fn decode<T: DeserializeOwned>(&self, bytes: Bytes) -> Result<T, Status> {
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { self.borrow(bytes) }?;
+        serde_json::from_slice(bytes).map_err(|_| Status::BAD_ARGUMENT)
+    }
+
+    fn complete(&self, call: u64, status: Status, bytes: Result<&[u8], Status>) -> Status {
+        let (outcome, refusal) = match bytes {
+            Ok(bytes) => read_outcome(status, bytes),
+            Err(refused) => (Err(self.refused_output(refused)), Some(refused)),
+        };
+        match self.up.complete(call, outcome) {
+            Status::OK => refusal.unwrap_or(Status::OK),
+            other => other,
+        }
+    }
+
+    fn refused_output(&self, refused: Status) -> wire::ToolError {
+        match refused {
+            Status::TOO_LARGE => wire::ToolError::new(format!("its result is larger than {} bytes", self.max_payload))
+                .code(code::FAILED)
+                .suggest("Ask for less at once."),
+            _ => wire::ToolError::new("its result is not in memory that can be read").code(code::FAILED),
+        }
+    }
+}
+
+/// How a call ended, and what to tell the library about bytes that are not what they should be.
+fn read_outcome(status: Status, bytes: &[u8]) -> (Outcome<wire::ToolOutput>, Option<Status>) {
+    if status == Status::OK {
+        return match serde_json::from_slice(bytes) {
+            Ok(output) => (Ok(output), None),
+            Err(cause) => {
+                let error = wire::ToolError::new(format!("its result is not the JSON that it should be: {cause}"));
+                (Err(error.code(code::FAILED)), Some(Status::BAD_ARGUMENT))
+            }
+        };
+    }
+    let stated = serde_json::from_slice::<wire::ToolError>(bytes).ok();
+    let mut error = stated.unwrap_or_else(|| wire::ToolError::new(format!("it ended with {}", status.name())));
+    match status {
+        Status::PANIC => error.code = Some(code::PANIC.to_owned()),
+        Status::CANCELLED => error.code = Some(code::CANCELLED.to_owned()),
+        _ => {}
+    }
+    (Err(error), None)
+}
+
+/// Runs `body` with the port behind `ctx`. A panic of ours stops here.
+///
+/// # Safety
+///
+/// `ctx` is that of a table made by [`HostPort::leak`].
+unsafe fn with(ctx: *mut c_void, body: impl FnOnce(&HostPort) -> Status) -> Status {
+    if ctx.is_null() {
+        return Status::BAD_ARGUMENT;
+    }
+    // SAFETY: `leak` put a `HostPort` there, which is `Sync` and never freed.
+    let port = unsafe { &*ctx.cast_const().cast::<HostPort>() };
+    catch_unwind(AssertUnwindSafe(|| body(port))).unwrap_or(Status::INTERNAL)
+}
+
+/// # Safety
+///
+/// As [`Host::complete`]: `ctx` is the table's, the bytes live for the call.
+unsafe extern "C" fn complete(ctx: *mut c_void, call: u64, status: Status, bytes: Bytes) -> Status {
+    let answer = |port: &HostPort| {
+        // SAFETY: the caller lends the bytes for this call.
+        let bytes = unsafe { port.borrow(bytes) };
+        port.complete(call, status, bytes)
+    };
+    // SAFETY: the caller passes the table's own `ctx`.
+    unsafe { with(ctx, answer) }
+}
+
+/// # Safety
+///
+/// As [`Host::progress`]: `ctx` is the table's, the bytes live for the call.
+unsafe extern "C" fn progress(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status {
+    let tell = |port: &HostPort| {
+        // SAFETY: the caller lends the bytes for this call.
+        let progress = unsafe { port.decode(bytes) };
+        progress.map_or_else(|refused| refused, |progress| port.up.event(call, Event::Progress(progress)))
+    };
+    // SAFETY: the caller passes the table's own `ctx`.
+    unsafe { with(ctx, tell) }
+}
+
+/// # Safety
+///
+/// As [`Host::log`]: `ctx` is the table's, the bytes live for the call.
+unsafe extern "C" fn log(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status {
+    let tell = |port: &HostPort| {
+        // SAFETY: the caller lends the bytes for this call.
+        let line = unsafe { port.decode(bytes) };
+        line.map_or_else(|refused| refused, |line| port.up.event(call, Event::Log(line)))
+    };
+    // SAFETY: the caller passes the table's own `ctx`.
+    unsafe { with(ctx, tell) }
+}
+
+/// # Safety
+///
+/// As [`Host::request`]: `ctx` is the table's, both byte strings live for the call.
+unsafe extern "C" fn request(ctx: *mut c_void, call: u64, operation: u64, name: Bytes, bytes: Bytes) -> Status {
+    let ask = |port: &HostPort| {
+        // SAFETY: the caller lends the bytes for this call.
+        let name = match unsafe { port.borrow(name) }.map(str::from_utf8) {
+            Ok(Ok(name)) => name,
+            Ok(Err(_)) => return Status::BAD_ARGUMENT,
+            Err(refused) => return refused,
+        };
+        if !operation::ALL.contains(&name) {
+            return Status::UNKNOWN_OPERATION;
+        }
+        // SAFETY: the caller lends the bytes for this call.
+        match unsafe { port.decode(bytes) } {
+            Ok(payload) => port.up.event(call, Event::Request { operation, name: name.to_owned(), payload }),
+            Err(refused) => refused,
+        }
+    };
+    // SAFETY: the caller passes the table's own `ctx`.
+    unsafe { with(ctx, ask) }
+}
+
+/// # Safety
+///
+/// As [`Host::cancelled`]: `ctx` is the table's.
+unsafe extern "C" fn cancelled(ctx: *mut c_void, call: u64) -> i32 {
+    let answer = |port: &HostPort| if port.up.is_cancelled(call) { Status(1) } else { Status(0) };
+    // SAFETY: the caller passes the table's own `ctx`.
+    let Status(answer) = unsafe { with(ctx, answer) };
+    answer
+}

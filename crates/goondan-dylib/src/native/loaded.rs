@@ -1,0 +1,200 @@
+//! One mapped library: the handshake, and its table made safe to call.
+
+use std::ffi::c_void;
+use std::mem::{ManuallyDrop, MaybeUninit, size_of};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::Duration;
+
+use goondan_abi::raw::{
+    self, ABI_MAJOR, Bytes, FLAG_PANICS_STOP_HERE, Host, Library, MAGIC, Plugin, PutFn, SYMBOL, Status,
+};
+use goondan_abi::wire;
+
+use crate::failure::Failure;
+
+/// The largest manifest that is read.
+const MAX_MANIFEST: usize = 4 * 1024 * 1024;
+
+/// A library that is mapped and open. It holds a raw pointer, so the compiler keeps it on the thread that made it.
+pub(crate) struct LoadedLibrary {
+    this: *mut c_void,
+    describe: unsafe extern "C" fn(*mut c_void, *mut c_void, PutFn) -> Status,
+    start: unsafe extern "C" fn(*mut c_void, u64, Bytes) -> Status,
+    cancel: unsafe extern "C" fn(*mut c_void, u64),
+    reply: unsafe extern "C" fn(*mut c_void, u64, Status, Bytes),
+    close: unsafe extern "C" fn(*mut c_void, u32) -> Status,
+}
+
+impl LoadedLibrary {
+    /// Maps the file at `path`, reads its header, and opens it. `name` is for messages.
+    ///
+    /// The mapping stays for the life of the process, whatever happens: see `lib.rs`. `mapped` is called once it is there.
+    pub(crate) fn open(
+        path: &Path,
+        name: &str,
+        host: impl FnOnce() -> &'static Host,
+        mapped: impl FnOnce(),
+    ) -> Result<LoadedLibrary, Failure> {
+        let mapping = map(path, name)?;
+        mapped();
+        let plugin = read_header(&mapping, name)?;
+        let Some(open) = plugin.open else { return Err(incomplete(name, "open")) };
+        let mut table = MaybeUninit::<Library>::zeroed();
+        // SAFETY: the header says that this is a library of our major, so `open` has the type of `OpenFn`; the host table
+        // lives until the process ends, and `table` has the bytes that are promised.
+        let status = unsafe { open(host(), table.as_mut_ptr(), size_of::<Library>()) };
+        if status != Status::OK {
+            return Err(Failure::new(format!("{name} refused to open: {}", status.name()))
+                .suggest("its own log or documentation has to say why"));
+        }
+        // SAFETY: zeroed memory is a `Library` (`raw::Table`), and `open` wrote at most a prefix of one.
+        from_table(unsafe { table.assume_init() }, name)
+    }
+
+    /// What the library says of itself.
+    pub(crate) fn describe(&self, name: &str) -> Result<wire::Manifest, Failure> {
+        let mut bytes: Vec<u8> = Vec::new();
+        // SAFETY: `this` is open; `put` takes a `Vec<u8>`, which lives for this call.
+        let status = unsafe { (self.describe)(self.this, (&raw mut bytes).cast(), put) };
+        if status != Status::OK {
+            return Err(Failure::new(format!("{name} failed to describe itself: {}", status.name()))
+                .suggest("this is a fault of the library; rebuild it with a current SDK"));
+        }
+        serde_json::from_slice(&bytes).map_err(|cause| {
+            Failure::new(format!("the manifest of {name} is not the JSON that it should be: {cause}"))
+                .suggest("this is a fault of the library: `describe` writes {name, version, exports}")
+        })
+    }
+
+    /// Begins a call.
+    pub(crate) fn start(&self, call: u64, request: &[u8]) -> Status {
+        // SAFETY: `this` is open; the bytes live for this call.
+        unsafe { (self.start)(self.this, call, Bytes::of(request)) }
+    }
+
+    /// Asks a call to end.
+    pub(crate) fn cancel(&self, call: u64) {
+        // SAFETY: `this` is open.
+        unsafe { (self.cancel)(self.this, call) }
+    }
+
+    /// Answers an operation.
+    pub(crate) fn reply(&self, operation: u64, status: Status, bytes: &[u8]) {
+        // SAFETY: `this` is open; the bytes live for this call.
+        unsafe { (self.reply)(self.this, operation, status, Bytes::of(bytes)) }
+    }
+
+    /// Closes the library. True where it says that none of its threads is left.
+    pub(crate) fn close(self, grace: Duration) -> bool {
+        let grace = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
+        // SAFETY: `this` is open; `self` is gone after this, so nothing is called again.
+        unsafe { (self.close)(self.this, grace) == Status::OK }
+    }
+}
+
+type Mapping = ManuallyDrop<libloading::Library>;
+
+/// Maps a library, all symbols bound now and none of them visible to others.
+fn map(path: &Path, name: &str) -> Result<Mapping, Failure> {
+    // SAFETY: loading runs the library's initialisers: it is trusted like any code that is linked in. The file is a private
+    // copy that nobody writes to, and `image::check` has seen that it is whole.
+    let mapped = unsafe { system_open(path) };
+    mapped.map(ManuallyDrop::new).map_err(|cause| {
+        // The system's own words are behind the error, and they name the copy.
+        let words = std::error::Error::source(&cause).map_or_else(|| cause.to_string(), ToString::to_string);
+        let cause = words.replace(&*path.to_string_lossy(), name);
+        Failure::new(format!("the system cannot load {name}: {cause}"))
+            .suggest("rebuild it on this machine; a missing symbol or library has to be linked into it")
+    })
+}
+
+#[cfg(unix)]
+unsafe fn system_open(path: &Path) -> Result<libloading::Library, libloading::Error> {
+    use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+    // SAFETY: the caller's promise.
+    unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map(Into::into)
+}
+
+#[cfg(not(unix))]
+unsafe fn system_open(path: &Path) -> Result<libloading::Library, libloading::Error> {
+    // SAFETY: the caller's promise.
+    unsafe { libloading::Library::new(path) }
+}
+
+/// Reads the header as plain data, before anything in the library is called, and checks that it is one that we know.
+fn read_header(mapping: &Mapping, name: &str) -> Result<Plugin, Failure> {
+    // SAFETY: the type is a raw pointer: nothing is read here, whatever the symbol is.
+    let symbol = unsafe { mapping.get::<*const Plugin>(SYMBOL) };
+    let header: *const Plugin = match symbol {
+        Ok(symbol) => *symbol,
+        Err(_) => {
+            return Err(Failure::new(format!("{name} does not export `{SYMBOL}`, so it is not a tool library"))
+                .suggest("add `export_tools!` of goondan-abi, and rebuild"));
+        }
+    };
+    const START: usize = std::mem::offset_of!(Plugin, library_size);
+    // SAFETY: an exported object of a tool library begins with these sixteen bytes in every version; of anything else that is
+    // called so, that many bytes of a mapped segment are read, and the magic number tells.
+    let start = unsafe { raw::read_prefix(header, START) };
+    if start.magic != MAGIC {
+        return Err(Failure::new(format!("`{SYMBOL}` of {name} is something else: its magic number is wrong"))
+            .suggest("use the type of include/goondan_plugin.h, or `export_tools!` of goondan-abi"));
+    }
+    if start.abi_major != ABI_MAJOR {
+        return Err(other_major(name, start.abi_major));
+    }
+    // SAFETY: with this magic and major, the library has as many bytes there as it says.
+    let plugin = unsafe { raw::read_prefix(header, start.struct_size as usize) };
+    if plugin.flags & FLAG_PANICS_STOP_HERE == 0 {
+        return Err(Failure::new(format!("{name} is built so that a panic in it would end this program"))
+            .suggest("remove `panic = \"abort\"` from its profile, and rebuild"));
+    }
+    Ok(plugin)
+}
+
+fn other_major(name: &str, theirs: u16) -> Failure {
+    let rebuild = format!("rebuild {name} with goondan-abi {ABI_MAJOR}.x");
+    let failure =
+        Failure::new(format!("{name} speaks version {theirs} of the tool ABI, this program speaks {ABI_MAJOR}"));
+    if theirs > ABI_MAJOR {
+        failure.suggest(format!("{rebuild}, or update this program"))
+    } else {
+        failure.suggest(rebuild)
+    }
+}
+
+fn incomplete(name: &str, function: &str) -> Failure {
+    Failure::new(format!("{name} has no function `{function}` in its table"))
+        .suggest("fill every function of `goondan_library`; rebuild with the current header or SDK")
+}
+
+fn from_table(table: Library, name: &str) -> Result<LoadedLibrary, Failure> {
+    let missing = |function| move || incomplete(name, function);
+    Ok(LoadedLibrary {
+        this: table.this,
+        describe: table.describe.ok_or_else(missing("describe"))?,
+        start: table.start.ok_or_else(missing("start"))?,
+        cancel: table.cancel.ok_or_else(missing("cancel"))?,
+        reply: table.reply.ok_or_else(missing("reply"))?,
+        close: table.close.ok_or_else(missing("close"))?,
+    })
+}
+
+/// Takes a piece of the manifest. What is too much is left out, so that the JSON does not parse.
+///
+/// # Safety
+///
+/// `sink` is the `Vec<u8>` that `describe` passed, and `bytes` lives for the call.
+unsafe extern "C" fn put(sink: *mut c_void, bytes: Bytes) {
+    // SAFETY: `describe` passed a `Vec<u8>` that nothing else touches until the library returns.
+    let collected = unsafe { &mut *sink.cast::<Vec<u8>>() };
+    // SAFETY: the caller lends the bytes for this call.
+    let Some(piece) = (unsafe { bytes.as_slice() }) else { return };
+    // Nothing here panics but the allocator; that must not unwind into the library either.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        if collected.len().saturating_add(piece.len()) <= MAX_MANIFEST {
+            collected.extend_from_slice(piece);
+        }
+    }));
+}

@@ -1,0 +1,73 @@
+//! Thins out progress: people read ten updates a second at most, and each becomes a runtime event.
+
+use std::time::Duration;
+
+use goondan_abi::wire::Progress;
+use goondan_runtime::ports::tool::ProgressSink;
+use tokio::time::Instant;
+
+/// The shortest time between two updates of a call.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The updates of one call. The first and the last always get through.
+#[derive(Default)]
+pub(crate) struct ProgressGate {
+    not_before: Option<Instant>,
+    held: Option<Progress>,
+}
+
+impl ProgressGate {
+    /// Hands on `progress`, or holds it in place of what was held.
+    pub(crate) fn update(&mut self, progress: Progress, sink: &dyn ProgressSink) {
+        self.held = Some(progress);
+        if self.not_before.is_none_or(|at| at <= Instant::now()) {
+            self.flush(sink);
+        }
+    }
+
+    /// Hands on what is held.
+    pub(crate) fn flush(&mut self, sink: &dyn ProgressSink) {
+        if let Some(progress) = self.held.take() {
+            sink.update(&progress.title, progress.metadata);
+            self.not_before = Some(Instant::now() + PAUSE);
+        }
+    }
+
+    /// Ends when it is time to flush; never where nothing is held.
+    pub(crate) async fn due(&self) {
+        match (&self.held, self.not_before) {
+            (Some(_), Some(at)) => tokio::time::sleep_until(at).await,
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use goondan_runtime::JsonObject;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Titles(Mutex<Vec<String>>);
+
+    impl ProgressSink for Titles {
+        fn update(&self, title: &str, _: JsonObject) {
+            self.0.lock().expect("not poisoned").push(title.to_owned());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_and_the_last_get_through_and_a_flood_does_not() {
+        let (mut gate, titles) = (ProgressGate::default(), Titles::default());
+        for number in 0..1_000 {
+            gate.update(Progress { title: number.to_string(), ..Progress::default() }, &titles);
+        }
+        assert_eq!(*titles.0.lock().expect("not poisoned"), ["0"]);
+        gate.due().await;
+        gate.flush(&titles);
+        assert_eq!(*titles.0.lock().expect("not poisoned"), ["0", "999"]);
+    }
+}

@@ -1,0 +1,151 @@
+//! Copies libraries to fresh paths before they are loaded.
+//!
+//! The file that a build writes is never loaded itself: glibc gives back the object that is already loaded for the same inode,
+//! and writing over a mapped file changes running code. So each load gets a new file with a new path and a new inode.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use crate::failure::Failure;
+
+/// How often a file that changes while it is read is read again, and how long apart.
+const READS: u32 = 20;
+const BETWEEN_READS: Duration = Duration::from_millis(50);
+
+/// A library's content, read in one piece.
+pub(crate) struct Image {
+    /// Where it was read.
+    pub(crate) source: PathBuf,
+    pub(crate) bytes: Vec<u8>,
+    /// SHA-256 in hex.
+    pub(crate) hash: String,
+}
+
+/// A folder of this process for copies. Its lock tells others that it is in use.
+pub(crate) struct Staging {
+    folder: PathBuf,
+    _lock: File,
+    next: AtomicU64,
+}
+
+impl Image {
+    /// Reads `source` once its size and time stand still.
+    pub(crate) fn read(source: &Path) -> Result<Image, Failure> {
+        let unreadable = |cause: io::Error| {
+            Failure::new(format!("{} cannot be read: {cause}", source.display()))
+                .suggest("check the path and its permissions")
+        };
+        for _ in 0..READS {
+            let before = fs::metadata(source).map_err(unreadable)?;
+            let bytes = fs::read(source).map_err(unreadable)?;
+            let after = fs::metadata(source).map_err(unreadable)?;
+            let steady = before.len() == after.len() && before.modified().ok() == after.modified().ok();
+            if steady && after.len() == bytes.len() as u64 {
+                let hash = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+                return Ok(Image { source: source.to_owned(), bytes, hash });
+            }
+            std::thread::sleep(BETWEEN_READS);
+        }
+        Err(Failure::new(format!("{} keeps changing while it is read", source.display()))
+            .suggest("reload once its build is done"))
+    }
+
+    /// The file's name, for messages.
+    pub(crate) fn name(&self) -> String {
+        self.source.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+}
+
+impl Staging {
+    /// A new folder under `root`. Folders that ended processes left there are removed.
+    pub(crate) fn new(root: &Path) -> io::Result<Staging> {
+        fs::create_dir_all(root)?;
+        remove_leftovers(root);
+        let (folder, lock) = claim(root)?;
+        Ok(Staging { folder, _lock: lock, next: AtomicU64::new(1) })
+    }
+
+    /// Writes `image` to a path that no process has ever loaded.
+    pub(crate) fn place(&self, image: &Image) -> io::Result<PathBuf> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let hash = image.hash.get(..12).unwrap_or(&image.hash);
+        // A folder each, so that messages and backtraces know the library by its own name.
+        let folder = self.folder.join(format!("{number}-{hash}"));
+        // All of it: cleaners of temporary folders take away what has not been used for long.
+        fs::create_dir_all(&folder)?;
+        let path = folder.join(image.name());
+        let mut file = File::create_new(&path)?;
+        file.write_all(&image.bytes)?;
+        Ok(path)
+    }
+}
+
+/// A folder of one's own with a lock file beside it. The lock is held before others can see it.
+fn claim(root: &Path) -> io::Result<(PathBuf, File)> {
+    let unique = unique_name();
+    let (draft, lock_path) = (root.join(format!(".{unique}.lock")), root.join(format!("{unique}.lock")));
+    let lock = File::create_new(&draft)?;
+    lock.lock()?;
+    fs::rename(&draft, &lock_path)?;
+    let folder = root.join(&unique);
+    fs::create_dir(&folder)?;
+    Ok((folder, lock))
+}
+
+/// Unique among processes that live and folders that this one made.
+fn unique_name() -> String {
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    format!("run-{}-{:x}-{}", std::process::id(), since.as_nanos(), MADE.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Removes folders whose lock nobody holds. What cannot be removed stays for the next start.
+fn remove_leftovers(root: &Path) {
+    let Ok(entries) = fs::read_dir(root) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let is_lock = path.extension().is_some_and(|extension| extension == "lock");
+        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        if !is_lock || hidden {
+            continue;
+        }
+        if File::open(&path).is_ok_and(|file| file.try_lock().is_ok())
+            && fs::remove_dir_all(path.with_extension("")).is_ok()
+        {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_copy_is_a_file_of_its_own() {
+        let root = tempfile::tempdir().expect("a folder");
+        let source = root.path().join("libx.so");
+        fs::write(&source, b"one").expect("written");
+        let staging = Staging::new(&root.path().join("staging")).expect("a staging folder");
+        let image = Image::read(&source).expect("read");
+        let (first, second) = (staging.place(&image).expect("placed"), staging.place(&image).expect("placed"));
+        assert_ne!(first, second);
+        fs::write(&source, b"two").expect("written");
+        assert_eq!(fs::read(&first).expect("there"), b"one");
+        assert_ne!(Image::read(&source).expect("read").hash, image.hash);
+    }
+
+    #[test]
+    fn leftovers_go_and_folders_in_use_stay() {
+        let root = tempfile::tempdir().expect("a folder");
+        let in_use = Staging::new(root.path()).expect("a staging folder");
+        let ended = Staging::new(root.path()).expect("a staging folder").folder.clone();
+        let _next = Staging::new(root.path()).expect("a staging folder");
+        assert!(in_use.folder.exists());
+        assert!(!ended.exists());
+    }
+}

@@ -1,0 +1,80 @@
+//! The threads that serve libraries: lanes, and readers of host processes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::mpsc::WeakUnboundedSender;
+use tokio::sync::oneshot;
+
+use crate::link::Down;
+
+/// All that were started and not joined yet.
+#[derive(Default)]
+pub(crate) struct Threads {
+    running: Mutex<Vec<Serving>>,
+    closed: AtomicBool,
+}
+
+struct Serving {
+    library: String,
+    /// Weak: a thread ends when the last handler of its library is gone.
+    down: WeakUnboundedSender<Down>,
+    thread: JoinHandle<()>,
+}
+
+impl Threads {
+    /// Keeps a thread, and joins those that have ended.
+    pub(crate) fn remember(&self, library: &str, down: WeakUnboundedSender<Down>, thread: JoinHandle<()>) {
+        let mut running = self.lock();
+        let ended: Vec<Serving> = running.extract_if(.., |serving| serving.thread.is_finished()).collect();
+        running.push(Serving { library: library.to_owned(), down, thread });
+        drop(running);
+        for serving in ended {
+            if serving.thread.join().is_err() {
+                tracing::error!(library = %serving.library, "a thread that served the library panicked");
+            }
+        }
+    }
+
+    /// Tells all to end, and waits at most `patience`. The libraries whose threads have not ended.
+    pub(crate) async fn close(&self, patience: Duration) -> Vec<String> {
+        self.closed.store(true, Ordering::Relaxed);
+        let deadline = tokio::time::Instant::now() + patience;
+        let running = std::mem::take(&mut *self.lock());
+        for down in running.iter().filter_map(|serving| serving.down.upgrade()) {
+            let _ = down.send(Down::Close);
+        }
+        let mut stuck = Vec::new();
+        for Serving { library, thread, .. } in running {
+            let joined = join(thread);
+            if !matches!(tokio::time::timeout_at(deadline, joined).await, Ok(Ok(()))) {
+                stuck.push(library);
+            }
+        }
+        stuck
+    }
+
+    /// Whether all were told to end, so that nothing should be started in place of what ends.
+    pub(crate) fn are_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Serving>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Joins `thread` on a thread of its own: a blocking task of tokio would keep its runtime from ending.
+fn join(thread: JoinHandle<()>) -> oneshot::Receiver<()> {
+    let (ended, joined) = oneshot::channel();
+    let joining = std::thread::Builder::new().name("join".to_owned()).spawn(move || {
+        if thread.join().is_ok() {
+            // Nobody may be waiting any more.
+            let _ = ended.send(());
+        }
+    });
+    drop(joining);
+    joined
+}

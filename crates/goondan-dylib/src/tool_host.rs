@@ -1,0 +1,186 @@
+//! The other end of `isolation: process`: what `gdn tool-host PATH` runs.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, Write};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use goondan_abi::raw::{NO_CALL, Status};
+use goondan_abi::wire;
+
+use crate::failure::Failure;
+use crate::hosted::protocol::{Up, read_line, to_line};
+use crate::image;
+use crate::lane::{Lane, LaneStart};
+use crate::limits::Limits;
+use crate::link::{Down, Event, Outcome, Upcalls};
+use crate::staging::Image;
+
+/// How often a lane that should end is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Serves the library at `path` over standard input and output, until the input ends.
+///
+/// What the library itself prints on standard output goes to standard error: the output belongs to the protocol.
+///
+/// # Errors
+///
+/// As [`serve`].
+pub fn run(path: &Path) -> io::Result<()> {
+    let output = take_stdout()?;
+    serve(path, io::stdin().lock(), output)
+}
+
+#[cfg(unix)]
+fn take_stdout() -> io::Result<impl Write + Send + 'static> {
+    use std::os::fd::AsFd;
+    let output = std::fs::File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    rustix::stdio::dup2_stdout(io::stderr())?;
+    Ok(output)
+}
+
+#[cfg(not(unix))]
+fn take_stdout() -> io::Result<impl Write + Send + 'static> {
+    Ok(io::stdout())
+}
+
+/// Serves the library at `path`: one JSON value a line, from `input` and to `output`, until `input` ends.
+///
+/// The file is loaded as it is: whoever starts a host has made a private copy.
+///
+/// # Errors
+///
+/// Input that is not what it should be, or pipes that break. A library that cannot be opened is told on `output`.
+pub fn serve(path: &Path, input: impl BufRead, output: impl Write + Send + 'static) -> io::Result<()> {
+    let limits = Limits::default();
+    let (lines, queue) = channel();
+    let writer = std::thread::Builder::new().name("output".to_owned()).spawn(move || write_all(output, &queue))?;
+    let pipe = Arc::new(Pipe { lines, calls: Mutex::default() });
+    let served = match open(path, &pipe, &limits) {
+        Ok((lane, manifest)) => {
+            pipe.put(Up::Opened(manifest));
+            let read = pass_down(input, &pipe, &lane, &limits);
+            close(lane, limits.close_grace);
+            read
+        }
+        Err(failure) => {
+            pipe.put(Up::Failed(failure));
+            Ok(())
+        }
+    };
+    let _ = pipe.lines.send(None);
+    let _ = writer.join();
+    served
+}
+
+fn open(path: &Path, pipe: &Arc<Pipe>, limits: &Limits) -> Result<(Running, wire::Manifest), Failure> {
+    let image = Image::read(path)?;
+    image::check(&image.name(), &image.bytes)?;
+    let start = LaneStart {
+        path: path.to_owned(),
+        name: image.name(),
+        up: Arc::clone(pipe) as _,
+        limits: limits.clone(),
+        counters: Arc::default(),
+    };
+    let Lane { down, opened, thread } =
+        start.spawn().map_err(|cause| Failure::new(format!("no thread could be started: {cause}")))?;
+    // The parent waits no longer than it wants to, and ends this process then.
+    let manifest = opened.blocking_recv().map_err(|_| Failure::new("the lane of the library ended"))??;
+    Ok((Running { down, thread }, manifest))
+}
+
+struct Running {
+    down: tokio::sync::mpsc::UnboundedSender<Down>,
+    thread: JoinHandle<()>,
+}
+
+fn pass_down(mut input: impl BufRead, pipe: &Pipe, lane: &Running, limits: &Limits) -> io::Result<()> {
+    while let Some(down) = read_line::<Down>(&mut input, limits.max_line())? {
+        match &down {
+            Down::Start { call, .. } => {
+                pipe.calls().insert(*call, false);
+            }
+            Down::Cancel { call } => {
+                if let Some(cancelled) = pipe.calls().get_mut(call) {
+                    *cancelled = true;
+                }
+            }
+            Down::Reply { .. } => {}
+            Down::Close => break,
+        }
+        if lane.down.send(down).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Closes the library, and waits a little longer than it was given. What still runs then ends with the process.
+fn close(lane: Running, grace: Duration) {
+    let _ = lane.down.send(Down::Close);
+    let deadline = Instant::now() + grace + grace / 2;
+    while !lane.thread.is_finished() && Instant::now() < deadline {
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn write_all(mut output: impl Write, queue: &Receiver<Option<Up>>) {
+    while let Ok(Some(up)) = queue.recv() {
+        // Nobody listens any more: the end of the input will be noticed too.
+        let written = to_line(&up).and_then(|line| output.write_all(&line)).and_then(|()| output.flush());
+        if written.is_err() {
+            return;
+        }
+    }
+}
+
+/// Sends what comes up to the parent.
+struct Pipe {
+    /// `None` is the end.
+    lines: Sender<Option<Up>>,
+    /// Open calls, and whether each is cancelled.
+    calls: Mutex<HashMap<u64, bool>>,
+}
+
+impl Pipe {
+    fn put(&self, up: Up) -> Status {
+        if self.lines.send(Some(up)).is_ok() { Status::OK } else { Status::CLOSED }
+    }
+
+    fn calls(&self) -> MutexGuard<'_, HashMap<u64, bool>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Upcalls for Pipe {
+    fn complete(&self, call: u64, outcome: Outcome<wire::ToolOutput>) -> Status {
+        match self.calls().remove(&call) {
+            Some(_) => self.put(Up::Complete { call, outcome }),
+            None => Status::UNKNOWN_CALL,
+        }
+    }
+
+    fn event(&self, call: u64, event: Event) -> Status {
+        if call != NO_CALL && !self.calls().contains_key(&call) {
+            return Status::UNKNOWN_CALL;
+        }
+        self.put(Up::Event { call, event })
+    }
+
+    fn is_cancelled(&self, call: u64) -> bool {
+        self.calls().get(&call).copied().unwrap_or(true)
+    }
+
+    fn is_wanted(&self, call: u64) -> bool {
+        self.calls().contains_key(&call)
+    }
+
+    fn close(&self, _why: &wire::ToolError) {
+        // The parent sees the end of the pipe and answers what is open.
+        self.calls().clear();
+    }
+}

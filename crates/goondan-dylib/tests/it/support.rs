@@ -1,0 +1,323 @@
+//! Builds the example plug-ins, and stands in for the engine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::DateTime;
+use goondan_dylib::{HostCommand, Libraries, Limits};
+use goondan_runtime::JsonObject;
+use goondan_runtime::message::{Message, MessageData, MessageSource, Role};
+use goondan_runtime::ports::tool::{
+    AgentCatalog, AgentEventInput, AgentToolRuntime, LogLevel, OpenError, ProgressSink, RequestOptions, RequestResult,
+    SendResult, SpawnOptions, SpawnResult, SpawnedAgentInfo, ToolContext, ToolError, ToolHandler, ToolLogger,
+    ToolOutput, ToolSet, ToolSource,
+};
+use goondan_runtime::spec::kinds::{Entry, ExportSpec, Tool};
+use goondan_runtime::spec::{Kind, Resource, ResourceId};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// Built once for all tests: file name of the library or program → path.
+static BUILT: LazyLock<BTreeMap<String, PathBuf>> = LazyLock::new(build);
+
+pub(crate) fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn build() -> BTreeMap<String, PathBuf> {
+    let packages = ["text-utils", "counter", "ask-agent", "slow", "hostile"];
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(workspace()).args(["build", "--quiet", "--message-format=json-render-diagnostics"]);
+    cargo.args(packages.iter().flat_map(|package| ["-p", package]));
+    let mut built = artifacts(&mut cargo);
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(workspace()).args(["build", "--quiet", "--message-format=json-render-diagnostics"]);
+    cargo.args(["-p", "goondan-dylib", "--example", "tool-host"]);
+    built.extend(artifacts(&mut cargo));
+    built
+}
+
+fn artifacts(cargo: &mut Command) -> BTreeMap<String, PathBuf> {
+    let output = cargo.stderr(std::process::Stdio::inherit()).output().expect("cargo runs");
+    assert!(output.status.success(), "the plug-ins do not build");
+    let lines = String::from_utf8(output.stdout).expect("JSON");
+    let messages = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut built = BTreeMap::new();
+    for message in messages.filter(|message| message["reason"] == "compiler-artifact") {
+        let name = message["target"]["name"].as_str().unwrap_or_default().to_owned();
+        for file in message["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            let is_library = file.ends_with(std::env::consts::DLL_SUFFIX);
+            if is_library || message["executable"].as_str() == Some(file) {
+                built.insert(name.clone(), PathBuf::from(file));
+            }
+        }
+    }
+    built
+}
+
+/// The library of the example `name`, such as `text_utils`.
+pub(crate) fn plugin(name: &str) -> &'static Path {
+    &BUILT[name]
+}
+
+/// A command that starts hosts.
+pub(crate) fn host_command() -> HostCommand {
+    HostCommand { program: BUILT["tool-host"].clone(), args: Vec::new() }
+}
+
+/// Compiles a C library to `target`. `defines` look like `MAGIC=1`.
+pub(crate) fn compile_c(source: &str, defines: &[&str], target: &Path) {
+    let folder = workspace();
+    let status = Command::new("cc")
+        .args(["-shared", "-fPIC", "-pthread", "-std=c11", "-Wall", "-Wextra", "-Wno-unused-function", "-Werror", "-I"])
+        .arg(folder.join("include"))
+        .args(defines.iter().map(|define| format!("-D{define}")))
+        .arg(folder.join("examples/plugins").join(source))
+        .arg("-o")
+        .arg(target)
+        .status()
+        .expect("`cc` is there: Rust links with it");
+    assert!(status.success(), "{source} does not compile with {defines:?}");
+}
+
+/// A folder with libraries, and what opens them.
+pub(crate) struct Bench {
+    pub(crate) folder: TempDir,
+    pub(crate) libraries: Libraries,
+}
+
+/// Limits that do not make tests wait.
+pub(crate) fn impatient() -> Limits {
+    Limits {
+        open_timeout: Duration::from_secs(20),
+        cancel_grace: Duration::from_millis(50),
+        close_grace: Duration::from_millis(50),
+        max_written_off: 2,
+        ..Limits::default()
+    }
+}
+
+impl Bench {
+    pub(crate) fn new() -> Bench {
+        Bench::with_limits(impatient())
+    }
+
+    pub(crate) fn with_limits(limits: Limits) -> Bench {
+        let folder = tempfile::tempdir().expect("a folder");
+        let libraries = Libraries::new(folder.path().join("staging"), limits);
+        Bench { folder, libraries }
+    }
+
+    pub(crate) fn hosted(limits: Limits) -> Bench {
+        let folder = tempfile::tempdir().expect("a folder");
+        let libraries = Libraries::hosted(folder.path().join("staging"), limits, host_command());
+        Bench { folder, libraries }
+    }
+
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.folder.path().join(file)
+    }
+
+    /// Opens `entry`, relative to the folder.
+    pub(crate) async fn open(&self, entry: &str) -> Result<Exports, OpenError> {
+        self.open_tool(&tool(entry)).await
+    }
+
+    pub(crate) async fn open_tool(&self, tool: &Resource<Tool>) -> Result<Exports, OpenError> {
+        self.libraries.open(tool, self.folder.path()).await.map(Exports)
+    }
+
+    /// Puts the library of an example into the folder, and opens it.
+    pub(crate) async fn example(&self, name: &str) -> Exports {
+        std::fs::copy(plugin(name), self.path("libsubject.so")).expect("copied");
+        self.open("libsubject.so").await.expect("it opens")
+    }
+
+    /// Compiles the hostile C library into the folder, and opens it.
+    pub(crate) async fn c_hostile(&self, defines: &[&str]) -> Result<Exports, OpenError> {
+        compile_c("c-hostile/hostile.c", defines, &self.path("libsubject.so"));
+        self.open("libsubject.so").await
+    }
+}
+
+/// A Tool resource with that entry.
+pub(crate) fn tool(entry: &str) -> Resource<Tool> {
+    Resource {
+        id: ResourceId { package: None, kind: Kind::Tool, name: "subject".to_owned() },
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        origin: None,
+        spec: Tool::new(Entry::Library(entry.to_owned())),
+    }
+}
+
+/// An export that a resource names without saying more.
+pub(crate) fn export(name: &str) -> ExportSpec {
+    ExportSpec {
+        name: name.to_owned(),
+        description: String::new(),
+        parameters: Value::Null,
+        permissions: BTreeSet::new(),
+        read_only: false,
+        idempotent: false,
+    }
+}
+
+/// An opened tool.
+pub(crate) struct Exports(pub(crate) ToolSet);
+
+impl Exports {
+    pub(crate) fn spec(&self, export: &str) -> &ExportSpec {
+        &self.0.exports.iter().find(|(spec, _)| spec.name == export).expect("there is such an export").0
+    }
+
+    pub(crate) fn handler(&self, export: &str) -> Arc<dyn ToolHandler> {
+        let found = self.0.exports.iter().find(|(spec, _)| spec.name == export);
+        Arc::clone(&found.expect("there is such an export").1)
+    }
+
+    /// Calls with a context of its own.
+    pub(crate) async fn call(&self, export: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
+        self.call_in(&Engine::new(), export, arguments).await
+    }
+
+    pub(crate) async fn call_in(
+        &self,
+        engine: &Engine,
+        export: &str,
+        arguments: Value,
+    ) -> Result<ToolOutput, ToolError> {
+        let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+        self.handler(export).call(&engine.context, arguments).await
+    }
+
+    /// The code of the error that a call ends with.
+    pub(crate) async fn code(&self, export: &str) -> Option<String> {
+        self.call(export, serde_json::json!({})).await.expect_err("it fails").code
+    }
+}
+
+/// What stands in for the engine: a context, and what was heard through it.
+pub(crate) struct Engine {
+    pub(crate) context: ToolContext,
+    pub(crate) heard: Arc<Heard>,
+}
+
+/// All that a handler said.
+#[derive(Default)]
+pub(crate) struct Heard {
+    pub(crate) lines: Mutex<Vec<(LogLevel, String, JsonObject)>>,
+    pub(crate) titles: Mutex<Vec<String>>,
+    pub(crate) asked: Mutex<Vec<String>>,
+    said: Notify,
+}
+
+impl Engine {
+    pub(crate) fn new() -> Engine {
+        let heard = Arc::new(Heard::default());
+        let message = Message {
+            id: "m1".to_owned(),
+            data: MessageData { role: Role::Assistant, content: Vec::new() },
+            metadata: JsonObject::new(),
+            created_at: DateTime::UNIX_EPOCH,
+            source: MessageSource::System,
+        };
+        let context = ToolContext {
+            agent_name: "assistant".to_owned(),
+            instance_key: "main".to_owned(),
+            turn_id: "t1".to_owned(),
+            trace_id: "0".repeat(32),
+            tool_call_id: "c1".to_owned(),
+            message: Arc::new(message),
+            workdir: std::env::temp_dir(),
+            project_dir: std::env::temp_dir(),
+            runtime: Arc::clone(&heard) as _,
+            logger: Arc::clone(&heard) as _,
+            progress: Arc::clone(&heard) as _,
+            cancellation: CancellationToken::new(),
+        };
+        Engine { context, heard }
+    }
+
+    /// Waits until the call has told its progress once.
+    pub(crate) async fn progress(&self) {
+        self.heard.said.notified().await;
+    }
+}
+
+impl ToolLogger for Heard {
+    fn log(&self, level: LogLevel, message: &str, fields: JsonObject) {
+        self.lines.lock().expect("not poisoned").push((level, message.to_owned(), fields));
+    }
+}
+
+impl ProgressSink for Heard {
+    fn update(&self, title: &str, _metadata: JsonObject) {
+        self.titles.lock().expect("not poisoned").push(title.to_owned());
+        self.said.notify_one();
+    }
+}
+
+/// Answers with what it was asked. The agent `silent` never answers, `nobody` does not exist.
+#[async_trait]
+impl AgentToolRuntime for Heard {
+    async fn request(
+        &self,
+        target: &str,
+        event: AgentEventInput,
+        options: RequestOptions,
+    ) -> Result<RequestResult, ToolError> {
+        self.asked.lock().expect("not poisoned").push(format!("request {target}: {}", event.input));
+        self.said.notify_one();
+        match target {
+            "nobody" => Err(ToolError::new("no agent `nobody`").code("AGENT_NOT_FOUND").suggest("ask writer")),
+            "silent" => std::future::pending().await,
+            _ => Ok(RequestResult {
+                event_id: "e1".to_owned(),
+                target: target.to_owned(),
+                response: Some(Value::String(format!("you asked: {}", event.input))),
+                correlation_id: "k1".to_owned(),
+                accepted: true,
+                async_: options.async_,
+            }),
+        }
+    }
+
+    async fn send(&self, target: &str, event: AgentEventInput) -> Result<SendResult, ToolError> {
+        let key = event.instance_key.unwrap_or_default();
+        self.asked.lock().expect("not poisoned").push(format!("send {target}:{key}: {}", event.input));
+        Ok(SendResult { event_id: "e2".to_owned(), target: target.to_owned(), accepted: true })
+    }
+
+    async fn spawn(&self, target: &str, options: SpawnOptions) -> Result<SpawnResult, ToolError> {
+        let instance_key = options.instance_key.unwrap_or_else(|| format!("{target}-1"));
+        Ok(SpawnResult { target: target.to_owned(), instance_key, spawned: true, cwd: options.cwd })
+    }
+
+    async fn list(&self, _include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
+        Ok(vec![SpawnedAgentInfo {
+            target: "writer".to_owned(),
+            instance_key: "writer-1".to_owned(),
+            owner_agent: "assistant".to_owned(),
+            owner_instance_key: "main".to_owned(),
+            created_at: "1970-01-01T00:00:00Z".to_owned(),
+            cwd: None,
+        }])
+    }
+
+    async fn catalog(&self) -> Result<AgentCatalog, ToolError> {
+        Ok(AgentCatalog {
+            swarm_name: "default".to_owned(),
+            entry_agent: "assistant".to_owned(),
+            self_agent: "assistant".to_owned(),
+            available_agents: vec!["assistant".to_owned(), "writer".to_owned()],
+            callable_agents: vec!["writer".to_owned()],
+        })
+    }
+}

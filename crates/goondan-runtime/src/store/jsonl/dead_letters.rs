@@ -1,0 +1,33 @@
+//! Events whose turns failed: one JSON file an instance, written as a whole. It is short, and changes only when a turn
+//! fails or somebody has one tried again.
+
+use std::io;
+use std::path::Path;
+
+use super::disk::Disk;
+use super::layout;
+use crate::ports::store::{DeadLetter, StoreError};
+use crate::store::fs::{FileSystem, replace_durably};
+
+/// The list; empty where there is none.
+pub(super) fn read(fs: &dyn FileSystem, instance: &Path) -> Result<Vec<DeadLetter>, StoreError> {
+    let path = instance.join(layout::DEAD_LETTERS);
+    let bytes = match fs.read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(cause) => return Err(StoreError::new("read", &path, &cause)),
+    };
+    serde_json::from_slice(&bytes).map_err(|cause| StoreError::new("understand", &path, &cause))
+}
+
+/// Puts `letters` in place of the list.
+pub(super) fn write(disk: &Disk, instance: &Path, letters: &[DeadLetter]) -> Result<(), StoreError> {
+    let path = instance.join(layout::DEAD_LETTERS);
+    let write = || {
+        let mut bytes = serde_json::to_vec_pretty(letters)?;
+        bytes.push(b'\n');
+        replace_durably(&**disk, &path, &bytes)?;
+        disk.put_name(&path, true, layout::DEPTH)
+    };
+    write().map_err(|cause| StoreError::new("write", &path, &cause))
+}

@@ -1,0 +1,264 @@
+//! `custom-tools`: make, run and remove tools that are programs in a folder of their own.
+
+pub(crate) mod program;
+pub(crate) mod shelf;
+mod template;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_runtime::JsonObject;
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::Permission;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use self::shelf::{Found, MANIFEST};
+use self::template::{Template, scaffold};
+use crate::define::{Export, Operation, titled};
+use crate::errors::{self, blocking};
+use crate::paths::Root;
+use crate::table::Builtin;
+use crate::write::{make_executable, replace};
+
+/// The folder of a project that holds its tools.
+const FOLDER: &str = "tools";
+
+pub(crate) const BUILTIN: Builtin = Builtin {
+    name: "custom-tools",
+    about: "Makes and runs tools that are programs: a folder with a `tool.yaml` and an executable, in the project's \
+            `tools/` or in `~/.goondan/tools`. The folders are looked at anew for each call, so a new or changed tool is \
+            there at once.",
+    config: &[
+        (
+            "dir",
+            "a folder to look into in place of `~/.goondan/tools`, relative to the project; `~/` is the home folder",
+        ),
+        ("env", "a list of further environment variables that the programs may see"),
+    ],
+    error_message_limit: Some(2000),
+    // Longer than the longest `timeout` of a run.
+    timeout: Some(Duration::from_secs(3_660)),
+    open: |opening| {
+        let settings: Arc<Settings> = Arc::new(opening.config()?);
+        Ok(vec![
+            Export::new::<Create>("create", &settings).needs(Permission::Write).needs(Permission::Execute),
+            Export::new::<Run>("run", &settings).needs(Permission::Execute),
+            Export::new::<List>("list", &settings).needs(Permission::Read).read_only(),
+            Export::new::<Delete>("delete", &settings).needs(Permission::Write),
+        ])
+    },
+};
+
+/// What `spec.config` may say.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    /// The folder to look into after that of the project.
+    #[serde(default)]
+    dir: Option<String>,
+    /// Names of environment variables that programs may see beside the ordinary ones.
+    #[serde(default)]
+    env: Vec<String>,
+}
+
+impl Settings {
+    /// The folders that hold tools, the project's first.
+    fn folders(&self, ctx: &ToolContext) -> Vec<PathBuf> {
+        let home = || std::env::home_dir().filter(|home| home.is_absolute());
+        let own = match self.dir.as_deref() {
+            None => home().map(|home| home.join(".goondan").join(FOLDER)),
+            Some(dir) => match dir.strip_prefix("~/") {
+                Some(below) => home().map(|home| home.join(below)),
+                None => Some(ctx.project_dir.join(dir)),
+            },
+        };
+        [Some(ctx.project_dir.join(FOLDER)), own].into_iter().flatten().collect()
+    }
+
+    /// The tool of this name. The name is compared, and never made into a path.
+    async fn find(&self, ctx: &ToolContext, name: &str) -> Result<Found, ToolError> {
+        let mut found = self.scan(ctx).await?;
+        if let Some(index) = found.iter().position(|found| found.name == name) {
+            return Ok(found.swap_remove(index));
+        }
+        let names: Vec<&str> = found.iter().map(|found| found.name.as_str()).collect();
+        let names = if names.is_empty() { "there is none".to_owned() } else { names.join(", ") };
+        Err(ToolError::new(format!("there is no custom tool `{name}`"))
+            .code("E_TOOL_CUSTOM_TOOL_NOT_FOUND")
+            .suggest(format!("custom tools: {names}")))
+    }
+
+    async fn scan(&self, ctx: &ToolContext) -> Result<Vec<Found>, ToolError> {
+        let folders = self.folders(ctx);
+        blocking(move || Ok(shelf::scan(&folders))).await
+    }
+}
+
+/// Make the files of a new custom tool in the project's `tools` folder. Then write what it does, build it if its
+/// language needs that, and call it with `custom-tools__run`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Create {
+    /// Its name: lower-case letters, digits and hyphens, beginning with a letter.
+    #[schemars(length(min = 1, max = 63))]
+    name: String,
+    /// What it does, in a sentence.
+    #[schemars(length(min = 1))]
+    description: String,
+    /// The language to write it in.
+    #[serde(default)]
+    template: Template,
+}
+
+impl Operation for Create {
+    type Shared = Settings;
+
+    async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
+        is_name(&self.name)?;
+        if settings.scan(ctx).await?.iter().any(|found| found.name == self.name) {
+            return Err(exists(&self.name));
+        }
+        let project = Root::at(&ctx.project_dir)?;
+        blocking(move || {
+            let folder = project.resolve(&format!("{FOLDER}/{}", self.name))?;
+            if folder.path.symlink_metadata().is_ok() {
+                return Err(exists(&self.name));
+            }
+            let scaffold = scaffold(self.template, &self.name, &self.description);
+            for (path, content, executable) in &scaffold.files {
+                let file = project.resolve(&format!("{FOLDER}/{}/{path}", self.name))?;
+                project.create_parents(&file)?;
+                replace(&project, &file, content.as_bytes())?;
+                if *executable {
+                    make_executable(&file)?;
+                }
+            }
+            let files: Vec<&String> = scaffold.files.iter().map(|(path, ..)| path).collect();
+            let output = json!({
+                "name": self.name, "template": self.template, "folder": folder.path, "files": files, "next": scaffold.next,
+            });
+            Ok(titled(format!("Made the tool {}", self.name), output))
+        })
+        .await
+    }
+}
+
+fn exists(name: &str) -> ToolError {
+    ToolError::new(format!("there is something named `{name}` already"))
+        .code("E_TOOL_CUSTOM_TOOL_EXISTS")
+        .suggest("take another name, or change the files of the one that exists")
+}
+
+/// A new tool's name is a single part of a path, and may stand in a tool name.
+fn is_name(name: &str) -> Result<(), ToolError> {
+    let plain = name.len() <= 63
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '-'));
+    if plain {
+        return Ok(());
+    }
+    let message = format!("`{name}` cannot be the name of a tool");
+    Err(errors::invalid(message).suggest("use lower-case letters, digits and hyphens, beginning with a letter"))
+}
+
+/// Run a custom tool. Its exit code and what it prints come back; `custom-tools__list` names the tools and their
+/// parameters.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Run {
+    /// The tool.
+    #[schemars(length(min = 1))]
+    tool_name: String,
+    /// Its arguments, as it declares them.
+    #[serde(default)]
+    arguments: JsonObject,
+    /// The time limit in seconds.
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1, max = 3_600))]
+    timeout: u64,
+}
+
+impl Operation for Run {
+    type Shared = Settings;
+    const WATCHES_CANCELLATION: bool = true;
+
+    async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
+        let tool = settings.find(ctx, &self.tool_name).await?.tool.map_err(|reason| {
+            ToolError::new(format!("the tool `{}` cannot be run: {reason}", self.tool_name))
+                .code("E_TOOL_CUSTOM_TOOL_BROKEN")
+        })?;
+        let limit = Some(Duration::from_secs(self.timeout));
+        let output = program::run(ctx, &tool, self.arguments, &settings.env, limit).await?;
+        Ok(titled(format!("Ran {}", self.tool_name), output))
+    }
+}
+
+/// List the custom tools with their parameters, also those that cannot be used, with the reason.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct List {}
+
+impl Operation for List {
+    type Shared = Settings;
+
+    async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
+        let tools: Vec<Value> = settings.scan(ctx).await?.into_iter().map(shown).collect();
+        Ok(titled(format!("{} custom tools", tools.len()), json!({"count": tools.len(), "tools": tools})))
+    }
+}
+
+/// A tool in a list.
+fn shown(found: Found) -> Value {
+    match found.tool {
+        Ok(tool) => json!({
+            "name": found.name,
+            "available": true,
+            "description": tool.manifest.description,
+            "version": tool.manifest.version,
+            "usage": tool.manifest.usage,
+            "parameters": tool.manifest.parameters,
+            "folder": found.folder,
+        }),
+        Err(reason) => {
+            json!({"name": found.name, "available": false, "reason": reason, "folder": found.folder})
+        }
+    }
+}
+
+/// Remove a custom tool with all files of its folder.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Delete {
+    /// The tool.
+    #[schemars(length(min = 1))]
+    tool_name: String,
+}
+
+impl Operation for Delete {
+    type Shared = Settings;
+
+    async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
+        let found = settings.find(ctx, &self.tool_name).await?;
+        blocking(move || {
+            let failed = |error| errors::io(format_args!("delete `{}`", found.name), &error);
+            let metadata = found.folder.symlink_metadata().map_err(failed)?;
+            if metadata.is_symlink() {
+                let message = format!("`{}` is a link to another folder, which stays: delete it there", found.name);
+                return Err(ToolError::new(message).code(errors::WRONG_FILE_TYPE));
+            }
+            // The manifest goes first: a folder that is removed by halves is no tool any more.
+            std::fs::remove_file(found.folder.join(MANIFEST)).map_err(failed)?;
+            std::fs::remove_dir_all(&found.folder).map_err(failed)?;
+            let output = json!({"name": found.name, "folder": found.folder, "deleted": true});
+            Ok(titled(format!("Deleted the tool {}", found.name), output))
+        })
+        .await
+    }
+}
+
+fn default_timeout() -> u64 {
+    30
+}

@@ -1,0 +1,92 @@
+//! Where custom tools are, and what state they are in.
+
+use std::path::{Path, PathBuf};
+
+use goondan_runtime::ports::tool::ToolError;
+use goondan_runtime::spec::{CustomTool, Diagnostic};
+
+use crate::paths::Root;
+use crate::write::read_text;
+
+/// The file that makes a folder a custom tool.
+pub(crate) const MANIFEST: &str = "tool.yaml";
+
+/// A folder with a `tool.yaml`.
+pub(crate) struct Found {
+    /// The name of the folder, which is that of the tool.
+    pub(crate) name: String,
+    /// Absolute.
+    pub(crate) folder: PathBuf,
+    /// The tool with its program, or why it cannot be used.
+    pub(crate) tool: Result<Ready, String>,
+}
+
+/// A tool that can be run.
+pub(crate) struct Ready {
+    pub(crate) manifest: CustomTool,
+    /// Absolute and free of symbolic links.
+    pub(crate) program: PathBuf,
+}
+
+/// The custom tools below `folders`, sorted by name. Where two have the same name, the one of the earlier folder counts.
+pub(super) fn scan(folders: &[PathBuf]) -> Vec<Found> {
+    let mut found: Vec<Found> = Vec::new();
+    for folder in folders {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+        for entry in entries {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_tool = entry.path().join(MANIFEST).symlink_metadata().is_ok();
+            if is_tool && !found.iter().any(|other| other.name == name) {
+                let tool = named(&entry.path(), &name);
+                found.push(Found { name, folder: entry.path(), tool });
+            }
+        }
+    }
+    found.sort_by(|left, right| left.name.cmp(&right.name));
+    found
+}
+
+/// The tool in `folder`, which must have the name of the folder.
+fn named(folder: &Path, name: &str) -> Result<Ready, String> {
+    let ready = inspect(folder)?;
+    if ready.manifest.name != name {
+        return Err(format!("its {MANIFEST} names it `{}`, its folder `{name}`", ready.manifest.name));
+    }
+    Ok(ready)
+}
+
+/// The tool in `folder`, if it can be run.
+pub(crate) fn inspect(folder: &Path) -> Result<Ready, String> {
+    let text = |error: ToolError| error.message;
+    let root = Root::at(folder).map_err(text)?;
+    let manifest = read_text(&root, &root.resolve(MANIFEST).map_err(text)?).map_err(text)?;
+    let manifest = CustomTool::parse(&manifest, MANIFEST).map_err(|problems| explain(&problems))?;
+    let program = root.resolve(&manifest.entrypoint).map_err(text)?.path;
+    if !program.is_file() {
+        return Err(format!("its program `{}` does not exist: build it first", manifest.entrypoint));
+    }
+    if !is_executable(&program) {
+        return Err(format!("its program `{0}` is not executable: run `chmod +x {0}`", manifest.entrypoint));
+    }
+    Ok(Ready { manifest, program })
+}
+
+/// What is wrong with a `tool.yaml`, in one line.
+fn explain(problems: &[Diagnostic]) -> String {
+    let line = |problem: &Diagnostic| match problem.position {
+        Some(position) => format!("line {}: {}", position.line, problem.message),
+        None => problem.message.clone(),
+    };
+    format!("its {MANIFEST} is wrong: {}", problems.iter().map(line).collect::<Vec<_>>().join(" "))
+}
+
+#[cfg(unix)]
+fn is_executable(program: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    program.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_executable(_program: &Path) -> bool {
+    true
+}

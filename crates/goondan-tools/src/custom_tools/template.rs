@@ -1,0 +1,151 @@
+//! What a new custom tool begins with.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The language of a new tool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Template {
+    Go,
+    Rust,
+    #[default]
+    Sh,
+    Python,
+}
+
+/// The files of a new tool, and what is to be done with them.
+pub(super) struct Scaffold {
+    /// Path below the folder, content, and whether it is to be executable.
+    pub(super) files: Vec<(String, String, bool)>,
+    /// What to do next, in order.
+    pub(super) next: Vec<String>,
+}
+
+/// The files of a tool with this name and description.
+pub(super) fn scaffold(template: Template, name: &str, description: &str) -> Scaffold {
+    let (entrypoint, source, build) = match template {
+        Template::Sh => (format!("{name}.sh"), (format!("{name}.sh"), SH, true), None),
+        Template::Python => (format!("{name}.py"), (format!("{name}.py"), PYTHON, true), None),
+        Template::Go => {
+            (name.to_owned(), (format!("{name}.go"), GO, false), Some(format!("go build -o {name} {name}.go")))
+        }
+        Template::Rust => {
+            let program = format!("target/release/{name}");
+            (program, ("src/main.rs".to_owned(), RUST, false), Some("cargo build --release".to_owned()))
+        }
+    };
+    let filled = |text: &str| text.replace("{{name}}", name).replace("{{quoted}}", &quoted(description));
+    let mut files = vec![
+        ("tool.yaml".to_owned(), filled(MANIFEST).replace("{{entrypoint}}", &entrypoint), false),
+        (source.0.clone(), filled(source.1), source.2),
+    ];
+    if template == Template::Rust {
+        files.push(("Cargo.toml".to_owned(), filled(CARGO), false));
+    }
+    let mut next = vec![
+        format!("write what it does into {}", source.0),
+        "declare its parameters in tool.yaml: they arrive as --name=value".to_owned(),
+    ];
+    next.extend(build.map(|build| format!("build it: run `{build}` in its folder")));
+    next.push(format!("call custom-tools__run with tool_name {name}"));
+    Scaffold { files, next }
+}
+
+/// A text as YAML and Rust read it alike.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+const MANIFEST: &str = "\
+name: {{name}}
+description: {{quoted}}
+version: 1.0.0
+entrypoint: {{entrypoint}}
+usage: |
+  Say here what it expects and what it prints.
+parameters: []
+#  - name: since
+#    type: string        # string, number, integer or boolean
+#    required: true
+#    description: What it means
+";
+
+const SH: &str = "\
+#!/bin/sh
+# Arguments arrive as --name=value; GOONDAN_WORKSPACE is the folder to work in.
+set -eu
+
+for argument in \"$@\"; do
+  case \"$argument\" in
+    # --since=*) since=${argument#*=} ;;
+    *) echo \"unknown argument: $argument\" >&2; exit 2 ;;
+  esac
+done
+
+echo \"{{name}} does nothing yet\"
+";
+
+const PYTHON: &str = "\
+#!/usr/bin/env python3
+import argparse
+import os
+
+parser = argparse.ArgumentParser()
+# parser.add_argument(\"--since\")
+arguments = parser.parse_args()
+workspace = os.environ[\"GOONDAN_WORKSPACE\"]
+
+print(\"{{name}} does nothing yet\")
+";
+
+const GO: &str = "\
+package main
+
+import (
+\t\"flag\"
+\t\"fmt\"
+\t\"os\"
+)
+
+func main() {
+\t// since := flag.String(\"since\", \"\", \"What it means\")
+\tflag.Parse()
+\tworkspace := os.Getenv(\"GOONDAN_WORKSPACE\")
+\tif workspace == \"\" {
+\t\tfmt.Fprintln(os.Stderr, \"GOONDAN_WORKSPACE is not set\")
+\t\tos.Exit(1)
+\t}
+
+\twriteOutput(\"{{name}} does nothing yet\")
+}
+
+func writeOutput(result string) {
+\tfmt.Println(result)
+}
+";
+
+const CARGO: &str = "\
+[package]
+name = \"{{name}}\"
+version = \"1.0.0\"
+edition = \"2024\"
+
+# Not a part of the project around it.
+[workspace]
+";
+
+const RUST: &str = "\
+fn main() {
+    for argument in std::env::args().skip(1) {
+        match argument.split_once('=') {
+            // Some((\"--since\", value)) => {}
+            _ => {
+                eprintln!(\"unknown argument: {argument}\");
+                std::process::exit(2);
+            }
+        }
+    }
+    println!(\"{{name}} does nothing yet\");
+}
+";

@@ -1,0 +1,56 @@
+//! Tools whose entry is a folder with a `tool.yaml` (rule T2): one export that runs the folder's program.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use goondan_runtime::JsonObject;
+use goondan_runtime::ports::tool::{OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource};
+use goondan_runtime::spec::Resource;
+use goondan_runtime::spec::kinds::{Entry, Tool};
+use serde_json::Value;
+
+use crate::custom_tools::program;
+use crate::custom_tools::shelf::{Ready, inspect};
+use crate::define::titled;
+use crate::errors::blocking;
+use crate::shell::Settings;
+
+/// Opens tools with an executable entry.
+///
+/// The program runs in the working directory of the call, with the arguments as `--key=value` and an environment that
+/// holds no keys but those that `config.env` lists. A call has no time limit but that of the Tool.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ExecutableTools;
+
+#[async_trait]
+impl ToolSource for ExecutableTools {
+    async fn open(&self, tool: &Resource<Tool>, bundle_root: &Path) -> Result<ToolSet, OpenError> {
+        let failed = |message: String| OpenError { tool: tool.id.clone(), message, suggestion: None };
+        let Entry::Executable(path) = &tool.spec.entry else {
+            return Err(failed("its entry is not a folder with a tool.yaml".to_owned()));
+        };
+        let settings: Settings = serde_json::from_value(Value::Object(tool.spec.config.clone()))
+            .map_err(|error| failed(format!("its config is wrong: {error}")))?;
+        let folder = bundle_root.join(path);
+        let ready = blocking(move || Ok(inspect(&folder))).await.map_err(|error| failed(error.message))?;
+        let ready = ready.map_err(|reason| failed(format!("`{path}` cannot be used: {reason}")))?;
+        let export = ready.manifest.export();
+        let handler: Arc<dyn ToolHandler> = Arc::new(Program { tool: ready, env: settings.env });
+        Ok(ToolSet { exports: vec![(export, handler)] })
+    }
+}
+
+/// The program of one tool.
+struct Program {
+    tool: Ready,
+    env: Vec<String>,
+}
+
+#[async_trait]
+impl ToolHandler for Program {
+    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+        let output = program::run(ctx, &self.tool, input, &self.env, None).await?;
+        Ok(titled(format!("Ran {}", self.tool.manifest.name), output))
+    }
+}

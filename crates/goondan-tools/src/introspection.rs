@@ -1,0 +1,59 @@
+//! `introspection`: what an agent can know about itself and the others.
+
+use std::sync::Arc;
+
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::Permission;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::define::{Export, Operation, titled};
+use crate::table::Builtin;
+
+pub(crate) const BUILTIN: Builtin = Builtin {
+    name: "introspection",
+    about: "Tells an agent about itself and the agents beside it.",
+    config: &[],
+    error_message_limit: None,
+    timeout: None,
+    open: |opening| {
+        opening.no_config()?;
+        Ok(vec![Export::new::<AgentsList>("agents_list", &Arc::new(())).needs(Permission::Read).read_only()])
+    },
+};
+
+/// List the agents of the swarm: which one this is, which can be asked from here, and how many instances each has.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AgentsList {}
+
+impl Operation for AgentsList {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let catalog = ctx.runtime.catalog().await?;
+        let instances = ctx.runtime.list(true).await?;
+        let agents: Vec<Value> = catalog
+            .available_agents
+            .iter()
+            .map(|name| {
+                json!({
+                    "name": name,
+                    "self": *name == catalog.self_agent,
+                    "entry": *name == catalog.entry_agent,
+                    "callable": catalog.callable_agents.contains(name),
+                    "instances": instances.iter().filter(|instance| instance.target == *name).count(),
+                })
+            })
+            .collect();
+        let output = json!({
+            "swarmName": catalog.swarm_name,
+            "selfAgent": catalog.self_agent,
+            "instanceKey": ctx.instance_key,
+            "count": agents.len(),
+            "agents": agents,
+        });
+        Ok(titled("Looked up the agents", output))
+    }
+}

@@ -1,0 +1,182 @@
+//! `memory`: find and read the notes in `MEMORY.md` and below `memory/`.
+
+mod passages;
+mod rank;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::Permission;
+use ignore::WalkBuilder;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::define::{Export, Operation, titled};
+use crate::errors::{self, blocking};
+use crate::paths::Root;
+use crate::table::Builtin;
+use crate::write::read_text;
+
+/// The note at the top of the working directory.
+const NOTE: &str = "MEMORY.md";
+/// The folder of further notes.
+const FOLDER: &str = "memory";
+/// How many notes are searched at most.
+const MOST_NOTES: usize = 2_000;
+/// How much of a passage is shown, in characters.
+const SNIPPET: usize = 700;
+/// How much of a note is read at once, in characters.
+const PAGE: usize = 50_000;
+
+pub(crate) const BUILTIN: Builtin = Builtin {
+    name: "memory",
+    about: "Finds and reads notes: `MEMORY.md` and all `.md` files below `memory/` in the working directory. The search \
+            goes by words (BM25), not by meaning. Write notes with the `fs` tools.",
+    config: &[],
+    error_message_limit: None,
+    timeout: None,
+    open: |opening| {
+        opening.no_config()?;
+        let none = Arc::new(());
+        Ok(vec![
+            Export::new::<Search>("search", &none).needs(Permission::Read).read_only(),
+            Export::new::<Get>("get", &none).needs(Permission::Read).read_only(),
+        ])
+    },
+};
+
+/// Search the notes of MEMORY.md and memory/ for the passages that fit best. Ask with the words that the note would use.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Search {
+    /// What to look for.
+    #[schemars(length(min = 1))]
+    query: String,
+    /// How many passages to find at most.
+    #[serde(default = "most_results")]
+    #[schemars(range(min = 1, max = 50))]
+    max_results: usize,
+    /// How well a passage must fit, from 0 (at all) to 1 (has every word).
+    #[serde(default = "least_score")]
+    #[schemars(range(min = 0, max = 1))]
+    min_score: f64,
+}
+
+impl Operation for Search {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let root = Root::of(ctx)?;
+        blocking(move || {
+            let found: Vec<_> = notes(&root)?.into_iter().flat_map(|note| passages_of(&root, &note)).collect();
+            let texts: Vec<&str> = found.iter().map(|(_, passage)| passage.text.as_str()).collect();
+            let ranked = rank::rank(&texts, &self.query);
+            let fitting = ranked.into_iter().filter(|(_, score)| *score >= self.min_score).take(self.max_results);
+            let results: Vec<Value> = fitting
+                .map(|(index, score)| {
+                    let (path, passage) = &found[index];
+                    let snippet: String = passage.text.chars().take(SNIPPET).collect();
+                    json!({"path": path, "from": passage.from, "to": passage.to, "score": score, "snippet": snippet})
+                })
+                .collect();
+            let title = format!("Remembered {} passages", results.len());
+            Ok(titled(title, json!({"count": results.len(), "results": results})))
+        })
+        .await
+    }
+}
+
+/// Read a note, or some lines of it, as `memory__search` names them.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Get {
+    /// The note: `MEMORY.md` or a file below `memory/`.
+    #[schemars(length(min = 1))]
+    path: String,
+    /// The line to start at, from 1.
+    #[serde(default = "first_line")]
+    #[schemars(range(min = 1))]
+    from: usize,
+    /// How many lines to read; all if not given.
+    #[schemars(range(min = 1))]
+    lines: Option<usize>,
+}
+
+impl Operation for Get {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let root = Root::of(ctx)?;
+        blocking(move || {
+            let place = root.resolve(&self.path)?;
+            if !is_note(root.relative(&place.path)) {
+                return Err(errors::invalid(format!("`{}` is no note", self.path))
+                    .suggest("notes are MEMORY.md and .md files below memory/; other files are read with fs__read"));
+            }
+            let text = read_text(&root, &place)?;
+            let count = text.lines().count();
+            if self.from > count.max(1) {
+                return Err(errors::invalid(format!("`{}` has {count} lines, so none from {}", self.path, self.from)));
+            }
+            let lines: Vec<&str> = text.lines().skip(self.from - 1).take(self.lines.unwrap_or(usize::MAX)).collect();
+            Ok(titled(format!("Read {}", self.path), page(&lines, self.from).into()))
+        })
+        .await
+    }
+}
+
+/// The lines as text, up to a page, with a word about what follows.
+fn page(lines: &[&str], from: usize) -> String {
+    let mut text = String::new();
+    for (index, line) in lines.iter().enumerate() {
+        if index > 0 && text.len() + line.len() > PAGE {
+            text.push_str(&format!("[There are more lines: go on with from {}.]", from + index));
+            return text;
+        }
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
+}
+
+/// The notes that there are, in the order of their paths.
+fn notes(root: &Root) -> Result<Vec<PathBuf>, ToolError> {
+    let mut notes = Vec::from_iter([root.folder().join(NOTE)].into_iter().filter(|note| note.is_file()));
+    // The folder itself may be a link, as long as it stays inside.
+    let folder = root.resolve(FOLDER)?.path;
+    if folder.is_dir() {
+        let entries = WalkBuilder::new(folder).standard_filters(false).sort_by_file_path(Path::cmp).build();
+        let files = entries.filter_map(Result::ok).map(ignore::DirEntry::into_path);
+        notes.extend(files.filter(|file| is_markdown(file) && file.is_file()).take(MOST_NOTES));
+    }
+    Ok(notes)
+}
+
+/// The passages of a note with its path. A note that cannot be read has none.
+fn passages_of(root: &Root, note: &Path) -> Vec<(String, passages::Passage)> {
+    let path = root.relative(note).display().to_string();
+    let text = root.resolve(&path).and_then(|place| read_text(root, &place)).unwrap_or_default();
+    passages::passages(&text).into_iter().map(|passage| (path.clone(), passage)).collect()
+}
+
+fn is_note(path: &Path) -> bool {
+    path == Path::new(NOTE) || (path.starts_with(FOLDER) && is_markdown(path))
+}
+
+fn is_markdown(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("md"))
+}
+
+fn most_results() -> usize {
+    6
+}
+
+fn least_score() -> f64 {
+    0.35
+}
+
+fn first_line() -> usize {
+    1
+}

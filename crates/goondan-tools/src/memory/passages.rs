@@ -1,0 +1,76 @@
+//! Cuts notes into passages that can be found.
+
+/// How many lines a passage has at most.
+const LONGEST: usize = 30;
+
+/// A few lines of a note that belong together.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Passage {
+    /// The first line, from 1.
+    pub(super) from: usize,
+    /// The last line.
+    pub(super) to: usize,
+    /// The lines, without empty ones around them.
+    pub(super) text: String,
+}
+
+/// The passages of a note: a new one begins at each heading, and where one grows too long.
+pub(super) fn passages(text: &str) -> Vec<Passage> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut passages = Vec::new();
+    let mut start = 0;
+    for end in 1..=lines.len() {
+        let full = end - start == LONGEST;
+        if end == lines.len() || full || is_heading(lines[end]) {
+            passages.extend(passage(&lines, start, end));
+            start = end;
+        }
+    }
+    passages
+}
+
+/// Whether a line is a Markdown heading.
+fn is_heading(line: &str) -> bool {
+    let text = line.trim_start_matches('#');
+    text.len() < line.len() && text.starts_with(' ')
+}
+
+/// The lines from `start` up to `end`; nothing if they are empty.
+fn passage(lines: &[&str], start: usize, end: usize) -> Option<Passage> {
+    let has_text = |line: &&str| !line.trim().is_empty();
+    let from = start + lines[start..end].iter().position(has_text)?;
+    let to = end - lines[start..end].iter().rev().position(has_text)?;
+    Some(Passage { from: from + 1, to, text: lines[from..to].join("\n") })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_heading_begins_a_passage() {
+        let found = passages("intro\n\n## A\n\na\n\n#tag\n## B\n\n\n");
+        let expected = [(1, 1, "intro"), (3, 7, "## A\n\na\n\n#tag"), (8, 8, "## B")];
+        let found: Vec<_> = found.iter().map(|passage| (passage.from, passage.to, passage.text.as_str())).collect();
+        assert_eq!(found, expected);
+        assert_eq!(passages("\n \n"), []);
+    }
+
+    proptest! {
+        /// No line with text is lost or found twice, and line numbers lead to the text.
+        #[test]
+        fn every_line_is_in_one_passage(text in "(# |[a \n]|\n\n){0,80}") {
+            let lines: Vec<&str> = text.lines().collect();
+            let mut next = 1;
+            for passage in passages(&text) {
+                prop_assert!(passage.from >= next && passage.to >= passage.from && passage.to < passage.from + LONGEST);
+                prop_assert!(lines[next - 1..passage.from - 1].iter().all(|line| line.trim().is_empty()));
+                prop_assert_eq!(&passage.text, &lines[passage.from - 1..passage.to].join("\n"));
+                next = passage.to + 1;
+            }
+            prop_assert!(lines[next - 1..].iter().all(|line| line.trim().is_empty()));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The `.squad/` folder: where things are in it, and that nothing leaves it (rules S2 and S5).
+
+#[cfg(unix)]
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use goondan_runtime::ports::tool::ToolError;
+
+use super::told;
+use crate::errors;
+use crate::paths::{Place, Root};
+use crate::write::{read_text, replace};
+
+/// How long a writer waits for others.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it looks whether they are done.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The folder of a squad.
+#[derive(Clone)]
+pub(super) struct Folder {
+    project: PathBuf,
+    dir: String,
+}
+
+impl Folder {
+    /// The folder `dir` of a project. It need not exist.
+    pub(super) fn new(project: PathBuf, dir: String) -> Folder {
+        Folder { project, dir }
+    }
+
+    /// The place of a file in it, such as `agents/fenster/charter.md`.
+    pub(super) fn place(&self, path: &str) -> Result<(Root, Place), String> {
+        let project = Root::at(&self.project).map_err(told)?;
+        let squad = project.resolve(&self.dir).map_err(told)?;
+        std::fs::create_dir_all(&squad.path)
+            .map_err(|error| told(errors::io(format_args!("make the folder `{}`", self.dir), &error)))?;
+        let root = Root::at(&squad.path).map_err(told)?;
+        let place = root.resolve(path).map_err(told)?;
+        Ok((root, place))
+    }
+
+    /// What a file holds; nothing if there is no such file.
+    pub(super) fn read(&self, path: &str) -> Result<Option<String>, String> {
+        let (root, place) = self.place(path)?;
+        if place.path.symlink_metadata().is_err() {
+            return Ok(None);
+        }
+        read_text(&root, &place).map(Some).map_err(told)
+    }
+
+    /// Puts content into a file, with the folders above it.
+    pub(super) fn write(&self, path: &str, content: &str) -> Result<(), String> {
+        let (root, place) = self.place(path)?;
+        root.create_parents(&place).and_then(|()| replace(&root, &place, content.as_bytes())).map_err(told)
+    }
+
+    /// Makes a file that was not there; false if there is one.
+    pub(super) fn create(&self, path: &str, content: &str) -> Result<bool, String> {
+        let (root, place) = self.place(path)?;
+        root.create_parents(&place).map_err(told)?;
+        let parent = place.path.parent().unwrap_or(root.folder());
+        let failed = |error| told(errors::io(format_args!("write `{path}`"), &error));
+        let mut file = tempfile::Builder::new().prefix(".tmp-").tempfile_in(parent).map_err(failed)?;
+        std::io::Write::write_all(&mut file, content.as_bytes()).map_err(failed)?;
+        match file.persist_noclobber(&place.path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(failed(error.error)),
+        }
+    }
+
+    /// Changes a file while nobody else does, in this program or another: what it holds goes in, what it is to hold comes
+    /// out.
+    pub(super) fn update(&self, path: &str, change: impl FnOnce(Option<String>) -> String) -> Result<(), String> {
+        let (root, place) = self.place(path)?;
+        root.create_parents(&place).map_err(told)?;
+        let _lock = lock(place.path.parent().unwrap_or(root.folder()))?;
+        let content = change(self.read(path)?);
+        self.write(path, &content)
+    }
+
+    /// The names of the folders below `path`, sorted, that hold a file of this name.
+    pub(super) fn folders_with(&self, path: &str, file: &str) -> Result<Vec<String>, String> {
+        let (_, place) = self.place(path)?;
+        let entries = std::fs::read_dir(&place.path).into_iter().flatten().filter_map(Result::ok);
+        let with_file = entries.filter(|entry| entry.path().join(file).is_file());
+        let mut names: Vec<String> = with_file.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        Ok(names)
+    }
+}
+
+/// Locks a folder against everybody else who locks it, in this program or another. The lock ends with the handle, and
+/// leaves no file behind.
+#[cfg(unix)]
+fn lock(folder: &Path) -> Result<File, String> {
+    let failed =
+        |reason: &dyn std::fmt::Display| format!("The folder {} cannot be locked: {reason}.", folder.display());
+    let handle = File::open(folder).map_err(|error| failed(&error))?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match handle.try_lock() {
+            Ok(()) => return Ok(handle),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(LOOK),
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+}
+
+/// A folder cannot be locked here.
+#[cfg(not(unix))]
+fn lock(_folder: &Path) -> Result<(), String> {
+    Ok(())
+}
+
+/// Checks that a name that came from outside is one plain part of a path.
+pub(super) fn plain_name<'a>(what: &str, name: &'a str) -> Result<&'a str, String> {
+    let plain = name.len() <= 64
+        && name.starts_with(|c: char| c.is_alphanumeric())
+        && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))
+        && !name.contains("..");
+    if plain {
+        return Ok(name);
+    }
+    Err(format!("\"{name}\" cannot be the name of {what}: use letters, digits, hyphens and underscores."))
+}
+
+/// Runs file work where it may block.
+pub(super) async fn blocking(
+    work: impl FnOnce() -> Result<String, String> + Send + 'static,
+) -> Result<Result<String, String>, ToolError> {
+    errors::blocking(move || Ok(work())).await
+}

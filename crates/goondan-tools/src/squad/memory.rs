@@ -1,0 +1,136 @@
+//! `squad__memory`: keep what an agent has learned.
+
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::folder::{blocking, plain_name};
+use super::{Squad, result};
+use crate::define::Operation;
+
+/// What a new history begins with.
+const SKELETON: &str = "# Project Context\n\n## Learnings\n";
+/// The heading under which learnings stand.
+const HEADING: &str = "## Learnings";
+
+/// What a learning is about.
+#[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Category {
+    Technical,
+    Process,
+    Architecture,
+    Team,
+    #[default]
+    General,
+}
+
+/// Keep something that an agent has learned: it is added to its history, which it is given with later work.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Memory {
+    /// Whose learning it is.
+    #[schemars(length(min = 1))]
+    agent_name: String,
+    /// The learning: a clear statement that can be acted on.
+    #[schemars(length(min = 1))]
+    learning: String,
+    /// What it is about.
+    #[serde(default)]
+    category: Category,
+}
+
+impl Operation for Memory {
+    type Shared = Squad;
+
+    async fn run(self, ctx: &ToolContext, squad: &Squad) -> Result<ToolOutput, ToolError> {
+        let folder = squad.folder(ctx);
+        let outcome = blocking(move || {
+            let agent = plain_name("an agent", &self.agent_name)?;
+            let category = serde_json::json!(self.category);
+            let entry = entry(category.as_str().unwrap_or_default(), &self.learning);
+            folder.update(&format!("agents/{agent}/history.md"), |history| {
+                with_learning(&history.unwrap_or_else(|| SKELETON.to_owned()), &entry)
+            })?;
+            let beginning: String = self.learning.chars().take(80).collect();
+            Ok(format!("The learning is in {agent}'s history: \"{beginning}\""))
+        });
+        outcome.await.map(result)
+    }
+}
+
+/// A learning as an item of a list. Its further lines are indented, so that none of them is a heading.
+fn entry(category: &str, learning: &str) -> String {
+    let lines: Vec<&str> = learning.trim().lines().map(str::trim_end).collect();
+    format!("- **[{category}]** {}", lines.join("\n  "))
+}
+
+/// `history` with an entry at the end of its learnings. Everything else stays as it is.
+fn with_learning(history: &str, entry: &str) -> String {
+    let breaks = ['\n', '\r'];
+    let Some(end) = end_of_learnings(history) else {
+        let history = history.trim_end_matches(breaks);
+        let gap = if history.is_empty() { "" } else { "\n\n" };
+        return format!("{history}{gap}{HEADING}\n\n{entry}\n");
+    };
+    let (before, after) = history.split_at(end);
+    let (before, after) = (before.trim_end_matches(breaks), after.trim_start_matches(breaks));
+    // The first entry stands apart from its heading.
+    let is_first = before.lines().next_back().is_some_and(|line| line.trim_end() == HEADING);
+    let gap = if is_first { "\n\n" } else { "\n" };
+    if after.is_empty() { format!("{before}{gap}{entry}\n") } else { format!("{before}{gap}{entry}\n\n{after}") }
+}
+
+/// Where the learnings end: at the next heading of their level or above, or at the end of the text.
+fn end_of_learnings(history: &str) -> Option<usize> {
+    let mut inside = false;
+    let mut at = 0;
+    for line in history.split_inclusive('\n') {
+        if inside && (line.starts_with("## ") || line.starts_with("# ")) {
+            return Some(at);
+        }
+        inside |= line.trim_end() == HEADING;
+        at += line.len();
+    }
+    inside.then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_learning_goes_to_the_end_of_its_section() {
+        let history = "# Project Context\n\n## Learnings\n\n- old\n\n## Sessions\n\n- s1\n";
+        let expected = "# Project Context\n\n## Learnings\n\n- old\n- new\n\n## Sessions\n\n- s1\n";
+        assert_eq!(with_learning(history, "- new"), expected);
+        assert_eq!(with_learning(SKELETON, "- new"), "# Project Context\n\n## Learnings\n\n- new\n");
+        assert_eq!(with_learning("# Notes\n", "- new"), "# Notes\n\n## Learnings\n\n- new\n");
+        assert_eq!(with_learning("", "- new"), "## Learnings\n\n- new\n");
+        assert_eq!(with_learning("## Learnings\n### Sub\n- a", "- b"), "## Learnings\n### Sub\n- a\n- b\n");
+    }
+
+    #[test]
+    fn further_lines_are_no_headings() {
+        assert_eq!(entry("team", " a\n## Sessions\n"), "- **[team]** a\n  ## Sessions");
+    }
+
+    proptest! {
+        /// Lines of the history stay, in their order, and the entry is in it once more than before.
+        #[test]
+        fn nothing_is_lost(history in "((# |## |### )?(Learnings|x|- y)?\n){0,12}") {
+            let lines = |text: &str| text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+            let mut after = lines(&with_learning(&history, "- new"));
+            let at = after.iter().position(|line| line == "- new").unwrap();
+            prop_assert!(after[..at].iter().any(|line| line == HEADING));
+            after.remove(at);
+            let mut before = lines(&history);
+            if !before.iter().any(|line| line == HEADING) {
+                before.push(HEADING.to_owned());
+            }
+            prop_assert_eq!(after, before);
+        }
+    }
+}

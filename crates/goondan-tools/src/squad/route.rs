@@ -1,0 +1,132 @@
+//! `squad__route`: give a piece of work to an agent of the squad.
+
+use goondan_runtime::JsonObject;
+use goondan_runtime::ports::tool::{AgentEventInput, RequestOptions, SpawnOptions, ToolContext, ToolError, ToolOutput};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::folder::{Folder, blocking, plain_name};
+use super::sessions::{State, Turn};
+use super::{Squad, result, told};
+use crate::define::Operation;
+use crate::errors;
+
+/// How long an answer is waited for, in milliseconds.
+const PATIENCE: u64 = 300_000;
+/// How much of a charter, a history or a context is told, in bytes.
+const LONGEST: usize = 64 * 1024;
+
+/// Give work to an agent of the squad: a fresh session with the agent's charter and history as its instructions. Its
+/// answer comes back, or with `waitForResult: false` arrives as a message before a later step.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Route {
+    /// The agent: one that has a charter in the squad.
+    #[schemars(length(min = 1))]
+    target_agent: String,
+    /// What is to be done.
+    #[schemars(length(min = 1))]
+    task: String,
+    /// What else it should know.
+    context: Option<String>,
+    /// Wait for the answer, instead of getting it as a message later.
+    #[serde(default = "yes")]
+    wait_for_result: bool,
+}
+
+impl Operation for Route {
+    type Shared = Squad;
+
+    async fn run(self, ctx: &ToolContext, squad: &Squad) -> Result<ToolOutput, ToolError> {
+        let folder = squad.folder(ctx);
+        let (target, context) = (self.target_agent.clone(), self.context.clone());
+        let instructions = match blocking(move || instructions(&folder, &target, context.as_deref())).await? {
+            Ok(instructions) => instructions,
+            Err(problem) => return Ok(result(Err(problem))),
+        };
+        let limit = squad.settings.max_concurrent;
+        let Some(turn) = squad.sessions.open(&self.target_agent, limit) else {
+            let problem =
+                format!("The limit of {limit} routed sessions at once is reached: route again when one is done.");
+            return Ok(result(Err(problem)));
+        };
+        match self.ask(ctx, squad, turn, instructions).await {
+            Err(error) if error.code.as_deref() == Some(errors::CANCELLED) => Err(error),
+            Err(error) => Ok(result(Err(format!("Agent \"{}\" failed: {}", self.target_agent, told(error))))),
+            Ok(text) => Ok(result(Ok(text))),
+        }
+    }
+}
+
+impl Route {
+    /// Opens the session and hands over the task; the text that is told about it.
+    async fn ask(
+        &self,
+        ctx: &ToolContext,
+        squad: &Squad,
+        turn: Turn,
+        instructions: String,
+    ) -> Result<String, ToolError> {
+        let name = &self.target_agent;
+        let catalog = ctx.runtime.catalog().await?;
+        // Where no agent of that name is declared, the caller's own definition plays the role.
+        let agent = if catalog.available_agents.contains(name) { name } else { &catalog.self_agent };
+        let options = SpawnOptions { instance_key: None, cwd: Some(ctx.workdir.display().to_string()) };
+        let session = ctx.runtime.spawn(agent, options).await?.instance_key;
+        squad.sessions.name(&turn, &session);
+        ctx.progress.update(&format!("Routing to {name}"), JsonObject::new());
+        let event = AgentEventInput {
+            event_type: Some("agent.request".to_owned()),
+            input: self.task.clone(),
+            instance_key: Some(session.clone()),
+            metadata: JsonObject::from_iter([("squadAgent".to_owned(), Value::from(name.as_str()))]),
+            instructions: Some(instructions),
+        };
+        let options = RequestOptions { timeout_ms: Some(PATIENCE), async_: !self.wait_for_result };
+        let answer = ctx.runtime.request(agent, event, options).await?;
+        if !self.wait_for_result {
+            turn.ends(State::Started);
+            return Ok(format!("Agent \"{name}\" works on it in session {session}: {}", self.task));
+        }
+        turn.ends(State::Completed);
+        Ok(match answer.response {
+            Some(Value::String(text)) if !text.is_empty() => text,
+            None | Some(Value::Null | Value::String(_)) => format!("Agent \"{name}\" is done and said nothing."),
+            Some(other) => other.to_string(),
+        })
+    }
+}
+
+/// What the session is told before its task.
+fn instructions(folder: &Folder, agent: &str, context: Option<&str>) -> Result<String, String> {
+    let agent = plain_name("an agent", agent)?;
+    let path = format!("agents/{agent}/charter.md");
+    let Some(charter) = folder.read(&path)? else {
+        let known = folder.folders_with("agents", "charter.md")?.join(", ");
+        let known = if known.is_empty() { "none has one".to_owned() } else { known };
+        return Err(format!(
+            "Agent \"{agent}\" was not found: there is no charter at {path}. Agents with one: {known}."
+        ));
+    };
+    let history = folder.read(&format!("agents/{agent}/history.md"))?.unwrap_or_default();
+    let mut text = format!("You are {agent}, a Squad agent.\n\n## Charter\n\n{}", beginning(&charter));
+    for (heading, part) in
+        [("Project Knowledge", history.as_str()), ("Additional Context", context.unwrap_or_default())]
+    {
+        if !part.trim().is_empty() {
+            text.push_str(&format!("\n\n## {heading}\n\n{}", beginning(part)));
+        }
+    }
+    Ok(text)
+}
+
+/// At most [`LONGEST`] bytes of a text.
+fn beginning(text: &str) -> &str {
+    let text = text.trim();
+    &text[..text.floor_char_boundary(LONGEST)]
+}
+
+fn yes() -> bool {
+    true
+}

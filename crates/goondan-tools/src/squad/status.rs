@@ -1,0 +1,53 @@
+//! `squad__status`: how the routed sessions are.
+
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::sessions::Session;
+use super::{Squad, result};
+use crate::define::Operation;
+
+/// Tell how the sessions are that work was routed to: `active` while their answer is waited for, `started` where it comes
+/// as a message, and if asked for also `completed` and `error`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Status {
+    /// Tell about this agent's sessions only.
+    agent_name: Option<String>,
+    /// Tell about sessions that have ended, too.
+    #[serde(default)]
+    include_destroyed: bool,
+}
+
+impl Operation for Status {
+    type Shared = Squad;
+
+    async fn run(self, _ctx: &ToolContext, squad: &Squad) -> Result<ToolOutput, ToolError> {
+        let wanted = |session: &Session| {
+            (self.include_destroyed || session.state.is_open())
+                && self.agent_name.as_ref().is_none_or(|name| *name == session.agent)
+        };
+        let sessions: Vec<Session> = squad.sessions.all().into_iter().filter(wanted).collect();
+        let text = match (&self.agent_name, sessions.as_slice()) {
+            (Some(name), []) => format!("There are no active sessions for agent \"{name}\"."),
+            (None, []) => "There are no active agent sessions.".to_owned(),
+            (_, sessions) => {
+                format!("**Sessions ({}):**{}", sessions.len(), sessions.iter().map(line).collect::<String>())
+            }
+        };
+        Ok(result(Ok(text)))
+    }
+}
+
+/// A session in a list.
+fn line(session: &Session) -> String {
+    format!(
+        "\n- **{}** [{}] session={} age={}s idle={}s",
+        session.agent,
+        session.state.name(),
+        session.key,
+        session.opened.elapsed().as_secs(),
+        session.changed.elapsed().as_secs(),
+    )
+}

@@ -1,0 +1,186 @@
+//! `web`: read pages of the web.
+
+mod sanitize;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use encoding_rs::{Encoding, UTF_8};
+use goondan_runtime::JsonObject;
+use goondan_runtime::ports::tool::{Attachment, ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::Permission;
+use reqwest::Method;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use url::Url;
+
+use crate::define::{Export, Operation, titled};
+use crate::errors::{self, blocking};
+use crate::http::{HttpClient, Request, Response};
+use crate::net_guard;
+use crate::table::Builtin;
+
+/// How much of a page is fetched, in bytes.
+const LARGEST: usize = 5 * 1024 * 1024;
+/// How much of a page is shown at once, in characters.
+const SHOWN: usize = 40_000;
+
+pub(crate) const BUILTIN: Builtin = Builtin {
+    name: "web",
+    about: "Reads pages of the web as Markdown, from public addresses.",
+    config: net_guard::CONFIG,
+    error_message_limit: None,
+    // Longer than the longest `timeoutMs` of a call.
+    timeout: Some(Duration::from_secs(130)),
+    open: |opening| {
+        let client = Arc::new(HttpClient::new(opening.config()?));
+        Ok(vec![Export::new::<Fetch>("fetch", &client).needs(Permission::Network).read_only()])
+    },
+};
+
+/// How a page is shown.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, serde::Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    #[default]
+    Markdown,
+    Html,
+}
+
+/// Read a page of the web: HTML comes as Markdown without scripts and styles, other text as it is, an image is attached.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Fetch {
+    /// The address, http or https.
+    #[schemars(length(min = 1))]
+    url: String,
+    /// Whether HTML is shown as Markdown or as it is.
+    #[serde(default)]
+    format: Format,
+    /// How many characters of the text to pass over, to go on where a long page was cut.
+    #[serde(default)]
+    offset: usize,
+    /// The time limit in milliseconds.
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1, max = 120_000))]
+    timeout_ms: u32,
+}
+
+impl Operation for Fetch {
+    type Shared = HttpClient;
+
+    async fn run(self, _ctx: &ToolContext, client: &HttpClient) -> Result<ToolOutput, ToolError> {
+        let accept = HeaderValue::from_static("text/html, text/markdown;q=0.9, text/*;q=0.8, */*;q=0.5");
+        let request = Request {
+            method: Method::GET,
+            url: self.url.clone(),
+            headers: HeaderMap::from_iter([(ACCEPT, accept)]),
+            body: None,
+            timeout: Duration::from_millis(self.timeout_ms.into()),
+            max_bytes: LARGEST,
+        };
+        let response = client.send(request).await?;
+        if !response.status.is_success() {
+            let message = format!("{} answers {}", response.url, response.status);
+            return Err(ToolError::new(message).code("E_TOOL_HTTP_STATUS").suggest("check the address"));
+        }
+        let (format, offset) = (self.format, self.offset);
+        // A large page takes a moment to convert.
+        blocking(move || shown(response, format, offset)).await
+    }
+}
+
+/// What a call brings back.
+fn shown(response: Response, format: Format, offset: usize) -> Result<ToolOutput, ToolError> {
+    let header = response.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("text/html");
+    let media_type = header.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let mut output = if media_type.starts_with("image/") && !response.truncated {
+        image(&response, &media_type)
+    } else if is_text(&media_type) {
+        let text = decode(&response.body, header);
+        text_page(&response, &media_type, text, format, offset)?
+    } else {
+        let size = response.body.len();
+        let at_least = if response.truncated { "more than " } else { "" };
+        let text = format!("[{} is no text ({media_type}, {at_least}{size} bytes).]", response.url);
+        titled("Fetched a file", text.into())
+    };
+    output.metadata = JsonObject::from_iter([
+        ("url".to_owned(), json!(response.url.as_str())),
+        ("contentType".to_owned(), json!(media_type)),
+    ]);
+    Ok(output)
+}
+
+/// An image goes along as an attachment.
+fn image(response: &Response, media_type: &str) -> ToolOutput {
+    let text = format!("[{} is an image ({media_type}, {} bytes).]", response.url, response.body.len());
+    let attachment =
+        Attachment { media_type: media_type.to_owned(), data: STANDARD.encode(&response.body), name: None };
+    ToolOutput { attachments: vec![attachment], ..titled("Fetched an image", text.into()) }
+}
+
+/// A part of a text, with a word about what follows.
+fn text_page(
+    response: &Response,
+    media_type: &str,
+    text: String,
+    format: Format,
+    offset: usize,
+) -> Result<ToolOutput, ToolError> {
+    let is_html = matches!(media_type, "text/html" | "application/xhtml+xml") && format == Format::Markdown;
+    let (text, title) = if is_html { markdown(&text, &response.url)? } else { (text, String::new()) };
+    let title = if title.is_empty() { response.url.to_string() } else { title };
+    let length = text.chars().count();
+    if offset > 0 && offset >= length {
+        return Err(errors::invalid(format!("the text of {} has {length} characters", response.url)));
+    }
+    let mut page: String = text.chars().skip(offset).take(SHOWN).collect();
+    let end = offset + page.chars().count();
+    if end < length {
+        page.push_str(&format!("\n\n[{end} of {length} characters shown: go on with offset {end}.]"));
+    } else if response.truncated {
+        page.push_str(&format!("\n\n[The page is longer than the {LARGEST} bytes that are fetched.]"));
+    }
+    Ok(titled(format!("Fetched {title}"), page.into()))
+}
+
+/// A page as Markdown, and its title.
+fn markdown(html: &str, url: &Url) -> Result<(String, String), ToolError> {
+    let page = sanitize::sanitize(html, url);
+    let text = htmd::convert(&page.html)
+        .map_err(|error| ToolError::new(format!("{url} cannot be made into Markdown: {error}")).code(errors::HTTP))?;
+    Ok((text, page.title))
+}
+
+/// Whether this is something to read.
+fn is_text(media_type: &str) -> bool {
+    let also = ["application/json", "application/xml", "application/javascript", "application/yaml"];
+    media_type.starts_with("text/")
+        || also.contains(&media_type)
+        || media_type.ends_with("+json")
+        || media_type.ends_with("+xml")
+}
+
+/// The text of a body: in the encoding of its byte order mark, else of its header, else of its `meta` tag, else UTF-8.
+fn decode(body: &[u8], header: &str) -> String {
+    let start = String::from_utf8_lossy(&body[..body.len().min(1024)]).to_ascii_lowercase();
+    let label = charset(&header.to_ascii_lowercase()).or_else(|| charset(&start));
+    let encoding = label.and_then(|label| Encoding::for_label(label.as_bytes())).unwrap_or(UTF_8);
+    encoding.decode(body).0.into_owned()
+}
+
+/// What stands behind `charset=`.
+fn charset(text: &str) -> Option<String> {
+    let (_, value) = text.split_once("charset=")?;
+    let value = value.trim_start_matches(['"', '\'', ' ']);
+    Some(value.chars().take_while(|c| c.is_ascii_alphanumeric() || "-_:".contains(*c)).collect())
+}
+
+fn default_timeout() -> u32 {
+    30_000
+}

@@ -1,0 +1,328 @@
+//! Makes any HTML into harmless HTML: what a text is made of, well nested and not deep, with absolute links.
+//!
+//! A page may be nested a million levels deep, which a tree builder takes ages for and a recursive converter does not
+//! survive. The tokenizer works in one pass; what it finds is written out again with every end tag in its place.
+
+use std::cell::RefCell;
+
+use html5ever::tendril::StrTendril;
+use html5ever::tokenizer::states::{RawKind, Rawtext, Rcdata, ScriptData};
+use html5ever::tokenizer::{BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer};
+use url::Url;
+
+/// How deep the result is nested at most.
+const DEEPEST: usize = 64;
+
+/// Elements whose content is no text to read.
+const LEFT_OUT: [&str; 19] = [
+    "audio", "button", "canvas", "dialog", "iframe", "math", "noembed", "noframes", "noscript", "object", "script",
+    "select", "style", "svg", "template", "textarea", "title", "video", "xmp",
+];
+
+/// Elements that stay. Of all others the content stays.
+const KEPT: [&str; 40] = [
+    "a",
+    "article",
+    "b",
+    "blockquote",
+    "br",
+    "caption",
+    "code",
+    "dd",
+    "del",
+    "div",
+    "dl",
+    "dt",
+    "em",
+    "figure",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "hr",
+    "i",
+    "img",
+    "kbd",
+    "li",
+    "main",
+    "ol",
+    "p",
+    "pre",
+    "s",
+    "section",
+    "strong",
+    "table",
+    "tbody",
+    "td",
+    "tfoot",
+    "th",
+    "thead",
+    "tr",
+    "ul",
+];
+
+/// Elements without content.
+const VOID: [&str; 3] = ["br", "hr", "img"];
+
+/// `html`, found at `base`, with nothing in it but text and its structure.
+pub(super) fn sanitize(html: &str, base: &Url) -> Page {
+    let tokenizer = Tokenizer::new(Sink { base, page: RefCell::default() }, Default::default());
+    let input = BufferQueue::default();
+    input.push_back(StrTendril::from(html));
+    // The tokenizer stops at each script, as if to run it.
+    while !input.is_empty() {
+        let _ = tokenizer.feed(&input);
+    }
+    tokenizer.end();
+    let mut writer = tokenizer.sink.page.into_inner();
+    writer.close_down_to(0);
+    Page { html: writer.html, title: writer.title.split_whitespace().collect::<Vec<_>>().join(" ") }
+}
+
+/// What is left of a page.
+pub(super) struct Page {
+    /// Well nested HTML.
+    pub(super) html: String,
+    /// The text of its `title`.
+    pub(super) title: String,
+}
+
+struct Sink<'a> {
+    base: &'a Url,
+    page: RefCell<Writer>,
+}
+
+impl TokenSink for Sink<'_> {
+    type Handle = ();
+
+    fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
+        let mut writer = self.page.borrow_mut();
+        match token {
+            Token::CharacterTokens(text) => writer.text(&text),
+            Token::TagToken(tag) if tag.kind == TagKind::EndTag => writer.end(&tag.name),
+            Token::TagToken(tag) => {
+                writer.start(&tag, self.base);
+                return raw_kind(&tag.name).map_or(TokenSinkResult::Continue, TokenSinkResult::RawData);
+            }
+            _ => {}
+        }
+        TokenSinkResult::Continue
+    }
+}
+
+/// How the content of an element is to be read, where it is not HTML.
+fn raw_kind(name: &str) -> Option<RawKind> {
+    match name {
+        "script" => Some(ScriptData),
+        "title" | "textarea" => Some(Rcdata),
+        "style" | "iframe" | "noembed" | "noframes" | "noscript" | "xmp" => Some(Rawtext),
+        _ => None,
+    }
+}
+
+/// Writes well nested HTML.
+#[derive(Default)]
+struct Writer {
+    html: String,
+    title: String,
+    /// The elements that are open, from the outside in.
+    open: Vec<String>,
+    /// The element that is being left out, and how many of its name are open.
+    left_out: Option<(String, usize)>,
+}
+
+impl Writer {
+    fn text(&mut self, text: &str) {
+        match &self.left_out {
+            Some((name, _)) if name == "title" => self.title.push_str(text),
+            Some(_) => {}
+            None => escape(text, &mut self.html),
+        }
+    }
+
+    fn start(&mut self, tag: &Tag, base: &Url) {
+        let name = &*tag.name;
+        if let Some((left_out, count)) = &mut self.left_out {
+            if left_out == name && !tag.self_closing {
+                *count += 1;
+            }
+            return;
+        }
+        if LEFT_OUT.contains(&name) {
+            // Only foreign elements may close themselves.
+            let closed = tag.self_closing && matches!(name, "svg" | "math");
+            self.left_out = (!closed).then(|| (name.to_owned(), 1));
+            return;
+        }
+        if !KEPT.contains(&name) {
+            return;
+        }
+        while self.open.last().is_some_and(|open| ends(name).contains(&open.as_str())) {
+            self.close_down_to(self.open.len() - 1);
+        }
+        let void = VOID.contains(&name);
+        if !void && self.open.len() >= DEEPEST {
+            return;
+        }
+        self.html.push('<');
+        self.html.push_str(name);
+        self.attributes(tag, base);
+        self.html.push('>');
+        if !void {
+            self.open.push(name.to_owned());
+        }
+    }
+
+    fn end(&mut self, name: &str) {
+        if let Some((left_out, count)) = &mut self.left_out {
+            if left_out == name {
+                *count -= 1;
+                if *count == 0 {
+                    self.left_out = None;
+                }
+            }
+            return;
+        }
+        if let Some(depth) = self.open.iter().rposition(|open| open == name) {
+            self.close_down_to(depth);
+        }
+    }
+
+    /// Closes elements until `depth` are open.
+    fn close_down_to(&mut self, depth: usize) {
+        for name in self.open.drain(depth..).rev() {
+            self.html.push_str("</");
+            self.html.push_str(&name);
+            self.html.push('>');
+        }
+    }
+
+    /// The attributes that a text needs: where links lead, what images show, the language of code.
+    fn attributes(&mut self, tag: &Tag, base: &Url) {
+        for attribute in &tag.attrs {
+            let (name, value) = (&*attribute.name.local, &*attribute.value);
+            let value = match (&*tag.name, name) {
+                ("a", "href") | ("img", "src") => absolute(base, value),
+                ("img", "alt") | ("ol", "start") => Some(value.to_owned()),
+                ("code", "class") if value.starts_with("language-") => Some(value.to_owned()),
+                _ => None,
+            };
+            if let Some(value) = value {
+                self.html.push(' ');
+                self.html.push_str(name);
+                self.html.push_str("=\"");
+                escape(&value, &mut self.html);
+                self.html.push('"');
+            }
+        }
+    }
+}
+
+/// Open elements that a start tag ends without saying so.
+fn ends(start: &str) -> &'static [&'static str] {
+    match start {
+        "li" => &["li", "p"],
+        "dt" | "dd" => &["dt", "dd", "p"],
+        "td" | "th" => &["td", "th", "p"],
+        "tr" => &["td", "th", "tr", "p"],
+        "thead" | "tbody" | "tfoot" => &["td", "th", "tr", "p", "thead", "tbody", "tfoot", "caption"],
+        "a" => &["a"],
+        "article" | "blockquote" | "div" | "dl" | "figure" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "hr"
+        | "main" | "ol" | "p" | "pre" | "section" | "table" | "ul" => &["p"],
+        _ => &[],
+    }
+}
+
+/// A link with its host; none if it leads to no page.
+fn absolute(base: &Url, link: &str) -> Option<String> {
+    let url = base.join(link.trim()).ok()?;
+    matches!(url.scheme(), "http" | "https" | "mailto").then(|| url.to_string())
+}
+
+/// Adds `text` so that it is read as text again.
+fn escape(text: &str, html: &mut String) {
+    for c in text.chars() {
+        match c {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            other => html.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn html(html: &str) -> String {
+        sanitize(html, &Url::parse("https://example.com/a/b").unwrap()).html
+    }
+
+    #[test]
+    fn only_text_and_its_structure_is_left() {
+        assert_eq!(html("<script>x<b></script><p onclick=x>Hi <span>you</span><!-- c --></p>"), "<p>Hi you</p>");
+        assert_eq!(html("<style>p{}</style>a<svg><svg/><g>b</g></svg>c<noscript><p>d</noscript>"), "ac");
+        assert_eq!(html("1 &lt; 2 &amp; <b>3"), "1 &lt; 2 &amp; <b>3</b>");
+        assert_eq!(
+            html("<br/><hr><img src=i.png alt='a\"b' width=1>"),
+            "<br><hr><img src=\"https://example.com/a/i.png\" alt=\"a&quot;b\">"
+        );
+        assert_eq!(sanitize("<title> A\n B </title>", &Url::parse("http://h").unwrap()).title, "A B");
+    }
+
+    #[test]
+    fn links_are_absolute_and_lead_to_pages() {
+        assert_eq!(html("<a href='../c?d#e'>x</a>"), "<a href=\"https://example.com/c?d#e\">x</a>");
+        assert_eq!(html("<a href='javascript:alert(1)'>x</a><a href='data:,x'>y</a>"), "<a>x</a><a>y</a>");
+    }
+
+    #[test]
+    fn missing_end_tags_are_put_in() {
+        assert_eq!(html("<ul><li>a<li>b</ul><p>c<p>d"), "<ul><li>a</li><li>b</li></ul><p>c</p><p>d</p>");
+        assert_eq!(
+            html("<table><tr><td>a<td>b<tr><td>c</table>"),
+            "<table><tr><td>a</td><td>b</td></tr><tr><td>c</td></tr></table>"
+        );
+        assert_eq!(html("<b><i>x</b>y</i>"), "<b><i>x</i></b>y");
+    }
+
+    /// How deep the elements of well nested HTML go; none if they are not well nested.
+    fn depth(html: &str) -> Option<usize> {
+        let mut open = Vec::new();
+        let mut deepest = 0;
+        for tag in html.split('<').skip(1).map(|rest| rest.split(['>', ' ']).next().unwrap()) {
+            match tag.strip_prefix('/') {
+                Some(name) if open.pop() == Some(name) => {}
+                Some(_) => return None,
+                None if VOID.contains(&tag) => {}
+                None => open.push(tag),
+            }
+            deepest = deepest.max(open.len());
+        }
+        open.is_empty().then_some(deepest)
+    }
+
+    #[test]
+    fn depth_has_an_end() {
+        let deep = html(&("<div>".repeat(100_000) + "bottom"));
+        assert_eq!(depth(&deep), Some(DEEPEST));
+        assert!(deep.contains("bottom"));
+        let crossed = html(&"<b><div></b></div><a><table>".repeat(20_000));
+        assert!(depth(&crossed).is_some_and(|depth| depth <= DEEPEST));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_in_what_goes_out_is_well_nested(
+            soup in "(</?(div|p|b|li|ul|table|tr|td|a|script|svg|title|xmp|x)( href=\"?x)?/?>|[a-z<>&\"'é]{0,3}){0,30}",
+        ) {
+            prop_assert!(depth(&html(&soup)).is_some_and(|depth| depth <= DEEPEST), "{}", html(&soup));
+        }
+    }
+}

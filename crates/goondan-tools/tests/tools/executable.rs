@@ -1,0 +1,45 @@
+#![cfg(unix)]
+
+use goondan_runtime::ports::tool::ToolSource as _;
+use goondan_runtime::spec::kinds::{Entry, Permission};
+use goondan_tools::ExecutableTools;
+use serde_json::json;
+
+use crate::bench::{Bench, object, resource_of};
+use crate::custom_tools::project_file;
+
+#[tokio::test]
+async fn a_folder_with_a_tool_yaml_is_a_tool_of_one_export() {
+    let bench = Bench::new();
+    let yaml = "name: greet\ndescription: Greets.\nentrypoint: run.sh\nparameters: [{name: who, required: true}]\n";
+    project_file(&bench, "tools/greet/tool.yaml", yaml);
+    project_file(&bench, "tools/greet/run.sh", "#!/bin/sh\necho \"hi $1\"\nexit 2\n");
+    let tool = resource_of("greeter", Entry::Executable("./tools/greet".to_owned()), object(json!({})));
+    let set = ExecutableTools.open(&tool, bench.dir.path()).await.unwrap();
+    let [(spec, handler)] = set.exports.as_slice() else { panic!("there is one export") };
+    assert_eq!((spec.name.as_str(), spec.description.as_str()), ("greet", "Greets."));
+    assert!(spec.permissions.contains(&Permission::Execute));
+    let output = handler.call(&bench.context(), object(json!({"who": "Ann; ls"}))).await.unwrap().output;
+    assert_eq!((&output["stdout"], &output["exitCode"]), (&json!("hi --who=Ann; ls\n"), &json!(2)));
+    let error = handler.call(&bench.context(), object(json!({"whom": 1}))).await.unwrap_err();
+    assert_eq!(error.code.as_deref(), Some("E_TOOL_INVALID_ARGS"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_opened_says_why() {
+    let bench = Bench::new();
+    project_file(&bench, "tools/empty/tool.yaml", "");
+    project_file(&bench, "tools/unbuilt/tool.yaml", "name: x\ndescription: d\nentrypoint: x\n");
+    let cases = [
+        (Entry::Executable("tools/none".to_owned()), json!({}), "no such file"),
+        (Entry::Executable("tools/empty".to_owned()), json!({}), "tool.yaml"),
+        (Entry::Executable("tools/unbuilt".to_owned()), json!({}), "build it first"),
+        (Entry::Executable("tools/unbuilt".to_owned()), json!({"envs": []}), "config"),
+        (Entry::Builtin("bash".to_owned()), json!({}), "tool.yaml"),
+    ];
+    for (entry, config, words) in cases {
+        let error =
+            ExecutableTools.open(&resource_of("x", entry, object(config)), bench.dir.path()).await.err().unwrap();
+        assert!(error.message.contains(words), "{error}");
+    }
+}

@@ -1,0 +1,176 @@
+//! What must be so in the end.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+
+use goondan::StateRoot;
+use goondan::runtime::ids::InstanceId;
+use goondan::runtime::message::{Message, Role};
+use goondan::runtime::ports::tool::ToolCallStatus;
+use goondan::runtime::responses::INTER_AGENT_RESPONSE;
+
+use super::driver::Ledger;
+use super::project;
+
+/// What was found.
+#[derive(Default)]
+pub(super) struct Report {
+    pub(super) checks: usize,
+    pub(super) faults: Vec<String>,
+    pub(super) figures: String,
+}
+
+impl Report {
+    fn expect(&mut self, holds: bool, fault: impl FnOnce() -> String) {
+        self.checks += 1;
+        if !holds {
+            self.faults.push(fault());
+        }
+    }
+}
+
+type Conversations = BTreeMap<String, Vec<Arc<Message>>>;
+
+/// Compares what was promised with what lies below `root`.
+pub(super) fn everything(root: &Path, ledger: &Ledger) -> Report {
+    let mut report = Report::default();
+    let conversations = read(root, &mut report);
+    let lines = std::fs::read_to_string(root.join("project/ledger.txt")).unwrap_or_default();
+    let mut entries: HashMap<&str, usize> = HashMap::new();
+    for line in lines.lines() {
+        *entries.entry(line).or_default() += 1;
+    }
+    for conversation in conversations.values() {
+        is_well_formed(conversation, &mut report);
+    }
+    let mut interrupted = 0;
+    for job in ledger.jobs.values() {
+        let conversation = conversations.get(&format!("coordinator:{}", job.key)).map_or(&[][..], Vec::as_slice);
+        has_one_turn(&job.id, conversation, ledger, &mut report);
+        interrupted += has_its_entries(&job.id, conversation, &entries, &mut report);
+    }
+    every_question_has_one_answer(&conversations, &mut report);
+    leaves_no_process(root, &mut report);
+    let messages: usize = conversations.values().map(Vec::len).sum();
+    report.figures = format!(
+        "{messages} messages, {} ledger entries, {interrupted} calls answered as interrupted",
+        lines.lines().count()
+    );
+    report
+}
+
+/// Whether every question that was asked is answered by now.
+pub(super) fn all_answers_are_in(root: &Path) -> bool {
+    let mut report = Report::default();
+    let conversations = read(root, &mut report);
+    every_question_has_one_answer(&conversations, &mut report);
+    report.faults.is_empty()
+}
+
+fn read(root: &Path, report: &mut Report) -> Conversations {
+    let workspace = StateRoot(root.join("state")).workspace("chaos");
+    let mut conversations = BTreeMap::new();
+    for agent in ["coordinator", "worker"] {
+        for key in project::KEYS {
+            let id = InstanceId::new(agent, key);
+            match workspace.conversation(&id) {
+                Ok((messages, warnings)) => {
+                    report.expect(warnings.is_empty(), || format!("{id}: {warnings:?}"));
+                    conversations.insert(id.to_string(), messages);
+                }
+                Err(error) => report.expect(false, || format!("{id} can't be read: {error}")),
+            }
+        }
+    }
+    conversations
+}
+
+/// Ids are unique, and every call is followed by one result.
+fn is_well_formed(conversation: &[Arc<Message>], report: &mut Report) {
+    let mut seen = BTreeSet::new();
+    for (index, message) in conversation.iter().enumerate() {
+        report.expect(seen.insert(&message.id), || format!("message id {} stands twice", message.id));
+        let calls: Vec<&str> = message.tool_calls().map(|call| call.tool_call_id.as_str()).collect();
+        if !calls.is_empty() {
+            let next = conversation.get(index + 1).filter(|next| next.data.role == Role::Tool);
+            let results: Vec<&str> =
+                next.map(|next| next.tool_results().map(|r| r.tool_call_id.as_str()).collect()).unwrap_or_default();
+            report.expect(calls == results, || format!("{}: calls {calls:?}, results {results:?}", message.id));
+        }
+    }
+}
+
+/// An accepted job has exactly one turn, and its result is the one that was told.
+fn has_one_turn(job: &str, conversation: &[Arc<Message>], ledger: &Ledger, report: &mut Report) {
+    let first = format!("turn-{job}-m0");
+    let turns = conversation.iter().filter(|message| message.id == first).count();
+    report.expect(turns == 1, || format!("{job} has {turns} turns"));
+    let done = ledger.done.get(job).map(String::as_str);
+    report.expect(done == Some("text_response"), || format!("{job} ended with {done:?}"));
+}
+
+/// A call that succeeded left one line; one that was interrupted left one or none; a repeatable one at least one.
+fn has_its_entries(
+    job: &str,
+    conversation: &[Arc<Message>],
+    entries: &HashMap<&str, usize>,
+    report: &mut Report,
+) -> usize {
+    let count = |entry: &str| entries.get(entry).copied().unwrap_or_default();
+    let mine = format!("turn-{job}-m");
+    let results = conversation.iter().filter(|message| message.id.starts_with(&mine)).flat_map(|m| m.tool_results());
+    let mut interrupted = 0;
+    for result in results {
+        let ok = result.status == ToolCallStatus::Ok;
+        interrupted += usize::from(!ok);
+        // The scripted model numbers ids that it has used in the conversation.
+        let call = result.tool_call_id.split('-').next().unwrap_or_default();
+        match call {
+            "once" => {
+                let lines = count(&format!("{job} once"));
+                let right = if ok { lines == 1 } else { lines <= 1 };
+                report.expect(right, || format!("{job}: {lines} lines of a call with status {:?}", result.status));
+            }
+            "again" => {
+                let lines = count(&format!("{job} repeatable"));
+                report.expect(ok && lines >= 1, || format!("{job}: {lines} lines of a repeatable call"));
+            }
+            _ => report.expect(ok, || format!("{job}: {} failed: {:?}", result.tool_call_id, result.error)),
+        }
+    }
+    for question in ["sync", "async"] {
+        let lines = count(&format!("{job} {question}"));
+        report.expect(lines <= 1, || format!("{job}: the worker did the {question} question {lines} times"));
+    }
+    interrupted
+}
+
+/// Every accepted asynchronous request is answered in its caller's conversation, once.
+fn every_question_has_one_answer(conversations: &Conversations, report: &mut Report) {
+    for (id, conversation) in conversations.iter().filter(|(id, _)| id.starts_with("coordinator:")) {
+        let mut answers: HashMap<String, usize> = HashMap::new();
+        for message in conversation {
+            if let Some(request) = message.metadata.get(INTER_AGENT_RESPONSE).and_then(|m| m["requestId"].as_str()) {
+                *answers.entry(request.to_owned()).or_default() += 1;
+            }
+        }
+        let asked = conversation.iter().flat_map(|message| message.tool_results());
+        let asked = asked.filter_map(|result| result.output.as_ref()).filter(|output| output["async"] == true);
+        for request in asked.filter_map(|output| output["correlationId"].as_str()) {
+            let count = answers.remove(request).unwrap_or_default();
+            report.expect(count == 1, || format!("{id}: request {request} has {count} answers"));
+        }
+        report.expect(answers.is_empty(), || format!("{id}: answers to nothing: {answers:?}"));
+    }
+}
+
+/// Nothing that a tool started runs on.
+fn leaves_no_process(root: &Path, report: &mut Report) {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return };
+    let mine = std::process::id().to_string();
+    for process in processes.flatten().filter(|entry| entry.file_name().to_string_lossy() != mine.as_str()) {
+        let Ok(folder) = std::fs::read_link(process.path().join("cwd")) else { continue };
+        report.expect(!folder.starts_with(root), || format!("process {:?} runs on", process.file_name()));
+    }
+}

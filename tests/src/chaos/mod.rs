@@ -1,0 +1,59 @@
+//! Kills a swarm with SIGKILL at random moments, starts it again, and checks at the end that every accepted event was
+//! handled once.
+//!
+//! The parent ([`driver`]) hands inputs to a child process ([`swarm`]) that runs a swarm of two agents over the scripted
+//! model ([`project`]); tools write to a ledger. In the end the parent compares what it was promised with what lies on disk
+//! ([`check`]).
+
+mod check;
+mod driver;
+mod project;
+mod swarm;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+/// What a run does.
+#[derive(Debug, Clone)]
+struct Plan {
+    /// How long it kills.
+    seconds: Duration,
+    /// It ends earlier after that many kills.
+    kills: u32,
+    /// What the random moments come from.
+    seed: u64,
+}
+
+/// Runs the chaos of the command line, or the swarm that it kills.
+#[allow(clippy::print_stderr, reason = "this is a program's shell")]
+pub fn main(arguments: Vec<String>) -> ExitCode {
+    let outcome = match arguments.first().map(String::as_str) {
+        Some("--child") => swarm::serve(&PathBuf::from(arguments.get(1).map_or("", String::as_str))),
+        _ => parse(&arguments).and_then(|plan| driver::run(&plan)),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("chaos: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(arguments: &[String]) -> anyhow::Result<Plan> {
+    let mut plan = Plan { seconds: Duration::from_secs(20), kills: u32::MAX, seed: rand::random() };
+    for pair in arguments.chunks(2) {
+        let [name, value] = pair else { bail!("{} needs a value", pair[0]) };
+        let number: u64 = value.parse().with_context(|| format!("{name} takes a whole number, not `{value}`"))?;
+        match name.as_str() {
+            "--seconds" => plan.seconds = Duration::from_secs(number),
+            "--kills" => plan.kills = u32::try_from(number)?,
+            "--seed" => plan.seed = number,
+            _ => bail!("there is no option {name}; there are --seconds, --kills and --seed"),
+        }
+    }
+    Ok(plan)
+}

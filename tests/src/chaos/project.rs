@@ -1,0 +1,79 @@
+//! The project that is killed: a coordinator that writes to a ledger, asks a worker twice (once for an answer now, once for
+//! one later), and a worker that writes to the ledger, too.
+
+use std::path::Path;
+
+/// The instance keys that inputs go to.
+pub(super) const KEYS: [&str; 4] = ["k0", "k1", "k2", "k3"];
+
+const BUNDLE: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: m}
+spec: {provider: scripted, model: script, options: {script: script.yaml}}
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: repeatable}
+spec:
+  entry: builtin:bash
+  exports: [{name: exec, idempotent: true}]
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: coordinator}
+spec:
+  modelConfig: {modelRef: Model/m}
+  workdir: .
+  permissions: {default: allow}
+  tools: [{ref: Tool/bash}, {ref: Tool/repeatable}, {ref: Tool/agents}]
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: worker}
+spec:
+  modelConfig: {modelRef: Model/m}
+  workdir: .
+  permissions: {default: allow}
+  tools: [{ref: Tool/bash}]
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: chaos}
+spec:
+  entryAgent: Agent/coordinator
+  agents: [{ref: Agent/coordinator}, {ref: Agent/worker}]
+"#;
+
+/// An input is `job-N`; each tool call appends one line that names the job and the place.
+const SCRIPT: &str = r#"
+rules:
+  - when: {agent: coordinator, role: user, contains: inter_agent_response}
+    reply: {text: "noted", delayMs: 2}
+  - when: {agent: coordinator, role: user}
+    reply:
+      delayMs: 2
+      calls:
+        - {id: once, tool: bash__exec, args: {command: "echo '{{ input }} once' >> ledger.txt"}}
+        - {id: again, tool: repeatable__exec, args: {command: "echo '{{ input }} repeatable' >> ledger.txt"}}
+        - {id: later, tool: agents__request, args: {target: worker, input: "{{ input }} async", async: true}}
+  - when: {agent: coordinator, role: tool, contains: '"response":"did'}
+    reply: {text: "done {{ input }}", delayMs: 2}
+  - when: {agent: coordinator, role: tool}
+    reply:
+      calls:
+        - {id: now, tool: agents__request, args: {target: worker, input: "{{ input }} sync"}}
+  - when: {agent: worker, role: user}
+    reply:
+      delayMs: 2
+      calls: [{id: work, tool: bash__exec, args: {command: "echo '{{ input }}' >> ledger.txt"}}]
+  - when: {agent: worker, role: tool}
+    reply: {text: "did {{ input }}", delayMs: 3}
+"#;
+
+/// Writes the project into `folder`.
+pub(super) fn write(folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    std::fs::write(folder.join("goondan.yaml"), BUNDLE)?;
+    std::fs::write(folder.join("script.yaml"), SCRIPT)
+}

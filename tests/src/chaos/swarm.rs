@@ -1,0 +1,73 @@
+//! The process that is killed. It takes inputs on standard input and tells on standard output what was accepted and what
+//! is done, a JSON object a line.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use goondan::spec::Environment;
+use goondan::{Input, Swarm};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+/// An input for the swarm.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Job {
+    pub(super) id: String,
+    pub(super) key: String,
+    pub(super) text: String,
+}
+
+/// What the swarm says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Said {
+    /// It runs.
+    Ready,
+    /// The job is on disk.
+    Accepted(String),
+    /// The job is done; the turn finished for that reason.
+    Done(String, String),
+}
+
+/// Runs the swarm of the project below `root` until standard input ends.
+pub(super) fn serve(root: &Path) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let project = goondan::load(&root.join("project"));
+        let bundle = project.bundle.ok_or_else(|| anyhow!("{:?}", project.diagnostics))?;
+        let swarm = Swarm::builder(bundle)
+            .state_root(root.join("state"))
+            .environment(Environment::default())
+            .start()
+            .await
+            .map_err(|error| anyhow!("{error}: {error:?}"))?;
+        say(&Said::Ready)?;
+        let mut lines = BufReader::new(tokio::io::stdin()).lines();
+        while let Some(line) = lines.next_line().await? {
+            let job: Job = serde_json::from_str(&line).context("a job")?;
+            tokio::spawn(handle(swarm.clone(), job));
+        }
+        swarm.shutdown().await;
+        Ok(())
+    })
+}
+
+async fn handle(swarm: Swarm, job: Job) -> anyhow::Result<()> {
+    let input = Input { text: job.text, agent: None, instance_key: Some(job.key), id: Some(job.id.clone()) };
+    let turn = swarm.send(input).await?;
+    say(&Said::Accepted(job.id.clone()))?;
+    if let Some(result) = turn.result().await {
+        let reason = serde_json::to_value(result.finish_reason)?;
+        say(&Said::Done(job.id, reason.as_str().unwrap_or_default().to_owned()))?;
+    }
+    Ok(())
+}
+
+fn say(said: &Said) -> anyhow::Result<()> {
+    let mut line = serde_json::to_vec(said)?;
+    line.push(b'\n');
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(&line)?;
+    Ok(stdout.flush()?)
+}
