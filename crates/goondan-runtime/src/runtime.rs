@@ -252,6 +252,15 @@ impl Runtime {
     }
 }
 
+#[cfg(test)]
+impl Runtime {
+    /// Nobody waits any more for the answer to an event.
+    pub(crate) fn abandon(&self, event_id: &str) {
+        let command = Command::Abandon { event_id: event_id.to_owned(), reason: "it took too long".to_owned() };
+        assert!(self.engine.commands.send(command).is_ok());
+    }
+}
+
 impl Drop for Runtime {
     fn drop(&mut self) {
         self.kill();

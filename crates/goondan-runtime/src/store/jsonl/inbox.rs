@@ -32,6 +32,10 @@ pub(super) struct Inbox {
 impl Inbox {
     /// Reads what was left, and starts the writer.
     pub(super) fn open(disk: Arc<Disk>, path: &Path) -> Result<(Self, Recovered), StoreError> {
+        Inbox::open_with(disk, path, WORTH_COMPACTING)
+    }
+
+    fn open_with(disk: Arc<Disk>, path: &Path, worth_compacting: u64) -> Result<(Self, Recovered), StoreError> {
         let read = lines::read::<InboxRecord>(&**disk, path).map_err(|cause| StoreError::new("read", path, &cause))?;
         let (records, warnings) = read.into_values();
         let records: Vec<&InboxRecord> = records.iter().collect();
@@ -42,7 +46,7 @@ impl Inbox {
             lines.sync()?;
         }
         let (jobs, queue) = channel();
-        let writer = Writer { disk, lines, check_at: 0 };
+        let writer = Writer { disk, lines, worth_compacting, check_at: worth_compacting };
         let spawned = std::thread::Builder::new().name("gdn-inbox".to_owned()).spawn(move || writer.run(&queue));
         let writer = spawned.map_err(|cause| StoreError::new("start the writer of", path, &cause))?;
         Ok((Inbox { jobs: Some(jobs), writer: Some(writer) }, recovered))
@@ -74,6 +78,7 @@ impl Drop for Inbox {
 struct Writer {
     disk: Arc<Disk>,
     lines: Appender,
+    worth_compacting: u64,
     /// Once the file is that long, it is looked at whether most of it may go.
     check_at: u64,
 }
@@ -87,7 +92,7 @@ impl Writer {
             for (_, on_durable) in batch {
                 on_durable(written.clone());
             }
-            if self.lines.len() >= self.check_at.max(WORTH_COMPACTING) {
+            if self.lines.len() >= self.check_at {
                 self.compact_if_worthwhile();
             }
         }
@@ -98,10 +103,10 @@ impl Writer {
         let before = self.lines.len();
         let path = self.lines.path().to_owned();
         match self.compact(&path) {
-            Ok(kept) => self.check_at = kept * 3,
+            Ok(kept) => self.check_at = self.worth_compacting.max(kept * 3),
             Err(error) => {
                 tracing::warn!(path = %path.display(), %error, "the inbox was not compacted");
-                self.check_at = before + WORTH_COMPACTING;
+                self.check_at = before + self.worth_compacting;
             }
         }
     }
@@ -127,4 +132,117 @@ fn encode(records: &[Cow<'_, InboxRecord>]) -> std::io::Result<Vec<u8>> {
         bytes.push(b'\n');
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::inbound::AgentEvent;
+    use crate::store::fs::sim::SimFs;
+    use crate::store::suite::samples::{accepted, done, event, instance};
+
+    const PATH: &str = "/w/inbox.jsonl";
+    const SMALL: u64 = 8_000;
+
+    fn open(fs: &SimFs) -> (Inbox, Recovered) {
+        Inbox::open_with(Disk::new(Arc::new(fs.clone())), Path::new(PATH), SMALL).unwrap()
+    }
+
+    fn submit(inbox: &Inbox, record: InboxRecord) -> Result<(), StoreError> {
+        let (sender, receiver) = channel();
+        inbox.submit(record, Box::new(move |written| sender.send(written).unwrap()));
+        receiver.recv().unwrap()
+    }
+
+    /// What an inbox has acknowledged.
+    #[derive(Default)]
+    struct Acknowledged {
+        accepted: HashSet<String>,
+        done: HashSet<String>,
+    }
+
+    /// Accepts events, and is done with all but every seventh, until the process dies.
+    fn work(inbox: &Inbox, round: usize) -> Acknowledged {
+        let mut acknowledged = Acknowledged::default();
+        let events: Vec<AgentEvent> = (0..60).map(|n| event(&format!("{round}-{n}"), &instance("k"))).collect();
+        for (n, event) in events.iter().enumerate() {
+            if submit(inbox, accepted(event)).is_err() {
+                break;
+            }
+            acknowledged.accepted.insert(event.id.clone());
+            if n % 7 > 0 && submit(inbox, done(event)).is_ok() {
+                acknowledged.done.insert(event.id.clone());
+            }
+        }
+        acknowledged
+    }
+
+    fn check(acknowledged: &Acknowledged, recovered: &Recovered) {
+        let pending: HashSet<String> = recovered.pending.iter().map(|event| event.id.clone()).collect();
+        let handled: HashSet<&str> = recovered.handled.iter().map(|handled| handled.event_id.as_str()).collect();
+        let lost = |id: &&String| !pending.contains(*id) && !handled.contains(id.as_str());
+        assert_eq!(acknowledged.accepted.iter().find(lost), None, "an accepted event is lost");
+        assert_eq!(acknowledged.done.intersection(&pending).next(), None, "an event that is done comes back");
+    }
+
+    #[test]
+    fn a_file_that_is_mostly_dead_is_made_small_while_it_is_written() {
+        let fs = SimFs::new();
+        let (inbox, _) = open(&fs);
+        // Results of handled events stay: so many records with the same events that most are dead.
+        let one = event("one", &instance("k"));
+        for _ in 0..500 {
+            submit(&inbox, accepted(&one)).unwrap();
+            submit(&inbox, done(&one)).unwrap();
+        }
+        drop(inbox);
+        assert!(fs.contents(Path::new(PATH)).unwrap().len() < 10_000);
+        assert_eq!(open(&fs.kill()).1.handled.len(), 1);
+    }
+
+    #[test]
+    fn no_death_while_it_is_made_small_loses_a_record() {
+        for end in [None, Some(None), Some(Some(7)), Some(Some(8))] {
+            for death in (0..700).step_by(19) {
+                let fs = SimFs::new();
+                let (inbox, _) = open(&fs);
+                let first = work(&inbox, 0);
+                fs.die_after(death);
+                let second = work(&inbox, 1);
+                drop(inbox);
+                let fs = match end {
+                    None => fs.kill(),
+                    Some(seed) => fs.lose_power(seed),
+                };
+                let (inbox, recovered) = open(&fs);
+                check(&first, &recovered);
+                check(&second, &recovered);
+                check(&work(&inbox, 2), &{
+                    drop(inbox);
+                    open(&fs.kill()).1
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_disk_keeps_it_as_it_is() {
+        let fs = SimFs::new();
+        let (inbox, _) = open(&fs);
+        let acknowledged = work(&inbox, 0);
+        fs.leave_room(Some(300));
+        let (one, two) = (event("one", &instance("k")), event("two", &instance("k")));
+        submit(&inbox, accepted(&one)).unwrap();
+        submit(&inbox, accepted(&two)).unwrap_err();
+        fs.leave_room(None);
+        submit(&inbox, accepted(&two)).unwrap();
+        drop(inbox);
+        let recovered = open(&fs.kill()).1;
+        check(&acknowledged, &recovered);
+        let last: Vec<_> = recovered.pending.iter().rev().take(2).map(|event| &*event.id).collect();
+        assert_eq!(last, ["two", "one"]);
+    }
 }

@@ -1,8 +1,9 @@
 //! The disk is full, or fails, and is well again later.
 
 use super::checks::check;
-use super::swarm::{Process, World};
-use crate::event::FinishReason;
+use super::swarm::{Process, World, within};
+use crate::event::{FinishReason, SwarmEvent};
+use crate::message::Role;
 use crate::store::fs::sim::SimFs;
 
 /// More than one turn writes.
@@ -64,6 +65,30 @@ async fn while_it_stands_still_everybody_is_told() {
     // An attempt that was under way still fails.
     while process.send("three").await.unwrap().error.is_some() {}
     check(process, &fs, &world).await;
+}
+
+#[tokio::test]
+async fn an_event_that_has_begun_is_not_taken_back_but_cancelled() {
+    // There is room for the first calls, not for the end of the turn.
+    let (fs, world, mut process) = run_full(3_000).await;
+    process.runtime.abandon("one");
+    fs.leave_room(None);
+    process.send("two").await.unwrap();
+    let one = loop {
+        if let SwarmEvent::TurnEnded { event_id, result, .. } = within(process.events.recv()).await.unwrap()
+            && event_id == "one"
+            && result.finish_reason != FinishReason::Error
+        {
+            break result;
+        }
+    };
+    assert_eq!(one.finish_reason, FinishReason::Cancelled);
+    let messages = process.wait_for(|messages| messages.iter().any(|message| message.id == "turn-two-m2")).await;
+    let ids: Vec<_> = messages.iter().map(|message| &*message.id).collect();
+    assert!(ids.starts_with(&["turn-one-m0", "turn-one-m1", "turn-one-m2"]), "{ids:?}");
+    // What comes next is no answer of the model to the cancelled turn, but the next event.
+    assert_eq!((messages[2].data.role, messages[3].data.role), (Role::Tool, Role::User));
+    assert_eq!(world.lock().unwrap()["once-one"], 1, "what had happened was taken up, not repeated");
 }
 
 #[tokio::test]
