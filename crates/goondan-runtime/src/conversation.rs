@@ -215,39 +215,81 @@ mod tests {
         assert!(matches!(conversation.fold(), Fold::Rewrite([b, d]) if b.id == "b" && d.id == "d"));
     }
 
+    /// What a turn may do to a conversation of `m0` to `m3`: targets may be old, new, or not there at all.
     fn events() -> impl Strategy<Value = Vec<MessageEvent>> {
-        let event = (0u8..8, 0u8..6).prop_map(|(what, id)| match what {
-            0..=3 => MessageEvent::Append { message: message(&format!("m{id}"), "new") },
-            4 | 5 => MessageEvent::Remove { target_id: format!("m{id}") },
-            6 => MessageEvent::Replace { target_id: format!("m{id}"), message: message(&format!("r{id}"), "r") },
-            _ => MessageEvent::Truncate,
-        });
-        proptest::collection::vec(event, 0..12).prop_map(with_fresh_ids)
+        proptest::collection::vec((0u8..12, 0usize..12), 0..14).prop_map(|acts| {
+            let mut ids: Vec<String> = (0..4).map(|n| format!("m{n}")).chain(["unknown".to_owned()]).collect();
+            acts.into_iter().enumerate().map(|(n, (what, which))| event(what, which, n, &mut ids)).collect()
+        })
     }
 
-    fn with_fresh_ids(mut events: Vec<MessageEvent>) -> Vec<MessageEvent> {
-        for (index, event) in events.iter_mut().enumerate() {
-            match event {
-                MessageEvent::Append { message } => message.id = format!("{}-{index}", message.id),
-                MessageEvent::Replace { message, .. } => message.id = format!("{}-{index}", message.id),
-                MessageEvent::Remove { .. } | MessageEvent::Truncate => {}
+    fn event(what: u8, which: usize, n: usize, ids: &mut Vec<String>) -> MessageEvent {
+        let (target_id, new) = (ids[which % ids.len()].clone(), format!("new{n}"));
+        match what {
+            0..6 => {
+                ids.push(new.clone());
+                MessageEvent::Append { message: message(&new, "") }
             }
+            6 | 7 => MessageEvent::Remove { target_id },
+            8 | 9 => {
+                ids.push(new.clone());
+                MessageEvent::Replace { target_id, message: message(&new, "") }
+            }
+            10 => MessageEvent::Replace { message: message(&target_id, "changed"), target_id },
+            _ => MessageEvent::Truncate,
         }
-        events
     }
 
     proptest! {
-        /// A fold that reached the disk while its events were not yet forgotten is folded again after a crash.
+        /// A fold that reached the disk, or a part of it, while its events were not yet forgotten is folded again.
         #[test]
-        fn folding_twice_comes_to_the_same(events in events()) {
-            let base: Vec<Arc<Message>> = (0..4).map(|i| Arc::new(message(&format!("m{i}"), "b"))).collect();
+        fn a_fold_that_was_cut_off_and_repeated_comes_to_the_same(events in events(), part in 0usize..20) {
+            let base: Vec<Arc<Message>> = (0..4).map(|n| Arc::new(message(&format!("m{n}"), "old"))).collect();
             let restore = |base: Vec<Arc<Message>>| {
                 let stored = StoredConversation { base, events: events.clone(), warnings: Vec::new() };
                 Conversation::restore(stored).0
             };
-            let once = restore(base);
-            let twice = restore(once.messages().to_vec());
-            prop_assert_eq!(ids(&once), ids(&twice));
+            let once = restore(base.clone());
+            let cut_off = match once.fold() {
+                Fold::Append(new) => base.iter().chain(&new[..part.min(new.len())]).cloned().collect(),
+                // It is written beside and renamed.
+                Fold::Rewrite(_) if part % 2 == 0 => base,
+                Fold::Rewrite(whole) => whole.to_vec(),
+            };
+            let twice = restore(cut_off);
+            prop_assert_eq!(once.messages(), twice.messages());
         }
+    }
+
+    #[test]
+    fn calls_without_a_result_are_told() {
+        let call = |id: &str| {
+            let (tool_call_id, tool_name) = (id.to_owned(), "a__b".to_owned());
+            Part::ToolCall(ToolCall { tool_call_id, tool_name, input: serde_json::json!({}) })
+        };
+        let mut calling = message("m0", "let me see");
+        calling.data = MessageData { role: Role::Assistant, content: vec![call("c1"), call("c2")] };
+        let mut conversation = stored(&[]);
+        conversation.apply(MessageEvent::Append { message: calling }).unwrap();
+        let ids = |conversation: &Conversation| {
+            let calls = conversation.unanswered_calls().into_iter();
+            calls.map(|call| call.tool_call_id.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&conversation), ["c1", "c2"]);
+        let result = crate::message::ToolResultPart {
+            tool_call_id: "c1".into(),
+            tool_name: "a__b".into(),
+            status: crate::ports::tool::ToolCallStatus::Ok,
+            output: None,
+            error: None,
+        };
+        let mut answer = message("m1", "");
+        answer.data = MessageData { role: Role::Tool, content: vec![Part::ToolResult(result)] };
+        conversation.apply(MessageEvent::Append { message: answer }).unwrap();
+        assert_eq!(ids(&conversation), ["c2"]);
+        let mut done = message("m2", "done");
+        done.data.role = Role::Assistant;
+        conversation.apply(MessageEvent::Append { message: done }).unwrap();
+        assert_eq!(ids(&conversation), [""; 0]);
     }
 }

@@ -31,6 +31,7 @@ struct State {
     /// So many syncs of files go well, then so many fail.
     failing_syncs: (u32, u32),
     changes: u64,
+    traffic: usize,
 }
 
 #[derive(Clone, Default)]
@@ -67,6 +68,7 @@ impl SimFs {
             room: None,
             failing_syncs: (0, 0),
             changes: 0,
+            traffic: 0,
         };
         SimFs { state: Arc::new(Mutex::new(state)), process: 0 }
     }
@@ -94,6 +96,11 @@ impl SimFs {
     /// How many changes there were since it was made.
     pub(crate) fn changes(&self) -> u64 {
         self.state().changes
+    }
+
+    /// How many bytes were read and written since it was made.
+    pub(crate) fn traffic(&self) -> usize {
+        self.state().traffic
     }
 
     /// Only that many more bytes fit.
@@ -265,6 +272,7 @@ impl State {
     fn write(&mut self, file: usize, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let start = usize::try_from(offset).unwrap();
         let changed = self.change();
+        self.traffic += bytes.len();
         let written = match &changed {
             Ok(()) => self.room.map_or(bytes.len(), |room| room.min(bytes.len())),
             // It died in the middle of this.
@@ -310,8 +318,10 @@ impl FileSystem for SimFs {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let state = self.alive()?;
-        Ok(state.files[state.file(path)?].now.clone())
+        let mut state = self.alive()?;
+        let bytes = state.files[state.file(path)?].now.clone();
+        state.traffic += bytes.len();
+        Ok(bytes)
     }
 
     fn exists(&self, path: &Path) -> bool {
@@ -376,7 +386,8 @@ impl DataFile for SimFile {
     }
 
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let state = self.fs.alive()?;
+        let mut state = self.fs.alive()?;
+        state.traffic += buffer.len();
         let start = usize::try_from(offset).unwrap();
         let bytes = state.files[self.file].now.get(start..start + buffer.len()).ok_or(ErrorKind::UnexpectedEof)?;
         buffer.copy_from_slice(bytes);

@@ -2,6 +2,7 @@
 
 mod checks;
 mod conformity;
+mod cost;
 mod crashes;
 mod damage;
 mod faults;

@@ -213,7 +213,7 @@ impl ModelFactory for Models {
 
 #[async_trait]
 impl ModelClient for Models {
-    /// An input is answered with calls first, and then with text; everything else, and what is `quiet`, with text.
+    /// An input is answered with calls first, and then with text; everything else, and what begins with `quiet`, with text.
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         let mut chunks = match unanswered_input(&request.messages) {
             Some(event) => calls(&event),
@@ -227,7 +227,7 @@ impl ModelClient for Models {
 fn unanswered_input(messages: &[Arc<Message>]) -> Option<String> {
     let turn = messages.iter().rev().take_while(|message| message.data.role == Role::User);
     let mut inputs = turn.filter_map(|message| message.text().strip_prefix("input ").map(str::to_owned));
-    inputs.next().filter(|event| event != "quiet")
+    inputs.next().filter(|event| !event.starts_with("quiet"))
 }
 
 fn calls(event: &str) -> Vec<ModelChunk> {
