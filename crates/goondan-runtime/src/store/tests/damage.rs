@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use super::checks::check;
 use super::swarm::{Process, WORKSPACE, World, a};
+use crate::event::{RuntimeEvent, RuntimeEventKind};
+use crate::ids::{InstanceId, TraceContext};
 use crate::instance::take_up;
 use crate::message::{MessageEvent, Role};
 use crate::ports::store::{Fold, InstanceStatus, Store};
@@ -145,4 +147,27 @@ async fn an_instance_is_not_processing_for_ever() {
     let text = String::from_utf8(fs.contents(&file(layout::METADATA)).unwrap()).unwrap();
     let meta: crate::ports::store::InstanceMeta = serde_json::from_str(&text).unwrap();
     assert_eq!(meta.status, InstanceStatus::Idle);
+}
+
+#[test]
+fn one_instance_whose_events_cannot_be_written_does_not_stop_the_others() {
+    let fs = SimFs::new();
+    let (bad, good) = (instance("bad"), instance("good"));
+    // Where its folder should be lies a file.
+    fs.put(&layout::instance_dir(Path::new(WORKSPACE), &bad), b"in the way");
+    let store = JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap();
+    let started = |id: &InstanceId| RuntimeEvent {
+        kind: RuntimeEventKind::TurnStarted { turn_id: "turn-x".to_owned(), event_id: "x".to_owned() },
+        timestamp: chrono::DateTime::UNIX_EPOCH,
+        agent_name: id.agent.clone(),
+        instance_key: id.instance_key.clone(),
+        trace: TraceContext::root("0", None, "turn-x"),
+    };
+    for id in [&bad, &good, &bad, &good] {
+        store.log(&started(id));
+    }
+    drop(store);
+    let path = layout::instance_dir(Path::new(WORKSPACE), &good).join(layout::RUNTIME_EVENTS);
+    let lines = String::from_utf8(fs.contents(&path).unwrap()).unwrap();
+    assert_eq!(lines.lines().count(), 2);
 }
