@@ -29,6 +29,7 @@ pub fn event(id: &str, target: &InstanceId) -> AgentEvent {
         trace: EventTrace { trace_id: "0".repeat(32), parent_span_id: None },
         callers: Vec::new(),
         reply_to: None,
+        instructions: None,
     }
 }
 

@@ -183,6 +183,7 @@ impl ToolHandler for Handler {
                 input: format!("question of {}", ctx.turn_id),
                 instance_key: None,
                 metadata: JsonObject::new(),
+                instructions: None,
             };
             ctx.runtime.request("b", input, RequestOptions { timeout_ms: None, async_: true }).await?;
         }
