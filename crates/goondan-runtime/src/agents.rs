@@ -15,6 +15,7 @@ use crate::event::TurnResult;
 use crate::ids::{InstanceId, TraceContext, derived_id};
 use crate::inbound::{AgentEvent, EventTrace, ReplyTo};
 use crate::orchestrator::{Command, Refusal, SpawnRequest};
+use crate::ports::store::{InstanceMeta, InstanceStatus};
 use crate::ports::tool::{
     AgentCatalog, AgentEventInput, AgentToolRuntime, RequestOptions, RequestResult, SendResult, SpawnOptions,
     SpawnResult, SpawnedAgentInfo, ToolError,
@@ -169,13 +170,17 @@ impl AgentToolRuntime for AgentCalls {
         self.engine.commands.send(Command::List { answer }).map_err(|_| stopped())?;
         let metas = metas.await.map_err(|_| stopped())?;
         let own = Some(&self.facts.instance);
-        let listed = metas.into_iter().filter(|meta| include_all || meta.owner.as_ref() == own);
+        let listed = metas.into_iter().filter(|meta| include_all || (meta.owner.as_ref() == own && !is_retired(meta)));
         Ok(listed.map(crate::orchestrator::describe).collect())
     }
 
     async fn catalog(&self) -> Result<AgentCatalog, ToolError> {
         Ok(self.engine.generation.load().seen_from(&self.facts.instance.agent))
     }
+}
+
+fn is_retired(meta: &InstanceMeta) -> bool {
+    meta.status == InstanceStatus::Retired
 }
 
 impl From<Refusal> for ToolError {

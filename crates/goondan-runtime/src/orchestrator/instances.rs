@@ -19,6 +19,8 @@ pub(super) struct Instance {
     pub(super) meta: InstanceMeta,
     pub(super) queue: VecDeque<AgentEvent>,
     pub(super) turn: Option<RunningTurn>,
+    /// It is being retired or deleted: no turn may begin.
+    pub(super) is_tended: bool,
     /// The conversation, while it is in memory.
     warm: Option<Box<ConversationLog>>,
 }
@@ -28,16 +30,20 @@ pub(super) struct Instances {
     by_id: HashMap<InstanceId, Instance>,
     /// Those with a conversation in memory, the longest idle first.
     warm: VecDeque<InstanceId>,
+    /// How many are retired.
+    retired: usize,
 }
 
 impl Instances {
     pub(super) fn restore(metas: Vec<InstanceMeta>) -> Self {
+        let retired = metas.iter().filter(|meta| meta.status == InstanceStatus::Retired).count();
         let by_id = metas.into_iter().map(|meta| (meta.id(), Instance::new(meta))).collect();
-        Instances { by_id, warm: VecDeque::new() }
+        Instances { by_id, warm: VecDeque::new(), retired }
     }
 
+    /// How many there are, retired ones aside.
     pub(super) fn len(&self) -> usize {
-        self.by_id.len()
+        self.by_id.len() - self.retired
     }
 
     pub(super) fn get(&self, id: &InstanceId) -> Option<&Instance> {
@@ -48,12 +54,46 @@ impl Instances {
         self.by_id.get_mut(id)
     }
 
-    /// The instance that an event is for. The first event makes it; its sender owns it.
+    /// The instance that an event is for. The first event makes it; its sender owns it. A retired one is back.
     pub(super) fn of_event(&mut self, event: &AgentEvent, now: DateTime<Utc>) -> &mut Instance {
+        self.revive(&event.target, now);
         let owner = || event.caller().cloned();
         self.by_id
             .entry(event.target.clone())
             .or_insert_with(|| Instance::new(new_meta(&event.target, owner(), None, now)))
+    }
+
+    /// What is known of instances that have nothing to do.
+    pub(super) fn idle(&self) -> impl Iterator<Item = &InstanceMeta> {
+        let idle = |instance: &&Instance| instance.turn.is_none() && instance.queue.is_empty() && !instance.is_tended;
+        self.by_id.values().filter(idle).map(|instance| &instance.meta)
+    }
+
+    /// Retires an idle instance, and lets go of its conversation. Gives back what is known of it from now on.
+    pub(super) fn retire(&mut self, id: &InstanceId, now: DateTime<Utc>) -> Option<InstanceMeta> {
+        drop(self.take_warm(id));
+        let instance = self.by_id.get_mut(id)?;
+        instance.is_tended = true;
+        instance.meta.status = InstanceStatus::Retired;
+        instance.meta.retired_at = Some(now);
+        self.retired += 1;
+        Some(instance.meta.clone())
+    }
+
+    /// Takes an instance back that was retired; `None` where there is none.
+    pub(super) fn revive(&mut self, id: &InstanceId, now: DateTime<Utc>) -> Option<InstanceMeta> {
+        let instance = self.by_id.get_mut(id).filter(|instance| instance.meta.status == InstanceStatus::Retired)?;
+        instance.meta =
+            InstanceMeta { status: InstanceStatus::Idle, retired_at: None, updated_at: now, ..instance.meta.clone() };
+        self.retired -= 1;
+        Some(instance.meta.clone())
+    }
+
+    /// Forgets a retired instance.
+    pub(super) fn remove(&mut self, id: &InstanceId) {
+        if self.by_id.remove(id).is_some() {
+            self.retired -= 1;
+        }
     }
 
     /// A new instance.
@@ -97,7 +137,7 @@ impl Instances {
 
 impl Instance {
     fn new(meta: InstanceMeta) -> Self {
-        Instance { meta, queue: VecDeque::new(), turn: None, warm: None }
+        Instance { meta, queue: VecDeque::new(), turn: None, is_tended: false, warm: None }
     }
 }
 

@@ -2,6 +2,7 @@
 //! begins, and it never waits for a disk or for a turn.
 
 mod instances;
+mod lifecycle;
 mod refusal;
 mod scheduling;
 
@@ -24,6 +25,7 @@ use crate::store::handled::{Handled, size_of};
 
 use instances::Instances;
 pub(crate) use instances::describe;
+pub use lifecycle::Tended;
 pub use refusal::Refusal;
 
 /// A message to the orchestrator.
@@ -69,6 +71,13 @@ pub enum Command {
     List {
         /// To whom.
         answer: oneshot::Sender<Vec<InstanceMeta>>,
+    },
+    /// An idle instance was put away.
+    Tended {
+        /// Which one.
+        instance: InstanceId,
+        /// How.
+        done: Tended,
     },
     /// Take no more inputs, wait for running turns within the grace period, then end.
     Shutdown {
@@ -134,6 +143,8 @@ pub(crate) struct Orchestrator {
     turns: JoinSet<(InstanceId, TurnEnd)>,
     turn_tasks: HashMap<Id, InstanceId>,
     stopping: Option<tokio::time::Instant>,
+    /// When idle instances are looked after.
+    tend_at: tokio::time::Instant,
 }
 
 impl Orchestrator {
@@ -157,6 +168,7 @@ impl Orchestrator {
             turns: JoinSet::new(),
             turn_tasks: HashMap::new(),
             stopping: None,
+            tend_at: tokio::time::Instant::now(),
         };
         for event in recovered.pending {
             orchestrator.enqueue_recovered(event);
@@ -175,6 +187,7 @@ impl Orchestrator {
                 },
                 Some(ended) = self.turns.join_next_with_id() => self.turn_ended(ended),
                 () = deadline(self.stopping) => self.cancel_all(),
+                () = tokio::time::sleep_until(self.tend_at) => self.tend(),
             }
             self.start_turns();
             if self.stopping.is_some() && self.turns.is_empty() {
@@ -191,6 +204,7 @@ impl Orchestrator {
             Command::Cancel { instance, answer } => drop(answer.send(self.cancel(&instance))),
             Command::Spawn { request, answer } => drop(answer.send(self.spawn(request))),
             Command::List { answer } => drop(answer.send(self.instances.metas())),
+            Command::Tended { instance, done } => self.tended(instance, done),
             Command::Shutdown { grace } => self.stopping = Some(tokio::time::Instant::now() + grace),
         }
     }
@@ -334,6 +348,9 @@ impl Orchestrator {
 
     fn spawn(&mut self, request: SpawnRequest) -> Result<bool, Refusal> {
         self.known_agent(&request.id.agent)?;
+        if let Some(meta) = self.instances.revive(&request.id, self.engine.clock.now()) {
+            self.engine.store.put_meta(&meta).map_err(|error| Refusal::store(&error))?;
+        }
         if self.instances.get(&request.id).is_some() {
             return Ok(false);
         }

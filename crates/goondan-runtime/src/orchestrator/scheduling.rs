@@ -44,7 +44,11 @@ impl Orchestrator {
 
     /// Begins the turn of the first event in the queue. Answers behind it join that turn.
     fn start_turn(&mut self, id: &InstanceId) {
-        let Some(instance) = self.instances.get_mut(id).filter(|instance| instance.turn.is_none()) else { return };
+        let Some(instance) =
+            self.instances.get_mut(id).filter(|instance| instance.turn.is_none() && !instance.is_tended)
+        else {
+            return;
+        };
         let Some(event) = instance.queue.pop_front() else { return };
         let Some(agent) = self.engine.agent(&id.agent) else {
             self.settle_without_turn(&event, &format!("the swarm has no agent `{}` any more", id.agent));

@@ -5,9 +5,11 @@ mod fs;
 pub(crate) mod handled;
 pub mod jsonl;
 mod ledger;
+pub mod lifecycle;
 pub mod memory;
 #[cfg(any(test, feature = "testing"))]
 pub mod suite;
+pub mod transfer;
 
 #[cfg(test)]
 mod tests;

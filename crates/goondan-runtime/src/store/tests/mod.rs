@@ -5,4 +5,5 @@ mod conformity;
 mod crashes;
 mod damage;
 mod faults;
+mod retirement;
 mod swarm;

@@ -18,7 +18,7 @@ use crate::ids::InstanceId;
 use crate::message::{Message, Role};
 use crate::plan::{PlanPorts, plan};
 use crate::policy::ApproveAll;
-use crate::ports::clock::SystemClock;
+use crate::ports::clock::{Clock, SystemClock};
 use crate::ports::model::{ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
 use crate::ports::store::Store;
 use crate::ports::tool::{
@@ -51,7 +51,7 @@ spec: {modelConfig: {modelRef: Model/m}}
 apiVersion: goondan.ai/v1
 kind: Swarm
 metadata: {name: default}
-spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}, {ref: Agent/b}]}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}, {ref: Agent/b}], policy: POLICY}
 ";
 
 /// What the tools did to the world, by call.
@@ -77,20 +77,27 @@ impl Process {
     /// Starts on what lies on `fs`. `None` where the process dies of it.
     pub(super) async fn start(fs: &SimFs, world: &World) -> Option<Process> {
         let store: Arc<dyn Store> = Arc::new(JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).ok()?);
-        Process::start_on(store, fs, world).await
+        Process::start_with(store, fs, world, Arc::new(SystemClock), "{}").await
     }
 
-    pub(super) async fn start_on(store: Arc<dyn Store>, fs: &SimFs, world: &World) -> Option<Process> {
+    /// As [`Process::start`], with another store, clock, or policy (in YAML).
+    pub(super) async fn start_with(
+        store: Arc<dyn Store>,
+        fs: &SimFs,
+        world: &World,
+        clock: Arc<dyn Clock>,
+        policy: &str,
+    ) -> Option<Process> {
         let tools = Tools { fs: fs.clone(), world: Arc::clone(world) };
         let ports = PlanPorts { tools: Arc::new(tools), models: Arc::new(Models) };
-        let bundle = Arc::new(bundle());
+        let bundle = Arc::new(bundle(policy));
         let swarm = bundle.choose_swarm(None).unwrap();
         let journal_fs: Arc<dyn FileSystem> = Arc::new(fs.clone());
         let parts = RuntimeParts {
             generation: plan(&bundle, swarm, 1, &ports, &Environment::default()).await.ok()?,
             store,
             journal: Arc::new(JsonlJournal::on(journal_fs, PathBuf::from(WORKSPACE))),
-            clock: Arc::new(SystemClock),
+            clock,
             approver: Arc::new(ApproveAll),
             workdir: Some(std::env::temp_dir()),
         };
@@ -126,7 +133,7 @@ pub(super) fn answers(messages: &[Arc<Message>]) -> usize {
     messages.iter().filter(|message| message.metadata.contains_key(INTER_AGENT_RESPONSE)).count()
 }
 
-fn bundle() -> Bundle {
+fn bundle(policy: &str) -> Bundle {
     let export = |name: &str, idempotent| ExportSpec {
         name: name.to_owned(),
         description: "Does something.".to_owned(),
@@ -142,7 +149,7 @@ fn bundle() -> Bundle {
         timeout_ms: None,
     };
     let base = BasePackage { tools: vec![world], extensions: Vec::new() };
-    let files = MemoryFiles::new().file("/p/goondan.yaml", BUNDLE);
+    let files = MemoryFiles::new().file("/p/goondan.yaml", BUNDLE.replace("POLICY", policy));
     let loaded = load(LoadInput { root: Path::new("/p"), files: &files, base: &base });
     loaded.bundle.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics))
 }

@@ -1,0 +1,322 @@
+//! An instance as one stream of JSON Lines: to move it to another machine, to keep it, to look at it.
+//!
+//! The first line says what follows: format, version, who it was, how many messages. Each further line is a message as it
+//! lies in `base.jsonl`. Not taken along: where its tools work, what extensions keep, files, the chain of who made it.
+
+use std::collections::HashSet;
+use std::io::{self, BufRead, Read, Write};
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use crate::conversation::Conversation;
+use crate::ids::InstanceId;
+use crate::message::Message;
+use crate::ports::store::{Fold, InstanceMeta, InstanceStatus, Store, StoreError};
+
+/// What the first line calls itself.
+pub const FORMAT: &str = "goondan-instance";
+/// The version that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
+/// An import takes no longer lines (bytes).
+pub const MAX_LINE: u64 = 64 * 1024 * 1024;
+/// An import takes no more messages.
+pub const MAX_MESSAGES: usize = 1_000_000;
+/// An import takes no more bytes in all.
+pub const MAX_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// The first line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Header {
+    format: String,
+    version: u32,
+    agent_name: String,
+    instance_key: String,
+    created_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+    messages: usize,
+}
+
+/// Why an instance was not imported. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The stream can't be read.
+    #[error("failed to read the instance: {0}")]
+    Read(#[from] io::Error),
+    /// It is not what [`export`] writes.
+    #[error("line {line} is not part of an exported instance: {problem}")]
+    Malformed {
+        /// Counts from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A later version has written it.
+    #[error("the instance was exported in version {found} of the format, and this program reads version {VERSION}")]
+    Version {
+        /// The version that it says.
+        found: u32,
+    },
+    /// It ends too early, or goes on for too long.
+    #[error("the first line promises {promised} messages, and {found} follow")]
+    Incomplete {
+        /// By the first line.
+        promised: usize,
+        /// In the stream.
+        found: usize,
+    },
+    /// It is larger than what is taken.
+    #[error("the instance is too large: {0}")]
+    TooLarge(String),
+    /// There is an instance of that name, and imports don't overwrite.
+    #[error("there is an instance {0} already; delete it first, or import under another key")]
+    Exists(InstanceId),
+    /// The store has failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Writes an instance. It may run meanwhile: what is written is its conversation as the caller has read it.
+pub fn export(meta: &InstanceMeta, messages: &[Arc<Message>], out: &mut dyn Write) -> io::Result<()> {
+    let header = Header {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        agent_name: meta.agent.clone(),
+        instance_key: meta.instance_key.clone(),
+        created_at: meta.created_at,
+        updated_at: meta.updated_at,
+        messages: messages.len(),
+    };
+    write_line(out, &header)?;
+    messages.iter().try_for_each(|message| write_line(out, message))?;
+    out.flush()
+}
+
+fn write_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    out.write_all(b"\n")
+}
+
+/// Reads an instance and puts it in the store, as `target` or under its own name. It is there as a whole or not at all.
+pub fn import(
+    store: &dyn Store,
+    target: Option<InstanceId>,
+    input: &mut dyn BufRead,
+) -> Result<InstanceMeta, ImportError> {
+    let (header, messages) = read(input)?;
+    let id = target.unwrap_or_else(|| InstanceId::new(header.agent_name, header.instance_key));
+    let mut conversation = store.open(&id)?;
+    let stored = conversation.load()?;
+    let is_new = stored.base.is_empty() && stored.events.is_empty();
+    if !is_new || store.instances()?.iter().any(|meta| meta.id() == id) {
+        return Err(ImportError::Exists(id));
+    }
+    // Written beside and renamed: nothing of it is there until all of it is.
+    conversation.fold(Fold::Rewrite(&messages))?;
+    let meta = InstanceMeta {
+        status: InstanceStatus::Idle,
+        agent: id.agent,
+        instance_key: id.instance_key,
+        created_at: header.created_at,
+        updated_at: header.updated_at,
+        owner: None,
+        cwd: None,
+        retired_at: None,
+    };
+    store.put_meta(&meta)?;
+    Ok(meta)
+}
+
+fn read(input: &mut dyn BufRead) -> Result<(Header, Vec<Arc<Message>>), ImportError> {
+    let mut lines = Lines { input, number: 0, left: MAX_BYTES };
+    let header = lines.next()?.ok_or_else(|| malformed(1, "it is empty"))?;
+    let header = check_header(&header)?;
+    let (mut messages, mut ids) = (Vec::new(), HashSet::new());
+    while let Some(line) = lines.next()? {
+        let message: Message = serde_json::from_slice(&line).map_err(|error| malformed(lines.number, error))?;
+        if !ids.insert(message.id.clone()) {
+            return Err(malformed(lines.number, format!("the id {} was there before", message.id)));
+        }
+        if messages.len() >= MAX_MESSAGES {
+            return Err(ImportError::TooLarge(format!("it has more than {MAX_MESSAGES} messages")));
+        }
+        messages.push(Arc::new(message));
+    }
+    if messages.len() != header.messages {
+        return Err(ImportError::Incomplete { promised: header.messages, found: messages.len() });
+    }
+    check_calls(&messages)?;
+    Ok((header, messages))
+}
+
+fn check_header(line: &[u8]) -> Result<Header, ImportError> {
+    #[derive(Deserialize)]
+    struct Kind {
+        format: String,
+        version: u32,
+    }
+    // Another version may have other fields.
+    let kind: Kind = serde_json::from_slice(line).map_err(|error| malformed(1, error))?;
+    if kind.format != FORMAT {
+        return Err(malformed(1, format!("its format is {:?}, not {FORMAT:?}", kind.format)));
+    }
+    if kind.version != VERSION {
+        return Err(ImportError::Version { found: kind.version });
+    }
+    serde_json::from_slice(line).map_err(|error| malformed(1, error))
+}
+
+/// Providers refuse a conversation with a call that has no result right behind it. The last calls may be open: the next turn
+/// gives them a result.
+fn check_calls(messages: &[Arc<Message>]) -> Result<(), ImportError> {
+    for (index, pair) in messages.windows(2).enumerate() {
+        let answered: HashSet<&str> = pair[1].tool_results().map(|result| result.tool_call_id.as_str()).collect();
+        if let Some(call) = pair[0].tool_calls().find(|call| !answered.contains(call.tool_call_id.as_str())) {
+            return Err(malformed(index + 2, format!("the call {} has no result behind it", call.tool_call_id)));
+        }
+    }
+    Ok(())
+}
+
+fn malformed(line: usize, problem: impl ToString) -> ImportError {
+    ImportError::Malformed { line, problem: problem.to_string() }
+}
+
+/// Bounded lines.
+struct Lines<'a> {
+    input: &'a mut dyn BufRead,
+    number: usize,
+    left: u64,
+}
+
+impl Lines<'_> {
+    /// The next line that is not empty.
+    fn next(&mut self) -> Result<Option<Vec<u8>>, ImportError> {
+        loop {
+            let mut line = Vec::new();
+            let limit = MAX_LINE.min(self.left);
+            let read = (&mut *self.input).take(limit + 1).read_until(b'\n', &mut line)? as u64;
+            self.number += 1;
+            if read > limit {
+                let problem = format!("line {} is over {MAX_LINE} bytes, or all lines over {MAX_BYTES}", self.number);
+                return Err(ImportError::TooLarge(problem));
+            }
+            self.left -= read;
+            if read == 0 {
+                return Ok(None);
+            }
+            if !line.trim_ascii().is_empty() {
+                return Ok(Some(line));
+            }
+        }
+    }
+}
+
+/// Reads an instance from a store and writes it.
+pub fn export_from(store: &dyn Store, id: &InstanceId, out: &mut dyn Write) -> Result<bool, ExportError> {
+    let Some(meta) = store.instances()?.into_iter().find(|meta| meta.id() == *id) else { return Ok(false) };
+    let (conversation, _) = Conversation::restore(store.open(id)?.load()?);
+    export(&meta, conversation.messages(), out)?;
+    Ok(true)
+}
+
+/// Why an instance was not exported.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The store has failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The stream can't be written.
+    #[error("failed to write the instance: {0}")]
+    Write(#[from] io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::message::{Part, Role, ToolCall};
+    use crate::store::memory::MemoryStore;
+    use crate::store::suite::samples::{instance, message, messages, meta};
+
+    fn store() -> MemoryStore {
+        MemoryStore::new(PathBuf::from("/nowhere"))
+    }
+
+    fn exported(messages: &[Arc<Message>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        export(&meta(&instance("k")), messages, &mut bytes).unwrap();
+        bytes
+    }
+
+    fn import_bytes(bytes: &[u8]) -> Result<InstanceMeta, String> {
+        import(&store(), None, &mut &*bytes).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_was_exported_is_imported_as_it_was() {
+        let (one, two) = (store(), store());
+        let bytes = exported(&messages(&["m0", "m1"]));
+        let imported = import(&one, None, &mut &*bytes).unwrap();
+        assert_eq!(imported, meta(&instance("k")));
+        let mut again = Vec::new();
+        assert!(export_from(&one, &instance("k"), &mut again).unwrap());
+        assert_eq!(again, bytes);
+        let other = InstanceId::new("b", "elsewhere");
+        assert_eq!(import(&two, Some(other.clone()), &mut &*bytes).unwrap().id(), other);
+        assert_eq!(two.open(&other).unwrap().load().unwrap().base, messages(&["m0", "m1"]));
+        assert!(!export_from(&two, &instance("k"), &mut Vec::new()).unwrap());
+    }
+
+    #[test]
+    fn nothing_is_overwritten() {
+        let store = store();
+        let bytes = exported(&messages(&["m0"]));
+        import(&store, None, &mut &*bytes).unwrap();
+        let error = import(&store, None, &mut &*bytes).unwrap_err();
+        assert_eq!(error.to_string(), "there is an instance a:k already; delete it first, or import under another key");
+    }
+
+    #[test]
+    fn what_is_not_whole_is_refused() {
+        let bytes = exported(&messages(&["m0", "m1"]));
+        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        let cases = [
+            (vec![], "line 1 is not part of an exported instance: it is empty"),
+            (lines[..2].concat(), "the first line promises 2 messages, and 1 follow"),
+            ([&bytes[..], lines[1]].concat(), "line 4 is not part of an exported instance: the id m0 was there before"),
+            (lines[1].to_vec(), "line 1 is not part of an exported instance: missing field `format` at line 1"),
+            (bytes[..bytes.len() - 9].to_vec(), "line 3 is not part of an exported instance: EOF while parsing"),
+            (b"{\"format\":\"x\",\"version\":1}".to_vec(), "its format is \"x\", not \"goondan-instance\""),
+            (
+                b"{\"format\":\"goondan-instance\",\"version\":2,\"new\":1}".to_vec(),
+                "the instance was exported in version 2 of the format, and this program reads version 1",
+            ),
+        ];
+        for (bytes, expected) in cases {
+            let error = import_bytes(&bytes).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_call_in_the_middle_has_a_result() {
+        let mut calling = message("m0", Role::Assistant);
+        let call = ToolCall { tool_call_id: "c1".into(), tool_name: "a__b".into(), input: serde_json::json!({}) };
+        calling.data.content.push(Part::ToolCall(call));
+        let calling = vec![Arc::new(calling)];
+        assert!(import_bytes(&exported(&calling)).is_ok(), "the next turn gives it one");
+        let error = import_bytes(&exported(&[calling, messages(&["m1"])].concat())).unwrap_err();
+        assert!(error.contains("line 2 is not part of an exported instance: the call c1 has no result"), "{error}");
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        let mut endless = io::BufReader::new(io::repeat(b'x'));
+        let error = import(&store(), None, &mut endless).unwrap_err();
+        assert!(matches!(error, ImportError::TooLarge(_)), "{error}");
+    }
+}
