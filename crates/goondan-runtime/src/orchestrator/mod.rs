@@ -19,7 +19,7 @@ use crate::event::TurnResult;
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
 use crate::instance::TurnEnd;
-use crate::ports::store::{HandledEvent, InboxRecord, InstanceMeta, Recovered, StoreError};
+use crate::ports::store::{HandledEvent, InboxRecord, InstanceMeta, InstanceStatus, Recovered, Store, StoreError};
 use crate::routing::WaitGraph;
 use crate::store::handled::{Handled, size_of};
 
@@ -150,6 +150,7 @@ pub(crate) struct Orchestrator {
 impl Orchestrator {
     /// Takes over what was left on disk.
     pub(crate) fn new(engine: Arc<Engine>, recovered: Recovered, metas: Vec<InstanceMeta>) -> Self {
+        let metas = settle_status(&*engine.store, metas, &recovered);
         let mut handled = Handled::default();
         for HandledEvent { event_id, result, needed_by } in recovered.handled {
             let bytes = size_of(&result);
@@ -380,6 +381,20 @@ impl Orchestrator {
             }
         }
     }
+}
+
+/// A process that was cut off between the end of a turn and its last write leaves an instance that says that it is at work.
+fn settle_status(store: &dyn Store, mut metas: Vec<InstanceMeta>, recovered: &Recovered) -> Vec<InstanceMeta> {
+    let at_work: HashSet<&InstanceId> = recovered.pending.iter().map(|event| &event.target).collect();
+    for meta in &mut metas {
+        if meta.status == InstanceStatus::Processing && !at_work.contains(&meta.id()) {
+            meta.status = InstanceStatus::Idle;
+            if let Err(error) = store.put_meta(meta) {
+                tracing::warn!(instance = %meta.id(), %error, "the status of an instance was not written");
+            }
+        }
+    }
+    metas
 }
 
 type Ended = Result<(Id, (InstanceId, TurnEnd)), JoinError>;

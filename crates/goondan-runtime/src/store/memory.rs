@@ -115,6 +115,7 @@ impl Store for MemoryStore {
         let mut state = self.state();
         state.conversations.remove(id);
         state.extension_states.remove(id);
+        state.dead_letters.remove(id);
         Ok(state.metas.remove(id).is_some())
     }
 

@@ -3,16 +3,18 @@
 use chrono::{TimeDelta, Utc};
 use serde_json::json;
 
-use super::samples::{append, instance, messages, meta};
+use super::samples::{append, event, instance, messages, meta};
 use super::{Check, Workspace};
+use crate::event::TurnError;
 use crate::ids::InstanceId;
-use crate::ports::store::{Fold, InstanceMeta, InstanceStatus};
+use crate::ports::store::{DeadLetter, Fold, InstanceMeta, InstanceStatus};
 
 pub(super) const CHECKS: &[Check] = &[
     ("what is known of an instance comes back", metas),
     ("any key is a key of its own", keys),
     ("a deleted instance is gone, and its name is free", delete),
     ("what extensions keep comes back", extension_states),
+    ("the list of dead letters comes back", dead_letters),
 ];
 
 fn metas(workspace: &dyn Workspace) {
@@ -95,4 +97,22 @@ fn extension_states(workspace: &dyn Workspace) {
     assert_eq!(store.extension_state(&instance("other"), "x"), Ok(None));
     store.delete(&id).unwrap();
     assert_eq!(store.extension_state(&id, "x"), Ok(None));
+}
+
+fn dead_letters(workspace: &dyn Workspace) {
+    let (id, other) = (instance("k"), instance("other"));
+    let error = TurnError { code: "E_X".to_owned(), message: "it failed".to_owned(), suggestion: None, status: None };
+    let letter = |name: &str| DeadLetter { event: event(name, &id), error: error.clone(), failed_at: Utc::now() };
+    let letters = [letter("one"), letter("two")];
+    let store = workspace.open();
+    assert_eq!(store.dead_letters(&id), Ok(vec![]));
+    store.put_dead_letters(&id, &letters).unwrap();
+    drop(store);
+    let store = workspace.open();
+    assert_eq!(store.dead_letters(&id).unwrap(), letters);
+    assert_eq!(store.dead_letters(&other), Ok(vec![]));
+    store.put_dead_letters(&id, &letters[1..]).unwrap();
+    assert_eq!(store.dead_letters(&id).unwrap(), letters[1..]);
+    store.delete(&id).unwrap();
+    assert_eq!(store.dead_letters(&id), Ok(vec![]));
 }

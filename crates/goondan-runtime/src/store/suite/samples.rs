@@ -26,10 +26,10 @@ pub fn event(id: &str, target: &InstanceId) -> AgentEvent {
         target: target.clone(),
         input: format!("input of {id}"),
         metadata: crate::JsonObject::new(),
+        instructions: None,
         trace: EventTrace { trace_id: "0".repeat(32), parent_span_id: None },
         callers: Vec::new(),
         reply_to: None,
-        instructions: None,
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::swarm::{Process, WORKSPACE, World, a, within};
+use super::swarm::{Process, WORKSPACE, World, a, answers, within};
 use crate::ports::clock::{Clock, SystemClock};
 use crate::ports::store::{InstanceMeta, InstanceStatus, Store};
 use crate::store::fs::FileSystem;
@@ -63,6 +63,12 @@ impl Retiring {
         .await;
     }
 
+    /// Runs `one` and what comes of it, until nothing is left to do.
+    async fn run_one(&mut self) {
+        self.process.send("one").await.unwrap();
+        self.process.wait_for(|messages| answers(messages) == 1).await;
+    }
+
     async fn until_retired(&self) {
         self.until(|meta| meta.is_some_and(|meta| meta.status == InstanceStatus::Retired)).await;
     }
@@ -77,8 +83,8 @@ const QUICK: &str = "{lifecycle: {ttlSeconds: 1, gcGraceSeconds: 1}}";
 
 #[tokio::test]
 async fn a_retired_instance_comes_back_with_an_event_as_it_was() {
-    let swarm = Retiring::start(QUICK).await;
-    swarm.process.send("one").await.unwrap();
+    let mut swarm = Retiring::start(QUICK).await;
+    swarm.run_one().await;
     swarm.clock.by(1);
     swarm.until_retired().await;
     let result = swarm.process.send("two").await.unwrap();
@@ -92,8 +98,8 @@ async fn a_retired_instance_comes_back_with_an_event_as_it_was() {
 
 #[tokio::test]
 async fn one_that_stays_away_is_deleted_and_begins_anew() {
-    let swarm = Retiring::start(QUICK).await;
-    swarm.process.send("one").await.unwrap();
+    let mut swarm = Retiring::start(QUICK).await;
+    swarm.run_one().await;
     swarm.clock.by(10);
     swarm.until_retired().await;
     swarm.clock.by(10);
@@ -106,10 +112,17 @@ async fn one_that_stays_away_is_deleted_and_begins_anew() {
 
 #[tokio::test]
 async fn what_is_retired_stays_so_over_a_restart() {
-    let swarm = Retiring::start(QUICK).await;
-    swarm.process.send("one").await.unwrap();
+    let mut swarm = Retiring::start(QUICK).await;
+    swarm.run_one().await;
     swarm.clock.by(1);
     swarm.until_retired().await;
+    within(async {
+        let says_so = || String::from_utf8(swarm.fs.contents(&swarm.folder().join(layout::METADATA)).unwrap()).unwrap();
+        while !says_so().contains("retiredAt") {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     drop(swarm.process);
     let store = JsonlStore::on(Arc::new(swarm.fs.kill()), Path::new(WORKSPACE)).unwrap();
     let metas = store.instances().unwrap();

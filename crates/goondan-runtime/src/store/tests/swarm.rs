@@ -125,7 +125,7 @@ impl Process {
 
 /// Fails instead of hanging.
 pub(super) async fn within<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(5), work).await.expect("it hangs")
+    tokio::time::timeout(Duration::from_secs(60), work).await.expect("it hangs")
 }
 
 /// How many answers of `b` are in a conversation.
@@ -213,7 +213,7 @@ impl ModelFactory for Models {
 
 #[async_trait]
 impl ModelClient for Models {
-    /// An input is answered with calls first, and then with text; everything else with text.
+    /// An input is answered with calls first, and then with text; everything else, and what is `quiet`, with text.
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         let mut chunks = match unanswered_input(&request.messages) {
             Some(event) => calls(&event),
@@ -226,7 +226,8 @@ impl ModelClient for Models {
 
 fn unanswered_input(messages: &[Arc<Message>]) -> Option<String> {
     let turn = messages.iter().rev().take_while(|message| message.data.role == Role::User);
-    turn.filter_map(|message| message.text().strip_prefix("input ").map(str::to_owned)).next()
+    let mut inputs = turn.filter_map(|message| message.text().strip_prefix("input ").map(str::to_owned));
+    inputs.next().filter(|event| event != "quiet")
 }
 
 fn calls(event: &str) -> Vec<ModelChunk> {
