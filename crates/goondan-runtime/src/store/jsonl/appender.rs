@@ -26,25 +26,13 @@ pub(super) struct Appender {
     has_debris: bool,
     /// How many folders above it may be as new as the file is.
     depth: usize,
-    /// It was made, or replaced, and its name is not on disk yet.
-    is_nameless: bool,
     buffer: Vec<u8>,
 }
 
 impl Appender {
     /// Lines for the file at `path`. The names of up to `depth` folders above it are put on disk with its own.
     pub(super) fn new(disk: Arc<Disk>, path: PathBuf, depth: usize) -> Self {
-        Appender {
-            disk,
-            path,
-            file: None,
-            end: None,
-            synced: 0,
-            has_debris: false,
-            depth,
-            is_nameless: false,
-            buffer: Vec::new(),
-        }
+        Appender { disk, path, file: None, end: None, synced: 0, has_debris: false, depth, buffer: Vec::new() }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -103,8 +91,7 @@ impl Appender {
             self.forget_file();
             return Err(io::Error::new(io::ErrorKind::NotFound, "it was deleted while it was in use"));
         }
-        self.disk.put_name(&self.path, self.is_nameless, self.depth)?;
-        self.is_nameless = false;
+        self.disk.put_name(&self.path, self.depth)?;
         self.synced = end;
         Ok(())
     }
@@ -137,10 +124,10 @@ impl Appender {
         self.file = None;
     }
 
-    /// The file was replaced by another one. Its name is put on disk with the next sync.
-    pub(super) fn was_replaced(&mut self) {
+    /// Puts `bytes` in the place of all lines. They are on disk, and so is the file's name after the next sync.
+    pub(super) fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.forget_file();
-        self.is_nameless = true;
+        self.disk.replace(&self.path, bytes)
     }
 
     fn forget_file(&mut self) {
@@ -185,7 +172,6 @@ impl Appender {
                 self.end = None;
                 return Err(io::Error::new(io::ErrorKind::NotFound, "it was deleted while it was in use"));
             }
-            self.is_nameless |= opened.is_new;
             self.file = Some(opened.file);
         }
         Ok(&mut **self.file.as_mut().expect("opened above"))
@@ -283,6 +269,21 @@ mod tests {
         appender(&fs).append(&1).unwrap();
         let fs = fs.kill();
         let mut lines = appender(&fs);
+        lines.append(&2).unwrap();
+        lines.sync().unwrap();
+        fs.lose_power(None);
+        assert_eq!(text(&fs), "1\n2\n");
+    }
+
+    #[test]
+    fn and_one_in_a_file_that_somebody_made_and_never_synced() {
+        let fs = SimFs::new();
+        let disk = Disk::new(Arc::new(fs.clone()));
+        let mut other = Appender::new(Arc::clone(&disk), "/other".into(), 1);
+        other.append(&0).unwrap();
+        other.sync().unwrap();
+        Appender::new(Arc::clone(&disk), PATH.into(), 1).append(&1).unwrap();
+        let mut lines = Appender::new(disk, PATH.into(), 1);
         lines.append(&2).unwrap();
         lines.sync().unwrap();
         fs.lose_power(None);

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::disk::Disk;
 use super::layout;
 use crate::ports::store::{DeadLetter, StoreError};
-use crate::store::fs::{FileSystem, replace_durably};
+use crate::store::fs::FileSystem;
 
 /// The list; empty where there is none.
 pub(super) fn read(fs: &dyn FileSystem, instance: &Path) -> Result<Vec<DeadLetter>, StoreError> {
@@ -26,8 +26,8 @@ pub(super) fn write(disk: &Disk, instance: &Path, letters: &[DeadLetter]) -> Res
     let write = || {
         let mut bytes = serde_json::to_vec_pretty(letters)?;
         bytes.push(b'\n');
-        replace_durably(&**disk, &path, &bytes)?;
-        disk.put_name(&path, true, layout::DEPTH)
+        disk.replace(&path, &bytes)?;
+        disk.put_name(&path, layout::DEPTH)
     };
     write().map_err(|cause| StoreError::new("write", &path, &cause))
 }

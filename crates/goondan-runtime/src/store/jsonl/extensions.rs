@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::disk::Disk;
 use super::layout;
 use crate::ports::store::StoreError;
-use crate::store::fs::{FileSystem, replace_durably};
+use crate::store::fs::FileSystem;
 
 /// A file that is no JSON was edited by hand: it is told and counts as missing, so that the agent goes on.
 pub(super) fn read(fs: &dyn FileSystem, instance: &Path, extension: &str) -> Result<Option<Value>, StoreError> {
@@ -24,8 +24,8 @@ pub(super) fn read(fs: &dyn FileSystem, instance: &Path, extension: &str) -> Res
 
 pub(super) fn write(disk: &Disk, instance: &Path, extension: &str, state: &Value) -> Result<(), StoreError> {
     let path = path(instance, extension);
-    let written = replace_durably(&**disk, &path, format!("{state:#}\n").as_bytes());
-    let named = written.and_then(|()| disk.put_name(&path, true, layout::DEPTH));
+    let written = disk.replace(&path, format!("{state:#}\n").as_bytes());
+    let named = written.and_then(|()| disk.put_name(&path, layout::DEPTH));
     named.map_err(|cause| StoreError::new("write", &path, &cause))
 }
 

@@ -24,8 +24,9 @@ pub(super) fn put_meta(disk: &Disk, dir: &Path, meta: &InstanceMeta) -> Result<(
     let mut bytes = serde_json::to_vec_pretty(meta).map_err(|cause| StoreError::new("encode", &path, &cause))?;
     bytes.push(b'\n');
     let written = match meta.cwd {
-        // An old name will do: it says the same of what was promised.
-        Some(_) => replace_durably(&**disk, &path, &bytes).and_then(|()| disk.put_name(&path, false, DEPTH)),
+        // Under its old name lies what says the same of the promise: a power failure may bring that back.
+        Some(_) if disk.has_names(&path) => replace_durably(&**disk, &path, &bytes),
+        Some(_) => disk.replace(&path, &bytes).and_then(|()| disk.put_name(&path, DEPTH)),
         None => replace(&**disk, &path, &bytes),
     };
     written.map_err(|cause| StoreError::new("write", &path, &cause))

@@ -10,7 +10,6 @@ use super::appender::Appender;
 use super::disk::Disk;
 use super::lines;
 use crate::ports::store::{InboxRecord, OnDurable, Recovered, StoreError};
-use crate::store::fs::replace_durably;
 use crate::store::ledger::{Ledger, reduce};
 
 /// At the most that many records go to disk with one fsync.
@@ -115,8 +114,7 @@ impl Writer {
         let kept = bytes.len() as u64;
         if kept * 2 < self.lines.len() {
             // The name of the new file is on disk before the next record is acknowledged: the next sync sees to that.
-            self.lines.was_replaced();
-            replace_durably(&**self.disk, path, &bytes)?;
+            self.lines.replace(&bytes)?;
         }
         Ok(kept)
     }

@@ -8,7 +8,6 @@ use super::disk::Disk;
 use super::{layout, lines};
 use crate::message::{Message, MessageEvent};
 use crate::ports::store::{Fold, InstanceStore, StoreError, StoredConversation};
-use crate::store::fs::replace_durably;
 
 /// An open conversation. Between turns it holds no file open.
 pub(super) struct JsonlInstance {
@@ -35,8 +34,7 @@ impl JsonlInstance {
             serde_json::to_writer(&mut bytes, message).map_err(|cause| StoreError::new("encode", &path, &cause))?;
             bytes.push(b'\n');
         }
-        self.base.was_replaced();
-        replace_durably(&**self.disk, &path, &bytes).map_err(|cause| StoreError::new("write", &path, &cause))
+        self.base.replace(&bytes).map_err(|cause| StoreError::new("write", &path, &cause))
     }
 }
 
