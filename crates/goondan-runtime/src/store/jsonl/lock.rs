@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Why the workspace could not be taken.
 #[derive(Debug, thiserror::Error)]
@@ -36,12 +37,8 @@ impl WorkspaceLock {
         let unusable = |cause| LockError::Unusable { path: path.clone(), cause };
         let mut file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(unusable)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(LockError::Held { dir: dir.to_owned(), holder: holder(&mut file) });
-            }
-            Err(TryLockError::Error(cause)) => return Err(unusable(cause)),
+        if !lock(&mut file).map_err(unusable)? {
+            return Err(LockError::Held { dir: dir.to_owned(), holder: holder(&mut file) });
         }
         let note = |file: &mut File| {
             file.set_len(0)?;
@@ -53,13 +50,44 @@ impl WorkspaceLock {
     }
 }
 
-fn holder(file: &mut File) -> String {
+/// Takes the lock; false where a living process has it.
+///
+/// A process that is killed while it starts a program leaves a child that has the lock until that program begins, a moment
+/// later. So a lock whose holder is gone is worth waiting for.
+fn lock(file: &mut File) -> std::io::Result<bool> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(cause)) => return Err(cause),
+            Err(TryLockError::WouldBlock) if is_alive(file) || Instant::now() >= end => return Ok(false),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+        }
+    }
+}
+
+/// How long the lock of a dead process is waited for, and how often it is looked at.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Whether the process that took the lock runs. Where the system does not tell, it is taken to.
+fn is_alive(file: &mut File) -> bool {
+    let processes = Path::new("/proc");
+    match noted(file) {
+        Some(process) if processes.join("self").exists() => processes.join(process.to_string()).exists(),
+        _ => true,
+    }
+}
+
+fn noted(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     // On some systems a locked file can't be read; the holder then stays unknown.
-    match file.read_to_string(&mut text).map(|_| text.trim().parse::<u32>()) {
-        Ok(Ok(process)) => format!("process {process}"),
-        _ => "another process".to_owned(),
-    }
+    file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
+    text.trim().parse().ok()
+}
+
+fn holder(file: &mut File) -> String {
+    noted(file).map_or_else(|| "another process".to_owned(), |process| format!("process {process}"))
 }
 
 #[cfg(test)]
@@ -73,6 +101,22 @@ mod tests {
         let error = WorkspaceLock::acquire(dir.path()).err().unwrap();
         assert!(error.to_string().ends_with(&format!("held by process {}", std::process::id())), "{error}");
         drop(first);
+        WorkspaceLock::acquire(dir.path()).unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_lock_of_a_dead_process_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        // No process has that number: it is above the largest.
+        std::fs::write(&path, "4194305").unwrap();
+        let left_behind = File::open(&path).unwrap();
+        left_behind.try_lock().unwrap();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(left_behind);
+        });
         WorkspaceLock::acquire(dir.path()).unwrap();
     }
 }
