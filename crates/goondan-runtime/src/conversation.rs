@@ -1,6 +1,6 @@
 //! A conversation: base plus events (rule C1).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::message::{Message, MessageEvent, Role, ToolCall};
@@ -161,11 +161,6 @@ fn new_messages(events: &[MessageEvent]) -> Vec<NewMessage<'_>> {
         }
     }
     new
-}
-
-/// The outputs of all tool calls in `messages`, by call id; a later call with the same id wins.
-pub fn results_by_call(messages: &[Arc<Message>]) -> HashMap<&str, &crate::message::ToolResultPart> {
-    messages.iter().flat_map(|m| m.tool_results()).map(|result| (result.tool_call_id.as_str(), result)).collect()
 }
 
 #[cfg(test)]
