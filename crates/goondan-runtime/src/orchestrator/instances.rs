@@ -1,13 +1,13 @@
 //! The instances of a swarm: little more than a queue each, while they are idle.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use super::RunningTurn;
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
-use crate::ports::store::{InstanceMeta, InstanceStatus};
+use crate::ports::store::{InstanceMeta, InstanceStatus, Recovered, Store};
 use crate::ports::tool::SpawnedAgentInfo;
 use crate::turn::ConversationLog;
 
@@ -152,6 +152,24 @@ fn new_meta(id: &InstanceId, owner: Option<InstanceId>, cwd: Option<String>, now
         cwd,
         retired_at: None,
     }
+}
+
+/// A process that was cut off between the end of a turn and its last write leaves an instance that says that it is at work.
+pub(super) fn settle_status(
+    store: &dyn Store,
+    mut metas: Vec<InstanceMeta>,
+    recovered: &Recovered,
+) -> Vec<InstanceMeta> {
+    let at_work: HashSet<&InstanceId> = recovered.pending.iter().map(|event| &event.target).collect();
+    for meta in &mut metas {
+        if meta.status == InstanceStatus::Processing && !at_work.contains(&meta.id()) {
+            meta.status = InstanceStatus::Idle;
+            if let Err(error) = store.put_meta(meta) {
+                tracing::warn!(instance = %meta.id(), %error, "the status of an instance was not written");
+            }
+        }
+    }
+    metas
 }
 
 /// An instance as agents see it.

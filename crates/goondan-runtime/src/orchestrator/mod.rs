@@ -19,12 +19,12 @@ use crate::event::TurnResult;
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
 use crate::instance::TurnEnd;
-use crate::ports::store::{HandledEvent, InboxRecord, InstanceMeta, InstanceStatus, Recovered, Store, StoreError};
+use crate::ports::store::{HandledEvent, InboxRecord, InstanceMeta, Recovered, StoreError};
 use crate::routing::WaitGraph;
 use crate::store::handled::{Handled, size_of};
 
-use instances::Instances;
 pub(crate) use instances::describe;
+use instances::{Instances, settle_status};
 pub use lifecycle::Tended;
 pub use refusal::Refusal;
 
@@ -381,20 +381,6 @@ impl Orchestrator {
             }
         }
     }
-}
-
-/// A process that was cut off between the end of a turn and its last write leaves an instance that says that it is at work.
-fn settle_status(store: &dyn Store, mut metas: Vec<InstanceMeta>, recovered: &Recovered) -> Vec<InstanceMeta> {
-    let at_work: HashSet<&InstanceId> = recovered.pending.iter().map(|event| &event.target).collect();
-    for meta in &mut metas {
-        if meta.status == InstanceStatus::Processing && !at_work.contains(&meta.id()) {
-            meta.status = InstanceStatus::Idle;
-            if let Err(error) = store.put_meta(meta) {
-                tracing::warn!(instance = %meta.id(), %error, "the status of an instance was not written");
-            }
-        }
-    }
-    metas
 }
 
 type Ended = Result<(Id, (InstanceId, TurnEnd)), JoinError>;

@@ -3,6 +3,8 @@
 //! It knows for every file and folder what is on disk and what is only in the system's cache. A *kill* keeps both. A
 //! *power failure* keeps what was synced; of the rest, any part may survive.
 
+mod tear;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -10,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{DataFile, FileSystem, Opened};
+use tear::{Chance, survivor};
 
 /// The file system, as one process sees it. After a kill or a power failure the next process gets another handle; through
 /// an old one nothing changes any more, whoever still holds it.
@@ -167,35 +170,6 @@ impl SimFs {
             self.sync_folder(path).unwrap();
             folder = path.parent();
         }
-    }
-}
-
-/// What of a file is there after a power failure.
-fn survivor(contents: &Contents, chance: Option<&mut Chance>) -> Vec<u8> {
-    let Some(chance) = chance else { return contents.on_disk.clone() };
-    match chance.below(4) {
-        0 => contents.now.clone(),
-        1 if contents.now.starts_with(&contents.on_disk) => {
-            let unsynced = contents.now.len() - contents.on_disk.len();
-            contents.now[..contents.on_disk.len() + chance.below(unsynced + 1)].to_vec()
-        }
-        2 if contents.now.len() > contents.on_disk.len() && contents.now.starts_with(&contents.on_disk) => {
-            // The file had grown, and its blocks were not written.
-            let mut bytes = contents.on_disk.clone();
-            bytes.resize(contents.now.len(), 0);
-            bytes
-        }
-        _ => contents.on_disk.clone(),
-    }
-}
-
-/// Random enough, and the same for the same seed.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % end.max(1)
     }
 }
 
