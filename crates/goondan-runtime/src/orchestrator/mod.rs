@@ -5,6 +5,7 @@ mod instances;
 mod lifecycle;
 mod refusal;
 mod scheduling;
+mod stalled;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub(crate) use instances::describe;
 use instances::{Instances, settle_status};
 pub use lifecycle::Tended;
 pub use refusal::Refusal;
+use stalled::Stalled;
 
 /// A message to the orchestrator.
 pub enum Command {
@@ -124,6 +126,8 @@ struct RunningTurn {
     event: AgentEvent,
     cancel: CancellationToken,
     joined: crate::turn::JoinBox,
+    /// Something came for the instance while it ran.
+    is_wanted: bool,
 }
 
 /// The task's state.
@@ -137,6 +141,7 @@ pub(crate) struct Orchestrator {
     /// Those of them that shall end as soon as they have taken up what had happened.
     cancelled: HashSet<String>,
     waits: WaitGraph,
+    stalled: Stalled,
     /// Instances with something to do, in the order in which they came to it.
     ready: VecDeque<InstanceId>,
     is_ready: HashSet<InstanceId>,
@@ -164,6 +169,7 @@ impl Orchestrator {
             begun: recovered.begun.into_iter().collect(),
             cancelled: HashSet::new(),
             waits: WaitGraph::default(),
+            stalled: Stalled::default(),
             ready: VecDeque::new(),
             is_ready: HashSet::new(),
             turns: JoinSet::new(),
@@ -188,6 +194,7 @@ impl Orchestrator {
                 },
                 Some(ended) = self.turns.join_next_with_id() => self.turn_ended(ended),
                 () = deadline(self.stopping) => self.cancel_all(),
+                () = deadline(self.stalled.at()) => self.retry_stalled(),
                 () = tokio::time::sleep_until(self.tend_at) => self.tend(),
             }
             self.start_turns();

@@ -21,6 +21,9 @@ use crate::turn::JoinBox;
 
 impl Orchestrator {
     pub(super) fn make_ready(&mut self, id: InstanceId) {
+        if let Some(turn) = self.instances.get_mut(&id).and_then(|instance| instance.turn.as_mut()) {
+            turn.is_wanted = true;
+        }
         if self.is_ready.insert(id.clone()) {
             self.ready.push_back(id);
         }
@@ -63,7 +66,12 @@ impl Orchestrator {
         if self.cancelled.contains(&event.id) {
             cancel.cancel();
         }
-        instance.turn = Some(RunningTurn { event: event.clone(), cancel: cancel.clone(), joined: joined.clone() });
+        instance.turn = Some(RunningTurn {
+            event: event.clone(),
+            cancel: cancel.clone(),
+            joined: joined.clone(),
+            is_wanted: false,
+        });
         let meta = instance.meta.clone();
         let facts = Arc::new(self.facts(agent, &event, meta.cwd.as_deref()));
         let (warm, engine) = (self.instances.take_warm(id), Arc::clone(&self.engine));
@@ -115,9 +123,10 @@ impl Orchestrator {
         self.publish_end(id, &turn.event.id, &end.result);
         self.return_joined(id, &turn.joined);
         if end.handled.is_empty() {
-            self.stand_still(turn.event, &end.result);
+            self.stand_still(turn, &end.result);
             return;
         }
+        self.stalled.store_works();
         self.handled.release(id);
         for event_id in &end.handled {
             self.remember(event_id, &end.result);
@@ -129,19 +138,25 @@ impl Orchestrator {
         self.make_ready(id.clone());
     }
 
-    /// The store has failed a turn: it is told, but it is not over. It keeps its place before everything else in its queue.
-    /// Those who wait for what is behind it are told as well. The next event, or the same one sent again, sets the instance
-    /// going again; so does the next start.
-    fn stand_still(&mut self, event: AgentEvent, result: &TurnResult) {
-        let Some(instance) = self.instances.get_mut(&event.target) else { return };
-        self.begun.insert(event.id.clone());
-        instance.queue.push_front(event);
+    /// The store has failed a turn: it is not over, and keeps its place before everything else in its queue. What came
+    /// meanwhile sets the instance going again at once, for nobody may come after it. Otherwise it stands still until the
+    /// next event, the same one sent again, or a while; who waits, also for what is behind it, is told.
+    fn stand_still(&mut self, turn: RunningTurn, result: &TurnResult) {
+        let id = turn.event.target.clone();
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        self.begun.insert(turn.event.id.clone());
+        instance.queue.push_front(turn.event);
+        if turn.is_wanted {
+            self.make_ready(id);
+            return;
+        }
         let queued: Vec<(String, String)> =
             instance.queue.iter().map(|event| (event.id.clone(), event.turn_id())).collect();
         for (event_id, turn_id) in queued {
             let result = TurnResult { turn_id, ..result.clone() };
             self.tell(&event_id, Some(&result));
         }
+        self.stalled.add(id);
     }
 
     /// Keeps the result of an event that is over, for who may ask for it again.

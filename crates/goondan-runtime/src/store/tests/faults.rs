@@ -54,6 +54,15 @@ async fn or_at_the_next_start() {
 }
 
 #[tokio::test]
+async fn or_by_itself_after_a_while() {
+    let (fs, world, mut process) = run_full(3_000).await;
+    fs.leave_room(None);
+    let is_over = |event| matches!(event, SwarmEvent::TurnEnded { result, .. } if result.error.is_none());
+    while !is_over(within(process.events.recv()).await.unwrap()) {}
+    check(process, &fs, &world).await;
+}
+
+#[tokio::test]
 async fn while_it_stands_still_everybody_is_told() {
     let (fs, world, process) = run_full(PLENTY).await;
     fs.leave_room(Some(700));
