@@ -4,6 +4,7 @@
 //! A decoder asks for its fields one by one, reports every mistake and gives `None` where no resource can be made.
 
 mod agent;
+mod build;
 mod connection;
 mod connector;
 mod export;
@@ -16,6 +17,7 @@ mod swarm;
 mod tool;
 
 pub use agent::{Agent, ExtensionUse, ModelParams, Prompt, ToolUse, Workdir};
+pub use build::{Build, BuildCommand, ToolBuild};
 pub use connection::Connection;
 pub use connector::{Connector, ConnectorEvent, PropertyType};
 pub use export::{ExportOverride, ExportSpec, Permission};
