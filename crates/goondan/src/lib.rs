@@ -4,6 +4,7 @@
 //! the only place that knows which adapter serves which port. It deliberately does not know terminals and arguments.
 
 mod adapters;
+pub mod build;
 pub mod builder;
 mod contents;
 pub mod generation;
@@ -14,6 +15,7 @@ mod variables;
 pub mod watch;
 pub mod workspace;
 
+pub use build::{BuildEnd, BuildOutcome, Builds};
 pub use goondan_dylib::{HostCommand, tool_host};
 pub use goondan_models as models;
 pub use goondan_runtime as runtime;

@@ -16,6 +16,7 @@ use super::leftovers::Leftovers;
 use super::reloads::Reloads;
 use super::signals::{Hangups, Signal, Signals};
 use super::view::View;
+use crate::commands::build;
 use crate::exit::{CliError, Exit};
 use crate::output::{Activity, Output, TurnFacts};
 use crate::project::{self, Launch};
@@ -60,10 +61,13 @@ impl Session {
     /// Starts a swarm.
     pub(crate) async fn start(
         launch: Launch<'_>,
-        signals: Signals,
+        mut signals: Signals,
         state_root: &StateRoot,
         output: &Output,
     ) -> Result<Self, CliError> {
+        if launch.args.build {
+            build::before_start(launch.project, &mut signals, output).await?;
+        }
         let (approver, questions) = approver(launch.args.yes);
         let (watch, hangups) = (launch.watch, Hangups::open()?);
         let (swarm, events) = project::start(launch, approver, state_root, output).await?;
