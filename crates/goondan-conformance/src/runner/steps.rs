@@ -117,11 +117,11 @@ fn reload(world: &mut World<'_>) -> Result<Value, Broken> {
     }
     Ok(match &outcome.result {
         Ok(generation) => json!({
-            "ok": true, "generation": generation, "added": outcome.added, "changed": outcome.changed,
-            "removed": outcome.removed, "durationMs": outcome.duration_ms,
+            "ok": true, "generation": generation, "added": outcome.plan.added, "changed": outcome.plan.changed,
+            "removed": outcome.plan.removed, "agents": outcome.plan.agents, "durationMs": outcome.timing.total_ms(),
         }),
         Err(diagnostics) => json!({
-            "ok": false, "diagnostics": view::diagnostics(diagnostics), "durationMs": outcome.duration_ms,
+            "ok": false, "diagnostics": view::diagnostics(diagnostics), "durationMs": outcome.timing.total_ms(),
         }),
     })
 }
