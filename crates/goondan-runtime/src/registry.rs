@@ -87,6 +87,8 @@ pub struct RegisteredTool {
     pub handler: Arc<dyn ToolHandler>,
     /// Its limits.
     pub limits: ToolLimits,
+    /// The built-in export behind it, such as `fs__read`, whatever the resource is called.
+    pub builtin: Option<String>,
 }
 
 /// Limits of a Tool resource.
@@ -109,7 +111,22 @@ impl RegisteredTool {
             description: spec.description.clone(),
             parameters: spec.parameters.clone(),
         };
-        RegisteredTool { name, schema: ArgumentSchema::new(spec.parameters.clone()), definition, spec, handler, limits }
+        RegisteredTool {
+            name,
+            schema: ArgumentSchema::new(spec.parameters.clone()),
+            definition,
+            spec,
+            handler,
+            limits,
+            builtin: None,
+        }
+    }
+
+    /// Names the built-in handler set behind it.
+    #[must_use]
+    pub fn of_builtin(mut self, set: &str) -> Self {
+        self.builtin = Some(ToolName::new(set, &self.spec.name).to_string());
+        self
     }
 }
 

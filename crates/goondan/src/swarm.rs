@@ -15,7 +15,7 @@ use goondan_runtime::policy::{ApproveAll, Approver, Headless};
 use goondan_runtime::ports::clock::{Clock, SystemClock};
 use goondan_runtime::ports::model::{ModelFactory, ToolDefinition};
 use goondan_runtime::ports::store::{InstanceMeta, StoreError};
-use goondan_runtime::ports::tool::{ToolCallResult, ToolSource};
+use goondan_runtime::ports::tool::{InstanceObserver, ToolCallResult, ToolSource};
 use goondan_runtime::runtime::{ExternalInput, Runtime, RuntimeParts};
 use goondan_runtime::store::jsonl::{JsonlJournal, JsonlStore, LockError, OpenWorkspaceError};
 use goondan_spec::diff::diff;
@@ -402,7 +402,7 @@ impl SwarmBuilder {
         let swarm = self.bundle.choose_swarm(self.swarm.as_deref()).map_err(|d| StartError::Diagnostics(vec![d]))?;
         let swarm_id = swarm.id.clone();
         let root = StateRoot::find(self.state_root.as_deref());
-        let tools = Arc::new(ToolSources::new(&root.0.join("plugins"), self.tool_host));
+        let tools = Arc::new(ToolSources::new(&root.0, self.tool_host, environment.clone()));
         let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
         let generation =
             plan_swarm(&self.bundle, swarm, 1, &ports, &environment).await.map_err(StartError::Diagnostics)?;
@@ -417,6 +417,7 @@ impl SwarmBuilder {
             clock: self.clock,
             approver: self.approver,
             workdir: self.workdir.as_deref().map(absolute),
+            observer: Arc::clone(&tools) as Arc<dyn InstanceObserver>,
         };
         let (runtime, events) = Runtime::start(parts).map_err(|error| workspace_error(error.message))?;
         let reloading = tokio::sync::Mutex::new(());

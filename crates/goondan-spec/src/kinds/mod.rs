@@ -21,7 +21,7 @@ pub use connector::{Connector, ConnectorEvent, PropertyType};
 pub use export::{ExportOverride, ExportSpec, Permission};
 pub use extension::Extension;
 pub use ingress::{IngressRule, InstanceKeyRoute};
-pub use model::Model;
+pub use model::{Model, Pricing};
 pub use package::{Dependency, Package};
 pub use permissions::{Action, PermissionRule, Permissions};
 pub use swarm::{Budget, Lifecycle, Policy, Swarm};
