@@ -19,6 +19,7 @@ pub(crate) fn model(provider: &str, options: Value) -> Resource<Model> {
         endpoint: None,
         options,
         capabilities: Default::default(),
+        pricing: None,
     };
     let id = ResourceId { package: None, kind: Kind::Model, name: "m".to_owned() };
     Resource { id, labels: Default::default(), annotations: Default::default(), origin: None, spec }

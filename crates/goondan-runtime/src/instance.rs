@@ -168,6 +168,7 @@ async fn finish(mut context: TurnContext, event: &AgentEvent, result: TurnResult
     match make_durable(&engine, &facts, context.log, context.states, record).await {
         Ok(log) => {
             meta.updated_at = engine.clock.now();
+            meta.spending.add(result.usage, facts.agent.pricing.as_ref());
             let warm = tidy_up(&engine, &facts, log, &meta).await;
             TurnEnd { result, handled, answer, warm, meta }
         }

@@ -174,7 +174,11 @@ impl TurnContext {
     /// The agent's tools as they are planned now: tools change at the next step (rule R3).
     pub(crate) fn current_catalog(&self) -> Catalog {
         let agent = self.engine.agent(&self.facts.instance.agent);
-        agent.map_or_else(|| self.facts.agent.catalog.clone(), |agent| agent.catalog.clone())
+        let catalog = agent.map_or_else(|| self.facts.agent.catalog.clone(), |agent| agent.catalog.clone());
+        match &self.facts.narrowing {
+            Some(left) => catalog.filtered(|tool| left.allows(tool)),
+            None => catalog,
+        }
     }
 
     fn publish(&self, kind: RuntimeEventKind) {

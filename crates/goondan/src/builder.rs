@@ -10,7 +10,7 @@ use goondan_runtime::plan::PlanPorts;
 use goondan_runtime::policy::{ApproveAll, Approver, Headless};
 use goondan_runtime::ports::clock::{Clock, SystemClock};
 use goondan_runtime::ports::model::ModelFactory;
-use goondan_runtime::ports::tool::ToolSource;
+use goondan_runtime::ports::tool::{InstanceObserver, ToolSource};
 use goondan_runtime::runtime::{Runtime, RuntimeParts};
 use goondan_runtime::store::jsonl::{JsonlJournal, JsonlStore, LockError, OpenWorkspaceError};
 use goondan_spec::{Bundle, Diagnostic, Environment, OsFiles};
@@ -152,7 +152,7 @@ impl SwarmBuilder {
         let swarm = self.bundle.choose_swarm(self.swarm.as_deref()).map_err(|d| StartError::Diagnostics(vec![d]))?;
         let swarm_id = swarm.id.clone();
         let root = StateRoot::find(self.state_root.as_deref());
-        let tools = Arc::new(ToolSources::new(&root.0.join("plugins"), self.tool_host));
+        let tools = Arc::new(ToolSources::new(&root.0, self.tool_host, environment.clone()));
         let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
         let generation =
             plan_swarm(&self.bundle, swarm, 1, &ports, &environment).await.map_err(StartError::Diagnostics)?;
@@ -167,6 +167,7 @@ impl SwarmBuilder {
             clock: self.clock,
             approver: self.approver,
             workdir: self.workdir.as_deref().map(absolute),
+            observer: Arc::clone(&tools) as Arc<dyn InstanceObserver>,
         };
         let (runtime, events) = Runtime::start(parts).map_err(|error| workspace_error(error.message))?;
         let contents = Contents::default();

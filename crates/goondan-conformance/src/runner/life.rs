@@ -37,6 +37,7 @@ impl Life {
             .state_root(world.state_root())
             .environment(world.case.env.clone().into_iter().collect())
             .approver(Arc::new(world.answers.clone()))
+            .clock(Arc::new(world.clock.clone()))
             .models(Arc::clone(&world.models) as Arc<dyn ModelFactory>);
         let started = world.logs.hear(|| runtime.block_on(world.in_time(builder.start_watched())))?;
         Ok(started.map(|(swarm, events)| {

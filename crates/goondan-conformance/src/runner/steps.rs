@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use chrono::TimeDelta;
 use goondan::Input;
 use goondan::runtime::event::TurnResult;
 use goondan::swarm::SendError;
@@ -56,6 +57,10 @@ fn perform_one(world: &mut World<'_>, step: &Step) -> Result<Option<Value>, Brok
         }
         Action::Restart => restart(world).map(|()| None),
         Action::Await(wanted) => wait(world, wanted).map(|()| None),
+        Action::Advance(by) => {
+            world.clock.advance(TimeDelta::seconds(i64::from(by.seconds)));
+            Ok(None)
+        }
     }
 }
 
@@ -178,5 +183,6 @@ fn name(action: &Action) -> &'static str {
         Action::Kill => "kill",
         Action::Restart => "restart",
         Action::Await(_) => "await",
+        Action::Advance(_) => "advance",
     }
 }

@@ -23,7 +23,7 @@ pub use connector::{Connector, ConnectorEvent, PropertyType};
 pub use export::{ExportOverride, ExportSpec, Permission, SHELL_COMMAND};
 pub use extension::Extension;
 pub use ingress::{IngressRule, InstanceKeyRoute};
-pub use model::Model;
+pub use model::{Model, Pricing};
 pub use package::{Dependency, Package};
 pub use permissions::{Action, PermissionRule, Permissions, Written};
 pub use swarm::{Budget, Lifecycle, Policy, Swarm};
