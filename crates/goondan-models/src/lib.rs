@@ -20,7 +20,7 @@ mod table;
 mod wire;
 
 pub use providers::Providers;
-pub use replay::record;
+pub use replay::{Mask, record};
 pub use scripted::ScriptedFactory;
 pub use table::{PROVIDERS, Provider, provider, similar_providers};
 pub use wire::Wire;

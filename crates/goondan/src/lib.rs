@@ -6,6 +6,7 @@
 mod adapters;
 pub mod project;
 pub mod swarm;
+mod transfer;
 pub mod workspace;
 
 pub use goondan_dylib::{HostCommand, tool_host};
@@ -15,4 +16,5 @@ pub use goondan_spec as spec;
 
 pub use project::{Project, environment, load};
 pub use swarm::{Input, ReloadOutcome, SendError, StartError, Swarm, SwarmBuilder, Turn};
+pub use transfer::ImportFailed;
 pub use workspace::{StateRoot, Workspace};

@@ -11,8 +11,8 @@ use goondan_runtime::event::RuntimeEvent;
 use goondan_runtime::ids::InstanceId;
 use goondan_runtime::message::Message;
 use goondan_runtime::ports::journal::EffectKind;
-use goondan_runtime::ports::store::{DeadLetter, InstanceMeta, InstanceStatus, StoredConversation};
-use goondan_runtime::store::jsonl::{JournalRecord, layout, read_lines};
+use goondan_runtime::ports::store::{DeadLetter, InstanceMeta, InstanceStatus, Store, StoredConversation};
+use goondan_runtime::store::jsonl::{JournalRecord, JsonlStore, OpenWorkspaceError, layout, read_lines};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -146,11 +146,18 @@ impl Workspace {
         layout::instance_dir(&self.dir, id)
     }
 
-    /// Deletes everything of an instance; false where there is none.
-    pub fn delete(&self, id: &InstanceId) -> io::Result<bool> {
-        match fs::remove_dir_all(layout::instance_dir(&self.dir, id)) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+    /// Deletes everything of an instance; false where there is none. The workspace must not be held by a running swarm.
+    pub fn delete(&self, id: &InstanceId) -> Result<bool, OpenWorkspaceError> {
+        if !self.dir.exists() {
+            return Ok(false);
+        }
+        Ok(JsonlStore::open(&self.dir)?.delete(id)?)
+    }
+
+    pub(crate) fn meta(&self, id: &InstanceId) -> io::Result<Option<InstanceMeta>> {
+        match fs::read(layout::instance_dir(&self.dir, id).join(layout::METADATA)) {
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
