@@ -96,17 +96,9 @@ impl Instances {
         }
     }
 
-    /// A new instance.
-    pub(super) fn create(
-        &mut self,
-        id: &InstanceId,
-        owner: Option<InstanceId>,
-        cwd: Option<String>,
-        now: DateTime<Utc>,
-    ) -> InstanceMeta {
-        let meta = new_meta(id, owner, cwd, now);
-        self.by_id.insert(id.clone(), Instance::new(meta.clone()));
-        meta
+    /// A new instance, which the store knows already.
+    pub(super) fn add(&mut self, meta: InstanceMeta) {
+        self.by_id.insert(meta.id(), Instance::new(meta));
     }
 
     /// What is known of all, oldest first.
@@ -141,7 +133,13 @@ impl Instance {
     }
 }
 
-fn new_meta(id: &InstanceId, owner: Option<InstanceId>, cwd: Option<String>, now: DateTime<Utc>) -> InstanceMeta {
+/// What is known of an instance at first.
+pub(super) fn new_meta(
+    id: &InstanceId,
+    owner: Option<InstanceId>,
+    cwd: Option<String>,
+    now: DateTime<Utc>,
+) -> InstanceMeta {
     InstanceMeta {
         status: InstanceStatus::Idle,
         agent: id.agent.clone(),

@@ -25,7 +25,7 @@ use crate::routing::WaitGraph;
 use crate::store::handled::{Handled, size_of};
 
 pub(crate) use instances::describe;
-use instances::{Instances, settle_status};
+use instances::{Instances, new_meta, settle_status};
 pub use lifecycle::Tended;
 pub use refusal::Refusal;
 use stalled::Stalled;
@@ -363,8 +363,9 @@ impl Orchestrator {
             return Ok(false);
         }
         self.room_for_instance()?;
-        let meta = self.instances.create(&request.id, Some(request.owner), request.cwd, self.engine.clock.now());
+        let meta = new_meta(&request.id, Some(request.owner), request.cwd, self.engine.clock.now());
         self.engine.store.put_meta(&meta).map_err(|error| Refusal::store(&error))?;
+        self.instances.add(meta);
         Ok(true)
     }
 
