@@ -45,7 +45,7 @@ pub(crate) fn load(path: &Path) -> Result<Project, CliError> {
 }
 
 /// Loads a project that is about to be used: warnings are shown, errors end the command.
-fn load_valid(path: &Path, output: &Output) -> Result<(PathBuf, Arc<Bundle>), CliError> {
+pub(crate) fn load_valid(path: &Path, output: &Output) -> Result<(PathBuf, Arc<Bundle>), CliError> {
     let Project { root, bundle, diagnostics, sources, .. } = load(path)?;
     if !diagnostics.is_empty() {
         output.note(render::pretty(&diagnostics, &sources, Output::stderr_has_colour()).trim_end_matches('\n'))?;
@@ -79,7 +79,7 @@ pub(crate) async fn start(
     let (root, bundle) = load_valid(project, output)?;
     // Read once here as well, because an unusable file is a matter of configuration, not of the project.
     goondan::environment(&root, args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
-    let mut builder = Swarm::builder(bundle).state_root(&state_root.0).approver(approver);
+    let mut builder = Swarm::builder(bundle).state_root(&state_root.0).approver(approver).reloads_at_hangup(cfg!(unix));
     if let Some(file) = &args.env_file {
         builder = builder.env_file(file);
     }
@@ -164,18 +164,21 @@ pub(crate) fn as_json(diagnostics: &[Diagnostic]) -> Vec<Value> {
 
 fn start_error(error: StartError, output: &Output) -> CliError {
     match error {
-        StartError::Diagnostics(diagnostics) => {
-            // A single problem is the error itself; of several, the error can only be the sum.
-            let listed = match diagnostics.as_slice() {
-                [_] => Ok(()),
-                several => output.note(render::short(several).trim_end_matches('\n')),
-            };
-            listed.err().unwrap_or_else(|| not_startable(&diagnostics))
-        }
+        StartError::Diagnostics(diagnostics) => not_startable_shown(&diagnostics, output),
         StartError::Workspace { message, suggestion } => {
             CliError { suggestion, ..CliError::failure("WORKSPACE_ERROR", message) }
         }
     }
+}
+
+/// The error of a valid project that can't run as it is. Lists the problems where there are several.
+pub(crate) fn not_startable_shown(diagnostics: &[Diagnostic], output: &Output) -> CliError {
+    // A single problem is the error itself; of several, the error can only be the sum.
+    let listed = match diagnostics {
+        [_] => Ok(()),
+        several => output.note(render::short(several).trim_end_matches('\n')),
+    };
+    listed.err().unwrap_or_else(|| not_startable(diagnostics))
 }
 
 /// What the machine lacks is a matter of configuration; everything else is wrong in the project.

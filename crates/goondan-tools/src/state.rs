@@ -18,7 +18,7 @@ pub(crate) struct State {
     /// Sessions that `squad__route` has opened.
     pub(crate) squad_sessions: Arc<Sessions>,
     /// What value sources see.
-    pub(crate) environment: Environment,
+    pub(crate) environment: Mutex<Environment>,
     /// Where things may be kept that can be had again.
     pub(crate) cache_dir: Option<PathBuf>,
     /// Opens dynamic libraries.

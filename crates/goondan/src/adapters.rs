@@ -42,6 +42,11 @@ impl ToolSources {
         }
     }
 
+    /// What value sources of tools that are opened from now on see.
+    pub(crate) fn set_environment(&self, environment: Environment) {
+        self.builtin.set_environment(environment);
+    }
+
     /// Ends what tools have running, and closes all libraries.
     pub(crate) async fn shutdown(&self) {
         self.builtin.shutdown().await;

@@ -18,22 +18,23 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::adapters::ToolSources;
 use crate::contents::Contents;
-use crate::reload::{ReloadListeners, ReloadState, plan_swarm};
+use crate::reload::{ReloadListeners, ReloadState, ToolReloads, plan_swarm};
 use crate::swarm::{Inner, Swarm};
 use crate::variables::Variables;
 use crate::workspace::StateRoot;
 
 /// Settings of a swarm that is about to start.
 pub struct SwarmBuilder {
-    bundle: Arc<Bundle>,
-    swarm: Option<String>,
-    state_root: Option<PathBuf>,
-    variables: Variables,
-    models: Arc<dyn ModelFactory>,
-    approver: Arc<dyn Approver>,
-    clock: Arc<dyn Clock>,
-    workdir: Option<PathBuf>,
-    tool_host: Option<HostCommand>,
+    pub(crate) bundle: Arc<Bundle>,
+    pub(crate) swarm: Option<String>,
+    pub(crate) state_root: Option<PathBuf>,
+    pub(crate) variables: Variables,
+    pub(crate) models: Arc<dyn ModelFactory>,
+    pub(crate) approver: Arc<dyn Approver>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) workdir: Option<PathBuf>,
+    pub(crate) tool_host: Option<HostCommand>,
+    pub(crate) reloads_at_hangup: bool,
 }
 
 /// Why a swarm could not start.
@@ -65,6 +66,7 @@ impl SwarmBuilder {
             clock: Arc::new(SystemClock),
             workdir: None,
             tool_host: None,
+            reloads_at_hangup: false,
         }
     }
 
@@ -138,6 +140,13 @@ impl SwarmBuilder {
         self
     }
 
+    /// Notes for other processes that this one reloads the swarm when it gets SIGHUP. Whoever says so must see to it.
+    #[must_use]
+    pub fn reloads_at_hangup(mut self, yes: bool) -> Self {
+        self.reloads_at_hangup = yes;
+        self
+    }
+
     /// Plans the first generation, opens the workspace, resumes what was left, and runs.
     pub async fn start(self) -> Result<Swarm, StartError> {
         self.start_watched().await.map(|(swarm, _)| swarm)
@@ -160,6 +169,7 @@ impl SwarmBuilder {
         let dir = workspace.dir.clone();
         let store = tokio::task::spawn_blocking(move || JsonlStore::open(&dir)).await;
         let store = store.map_err(|panic| workspace_error(panic.to_string()))?.map_err(cannot_open)?;
+        let reloader = Arc::new(ToolReloads::default());
         let parts = RuntimeParts {
             generation,
             store: Arc::new(store),
@@ -167,6 +177,7 @@ impl SwarmBuilder {
             clock: self.clock,
             approver: self.approver,
             workdir: self.workdir.as_deref().map(absolute),
+            reloader: Some(Arc::clone(&reloader) as _),
             observer: Arc::clone(&tools) as Arc<dyn InstanceObserver>,
         };
         let (runtime, events) = Runtime::start(parts).map_err(|error| workspace_error(error.message))?;
@@ -183,9 +194,11 @@ impl SwarmBuilder {
             swarm: swarm_id,
             reloading: tokio::sync::Mutex::new(state),
             reload_listeners: ReloadListeners::default(),
+            reloads_at_hangup: self.reloads_at_hangup,
         };
         let swarm = Swarm::of(Arc::new(inner));
-        swarm.write_down_generation().await;
+        reloader.serve(&swarm);
+        swarm.write_down_generation(None).await;
         Ok((swarm, events))
     }
 }

@@ -45,6 +45,7 @@ pub(crate) struct Inner {
     /// One reload at a time.
     pub(crate) reloading: tokio::sync::Mutex<ReloadState>,
     pub(crate) reload_listeners: ReloadListeners,
+    pub(crate) reloads_at_hangup: bool,
 }
 
 /// An input from outside.

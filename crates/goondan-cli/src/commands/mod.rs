@@ -7,6 +7,7 @@ pub(crate) mod init;
 pub(crate) mod instance;
 pub(crate) mod logs;
 pub(crate) mod new;
+pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod test;
@@ -32,6 +33,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Validate(args) => validate::run(&args, output),
         Command::Run(args) => block_on(run::run(args, &state_root, output)),
         Command::Build(args) => block_on(build::run(&args, output)),
+        Command::Reload(args) => block_on(reload::run(&args, &state_root, output)),
         Command::Tool(args) => block_on(tool::run(args, &state_root, output)),
         Command::Instance(args) => instance::run(&args, &state_root, output),
         Command::Logs(args) => block_on(logs::run(&args, &state_root, output)),

@@ -21,3 +21,5 @@ mod signals;
 mod stream;
 mod tool;
 mod validate;
+#[cfg(unix)]
+mod watch;

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use goondan::runtime::ports::model::ModelFactory;
 use goondan::spec::Bundle;
-use goondan::{StartError, Swarm, SwarmBuilder};
+use goondan::{ReloadNews, ReloadOutcome, StartError, Swarm, SwarmBuilder, Watch, WatchOptions};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::events::Followed;
 use super::logs::Logs;
@@ -23,6 +25,8 @@ pub(crate) struct Life {
     runtime: Runtime,
     pub(crate) swarm: Swarm,
     followed: Followed,
+    news: Mutex<UnboundedReceiver<ReloadNews>>,
+    _watch: Option<Watch>,
 }
 
 /// Something took longer than the case may.
@@ -37,7 +41,12 @@ impl Life {
         let started = world.logs.hear(|| runtime.block_on(world.in_time(starting)))?;
         Ok(started.map(|(swarm, events)| {
             let followed = world.events.follow(events);
-            Life { runtime, swarm, followed }
+            let news = Mutex::new(swarm.reload_news());
+            let watch = world.case.watch.then(|| {
+                let _entered = runtime.enter();
+                swarm.watch(WatchOptions::default())
+            });
+            Life { runtime, swarm, followed, news, _watch: watch }
         }))
     }
 
@@ -53,6 +62,19 @@ impl Life {
     /// Runs `work` in this life, but not longer than the case may.
     pub(crate) fn run<T>(&self, world: &World<'_>, work: impl Future<Output = T>) -> Result<T, OutOfTime> {
         world.logs.hear(|| self.runtime.block_on(world.in_time(work)))
+    }
+
+    /// The next reload that was told; `None` where none comes within that time.
+    pub(crate) async fn next_reload(&self, within: Duration) -> Option<Arc<ReloadOutcome>> {
+        let mut news = self.news.lock().await;
+        let next = async {
+            loop {
+                if let ReloadNews::Reloaded(outcome) = news.recv().await? {
+                    return Some(outcome);
+                }
+            }
+        };
+        tokio::time::timeout(within, next).await.ok().flatten()
     }
 
     /// Ends as if the process had died: tasks are dropped where they stand.

@@ -122,6 +122,9 @@ impl Orchestrator {
             Ok((task, (id, end))) => {
                 self.turn_tasks.remove(&task);
                 self.finish_turn(&id, end);
+                if self.engine.agent(&id.agent).is_none() {
+                    self.retire_without_agent();
+                }
             }
             Err(error) => {
                 let Some(id) = self.turn_tasks.remove(&error.id()) else { return };

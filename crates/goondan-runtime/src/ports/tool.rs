@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::powers::{Embeddings, Schedules, Sessions, ToolState};
+use super::reload::Reloader;
 use crate::JsonObject;
 use crate::ids::InstanceId;
 use crate::inbound::Terms;
@@ -276,6 +277,11 @@ pub trait AgentToolRuntime: Send + Sync {
     async fn list(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError>;
     /// The agents of the running swarm.
     async fn catalog(&self) -> Result<AgentCatalog, ToolError>;
+
+    /// Reloads the project, where the host lets tools do so.
+    fn reloader(&self) -> Option<&dyn Reloader> {
+        None
+    }
 
     /// Looks at conversations, where the host lets tools do so.
     fn sessions(&self) -> Option<&dyn Sessions> {

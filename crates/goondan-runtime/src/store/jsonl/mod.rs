@@ -48,7 +48,7 @@ use crate::store::fs::{FileSystem, RealFs};
 use disk::Disk;
 pub use journal::{JsonlJournal, Record as JournalRecord};
 pub use lines::read_lines;
-pub use lock::LockError;
+pub use lock::{LockError, holder_of};
 use runtime_events::RuntimeEventLog;
 
 /// A workspace on disk, held by this process until it is dropped.
