@@ -30,6 +30,7 @@ pub mod responses;
 mod routing;
 pub mod runtime;
 pub mod schema;
+mod schema_difference;
 pub mod step;
 pub mod store;
 pub mod turn;

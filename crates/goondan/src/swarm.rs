@@ -285,6 +285,11 @@ impl Swarm {
         self.inner.swarm.name.clone()
     }
 
+    /// What was noticed when the tools of the running generation were opened and keeps nothing from running.
+    pub fn warnings(&self) -> Vec<Diagnostic> {
+        self.inner.runtime.generation().warnings.clone()
+    }
+
     /// The entry agent's name.
     pub fn entry_agent(&self) -> String {
         self.inner.runtime.generation().entry_agent.clone()
