@@ -33,6 +33,7 @@ mod routing;
 pub mod runtime;
 pub mod schedule;
 pub mod schema;
+mod schema_difference;
 pub mod step;
 pub mod store;
 pub mod turn;

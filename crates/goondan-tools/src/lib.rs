@@ -120,6 +120,7 @@ impl ToolSource for BuiltinTools {
                     tool: tool.id.clone(),
                     message: format!("the config of builtin:{} is wrong: {message}", builtin.name),
                     suggestion: Some(format!("docs/tools.md lists what `{}` takes in its config", builtin.name)),
+                    export: None,
                 })?;
         Ok(ToolSet { exports: exports.into_iter().map(|export| (export.spec, export.handler)).collect() })
     }
@@ -127,7 +128,7 @@ impl ToolSource for BuiltinTools {
 
 /// The row that the tool's entry names.
 fn find(tool: &Resource<Tool>) -> Result<&'static Builtin, OpenError> {
-    let failed = |message, suggestion| OpenError { tool: tool.id.clone(), message, suggestion };
+    let failed = |message, suggestion| OpenError { tool: tool.id.clone(), message, suggestion, export: None };
     let Entry::Builtin(name) = &tool.spec.entry else {
         return Err(failed("its entry is not of the form builtin:NAME".to_owned(), None));
     };

@@ -67,6 +67,7 @@ impl ToolSources {
                 tool: tool.id.clone(),
                 message: "`isolation: process` needs a program that can host libraries, and this one cannot".to_owned(),
                 suggestion: Some("give `SwarmBuilder::tool_host` a command, or leave `isolation` out".to_owned()),
+                export: None,
             }),
         }
     }

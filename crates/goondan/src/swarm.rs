@@ -12,7 +12,7 @@ use goondan_runtime::ports::model::ToolDefinition;
 use goondan_runtime::ports::store::{InstanceMeta, StoreError};
 use goondan_runtime::ports::tool::ToolCallResult;
 use goondan_runtime::runtime::{ExternalInput, Runtime};
-use goondan_spec::{Bundle, ResourceId};
+use goondan_spec::{Bundle, Diagnostic, ResourceId};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
@@ -168,6 +168,11 @@ impl Swarm {
     /// The name of the running Swarm resource.
     pub fn name(&self) -> String {
         self.inner.swarm.name.clone()
+    }
+
+    /// What was noticed when the tools of the running generation were opened and keeps nothing from running.
+    pub fn warnings(&self) -> Vec<Diagnostic> {
+        self.inner.runtime.generation().warnings.clone()
     }
 
     /// The entry agent's name.

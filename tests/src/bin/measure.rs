@@ -97,7 +97,7 @@ async fn main() -> anyhow::Result<()> {
         }
         "instances" => instances(folder.path(), count).await,
         "reload" => {
-            println!("{:#}", goondan_tests::reload::measure(folder.path(), count).await?);
+            println!("{:#}", goondan_tests::latency::measure(folder.path(), count).await?);
             Ok(())
         }
         other => Err(anyhow!("there is no scenario {other}")),

@@ -44,7 +44,7 @@ pub(crate) struct ReloadArgs {
 
 /// Shows or brings about a reload.
 pub(crate) async fn run(args: &ReloadArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let (_, bundle) = project::load_valid(&args.project, output)?;
+    let (_, bundle, _) = project::load_valid(&args.project, output)?;
     if args.dry_run {
         preview(args, bundle, state_root, output).await
     } else {

@@ -59,6 +59,8 @@ pub struct OpenError {
     pub message: String,
     /// What to do about it.
     pub suggestion: Option<String>,
+    /// The export of `spec.exports` that it is about; the entry itself where there is none.
+    pub export: Option<String>,
 }
 
 /// What a handler knows about its call (rule T5). No bundle, no credentials.

@@ -148,7 +148,7 @@ mod tests {
         [Path::new("/"), workspace].iter().for_each(|folder| fs.sync_folder(folder).unwrap());
         put_meta(&Disk::new(Arc::new(fs.clone())), &dir, &meta).unwrap();
         let fs = fs.lose_power(None);
-        assert_eq!(list(&Disk::new(Arc::new(fs.clone())), workspace).unwrap(), [meta.clone()]);
+        assert_eq!(list(&Disk::new(Arc::new(fs.clone())), workspace).unwrap(), std::slice::from_ref(&meta));
         // It retires, and the power fails again.
         let retired = InstanceMeta { status: InstanceStatus::Retired, ..meta };
         put_meta(&Disk::new(Arc::new(fs.clone())), &dir, &retired).unwrap();
