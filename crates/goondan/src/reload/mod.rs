@@ -151,6 +151,7 @@ impl Swarm {
         outcome.timing.plan = started.elapsed();
         let swapping = Instant::now();
         let number = generation.number;
+        outcome.warnings.extend(generation.warnings.iter().cloned());
         inner.runtime.swap(generation);
         state.snapshot = snapshot;
         outcome.plan = changes;
