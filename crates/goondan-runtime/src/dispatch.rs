@@ -17,6 +17,7 @@ use crate::ids::{InstanceId, TraceContext};
 use crate::limits::{cut_error_message, cut_output};
 use crate::message::{Message, ToolCall};
 use crate::middleware::ToolCallNext;
+use crate::narrowing::Narrowing;
 use crate::plan::AgentPlan;
 use crate::policy::{self, ApprovalAnswer, ApprovalRequest, PolicyQuestion};
 use crate::ports::tool::{
@@ -39,6 +40,8 @@ pub struct TurnFacts {
     pub(crate) trace: TraceContext,
     /// Who is in the chain above this instance.
     pub(crate) callers: Vec<InstanceId>,
+    /// The only tools that may run in the turn.
+    pub(crate) narrowing: Option<Narrowing>,
     /// The agent as it was when the turn began.
     pub(crate) agent: Arc<AgentPlan>,
     pub(crate) workdir: PathBuf,
@@ -94,7 +97,10 @@ pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
 
 /// The call itself, behind all middleware.
 pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
-    let Some(tool) = context.catalog.get(&context.call.tool_name).cloned() else {
+    // Middleware makes the catalog of a step; what is out of bounds stays so whatever it put in.
+    let is_in_bounds =
+        |tool: &&Arc<RegisteredTool>| context.facts.narrowing.as_ref().is_none_or(|left| left.allows(tool));
+    let Some(tool) = context.catalog.get(&context.call.tool_name).filter(is_in_bounds).cloned() else {
         return failed(&context.call, DEFAULT_ERROR_LIMIT, not_in_catalog(context));
     };
     let outcome = match permitted_arguments(context, &tool).await {
@@ -127,11 +133,18 @@ async fn permitted_arguments(context: &ToolCallContext, tool: &RegisteredTool) -
 
 /// The strictest of what the agent and all its callers may do (rule S1b).
 fn decide(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Action {
-    let question = PolicyQuestion { tool_name: tool.name.as_str(), needs: &tool.spec.permissions, arguments };
-    let own = policy::decide(context.facts.agent.permissions.as_ref(), question);
+    let question = PolicyQuestion {
+        tool_name: tool.name.as_str(),
+        needs: &tool.spec.permissions,
+        arguments,
+        shell: &tool.shell_arguments,
+    };
+    let own = policy::decide(context.facts.agent.permissions.as_ref(), question).action;
     let generation = context.engine.generation.load();
     let callers = context.facts.callers.iter().filter_map(|caller| generation.agent(&caller.agent));
-    callers.fold(own, |action, caller| policy::stricter(action, policy::decide(caller.permissions.as_ref(), question)))
+    callers.fold(own, |action, caller| {
+        policy::stricter(action, policy::decide(caller.permissions.as_ref(), question).action)
+    })
 }
 
 async fn ask(context: &ToolCallContext, arguments: &JsonObject) -> ApprovalAnswer {

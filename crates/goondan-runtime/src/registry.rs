@@ -81,12 +81,16 @@ pub struct RegisteredTool {
     pub spec: ExportSpec,
     /// What the model sees.
     pub definition: ToolDefinition,
+    /// Names of its arguments that are shell command lines.
+    pub shell_arguments: Vec<String>,
     /// Its arguments.
     pub schema: ArgumentSchema,
     /// What runs.
     pub handler: Arc<dyn ToolHandler>,
     /// Its limits.
     pub limits: ToolLimits,
+    /// The built-in export behind it, such as `fs__read`, whatever the resource is called.
+    pub builtin: Option<String>,
 }
 
 /// Limits of a Tool resource.
@@ -107,9 +111,26 @@ impl RegisteredTool {
         let definition = ToolDefinition {
             name: name.to_string(),
             description: spec.description.clone(),
-            parameters: spec.parameters.clone(),
+            parameters: spec.shown_parameters(),
         };
-        RegisteredTool { name, schema: ArgumentSchema::new(spec.parameters.clone()), definition, spec, handler, limits }
+        let shell_arguments = spec.shell_arguments();
+        RegisteredTool {
+            name,
+            shell_arguments,
+            schema: ArgumentSchema::new(spec.parameters.clone()),
+            definition,
+            spec,
+            handler,
+            limits,
+            builtin: None,
+        }
+    }
+
+    /// Names the built-in handler set behind it.
+    #[must_use]
+    pub fn of_builtin(mut self, set: &str) -> Self {
+        self.builtin = Some(ToolName::new(set, &self.spec.name).to_string());
+        self
     }
 }
 

@@ -116,9 +116,9 @@ impl Run {
         let took = began.elapsed();
         outcome.result.map_err(|diagnostics| anyhow!("a reload failed: {diagnostics:?}"))?;
         ensure!(
-            outcome.changed.iter().any(|id| id.ends_with("Agent/a")),
+            outcome.plan.changed.iter().any(|id| id.ends_with("Agent/a")),
             "the agent has not changed: {:?}",
-            outcome.changed
+            outcome.plan.changed
         );
         let catalog = self.swarm.catalog("a").context("the agent is there")?;
         let offered = catalog.first().and_then(|tool| named_in(&tool.description));

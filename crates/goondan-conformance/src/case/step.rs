@@ -43,6 +43,10 @@ pub enum Action {
     Restart,
     /// Waits for runtime events.
     Await(Await),
+    /// Starts another runtime on the same state, while the first one runs.
+    Second,
+    /// Puts the clock forward.
+    Advance(Advance),
 }
 
 /// An input from outside.
@@ -127,6 +131,15 @@ pub struct Await {
     pub within_ms: u64,
 }
 
+/// How far the clock is put forward.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Advance {
+    /// In seconds, a year at most.
+    #[schemars(range(min = 1, max = 31_536_000))]
+    pub seconds: u32,
+}
+
 impl Await {
     /// How long to wait.
     pub fn within(&self) -> Duration {
@@ -166,6 +179,8 @@ struct RawStep {
     restart: Option<Nothing>,
     #[serde(rename = "await")]
     await_: Option<Await>,
+    second: Option<Nothing>,
+    advance: Option<Advance>,
     /// What must come of it.
     expect: Option<Matcher>,
 }
@@ -208,15 +223,15 @@ impl TryFrom<RawStep> for Step {
             raw.kill.map(|Nothing {}| Action::Kill),
             raw.restart.map(|Nothing {}| Action::Restart),
             raw.await_.map(Action::Await),
+            raw.second.map(|Nothing {}| Action::Second),
+            raw.advance.map(Action::Advance),
         ];
         let mut given = actions.into_iter().flatten();
         match (given.next(), given.next()) {
             (Some(action), None) => step(action, raw.expect),
-            _ => {
-                Err("a step has exactly one of send, call, write, replace, remove, reload, approve, kill, restart and \
-                      await, and may have `expect` beside it"
-                    .to_owned())
-            }
+            _ => Err("a step has exactly one of send, call, write, replace, remove, reload, approve, kill, restart, \
+                      await, second and advance, and may have `expect` beside it"
+                .to_owned()),
         }
     }
 }
@@ -227,9 +242,9 @@ fn action_of_write(write: Write) -> Result<Action, String> {
 }
 
 fn step(action: Action, expect: Option<Matcher>) -> Result<Step, String> {
-    let answers = matches!(action, Action::Send(_) | Action::Call(_) | Action::Reload);
+    let answers = matches!(action, Action::Send(_) | Action::Call(_) | Action::Reload | Action::Second);
     if expect.is_some() && !answers {
-        return Err("only send, call and reload bring something back that `expect` can look at".to_owned());
+        return Err("only send, call, reload and second bring something back that `expect` can look at".to_owned());
     }
     Ok(Step { action, expect })
 }

@@ -20,12 +20,12 @@ pub use agent::{Agent, ExtensionUse, ModelParams, Prompt, ToolUse, Workdir};
 pub use build::{Build, BuildCommand, ToolBuild};
 pub use connection::Connection;
 pub use connector::{Connector, ConnectorEvent, PropertyType};
-pub use export::{ExportOverride, ExportSpec, Permission};
+pub use export::{ExportOverride, ExportSpec, Permission, SHELL_COMMAND};
 pub use extension::Extension;
 pub use ingress::{IngressRule, InstanceKeyRoute};
-pub use model::Model;
+pub use model::{Model, Pricing};
 pub use package::{Dependency, Package};
-pub use permissions::{Action, PermissionRule, Permissions};
+pub use permissions::{Action, PermissionRule, Permissions, Written};
 pub use swarm::{Budget, Lifecycle, Policy, Swarm};
 pub use tool::{Entry, Isolation, Tool, ToolManifest};
 
