@@ -46,10 +46,13 @@ metadata: {name: s}
 spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}]}
 ";
 
-/// Builds with the profile of benchmarks, and gives the one file that came of it.
+/// Builds with the profile of this program, and gives the one file that came of it.
 fn build(arguments: &[&str]) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--release", "--quiet", "--message-format=json-render-diagnostics"]).args(arguments);
+    cargo.args(["build", "--quiet", "--message-format=json-render-diagnostics"]).args(arguments);
+    if !cfg!(debug_assertions) {
+        cargo.arg("--release");
+    }
     let output = cargo.stderr(std::process::Stdio::inherit()).output().unwrap();
     assert!(output.status.success(), "{arguments:?} is not built");
     let lines = String::from_utf8(output.stdout).unwrap();
