@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::commands::{completions, doctor, init, instance, logs, run, schema, test, tool, tool_host, validate};
+use crate::commands::{
+    completions, doctor, init, instance, logs, policy, run, schema, test, tool, tool_host, validate,
+};
 
 const ABOUT: &str = "Declarative agent swarms: a project folder with a goondan.yaml is checked and run.";
 
@@ -67,6 +69,8 @@ pub(crate) enum Command {
     Run(run::RunArgs),
     /// List an agent's tools, or call one without a model
     Tool(tool::ToolArgs),
+    /// Say what the rules of a project allow, and why
+    Policy(policy::PolicyArgs),
     /// List, show or delete conversations
     Instance(instance::InstanceArgs),
     /// Show what happened in turns, steps and tool calls

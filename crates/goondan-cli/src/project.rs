@@ -11,6 +11,7 @@ use goondan::{Project, StartError, StateRoot, Swarm, models};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::commands::run::Asked;
 use crate::commands::tool_host;
 use crate::exit::{CliError, Exit};
 use crate::output::Output;
@@ -42,7 +43,7 @@ pub(crate) fn load(path: &Path) -> Result<Project, CliError> {
 }
 
 /// Loads a project that is about to be used: warnings are shown, errors end the command.
-fn load_valid(path: &Path, output: &Output) -> Result<(PathBuf, Arc<Bundle>), CliError> {
+pub(crate) fn load_valid(path: &Path, output: &Output) -> Result<(PathBuf, Arc<Bundle>), CliError> {
     let Project { root, bundle, diagnostics, sources } = load(path)?;
     if !diagnostics.is_empty() {
         output.note(render::pretty(&diagnostics, &sources, Output::stderr_has_colour()).trim_end_matches('\n'))?;
@@ -62,11 +63,13 @@ pub(crate) struct Launch<'a> {
     pub(crate) args: &'a StartArgs,
     /// The file that takes down what models are asked and answer.
     pub(crate) record: Option<&'a Path>,
+    /// Who is asked what a policy asks.
+    pub(crate) asked: Asked,
 }
 
 /// Loads the project and starts its swarm. The events begin with those of turns that an earlier run left.
 pub(crate) async fn start(
-    Launch { project, args, record }: Launch<'_>,
+    Launch { project, args, record, .. }: Launch<'_>,
     approver: Arc<dyn Approver>,
     state_root: &StateRoot,
     output: &Output,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use goondan_spec::kinds::Action;
 use tokio_util::sync::CancellationToken;
 
 use crate::JsonObject;
@@ -17,13 +16,15 @@ use crate::ids::{InstanceId, TraceContext};
 use crate::limits::{cut_error_message, cut_output};
 use crate::message::{Message, ToolCall};
 use crate::middleware::ToolCallNext;
+use crate::permission;
 use crate::plan::AgentPlan;
-use crate::policy::{self, ApprovalAnswer, ApprovalRequest, PolicyQuestion};
+use crate::ports::journal::TurnJournal;
 use crate::ports::tool::{
     LogLevel, ProgressSink, ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolLogger,
     ToolOutput,
 };
 use crate::registry::{Catalog, RegisteredTool};
+use crate::taint;
 
 /// A handler that was told to stop gets that long to clean up before it is dropped.
 const GRACE: Duration = Duration::from_secs(2);
@@ -55,6 +56,8 @@ pub struct ToolCallContext {
     pub(crate) message: Arc<Message>,
     pub(crate) trace: TraceContext,
     pub(crate) cancel: CancellationToken,
+    /// Where an approval is recorded, and the id of its effect; nowhere for a call without a turn.
+    pub(crate) approval: Option<(Arc<dyn TurnJournal>, String)>,
 }
 
 impl ToolCallContext {
@@ -68,7 +71,7 @@ impl ToolCallContext {
         &self.facts.turn_id
     }
 
-    fn publish(&self, kind: RuntimeEventKind) {
+    pub(crate) fn publish(&self, kind: RuntimeEventKind) {
         self.engine.bus.runtime(&self.facts.instance, &self.trace, kind);
     }
 }
@@ -99,7 +102,12 @@ pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
     };
     let outcome = match permitted_arguments(context, &tool).await {
         Ok(arguments) => run_handler(context, &tool, arguments).await,
-        Err(error) => Err(error),
+        Err(error) => return failed(&context.call, tool.limits.error_message, error),
+    };
+    let is_untrusted = taint::is_untrusted(&context.engine, &tool);
+    let outcome = match is_untrusted {
+        false => outcome,
+        true => marked(context, &tool, outcome).await,
     };
     match outcome {
         Ok(output) => succeeded(context, &tool, output).await,
@@ -107,80 +115,14 @@ pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
     }
 }
 
+/// The arguments with defaults filled in, of a call that may run.
 async fn permitted_arguments(context: &ToolCallContext, tool: &RegisteredTool) -> Result<JsonObject, ToolError> {
     let arguments = tool
         .schema
         .check(&context.call.input)
         .map_err(|invalid| ToolError::new(invalid.message).code("E_TOOL_INVALID_ARGS").suggest(invalid.suggestion))?;
-    match decide(context, tool, &arguments) {
-        Action::Allow => Ok(arguments),
-        Action::Deny => Err(denied(context, tool, "the policy of the agent (or of one that called it) denies it")),
-        Action::Ask => match ask(context, &arguments).await {
-            ApprovalAnswer::Allow => Ok(arguments),
-            ApprovalAnswer::Deny => Err(denied(context, tool, "it was refused when asked")),
-            ApprovalAnswer::NobodyThere => {
-                Err(denied(context, tool, "it needs an approval and nobody is there to ask"))
-            }
-        },
-    }
-}
-
-/// The strictest of what the agent and all its callers may do (rule S1b).
-fn decide(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Action {
-    let question = PolicyQuestion {
-        tool_name: tool.name.as_str(),
-        needs: &tool.spec.permissions,
-        arguments,
-        shell: &tool.shell_arguments,
-    };
-    let own = policy::decide(context.facts.agent.permissions.as_ref(), question).action;
-    let generation = context.engine.generation.load();
-    let callers = context.facts.callers.iter().filter_map(|caller| generation.agent(&caller.agent));
-    callers.fold(own, |action, caller| {
-        policy::stricter(action, policy::decide(caller.permissions.as_ref(), question).action)
-    })
-}
-
-async fn ask(context: &ToolCallContext, arguments: &JsonObject) -> ApprovalAnswer {
-    let approval_id = context.engine.clock.hex(16);
-    let (tool_call_id, tool_name) = (context.call.tool_call_id.clone(), context.call.tool_name.clone());
-    context.publish(RuntimeEventKind::ApprovalRequested {
-        approval_id: approval_id.clone(),
-        tool_call_id: tool_call_id.clone(),
-        tool_name: tool_name.clone(),
-    });
-    let request = ApprovalRequest {
-        id: approval_id.clone(),
-        instance: context.facts.instance.clone(),
-        tool_call_id: tool_call_id.clone(),
-        tool_name: tool_name.clone(),
-        arguments: arguments.clone(),
-    };
-    let answer = tokio::select! {
-        answer = context.engine.approver.ask(request) => answer,
-        () = context.cancel.cancelled() => ApprovalAnswer::Deny,
-    };
-    let word = match answer {
-        ApprovalAnswer::Allow => "allow",
-        ApprovalAnswer::Deny => "deny",
-        ApprovalAnswer::NobodyThere => "nobody",
-    };
-    context.publish(RuntimeEventKind::ApprovalResolved {
-        approval_id,
-        tool_call_id,
-        tool_name,
-        answer: word.to_owned(),
-    });
-    answer
-}
-
-fn denied(context: &ToolCallContext, tool: &RegisteredTool, why: &str) -> ToolError {
-    let agent = &context.facts.instance.agent;
-    ToolError::new(format!("{} was not run: {why}", tool.name)).code("E_TOOL_DENIED").suggest(format!(
-        "Whoever runs the swarm can allow it: add `{{tool: \"{}\", action: allow}}` to `spec.permissions.rules` of \
-         Agent/{agent}, or answer every ask of a run with `--yes`.",
-        tool.name
-    ))
+    permission::permit(context, tool, &arguments).await?;
+    Ok(arguments)
 }
 
 fn not_in_catalog(context: &ToolCallContext) -> ToolError {
@@ -213,6 +155,21 @@ async fn run_handler(
     Err(stopped)
 }
 
+/// An outcome that may hold what a stranger wrote, an error not less than an output. Where the conversation can't be
+/// marked, nothing of it gets in.
+async fn marked(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    outcome: Result<ToolOutput, ToolError>,
+) -> Result<ToolOutput, ToolError> {
+    if let Err(error) = taint::mark(&context.engine, &context.facts.instance, tool.name.as_str()).await {
+        return Err(ToolError::new(format!("its output is untrusted, and that could not be recorded: {error}")));
+    }
+    let mut output = outcome?;
+    output.metadata.insert("untrusted".to_owned(), true.into());
+    Ok(output)
+}
+
 async fn prepare_workdir(workdir: &std::path::Path) -> Result<(), ToolError> {
     tokio::fs::create_dir_all(workdir)
         .await
@@ -237,7 +194,11 @@ fn panicked(tool: &RegisteredTool, panic: &(dyn std::any::Any + Send)) -> ToolEr
         .suggest("This is a fault of the tool. Try other arguments or another tool.")
 }
 
-fn tool_context(context: &ToolCallContext, tool: &RegisteredTool, cancellation: CancellationToken) -> ToolContext {
+pub(crate) fn tool_context(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    cancellation: CancellationToken,
+) -> ToolContext {
     let facts = &context.facts;
     let reporter = Arc::new(Reporter {
         engine: Arc::clone(&context.engine),

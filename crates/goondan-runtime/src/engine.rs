@@ -13,7 +13,7 @@ use crate::bus::EventBus;
 use crate::ids::InstanceId;
 use crate::orchestrator::Command;
 use crate::plan::{AgentPlan, Generation};
-use crate::policy::SharedApprover;
+use crate::policy::{ApprovalBook, SharedApprover};
 use crate::ports::clock::Clock;
 use crate::ports::journal::Journal;
 use crate::ports::store::Store;
@@ -24,6 +24,10 @@ pub struct Engine {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) approver: SharedApprover,
+    /// Approvals that hold always.
+    pub(crate) approvals: Arc<dyn ApprovalBook>,
+    /// Held while the approvals of a conversation change.
+    pub(crate) granting: Mutex<()>,
     pub(crate) bus: EventBus,
     pub(crate) generation: ArcSwap<Generation>,
     /// Held while a list of dead letters changes.

@@ -22,6 +22,7 @@ pub mod message;
 pub mod middleware;
 mod model_call;
 pub mod orchestrator;
+mod permission;
 pub mod plan;
 pub mod policy;
 pub mod ports;
@@ -32,6 +33,7 @@ pub mod runtime;
 pub mod schema;
 pub mod step;
 pub mod store;
+mod taint;
 pub mod turn;
 
 pub use goondan_spec as spec;

@@ -25,7 +25,7 @@ use crate::instance::blocking;
 use crate::message::{Message, MessageData, MessageSource, Part, Role, ToolCall};
 use crate::orchestrator::{Command, Orchestrator, Refusal};
 use crate::plan::Generation;
-use crate::policy::SharedApprover;
+use crate::policy::{ApprovalBook, SharedApprover};
 use crate::ports::clock::Clock;
 use crate::ports::journal::Journal;
 use crate::ports::store::{InstanceMeta, Store, StoreError};
@@ -43,6 +43,8 @@ pub struct RuntimeParts {
     pub clock: Arc<dyn Clock>,
     /// Answers what a policy asks.
     pub approver: SharedApprover,
+    /// Approvals that hold always.
+    pub approvals: Arc<dyn ApprovalBook>,
     /// Lets tools work there, whatever the agents say.
     pub workdir: Option<PathBuf>,
 }
@@ -88,6 +90,8 @@ impl Runtime {
             journal: parts.journal,
             clock: parts.clock,
             approver: parts.approver,
+            approvals: parts.approvals,
+            granting: Mutex::default(),
             generation: ArcSwap::from_pointee(parts.generation),
             dead_letters: Mutex::default(),
             spent: Spent::new(),
@@ -206,6 +210,7 @@ impl Runtime {
             message: Arc::new(message),
             trace,
             cancel: CancellationToken::new(),
+            approval: None,
         };
         Some(dispatch::call(context).await)
     }

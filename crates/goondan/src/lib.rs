@@ -4,6 +4,7 @@
 //! the only place that knows which adapter serves which port. It deliberately does not know terminals and arguments.
 
 mod adapters;
+pub mod approvals;
 pub mod project;
 pub mod swarm;
 pub mod workspace;

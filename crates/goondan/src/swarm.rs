@@ -11,7 +11,7 @@ use goondan_runtime::ids::InstanceId;
 use goondan_runtime::message::Message;
 use goondan_runtime::orchestrator::Refusal;
 use goondan_runtime::plan::{Generation, PlanPorts, plan};
-use goondan_runtime::policy::{ApproveAll, Approver, Headless};
+use goondan_runtime::policy::{ApprovalBook, ApproveAll, Approver, Headless};
 use goondan_runtime::ports::clock::{Clock, SystemClock};
 use goondan_runtime::ports::model::{ModelFactory, ToolDefinition};
 use goondan_runtime::ports::store::{InstanceMeta, StoreError};
@@ -26,6 +26,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
 use crate::adapters::ToolSources;
+use crate::approvals::ApprovalFile;
 use crate::project;
 use crate::workspace::StateRoot;
 
@@ -40,6 +41,7 @@ pub struct SwarmBuilder {
     environment: Option<Environment>,
     models: Arc<dyn ModelFactory>,
     approver: Arc<dyn Approver>,
+    approvals: Option<Arc<dyn ApprovalBook>>,
     clock: Arc<dyn Clock>,
     workdir: Option<PathBuf>,
     tool_host: Option<HostCommand>,
@@ -169,6 +171,7 @@ impl Swarm {
             environment: None,
             models: Arc::new(Providers::default()),
             approver: Arc::new(Headless),
+            approvals: None,
             clock: Arc::new(SystemClock),
             workdir: None,
             tool_host: None,
@@ -361,6 +364,13 @@ impl SwarmBuilder {
         self
     }
 
+    /// Keeps approvals that hold always there, instead of in [`crate::approvals::FILE`] of the project.
+    #[must_use]
+    pub fn approvals(mut self, book: Arc<dyn ApprovalBook>) -> Self {
+        self.approvals = Some(book);
+        self
+    }
+
     /// Answers every approval with yes (`--yes`).
     #[must_use]
     pub fn approve_all(self, yes: bool) -> Self {
@@ -410,7 +420,14 @@ impl SwarmBuilder {
         let dir = workspace.clone();
         let store = tokio::task::spawn_blocking(move || JsonlStore::open(&dir)).await;
         let store = store.map_err(|panic| workspace_error(panic.to_string()))?.map_err(cannot_open)?;
+        let approvals = match self.approvals {
+            Some(book) => book,
+            None => Arc::new(
+                ApprovalFile::of(self.bundle.root()).map_err(|problem| StartError::Diagnostics(vec![problem]))?,
+            ),
+        };
         let parts = RuntimeParts {
+            approvals,
             generation,
             store: Arc::new(store),
             journal: Arc::new(JsonlJournal::new(workspace.clone())),

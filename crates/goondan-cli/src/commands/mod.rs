@@ -5,6 +5,7 @@ pub(crate) mod doctor;
 pub(crate) mod init;
 pub(crate) mod instance;
 pub(crate) mod logs;
+pub(crate) mod policy;
 pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod test;
@@ -27,6 +28,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
     match cli.command {
         Command::Init(args) => init::run(&args, output),
         Command::Validate(args) => validate::run(&args, output),
+        Command::Policy(args) => policy::run(&args, output),
         Command::Run(args) => block_on(run::run(args, &state_root, output)),
         Command::Tool(args) => block_on(tool::run(args, &state_root, output)),
         Command::Instance(args) => instance::run(&args, &state_root, output),

@@ -18,6 +18,12 @@ use crate::message::Message;
 pub trait ToolHandler: Send + Sync {
     /// Runs one call. It is dropped on time-out; before that `ctx.cancellation` fires, with a short grace period.
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError>;
+
+    /// What a call with these arguments would do, for somebody who is asked to allow it: a command, a diff, the files of a
+    /// scaffold. It changes nothing. `None` where the arguments say it all.
+    async fn preview(&self, _ctx: &ToolContext, _input: &JsonObject) -> Option<String> {
+        None
+    }
 }
 
 /// Makes handlers for one form of entry (built-in, library, executable).

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use globset::Glob;
 use schemars::JsonSchema;
 
 use super::agent::ToolUse;
@@ -10,6 +9,7 @@ use super::{ExportSpec, Permission, Scope, qualified_name};
 use crate::decode::Field;
 use crate::diagnostic::Position;
 use crate::findings::Findings;
+use crate::pattern;
 use crate::text::{closest, excerpt, list};
 
 /// The agent's policy: the last matching rule decides, else the default.
@@ -61,8 +61,8 @@ pub enum Action {
     Deny,
 }
 
-/// The longest glob. Compiling one fails only by its size, and whoever compiles it later relies on that.
-const MAX_GLOB: usize = 500;
+/// The longest pattern, in bytes.
+const MAX_PATTERN: usize = 500;
 
 const ACTIONS: [(&str, Action); 3] = [("allow", Action::Allow), ("ask", Action::Ask), ("deny", Action::Deny)];
 
@@ -105,7 +105,7 @@ fn read_rule(
 ) -> Option<PermissionRule> {
     let mut fields = item.fields(findings)?;
     let action = fields.required("action", findings).and_then(|field| field.one_of(&ACTIONS, findings));
-    let tool = fields.optional("tool").map(|field| read_glob(&field, findings));
+    let tool = fields.optional("tool").map(|field| read_tool_pattern(&field, findings));
     let permission = fields.optional("permission").map(|field| Permission::read(&field, findings));
     let args_field = fields.optional("args");
     let args = args_field.as_ref().map(|field| read_args(field, findings));
@@ -128,24 +128,36 @@ fn read_rule(
     Some(rule)
 }
 
-fn read_glob(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+fn read_pattern(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     let text = field.text(findings)?;
-    if text.len() > MAX_GLOB {
-        findings.add(field.invalid(format!("`{}` is longer than {MAX_GLOB} characters.", field.path)));
-        return None;
-    }
-    if let Err(error) = Glob::new(text) {
-        findings.add(field.invalid(format!("`{}` is no glob: {}.", field.path, error.kind())));
+    if text.len() > MAX_PATTERN {
+        findings.add(field.invalid(format!("`{}` is longer than {MAX_PATTERN} characters.", field.path)));
         return None;
     }
     Some(text.to_owned())
 }
 
+/// A pattern over names. One with a character that no name has would never match: a restriction that cannot be enforced
+/// is an error (rule S1b).
+fn read_tool_pattern(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+    let text = read_pattern(field, findings)?;
+    let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '*' | '?');
+    if let Some(odd) = text.chars().find(|c| !belongs(*c)) {
+        let message =
+            format!("`{}` can match no tool: no name of a tool has `{}` in it.", field.path, odd.escape_debug());
+        findings.add(
+            field.invalid(message).suggest("write `tool__export`; `*` stands for any text, `?` for one character"),
+        );
+        return None;
+    }
+    Some(text)
+}
+
 fn read_args(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeMap<String, String>> {
     let mut args = BTreeMap::new();
     for entry in field.entries(findings)? {
-        if let Some(glob) = read_glob(&entry, findings) {
-            args.insert(entry.key.to_owned(), glob);
+        if let Some(pattern) = read_pattern(&entry, findings) {
+            args.insert(entry.key.to_owned(), pattern);
         }
     }
     Some(args)
@@ -172,7 +184,6 @@ fn check_args(rule: &PermissionRule, field: &Field<'_>, tools: &[ToolUse], scope
 
 /// The arguments of the tools that `rule` is about; `None` where that is not wholly known.
 fn known_arguments(rule: &PermissionRule, tools: &[ToolUse], scope: &Scope<'_>) -> Option<Vec<String>> {
-    let glob = rule.tool.as_deref().map(Glob::new).transpose().ok()?.map(|glob| glob.compile_matcher());
     let mut known = Vec::new();
     for used in tools {
         let exports = &scope.decoded.tools.get(&used.tool)?.spec.exports;
@@ -181,7 +192,7 @@ fn known_arguments(rule: &PermissionRule, tools: &[ToolUse], scope: &Scope<'_>) 
         }
         let about = |export: &&ExportSpec| {
             let name = qualified_name(&used.tool.name, &export.name);
-            glob.as_ref().is_none_or(|glob| glob.is_match(&name))
+            rule.tool.as_ref().is_none_or(|tool| pattern::matches(tool, &name))
                 && rule.permission.is_none_or(|permission| export.permissions.contains(&permission))
         };
         for export in exports.iter().filter(about) {
@@ -209,12 +220,12 @@ pub(crate) struct PermissionsShape {
 #[schemars(rename = "PermissionRule")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct RuleShape {
-    /// A glob over `tool__export`.
+    /// A pattern over `tool__export`: `*` stands for any text, `?` for one character.
     #[schemars(length(min = 1))]
     tool: Option<String>,
     /// The export declares this permission.
     permission: Option<Permission>,
-    /// Globs over arguments, by name.
+    /// Patterns over arguments, by name. A shell command line is matched command by command.
     args: Option<BTreeMap<String, String>>,
     /// What then happens.
     action: Action,

@@ -116,6 +116,16 @@ struct Create {
 impl Operation for Create {
     type Shared = Settings;
 
+    async fn preview(self, _ctx: &ToolContext, _settings: &Settings) -> Result<Option<String>, ToolError> {
+        is_name(&self.name)?;
+        let scaffold = scaffold(self.template, &self.name, &self.description);
+        let files = scaffold.files.iter().map(|(path, content, _)| {
+            let path = format!("{FOLDER}/{}/{path}", self.name);
+            crate::write::diff(&path, "", content)
+        });
+        Ok(Some(files.collect()))
+    }
+
     async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
         is_name(&self.name)?;
         if settings.scan(ctx).await?.iter().any(|found| found.name == self.name) {
@@ -184,6 +194,12 @@ struct Run {
 impl Operation for Run {
     type Shared = Settings;
     const WATCHES_CANCELLATION: bool = true;
+
+    async fn preview(self, ctx: &ToolContext, settings: &Settings) -> Result<Option<String>, ToolError> {
+        let found = settings.find(ctx, &self.tool_name).await?;
+        let arguments = Value::Object(self.arguments);
+        Ok(Some(format!("runs the program of {} with {arguments}", found.folder.display())))
+    }
 
     async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
         let tool = settings.find(ctx, &self.tool_name).await?.tool.map_err(|reason| {

@@ -27,7 +27,8 @@ pub(crate) struct Session {
     pub(crate) events: UnboundedReceiver<SwarmEvent>,
     /// Ctrl-C and the like.
     pub(crate) signals: Signals,
-    questions: Questions,
+    /// Questions that wait for an answer.
+    pub(crate) questions: Questions,
     leftovers: Leftovers,
     output: Output,
     /// The signal that is the reason to end.
@@ -61,7 +62,7 @@ impl Session {
         state_root: &StateRoot,
         output: &Output,
     ) -> Result<Self, CliError> {
-        let (approver, questions) = approver(launch.args.yes);
+        let (approver, questions) = approver(launch.args.yes, launch.asked);
         let (swarm, events) = project::start(launch, approver, state_root, output).await?;
         let leftovers = Leftovers::default();
         Ok(Session { swarm, events, signals, questions, leftovers, output: *output, stopped_by: None, ending: None })
