@@ -2,9 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use goondan::runtime::redact::Redactor;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Global};
@@ -92,6 +94,12 @@ fn capitalised(text: &str) -> String {
     }
 }
 
+/// Knows the secrets of the swarm that this process runs, once it runs. Logging begins before that.
+pub(crate) fn redactor() -> &'static Redactor {
+    static REDACTOR: LazyLock<Redactor> = LazyLock::new(Redactor::new);
+    &REDACTOR
+}
+
 /// Log lines of the libraries go to standard error; `GOONDAN_LOG` takes a filter such as `goondan_runtime=trace`.
 fn start_logging(global: &Global) {
     let default = match (global.quiet, global.verbose) {
@@ -106,7 +114,7 @@ fn start_logging(global: &Global) {
     // A second initialisation can only happen in tests, and there the first one serves as well.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| redactor().writer(std::io::stderr()))
         .with_ansi(Output::stderr_has_colour())
         .try_init();
 }

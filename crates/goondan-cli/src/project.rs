@@ -77,7 +77,11 @@ pub(crate) async fn start(
     let (root, bundle) = load_valid(project, output)?;
     let environment =
         goondan::environment(&root, args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
-    let mut builder = Swarm::builder(bundle).environment(environment).state_root(&state_root.0).approver(approver);
+    let mut builder = Swarm::builder(bundle)
+        .environment(environment)
+        .state_root(&state_root.0)
+        .approver(approver)
+        .redactor(crate::app::redactor().clone());
     if let Some(host) = tool_host::command() {
         builder = builder.tool_host(host);
     }

@@ -23,6 +23,7 @@ use crate::ports::tool::{
     LogLevel, ProgressSink, ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolLogger,
     ToolOutput,
 };
+use crate::redact::Redactor;
 use crate::registry::{Catalog, RegisteredTool};
 use crate::taint;
 
@@ -88,11 +89,28 @@ pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
         turn_id: turn_id.clone(),
     });
     let agent = Arc::clone(&context.facts.agent);
-    let result = ToolCallNext::new(&agent.middleware).run(&mut context).await;
+    let mut result = ToolCallNext::new(&agent.middleware).run(&mut context).await;
+    clean(&context.engine.redactor, &mut result);
     let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let status = result.status;
     context.publish(RuntimeEventKind::ToolCompleted { tool_call_id, tool_name, step_id, turn_id, status, duration });
     result
+}
+
+/// A result goes to the model's provider, to the disk and to whoever watches: no secret of this run goes along.
+fn clean(redactor: &Redactor, result: &mut ToolCallResult) {
+    if let Some(output) = &mut result.output {
+        redactor.clean_value(output);
+    }
+    if let Some(error) = &mut result.error {
+        redactor.clean(&mut error.message);
+        let more = [&mut error.name, &mut error.suggestion, &mut error.help_url];
+        more.into_iter().flatten().for_each(|text| redactor.clean(text));
+    }
+    if let Some(title) = &mut result.title {
+        redactor.clean(title);
+    }
+    redactor.clean_object(&mut result.metadata);
 }
 
 /// The call itself, behind all middleware.
@@ -240,7 +258,7 @@ async fn succeeded(context: &ToolCallContext, tool: &RegisteredTool, output: Too
     result.output = Some(match cut_output(&output.output, tool.limits.output, &path.display().to_string()) {
         None => output.output,
         Some(cut) => {
-            if let Err(error) = save(&path, &cut.whole).await {
+            if let Err(error) = save(&path, &context.engine.redactor.text(&cut.whole)).await {
                 tracing::warn!(path = %path.display(), %error, "the whole of a cut output was not saved");
             }
             cut.output
@@ -288,7 +306,9 @@ impl ToolLogger for Reporter {
     fn log(&self, level: LogLevel, message: &str, fields: JsonObject) {
         let (instance, trace_id) = (&self.facts.instance, &self.trace.trace_id);
         let (tool, call) = (&self.tool_name, &self.tool_call_id);
-        let fields = serde_json::Value::Object(fields);
+        let mut fields = serde_json::Value::Object(fields);
+        self.engine.redactor.clean_value(&mut fields);
+        let message = self.engine.redactor.text(message);
         macro_rules! emit {
             ($macro:ident) => {
                 tracing::$macro!(target: "gdn::tool", %instance, trace_id, tool, call, %fields, "{message}")

@@ -17,6 +17,7 @@ use crate::policy::{ApprovalBook, SharedApprover};
 use crate::ports::clock::Clock;
 use crate::ports::journal::Journal;
 use crate::ports::store::Store;
+use crate::redact::Redactor;
 
 /// The ports of a running swarm, and its current generation.
 pub struct Engine {
@@ -24,6 +25,8 @@ pub struct Engine {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) approver: SharedApprover,
+    /// Keeps secrets out of what is written down.
+    pub(crate) redactor: Redactor,
     /// Approvals that hold always.
     pub(crate) approvals: Arc<dyn ApprovalBook>,
     /// Held while the approvals of a conversation change.

@@ -26,6 +26,7 @@ mod permission;
 pub mod plan;
 pub mod policy;
 pub mod ports;
+pub mod redact;
 pub mod registry;
 pub mod responses;
 mod routing;

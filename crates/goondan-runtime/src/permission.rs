@@ -244,7 +244,7 @@ async fn ask(
         tool_call_id: tool_call_id.clone(),
         tool_name: tool_name.clone(),
         arguments: arguments.clone(),
-        preview: preview(context, tool, arguments).await,
+        preview: preview(context, tool, arguments).await.map(|text| context.engine.redactor.text(&text).into_owned()),
         reason: Some(format!("Agent/{}: {}", first.agent, first.why)),
     };
     let answer = tokio::select! {
@@ -273,7 +273,7 @@ async fn preview(context: &ToolCallContext, tool: &RegisteredTool, arguments: &J
     let telling = AssertUnwindSafe(tool.handler.preview(&tool_context, arguments)).catch_unwind();
     let told = tokio::time::timeout(PREVIEW_TIME, telling).await.ok()?.ok().flatten();
     let text = told.or_else(|| {
-        let lines = tool.shell_arguments.iter().filter_map(|name| arguments.get(name)?.as_str());
+        let lines = tool.shell_arguments.commands.iter().filter_map(|name| arguments.get(name)?.as_str());
         lines.map(|line| format!("$ {line}")).reduce(|all, line| format!("{all}\n{line}"))
     })?;
     let shown = crate::limits::head(&text, LONGEST_PREVIEW);

@@ -30,6 +30,7 @@ use crate::ports::clock::Clock;
 use crate::ports::journal::Journal;
 use crate::ports::store::{InstanceMeta, Store, StoreError};
 use crate::ports::tool::ToolCallResult;
+use crate::redact::Redactor;
 
 /// What a runtime is made of.
 pub struct RuntimeParts {
@@ -43,6 +44,8 @@ pub struct RuntimeParts {
     pub clock: Arc<dyn Clock>,
     /// Answers what a policy asks.
     pub approver: SharedApprover,
+    /// Keeps secrets out of what is written down.
+    pub redactor: Redactor,
     /// Approvals that hold always.
     pub approvals: Arc<dyn ApprovalBook>,
     /// Lets tools work there, whatever the agents say.
@@ -85,12 +88,13 @@ impl Runtime {
         let metas = parts.store.instances()?;
         let (commands, queue) = unbounded_channel();
         let engine = Arc::new(Engine {
-            bus: EventBus::new(Arc::clone(&parts.store), Arc::clone(&parts.clock)),
+            bus: EventBus::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.redactor.clone()),
             store: parts.store,
             journal: parts.journal,
             clock: parts.clock,
             approver: parts.approver,
             approvals: parts.approvals,
+            redactor: parts.redactor,
             granting: Mutex::default(),
             generation: ArcSwap::from_pointee(parts.generation),
             dead_letters: Mutex::default(),

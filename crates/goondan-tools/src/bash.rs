@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goondan_runtime::JsonObject;
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::{Permission, SHELL_COMMAND};
+use goondan_runtime::spec::kinds::{Permission, SHELL_COMMAND, SHELL_ENVIRONMENT};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -133,7 +133,7 @@ fn report(title: &str, mut output: JsonObject, finished: Finished) -> ToolOutput
 
 /// Texts, numbers and booleans by name.
 fn variables(_generator: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
+    json_schema!({"type": "object", "format": SHELL_ENVIRONMENT, "additionalProperties": {"type": ["string", "number", "boolean"]}})
 }
 
 fn default_timeout() -> i64 {

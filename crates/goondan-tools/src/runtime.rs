@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::{Permission, SHELL_COMMAND};
+use goondan_runtime::spec::kinds::{Permission, SHELL_COMMAND, SHELL_ENVIRONMENT};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -58,6 +58,7 @@ struct Exec {
     workdir: Option<String>,
     /// Environment variables to set.
     #[serde(default)]
+    #[schemars(extend("format" = SHELL_ENVIRONMENT))]
     env: BTreeMap<String, String>,
     /// Return at once and let the command go on.
     #[serde(default)]

@@ -6,6 +6,7 @@
 mod adapters;
 pub mod approvals;
 pub mod project;
+mod secrets;
 pub mod swarm;
 pub mod workspace;
 

@@ -16,6 +16,7 @@ use goondan_runtime::ports::clock::{Clock, SystemClock};
 use goondan_runtime::ports::model::{ModelFactory, ToolDefinition};
 use goondan_runtime::ports::store::{InstanceMeta, StoreError};
 use goondan_runtime::ports::tool::{ToolCallResult, ToolSource};
+use goondan_runtime::redact::Redactor;
 use goondan_runtime::runtime::{ExternalInput, Runtime, RuntimeParts};
 use goondan_runtime::store::jsonl::{JsonlJournal, JsonlStore, LockError, OpenWorkspaceError};
 use goondan_spec::diff::diff;
@@ -28,6 +29,7 @@ use tokio::sync::oneshot;
 use crate::adapters::ToolSources;
 use crate::approvals::ApprovalFile;
 use crate::project;
+use crate::secrets;
 use crate::workspace::StateRoot;
 
 /// The conversation of an input that names none.
@@ -42,6 +44,7 @@ pub struct SwarmBuilder {
     models: Arc<dyn ModelFactory>,
     approver: Arc<dyn Approver>,
     approvals: Option<Arc<dyn ApprovalBook>>,
+    redactor: Redactor,
     clock: Arc<dyn Clock>,
     workdir: Option<PathBuf>,
     tool_host: Option<HostCommand>,
@@ -58,6 +61,7 @@ struct Inner {
     ports: PlanPorts,
     tools: Arc<ToolSources>,
     environment: Environment,
+    redactor: Redactor,
     workspace: PathBuf,
     swarm: ResourceId,
     /// One reload at a time.
@@ -172,6 +176,7 @@ impl Swarm {
             models: Arc::new(Providers::default()),
             approver: Arc::new(Headless),
             approvals: None,
+            redactor: Redactor::new(),
             clock: Arc::new(SystemClock),
             workdir: None,
             tool_host: None,
@@ -272,6 +277,7 @@ impl Swarm {
         let inner = &self.inner;
         let bundle = project.bundle.ok_or(project.diagnostics)?;
         let swarm = bundle.choose_swarm(Some(&inner.swarm.name)).map_err(|problem| vec![problem])?;
+        inner.redactor.learn(bundle.secrets(&inner.environment));
         let generation = plan_swarm(&bundle, swarm, old.number + 1, &inner.ports, &inner.environment).await?;
         let difference = diff(&old.bundle, &bundle);
         let names = |ids: &[ResourceId]| ids.iter().map(ResourceId::to_string).collect();
@@ -371,6 +377,13 @@ impl SwarmBuilder {
         self
     }
 
+    /// Teaches `redactor` the secrets of this run, so that a log that was made before keeps them out, too.
+    #[must_use]
+    pub fn redactor(mut self, redactor: Redactor) -> Self {
+        self.redactor = redactor;
+        self
+    }
+
     /// Answers every approval with yes (`--yes`).
     #[must_use]
     pub fn approve_all(self, yes: bool) -> Self {
@@ -411,6 +424,11 @@ impl SwarmBuilder {
         };
         let swarm = self.bundle.choose_swarm(self.swarm.as_deref()).map_err(|d| StartError::Diagnostics(vec![d]))?;
         let swarm_id = swarm.id.clone();
+        let environment = secrets::complete(&self.bundle, &swarm_id, environment)
+            .await
+            .map_err(|problem| StartError::Diagnostics(vec![problem]))?;
+        self.redactor.learn_environment(&environment);
+        self.redactor.learn(self.bundle.secrets(&environment));
         let root = StateRoot::find(self.state_root.as_deref());
         let tools = Arc::new(ToolSources::new(&root.0.join("plugins"), self.tool_host));
         let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
@@ -428,6 +446,7 @@ impl SwarmBuilder {
         };
         let parts = RuntimeParts {
             approvals,
+            redactor: self.redactor.clone(),
             generation,
             store: Arc::new(store),
             journal: Arc::new(JsonlJournal::new(workspace.clone())),
@@ -437,7 +456,16 @@ impl SwarmBuilder {
         };
         let (runtime, events) = Runtime::start(parts).map_err(|error| workspace_error(error.message))?;
         let reloading = tokio::sync::Mutex::new(());
-        let inner = Inner { runtime, ports, tools, environment, workspace, swarm: swarm_id, reloading };
+        let inner = Inner {
+            redactor: self.redactor,
+            runtime,
+            ports,
+            tools,
+            environment,
+            workspace,
+            swarm: swarm_id,
+            reloading,
+        };
         Ok((Swarm { inner: Arc::new(inner) }, events))
     }
 }

@@ -139,7 +139,7 @@ fn part_reason(part: &PartDecision) -> String {
     match &part.part.what {
         What::Hidden { why } => format!("{why}; {}", reason(&part.because)),
         What::Write { inside: false } => format!("a file outside of the working folder; {}", reason(&part.because)),
-        What::Write { inside: true } | What::Command => reason(&part.because),
+        What::Write { inside: true } | What::Command | What::Variable => reason(&part.because),
     }
 }
 
@@ -176,6 +176,7 @@ fn as_json(tool: &str, action: Action, verdicts: &[(&str, Decision)]) -> Value {
 fn part_json(part: &PartDecision) -> Value {
     let (kind, why) = match &part.part.what {
         What::Command => ("command", None),
+        What::Variable => ("variable", None),
         What::Write { .. } => ("write", None),
         What::Hidden { why } => ("hidden", Some(why)),
     };

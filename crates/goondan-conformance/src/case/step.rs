@@ -115,6 +115,8 @@ pub enum Answer {
     Always,
     /// It is refused.
     Deny,
+    /// Nobody has answered yet: the call waits until the case kills the swarm or cancels the turn.
+    Wait,
 }
 
 /// A number of runtime events to wait for, counted since the case began.

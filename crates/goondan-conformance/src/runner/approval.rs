@@ -32,6 +32,7 @@ impl Approver for Answers {
             Some(Answer::Conversation) => ApprovalAnswer::Allow { scope: Scope::Conversation },
             Some(Answer::Always) => ApprovalAnswer::Allow { scope: Scope::Always },
             Some(Answer::Deny) => ApprovalAnswer::Deny,
+            Some(Answer::Wait) => std::future::pending().await,
             None => ApprovalAnswer::NobodyThere,
         }
     }

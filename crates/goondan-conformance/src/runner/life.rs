@@ -36,6 +36,7 @@ impl Life {
         let builder = Swarm::builder(bundle)
             .state_root(world.state_root())
             .environment(world.case.env.clone().into_iter().collect())
+            .redactor(world.logs.redactor.clone())
             .approver(Arc::new(world.answers.clone()))
             .models(Arc::clone(&world.models) as Arc<dyn ModelFactory>);
         let started = world.logs.hear(|| runtime.block_on(world.in_time(builder.start_watched())))?;

@@ -2,14 +2,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use goondan_spec::kinds::{Action, Permission, PermissionRule, Permissions, Written};
+use goondan_spec::kinds::{Action, Permission, PermissionRule, Permissions, ShellArguments, Written};
 
 use super::*;
 
 fn ask(permissions: Option<&Permissions>, tool_name: &str, needs: &[Permission], arguments: Value) -> Action {
     let needs = needs.iter().copied().collect();
     let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
-    let shell = ["command".to_owned()];
+    let shell = ShellArguments { commands: vec!["command".to_owned()], environments: vec!["env".to_owned()] };
     decide(permissions, PolicyQuestion { tool_name, needs: &needs, arguments: &arguments, shell: &shell }).action
 }
 
@@ -257,6 +257,19 @@ fn a_command_line_that_is_written_down_as_a_whole_is_allowed_as_it_is() {
     let line = "eval \"$X\"; rm x > y";
     assert_eq!(shell_action(Action::Ask, &[(line, Action::Allow)], line), Action::Allow);
     assert_eq!(shell_action(Action::Ask, &[(line, Action::Allow)], "eval \"$X\"; rm x > z"), Action::Ask);
+}
+
+#[test]
+fn variables_beside_a_command_count_as_assignments_before_it() {
+    let rule = |pattern| rule(Some("bash__*"), None, &[("command", pattern)], Action::Allow);
+    let permissions = Permissions { default: Action::Ask, rules: vec![rule("git *"), rule("LANG=*")] };
+    let action = |env: Value| {
+        let arguments = json!({"command": "git log", "env": env});
+        ask(Some(&permissions), "bash__exec", &[Permission::Execute], arguments)
+    };
+    assert_eq!(action(json!({})), Action::Allow);
+    assert_eq!(action(json!({"LANG": "C"})), Action::Allow);
+    assert_eq!(action(json!({"LANG": "C", "GIT_PAGER": "rm x"})), Action::Ask);
 }
 
 #[test]

@@ -18,7 +18,9 @@ mod tool;
 pub use agent::{Agent, ExtensionUse, ModelParams, Prompt, ToolUse, Workdir};
 pub use connection::Connection;
 pub use connector::{Connector, ConnectorEvent, PropertyType};
-pub use export::{ExportOverride, ExportSpec, Permission, SHELL_COMMAND};
+pub use export::{
+    ExportOverride, ExportSpec, Permission, SHELL_COMMAND, SHELL_ENVIRONMENT, ShellArguments, is_shell_format,
+};
 pub use extension::Extension;
 pub use ingress::{IngressRule, InstanceKeyRoute};
 pub use model::Model;
