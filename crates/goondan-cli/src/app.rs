@@ -9,13 +9,14 @@ use clap::error::ErrorKind;
 use goondan::runtime::redact::Redactor;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{Cli, Global};
-use crate::commands;
+use crate::args::{Cli, Command, Global};
+use crate::commands::{self, sandbox_exec};
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, write_error};
 
 /// Runs the command that `arguments` (the program's name first) describe.
 pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
+    hide_memory();
     // What clap refuses must be printed as asked for, too, so these two are looked up before it has its say.
     let given =
         |flag: &str| arguments.iter().skip(1).take_while(|word| *word != "--").any(|word| word == OsStr::new(flag));
@@ -24,6 +25,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
         anstream::ColorChoice::Never.write_global();
     }
     let exit = match parse(&arguments) {
+        Ok(Cli { command: Command::SandboxExec(args), .. }) => return sandbox_exec::run(&args),
         Ok(cli) => run(cli),
         Err(error) => Err(error),
     };
@@ -91,6 +93,15 @@ fn capitalised(text: &str) -> String {
     match chars.next() {
         Some(first) => first.to_uppercase().chain(chars).collect(),
         None => String::new(),
+    }
+}
+
+/// Keeps programs of the same user, such as those that tools run, from reading this process's memory and environment,
+/// which hold the keys. Root can read them all the same.
+fn hide_memory() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = nix::sys::prctl::set_dumpable(false) {
+        tracing::debug!(%error, "the process can be looked into");
     }
 }
 

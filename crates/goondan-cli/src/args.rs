@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    completions, doctor, init, instance, logs, policy, run, schema, test, tool, tool_host, validate,
+    completions, doctor, init, instance, logs, policy, run, sandbox_exec, schema, test, tool, tool_host, validate,
 };
 
 const ABOUT: &str = "Declarative agent swarms: a project folder with a goondan.yaml is checked and run.";
@@ -86,6 +86,9 @@ pub(crate) enum Command {
     /// Be the process that a tool library with `isolation: process` runs in; started by other commands
     #[command(hide = true)]
     ToolHost(tool_host::ToolHostArgs),
+    /// Restrict this process and become a program; started by tools
+    #[command(hide = true)]
+    SandboxExec(sandbox_exec::SandboxExecArgs),
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::commands::run::Asked;
-use crate::commands::tool_host;
+use crate::commands::{sandbox_exec, tool_host};
 use crate::exit::{CliError, Exit};
 use crate::output::Output;
 
@@ -84,6 +84,9 @@ pub(crate) async fn start(
         .redactor(crate::app::redactor().clone());
     if let Some(host) = tool_host::command() {
         builder = builder.tool_host(host);
+    }
+    if let Some(helper) = sandbox_exec::command() {
+        builder = builder.sandbox_helper(helper);
     }
     if let Some(name) = &args.swarm {
         builder = builder.swarm(name);

@@ -234,6 +234,7 @@ pub(crate) fn tool_context(
         message: Arc::clone(&context.message),
         workdir: facts.workdir.clone(),
         project_dir: context.engine.generation.load().bundle.root().to_owned(),
+        sandboxes: permission::sandboxes(context),
         runtime: Arc::new(AgentCalls::of_call(context, cancellation.clone())),
         logger: Arc::clone(&reporter) as Arc<dyn ToolLogger>,
         progress: reporter,

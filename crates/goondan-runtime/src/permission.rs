@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use goondan_spec::kinds::{Action, Permission};
+use goondan_spec::kinds::{Action, Permission, Sandbox};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -106,6 +106,20 @@ async fn verdicts(context: &ToolCallContext, tool: &RegisteredTool, arguments: &
         }
     }
     verdicts
+}
+
+/// What contains the programs of a call: the sandboxes of the agent and of its callers.
+pub(crate) fn sandboxes(context: &ToolCallContext) -> Vec<Sandbox> {
+    let generation = context.engine.generation.load();
+    let callers = context.facts.callers.iter().filter_map(|caller| generation.agent(&caller.agent));
+    let all = std::iter::once(&context.facts.agent).chain(callers);
+    let mut sandboxes: Vec<Sandbox> = Vec::new();
+    for sandbox in all.filter_map(|agent| agent.permissions.as_ref()?.sandbox.as_ref()) {
+        if !sandboxes.contains(sandbox) {
+            sandboxes.push(sandbox.clone());
+        }
+    }
+    sandboxes
 }
 
 fn verdict(agent: &str, decision: &Decision) -> Verdict {

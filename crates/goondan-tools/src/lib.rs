@@ -9,6 +9,7 @@
 mod agents;
 mod bash;
 mod capture;
+mod confine;
 mod custom_tools;
 mod define;
 pub mod docs;
@@ -45,6 +46,7 @@ use goondan_runtime::ports::tool::{OpenError, ToolSet, ToolSource};
 use goondan_runtime::spec::Resource;
 use goondan_runtime::spec::kinds::{Entry, Tool, ToolManifest};
 
+pub use crate::confine::{HelperCommand, enter};
 pub use crate::executable::ExecutableTools;
 use crate::state::State;
 use crate::table::{BUILTINS, Builtin, Opening};
@@ -61,6 +63,13 @@ impl BuiltinTools {
     /// A source with nothing running yet.
     pub fn new() -> Self {
         BuiltinTools::default()
+    }
+
+    /// Contains programs with the help of that command, where a sandbox or limits are wanted.
+    #[must_use]
+    pub fn with_helper(mut self, helper: Option<HelperCommand>) -> Self {
+        self.state.helper = helper;
+        self
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use goondan_runtime::ports::tool::ToolContext;
 
+use crate::confine::HelperCommand;
 use crate::processes::Processes;
 use crate::squad::Sessions;
 use crate::todo::Lists;
@@ -15,6 +16,8 @@ pub(crate) struct State {
     pub(crate) processes: Arc<Processes>,
     /// Sessions that `squad__route` has opened.
     pub(crate) squad_sessions: Arc<Sessions>,
+    /// What contains programs.
+    pub(crate) helper: Option<HelperCommand>,
     /// Task lists.
     pub(crate) todo_lists: Arc<Lists>,
 }

@@ -8,7 +8,7 @@ use goondan_dylib::{HostCommand, Libraries, Limits};
 use goondan_runtime::ports::tool::{OpenError, ToolSet, ToolSource};
 use goondan_spec::Resource;
 use goondan_spec::kinds::{Entry, Isolation, Tool};
-use goondan_tools::{BuiltinTools, ExecutableTools};
+use goondan_tools::{BuiltinTools, ExecutableTools, HelperCommand};
 
 /// How long libraries may take to end what they do when a swarm ends.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -25,10 +25,10 @@ pub(crate) struct ToolSources {
 
 impl ToolSources {
     /// Copies of libraries are kept below `staging`.
-    pub(crate) fn new(staging: &Path, host: Option<HostCommand>) -> Self {
+    pub(crate) fn new(staging: &Path, host: Option<HostCommand>, helper: Option<HelperCommand>) -> Self {
         ToolSources {
-            builtin: BuiltinTools::default(),
-            executable: ExecutableTools,
+            builtin: BuiltinTools::new().with_helper(helper.clone()),
+            executable: ExecutableTools::new(helper),
             libraries: Libraries::new(staging, Limits::default()),
             hosted: host.map(|host| Libraries::hosted(staging, Limits::default(), host)),
         }

@@ -14,6 +14,7 @@ pub use goondan_dylib::{HostCommand, tool_host};
 pub use goondan_models as models;
 pub use goondan_runtime as runtime;
 pub use goondan_spec as spec;
+pub use goondan_tools::{HelperCommand, enter as enter_sandbox};
 
 pub use project::{Project, environment, load};
 pub use swarm::{Input, ReloadOutcome, SendError, StartError, Swarm, SwarmBuilder, Turn};

@@ -22,6 +22,7 @@ use goondan_runtime::store::jsonl::{JsonlJournal, JsonlStore, LockError, OpenWor
 use goondan_spec::diff::diff;
 use goondan_spec::kinds::Swarm as SwarmSpec;
 use goondan_spec::{Bundle, Diagnostic, Environment, Resource, ResourceId};
+use goondan_tools::HelperCommand;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
@@ -48,6 +49,7 @@ pub struct SwarmBuilder {
     clock: Arc<dyn Clock>,
     workdir: Option<PathBuf>,
     tool_host: Option<HostCommand>,
+    sandbox_helper: Option<HelperCommand>,
 }
 
 /// A running swarm. Cheap to clone. It ends with [`Swarm::shutdown`]; its workspace is free once every clone is dropped.
@@ -180,6 +182,7 @@ impl Swarm {
             clock: Arc::new(SystemClock),
             workdir: None,
             tool_host: None,
+            sandbox_helper: None,
         }
     }
 
@@ -411,6 +414,14 @@ impl SwarmBuilder {
         self
     }
 
+    /// Contains programs of tools with the help of that command, which must call [`crate::enter_sandbox`] before it starts
+    /// a thread.
+    #[must_use]
+    pub fn sandbox_helper(mut self, helper: HelperCommand) -> Self {
+        self.sandbox_helper = Some(helper);
+        self
+    }
+
     /// Plans the first generation, opens the workspace, resumes what was left, and runs.
     pub async fn start(self) -> Result<Swarm, StartError> {
         self.start_watched().await.map(|(swarm, _)| swarm)
@@ -430,7 +441,7 @@ impl SwarmBuilder {
         self.redactor.learn_environment(&environment);
         self.redactor.learn(self.bundle.secrets(&environment));
         let root = StateRoot::find(self.state_root.as_deref());
-        let tools = Arc::new(ToolSources::new(&root.0.join("plugins"), self.tool_host));
+        let tools = Arc::new(ToolSources::new(&root.0.join("plugins"), self.tool_host, self.sandbox_helper));
         let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
         let generation =
             plan_swarm(&self.bundle, swarm, 1, &ports, &environment).await.map_err(StartError::Diagnostics)?;

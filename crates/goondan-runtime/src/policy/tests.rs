@@ -33,6 +33,7 @@ fn the_last_matching_rule_wins() {
             rule(None, Some(Permission::Execute), &[], Action::Ask),
             rule(Some("bash__*"), None, &[("command", "echo *")], Action::Allow),
         ],
+        sandbox: None,
     };
     let needs = [Permission::Execute];
     assert_eq!(ask(Some(&permissions), "bash__exec", &needs, json!({"command": "echo hi"})), Action::Allow);
@@ -43,14 +44,14 @@ fn the_last_matching_rule_wins() {
 #[test]
 fn a_rule_about_an_argument_needs_the_argument() {
     let rules = vec![rule(None, None, &[("path", "*")], Action::Allow)];
-    let permissions = Permissions { default: Action::Deny, rules };
+    let permissions = Permissions { default: Action::Deny, rules, sandbox: None };
     assert_eq!(ask(Some(&permissions), "fs__read", &[], json!({})), Action::Deny);
 }
 
 /// What happens to a command where everything is asked for but what `rules` say.
 fn shell_action(default: Action, rules: &[(&str, Action)], command: &str) -> Action {
     let rules = rules.iter().map(|(pattern, action)| rule(Some("bash__*"), None, &[("command", pattern)], *action));
-    let permissions = Permissions { default, rules: rules.collect() };
+    let permissions = Permissions { default, rules: rules.collect(), sandbox: None };
     ask(Some(&permissions), "bash__exec", &[Permission::Execute], json!({"command": command}))
 }
 
@@ -262,7 +263,7 @@ fn a_command_line_that_is_written_down_as_a_whole_is_allowed_as_it_is() {
 #[test]
 fn variables_beside_a_command_count_as_assignments_before_it() {
     let rule = |pattern| rule(Some("bash__*"), None, &[("command", pattern)], Action::Allow);
-    let permissions = Permissions { default: Action::Ask, rules: vec![rule("git *"), rule("LANG=*")] };
+    let permissions = Permissions { default: Action::Ask, rules: vec![rule("git *"), rule("LANG=*")], sandbox: None };
     let action = |env: Value| {
         let arguments = json!({"command": "git log", "env": env});
         ask(Some(&permissions), "bash__exec", &[Permission::Execute], arguments)
@@ -280,6 +281,7 @@ fn a_redirection_needs_the_permission_to_write() {
             rule(None, Some(Permission::Write), &[], action),
             rule(Some("bash__*"), None, &[("command", "git *")], Action::Allow),
         ],
+        sandbox: None,
     };
     let action = |permissions: &Permissions, command: &str| {
         ask(Some(permissions), "bash__exec", &[Permission::Execute], json!({"command": command}))

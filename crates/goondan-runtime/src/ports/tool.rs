@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use goondan_spec::kinds::{ExportSpec, Tool};
+use goondan_spec::kinds::{ExportSpec, Sandbox, Tool};
 use goondan_spec::{Resource, ResourceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -70,6 +70,8 @@ pub struct ToolContext {
     pub workdir: PathBuf,
     /// The bundle's folder.
     pub project_dir: PathBuf,
+    /// What contains the programs that the call runs: each holds, whether the agent or one of its callers has it.
+    pub sandboxes: Vec<Sandbox>,
     /// Other agents.
     pub runtime: Arc<dyn AgentToolRuntime>,
     /// Structured log lines that end up beside the conversation.

@@ -12,6 +12,7 @@ mod ingress;
 mod model;
 mod package;
 mod permissions;
+mod sandbox;
 mod swarm;
 mod tool;
 
@@ -26,6 +27,7 @@ pub use ingress::{IngressRule, InstanceKeyRoute};
 pub use model::Model;
 pub use package::{Dependency, Package};
 pub use permissions::{Action, PermissionRule, Permissions, Written};
+pub use sandbox::{ProcessLimits, Sandbox};
 pub use swarm::{Budget, Lifecycle, Policy, Swarm};
 pub use tool::{Entry, Isolation, Tool, ToolManifest};
 

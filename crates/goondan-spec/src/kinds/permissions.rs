@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 
 use super::agent::ToolUse;
-use super::{ExportSpec, Permission, Scope, qualified_name};
+use super::sandbox::{self, Sandbox};
+use super::{Entry, ExportSpec, Permission, Scope, qualified_name};
 use crate::decode::Field;
 use crate::diagnostic::Position;
 use crate::findings::Findings;
@@ -19,6 +20,8 @@ pub struct Permissions {
     pub default: Action,
     /// In file order.
     pub rules: Vec<PermissionRule>,
+    /// Contains the programs that its tools run, and those of the agents that it calls.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// A rule matches when everything it states matches.
@@ -76,13 +79,36 @@ pub(super) fn read(
     let mut fields = field.fields(findings)?;
     let default = fields.optional("default").map(|field| field.one_of(&ACTIONS, findings));
     let rules = fields.optional("rules").map(|field| field.list(findings));
+    let sandbox_field = fields.optional("sandbox");
+    let sandbox = sandbox_field.as_ref().map(|field| sandbox::read(field, findings));
+    if let Some(field) = &sandbox_field {
+        check_sandbox(field, tools, scope, findings);
+    }
     fields.finish(findings);
     let items = rules.unwrap_or_else(|| Some(Vec::new()))?;
     let rules: Vec<_> = items.iter().filter_map(|rule| read_rule(rule, tools, scope, findings)).collect();
+    let sandbox = sandbox.map_or(Some(None), |sandbox| sandbox.map(Some))?;
     Some(match default {
-        Some(default) => Permissions { default: default?, rules },
-        None => Permissions { default: Action::Allow, rules: unstated_rules().into_iter().chain(rules).collect() },
+        Some(default) => Permissions { default: default?, rules, sandbox },
+        None => {
+            let rules = unstated_rules().into_iter().chain(rules).collect();
+            Permissions { default: Action::Allow, rules, sandbox }
+        }
     })
+}
+
+/// A library runs in the process of its host, which no sandbox contains: a restriction that cannot be enforced is an
+/// error (rule S1b).
+fn check_sandbox(field: &Field<'_>, tools: &[ToolUse], scope: &Scope<'_>, findings: &mut Findings) {
+    for used in tools {
+        let tool = scope.decoded.tools.get(&used.tool);
+        if tool.is_some_and(|tool| matches!(tool.spec.entry, Entry::Library(_))) {
+            let message = format!("`{}` can't contain {}, which is a library.", field.path, used.tool);
+            let remedy =
+                "take the tool or the sandbox away from this agent, or make the tool a program with a `tool.yaml`";
+            findings.add(field.invalid(message).suggest(remedy));
+        }
+    }
 }
 
 /// Without a `default`, the rules are laid over what holds for an agent that states nothing: read and write are allowed,
@@ -212,6 +238,8 @@ pub(crate) struct PermissionsShape {
     default: Option<Action>,
     /// The last one that matches decides.
     rules: Option<Vec<RuleShape>>,
+    /// Contains the programs that its tools run, and those of the agents that it calls. Linux alone.
+    sandbox: Option<Sandbox>,
 }
 
 /// A rule matches when everything it states matches.
