@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    completions, doctor, init, instance, logs, policy, run, sandbox_exec, schema, test, tool, tool_host, validate,
+    build, completions, doctor, init, instance, logs, new, policy, run, sandbox_exec, schema, test, tool, tool_host,
+    validate,
 };
 
 const ABOUT: &str = "Declarative agent swarms: a project folder with a goondan.yaml is checked and run.";
@@ -63,10 +64,14 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Create a project that validates and runs at once
     Init(init::InitArgs),
+    /// Create a part of a project: a tool of your own
+    New(new::NewArgs),
     /// Check a project: every mistake of every file in one go
     Validate(validate::ValidateArgs),
     /// Run a swarm: one input, a stream of inputs, or a chat
     Run(run::RunArgs),
+    /// Build the tools that say how: `Tool.spec.build`
+    Build(build::BuildArgs),
     /// List an agent's tools, or call one without a model
     Tool(tool::ToolArgs),
     /// Say what the rules of a project allow, and why

@@ -34,6 +34,9 @@ pub(crate) struct StartArgs {
     /// Answer every approval with yes
     #[arg(short, long)]
     pub(crate) yes: bool,
+    /// Build the tools that say how before starting, as `gdn build` does
+    #[arg(long)]
+    pub(crate) build: bool,
 }
 
 /// Loads the project at `path`, whatever is wrong in it. Fails only where there is no project at all.
@@ -44,7 +47,7 @@ pub(crate) fn load(path: &Path) -> Result<Project, CliError> {
 
 /// Loads a project that is about to be used: warnings are shown, errors end the command.
 pub(crate) fn load_valid(path: &Path, output: &Output) -> Result<(PathBuf, Arc<Bundle>), CliError> {
-    let Project { root, bundle, diagnostics, sources } = load(path)?;
+    let Project { root, bundle, diagnostics, sources, .. } = load(path)?;
     if !diagnostics.is_empty() {
         output.note(render::pretty(&diagnostics, &sources, Output::stderr_has_colour()).trim_end_matches('\n'))?;
     }
@@ -65,6 +68,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) record: Option<&'a Path>,
     /// Who is asked what a policy asks.
     pub(crate) asked: Asked,
+    /// Whether it reloads when the project changes.
+    pub(crate) watch: bool,
 }
 
 /// Loads the project and starts its swarm. The events begin with those of turns that an earlier run left.
@@ -75,13 +80,13 @@ pub(crate) async fn start(
     output: &Output,
 ) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), CliError> {
     let (root, bundle) = load_valid(project, output)?;
-    let environment =
-        goondan::environment(&root, args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
-    let mut builder = Swarm::builder(bundle)
-        .environment(environment)
-        .state_root(&state_root.0)
-        .approver(approver)
-        .redactor(crate::app::redactor().clone());
+    // Read once here as well, because an unusable file is a matter of configuration, not of the project.
+    goondan::environment(&root, args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
+    let mut builder =
+        Swarm::builder(bundle).state_root(&state_root.0).approver(approver).redactor(crate::app::redactor().clone());
+    if let Some(file) = &args.env_file {
+        builder = builder.env_file(file);
+    }
     if let Some(host) = tool_host::command() {
         builder = builder.tool_host(host);
     }

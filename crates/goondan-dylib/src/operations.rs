@@ -29,7 +29,7 @@ async fn request(runtime: &dyn AgentToolRuntime, request: wire::AgentRequest) ->
         input: request.input,
         instance_key: request.instance_key,
         metadata: request.metadata,
-        instructions: None,
+        ..AgentEventInput::default()
     };
     let options = RequestOptions { timeout_ms: request.timeout_ms, async_: request.asynchronous };
     answer(runtime.request(&request.target, event, options).await)
@@ -41,13 +41,13 @@ async fn send(runtime: &dyn AgentToolRuntime, message: wire::SendRequest) -> Out
         input: message.input,
         instance_key: message.instance_key,
         metadata: message.metadata,
-        instructions: None,
+        ..AgentEventInput::default()
     };
     answer(runtime.send(&message.target, event).await)
 }
 
 async fn spawn(runtime: &dyn AgentToolRuntime, request: wire::SpawnRequest) -> Outcome<Value> {
-    let options = SpawnOptions { instance_key: request.instance_key, cwd: request.cwd };
+    let options = SpawnOptions { instance_key: request.instance_key, cwd: request.cwd, ..SpawnOptions::default() };
     answer(runtime.spawn(&request.target, options).await)
 }
 

@@ -19,6 +19,7 @@ pub mod scripted;
 mod table;
 mod wire;
 
+pub use files::files_of;
 pub use providers::Providers;
 pub use replay::record;
 pub use scripted::ScriptedFactory;

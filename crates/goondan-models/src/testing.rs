@@ -19,6 +19,7 @@ pub(crate) fn model(provider: &str, options: Value) -> Resource<Model> {
         endpoint: None,
         options,
         capabilities: Default::default(),
+        pricing: None,
     };
     let id = ResourceId { package: None, kind: Kind::Model, name: "m".to_owned() };
     Resource { id, labels: Default::default(), annotations: Default::default(), origin: None, spec }
@@ -38,7 +39,7 @@ pub(crate) fn request(agent: &str, input: &str) -> ModelRequest {
     ModelRequest {
         instance: InstanceId::new(agent, "main"),
         system: None,
-        messages: vec![message(Role::User, vec![Part::Text { text: input.to_owned() }])],
+        messages: Arc::new(vec![message(Role::User, vec![Part::Text { text: input.to_owned() }])]),
         tools: Arc::from([]),
         params: Arc::new(ModelParams { temperature: None, max_tokens: None, top_p: None, other: Default::default() }),
     }

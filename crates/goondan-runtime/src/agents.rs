@@ -13,8 +13,10 @@ use crate::dispatch::{ToolCallContext, TurnFacts};
 use crate::engine::Engine;
 use crate::event::TurnResult;
 use crate::ids::{InstanceId, TraceContext, derived_id};
-use crate::inbound::{AgentEvent, EventTrace, ReplyTo};
+use crate::inbound::{AgentEvent, EventTrace, ReplyTo, Terms};
+use crate::narrowing::Narrowing;
 use crate::orchestrator::{Command, Refusal, SpawnRequest};
+use crate::ports::powers::{Embeddings, Schedules, Sessions, ToolState};
 use crate::ports::store::{InstanceMeta, InstanceStatus, StoreError};
 use crate::ports::tool::{
     AgentCatalog, AgentEventInput, AgentToolRuntime, RequestOptions, RequestResult, SendResult, SpawnOptions,
@@ -28,8 +30,8 @@ const DEFAULT_TIMEOUT_MS: u64 = 60_000;
 
 /// The agents, as one tool call reaches them.
 pub(crate) struct AgentCalls {
-    engine: Arc<Engine>,
-    facts: Arc<TurnFacts>,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) facts: Arc<TurnFacts>,
     /// The call's place in its turn: event ids are derived from it, so that a call that runs again asks the same question.
     place: String,
     trace: TraceContext,
@@ -64,7 +66,18 @@ impl AgentCalls {
             trace: EventTrace::from(&self.trace),
             callers: self.facts.callers.iter().cloned().chain([caller.clone()]).collect(),
             reply_to: None,
+            terms: Terms { narrowing: self.narrowed(input.terms.narrowing.as_ref()), ..input.terms },
         }
+    }
+
+    /// The call's place in its turn.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// What the turn that calls may pass on, and no more (rule S1b).
+    fn narrowed(&self, wanted: Option<&Narrowing>) -> Option<Narrowing> {
+        Narrowing::both(self.facts.narrowing.as_ref(), wanted)
     }
 
     /// Hands `event` over; comes back once it is on disk.
@@ -74,6 +87,13 @@ impl AgentCalls {
         let command = Command::Submit { event: Box::new(event), waiter, accepted };
         self.engine.commands.send(command).map_err(|_| stopped())?;
         answer.await.map_err(|_| stopped())?.map_err(ToolError::from)
+    }
+
+    /// What is known of all instances, oldest first.
+    pub(crate) async fn metas(&self) -> Result<Vec<InstanceMeta>, ToolError> {
+        let (answer, metas) = oneshot::channel();
+        self.engine.commands.send(Command::List { answer }).map_err(|_| stopped())?;
+        metas.await.map_err(|_| stopped())
     }
 
     fn abandon(&self, event_id: String, reason: &str) {
@@ -164,8 +184,9 @@ impl AgentToolRuntime for AgentCalls {
         let (answer, spawned) = oneshot::channel();
         let request = SpawnRequest {
             id: InstanceId::new(target, &*instance_key),
-            owner: self.facts.instance.clone(),
+            owner: Some(self.facts.instance.clone()),
             cwd: options.cwd.clone(),
+            narrowing: self.narrowed(options.narrowing.as_ref()),
         };
         self.engine.commands.send(Command::Spawn { request, answer }).map_err(|_| stopped())?;
         let spawned = spawned.await.map_err(|_| stopped())?.map_err(ToolError::from)?;
@@ -173,9 +194,7 @@ impl AgentToolRuntime for AgentCalls {
     }
 
     async fn list(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
-        let (answer, metas) = oneshot::channel();
-        self.engine.commands.send(Command::List { answer }).map_err(|_| stopped())?;
-        let metas = metas.await.map_err(|_| stopped())?;
+        let metas = self.metas().await?;
         let own = Some(&self.facts.instance);
         let listed = metas.into_iter().filter(|meta| include_all || (meta.owner.as_ref() == own && !is_retired(meta)));
         Ok(listed.map(crate::orchestrator::describe).collect())
@@ -183,6 +202,22 @@ impl AgentToolRuntime for AgentCalls {
 
     async fn catalog(&self) -> Result<AgentCatalog, ToolError> {
         Ok(self.engine.generation.load().seen_from(&self.facts.instance.agent))
+    }
+
+    fn sessions(&self) -> Option<&dyn Sessions> {
+        Some(self)
+    }
+
+    fn state(&self) -> Option<&dyn ToolState> {
+        Some(self)
+    }
+
+    fn schedules(&self) -> Option<&dyn Schedules> {
+        Some(self)
+    }
+
+    fn embeddings(&self) -> Option<&dyn Embeddings> {
+        Some(self)
     }
 }
 
@@ -200,6 +235,6 @@ impl From<Refusal> for ToolError {
     }
 }
 
-fn stopped() -> ToolError {
+pub(crate) fn stopped() -> ToolError {
     ToolError::new("the swarm is stopping").code("SWARM_STOPPING")
 }

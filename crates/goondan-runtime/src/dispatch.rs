@@ -16,6 +16,7 @@ use crate::ids::{InstanceId, TraceContext};
 use crate::limits::{cut_error_message, cut_output};
 use crate::message::{Message, ToolCall};
 use crate::middleware::ToolCallNext;
+use crate::narrowing::Narrowing;
 use crate::permission;
 use crate::plan::AgentPlan;
 use crate::ports::journal::TurnJournal;
@@ -41,6 +42,8 @@ pub struct TurnFacts {
     pub(crate) trace: TraceContext,
     /// Who is in the chain above this instance.
     pub(crate) callers: Vec<InstanceId>,
+    /// The only tools that may run in the turn.
+    pub(crate) narrowing: Option<Narrowing>,
     /// The agent as it was when the turn began.
     pub(crate) agent: Arc<AgentPlan>,
     pub(crate) workdir: PathBuf,
@@ -115,7 +118,10 @@ fn clean(redactor: &Redactor, result: &mut ToolCallResult) {
 
 /// The call itself, behind all middleware.
 pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
-    let Some(tool) = context.catalog.get(&context.call.tool_name).cloned() else {
+    // Middleware makes the catalog of a step; what is out of bounds stays so whatever it put in.
+    let is_in_bounds =
+        |tool: &&Arc<RegisteredTool>| context.facts.narrowing.as_ref().is_none_or(|left| left.allows(tool));
+    let Some(tool) = context.catalog.get(&context.call.tool_name).filter(is_in_bounds).cloned() else {
         return failed(&context.call, DEFAULT_ERROR_LIMIT, not_in_catalog(context));
     };
     let outcome = match permitted_arguments(context, &tool).await {

@@ -17,7 +17,9 @@ use crate::policy::{ApprovalBook, SharedApprover};
 use crate::ports::clock::Clock;
 use crate::ports::journal::Journal;
 use crate::ports::store::Store;
+use crate::ports::tool::InstanceObserver;
 use crate::redact::Redactor;
+use crate::schedule::Timetable;
 
 /// The ports of a running swarm, and its current generation.
 pub struct Engine {
@@ -35,8 +37,14 @@ pub struct Engine {
     pub(crate) generation: ArcSwap<Generation>,
     /// Held while a list of dead letters changes.
     pub(crate) dead_letters: Mutex<()>,
+    /// Held while something that a tool keeps is written.
+    pub(crate) tool_states: tokio::sync::Mutex<()>,
     /// What all turns of this run have used up.
     pub(crate) spent: Spent,
+    /// Prompts that come by the clock.
+    pub(crate) timetable: Arc<Timetable>,
+    /// Is told which instances were put away.
+    pub(crate) observer: Arc<dyn InstanceObserver>,
     /// Lets tools work there, whatever the agents say.
     pub(crate) workdir: Option<PathBuf>,
     /// Set by a kill: nothing that ends from then on is recorded.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
 use crate::ids::{InstanceId, TraceContext};
+use crate::narrowing::Narrowing;
 
 /// Something that an instance has to handle: one event, one turn (rule M1).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,6 +37,30 @@ pub struct AgentEvent {
     /// Who waits for the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<ReplyTo>,
+    /// Under which terms its turn runs.
+    #[serde(default, skip_serializing_if = "Terms::are_none")]
+    pub terms: Terms,
+}
+
+/// Under which terms the turn of an event runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Terms {
+    /// The only tools that may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub narrowing: Option<Narrowing>,
+    /// The Model resource that is asked instead of the agent's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// It goes before what waits already.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub urgent: bool,
+}
+
+impl Terms {
+    fn are_none(&self) -> bool {
+        *self == Terms::default()
+    }
 }
 
 /// The causal chain of an event.
@@ -117,6 +142,7 @@ mod tests {
             trace: EventTrace { trace_id: "0".repeat(32), parent_span_id: None },
             callers: Vec::new(),
             reply_to: None,
+            terms: Terms::default(),
         }
     }
 

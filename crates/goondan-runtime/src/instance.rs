@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::event::{FinishReason, TurnError, TurnResult};
 use crate::inbound::AgentEvent;
 use crate::message::{Message, MessageData, MessageEvent, MessageSource, Role};
-use crate::middleware::ExtensionStates;
+use crate::middleware::{ExtensionStates, Notes};
 use crate::ports::model::TokenUsage;
 use crate::ports::store::{InboxRecord, InstanceMeta, InstanceStatus, InstanceStore, StoreError};
 use crate::responses;
@@ -58,9 +58,9 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         Ok((log, journal)) => {
             let progress = TurnProgress::default();
             let (engine, facts, event) = (Arc::clone(&engine), Arc::clone(&facts), Arc::new(event));
-            let (states, about) = (ExtensionStates::default(), Arc::clone(&event));
+            let (states, notes, about) = (ExtensionStates::default(), Notes::default(), Arc::clone(&event));
             let mut context =
-                TurnContext { engine, facts, event: about, journal, cancel, log, joined, progress, states };
+                TurnContext { engine, facts, event: about, journal, cancel, log, joined, progress, states, notes };
             let result = turn::run(&mut context, &event).await;
             finish(context, &event, result, meta).await
         }
@@ -169,6 +169,7 @@ async fn finish(mut context: TurnContext, event: &AgentEvent, result: TurnResult
     match make_durable(&engine, &facts, context.log, context.states, record).await {
         Ok(log) => {
             meta.updated_at = engine.clock.now();
+            meta.spending.add(result.usage, facts.agent.pricing.as_ref());
             let warm = tidy_up(&engine, &facts, log, &meta).await;
             TurnEnd { result, handled, answer, warm, meta }
         }

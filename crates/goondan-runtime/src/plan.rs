@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use goondan_spec::diagnostic::Position;
-use goondan_spec::kinds::{Agent, ExportOverride, Permissions, Policy, Swarm, Tool, ToolUse, Workdir};
+use goondan_spec::kinds::{Agent, Entry, ExportOverride, Permissions, Policy, Pricing, Swarm, Tool, ToolUse, Workdir};
 use goondan_spec::kinds::{Model, ModelParams};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
@@ -38,9 +38,25 @@ pub struct Generation {
     /// Limits.
     pub policy: Policy,
     agents: BTreeMap<String, Arc<AgentPlan>>,
+    /// By name. One that no agent uses may lack what it needs; that is told when it is asked for.
+    models: BTreeMap<String, Result<ModelPlan, ModelError>>,
+}
+
+/// A model, ready to be asked.
+#[derive(Clone)]
+pub struct ModelPlan {
+    /// What tells it from other models: provider, name and address.
+    pub identity: String,
+    /// Its client.
+    pub client: Arc<dyn ModelClient>,
+    /// How often a failed call is repeated.
+    pub max_retries: u32,
+    /// What its tokens cost, where the Model says so.
+    pub pricing: Option<Pricing>,
 }
 
 /// An agent, ready to run.
+#[derive(Clone)]
 pub struct AgentPlan {
     /// The Agent resource's name.
     pub name: String,
@@ -50,6 +66,8 @@ pub struct AgentPlan {
     pub model: Arc<dyn ModelClient>,
     /// How often a failed model call is repeated.
     pub max_retries: u32,
+    /// What its tokens cost, where the Model says so.
+    pub pricing: Option<Pricing>,
     /// Sampling settings.
     pub params: Arc<ModelParams>,
     /// Everything that can run for it.
@@ -77,6 +95,16 @@ impl Generation {
         self.agents.values()
     }
 
+    /// The Model resource of that name, or why it can't be asked.
+    pub fn model(&self, name: &str) -> Option<&Result<ModelPlan, ModelError>> {
+        self.models.get(name)
+    }
+
+    /// The names of all Model resources, sorted.
+    pub fn models(&self) -> impl Iterator<Item = &str> {
+        self.models.keys().map(String::as_str)
+    }
+
     /// The swarm as the agent `own` sees it (rule A6).
     pub fn seen_from(&self, own: &str) -> AgentCatalog {
         let available: Vec<String> = self.agents.keys().cloned().collect();
@@ -90,6 +118,15 @@ impl Generation {
     }
 }
 
+impl AgentPlan {
+    /// The same agent with another model.
+    #[must_use]
+    pub fn with_model(&self, model: &ModelPlan) -> AgentPlan {
+        let ModelPlan { client, max_retries, pricing, .. } = model.clone();
+        AgentPlan { model: client, max_retries, pricing, ..self.clone() }
+    }
+}
+
 /// Plans `swarm` of `bundle`. All problems come at once.
 pub async fn plan(
     bundle: &Arc<Bundle>,
@@ -98,7 +135,8 @@ pub async fn plan(
     ports: &PlanPorts,
     environment: &Environment,
 ) -> Result<Generation, Vec<Diagnostic>> {
-    let mut planner = Planner { bundle, ports, environment, opened: HashMap::new(), problems: Vec::new() };
+    let mut planner =
+        Planner { bundle, ports, environment, opened: HashMap::new(), models: BTreeMap::new(), problems: Vec::new() };
     let mut agents = BTreeMap::new();
     for id in &swarm.spec.agents {
         if let Some(agent) = planner.agent(&bundle.agents()[id]).await {
@@ -108,6 +146,7 @@ pub async fn plan(
     if !planner.problems.is_empty() {
         return Err(planner.problems);
     }
+    bundle.models().values().for_each(|model| drop(planner.model(model)));
     Ok(Generation {
         number,
         bundle: Arc::clone(bundle),
@@ -115,6 +154,7 @@ pub async fn plan(
         entry_agent: swarm.spec.entry_agent.name.clone(),
         policy: swarm.spec.policy.clone(),
         agents,
+        models: planner.models.into_iter().map(|(id, model)| (id.name, model)).collect(),
     })
 }
 
@@ -122,6 +162,7 @@ struct Planner<'a> {
     bundle: &'a Arc<Bundle>,
     ports: &'a PlanPorts,
     environment: &'a Environment,
+    models: BTreeMap<ResourceId, Result<ModelPlan, ModelError>>,
     /// `None` for a tool that failed to open, so that it is told once.
     opened: HashMap<ResourceId, Option<ToolSet>>,
     problems: Vec<Diagnostic>,
@@ -130,22 +171,18 @@ struct Planner<'a> {
 impl Planner<'_> {
     async fn agent(&mut self, agent: &Resource<Agent>) -> Option<AgentPlan> {
         let model = &self.bundle.models()[&agent.spec.model];
-        let client = match self.ports.models.client(model, self.bundle.root(), self.environment) {
-            Ok(client) => Some(client),
-            Err(error) => {
-                self.problem(model_problem(model, &error));
-                None
-            }
-        };
+        let planned = self.model(model).map_err(|error| self.problem(model_problem(model, &error))).ok();
         let mut registry = self.registry(&agent.spec.tools).await;
         let middleware = self.middleware(agent, &registry);
         self.check_required_tools(agent, &registry);
         middleware.iter().flat_map(|middleware| middleware.tools()).for_each(|tool| registry.register(tool));
+        let ModelPlan { client, max_retries, pricing, .. } = planned?;
         Some(AgentPlan {
             name: agent.id.name.clone(),
             system: agent.spec.prompt.as_ref().map(|prompt| prompt.text.clone()),
-            model: client?,
-            max_retries: max_retries(&model.spec),
+            model: client,
+            max_retries,
+            pricing,
             params: Arc::new(agent.spec.params.clone()),
             catalog: registry.catalog(),
             registry,
@@ -154,6 +191,20 @@ impl Planner<'_> {
             workdir: agent.spec.workdir.clone(),
             middleware,
         })
+    }
+
+    /// A client for a model. Agents with the same model share it.
+    fn model(&mut self, model: &Resource<Model>) -> Result<ModelPlan, ModelError> {
+        if let Some(known) = self.models.get(&model.id) {
+            return known.clone();
+        }
+        let client = self.ports.models.client(model, self.bundle.root(), self.environment);
+        let (max_retries, pricing) = (max_retries(&model.spec), model.spec.pricing.clone());
+        let endpoint = model.spec.endpoint.as_deref().unwrap_or_default();
+        let identity = format!("{} {} {endpoint}", model.spec.provider, model.spec.model);
+        let planned = client.map(|client| ModelPlan { identity, client, max_retries, pricing });
+        self.models.insert(model.id.clone(), planned.clone());
+        planned
     }
 
     fn middleware(&mut self, agent: &Resource<Agent>, registry: &Registry) -> Vec<Arc<dyn Middleware>> {
@@ -233,7 +284,11 @@ fn select(
             continue;
         };
         let spec = stated.map_or_else(|| spec.clone(), |stated| stated.apply(spec));
-        selected.push(RegisteredTool::new(&tool.id.name, spec, Arc::clone(handler), limits));
+        let registered = RegisteredTool::new(&tool.id.name, spec, Arc::clone(handler), limits);
+        selected.push(match &tool.spec.entry {
+            Entry::Builtin(set) => registered.of_builtin(set),
+            Entry::Library(_) | Entry::Executable(_) => registered,
+        });
     }
     selected
 }

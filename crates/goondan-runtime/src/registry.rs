@@ -89,6 +89,8 @@ pub struct RegisteredTool {
     pub handler: Arc<dyn ToolHandler>,
     /// Its limits.
     pub limits: ToolLimits,
+    /// The built-in export behind it, such as `fs__read`, whatever the resource is called.
+    pub builtin: Option<String>,
 }
 
 /// Limits of a Tool resource.
@@ -120,7 +122,15 @@ impl RegisteredTool {
             spec,
             handler,
             limits,
+            builtin: None,
         }
+    }
+
+    /// Names the built-in handler set behind it.
+    #[must_use]
+    pub fn of_builtin(mut self, set: &str) -> Self {
+        self.builtin = Some(ToolName::new(set, &self.spec.name).to_string());
+        self
     }
 }
 

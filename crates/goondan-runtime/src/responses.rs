@@ -92,5 +92,6 @@ pub(crate) fn answer(
         // The answer goes back up: it is as deep as the question was when it was asked.
         callers: event.callers[..event.callers.len().saturating_sub(1)].to_vec(),
         reply_to: None,
+        terms: Default::default(),
     })
 }

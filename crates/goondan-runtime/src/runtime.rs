@@ -29,8 +29,9 @@ use crate::policy::{ApprovalBook, SharedApprover};
 use crate::ports::clock::Clock;
 use crate::ports::journal::Journal;
 use crate::ports::store::{InstanceMeta, Store, StoreError};
-use crate::ports::tool::ToolCallResult;
+use crate::ports::tool::{InstanceObserver, ToolCallResult};
 use crate::redact::Redactor;
+use crate::schedule::{self, Timetable};
 
 /// What a runtime is made of.
 pub struct RuntimeParts {
@@ -50,6 +51,8 @@ pub struct RuntimeParts {
     pub approvals: Arc<dyn ApprovalBook>,
     /// Lets tools work there, whatever the agents say.
     pub workdir: Option<PathBuf>,
+    /// Is told which instances were put away.
+    pub observer: Arc<dyn InstanceObserver>,
 }
 
 /// A running swarm.
@@ -57,6 +60,8 @@ pub struct Runtime {
     engine: Arc<Engine>,
     /// The orchestrator.
     task: AbortHandle,
+    /// What fires jobs.
+    timer: AbortHandle,
 }
 
 /// An accepted event.
@@ -86,6 +91,7 @@ impl Runtime {
             tracing::warn!("{warning}");
         }
         let metas = parts.store.instances()?;
+        let timetable = Arc::new(Timetable::restore(&*parts.store, &metas));
         let (commands, queue) = unbounded_channel();
         let engine = Arc::new(Engine {
             bus: EventBus::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.redactor.clone()),
@@ -98,15 +104,20 @@ impl Runtime {
             granting: Mutex::default(),
             generation: ArcSwap::from_pointee(parts.generation),
             dead_letters: Mutex::default(),
+            tool_states: tokio::sync::Mutex::default(),
             spent: Spent::new(),
             dead: AtomicBool::new(false),
+            timetable: Arc::clone(&timetable),
+            observer: parts.observer,
             workdir: parts.workdir,
             commands,
         });
         let events = engine.bus.subscribe();
         let orchestrator = Orchestrator::new(Arc::clone(&engine), recovered, metas);
         let task = tokio::spawn(orchestrator.run(queue)).abort_handle();
-        Ok((Runtime { engine, task }, events))
+        let timer = schedule::run(Arc::downgrade(&engine), timetable, Arc::clone(&engine.clock));
+        let timer = tokio::spawn(timer).abort_handle();
+        Ok((Runtime { engine, task, timer }, events))
     }
 
     /// The generation that serves now.
@@ -152,6 +163,7 @@ impl Runtime {
             trace: EventTrace { trace_id: clock.hex(32), parent_span_id: None },
             callers: Vec::new(),
             reply_to: None,
+            terms: Default::default(),
         };
         self.submit(event).await
     }
@@ -194,6 +206,7 @@ impl Runtime {
             workdir: self.engine.workdir(&agent, &instance, None),
             trace: trace.clone(),
             callers: Vec::new(),
+            narrowing: None,
             turn_id: turn_id.clone(),
             instance,
             agent,
@@ -251,6 +264,7 @@ impl Runtime {
     pub fn kill(&self) {
         self.engine.dead.store(true, Ordering::Release);
         self.task.abort();
+        self.timer.abort();
     }
 
     /// Takes no more inputs, waits for running turns up to `grace`, then cancels them; returns when all have ended.
@@ -258,6 +272,7 @@ impl Runtime {
         // Without an orchestrator it has ended already.
         let _ = self.engine.commands.send(Command::Shutdown { grace });
         self.engine.commands.closed().await;
+        self.timer.abort();
     }
 }
 

@@ -133,7 +133,7 @@ impl Operation for Spawn {
         // A sub-agent gets no more than its caller has (rule S1b), the file system included.
         let place = self.cwd.map(|cwd| Root::of(ctx)?.resolve(&cwd)).transpose()?;
         let cwd = place.map(|place| place.path.display().to_string());
-        let options = SpawnOptions { instance_key: self.instance_key, cwd };
+        let options = SpawnOptions { instance_key: self.instance_key, cwd, ..SpawnOptions::default() };
         let instance = ctx.runtime.spawn(&self.target, options).await?;
         let title = format!("Prepared {}:{}", instance.target, instance.instance_key);
         let output = json!({

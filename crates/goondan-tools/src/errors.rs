@@ -25,6 +25,9 @@ pub(crate) const HTTP: &str = "E_TOOL_HTTP";
 /// The result would be larger than the tool makes.
 pub(crate) const TOO_LARGE: &str = "E_TOOL_TOO_LARGE";
 
+/// There is no such conversation.
+pub(crate) const SESSION_NOT_FOUND: &str = "E_TOOL_SESSION_NOT_FOUND";
+
 /// The call was cancelled.
 pub(crate) fn cancelled() -> ToolError {
     ToolError::new("the call was cancelled").code(CANCELLED)

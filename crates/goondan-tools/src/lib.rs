@@ -7,6 +7,7 @@
 //! Nothing is global: what outlives a call (background processes, task lists) belongs to a [`BuiltinTools`].
 
 mod agents;
+mod automation;
 mod bash;
 mod capture;
 mod confine;
@@ -22,33 +23,40 @@ mod http_fetch;
 mod introspection;
 mod json_query;
 mod memory;
+mod messaging;
 mod net_guard;
 mod paths;
+mod powers;
 mod process;
 mod processes;
 mod runtime;
 mod schema;
+mod sessions;
 mod shell;
 mod squad;
 mod state;
 mod table;
+mod task;
 mod text_transform;
 mod todo;
+mod values;
 mod wait;
 mod web;
 mod write;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use goondan_runtime::JsonObject;
+use goondan_runtime::ids::InstanceId;
 use goondan_runtime::ports::tool::{OpenError, ToolSet, ToolSource};
-use goondan_runtime::spec::Resource;
 use goondan_runtime::spec::kinds::{Entry, Tool, ToolManifest};
+use goondan_runtime::spec::{Environment, Resource};
 
 pub use crate::confine::{HelperCommand, enter};
 pub use crate::executable::ExecutableTools;
-use crate::state::State;
+use crate::state::{Owner, State};
 use crate::table::{BUILTINS, Builtin, Opening};
 
 /// Opens tools with a `builtin:NAME` entry. Cheap to make; connections and the like are made when a call needs them.
@@ -71,20 +79,52 @@ impl BuiltinTools {
         self.state.helper = helper;
         self
     }
+    /// What value sources in a config see.
+    #[must_use]
+    pub fn environment(mut self, environment: Environment) -> Self {
+        self.state.environment = environment;
+        self
+    }
+
+    /// Where things may be kept that can be had again.
+    #[must_use]
+    pub fn cache_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.state.cache_dir = Some(path.into());
+        self
+    }
+
+    /// What opens dynamic libraries, for custom tools that are some.
+    #[must_use]
+    pub fn libraries(mut self, libraries: Arc<dyn ToolSource>) -> Self {
+        self.state.libraries = Some(libraries);
+        self
+    }
+
+    /// Ends what belongs to an instance that is put away.
+    pub fn instance_ended(&self, id: &InstanceId) {
+        self.state.processes.end_of(&Owner::of_instance(id));
+    }
+
+    /// Ends everything that runs, and waits until it has.
+    pub async fn shutdown(&self) {
+        self.state.processes.shutdown().await;
+    }
 }
 
 #[async_trait]
 impl ToolSource for BuiltinTools {
     async fn open(&self, tool: &Resource<Tool>, _bundle_root: &Path) -> Result<ToolSet, OpenError> {
         let builtin = find(tool)?;
-        let exports =
-            (builtin.open)(&Opening { config: &tool.spec.config, state: &self.state }).map_err(|message| {
-                OpenError {
-                    tool: tool.id.clone(),
-                    message: format!("the config of builtin:{} is wrong: {message}", builtin.name),
-                    suggestion: Some(format!("docs/tools.md lists what `{}` takes in its config", builtin.name)),
-                }
-            })?;
+        let exports = (builtin.open)(&Opening {
+            config: &tool.spec.config,
+            environment: &self.state.environment,
+            state: &self.state,
+        })
+        .map_err(|message| OpenError {
+            tool: tool.id.clone(),
+            message: format!("the config of builtin:{} is wrong: {message}", builtin.name),
+            suggestion: Some(format!("docs/tools.md lists what `{}` takes in its config", builtin.name)),
+        })?;
         Ok(ToolSet { exports: exports.into_iter().map(|export| (export.spec, export.handler)).collect() })
     }
 }
@@ -108,7 +148,8 @@ pub fn base_tools() -> Vec<ToolManifest> {
 
 /// What one built-in tool declares. Its exports do not depend on its config.
 fn manifest(builtin: &Builtin) -> ToolManifest {
-    let opening = Opening { config: &JsonObject::new(), state: &State::default() };
+    let state = State::default();
+    let opening = Opening { config: &JsonObject::new(), environment: &state.environment, state: &state };
     let exports = (builtin.open)(&opening).expect("every built-in tool opens without a config");
     ToolManifest {
         name: builtin.name.to_owned(),

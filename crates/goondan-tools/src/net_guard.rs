@@ -51,6 +51,11 @@ pub(crate) enum Blocked {
 }
 
 impl Guard {
+    /// What a config says.
+    pub(crate) fn new(allow_private_network: bool, allow_hosts: Vec<String>) -> Self {
+        Guard { allow_private_network, allow_hosts }
+    }
+
     /// Checks what can be known about an address without resolving its host.
     pub(crate) fn check(&self, url: &Url) -> Result<(), Blocked> {
         if !matches!(url.scheme(), "http" | "https") {

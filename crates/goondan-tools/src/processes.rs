@@ -13,6 +13,7 @@ use goondan_runtime::ports::tool::{ToolContext, ToolError};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStdin, Command};
 use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::capture::Capture;
@@ -59,6 +60,24 @@ impl Processes {
         let number = table.started;
         table.all.insert((owner, number), Arc::new(process));
         Ok(format!("p{number}"))
+    }
+
+    /// Ends the processes of an instance, and forgets them.
+    pub(crate) fn end_of(&self, owner: &Owner) {
+        let mut table = lock(&self.table);
+        let keys: Vec<_> = table.of(owner).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            if let Some(process) = table.all.remove(&key) {
+                process.stop.cancel();
+            }
+        }
+    }
+
+    /// Ends all processes, and waits until they have ended: first they are asked to, then killed.
+    pub(crate) async fn shutdown(&self) {
+        let all = std::mem::take(&mut lock(&self.table).all);
+        all.values().for_each(|process| process.stop.cancel());
+        futures::future::join_all(all.values().map(|process| process.done.cancelled())).await;
     }
 
     /// The caller's process of this id.
@@ -108,6 +127,10 @@ pub(crate) struct Background {
     state: Arc<Mutex<State>>,
     stdin: tokio::sync::Mutex<Option<ChildStdin>>,
     signals: mpsc::UnboundedSender<Signal>,
+    /// Fires when it shall end.
+    stop: CancellationToken,
+    /// Fires when it has ended, with all that it has started.
+    done: CancellationToken,
     /// Owns the process group.
     _watcher: AbortOnDropHandle<()>,
 }
@@ -136,13 +159,17 @@ impl Background {
         let state = State { stdout: Capture::new(KEEP), stderr: Capture::new(KEEP), end: None };
         let state = Arc::new(Mutex::new(state));
         let (signals, requests) = mpsc::unbounded_channel();
-        let watcher = tokio::spawn(watch(group, requests, limit, Arc::clone(&state)));
+        let (stop, done) = (CancellationToken::new(), CancellationToken::new());
+        let ends = Ends { limit, stop: stop.clone(), done: done.clone().drop_guard() };
+        let watcher = tokio::spawn(watch(group, requests, ends, Arc::clone(&state)));
         Ok(Background {
             line: line.to_owned(),
             started: Instant::now(),
             state,
             stdin: tokio::sync::Mutex::new(stdin),
             signals,
+            stop,
+            done,
             _watcher: AbortOnDropHandle::new(watcher),
         })
     }
@@ -191,13 +218,17 @@ impl Background {
     }
 }
 
-/// Follows a process to its end.
-async fn watch(
-    mut group: Group,
-    requests: mpsc::UnboundedReceiver<Signal>,
+/// What ends a process from outside, and who is told that it has ended.
+struct Ends {
     limit: Option<Duration>,
-    state: Arc<Mutex<State>>,
-) {
+    stop: CancellationToken,
+    /// Fires when the watcher is gone, whether it came to its end or was dropped.
+    #[expect(dead_code, reason = "it acts when it is dropped")]
+    done: DropGuard,
+}
+
+/// Follows a process to its end.
+async fn watch(mut group: Group, requests: mpsc::UnboundedReceiver<Signal>, ends: Ends, state: Arc<Mutex<State>>) {
     let started = Instant::now();
     let (stdout, stderr) = (group.pipes().stdout().take(), group.pipes().stderr().take());
     let reading = async {
@@ -206,7 +237,7 @@ async fn watch(
             follow(stderr, |piece| lock(&state).stderr.push(piece)),
         );
     };
-    let status = while_reading(end_of(&mut group, requests, limit), reading).await;
+    let status = while_reading(end_of(&mut group, requests, &ends), reading).await;
     // What it has left behind ends with it.
     drop(group);
     lock(&state).end = Some(End { status: status.ok(), after: started.elapsed() });
@@ -216,13 +247,14 @@ async fn watch(
 async fn end_of(
     group: &mut Group,
     mut requests: mpsc::UnboundedReceiver<Signal>,
-    limit: Option<Duration>,
+    ends: &Ends,
 ) -> std::io::Result<ExitStatus> {
-    let mut limit = pin!(passing(limit));
+    let mut limit = pin!(passing(ends.limit));
     loop {
         tokio::select! {
             status = group.wait() => return status,
             () = &mut limit => return group.end().await,
+            () = ends.stop.cancelled() => return group.end().await,
             Some(signal) = requests.recv() => group.signal(signal),
         }
     }

@@ -1,13 +1,15 @@
 //! What outlives a call.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use goondan_runtime::ports::tool::ToolContext;
+use goondan_runtime::ids::InstanceId;
+use goondan_runtime::ports::tool::{ToolContext, ToolSource};
+use goondan_runtime::spec::Environment;
 
 use crate::confine::HelperCommand;
 use crate::processes::Processes;
 use crate::squad::Sessions;
-use crate::todo::Lists;
 
 /// What the tools of one [`BuiltinTools`](crate::BuiltinTools) keep between calls, across reloads too.
 #[derive(Default)]
@@ -18,8 +20,12 @@ pub(crate) struct State {
     pub(crate) squad_sessions: Arc<Sessions>,
     /// What contains programs.
     pub(crate) helper: Option<HelperCommand>,
-    /// Task lists.
-    pub(crate) todo_lists: Arc<Lists>,
+    /// What value sources see.
+    pub(crate) environment: Environment,
+    /// Where things may be kept that can be had again.
+    pub(crate) cache_dir: Option<PathBuf>,
+    /// Opens dynamic libraries.
+    pub(crate) libraries: Option<Arc<dyn ToolSource>>,
 }
 
 /// The agent instance that something belongs to.
@@ -30,6 +36,11 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
+    /// An instance.
+    pub(crate) fn of_instance(id: &InstanceId) -> Owner {
+        Owner { agent: id.agent.clone(), instance_key: id.instance_key.clone() }
+    }
+
     /// The instance that makes the call.
     pub(crate) fn of(ctx: &ToolContext) -> Owner {
         Owner { agent: ctx.agent_name.clone(), instance_key: ctx.instance_key.clone() }

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use goondan_runtime::JsonObject;
+use goondan_runtime::spec::Environment;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::define::Export;
 use crate::state::State;
 use crate::{
-    agents, bash, custom_tools, file_system, fs, http_fetch, introspection, json_query, memory, runtime, squad,
-    text_transform, todo, wait, web,
+    agents, automation, bash, custom_tools, file_system, fs, http_fetch, introspection, json_query, memory, messaging,
+    runtime, sessions, squad, task, text_transform, todo, wait, web,
 };
 
 /// A row of the table.
@@ -33,6 +34,8 @@ pub(crate) struct Builtin {
 pub(crate) struct Opening<'a> {
     /// The resource's `spec.config`.
     pub(crate) config: &'a JsonObject,
+    /// What value sources in the config see.
+    pub(crate) environment: &'a Environment,
     /// What outlives a call.
     pub(crate) state: &'a State,
 }
@@ -55,6 +58,7 @@ impl Opening<'_> {
 /// All of them, alphabetically.
 pub(crate) const BUILTINS: &[Builtin] = &[
     agents::BUILTIN,
+    automation::BUILTIN,
     bash::BUILTIN,
     custom_tools::BUILTIN,
     file_system::BUILTIN,
@@ -63,8 +67,11 @@ pub(crate) const BUILTINS: &[Builtin] = &[
     introspection::BUILTIN,
     json_query::BUILTIN,
     memory::BUILTIN,
+    messaging::BUILTIN,
     runtime::BUILTIN,
+    sessions::BUILTIN,
     squad::BUILTIN,
+    task::BUILTIN,
     text_transform::BUILTIN,
     todo::BUILTIN,
     wait::BUILTIN,

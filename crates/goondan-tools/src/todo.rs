@@ -1,7 +1,6 @@
 //! `todo`: a task list for each agent instance.
 
-use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::Arc;
 
 use goondan_runtime::JsonObject;
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
@@ -12,34 +11,30 @@ use serde_json::json;
 
 use crate::define::{Export, Operation, titled};
 use crate::errors;
-use crate::state::{Owner, lock};
+use crate::powers;
 use crate::table::Builtin;
 
 /// How many tasks a list has at most.
 const MOST: usize = 200;
+/// The name under which a list is kept.
+const STATE: &str = "todo";
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "todo",
     about: "A task list for each conversation, for the agent to keep track of longer work and for people to see how far \
-            it is. It lives as long as the swarm runs.",
+            it is. It is kept with the conversation, also across restarts.",
     config: &[],
     error_message_limit: None,
     timeout: None,
     open: |opening| {
         opening.no_config()?;
-        let lists = &opening.state.todo_lists;
+        let none = Arc::new(());
         Ok(vec![
-            Export::new::<Write>("write", lists).needs(Permission::Read).idempotent(),
-            Export::new::<Read>("read", lists).needs(Permission::Read).read_only(),
+            Export::new::<Write>("write", &none).needs(Permission::Read).idempotent(),
+            Export::new::<Read>("read", &none).needs(Permission::Read).read_only(),
         ])
     },
 };
-
-/// The lists of all instances.
-#[derive(Default)]
-pub(crate) struct Lists {
-    lists: Mutex<BTreeMap<Owner, Vec<Task>>>,
-}
 
 /// One task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -75,14 +70,14 @@ struct Write {
 }
 
 impl Operation for Write {
-    type Shared = Lists;
+    type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, lists: &Lists) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         if self.todos.len() > MOST {
             return Err(errors::invalid(format!("a list has at most {MOST} tasks, not {}", self.todos.len())));
         }
         let output = shown(&self.todos);
-        lock(&lists.lists).insert(Owner::of(ctx), self.todos);
+        powers::state(ctx)?.save(STATE, json!(self.todos)).await?;
         ctx.progress.update(output.title.as_deref().unwrap_or_default(), output.metadata.clone());
         Ok(output)
     }
@@ -94,11 +89,13 @@ impl Operation for Write {
 struct Read {}
 
 impl Operation for Read {
-    type Shared = Lists;
+    type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, lists: &Lists) -> Result<ToolOutput, ToolError> {
-        let lists = lock(&lists.lists);
-        Ok(shown(lists.get(&Owner::of(ctx)).map(Vec::as_slice).unwrap_or_default()))
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let saved = powers::state(ctx)?.load(STATE).await?;
+        // A list that was edited by hand and cannot be read counts as none.
+        let todos: Vec<Task> = saved.and_then(|saved| serde_json::from_value(saved).ok()).unwrap_or_default();
+        Ok(shown(&todos))
     }
 }
 

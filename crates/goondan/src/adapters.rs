@@ -1,13 +1,15 @@
 //! Which adapter serves which form of entry.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use goondan_dylib::{HostCommand, Libraries, Limits};
-use goondan_runtime::ports::tool::{OpenError, ToolSet, ToolSource};
-use goondan_spec::Resource;
+use goondan_runtime::ids::InstanceId;
+use goondan_runtime::ports::tool::{InstanceObserver, OpenError, ToolSet, ToolSource};
 use goondan_spec::kinds::{Entry, Isolation, Tool};
+use goondan_spec::{Environment, Resource};
 use goondan_tools::{BuiltinTools, ExecutableTools, HelperCommand};
 
 /// How long libraries may take to end what they do when a swarm ends.
@@ -18,24 +20,37 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct ToolSources {
     builtin: BuiltinTools,
     executable: ExecutableTools,
-    libraries: Libraries,
+    libraries: Arc<Libraries>,
     /// Libraries in processes of their own, where this program can be such a process.
     hosted: Option<Libraries>,
 }
 
 impl ToolSources {
-    /// Copies of libraries are kept below `staging`.
-    pub(crate) fn new(staging: &Path, host: Option<HostCommand>, helper: Option<HelperCommand>) -> Self {
+    /// Copies of libraries, and what tools keep for all swarms, lie below `state_root`.
+    pub(crate) fn new(
+        state_root: &Path,
+        host: Option<HostCommand>,
+        helper: Option<HelperCommand>,
+        environment: Environment,
+    ) -> Self {
+        let staging = &state_root.join("plugins");
+        let libraries = Arc::new(Libraries::new(staging, Limits::default()));
+        let builtin = BuiltinTools::new()
+            .with_helper(helper.clone())
+            .environment(environment)
+            .cache_dir(state_root.join("cache"))
+            .libraries(Arc::clone(&libraries) as Arc<dyn ToolSource>);
         ToolSources {
-            builtin: BuiltinTools::new().with_helper(helper.clone()),
+            builtin,
             executable: ExecutableTools::new(helper),
-            libraries: Libraries::new(staging, Limits::default()),
+            libraries,
             hosted: host.map(|host| Libraries::hosted(staging, Limits::default(), host)),
         }
     }
 
-    /// Closes all libraries.
+    /// Ends what tools have running, and closes all libraries.
     pub(crate) async fn shutdown(&self) {
+        self.builtin.shutdown().await;
         let mut stuck = self.libraries.shutdown(PATIENCE).await;
         if let Some(hosted) = &self.hosted {
             stuck.extend(hosted.shutdown(PATIENCE).await);
@@ -55,6 +70,12 @@ impl ToolSources {
                 suggestion: Some("give `SwarmBuilder::tool_host` a command, or leave `isolation` out".to_owned()),
             }),
         }
+    }
+}
+
+impl InstanceObserver for ToolSources {
+    fn ended(&self, id: &InstanceId) {
+        self.builtin.instance_ended(id);
     }
 }
 

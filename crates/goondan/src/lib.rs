@@ -5,17 +5,28 @@
 
 mod adapters;
 pub mod approvals;
+pub mod build;
+pub mod builder;
+mod contents;
+pub mod generation;
 pub mod project;
+pub mod reload;
 mod secrets;
 pub mod swarm;
+mod variables;
+pub mod watch;
 pub mod workspace;
 
+pub use build::{BuildEnd, BuildOutcome, Builds};
 pub use goondan_dylib::{HostCommand, tool_host};
 pub use goondan_models as models;
 pub use goondan_runtime as runtime;
 pub use goondan_spec as spec;
 pub use goondan_tools::{HelperCommand, enter as enter_sandbox};
 
+pub use builder::{StartError, SwarmBuilder};
 pub use project::{Project, environment, load};
-pub use swarm::{Input, ReloadOutcome, SendError, StartError, Swarm, SwarmBuilder, Turn};
+pub use reload::{ReloadOutcome, ReloadTiming};
+pub use swarm::{Input, SendError, Swarm, Turn};
+pub use watch::{Watch, WatchOptions};
 pub use workspace::{StateRoot, Workspace};

@@ -1,10 +1,12 @@
 //! One file a command.
 
+pub(crate) mod build;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod init;
 pub(crate) mod instance;
 pub(crate) mod logs;
+pub(crate) mod new;
 pub(crate) mod policy;
 pub(crate) mod run;
 pub(crate) mod sandbox_exec;
@@ -28,9 +30,11 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
     let state_root = StateRoot::find(cli.global.state_root.as_deref());
     match cli.command {
         Command::Init(args) => init::run(&args, output),
+        Command::New(args) => new::run(&args, output),
         Command::Validate(args) => validate::run(&args, output),
         Command::Policy(args) => policy::run(&args, output),
         Command::Run(args) => block_on(run::run(args, &state_root, output)),
+        Command::Build(args) => block_on(build::run(&args, output)),
         Command::Tool(args) => block_on(tool::run(args, &state_root, output)),
         Command::Instance(args) => instance::run(&args, &state_root, output),
         Command::Logs(args) => block_on(logs::run(&args, &state_root, output)),

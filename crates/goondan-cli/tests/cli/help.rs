@@ -2,11 +2,14 @@
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&[&str]; 18] = [
+const COMMANDS: [&[&str]; 21] = [
     &[],
     &["init"],
+    &["new"],
+    &["new", "tool"],
     &["validate"],
     &["run"],
+    &["build"],
     &["tool"],
     &["tool", "list"],
     &["tool", "call"],

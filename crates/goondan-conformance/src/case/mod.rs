@@ -11,6 +11,7 @@ pub mod step;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
@@ -42,6 +43,10 @@ pub struct Case {
     /// The whole environment that value sources see.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// What time it is when the case begins; the time of day if not given. The clock runs on from there.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub clock: Option<DateTime<Utc>>,
     /// Scripted replies by agent, in the order of that agent's model calls. They stand in for every Model. Without them a
     /// Model whose provider is `scripted` or `replay` plays its own script.
     #[serde(default)]

@@ -120,7 +120,7 @@ fn problems_of_lives(case: &Case) -> Option<String> {
     for (index, step) in case.steps.iter().enumerate() {
         let number = index + 1;
         match (&step.action, alive) {
-            (Action::Write(..) | Action::Replace(_) | Action::Remove(_), _) => {}
+            (Action::Write(..) | Action::Replace(_) | Action::Remove(_) | Action::Advance(_), _) => {}
             (Action::Restart, true) => return Some(format!("step {number}: `restart` comes after `kill`")),
             (Action::Restart, false) => alive = true,
             (Action::Kill, true) => alive = false,

@@ -43,6 +43,8 @@ pub enum Action {
     Restart,
     /// Waits for runtime events.
     Await(Await),
+    /// Puts the clock forward.
+    Advance(Advance),
 }
 
 /// An input from outside.
@@ -135,6 +137,15 @@ pub struct Await {
     pub within_ms: u64,
 }
 
+/// How far the clock is put forward.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Advance {
+    /// In seconds, a year at most.
+    #[schemars(range(min = 1, max = 31_536_000))]
+    pub seconds: u32,
+}
+
 impl Await {
     /// How long to wait.
     pub fn within(&self) -> Duration {
@@ -174,6 +185,7 @@ struct RawStep {
     restart: Option<Nothing>,
     #[serde(rename = "await")]
     await_: Option<Await>,
+    advance: Option<Advance>,
     /// What must come of it.
     expect: Option<Matcher>,
 }
@@ -216,15 +228,14 @@ impl TryFrom<RawStep> for Step {
             raw.kill.map(|Nothing {}| Action::Kill),
             raw.restart.map(|Nothing {}| Action::Restart),
             raw.await_.map(Action::Await),
+            raw.advance.map(Action::Advance),
         ];
         let mut given = actions.into_iter().flatten();
         match (given.next(), given.next()) {
             (Some(action), None) => step(action, raw.expect),
-            _ => {
-                Err("a step has exactly one of send, call, write, replace, remove, reload, approve, kill, restart and \
-                      await, and may have `expect` beside it"
-                    .to_owned())
-            }
+            _ => Err("a step has exactly one of send, call, write, replace, remove, reload, approve, kill, restart, \
+                      await and advance, and may have `expect` beside it"
+                .to_owned()),
         }
     }
 }

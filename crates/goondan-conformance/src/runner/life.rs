@@ -38,6 +38,7 @@ impl Life {
             .environment(world.case.env.clone().into_iter().collect())
             .redactor(world.logs.redactor.clone())
             .approver(Arc::new(world.answers.clone()))
+            .clock(Arc::new(world.clock.clone()))
             .models(Arc::clone(&world.models) as Arc<dyn ModelFactory>);
         let started = world.logs.hear(|| runtime.block_on(world.in_time(builder.start_watched())))?;
         Ok(started.map(|(swarm, events)| {

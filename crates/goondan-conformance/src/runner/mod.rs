@@ -1,6 +1,7 @@
 //! Runs one case.
 
 mod approval;
+mod clock;
 pub(crate) mod events;
 pub(crate) mod evidence;
 mod expectations;

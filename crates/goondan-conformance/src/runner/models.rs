@@ -82,4 +82,8 @@ impl ModelClient for Recorded {
         self.log.push(request.clone());
         self.client.stream(request).await
     }
+
+    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+        self.client.embed(texts).await
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use chrono::TimeDelta;
 use goondan::Input;
 use goondan::runtime::event::TurnResult;
 use goondan::swarm::SendError;
@@ -56,6 +57,10 @@ fn perform_one(world: &mut World<'_>, step: &Step) -> Result<Option<Value>, Brok
         }
         Action::Restart => restart(world).map(|()| None),
         Action::Await(wanted) => wait(world, wanted).map(|()| None),
+        Action::Advance(by) => {
+            world.clock.advance(TimeDelta::seconds(i64::from(by.seconds)));
+            Ok(None)
+        }
     }
 }
 
@@ -117,11 +122,11 @@ fn reload(world: &mut World<'_>) -> Result<Value, Broken> {
     }
     Ok(match &outcome.result {
         Ok(generation) => json!({
-            "ok": true, "generation": generation, "added": outcome.added, "changed": outcome.changed,
-            "removed": outcome.removed, "durationMs": outcome.duration_ms,
+            "ok": true, "generation": generation, "added": outcome.plan.added, "changed": outcome.plan.changed,
+            "removed": outcome.plan.removed, "agents": outcome.plan.agents, "durationMs": outcome.timing.total_ms(),
         }),
         Err(diagnostics) => json!({
-            "ok": false, "diagnostics": view::diagnostics(diagnostics), "durationMs": outcome.duration_ms,
+            "ok": false, "diagnostics": view::diagnostics(diagnostics), "durationMs": outcome.timing.total_ms(),
         }),
     })
 }
@@ -178,5 +183,6 @@ fn name(action: &Action) -> &'static str {
         Action::Kill => "kill",
         Action::Restart => "restart",
         Action::Await(_) => "await",
+        Action::Advance(_) => "advance",
     }
 }

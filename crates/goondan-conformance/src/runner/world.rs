@@ -12,6 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::approval::Answers;
+use super::clock::CaseClock;
 use super::events::EventLog;
 use super::life::{Life, OutOfTime};
 use super::logs::Logs;
@@ -43,6 +44,7 @@ pub(crate) struct World<'c> {
     /// Answers to approval requests.
     pub(super) answers: Answers,
     pub(super) models: Arc<CaseModels>,
+    pub(super) clock: CaseClock,
     deadline: Instant,
     folder: TempDir,
 }
@@ -65,6 +67,7 @@ impl<'c> World<'c> {
             cut_off: false,
             answers: Answers::default(),
             models: Arc::new(CaseModels::of(case)),
+            clock: CaseClock::new(case.clock),
             deadline: Instant::now() + time_limit,
             folder,
         })

@@ -13,12 +13,14 @@ mod stream;
 mod target;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use genai::adapter::AdapterKind;
 use genai::chat::{ChatOptions, ChatRequest};
-use goondan_runtime::ports::model::{ModelClient, ModelError, ModelRequest, ModelStream};
+use genai::embed::{EmbedRequest, EmbedResponse};
+use goondan_runtime::ports::model::{ModelClient, ModelError, ModelErrorKind, ModelRequest, ModelStream};
 use goondan_runtime::spec::kinds::Model;
 use goondan_runtime::spec::{Environment, Resource};
 
@@ -32,6 +34,9 @@ use meter::Meter;
 use settings::Settings;
 use stream::Answer;
 use target::Target;
+
+/// How long a batch of embeddings may take.
+const EMBEDDING: Duration = Duration::from_secs(60);
 
 /// Talks to one model of one provider.
 pub(crate) struct LiveClient {
@@ -96,5 +101,18 @@ impl ModelClient for LiveClient {
         }
         let rest = futures::stream::unfold(answer, |mut answer| async move { Some((answer.next().await?, answer)) });
         Ok(futures::stream::iter(first).chain(rest).boxed())
+    }
+
+    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+        let client = self.http.client().await?;
+        let target =
+            self.target.resolve(&client.genai).await.map_err(|error| self.caller.failure("the provider", error))?;
+        let host = failure::host(target.endpoint.base_url());
+        let asked = client.genai.exec_embed(target, EmbedRequest::new_batch(texts), None);
+        let answer = tokio::time::timeout(EMBEDDING, asked).await.map_err(|_| {
+            let message = format!("{host} did not answer within {} seconds", EMBEDDING.as_secs());
+            ModelError::new(ModelErrorKind::Connection, message)
+        })?;
+        answer.map(EmbedResponse::into_vectors).map_err(|error| self.caller.failure(&host, error))
     }
 }

@@ -89,6 +89,11 @@ impl ModelClient for RecordingClient {
             }
         }
     }
+
+    /// Embeddings are not part of a cassette.
+    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+        self.client.embed(texts).await
+    }
 }
 
 /// `stream`, written down when it is complete, and not a moment later than its last chunk is passed on.

@@ -27,6 +27,7 @@ pub(crate) fn model(provider: &str, endpoint: Option<String>, options: Value) ->
         endpoint,
         options,
         capabilities: Default::default(),
+        pricing: None,
     };
     let id = ResourceId { package: None, kind: Kind::Model, name: "m".to_owned() };
     Resource { id, labels: Default::default(), annotations: Default::default(), origin: None, spec }
@@ -101,7 +102,7 @@ pub(crate) fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
     ModelRequest {
         instance: InstanceId::new("a", "main"),
         system: Some("Be brief.".to_owned()),
-        messages,
+        messages: Arc::new(messages),
         tools: Arc::from([weather()]),
         params: Arc::new(params),
     }

@@ -196,6 +196,7 @@ mod tests {
             trace: EventTrace { trace_id: "0".repeat(32), parent_span_id: None },
             callers,
             reply_to,
+            terms: Default::default(),
         }
     }
 

@@ -7,6 +7,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use super::RunningTurn;
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
+use crate::narrowing::Narrowing;
 use crate::ports::store::{InstanceMeta, InstanceStatus, Recovered, Store};
 use crate::ports::tool::SpawnedAgentInfo;
 use crate::turn::ConversationLog;
@@ -57,10 +58,11 @@ impl Instances {
     /// The instance that an event is for. The first event makes it; its sender owns it. A retired one is back.
     pub(super) fn of_event(&mut self, event: &AgentEvent, now: DateTime<Utc>) -> &mut Instance {
         self.revive(&event.target, now);
+        let narrowing = || event.terms.narrowing.clone();
         let owner = || event.caller().cloned();
-        self.by_id
-            .entry(event.target.clone())
-            .or_insert_with(|| Instance::new(new_meta(&event.target, owner(), None, now)))
+        self.by_id.entry(event.target.clone()).or_insert_with(|| {
+            Instance::new(InstanceMeta { narrowing: narrowing(), ..new_meta(&event.target, owner(), None, now) })
+        })
     }
 
     /// What is known of instances that have nothing to do.
@@ -102,16 +104,17 @@ impl Instances {
         id: &InstanceId,
         owner: Option<InstanceId>,
         cwd: Option<String>,
+        narrowing: Option<Narrowing>,
         now: DateTime<Utc>,
     ) -> InstanceMeta {
-        let meta = new_meta(id, owner, cwd, now);
+        let meta = InstanceMeta { narrowing, ..new_meta(id, owner, cwd, now) };
         self.by_id.insert(id.clone(), Instance::new(meta.clone()));
         meta
     }
 
     /// What is known of all, oldest first.
     pub(super) fn metas(&self) -> Vec<InstanceMeta> {
-        let mut metas: Vec<_> = self.by_id.values().map(|instance| instance.meta.clone()).collect();
+        let mut metas: Vec<_> = self.by_id.values().map(Instance::seen).collect();
         metas.sort_by_cached_key(|meta| (meta.created_at, meta.id()));
         metas
     }
@@ -136,6 +139,13 @@ impl Instances {
 }
 
 impl Instance {
+    /// What is known of it, with what it does at the moment.
+    fn seen(&self) -> InstanceMeta {
+        let is_busy = self.turn.is_some() || !self.queue.is_empty();
+        let status = if is_busy { InstanceStatus::Processing } else { self.meta.status };
+        InstanceMeta { status, ..self.meta.clone() }
+    }
+
     fn new(meta: InstanceMeta) -> Self {
         Instance { meta, queue: VecDeque::new(), turn: None, is_tended: false, warm: None }
     }
@@ -151,6 +161,8 @@ fn new_meta(id: &InstanceId, owner: Option<InstanceId>, cwd: Option<String>, now
         owner,
         cwd,
         retired_at: None,
+        narrowing: None,
+        spending: Default::default(),
     }
 }
 

@@ -81,6 +81,12 @@ impl Orchestrator {
         instance.is_tended = false;
         let is_wanted = instance.meta.status != InstanceStatus::Retired;
         let meta = instance.meta.clone();
+        if !is_wanted && done != Tended::Failed {
+            self.engine.observer.ended(&id);
+        }
+        if !is_wanted && done == Tended::Deleted {
+            self.engine.timetable.forget(&id);
+        }
         match done {
             Tended::Deleted if !is_wanted => self.instances.remove(&id),
             Tended::Deleted | Tended::Retired if is_wanted => self.write_again(&meta),

@@ -20,6 +20,7 @@ use crate::event::TurnResult;
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
 use crate::instance::TurnEnd;
+use crate::narrowing::Narrowing;
 use crate::ports::store::{HandledEvent, InboxRecord, InstanceMeta, Recovered, StoreError};
 use crate::routing::WaitGraph;
 use crate::store::handled::{Handled, size_of};
@@ -92,10 +93,12 @@ pub enum Command {
 pub struct SpawnRequest {
     /// Who it shall be.
     pub id: InstanceId,
-    /// Who wants it.
-    pub owner: InstanceId,
+    /// Who wants it; `None` for the instance itself.
+    pub owner: Option<InstanceId>,
     /// Where its tools shall work.
     pub cwd: Option<String>,
+    /// The only tools that may run in its turns.
+    pub narrowing: Option<Narrowing>,
 }
 
 /// Somebody who waits for the result of an event.
@@ -292,9 +295,16 @@ impl Orchestrator {
         match &instance.turn {
             Some(turn) if event.is_response() => turn.joined.put(event),
             _ => {
-                let id = event.target.clone();
-                instance.queue.push_back(event);
-                self.make_ready(id);
+                let (id, urgent) = (event.target.clone(), event.terms.urgent);
+                if urgent {
+                    let begun = &self.begun;
+                    let is_before = |waiting: &AgentEvent| waiting.terms.urgent || begun.contains(&waiting.id);
+                    let place = instance.queue.iter().position(|waiting| !is_before(waiting));
+                    instance.queue.insert(place.unwrap_or(instance.queue.len()), event);
+                } else {
+                    instance.queue.push_back(event);
+                }
+                self.make_ready_by(id, urgent);
             }
         }
     }
@@ -363,7 +373,8 @@ impl Orchestrator {
             return Ok(false);
         }
         self.room_for_instance()?;
-        let meta = self.instances.create(&request.id, Some(request.owner), request.cwd, self.engine.clock.now());
+        let SpawnRequest { id, owner, cwd, narrowing } = request;
+        let meta = self.instances.create(&id, owner, cwd, narrowing, self.engine.clock.now());
         self.engine.store.put_meta(&meta).map_err(|error| Refusal::store(&error))?;
         Ok(true)
     }

@@ -6,6 +6,7 @@ use super::{Orchestrator, Waiter};
 use crate::event::TurnResult;
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
+use crate::plan::ModelPlan;
 use crate::ports::store::StoreError;
 
 /// An instance takes no more events than that at a time.
@@ -42,6 +43,7 @@ impl Orchestrator {
             return Err(Refusal::new("SWARM_STOPPING", "the swarm is stopping".to_owned(), suggestion));
         }
         self.known_agent(&event.target.agent)?;
+        event.terms.model.as_deref().map_or(Ok(()), |model| self.known_model(model).map(drop))?;
         let policy = &self.engine.generation.load().policy;
         if event.callers.len() > usize::try_from(policy.max_call_depth).unwrap_or(usize::MAX) {
             let message = format!(
@@ -69,6 +71,23 @@ impl Orchestrator {
         let known = generation.agents().map(|agent| agent.name.as_str()).collect::<Vec<_>>().join(", ");
         let message = format!("the swarm {} has no agent `{name}`", generation.swarm.name);
         Err(Refusal::new("AGENT_NOT_FOUND", message, format!("Its agents are: {known}.")))
+    }
+
+    /// The Model resource of that name, ready to be asked.
+    pub(super) fn known_model(&self, name: &str) -> Result<ModelPlan, Refusal> {
+        match self.engine.generation.load().model(name) {
+            Some(Ok(model)) => Ok(model.clone()),
+            Some(Err(error)) => {
+                let message = format!("Model/{name} cannot be asked: {}", error.message);
+                Err(Refusal { code: "MODEL_UNAVAILABLE", message, suggestion: error.suggestion.clone() })
+            }
+            None => {
+                let generation = self.engine.generation.load();
+                let known = generation.models().collect::<Vec<_>>().join(", ");
+                let message = format!("there is no Model resource `{name}`");
+                Err(Refusal::new("MODEL_NOT_FOUND", message, format!("The models are: {known}.")))
+            }
+        }
     }
 
     pub(super) fn room_for_instance(&self) -> Result<(), Refusal> {

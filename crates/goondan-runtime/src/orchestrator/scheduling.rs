@@ -6,25 +6,36 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Ended, Orchestrator, RunningTurn};
+use super::instances::Instance;
+use super::{Ended, Orchestrator, Refusal, RunningTurn};
 use crate::dead_letters;
 use crate::dispatch::TurnFacts;
 use crate::event::{SwarmEvent, TurnError, TurnResult};
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
 use crate::instance::{self, TurnEnd, TurnStart, failed_result};
+use crate::narrowing::Narrowing;
 use crate::plan::AgentPlan;
-use crate::ports::store::InboxRecord;
+use crate::ports::store::{InboxRecord, InstanceMeta};
 use crate::responses;
 use crate::store::handled::size_of;
 use crate::turn::JoinBox;
 
 impl Orchestrator {
     pub(super) fn make_ready(&mut self, id: InstanceId) {
+        self.make_ready_by(id, false);
+    }
+
+    /// An instance has something to do; an urgent one begins before the others that wait for room.
+    pub(super) fn make_ready_by(&mut self, id: InstanceId, urgent: bool) {
         if let Some(turn) = self.instances.get_mut(&id).and_then(|instance| instance.turn.as_mut()) {
             turn.is_wanted = true;
         }
-        if self.is_ready.insert(id.clone()) {
+        let is_new = self.is_ready.insert(id.clone());
+        if urgent {
+            self.ready.retain(|ready| is_new || *ready != id);
+            self.ready.push_front(id);
+        } else if is_new {
             self.ready.push_back(id);
         }
     }
@@ -47,17 +58,18 @@ impl Orchestrator {
 
     /// Begins the turn of the first event in the queue. Answers behind it join that turn.
     fn start_turn(&mut self, id: &InstanceId) {
-        let Some(instance) =
-            self.instances.get_mut(id).filter(|instance| instance.turn.is_none() && !instance.is_tended)
-        else {
-            return;
+        let is_free = |instance: &&mut Instance| instance.turn.is_none() && !instance.is_tended;
+        let first = self.instances.get_mut(id).filter(is_free).and_then(|instance| instance.queue.pop_front());
+        let Some(event) = first else { return };
+        let agent = match self.agent_for(&event) {
+            Ok(agent) => agent,
+            Err(refusal) => {
+                self.settle_without_turn(&event, refusal);
+                self.make_ready(id.clone());
+                return;
+            }
         };
-        let Some(event) = instance.queue.pop_front() else { return };
-        let Some(agent) = self.engine.agent(&id.agent) else {
-            self.settle_without_turn(&event, &format!("the swarm has no agent `{}` any more", id.agent));
-            self.make_ready(id.clone());
-            return;
-        };
+        let Some(instance) = self.instances.get_mut(id) else { return };
         let (joined, cancel) = (JoinBox::default(), CancellationToken::new());
         let (answers, others): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut instance.queue).into_iter().partition(AgentEvent::is_response);
@@ -73,7 +85,7 @@ impl Orchestrator {
             is_wanted: false,
         });
         let meta = instance.meta.clone();
-        let facts = Arc::new(self.facts(agent, &event, meta.cwd.as_deref()));
+        let facts = Arc::new(self.facts(agent, &event, &meta));
         let (warm, engine) = (self.instances.take_warm(id), Arc::clone(&self.engine));
         let start = TurnStart { engine, facts, event, meta, joined, cancel, warm };
         let target = id.clone();
@@ -81,13 +93,25 @@ impl Orchestrator {
         self.turn_tasks.insert(task.id(), id.clone());
     }
 
-    fn facts(&self, agent: Arc<AgentPlan>, event: &AgentEvent, cwd: Option<&str>) -> TurnFacts {
+    /// The agent that handles an event, with the model that the event asks for.
+    fn agent_for(&self, event: &AgentEvent) -> Result<Arc<AgentPlan>, Refusal> {
+        self.known_agent(&event.target.agent)?;
+        let generation = self.engine.generation.load();
+        let agent = generation.agent(&event.target.agent).cloned().expect("it was just found");
+        match &event.terms.model {
+            None => Ok(agent),
+            Some(model) => self.known_model(model).map(|model| Arc::new(agent.with_model(&model))),
+        }
+    }
+
+    fn facts(&self, agent: Arc<AgentPlan>, event: &AgentEvent, meta: &InstanceMeta) -> TurnFacts {
         let turn_id = event.turn_id();
         TurnFacts {
             trace: event.turn_trace(),
-            workdir: self.engine.workdir(&agent, &event.target, cwd.map(Path::new)),
+            workdir: self.engine.workdir(&agent, &event.target, meta.cwd.as_deref().map(Path::new)),
             instance: event.target.clone(),
             callers: event.callers.clone(),
+            narrowing: Narrowing::both(event.terms.narrowing.as_ref(), meta.narrowing.as_ref()),
             turn_id,
             agent,
         }
@@ -175,9 +199,9 @@ impl Orchestrator {
     }
 
     /// An event whose turn can't run is over with an error.
-    fn settle_without_turn(&mut self, event: &AgentEvent, why: &str) {
-        let error =
-            TurnError { code: "AGENT_NOT_FOUND".to_owned(), message: why.to_owned(), suggestion: None, status: None };
+    fn settle_without_turn(&mut self, event: &AgentEvent, why: Refusal) {
+        let (code, suggestion) = (why.code.to_owned(), why.suggestion);
+        let error = TurnError { code, message: why.message, suggestion, status: None };
         self.settle(event, &failed_result(event.turn_id(), error));
     }
 

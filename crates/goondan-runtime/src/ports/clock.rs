@@ -1,6 +1,9 @@
 //! Time and ids, injected so that tests decide them.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
 
 /// Where time and fresh ids come from.
 pub trait Clock: Send + Sync {
@@ -8,6 +11,13 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> DateTime<Utc>;
     /// That many fresh lower-case hex digits (at most 32).
     fn hex(&self, digits: usize) -> String;
+
+    /// Waits until it is `at`, but not much longer than a minute: a clock may be set meanwhile, so whoever waits looks again.
+    fn sleep_until(&self, at: DateTime<Utc>) -> BoxFuture<'static, ()> {
+        // A time that has passed is no time to wait.
+        let wait = (at - self.now()).to_std().unwrap_or_default();
+        Box::pin(tokio::time::sleep(wait.min(Duration::from_secs(60))))
+    }
 }
 
 /// The machine's clock and its random numbers.

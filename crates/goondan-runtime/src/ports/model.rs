@@ -18,6 +18,12 @@ use crate::message::Message;
 pub trait ModelClient: Send + Sync {
     /// Asks once; retries are the engine's work. Dropping the stream abandons the call.
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError>;
+
+    /// A vector for each text, in order. A model without embeddings says so.
+    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+        let _ = texts;
+        Err(ModelError::new(ModelErrorKind::Configuration, "this model makes no embeddings"))
+    }
 }
 
 /// Makes clients from Model resources.
@@ -41,8 +47,8 @@ pub struct ModelRequest {
     pub instance: InstanceId,
     /// The system prompt.
     pub system: Option<String>,
-    /// The conversation so far.
-    pub messages: Vec<Arc<Message>>,
+    /// The conversation so far. Shared with the turn, so that a step does not cost what the conversation has grown to.
+    pub messages: Arc<Vec<Arc<Message>>>,
     /// What it may call.
     pub tools: Arc<[ToolDefinition]>,
     /// Sampling settings.

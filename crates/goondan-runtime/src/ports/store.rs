@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use goondan_spec::kinds::Pricing;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -15,6 +16,8 @@ use crate::event::{RuntimeEvent, TurnError, TurnResult};
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
 use crate::message::{Message, MessageEvent};
+use crate::narrowing::Narrowing;
+use crate::ports::model::TokenUsage;
 
 /// Why the store could not do it. The message says what failed on which file, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -105,7 +108,7 @@ pub struct HandledEvent {
 }
 
 /// What is known of an instance without its conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceMeta {
     /// `idle`, `processing` or `retired`.
@@ -128,6 +131,38 @@ pub struct InstanceMeta {
     /// When it was retired (rule C6); `None` for any other status.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub retired_at: Option<DateTime<Utc>>,
+    /// The only tools that may run in its turns, if whoever made it said so.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub narrowing: Option<Narrowing>,
+    /// What its turns have used up.
+    #[serde(skip_serializing_if = "Spending::is_nothing", default)]
+    pub spending: Spending,
+}
+
+/// What turns have used up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Spending {
+    /// Tokens, as the providers report them.
+    pub usage: TokenUsage,
+    /// What they cost by the prices that the Model resources declare; `None` while none did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cost: Option<f64>,
+}
+
+impl Spending {
+    /// One more turn.
+    pub(crate) fn add(&mut self, usage: TokenUsage, pricing: Option<&Pricing>) {
+        self.usage += usage;
+        if let Some(pricing) = pricing {
+            let cost = pricing.cost(usage.prompt_tokens, usage.completion_tokens);
+            self.cost = Some(self.cost.unwrap_or_default() + cost);
+        }
+    }
+
+    fn is_nothing(&self) -> bool {
+        *self == Spending::default()
+    }
 }
 
 /// What an instance does.

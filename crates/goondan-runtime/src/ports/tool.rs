@@ -10,8 +10,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::powers::{Embeddings, Schedules, Sessions, ToolState};
 use crate::JsonObject;
+use crate::ids::InstanceId;
+use crate::inbound::Terms;
 use crate::message::Message;
+use crate::narrowing::Narrowing;
 
 /// The function behind one export. Arguments were checked against the export's schema, with defaults filled in.
 #[async_trait]
@@ -31,6 +35,17 @@ pub trait ToolHandler: Send + Sync {
 pub trait ToolSource: Send + Sync {
     /// The handlers of `tool`, by export name. What the resource selects or overrides is the caller's work.
     async fn open(&self, tool: &Resource<Tool>, bundle_root: &Path) -> Result<ToolSet, OpenError>;
+}
+
+/// Is told about instances that are put away, so that what belongs to them ends with them.
+pub trait InstanceObserver: Send + Sync {
+    /// An instance was retired or deleted. It may come back. Must not block.
+    fn ended(&self, id: &InstanceId);
+}
+
+/// Nobody.
+impl InstanceObserver for () {
+    fn ended(&self, _id: &InstanceId) {}
 }
 
 /// An opened tool.
@@ -269,6 +284,26 @@ pub trait AgentToolRuntime: Send + Sync {
     async fn list(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError>;
     /// The agents of the running swarm.
     async fn catalog(&self) -> Result<AgentCatalog, ToolError>;
+
+    /// Looks at conversations, where the host lets tools do so.
+    fn sessions(&self) -> Option<&dyn Sessions> {
+        None
+    }
+
+    /// Keeps values for the calling instance, where the host lets tools do so.
+    fn state(&self) -> Option<&dyn ToolState> {
+        None
+    }
+
+    /// Has prompts come by the clock, where the host lets tools do so.
+    fn schedules(&self) -> Option<&dyn Schedules> {
+        None
+    }
+
+    /// Asks embedding models, where the host lets tools do so.
+    fn embeddings(&self) -> Option<&dyn Embeddings> {
+        None
+    }
 }
 
 /// What one agent says to another.
@@ -284,6 +319,8 @@ pub struct AgentEventInput {
     pub metadata: JsonObject,
     /// What the target is told beside its own system prompt, in the turn that handles this.
     pub instructions: Option<String>,
+    /// Under which terms the target handles it. Its tools are narrowed at least as far as the caller's.
+    pub terms: Terms,
 }
 
 /// How a request waits.
@@ -334,6 +371,8 @@ pub struct SpawnOptions {
     pub instance_key: Option<String>,
     /// Where its tools work, instead of the agent's own `workdir`.
     pub cwd: Option<String>,
+    /// The only tools that may run in any of its turns.
+    pub narrowing: Option<Narrowing>,
 }
 
 /// What a spawn brings back.

@@ -124,6 +124,8 @@ pub fn import(
         owner: None,
         cwd: None,
         retired_at: None,
+        narrowing: None,
+        spending: Default::default(),
     };
     store.put_meta(&meta)?;
     Ok(meta)

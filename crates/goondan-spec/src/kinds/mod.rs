@@ -4,6 +4,7 @@
 //! A decoder asks for its fields one by one, reports every mistake and gives `None` where no resource can be made.
 
 mod agent;
+mod build;
 mod connection;
 mod connector;
 mod export;
@@ -17,6 +18,7 @@ mod swarm;
 mod tool;
 
 pub use agent::{Agent, ExtensionUse, ModelParams, Prompt, ToolUse, Workdir};
+pub use build::{Build, BuildCommand, ToolBuild};
 pub use connection::Connection;
 pub use connector::{Connector, ConnectorEvent, PropertyType};
 pub use export::{
@@ -24,7 +26,7 @@ pub use export::{
 };
 pub use extension::Extension;
 pub use ingress::{IngressRule, InstanceKeyRoute};
-pub use model::Model;
+pub use model::{Model, Pricing};
 pub use package::{Dependency, Package};
 pub use permissions::{Action, PermissionRule, Permissions, Written};
 pub use sandbox::{ProcessLimits, Sandbox};

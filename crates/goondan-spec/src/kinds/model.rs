@@ -24,6 +24,27 @@ pub struct Model {
     pub options: JsonObject,
     /// What the model is said to be able to do.
     pub capabilities: BTreeMap<String, bool>,
+    /// What its tokens cost.
+    pub pricing: Option<Pricing>,
+}
+
+/// What the tokens of a model cost, a million of them at a time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pricing {
+    /// Tokens that it reads.
+    pub input: f64,
+    /// Tokens that it writes.
+    pub output: f64,
+    /// What the prices are counted in (default `USD`).
+    pub currency: String,
+}
+
+impl Pricing {
+    /// What that many tokens cost.
+    pub fn cost(&self, input_tokens: u64, output_tokens: u64) -> f64 {
+        const MILLION: f64 = 1_000_000.0;
+        (input_tokens as f64 * self.input + output_tokens as f64 * self.output) / MILLION
+    }
 }
 
 pub(crate) fn decode(spec: &Field<'_>, findings: &mut Findings) -> Option<Model> {
@@ -34,6 +55,7 @@ pub(crate) fn decode(spec: &Field<'_>, findings: &mut Findings) -> Option<Model>
     let endpoint = fields.optional("endpoint").map(|field| url(&field, findings));
     let options = super::free_map(fields.optional("options"), findings);
     let capabilities = fields.optional("capabilities").map(|field| booleans(&field, findings));
+    let pricing = fields.optional("pricing").map(|field| pricing(&field, findings));
     fields.finish(findings);
     Some(Model {
         provider: provider?.to_owned(),
@@ -42,7 +64,20 @@ pub(crate) fn decode(spec: &Field<'_>, findings: &mut Findings) -> Option<Model>
         endpoint: endpoint.map_or(Some(None), |url| url.map(Some))?,
         options: options?,
         capabilities: capabilities.unwrap_or_else(|| Some(BTreeMap::new()))?,
+        pricing: pricing.map_or(Some(None), |pricing| pricing.map(Some))?,
     })
+}
+
+fn pricing(field: &Field<'_>, findings: &mut Findings) -> Option<Pricing> {
+    let mut fields = field.fields(findings)?;
+    let price = |field: Field<'_>, findings: &mut Findings| {
+        field.number("0 or more", |price| price >= 0.0 && price.is_finite(), findings)
+    };
+    let input = fields.required("input", findings).and_then(|field| price(field, findings));
+    let output = fields.required("output", findings).and_then(|field| price(field, findings));
+    let currency = fields.optional("currency").map(|field| field.text(findings));
+    fields.finish(findings);
+    Some(Pricing { input: input?, output: output?, currency: currency.unwrap_or(Some("USD"))?.to_owned() })
 }
 
 fn url(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
@@ -87,4 +122,22 @@ pub(crate) struct ModelSpec {
     options: Option<JsonObject>,
     /// What the model is said to be able to do, such as `toolCalling` and `streaming`.
     capabilities: Option<BTreeMap<String, bool>>,
+    /// What its tokens cost; `sessions__status` then tells the cost of a conversation.
+    pricing: Option<PricingSpec>,
+}
+
+/// Prices for a million tokens.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "Pricing")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+struct PricingSpec {
+    /// Tokens that the model reads.
+    #[schemars(range(min = 0))]
+    input: f64,
+    /// Tokens that the model writes.
+    #[schemars(range(min = 0))]
+    output: f64,
+    /// What the prices are counted in; `USD` if not given.
+    currency: Option<String>,
 }

@@ -247,6 +247,7 @@ mod tests {
             endpoint: None,
             options,
             capabilities: BTreeMap::new(),
+            pricing: None,
         }
     }
 

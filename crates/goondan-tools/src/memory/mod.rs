@@ -2,6 +2,7 @@
 
 mod passages;
 mod rank;
+mod vectors;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,9 +14,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use self::passages::Passage;
+use self::vectors::{Vectors, likeness};
 use crate::define::{Export, Operation, titled};
 use crate::errors::{self, blocking};
 use crate::paths::Root;
+use crate::powers;
 use crate::table::Builtin;
 use crate::write::read_text;
 
@@ -33,19 +37,54 @@ const PAGE: usize = 50_000;
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "memory",
     about: "Finds and reads notes: `MEMORY.md` and all `.md` files below `memory/` in the working directory. The search \
-            goes by words (BM25), not by meaning. Write notes with the `fs` tools.",
-    config: &[],
+            goes by words (BM25), and with `embeddings` by meaning too. Write notes with the `fs` tools.",
+    config: &[(
+        "embeddings",
+        "`{modelRef: Model/NAME}`: an embedding model. A score is then 0.7 of the likeness of meaning and 0.3 of that of \
+         words. Vectors are kept in the cache folder below the state root",
+    )],
     error_message_limit: None,
     timeout: None,
     open: |opening| {
-        opening.no_config()?;
+        let settings: Settings = opening.config()?;
+        let model = settings.embeddings.map(|embeddings| match embeddings.model_ref.strip_prefix("Model/") {
+            Some(name) if !name.is_empty() => Ok(name.to_owned()),
+            _ => Err("`embeddings.modelRef` must have the form `Model/name`".to_owned()),
+        });
+        let cache = opening.state.cache_dir.as_ref().map(|folder| folder.join("embeddings"));
+        let shared = Arc::new(Shared { model: model.transpose()?, cache, vectors: Vectors::default() });
         let none = Arc::new(());
         Ok(vec![
-            Export::new::<Search>("search", &none).needs(Permission::Read).read_only(),
+            Export::new::<Search>("search", &shared).needs(Permission::Read).read_only(),
             Export::new::<Get>("get", &none).needs(Permission::Read).read_only(),
         ])
     },
 };
+
+/// What `spec.config` may say.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    embeddings: Option<EmbeddingSettings>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct EmbeddingSettings {
+    model_ref: String,
+}
+
+/// What searches share.
+struct Shared {
+    /// The Model resource that makes embeddings.
+    model: Option<String>,
+    /// Where vectors are kept.
+    cache: Option<PathBuf>,
+    vectors: Vectors,
+}
+
+/// How much the likeness of meaning counts beside that of words.
+const MEANING: f64 = 0.7;
 
 /// Search the notes of MEMORY.md and memory/ for the passages that fit best. Ask with the words that the note would use.
 #[derive(Deserialize, JsonSchema)]
@@ -65,27 +104,75 @@ struct Search {
 }
 
 impl Operation for Search {
-    type Shared = ();
+    type Shared = Shared;
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, shared: &Shared) -> Result<ToolOutput, ToolError> {
         let root = Root::of(ctx)?;
-        blocking(move || {
+        let query = self.query.clone();
+        let (found, by_words) = blocking(move || {
             let found: Vec<_> = notes(&root)?.into_iter().flat_map(|note| passages_of(&root, &note)).collect();
             let texts: Vec<&str> = found.iter().map(|(_, passage)| passage.text.as_str()).collect();
-            let ranked = rank::rank(&texts, &self.query);
-            let fitting = ranked.into_iter().filter(|(_, score)| *score >= self.min_score).take(self.max_results);
-            let results: Vec<Value> = fitting
-                .map(|(index, score)| {
-                    let (path, passage) = &found[index];
-                    let snippet: String = passage.text.chars().take(SNIPPET).collect();
-                    json!({"path": path, "from": passage.from, "to": passage.to, "score": score, "snippet": snippet})
-                })
-                .collect();
-            let title = format!("Remembered {} passages", results.len());
-            Ok(titled(title, json!({"count": results.len(), "results": results})))
+            let ranked = rank::rank(&texts, &query);
+            Ok((found, ranked))
         })
-        .await
+        .await?;
+        let (ranked, note) = match &shared.model {
+            None => (by_words, None),
+            Some(model) => match shared.by_meaning(ctx, model, &self.query, &found).await {
+                Ok(likeness) => (both(&by_words, &likeness), None),
+                // Words alone are better than nothing.
+                Err(error) => (by_words, Some(format!("searched by words alone: {}", error.message))),
+            },
+        };
+        let fitting = ranked.into_iter().filter(|(_, score)| *score >= self.min_score).take(self.max_results);
+        let results: Vec<Value> = fitting
+            .map(|(index, score)| {
+                let (path, passage) = &found[index];
+                let snippet: String = passage.text.chars().take(SNIPPET).collect();
+                json!({"path": path, "from": passage.from, "to": passage.to, "score": score, "snippet": snippet})
+            })
+            .collect();
+        let title = format!("Remembered {} passages", results.len());
+        let mut output = json!({"count": results.len(), "results": results});
+        if let Some(note) = note {
+            output["note"] = note.into();
+        }
+        Ok(titled(title, output))
     }
+}
+
+impl Shared {
+    /// How near each passage is to the query in meaning.
+    async fn by_meaning(
+        &self,
+        ctx: &ToolContext,
+        model: &str,
+        query: &str,
+        found: &[(String, Passage)],
+    ) -> Result<Vec<f64>, ToolError> {
+        let mut texts: Vec<String> = found.iter().map(|(_, passage)| passage.text.clone()).collect();
+        texts.push(query.to_owned());
+        let power = powers::embeddings(ctx)?;
+        let mut vectors = self.vectors.of(power, model, self.cache.as_deref(), &texts).await?;
+        let query = vectors.pop().unwrap_or_else(|| Arc::from([]));
+        Ok(vectors.iter().map(|vector| likeness(vector, &query)).collect())
+    }
+}
+
+/// Scores by words and by meaning together, the best first.
+fn both(by_words: &[(usize, f64)], by_meaning: &[f64]) -> Vec<(usize, f64)> {
+    let mut scores: Vec<f64> = by_meaning.iter().map(|likeness| MEANING * likeness).collect();
+    for (index, score) in by_words {
+        scores[*index] += (1.0 - MEANING) * score;
+    }
+    let mut ranked: Vec<(usize, f64)> = scores
+        .into_iter()
+        .map(|score| (score * 1000.0).round() / 1000.0)
+        .enumerate()
+        .filter(|(_, score)| *score > 0.0)
+        .collect();
+    ranked.sort_by(|left, right| right.1.total_cmp(&left.1).then(left.0.cmp(&right.0)));
+    ranked
 }
 
 /// Read a note, or some lines of it, as `memory__search` names them.

@@ -11,9 +11,11 @@ mod sessions;
 mod skill;
 mod status;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use goondan_runtime::ports::store::{InstanceMeta, InstanceStatus};
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_runtime::spec::kinds::Permission::{Read, Write};
 use serde::Deserialize;
@@ -33,7 +35,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             histories, and skills are shared. All of it lies in `.squad/`.",
     config: &[
         ("dir", "the folder of the squad, relative to the project (default `.squad`)"),
-        ("maxConcurrent", "how many routed sessions of a conversation may be waited for at once (default 8)"),
+        ("maxConcurrent", "how many routed sessions may be at work at once (default 8)"),
     ],
     error_message_limit: None,
     // Longer than the longest wait for a routed session.
@@ -59,7 +61,7 @@ struct Settings {
     /// The folder of the squad, relative to the project.
     #[serde(default = "default_dir")]
     dir: String,
-    /// How many routed sessions of a conversation may be waited for at once.
+    /// How many routed sessions may be at work at once.
     #[serde(default = "default_concurrent")]
     max_concurrent: usize,
 }
@@ -74,6 +76,15 @@ impl Squad {
     /// The squad's folder in the project of the call.
     fn folder(&self, ctx: &ToolContext) -> Folder {
         Folder::new(ctx.project_dir.clone(), self.settings.dir.clone())
+    }
+
+    /// Notes which sessions are done that nobody waits for. Where the host does not tell, they count as at work.
+    async fn look_after_started(&self, ctx: &ToolContext) {
+        let Some(power) = ctx.runtime.sessions() else { return };
+        let Ok(all) = power.sessions().await else { return };
+        let busy = |session: &&InstanceMeta| session.status == InstanceStatus::Processing;
+        let busy: HashSet<&str> = all.iter().filter(busy).map(|session| session.instance_key.as_str()).collect();
+        self.sessions.settle(|key| busy.contains(key));
     }
 }
 

@@ -1,6 +1,7 @@
 //! `squad__route`: give a piece of work to an agent of the squad.
 
 use goondan_runtime::JsonObject;
+use goondan_runtime::inbound::Terms;
 use goondan_runtime::ports::tool::{AgentEventInput, RequestOptions, SpawnOptions, ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -33,6 +34,20 @@ pub(super) struct Route {
     /// Wait for the answer, instead of getting it as a message later.
     #[serde(default = "yes")]
     wait_for_result: bool,
+    /// `urgent` work begins before what waits already.
+    #[serde(default)]
+    priority: Priority,
+    /// The Model resource to ask, instead of the agent's own.
+    model: Option<String>,
+}
+
+/// What goes first.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Priority {
+    #[default]
+    Normal,
+    Urgent,
 }
 
 impl Operation for Route {
@@ -45,10 +60,13 @@ impl Operation for Route {
             Ok(instructions) => instructions,
             Err(problem) => return Ok(result(Err(problem))),
         };
+        squad.look_after_started(ctx).await;
         let limit = squad.settings.max_concurrent;
         let Some(turn) = squad.sessions.open(&self.target_agent, limit) else {
-            let problem =
-                format!("The limit of {limit} routed sessions at once is reached: route again when one is done.");
+            let problem = format!(
+                "The limit of {limit} routed sessions at once is reached: route again when one is done (`squad__status` \
+                 tells which run)."
+            );
             return Ok(result(Err(problem)));
         };
         match self.ask(ctx, squad, turn, instructions).await {
@@ -72,7 +90,7 @@ impl Route {
         let catalog = ctx.runtime.catalog().await?;
         // Where no agent of that name is declared, the caller's own definition plays the role.
         let agent = if catalog.available_agents.contains(name) { name } else { &catalog.self_agent };
-        let options = SpawnOptions { instance_key: None, cwd: Some(ctx.workdir.display().to_string()) };
+        let options = SpawnOptions { cwd: Some(ctx.workdir.display().to_string()), ..SpawnOptions::default() };
         let session = ctx.runtime.spawn(agent, options).await?.instance_key;
         squad.sessions.name(&turn, &session);
         ctx.progress.update(&format!("Routing to {name}"), JsonObject::new());
@@ -82,6 +100,12 @@ impl Route {
             instance_key: Some(session.clone()),
             metadata: JsonObject::from_iter([("squadAgent".to_owned(), Value::from(name.as_str()))]),
             instructions: Some(instructions),
+            terms: Terms {
+                model: self.model.as_deref().map(|model| model.trim_start_matches("Model/").to_owned()),
+                urgent: self.priority == Priority::Urgent,
+                narrowing: None,
+            },
+            ..AgentEventInput::default()
         };
         let options = RequestOptions { timeout_ms: Some(PATIENCE), async_: !self.wait_for_result };
         let answer = ctx.runtime.request(agent, event, options).await?;

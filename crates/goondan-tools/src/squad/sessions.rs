@@ -91,12 +91,12 @@ impl Sessions {
     /// Takes a place for a session of `agent`, unless `limit` are waited for already.
     pub(super) fn open(self: &Arc<Self>, agent: &str, limit: usize) -> Option<Turn> {
         let mut table = lock(&self.table);
-        let active = table.sessions.iter().filter(|session| session.state == State::Active).count();
+        let active = table.sessions.iter().filter(|session| session.state.is_open()).count();
         if active >= limit {
             return None;
         }
         if table.sessions.len() >= MOST
-            && let Some(oldest) = table.sessions.iter().position(|session| session.state != State::Active)
+            && let Some(oldest) = table.sessions.iter().position(|session| !session.state.is_open())
         {
             table.sessions.remove(oldest);
         }
@@ -112,6 +112,16 @@ impl Sessions {
         let mut table = lock(&self.table);
         if let Some(session) = table.sessions.iter_mut().find(|session| session.number == turn.number) {
             key.clone_into(&mut session.key);
+        }
+    }
+
+    /// Notes which of the sessions that nobody waits for are done: those whose key `is_busy` denies.
+    pub(super) fn settle(&self, is_busy: impl Fn(&str) -> bool) {
+        let mut table = lock(&self.table);
+        let started = table.sessions.iter_mut().filter(|session| session.state == State::Started);
+        for session in started.filter(|session| !is_busy(&session.key)) {
+            session.state = State::Completed;
+            session.changed = Instant::now();
         }
     }
 

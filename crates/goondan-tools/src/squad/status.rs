@@ -23,7 +23,8 @@ pub(super) struct Status {
 impl Operation for Status {
     type Shared = Squad;
 
-    async fn run(self, _ctx: &ToolContext, squad: &Squad) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, squad: &Squad) -> Result<ToolOutput, ToolError> {
+        squad.look_after_started(ctx).await;
         let wanted = |session: &Session| {
             (self.include_destroyed || session.state.is_open())
                 && self.agent_name.as_ref().is_none_or(|name| *name == session.agent)

@@ -6,7 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use goondan_runtime::JsonObject;
-use goondan_runtime::message::{Message, MessageData, MessageSource, Role};
+use goondan_runtime::ids::InstanceId;
+use goondan_runtime::message::{Message, MessageData, MessageSource, Part, Role};
+use goondan_runtime::ports::model::TokenUsage;
+use goondan_runtime::ports::powers::{Embeddings, Sessions, ToolState};
+use goondan_runtime::ports::store::{InstanceMeta, InstanceStatus, Spending};
 use goondan_runtime::ports::tool::{
     AgentCatalog, AgentEventInput, AgentToolRuntime, LogLevel, ProgressSink, RequestOptions, RequestResult, SendResult,
     SpawnOptions, SpawnResult, SpawnedAgentInfo, ToolContext, ToolError, ToolHandler, ToolLogger, ToolOutput,
@@ -45,6 +49,12 @@ impl Bench {
     /// Sets the `spec.config` of the tools that are called.
     pub(crate) fn config(mut self, config: Value) -> Self {
         self.config = object(config);
+        self
+    }
+
+    /// Lets tools keep things there that can be had again.
+    pub(crate) fn cache(mut self, path: &Path) -> Self {
+        self.tools = std::mem::take(&mut self.tools).cache_dir(path);
         self
     }
 
@@ -167,11 +177,20 @@ impl ProgressSink for Silent {
 /// A swarm of `assistant` and `worker`, which answers every request with the question turned around.
 #[derive(Default)]
 pub(crate) struct FakeRuntime {
+    /// What tools keep.
+    state: Mutex<BTreeMap<String, Value>>,
+    /// How many texts were embedded.
+    embedded: Mutex<usize>,
     /// What it was told, as text.
     pub(crate) log: Mutex<Vec<String>>,
 }
 
 impl FakeRuntime {
+    /// How many texts were embedded.
+    pub(crate) fn embedded(&self) -> usize {
+        *self.embedded.lock().unwrap()
+    }
+
     fn note(&self, what: String) {
         self.log.lock().unwrap().push(what);
     }
@@ -241,6 +260,90 @@ impl AgentToolRuntime for FakeRuntime {
             available_agents: vec!["assistant".to_owned(), "worker".to_owned()],
             callable_agents: vec!["worker".to_owned()],
         })
+    }
+
+    fn sessions(&self) -> Option<&dyn Sessions> {
+        Some(self)
+    }
+
+    fn state(&self) -> Option<&dyn ToolState> {
+        Some(self)
+    }
+
+    fn embeddings(&self) -> Option<&dyn Embeddings> {
+        Some(self)
+    }
+}
+
+/// Knows two meanings: cats, in whatever words, and the rest.
+#[async_trait]
+impl Embeddings for FakeRuntime {
+    fn identity(&self, model: &str) -> Result<String, ToolError> {
+        Ok(model.to_owned())
+    }
+
+    async fn embed(&self, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ToolError> {
+        if model == "broken" {
+            return Err(ToolError::new("nobody answers"));
+        }
+        *self.embedded.lock().unwrap() += texts.len();
+        let is_cat = |text: &str| text.contains("cat") || text.contains("feline");
+        Ok(texts.iter().map(|text| if is_cat(text) { vec![1.0, 0.0] } else { vec![0.0, 1.0] }).collect())
+    }
+}
+
+/// `assistant:main` is idle, and has spawned `worker:k`, which is at work and has said "hi".
+#[async_trait]
+impl Sessions for FakeRuntime {
+    async fn sessions(&self) -> Result<Vec<InstanceMeta>, ToolError> {
+        let meta = |agent: &str, key: &str, status, owner, second: i64| InstanceMeta {
+            status,
+            agent: agent.to_owned(),
+            instance_key: key.to_owned(),
+            created_at: chrono::DateTime::UNIX_EPOCH,
+            updated_at: chrono::DateTime::UNIX_EPOCH + chrono::TimeDelta::seconds(second),
+            owner,
+            cwd: None,
+            retired_at: None,
+            narrowing: None,
+            spending: Spending {
+                usage: TokenUsage { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 },
+                cost: (agent == "worker").then_some(0.1 + 0.2),
+            },
+        };
+        let main = InstanceId::new("assistant", "main");
+        Ok(vec![
+            meta("assistant", "main", InstanceStatus::Idle, None, 1),
+            meta("worker", "k", InstanceStatus::Processing, Some(main), 2),
+        ])
+    }
+
+    async fn history(&self, id: &InstanceId) -> Result<Vec<Arc<Message>>, ToolError> {
+        let said = ["one", "two", "hi"].into_iter().filter(|_| id.agent == "worker");
+        let message = |text: &str| Message {
+            id: text.to_owned(),
+            data: MessageData { role: Role::User, content: vec![Part::Text { text: text.to_owned() }] },
+            metadata: JsonObject::new(),
+            created_at: chrono::DateTime::UNIX_EPOCH,
+            source: MessageSource::User,
+        };
+        Ok(said.map(|text| Arc::new(message(text))).collect())
+    }
+
+    async fn currency(&self, _id: &InstanceId) -> Option<String> {
+        Some("EUR".to_owned())
+    }
+}
+
+#[async_trait]
+impl ToolState for FakeRuntime {
+    async fn load(&self, name: &str) -> Result<Option<Value>, ToolError> {
+        Ok(self.state.lock().unwrap().get(name).cloned())
+    }
+
+    async fn save(&self, name: &str, value: Value) -> Result<(), ToolError> {
+        self.state.lock().unwrap().insert(name.to_owned(), value);
+        Ok(())
     }
 }
 

@@ -16,6 +16,7 @@ mod json_query;
 mod memory;
 mod robustness;
 mod runtime;
+mod sessions;
 mod squad;
 mod text_transform;
 mod todo;

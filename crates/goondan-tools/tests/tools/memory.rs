@@ -117,3 +117,32 @@ async fn arguments_that_make_no_sense_are_refused() {
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{export} {args}");
     }
 }
+
+#[tokio::test]
+async fn with_embeddings_meaning_counts_and_vectors_are_kept() {
+    let cache = tempfile::tempdir().unwrap();
+    let bench = || Bench::new().cache(cache.path()).config(json!({"embeddings": {"modelRef": "Model/vectors"}}));
+    let first = bench();
+    let notes = "# Pets\n\nA feline sleeps here.\n\n# Food\n\nBread is baked on Mondays.\n";
+    first.write("MEMORY.md", notes);
+    let found = first.ok("memory__search", json!({"query": "cat", "min_score": 0.5})).await;
+    assert_eq!((&found["count"], &found["results"][0]["from"]), (&json!(1), &json!(1)));
+    assert_eq!(first.runtime.embedded(), 3);
+    // Another start of the program asks for nothing that it knows.
+    let second = bench();
+    second.write("MEMORY.md", notes);
+    let again = second.ok("memory__search", json!({"query": "cat", "min_score": 0.5})).await;
+    assert_eq!(again, found);
+    assert_eq!(second.runtime.embedded(), 0);
+    second.ok("memory__search", json!({"query": "bread"})).await;
+    assert_eq!(second.runtime.embedded(), 1);
+}
+
+#[tokio::test]
+async fn where_the_embedding_model_fails_words_still_count() {
+    let bench = Bench::new().config(json!({"embeddings": {"modelRef": "Model/broken"}}));
+    bench.write("MEMORY.md", "The staging server is called heron.\n");
+    let found = bench.ok("memory__search", json!({"query": "staging server"})).await;
+    assert_eq!(found["count"], 1);
+    assert!(found["note"].as_str().unwrap().contains("words alone"), "{found}");
+}

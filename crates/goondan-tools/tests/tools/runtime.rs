@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, keys, with_unknown};
+use goondan_runtime::ids::InstanceId;
+
+use crate::bench::{Bench, keys, until, with_unknown};
 
 async fn start(bench: &Bench, command: &str) -> String {
     let output = bench.ok("runtime__exec", json!({"command": command, "background": true})).await;
@@ -166,4 +168,41 @@ async fn arguments_that_make_no_sense_are_refused() {
     }
     let (code, _) = bench.err("runtime__exec", json!({"command": "ls", "workdir": "nope"})).await;
     assert_eq!(code, "E_TOOL_FILE_NOT_FOUND");
+}
+
+/// A command that writes its id down and then sleeps, with a child that does likewise.
+const SLEEPER: &str = "sh -c 'echo $$ > child; exec sleep 600' & echo $$ > parent; wait";
+
+fn lives(bench: &Bench, file: &str) -> bool {
+    let id: i32 = bench.read(file).trim().parse().unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), None).is_ok()
+}
+
+async fn two_sleepers() -> Bench {
+    let bench = Bench::new();
+    bench.ok("runtime__exec", json!({"command": SLEEPER, "background": true})).await;
+    let written = |file: &str| std::fs::read_to_string(bench.work().join(file)).is_ok_and(|text| text.ends_with('\n'));
+    until("the sleepers", || written("parent") && written("child")).await;
+    assert!(lives(&bench, "parent") && lives(&bench, "child"));
+    bench
+}
+
+#[tokio::test]
+async fn processes_end_with_their_conversation() {
+    let bench = two_sleepers().await;
+    bench.tools.instance_ended(&InstanceId::new("assistant", "other"));
+    assert!(lives(&bench, "child"));
+    bench.tools.instance_ended(&InstanceId::new("assistant", "main"));
+    until("the end", || !lives(&bench, "child")).await;
+    assert_eq!(
+        bench.err("runtime__process", json!({"action": "poll", "process_id": "p1"})).await.0,
+        "E_TOOL_PROCESS_NOT_FOUND"
+    );
+}
+
+#[tokio::test]
+async fn a_shutdown_leaves_no_orphans() {
+    let bench = two_sleepers().await;
+    bench.tools.shutdown().await;
+    until("the end", || !lives(&bench, "child") && !lives(&bench, "parent")).await;
 }

@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use crate::bench::{Bench, object, with_unknown};
+use crate::bench::{Bench, with_unknown};
 
 #[tokio::test]
 async fn a_list_is_written_as_a_whole_and_read_back() {
@@ -21,17 +21,6 @@ async fn a_list_is_written_as_a_whole_and_read_back() {
     assert_eq!((&read["pending"], &read["in_progress"], &read["cancelled"]), (&json!(1), &json!(1), &json!(1)));
     bench.ok("todo__write", json!({"todos": []})).await;
     assert_eq!(bench.ok("todo__read", json!({})).await, empty);
-}
-
-#[tokio::test]
-async fn each_conversation_has_a_list_of_its_own() {
-    let bench = Bench::new();
-    bench.ok("todo__write", json!({"todos": [{"content": "mine"}]})).await;
-    let (_, read) = bench.open("todo__read").await;
-    let mut other = bench.context();
-    other.instance_key = "another".to_owned();
-    assert_eq!(read.call(&other, object(json!({}))).await.unwrap().output["todos"], json!([]));
-    assert_eq!(bench.ok("todo__read", json!({})).await["pending"], 1);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ mod approval;
 mod ask;
 mod chat;
 mod leftovers;
+mod reloads;
 mod serve;
 mod session;
 mod signals;
@@ -64,6 +65,9 @@ pub(crate) struct RunArgs {
     /// Write what models are asked and answer to this file, for `provider: replay`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// Reload the project whenever one of its files changes
+    #[arg(short, long)]
+    watch: bool,
 }
 
 /// What comes in.
@@ -117,7 +121,7 @@ async fn start(
         _ => Asked::Terminal,
     };
     let record = args.record.as_deref();
-    let launch = Launch { project: &args.project, args: &args.start, record, asked };
+    let launch = Launch { project: &args.project, args: &args.start, record, watch: args.watch, asked };
     let session = Session::start(launch, signals, state_root, output).await?;
     let input = Input { agent: args.agent, instance_key: Some(args.instance_key), ..Input::default() };
     match mode {

@@ -130,6 +130,9 @@ pub(super) async fn serve(
                 true => server.ask(question)?,
                 false => question.answer(ApprovalAnswer::NobodyThere),
             },
+            words = session.reloads.next() => if !server.events {
+                output.note(&words)?;
+            },
             signal = session.signals.next() => {
                 open = false;
                 server.nobody_answers();

@@ -13,8 +13,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::approval::{Questions, approver};
 use super::leftovers::Leftovers;
-use super::signals::{Signal, Signals};
+use super::reloads::Reloads;
+use super::signals::{Hangups, Signal, Signals};
 use super::view::View;
+use crate::commands::build;
 use crate::exit::{CliError, Exit};
 use crate::output::{Activity, Output, TurnFacts};
 use crate::project::{self, Launch};
@@ -27,6 +29,8 @@ pub(crate) struct Session {
     pub(crate) events: UnboundedReceiver<SwarmEvent>,
     /// Ctrl-C and the like.
     pub(crate) signals: Signals,
+    /// Reloads of the project.
+    pub(crate) reloads: Reloads,
     /// Questions that wait for an answer.
     pub(crate) questions: Questions,
     leftovers: Leftovers,
@@ -58,14 +62,19 @@ impl Session {
     /// Starts a swarm.
     pub(crate) async fn start(
         launch: Launch<'_>,
-        signals: Signals,
+        mut signals: Signals,
         state_root: &StateRoot,
         output: &Output,
     ) -> Result<Self, CliError> {
+        if launch.args.build {
+            build::before_start(launch.project, &mut signals, output).await?;
+        }
         let (approver, questions) = approver(launch.args.yes, launch.asked);
+        let (watch, hangups) = (launch.watch, Hangups::open()?);
         let (swarm, events) = project::start(launch, approver, state_root, output).await?;
-        let leftovers = Leftovers::default();
-        Ok(Session { swarm, events, signals, questions, leftovers, output: *output, stopped_by: None, ending: None })
+        let (reloads, leftovers) = (Reloads::begin(&swarm, watch, hangups), Leftovers::default());
+        let output = *output;
+        Ok(Session { swarm, events, signals, reloads, questions, leftovers, output, stopped_by: None, ending: None })
     }
 
     /// Hands `input` in and shows every event in `view` until its turn is over.
@@ -117,6 +126,10 @@ impl Session {
                     view.pause();
                     question.put().await;
                 }
+                words = self.reloads.next() => if view.is_for_people() {
+                    view.pause();
+                    self.output.note(&words)?;
+                },
                 signal = self.signals.next() => {
                     view.pause();
                     if (signal, on_interrupt) == (Signal::Interrupt, OnInterrupt::CancelTurn) {

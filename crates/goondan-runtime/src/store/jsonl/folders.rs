@@ -61,6 +61,8 @@ fn rebuild(disk: &Disk, dir: &Path) -> Option<InstanceMeta> {
         owner: None,
         cwd: None,
         retired_at: None,
+        narrowing: None,
+        spending: Default::default(),
     };
     if let Err(error) = put_meta(disk, dir, &meta) {
         tracing::warn!(%error, "metadata was not written");

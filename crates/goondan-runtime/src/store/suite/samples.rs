@@ -30,6 +30,7 @@ pub fn event(id: &str, target: &InstanceId) -> AgentEvent {
         trace: EventTrace { trace_id: "0".repeat(32), parent_span_id: None },
         callers: Vec::new(),
         reply_to: None,
+        terms: Default::default(),
     }
 }
 
@@ -108,6 +109,8 @@ pub fn meta(id: &InstanceId) -> InstanceMeta {
         owner: None,
         cwd: None,
         retired_at: None,
+        narrowing: None,
+        spending: Default::default(),
     }
 }
 

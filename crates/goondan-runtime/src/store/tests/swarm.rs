@@ -100,6 +100,7 @@ impl Process {
             clock,
             approver: Arc::new(ApproveAll),
             workdir: Some(std::env::temp_dir()),
+            observer: Arc::new(()),
         };
         let (runtime, events) = Runtime::start(parts).ok()?;
         Some(Process { runtime, events })
@@ -185,13 +186,7 @@ impl ToolHandler for Handler {
         }
         *self.world.lock().unwrap().entry(ctx.tool_call_id.clone()).or_default() += 1;
         if self.asks {
-            let input = AgentEventInput {
-                event_type: None,
-                input: format!("question of {}", ctx.turn_id),
-                instance_key: None,
-                metadata: JsonObject::new(),
-                instructions: None,
-            };
+            let input = AgentEventInput { input: format!("question of {}", ctx.turn_id), ..AgentEventInput::default() };
             ctx.runtime.request("b", input, RequestOptions { timeout_ms: None, async_: true }).await?;
         }
         Ok(ToolOutput::from(json!("done")))

@@ -1,0 +1,75 @@
+//! Cron expressions: five fields, in a time zone.
+
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use croner::Cron;
+use croner::parser::{CronParser, Seconds, Year};
+
+/// A schedule that can be asked when it is due.
+pub(crate) struct Schedule {
+    cron: Cron,
+    zone: Tz,
+}
+
+impl Schedule {
+    /// Reads minute, hour, day of month, month and day of week, and the name of a time zone.
+    pub(crate) fn parse(expression: &str, zone: &str) -> Result<Schedule, String> {
+        let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
+        let cron =
+            parser.parse(expression).map_err(|error| format!("`{expression}` is no cron expression: {error}"))?;
+        let zone = zone.parse().map_err(|_| format!("`{zone}` is no time zone"))?;
+        Ok(Schedule { cron, zone })
+    }
+
+    /// The first time after `after` at which it is due; `None` where it never is again.
+    ///
+    /// A local time that a change of the clocks leaves out is moved behind the gap; one that comes twice counts once.
+    pub(crate) fn next(&self, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        let next = self.cron.find_next_occurrence(&after.with_timezone(&self.zone), false).ok()?;
+        Some(next.with_timezone(&Utc))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn next(expression: &str, zone: &str, after: &str) -> String {
+        let schedule = Schedule::parse(expression, zone).unwrap();
+        let after = after.parse().unwrap();
+        schedule.next(after).map_or_else(|| "never".to_owned(), |at| at.format("%FT%TZ").to_string())
+    }
+
+    #[test]
+    fn a_schedule_is_due_in_its_zone() {
+        assert_eq!(next("0 9 * * *", "UTC", "2026-01-15T09:00:00Z"), "2026-01-16T09:00:00Z");
+        assert_eq!(next("0 9 * * *", "Europe/Berlin", "2026-01-15T09:00:00Z"), "2026-01-16T08:00:00Z");
+        assert_eq!(next("*/15 * * * MON-FRI", "UTC", "2026-01-16T23:50:00Z"), "2026-01-19T00:00:00Z");
+        assert_eq!(next("0 0 30 2 *", "UTC", "2026-01-15T09:00:00Z"), "never");
+    }
+
+    #[test]
+    fn a_change_of_the_clocks_skips_and_repeats_nothing() {
+        // In Berlin 02:30 is left out on 2026-03-29, and comes twice on 2026-10-25.
+        let spring = next("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z");
+        assert!(spring.starts_with("2026-03-29T01"), "{spring}");
+        let first = next("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z");
+        assert!(first.starts_with("2026-10-25T0"), "{first}");
+        let second = next("30 2 * * *", "Europe/Berlin", &first);
+        assert_eq!(second, "2026-10-26T01:30:00Z");
+    }
+
+    #[test]
+    fn what_is_no_schedule_is_told() {
+        for (expression, zone) in [
+            ("", "UTC"),
+            ("* * * *", "UTC"),
+            ("* * * * * *", "UTC"),
+            ("61 * * * *", "UTC"),
+            ("often", "UTC"),
+            ("0 9 * * *", "Mars"),
+        ] {
+            assert!(Schedule::parse(expression, zone).is_err(), "{expression} {zone}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `automation`: prompts that come back by the clock.
+
+use std::sync::Arc;
+
+use goondan_runtime::ports::powers::{Job, JobRequest};
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::Permission;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::define::{Export, Operation, titled};
+use crate::errors;
+use crate::powers;
+use crate::table::Builtin;
+
+pub(crate) const BUILTIN: Builtin = Builtin {
+    name: "automation",
+    about: "Has prompts come to a conversation by the clock, as messages of its own. Jobs are kept with the conversation \
+            (at most 100) and survive a restart; what was missed while nothing ran comes once. A conversation that is \
+            deleted takes its jobs along. What a firing may do is what the turn that made the job might have done.",
+    config: &[],
+    error_message_limit: None,
+    timeout: None,
+    open: |opening| {
+        opening.no_config()?;
+        // The id of a job is derived from the id of the call.
+        Ok(vec![Export::new::<Cron>("cron", &Arc::new(())).needs(Permission::Write).idempotent()])
+    },
+};
+
+/// What to do with the jobs.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    List,
+    Add,
+    Remove,
+}
+
+/// Have a prompt come to this conversation again and again: `add` makes a job, `list` shows the jobs, `remove` ends one.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Cron {
+    /// What to do.
+    action: Action,
+    /// For `add`: minute, hour, day of month, month and day of week, such as `0 9 * * MON-FRI`.
+    schedule: Option<String>,
+    /// For `add`: the time zone of the schedule, such as `Europe/Berlin`.
+    #[serde(default = "utc")]
+    timezone: String,
+    /// For `add`: the message that comes whenever the job is due.
+    prompt: Option<String>,
+    /// For `remove`: the job, as `add` and `list` name it.
+    id: Option<String>,
+}
+
+impl Operation for Cron {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let schedules = powers::schedules(ctx)?;
+        match self.action {
+            Action::List => {
+                let jobs: Vec<Value> = schedules.jobs().await?.iter().map(shown).collect();
+                Ok(titled(format!("{} jobs", jobs.len()), json!({"count": jobs.len(), "jobs": jobs})))
+            }
+            Action::Add => {
+                let schedule = filled(self.schedule, "add", "schedule")?;
+                let prompt = filled(self.prompt, "add", "prompt")?;
+                let job = schedules.add(JobRequest { schedule, timezone: self.timezone, prompt }).await?;
+                Ok(titled(format!("Next at {}", job.due), json!({"added": true, "job": shown(&job)})))
+            }
+            Action::Remove => {
+                let id = filled(self.id, "remove", "id")?;
+                let Some(job) = schedules.remove(&id).await? else { return Err(no_job(&id, &schedules.jobs().await?)) };
+                Ok(titled(format!("Removed {id}"), json!({"removed": true, "job": shown(&job)})))
+            }
+        }
+    }
+}
+
+fn filled(value: Option<String>, action: &str, name: &str) -> Result<String, ToolError> {
+    let value = value.filter(|value| !value.trim().is_empty());
+    value.ok_or_else(|| errors::invalid(format!("action `{action}` needs `{name}`")))
+}
+
+fn no_job(id: &str, jobs: &[Job]) -> ToolError {
+    let known = jobs.iter().map(|job| job.id.as_str()).collect::<Vec<_>>().join(", ");
+    let known = if known.is_empty() { "there is none".to_owned() } else { known };
+    ToolError::new(format!("there is no job `{id}`"))
+        .code("E_TOOL_JOB_NOT_FOUND")
+        .suggest(format!("jobs of this conversation: {known}"))
+}
+
+fn shown(job: &Job) -> Value {
+    json!({
+        "id": job.id,
+        "schedule": job.schedule,
+        "timezone": job.timezone,
+        "prompt": job.prompt,
+        "createdAt": job.created_at,
+        "next": job.due,
+    })
+}
+
+fn utc() -> String {
+    "UTC".to_owned()
+}

@@ -1,0 +1,153 @@
+//! Vectors of texts by an embedding model, kept on disk so that no text is asked for twice.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use goondan_runtime::ports::powers::Embeddings;
+use goondan_runtime::ports::tool::ToolError;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::errors::blocking;
+
+/// How many texts are asked for at once.
+const BATCH: usize = 96;
+/// A file of vectors that has grown beyond that many bytes begins anew.
+const LARGEST: u64 = 64 * 1024 * 1024;
+
+/// The vectors that one tool has seen.
+#[derive(Default)]
+pub(super) struct Vectors {
+    /// By the hash of model and text; filled from disk at the first use.
+    known: tokio::sync::Mutex<Option<HashMap<String, Arc<[f32]>>>>,
+}
+
+/// A line of the file.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    key: String,
+    /// Little-endian floats in Base64.
+    vector: String,
+}
+
+impl Vectors {
+    /// A vector for each text, in order.
+    pub(super) async fn of(
+        &self,
+        power: &dyn Embeddings,
+        model: &str,
+        folder: Option<&Path>,
+        texts: &[String],
+    ) -> Result<Vec<Arc<[f32]>>, ToolError> {
+        let identity = power.identity(model)?;
+        let file = folder.map(|folder| folder.join(format!("{}.jsonl", hash(&identity, ""))));
+        let mut known = self.known.lock().await;
+        if known.is_none() {
+            let file = file.clone();
+            *known = Some(blocking(move || Ok(file.map(|file| read(&file)).unwrap_or_default())).await?);
+        }
+        let known = known.get_or_insert_with(HashMap::new);
+        let keys: Vec<String> = texts.iter().map(|text| hash(&identity, text)).collect();
+        let mut wanted: Vec<(&String, &String)> =
+            keys.iter().zip(texts).filter(|(key, _)| !known.contains_key(*key)).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        for batch in wanted.chunks(BATCH) {
+            let asked = batch.iter().map(|(_, text)| (*text).clone()).collect();
+            let vectors = power.embed(model, asked).await?;
+            if vectors.len() != batch.len() {
+                let message = format!("Model/{model} gave {} vectors for {} texts", vectors.len(), batch.len());
+                return Err(ToolError::new(message).code("E_MODEL"));
+            }
+            let new: Vec<(String, Arc<[f32]>)> =
+                batch.iter().zip(vectors).map(|((key, _), vector)| ((*key).clone(), vector.into())).collect();
+            known.extend(new.iter().cloned());
+            let file = file.clone();
+            blocking(move || Ok(file.map_or((), |file| append(&file, &new)))).await?;
+        }
+        Ok(keys.iter().filter_map(|key| known.get(key).cloned()).collect())
+    }
+}
+
+/// How alike two vectors are in direction: 1 if they point the same way, 0 if they have nothing in common.
+pub(super) fn likeness(a: &[f32], b: &[f32]) -> f64 {
+    if a.len() != b.len() {
+        return 0.0;
+    }
+    let product = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    let length = (product(a, a) * product(b, b)).sqrt();
+    if length > 0.0 { (product(a, b) / length).clamp(0.0, 1.0) } else { 0.0 }
+}
+
+fn hash(model: &str, text: &str) -> String {
+    let digest =
+        Sha256::new().chain_update(model.len().to_le_bytes()).chain_update(model).chain_update(text).finalize();
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a file holds. Lines that cannot be read, such as a torn last one, are left out.
+fn read(file: &Path) -> HashMap<String, Arc<[f32]>> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+    lines.filter_map(|line| Some((line.key, decode(&line.vector)?))).collect()
+}
+
+fn decode(text: &str) -> Option<Arc<[f32]>> {
+    let bytes = STANDARD.decode(text).ok()?;
+    let (floats, rest) = bytes.as_chunks::<4>();
+    rest.is_empty().then(|| floats.iter().map(|float| f32::from_le_bytes(*float)).collect())
+}
+
+/// Adds vectors to a file. One that cannot be written only costs another question later.
+fn append(file: &Path, vectors: &[(String, Arc<[f32]>)]) {
+    if let Err(error) = try_append(file, vectors) {
+        tracing::warn!(file = %file.display(), %error, "vectors were not kept");
+    }
+}
+
+fn try_append(file: &Path, vectors: &[(String, Arc<[f32]>)]) -> std::io::Result<()> {
+    let folder: PathBuf = file.parent().map(Path::to_owned).unwrap_or_default();
+    fs::create_dir_all(folder)?;
+    let is_full = fs::metadata(file).is_ok_and(|file| file.len() > LARGEST);
+    let mut options = fs::OpenOptions::new();
+    let mut open = if is_full { fs::File::create(file)? } else { options.append(true).create(true).open(file)? };
+    let mut text = String::new();
+    for (key, vector) in vectors {
+        let bytes: Vec<u8> = vector.iter().flat_map(|float| float.to_le_bytes()).collect();
+        let line = Line { key: key.clone(), vector: STANDARD.encode(bytes) };
+        text.push_str(&serde_json::to_string(&line)?);
+        text.push('\n');
+    }
+    // A torn line of before is ended first.
+    open.write_all(format!("\n{text}").as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_survive_and_torn_lines_do_no_harm() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a/b.jsonl");
+        let vector: Arc<[f32]> = Arc::from([0.5, -1.25]);
+        append(&file, &[("k".to_owned(), Arc::clone(&vector))]);
+        fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(b"{\"key\": \"torn").unwrap();
+        append(&file, &[("l".to_owned(), vector.clone())]);
+        let read = read(&file);
+        assert_eq!((read.len(), &read["k"], &read["l"]), (2, &vector, &vector));
+    }
+
+    #[test]
+    fn likeness_is_about_direction() {
+        assert_eq!(likeness(&[1.0, 0.0], &[2.0, 0.0]), 1.0);
+        assert_eq!(likeness(&[1.0, 0.0], &[0.0, 1.0]), 0.0);
+        assert_eq!(likeness(&[1.0], &[1.0, 0.0]), 0.0);
+        assert_eq!(likeness(&[0.0], &[0.0]), 0.0);
+    }
+}

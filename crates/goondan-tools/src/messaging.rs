@@ -1,0 +1,186 @@
+//! `messaging`: tell people and agents something, over channels that the config names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_runtime::JsonObject;
+use goondan_runtime::ports::tool::{AgentEventInput, LogLevel, ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::Environment;
+use goondan_runtime::spec::kinds::Permission;
+use reqwest::Method;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use url::Url;
+
+use crate::define::{Export, Operation, titled};
+use crate::errors;
+use crate::http::{HttpClient, Request};
+use crate::net_guard::Guard;
+use crate::table::Builtin;
+use crate::values;
+
+/// How long a webhook may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How much of a webhook's answer is read, in bytes.
+const ANSWER: usize = 2_000;
+
+pub(crate) const BUILTIN: Builtin = Builtin {
+    name: "messaging",
+    about: "Sends messages over channels. A channel is one of `{webhook: {url: VALUE}}`, where VALUE is a value source such \
+            as `{valueFrom: {env: OPS_WEBHOOK}}`; `{agent: NAME}`, optionally with an `instanceKey`; or `{log: info}`. A \
+            webhook gets JSON with `to`, `content`, the same as `text`, `agent` and `instanceKey`.",
+    config: &[
+        ("channels", "the channels by name"),
+        ("allowPrivateNetwork", "`true` to reach webhooks at private, loopback and link-local addresses too"),
+        ("allowHosts", "a list of hosts that webhooks may be at wherever they are, such as `chat.internal`"),
+    ],
+    error_message_limit: None,
+    timeout: None,
+    open: |opening| {
+        let config: Config = opening.config()?;
+        let channels = config.channels.into_iter();
+        let channels = channels.map(|(name, stated)| Ok((name.clone(), channel(&name, stated, opening.environment)?)));
+        let shared = Shared {
+            channels: channels.collect::<Result<_, String>>()?,
+            http: HttpClient::new(Guard::new(config.allow_private_network, config.allow_hosts)),
+        };
+        Ok(vec![Export::new::<Message>("message", &Arc::new(shared)).needs(Permission::Network)])
+    },
+};
+
+/// What `spec.config` may say.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Config {
+    #[serde(default)]
+    channels: BTreeMap<String, Stated>,
+    #[serde(default)]
+    allow_private_network: bool,
+    #[serde(default)]
+    allow_hosts: Vec<String>,
+}
+
+/// A channel as it is written: one of webhook, agent and log.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Stated {
+    webhook: Option<Webhook>,
+    agent: Option<String>,
+    instance_key: Option<String>,
+    log: Option<LogLevel>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Webhook {
+    url: Value,
+}
+
+/// Where messages go.
+enum Channel {
+    /// The address is a secret: it is in no message.
+    Webhook(Url),
+    Agent {
+        name: String,
+        instance_key: Option<String>,
+    },
+    Log(LogLevel),
+}
+
+struct Shared {
+    channels: BTreeMap<String, Channel>,
+    http: HttpClient,
+}
+
+fn channel(name: &str, stated: Stated, environment: &Environment) -> Result<Channel, String> {
+    match (stated.webhook, stated.agent, stated.log) {
+        (Some(webhook), None, None) if stated.instance_key.is_none() => {
+            let field = format!("channels.{name}.webhook.url");
+            let secret = values::resolve(&webhook.url, &field, environment)?;
+            let url = Url::parse(secret.expose()).map_err(|_| format!("`{field}` is not a URL"))?;
+            Ok(Channel::Webhook(url))
+        }
+        (None, Some(agent), None) => Ok(Channel::Agent { name: agent, instance_key: stated.instance_key }),
+        (None, None, Some(level)) if stated.instance_key.is_none() => Ok(Channel::Log(level)),
+        _ => Err(format!("channels.{name} needs exactly one of `webhook`, `agent` (with `instanceKey`) and `log`")),
+    }
+}
+
+/// Send a message over one of the channels that are set up.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Message {
+    /// The channel, or `channel:receiver` where a channel has several.
+    #[schemars(length(min = 1))]
+    to: String,
+    /// The text.
+    #[schemars(length(min = 1))]
+    content: String,
+}
+
+impl Operation for Message {
+    type Shared = Shared;
+
+    async fn run(self, ctx: &ToolContext, shared: &Shared) -> Result<ToolOutput, ToolError> {
+        let name = self.to.split_once(':').map_or(self.to.as_str(), |(name, _)| name);
+        let channel = shared.channels.get(name).ok_or_else(|| unknown(name, &shared.channels))?;
+        let mut output = json!({"to": self.to, "channel": name, "sent": true});
+        match channel {
+            Channel::Webhook(url) => output["status"] = self.post(ctx, shared, name, url).await?.into(),
+            Channel::Agent { name, instance_key } => {
+                let input = self.content.clone();
+                let metadata = JsonObject::from_iter([("messageTo".to_owned(), json!(self.to))]);
+                let instance_key = instance_key.clone();
+                let event = AgentEventInput { input, instance_key, metadata, ..AgentEventInput::default() };
+                output["eventId"] = ctx.runtime.send(name, event).await?.event_id.into();
+            }
+            Channel::Log(level) => {
+                let fields = JsonObject::from_iter([("to".to_owned(), json!(self.to))]);
+                ctx.logger.log(*level, &self.content, fields);
+            }
+        }
+        Ok(titled(format!("Sent a message to {}", self.to), output))
+    }
+}
+
+impl Message {
+    /// Posts the message; the status that came back.
+    async fn post(&self, ctx: &ToolContext, shared: &Shared, name: &str, url: &Url) -> Result<u16, ToolError> {
+        let body = json!({
+            "to": self.to,
+            "content": self.content,
+            // What most chat services look for.
+            "text": self.content,
+            "agent": ctx.agent_name,
+            "instanceKey": ctx.instance_key,
+        });
+        let request = Request {
+            method: Method::POST,
+            url: url.to_string(),
+            headers: HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]),
+            body: Some(body.to_string()),
+            timeout: PATIENCE,
+            max_bytes: ANSWER,
+        };
+        let response = shared.http.send(request).await?;
+        if response.status.is_success() {
+            return Ok(response.status.as_u16());
+        }
+        let said = String::from_utf8_lossy(&response.body).trim().to_owned();
+        let message = format!("the channel `{name}` answered with {}: {said}", response.status);
+        Err(ToolError::new(message).code(errors::HTTP))
+    }
+}
+
+fn unknown(name: &str, channels: &BTreeMap<String, Channel>) -> ToolError {
+    let known = channels.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let error = ToolError::new(format!("there is no channel `{name}`")).code("E_TOOL_CHANNEL_NOT_FOUND");
+    error.suggest(if known.is_empty() {
+        "no channel is set up; whoever runs the swarm can add some to the tool's `config.channels`".to_owned()
+    } else {
+        format!("the channels are: {known}")
+    })
+}

@@ -1,0 +1,57 @@
+//! `task`: have another agent do a piece of work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_runtime::JsonObject;
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::Permission;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::define::{Export, Operation, titled};
+use crate::sessions::{Ask, ask};
+use crate::table::Builtin;
+
+pub(crate) const BUILTIN: Builtin = Builtin {
+    name: "task",
+    about: "Has an agent of the swarm do a piece of work in a conversation of its own.",
+    config: &[],
+    error_message_limit: None,
+    // Longer than the longest wait for a session.
+    timeout: Some(Duration::from_secs(1_860)),
+    open: |opening| {
+        opening.no_config()?;
+        // The ids of the session and of its question are derived from the id of the call.
+        Ok(vec![Export::new::<Run>("run", &Arc::new(())).needs(Permission::Execute).idempotent()])
+    },
+};
+
+/// Give a piece of work to a declared agent, in a fresh conversation that works in this folder. Its answer is the result;
+/// tell it all that it has to know.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Run {
+    /// The work in three to five words, for people.
+    #[schemars(length(min = 1))]
+    description: String,
+    /// What is to be done, and what to answer.
+    #[schemars(length(min = 1))]
+    prompt: String,
+    /// The agent that does it; `introspection__agents_list` and `agents__catalog` name them.
+    #[schemars(length(min = 1))]
+    agent: String,
+}
+
+impl Operation for Run {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        ctx.progress.update(&self.description, JsonObject::from_iter([("agent".to_owned(), json!(self.agent))]));
+        let asked = Ask { agent: &self.agent, input: self.prompt, narrowing: None, event_type: "task.run" };
+        let answer = ask(ctx, asked).await?;
+        let output = json!({"agent": self.agent, "session_id": answer.session.to_string(), "result": answer.text});
+        Ok(titled(self.description, output))
+    }
+}

@@ -1,0 +1,60 @@
+//! Value sources in a tool's config (rule L8). Nothing that they hold is ever quoted.
+
+use goondan_runtime::spec::{Environment, Secret, ValueSource};
+use serde_json::Value;
+
+/// What `source` stands for: `{value: …}`, `{valueFrom: {env: NAME}}` or `{valueFrom: {secretRef: {ref: Secret/NAME}}}`.
+pub(crate) fn resolve(source: &Value, field: &str, environment: &Environment) -> Result<Secret, String> {
+    let source = parse(source)
+        .ok_or_else(|| format!("`{field}` must be a value source: write `{{valueFrom: {{env: NAME}}}}`"))?;
+    environment.resolve(&source, field).map_err(|tried| {
+        let names = tried.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        format!("`{field}` needs the environment variable {}", names)
+    })
+}
+
+fn parse(source: &Value) -> Option<ValueSource> {
+    let (name, value) = only(source)?;
+    match name {
+        "value" => Some(ValueSource::Value(Secret::new(value.as_str()?))),
+        "valueFrom" => match only(value)? {
+            ("env", name) => Some(ValueSource::Env(name.as_str()?.to_owned())),
+            ("secretRef", reference) => {
+                let name = reference.get("ref")?.as_str()?.strip_prefix("Secret/")?.to_owned();
+                let key = reference.get("key").and_then(Value::as_str).map(str::to_owned);
+                Some(ValueSource::SecretRef { name, key })
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The only entry of an object.
+fn only(value: &Value) -> Option<(&str, &Value)> {
+    let mut entries = value.as_object()?.iter();
+    let (name, value) = entries.next()?;
+    entries.next().is_none().then_some((name.as_str(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_value_comes_from_where_it_says() {
+        let environment: Environment =
+            [("HOOK".to_owned(), "h".to_owned()), ("SECRET_CHAT".to_owned(), "s".to_owned())].into_iter().collect();
+        let of = |source: Value| resolve(&source, "url", &environment).map(|secret| secret.expose().to_owned());
+        assert_eq!(of(json!({"value": "v"})).as_deref(), Ok("v"));
+        assert_eq!(of(json!({"valueFrom": {"env": "HOOK"}})).as_deref(), Ok("h"));
+        assert_eq!(of(json!({"valueFrom": {"secretRef": {"ref": "Secret/chat"}}})).as_deref(), Ok("s"));
+        assert!(of(json!({"valueFrom": {"env": "NONE"}})).unwrap_err().contains("`NONE`"));
+        for wrong in [json!("https://secret"), json!({}), json!({"value": 1}), json!({"value": "a", "valueFrom": {}})] {
+            let error = of(wrong).unwrap_err();
+            assert!(error.contains("value source") && !error.contains("secret"), "{error}");
+        }
+    }
+}
