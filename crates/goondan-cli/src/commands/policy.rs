@@ -47,7 +47,7 @@ struct ExplainArgs {
     #[arg(short, long, value_name = "NAME")]
     caller: Vec<String>,
     /// The project folder, or its goondan.yaml
-    #[arg(long, value_name = "PATH", default_value = ".")]
+    #[arg(short, long, value_name = "PATH", default_value = ".")]
     project: PathBuf,
 }
 

@@ -27,9 +27,29 @@ const REFUSED: i32 = 125;
 const MARK: &str = "gdn-sandbox: ";
 
 /// What every program may read: the system, without the folders of its users.
-const SYSTEM: [&str; 14] = [
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/proc", "/sys", "/dev",
+const SYSTEM: [&str; 21] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix",
+    "/sys",
+    "/dev",
     "/run",
+    // Not all of /proc: it shows the environment of other processes, to root at least.
+    "/proc/self",
+    "/proc/cpuinfo",
+    "/proc/filesystems",
+    "/proc/loadavg",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/sys",
+    "/proc/version",
 ];
 
 /// How this program starts itself as the helper.
