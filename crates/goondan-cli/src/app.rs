@@ -2,18 +2,21 @@
 
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use goondan::runtime::redact::Redactor;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{Cli, Global};
-use crate::commands;
+use crate::args::{Cli, Command, Global};
+use crate::commands::{self, sandbox_exec};
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, write_error};
 
 /// Runs the command that `arguments` (the program's name first) describe.
 pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
+    hide_memory();
     // What clap refuses must be printed as asked for, too, so these two are looked up before it has its say.
     let given =
         |flag: &str| arguments.iter().skip(1).take_while(|word| *word != "--").any(|word| word == OsStr::new(flag));
@@ -22,6 +25,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
         anstream::ColorChoice::Never.write_global();
     }
     let exit = match parse(&arguments) {
+        Ok(Cli { command: Command::SandboxExec(args), .. }) => return sandbox_exec::run(&args),
         Ok(cli) => run(cli),
         Err(error) => Err(error),
     };
@@ -92,6 +96,21 @@ fn capitalised(text: &str) -> String {
     }
 }
 
+/// Keeps programs of the same user, such as those that tools run, from reading this process's memory and environment,
+/// which hold the keys. Root can read them all the same.
+fn hide_memory() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = nix::sys::prctl::set_dumpable(false) {
+        tracing::debug!(%error, "the process can be looked into");
+    }
+}
+
+/// Knows the secrets of the swarm that this process runs, once it runs. Logging begins before that.
+pub(crate) fn redactor() -> &'static Redactor {
+    static REDACTOR: LazyLock<Redactor> = LazyLock::new(Redactor::new);
+    &REDACTOR
+}
+
 /// Log lines of the libraries go to standard error; `GOONDAN_LOG` takes a filter such as `goondan_runtime=trace`.
 fn start_logging(global: &Global) {
     let default = match (global.quiet, global.verbose) {
@@ -106,7 +125,7 @@ fn start_logging(global: &Global) {
     // A second initialisation can only happen in tests, and there the first one serves as well.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| redactor().writer(std::io::stderr()))
         .with_ansi(Output::stderr_has_colour())
         .try_init();
 }

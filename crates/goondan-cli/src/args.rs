@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    build, completions, doctor, init, instance, logs, new, reload, run, schema, test, tool, tool_host, validate,
+    build, completions, doctor, init, instance, logs, new, policy, reload, run, sandbox_exec, schema, test, tool,
+    tool_host, validate,
 };
 
 const ABOUT: &str = "Declarative agent swarms: a project folder with a goondan.yaml is checked and run.";
@@ -75,6 +76,8 @@ pub(crate) enum Command {
     Reload(reload::ReloadArgs),
     /// List an agent's tools, or call one without a model
     Tool(tool::ToolArgs),
+    /// Say what the rules of a project allow, and why
+    Policy(policy::PolicyArgs),
     /// List, show or delete conversations
     Instance(instance::InstanceArgs),
     /// Show what happened in turns, steps and tool calls
@@ -90,6 +93,9 @@ pub(crate) enum Command {
     /// Be the process that a tool library with `isolation: process` runs in; started by other commands
     #[command(hide = true)]
     ToolHost(tool_host::ToolHostArgs),
+    /// Restrict this process and become a program; started by tools
+    #[command(hide = true)]
+    SandboxExec(sandbox_exec::SandboxExecArgs),
 }
 
 #[cfg(test)]

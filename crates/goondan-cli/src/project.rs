@@ -11,7 +11,8 @@ use goondan::{Project, StartError, StateRoot, Swarm, models};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::commands::tool_host;
+use crate::commands::run::Asked;
+use crate::commands::{sandbox_exec, tool_host};
 use crate::exit::{CliError, Exit};
 use crate::output::Output;
 
@@ -71,6 +72,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) args: &'a StartArgs,
     /// The file that takes down what models are asked and answer.
     pub(crate) record: Option<&'a Path>,
+    /// Who is asked what a policy asks.
+    pub(crate) asked: Asked,
     /// Whether it reloads when the project changes.
     pub(crate) watch: bool,
 }
@@ -85,12 +88,19 @@ pub(crate) async fn start(
     let (root, bundle, sources) = load_valid(project, output)?;
     // Read once here as well, because an unusable file is a matter of configuration, not of the project.
     goondan::environment(&root, args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
-    let mut builder = Swarm::builder(bundle).state_root(&state_root.0).approver(approver).reloads_at_hangup(cfg!(unix));
+    let mut builder = Swarm::builder(bundle)
+        .state_root(&state_root.0)
+        .approver(approver)
+        .redactor(crate::app::redactor().clone())
+        .reloads_at_hangup(cfg!(unix));
     if let Some(file) = &args.env_file {
         builder = builder.env_file(file);
     }
     if let Some(host) = tool_host::command() {
         builder = builder.tool_host(host);
+    }
+    if let Some(helper) = sandbox_exec::command() {
+        builder = builder.sandbox_helper(helper);
     }
     if let Some(name) = &args.swarm {
         builder = builder.swarm(name);

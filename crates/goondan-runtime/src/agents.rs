@@ -18,12 +18,13 @@ use crate::narrowing::Narrowing;
 use crate::orchestrator::{Command, Refusal, SpawnRequest};
 use crate::ports::powers::{Embeddings, Schedules, Sessions, ToolState};
 use crate::ports::reload::Reloader;
-use crate::ports::store::{InstanceMeta, InstanceStatus};
+use crate::ports::store::{InstanceMeta, InstanceStatus, StoreError};
 use crate::ports::tool::{
     AgentCatalog, AgentEventInput, AgentToolRuntime, RequestOptions, RequestResult, SendResult, SpawnOptions,
     SpawnResult, SpawnedAgentInfo, ToolError,
 };
 use crate::responses::{answer_id, response_of};
+use crate::taint;
 
 /// How long a request waits where it does not say (rule A2).
 const DEFAULT_TIMEOUT_MS: u64 = 60_000;
@@ -82,6 +83,7 @@ impl AgentCalls {
 
     /// Hands `event` over; comes back once it is on disk.
     async fn submit(&self, event: AgentEvent, waiter: Option<oneshot::Sender<TurnResult>>) -> Result<(), ToolError> {
+        taint::pass_on(&self.engine, &self.facts.instance, &event.target).await.map_err(untold)?;
         let (accepted, answer) = oneshot::channel();
         let command = Command::Submit { event: Box::new(event), waiter, accepted };
         self.engine.commands.send(command).map_err(|_| stopped())?;
@@ -125,6 +127,10 @@ impl AgentCalls {
     }
 }
 
+fn untold(error: StoreError) -> ToolError {
+    ToolError::new(format!("it could not be recorded that what is said is untrusted: {error}"))
+}
+
 #[async_trait]
 impl AgentToolRuntime for AgentCalls {
     async fn request(
@@ -157,6 +163,7 @@ impl AgentToolRuntime for AgentCalls {
         self.submit(event.clone(), Some(waiter)).await?;
         let timeout = options.timeout_ms.filter(|ms| *ms > 0).unwrap_or(DEFAULT_TIMEOUT_MS);
         let turn = self.wait(&event, answer, timeout).await?;
+        taint::pass_on(&self.engine, &event.target, &self.facts.instance).await.map_err(untold)?;
         result.event_id = answer_id(&event.id);
         result.response = Some(response_of(target, &turn)?);
         Ok(result)

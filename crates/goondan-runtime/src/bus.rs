@@ -8,11 +8,13 @@ use crate::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent};
 use crate::ids::{InstanceId, TraceContext};
 use crate::ports::clock::Clock;
 use crate::ports::store::Store;
+use crate::redact::Redactor;
 
 /// Publishes events in the order in which they happen.
 pub struct EventBus {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    redactor: Redactor,
     // Unbounded on purpose: a test or a recorder must see every event, and a slow one must not slow a turn down. A
     // subscriber that has had enough drops its receiver.
     subscribers: Mutex<Vec<UnboundedSender<SwarmEvent>>>,
@@ -20,8 +22,8 @@ pub struct EventBus {
 
 impl EventBus {
     /// A bus without subscribers.
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        EventBus { store, clock, subscribers: Mutex::default() }
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, redactor: Redactor) -> Self {
+        EventBus { store, clock, redactor, subscribers: Mutex::default() }
     }
 
     /// Everything from now on.
@@ -32,7 +34,8 @@ impl EventBus {
     }
 
     /// Something happened in an instance: it is stored and published.
-    pub fn runtime(&self, instance: &InstanceId, trace: &TraceContext, kind: RuntimeEventKind) {
+    pub fn runtime(&self, instance: &InstanceId, trace: &TraceContext, mut kind: RuntimeEventKind) {
+        clean(&self.redactor, &mut kind);
         let event = RuntimeEvent {
             kind,
             timestamp: self.clock.now(),
@@ -48,5 +51,27 @@ impl EventBus {
     pub fn publish(&self, event: SwarmEvent) {
         let mut subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
         subscribers.retain(|subscriber| subscriber.send(event.clone()).is_ok());
+    }
+}
+
+/// Texts that somebody else wrote may hold a secret; ids and names come from the project and the engine.
+fn clean(redactor: &Redactor, kind: &mut RuntimeEventKind) {
+    match kind {
+        RuntimeEventKind::TurnFailed { error_message, .. }
+        | RuntimeEventKind::StepFailed { error_message, .. }
+        | RuntimeEventKind::ToolFailed { error_message, .. } => redactor.clean(error_message),
+        RuntimeEventKind::ToolProgress { title, metadata, .. } => {
+            redactor.clean(title);
+            redactor.clean_object(metadata);
+        }
+        RuntimeEventKind::ToolCalled { tool_call_id, tool_name, .. }
+        | RuntimeEventKind::ToolCompleted { tool_call_id, tool_name, .. }
+        | RuntimeEventKind::ApprovalRequested { tool_call_id, tool_name, .. }
+        | RuntimeEventKind::ApprovalResolved { tool_call_id, tool_name, .. } => {
+            // A model makes these up.
+            redactor.clean(tool_call_id);
+            redactor.clean(tool_name);
+        }
+        _ => {}
     }
 }

@@ -287,6 +287,7 @@ mod tests {
             status: crate::ports::tool::ToolCallStatus::Ok,
             output: None,
             error: None,
+            untrusted: false,
         };
         let mut answer = message("m1", "");
         answer.data = MessageData { role: Role::Tool, content: vec![Part::ToolResult(result)] };

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use goondan_spec::kinds::Action;
 use tokio_util::sync::CancellationToken;
 
 use crate::JsonObject;
@@ -18,13 +17,16 @@ use crate::limits::{cut_error_message, cut_output};
 use crate::message::{Message, ToolCall};
 use crate::middleware::ToolCallNext;
 use crate::narrowing::Narrowing;
+use crate::permission;
 use crate::plan::AgentPlan;
-use crate::policy::{self, ApprovalAnswer, ApprovalRequest, PolicyQuestion};
+use crate::ports::journal::TurnJournal;
 use crate::ports::tool::{
     LogLevel, ProgressSink, ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolLogger,
     ToolOutput,
 };
+use crate::redact::Redactor;
 use crate::registry::{Catalog, RegisteredTool};
+use crate::taint;
 
 /// A handler that was told to stop gets that long to clean up before it is dropped.
 const GRACE: Duration = Duration::from_secs(2);
@@ -58,6 +60,8 @@ pub struct ToolCallContext {
     pub(crate) message: Arc<Message>,
     pub(crate) trace: TraceContext,
     pub(crate) cancel: CancellationToken,
+    /// Where an approval is recorded, and the id of its effect; nowhere for a call without a turn.
+    pub(crate) approval: Option<(Arc<dyn TurnJournal>, String)>,
 }
 
 impl ToolCallContext {
@@ -71,7 +75,7 @@ impl ToolCallContext {
         &self.facts.turn_id
     }
 
-    fn publish(&self, kind: RuntimeEventKind) {
+    pub(crate) fn publish(&self, kind: RuntimeEventKind) {
         self.engine.bus.runtime(&self.facts.instance, &self.trace, kind);
     }
 }
@@ -88,11 +92,28 @@ pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
         turn_id: turn_id.clone(),
     });
     let agent = Arc::clone(&context.facts.agent);
-    let result = ToolCallNext::new(&agent.middleware).run(&mut context).await;
+    let mut result = ToolCallNext::new(&agent.middleware).run(&mut context).await;
+    clean(&context.engine.redactor, &mut result);
     let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let status = result.status;
     context.publish(RuntimeEventKind::ToolCompleted { tool_call_id, tool_name, step_id, turn_id, status, duration });
     result
+}
+
+/// A result goes to the model's provider, to the disk and to whoever watches: no secret of this run goes along.
+fn clean(redactor: &Redactor, result: &mut ToolCallResult) {
+    if let Some(output) = &mut result.output {
+        redactor.clean_value(output);
+    }
+    if let Some(error) = &mut result.error {
+        redactor.clean(&mut error.message);
+        let more = [&mut error.name, &mut error.suggestion, &mut error.help_url];
+        more.into_iter().flatten().for_each(|text| redactor.clean(text));
+    }
+    if let Some(title) = &mut result.title {
+        redactor.clean(title);
+    }
+    redactor.clean_object(&mut result.metadata);
 }
 
 /// The call itself, behind all middleware.
@@ -105,7 +126,12 @@ pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
     };
     let outcome = match permitted_arguments(context, &tool).await {
         Ok(arguments) => run_handler(context, &tool, arguments).await,
-        Err(error) => Err(error),
+        Err(error) => return failed(&context.call, tool.limits.error_message, error),
+    };
+    let is_untrusted = taint::is_untrusted(&context.engine, &tool);
+    let outcome = match is_untrusted {
+        false => outcome,
+        true => marked(context, &tool, outcome).await,
     };
     match outcome {
         Ok(output) => succeeded(context, &tool, output).await,
@@ -113,80 +139,14 @@ pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
     }
 }
 
+/// The arguments with defaults filled in, of a call that may run.
 async fn permitted_arguments(context: &ToolCallContext, tool: &RegisteredTool) -> Result<JsonObject, ToolError> {
     let arguments = tool
         .schema
         .check(&context.call.input)
         .map_err(|invalid| ToolError::new(invalid.message).code("E_TOOL_INVALID_ARGS").suggest(invalid.suggestion))?;
-    match decide(context, tool, &arguments) {
-        Action::Allow => Ok(arguments),
-        Action::Deny => Err(denied(context, tool, "the policy of the agent (or of one that called it) denies it")),
-        Action::Ask => match ask(context, &arguments).await {
-            ApprovalAnswer::Allow => Ok(arguments),
-            ApprovalAnswer::Deny => Err(denied(context, tool, "it was refused when asked")),
-            ApprovalAnswer::NobodyThere => {
-                Err(denied(context, tool, "it needs an approval and nobody is there to ask"))
-            }
-        },
-    }
-}
-
-/// The strictest of what the agent and all its callers may do (rule S1b).
-fn decide(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Action {
-    let question = PolicyQuestion {
-        tool_name: tool.name.as_str(),
-        needs: &tool.spec.permissions,
-        arguments,
-        shell: &tool.shell_arguments,
-    };
-    let own = policy::decide(context.facts.agent.permissions.as_ref(), question).action;
-    let generation = context.engine.generation.load();
-    let callers = context.facts.callers.iter().filter_map(|caller| generation.agent(&caller.agent));
-    callers.fold(own, |action, caller| {
-        policy::stricter(action, policy::decide(caller.permissions.as_ref(), question).action)
-    })
-}
-
-async fn ask(context: &ToolCallContext, arguments: &JsonObject) -> ApprovalAnswer {
-    let approval_id = context.engine.clock.hex(16);
-    let (tool_call_id, tool_name) = (context.call.tool_call_id.clone(), context.call.tool_name.clone());
-    context.publish(RuntimeEventKind::ApprovalRequested {
-        approval_id: approval_id.clone(),
-        tool_call_id: tool_call_id.clone(),
-        tool_name: tool_name.clone(),
-    });
-    let request = ApprovalRequest {
-        id: approval_id.clone(),
-        instance: context.facts.instance.clone(),
-        tool_call_id: tool_call_id.clone(),
-        tool_name: tool_name.clone(),
-        arguments: arguments.clone(),
-    };
-    let answer = tokio::select! {
-        answer = context.engine.approver.ask(request) => answer,
-        () = context.cancel.cancelled() => ApprovalAnswer::Deny,
-    };
-    let word = match answer {
-        ApprovalAnswer::Allow => "allow",
-        ApprovalAnswer::Deny => "deny",
-        ApprovalAnswer::NobodyThere => "nobody",
-    };
-    context.publish(RuntimeEventKind::ApprovalResolved {
-        approval_id,
-        tool_call_id,
-        tool_name,
-        answer: word.to_owned(),
-    });
-    answer
-}
-
-fn denied(context: &ToolCallContext, tool: &RegisteredTool, why: &str) -> ToolError {
-    let agent = &context.facts.instance.agent;
-    ToolError::new(format!("{} was not run: {why}", tool.name)).code("E_TOOL_DENIED").suggest(format!(
-        "Whoever runs the swarm can allow it: add `{{tool: \"{}\", action: allow}}` to `spec.permissions.rules` of \
-         Agent/{agent}, or answer every ask of a run with `--yes`.",
-        tool.name
-    ))
+    permission::permit(context, tool, &arguments).await?;
+    Ok(arguments)
 }
 
 fn not_in_catalog(context: &ToolCallContext) -> ToolError {
@@ -219,6 +179,21 @@ async fn run_handler(
     Err(stopped)
 }
 
+/// An outcome that may hold what a stranger wrote, an error not less than an output. Where the conversation can't be
+/// marked, nothing of it gets in.
+async fn marked(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    outcome: Result<ToolOutput, ToolError>,
+) -> Result<ToolOutput, ToolError> {
+    if let Err(error) = taint::mark(&context.engine, &context.facts.instance, tool.name.as_str()).await {
+        return Err(ToolError::new(format!("its output is untrusted, and that could not be recorded: {error}")));
+    }
+    let mut output = outcome?;
+    output.metadata.insert("untrusted".to_owned(), true.into());
+    Ok(output)
+}
+
 async fn prepare_workdir(workdir: &std::path::Path) -> Result<(), ToolError> {
     tokio::fs::create_dir_all(workdir)
         .await
@@ -243,7 +218,11 @@ fn panicked(tool: &RegisteredTool, panic: &(dyn std::any::Any + Send)) -> ToolEr
         .suggest("This is a fault of the tool. Try other arguments or another tool.")
 }
 
-fn tool_context(context: &ToolCallContext, tool: &RegisteredTool, cancellation: CancellationToken) -> ToolContext {
+pub(crate) fn tool_context(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    cancellation: CancellationToken,
+) -> ToolContext {
     let facts = &context.facts;
     let reporter = Arc::new(Reporter {
         engine: Arc::clone(&context.engine),
@@ -261,6 +240,7 @@ fn tool_context(context: &ToolCallContext, tool: &RegisteredTool, cancellation: 
         message: Arc::clone(&context.message),
         workdir: facts.workdir.clone(),
         project_dir: context.engine.generation.load().bundle.root().to_owned(),
+        sandboxes: permission::sandboxes(context),
         runtime: Arc::new(AgentCalls::of_call(context, cancellation.clone())),
         logger: Arc::clone(&reporter) as Arc<dyn ToolLogger>,
         progress: reporter,
@@ -285,7 +265,7 @@ async fn succeeded(context: &ToolCallContext, tool: &RegisteredTool, output: Too
     result.output = Some(match cut_output(&output.output, tool.limits.output, &path.display().to_string()) {
         None => output.output,
         Some(cut) => {
-            if let Err(error) = save(&path, &cut.whole).await {
+            if let Err(error) = save(&path, &context.engine.redactor.text(&cut.whole)).await {
                 tracing::warn!(path = %path.display(), %error, "the whole of a cut output was not saved");
             }
             cut.output
@@ -333,7 +313,9 @@ impl ToolLogger for Reporter {
     fn log(&self, level: LogLevel, message: &str, fields: JsonObject) {
         let (instance, trace_id) = (&self.facts.instance, &self.trace.trace_id);
         let (tool, call) = (&self.tool_name, &self.tool_call_id);
-        let fields = serde_json::Value::Object(fields);
+        let mut fields = serde_json::Value::Object(fields);
+        self.engine.redactor.clean_value(&mut fields);
+        let message = self.engine.redactor.text(message);
         macro_rules! emit {
             ($macro:ident) => {
                 tracing::$macro!(target: "gdn::tool", %instance, trace_id, tool, call, %fields, "{message}")

@@ -13,12 +13,13 @@ use crate::bus::EventBus;
 use crate::ids::InstanceId;
 use crate::orchestrator::Command;
 use crate::plan::{AgentPlan, Generation};
-use crate::policy::SharedApprover;
+use crate::policy::{ApprovalBook, SharedApprover};
 use crate::ports::clock::Clock;
 use crate::ports::journal::Journal;
 use crate::ports::reload::Reloader;
 use crate::ports::store::Store;
 use crate::ports::tool::InstanceObserver;
+use crate::redact::Redactor;
 use crate::schedule::Timetable;
 
 /// The ports of a running swarm, and its current generation.
@@ -27,6 +28,12 @@ pub struct Engine {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) approver: SharedApprover,
+    /// Keeps secrets out of what is written down.
+    pub(crate) redactor: Redactor,
+    /// Approvals that hold always.
+    pub(crate) approvals: Arc<dyn ApprovalBook>,
+    /// Held while the approvals of a conversation change.
+    pub(crate) granting: Mutex<()>,
     pub(crate) bus: EventBus,
     pub(crate) generation: ArcSwap<Generation>,
     /// Held while a list of dead letters changes.

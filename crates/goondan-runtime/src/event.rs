@@ -168,7 +168,14 @@ pub enum RuntimeEventKind {
     #[serde(rename = "approval.requested")]
     ApprovalRequested { approval_id: String, tool_call_id: String, tool_name: String },
     #[serde(rename = "approval.resolved")]
-    ApprovalResolved { approval_id: String, tool_call_id: String, tool_name: String, answer: String },
+    ApprovalResolved {
+        approval_id: String,
+        tool_call_id: String,
+        tool_name: String,
+        answer: String,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        scope: Option<crate::policy::Scope>,
+    },
 }
 
 /// What a subscriber sees: the durable events, and text as it streams.

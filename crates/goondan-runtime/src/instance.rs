@@ -18,6 +18,7 @@ use crate::ports::model::TokenUsage;
 use crate::ports::store::{InboxRecord, InstanceMeta, InstanceStatus, InstanceStore, StoreError};
 use crate::responses;
 use crate::step;
+use crate::taint;
 use crate::turn::{
     self, ConversationLog, JoinBox, STORE_FAILED, TurnContext, TurnProgress, is_message_of, store_failed,
 };
@@ -202,6 +203,9 @@ async fn make_durable(
         log.store.sync().map(|()| log)
     })
     .await?;
+    if let InboxRecord::Done { answer: Some(answer), .. } = &record {
+        taint::pass_on(engine, &facts.instance, &answer.target).await?;
+    }
     submit(engine, record).await?;
     Ok(log)
 }

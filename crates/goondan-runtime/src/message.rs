@@ -92,6 +92,9 @@ pub struct ToolResultPart {
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<ToolCallError>,
+    /// It may hold what a stranger wrote (`policy.untrusted`).
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub untrusted: bool,
 }
 
 /// What made a message.

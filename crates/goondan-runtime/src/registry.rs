@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_spec::kinds::ExportSpec;
+use goondan_spec::kinds::{ExportSpec, ShellArguments};
 
 use crate::ports::model::ToolDefinition;
 use crate::ports::tool::ToolHandler;
@@ -81,8 +81,8 @@ pub struct RegisteredTool {
     pub spec: ExportSpec,
     /// What the model sees.
     pub definition: ToolDefinition,
-    /// Names of its arguments that are shell command lines.
-    pub shell_arguments: Vec<String>,
+    /// Its arguments that are meant for a shell.
+    pub shell_arguments: ShellArguments,
     /// Its arguments.
     pub schema: ArgumentSchema,
     /// What runs.

@@ -25,12 +25,13 @@ use crate::instance::blocking;
 use crate::message::{Message, MessageData, MessageSource, Part, Role, ToolCall};
 use crate::orchestrator::{Command, Orchestrator, Refusal};
 use crate::plan::Generation;
-use crate::policy::SharedApprover;
+use crate::policy::{ApprovalBook, SharedApprover};
 use crate::ports::clock::Clock;
 use crate::ports::journal::Journal;
 use crate::ports::reload::Reloader;
 use crate::ports::store::{InstanceMeta, Store, StoreError};
 use crate::ports::tool::{InstanceObserver, ToolCallResult};
+use crate::redact::Redactor;
 use crate::schedule::{self, Timetable};
 
 /// What a runtime is made of.
@@ -45,6 +46,10 @@ pub struct RuntimeParts {
     pub clock: Arc<dyn Clock>,
     /// Answers what a policy asks.
     pub approver: SharedApprover,
+    /// Keeps secrets out of what is written down.
+    pub redactor: Redactor,
+    /// Approvals that hold always.
+    pub approvals: Arc<dyn ApprovalBook>,
     /// Lets tools work there, whatever the agents say.
     pub workdir: Option<PathBuf>,
     /// Reads the project again when a tool asks for it.
@@ -92,11 +97,14 @@ impl Runtime {
         let timetable = Arc::new(Timetable::restore(&*parts.store, &metas));
         let (commands, queue) = unbounded_channel();
         let engine = Arc::new(Engine {
-            bus: EventBus::new(Arc::clone(&parts.store), Arc::clone(&parts.clock)),
+            bus: EventBus::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.redactor.clone()),
             store: parts.store,
             journal: parts.journal,
             clock: parts.clock,
             approver: parts.approver,
+            approvals: parts.approvals,
+            redactor: parts.redactor,
+            granting: Mutex::default(),
             generation: ArcSwap::from_pointee(parts.generation),
             dead_letters: Mutex::default(),
             tool_states: tokio::sync::Mutex::default(),
@@ -225,6 +233,7 @@ impl Runtime {
             message: Arc::new(message),
             trace,
             cancel: CancellationToken::new(),
+            approval: None,
         };
         Some(dispatch::call(context).await)
     }

@@ -188,11 +188,14 @@ async fn run_call(
     let turn = &*context.turn;
     let promises = context.catalog.get(&call.tool_name).map(|tool| &tool.spec);
     let may_repeat = promises.is_none_or(|spec| spec.idempotent || spec.read_only);
+    let approval = context.effect(&format!("tool-{index}/approval"));
+    // Cut off while somebody was asked: it had not begun.
+    let only_asked = turn.journal.has_intent(&approval) && !turn.journal.has_outcome(&approval);
     let effect = Effect {
         id: context.effect(&format!("tool-{index}")),
         kind: EffectKind::ToolCall,
         intent: json!({"toolCallId": call.tool_call_id, "toolName": call.tool_name, "input": call.input}),
-        when_interrupted: if may_repeat { WhenInterrupted::RunAgain } else { WhenInterrupted::Report },
+        when_interrupted: if may_repeat || only_asked { WhenInterrupted::RunAgain } else { WhenInterrupted::Report },
     };
     let tool_call = ToolCallContext {
         call: call.clone(),
@@ -203,6 +206,7 @@ async fn run_call(
         message: Arc::clone(message),
         trace: context.trace.child(&format!("{}-tool-{index}", context.id)),
         cancel: turn.cancel.clone(),
+        approval: Some((Arc::clone(&turn.journal), approval)),
     };
     let trace = tool_call.trace.clone();
     let work = Box::pin(async { encode(&turn.engine.outcome_of(dispatch::call(tool_call)).await) });
@@ -251,6 +255,7 @@ pub(crate) fn result_parts(result: &ToolCallResult) -> impl Iterator<Item = Part
         status: result.status,
         output: result.output.clone(),
         error: result.error.clone(),
+        untrusted: result.metadata.get("untrusted").and_then(Value::as_bool).unwrap_or(false),
     };
     std::iter::once(Part::ToolResult(part)).chain(result.attachments.iter().cloned().map(Part::File))
 }

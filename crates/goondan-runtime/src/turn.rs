@@ -232,6 +232,10 @@ pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnRe
         Ok(()) => TurnNext::new(&agent.middleware).run(context).await,
         Err(error) => Err(error),
     };
+    let outcome = outcome.map_err(|mut error| {
+        context.engine.redactor.clean(&mut error.message);
+        error
+    });
     let (finish_reason, response, error) = match outcome {
         Ok(outcome) => (outcome.finish_reason, outcome.response, None),
         Err(error) if error.code == CANCELLED => (FinishReason::Cancelled, None, Some(error)),

@@ -101,6 +101,8 @@ codes! {
     UNUSED = "W_CONFIG_UNUSED",
     /// A name or schema that the model's provider will not take as it is.
     PROVIDER_SCHEMA = "W_CONFIG_PROVIDER_SCHEMA",
+    /// A permission rule that never decides.
+    DEAD_RULE = "W_CONFIG_DEAD_RULE",
     /// An entry form that is reserved for later.
     NOT_ACTIVE = "W_CONFIG_NOT_ACTIVE",
     /// `parameters` of an export that are other ones than its library describes.

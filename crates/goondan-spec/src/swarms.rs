@@ -8,7 +8,7 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::findings::ValueOrigin;
 use crate::kinds::Swarm;
 use crate::text::{alternatives, closest, excerpt, list};
-use crate::value::Environment;
+use crate::value::{Environment, Secret, ValueSource};
 
 impl Bundle {
     /// The swarm called `name`; without a name, the one called `default`, or the only one.
@@ -39,6 +39,22 @@ impl Bundle {
         let used = self.used_by(swarm);
         let wanted = self.values.iter().filter(|origin| used.contains(&origin.resource));
         wanted.filter_map(|origin| missing(origin, environment)).collect()
+    }
+
+    /// Every value that a resource of the bundle refers to and that is there.
+    pub fn secrets(&self, environment: &Environment) -> Vec<Secret> {
+        self.values.iter().filter_map(|origin| environment.resolve(&origin.source, &origin.key).ok()).collect()
+    }
+
+    /// The `secretRef`s of what `swarm` uses, as name and key.
+    pub fn secret_refs(&self, swarm: &ResourceId) -> Vec<(String, String)> {
+        let used = self.used_by(swarm);
+        let wanted = self.values.iter().filter(|origin| used.contains(&origin.resource));
+        let named = wanted.filter_map(|origin| match &origin.source {
+            ValueSource::SecretRef { name, key } => Some((name.clone(), key.as_ref().unwrap_or(&origin.key).clone())),
+            ValueSource::Value(_) | ValueSource::Env(_) => None,
+        });
+        named.collect()
     }
 
     fn used_by(&self, swarm: &ResourceId) -> BTreeSet<ResourceId> {
@@ -75,7 +91,10 @@ fn missing(origin: &ValueOrigin, environment: &Environment) -> Option<Diagnostic
         ),
         several => (
             format!("None of the environment variables {} is set.", alternatives(several)),
-            format!("set one of them, best `{}`", several.first().map_or("", String::as_str)),
+            format!(
+                "set one of them, best `{}`, or put the value into a file (docs/security.md tells where)",
+                several.first().map_or("", String::as_str)
+            ),
         ),
     };
     Some(

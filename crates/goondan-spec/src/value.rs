@@ -80,6 +80,12 @@ impl Environment {
         self.variables.entry(name.into()).or_insert_with(|| value.into());
     }
 
+    /// Adds the value of a `secretRef` that was found elsewhere, unless a variable has it.
+    pub fn set_secret(&mut self, name: &str, key: &str, value: impl Into<String>) {
+        let [first, ..] = secret_names(name, key);
+        self.set_default(first, value);
+    }
+
     /// All variables, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
@@ -93,7 +99,7 @@ impl Environment {
         let candidates = match source {
             ValueSource::Value(secret) => return Ok(secret.clone()),
             ValueSource::Env(name) => vec![name.clone()],
-            ValueSource::SecretRef { name, key } => secret_names(name, key.as_deref().unwrap_or(field)),
+            ValueSource::SecretRef { name, key } => secret_names(name, key.as_deref().unwrap_or(field)).to_vec(),
         };
         match candidates.iter().find_map(|name| self.get(name)) {
             Some(value) => Ok(Secret::new(value)),
@@ -114,12 +120,14 @@ impl fmt::Debug for Environment {
     }
 }
 
-fn secret_names(name: &str, key: &str) -> Vec<String> {
+fn secret_names(name: &str, key: &str) -> [String; 4] {
     let (name, key) = (token(name), token(key));
-    ["GOONDAN_SECRET", "SECRET"]
-        .into_iter()
-        .flat_map(|prefix| [format!("{prefix}_{name}_{key}"), format!("{prefix}_{name}")])
-        .collect()
+    [
+        format!("GOONDAN_SECRET_{name}_{key}"),
+        format!("GOONDAN_SECRET_{name}"),
+        format!("SECRET_{name}_{key}"),
+        format!("SECRET_{name}"),
+    ]
 }
 
 fn token(text: &str) -> String {

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use goondan_runtime::JsonObject;
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::{Permission, SHELL_COMMAND};
+use goondan_runtime::spec::kinds::{Permission, SHELL_COMMAND, SHELL_ENVIRONMENT};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
+use crate::confine::Launcher;
 use crate::define::{Export, Operation, titled};
 use crate::paths::Root;
 use crate::process::{self, Finished};
-use crate::shell::{self, Settings};
+use crate::shell;
 use crate::table::Builtin;
 
 /// How many bytes of standard output and of standard error are kept, so that both fit in a result.
@@ -28,7 +29,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     error_message_limit: Some(1200),
     timeout: Some(Duration::from_secs(3_600)),
     open: |opening| {
-        let settings: Arc<Settings> = Arc::new(opening.config()?);
+        let settings = Arc::new(Launcher::new(opening.config()?, opening.state.helper.as_ref()));
         Ok(vec![
             Export::new::<Exec>("exec", &settings).needs(Permission::Execute),
             Export::new::<Script>("script", &settings).needs(Permission::Execute),
@@ -55,13 +56,13 @@ struct Exec {
 }
 
 impl Operation for Exec {
-    type Shared = Settings;
+    type Shared = Launcher;
     const WATCHES_CANCELLATION: bool = true;
 
-    async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, launcher: &Launcher) -> Result<ToolOutput, ToolError> {
         let folder = shell::folder(&ctx.workdir, self.cwd.as_deref())?;
-        let command = shell::command(&self.command, &folder, shell::environment(&settings.env, self.env)?);
-        let finished = run(command, self.timeout_ms, ctx, "the command").await?;
+        let command = shell::command(&self.command, &folder, shell::environment(&launcher.env, self.env)?);
+        let finished = run(launcher, command, self.timeout_ms, ctx, "the command").await?;
         let mut output = JsonObject::new();
         output.insert("command".to_owned(), json!(self.command));
         output.insert("cwd".to_owned(), json!(folder));
@@ -93,16 +94,16 @@ struct Script {
 }
 
 impl Operation for Script {
-    type Shared = Settings;
+    type Shared = Launcher;
     const WATCHES_CANCELLATION: bool = true;
 
-    async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, launcher: &Launcher) -> Result<ToolOutput, ToolError> {
         let root = Root::of(ctx)?;
         let script = root.resolve(&self.path)?;
         root.open(&script)?;
-        let mut command = process::command(&self.shell, root.folder(), shell::environment(&settings.env, self.env)?);
+        let mut command = process::command(&self.shell, root.folder(), shell::environment(&launcher.env, self.env)?);
         command.arg(&script.path).args(&self.args);
-        let finished = run(command, self.timeout_ms, ctx, &format!("`{}`", self.shell)).await?;
+        let finished = run(launcher, command, self.timeout_ms, ctx, &format!("`{}`", self.shell)).await?;
         let mut output = JsonObject::new();
         output.insert("path".to_owned(), json!(script.path));
         output.insert("shell".to_owned(), json!(self.shell));
@@ -112,9 +113,17 @@ impl Operation for Script {
 }
 
 /// Runs `command`, called `what` where it does not start.
-async fn run(command: Command, timeout_ms: i64, ctx: &ToolContext, what: &str) -> Result<Finished, ToolError> {
+async fn run(
+    launcher: &Launcher,
+    command: Command,
+    timeout_ms: i64,
+    ctx: &ToolContext,
+    what: &str,
+) -> Result<Finished, ToolError> {
+    let command = launcher.confine(command, ctx, None)?;
     let limit = u64::try_from(timeout_ms).ok().filter(|limit| *limit > 0).map(Duration::from_millis);
-    process::run(command, limit, KEEP, &ctx.cancellation).await.map_err(|failure| failure.into_error(what))
+    let finished = process::run(command, limit, KEEP, &ctx.cancellation).await;
+    launcher.judge(finished.map_err(|failure| failure.into_error(what))?)
 }
 
 /// The result: what the operation says about itself, then what came of the process.
@@ -133,7 +142,7 @@ fn report(title: &str, mut output: JsonObject, finished: Finished) -> ToolOutput
 
 /// Texts, numbers and booleans by name.
 fn variables(_generator: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
+    json_schema!({"type": "object", "format": SHELL_ENVIRONMENT, "additionalProperties": {"type": ["string", "number", "boolean"]}})
 }
 
 fn default_timeout() -> i64 {

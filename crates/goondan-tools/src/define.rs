@@ -25,6 +25,15 @@ pub(crate) trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     /// else is dropped when the token fires.
     const WATCHES_CANCELLATION: bool = false;
 
+    /// What the call would do, for somebody who is asked to allow it. It changes nothing.
+    fn preview(
+        self,
+        _ctx: &ToolContext,
+        _shared: &Self::Shared,
+    ) -> impl Future<Output = Result<Option<String>, ToolError>> + Send {
+        std::future::ready(Ok(None))
+    }
+
     /// Runs one call.
     fn run(
         self,
@@ -94,6 +103,14 @@ impl<O: Operation> ToolHandler for Typed<O> {
             biased;
             output = run => output,
             () = ctx.cancellation.cancelled() => Err(errors::cancelled()),
+        }
+    }
+
+    async fn preview(&self, ctx: &ToolContext, input: &JsonObject) -> Option<String> {
+        let operation = decode::<O>(input.clone()).ok()?;
+        match operation.preview(ctx, &self.shared).await {
+            Ok(preview) => preview,
+            Err(error) => Some(format!("the call would fail: {}", error.message)),
         }
     }
 }

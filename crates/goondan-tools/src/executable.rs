@@ -10,6 +10,7 @@ use goondan_runtime::spec::Resource;
 use goondan_runtime::spec::kinds::{Entry, Tool};
 use serde_json::Value;
 
+use crate::confine::{HelperCommand, Launcher};
 use crate::custom_tools::program;
 use crate::custom_tools::shelf::{Ready, inspect};
 use crate::define::titled;
@@ -20,8 +21,17 @@ use crate::shell::Settings;
 ///
 /// The program runs in the working directory of the call, with the arguments as `--key=value` and an environment that
 /// holds no keys but those that `config.env` lists. A call has no time limit but that of the Tool.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ExecutableTools;
+#[derive(Debug, Clone, Default)]
+pub struct ExecutableTools {
+    helper: Option<HelperCommand>,
+}
+
+impl ExecutableTools {
+    /// Contains programs with the help of that command, where a sandbox or limits are wanted.
+    pub fn new(helper: Option<HelperCommand>) -> Self {
+        ExecutableTools { helper }
+    }
+}
 
 #[async_trait]
 impl ToolSource for ExecutableTools {
@@ -36,7 +46,8 @@ impl ToolSource for ExecutableTools {
         let ready = blocking(move || Ok(inspect(&folder))).await.map_err(|error| failed(error.message))?;
         let ready = ready.map_err(|reason| failed(format!("`{path}` cannot be used: {reason}")))?;
         let export = ready.manifest.export();
-        let handler: Arc<dyn ToolHandler> = Arc::new(Program { tool: ready, env: settings.env });
+        let handler: Arc<dyn ToolHandler> =
+            Arc::new(Program { tool: ready, launcher: Launcher::new(settings, self.helper.as_ref()) });
         Ok(ToolSet { exports: vec![(export, handler)] })
     }
 }
@@ -44,13 +55,13 @@ impl ToolSource for ExecutableTools {
 /// The program of one tool.
 struct Program {
     tool: Ready,
-    env: Vec<String>,
+    launcher: Launcher,
 }
 
 #[async_trait]
 impl ToolHandler for Program {
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
-        let output = program::run(ctx, &self.tool, input, &self.env, None).await?;
+        let output = program::run(ctx, &self.tool, input, &self.launcher, None).await?;
         Ok(titled(format!("Ran {}", self.tool.manifest.name), output))
     }
 }

@@ -10,6 +10,7 @@ mod agents;
 mod automation;
 mod bash;
 mod capture;
+mod confine;
 mod custom_tools;
 mod define;
 pub mod docs;
@@ -54,6 +55,7 @@ use goondan_runtime::ports::tool::{OpenError, ToolSet, ToolSource};
 use goondan_runtime::spec::kinds::{Entry, Tool, ToolManifest};
 use goondan_runtime::spec::{Environment, Resource};
 
+pub use crate::confine::{HelperCommand, enter};
 pub use crate::executable::ExecutableTools;
 use crate::state::{Owner, State, lock};
 use crate::table::{BUILTINS, Builtin, Opening};
@@ -72,6 +74,12 @@ impl BuiltinTools {
         BuiltinTools::default()
     }
 
+    /// Contains programs with the help of that command, where a sandbox or limits are wanted.
+    #[must_use]
+    pub fn with_helper(mut self, helper: Option<HelperCommand>) -> Self {
+        self.state.helper = helper;
+        self
+    }
     /// What value sources in a config see.
     #[must_use]
     pub fn environment(self, environment: Environment) -> Self {

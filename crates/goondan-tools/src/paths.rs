@@ -62,6 +62,9 @@ impl Root {
         if !path.starts_with(&self.folder) {
             return Err(self.escape(given));
         }
+        if is_own(self.relative(&path)) {
+            return Err(own(given));
+        }
         Ok(Place { given: given.to_owned(), path })
     }
 
@@ -128,6 +131,18 @@ impl Root {
             .code(errors::PATH_ESCAPE)
             .suggest("use a path relative to the working directory, without `..` or links that leave it")
     }
+}
+
+/// Whether a path below the root lies in the folder where a project keeps what people have allowed. Who could write there could allow
+/// anything. Some file systems do not tell letters by case.
+fn is_own(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".goondan"))
+}
+
+fn own(given: &str) -> ToolError {
+    ToolError::new(format!("`{given}` lies in the folder `.goondan`, which keeps what people have allowed"))
+        .code(errors::PATH_ESCAPE)
+        .suggest("leave that folder alone")
 }
 
 /// Anything but a regular file is an error that says what it is instead.

@@ -46,8 +46,13 @@ pub(crate) fn environment(allowed: &[String], extra: BTreeMap<String, String>) -
 pub(crate) fn command(program: &str, folder: &Path, environment: Environment) -> Command {
     let mut command = Command::new(program);
     command.current_dir(folder).env_clear().envs(environment);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    piped(&mut command);
     command
+}
+
+/// Nothing to read, and pipes for what is written.
+pub(crate) fn piped(command: &mut Command) {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
 }
 
 /// `command`, to be started as the leader of a new group that does not outlive its handle.

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::{Permission, SHELL_COMMAND};
+use goondan_runtime::spec::kinds::{Permission, SHELL_COMMAND, SHELL_ENVIRONMENT};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::confine::Launcher;
 use crate::define::{Export, Operation, titled};
 use crate::errors;
 use crate::process::{self, Signal};
 use crate::processes::{Background, Processes};
-use crate::shell::{self, Settings};
+use crate::shell;
 use crate::table::Builtin;
 
 /// How long a command may run if nothing is said.
@@ -32,8 +33,8 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     // Longer than the longest `timeout` of a command.
     timeout: Some(Duration::from_secs(86_460)),
     open: |opening| {
-        let settings: Settings = opening.config()?;
-        let shared = Arc::new(Shared { env: settings.env, processes: Arc::clone(&opening.state.processes) });
+        let launcher = Launcher::new(opening.config()?, opening.state.helper.as_ref());
+        let shared = Arc::new(Shared { launcher, processes: Arc::clone(&opening.state.processes) });
         Ok(vec![
             Export::new::<Exec>("exec", &shared).needs(Permission::Execute),
             Export::new::<Process>("process", &shared).needs(Permission::Execute),
@@ -42,7 +43,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
 };
 
 struct Shared {
-    env: Vec<String>,
+    launcher: Launcher,
     processes: Arc<Processes>,
 }
 
@@ -58,6 +59,7 @@ struct Exec {
     workdir: Option<String>,
     /// Environment variables to set.
     #[serde(default)]
+    #[schemars(extend("format" = SHELL_ENVIRONMENT))]
     env: BTreeMap<String, String>,
     /// Return at once and let the command go on.
     #[serde(default)]
@@ -74,7 +76,8 @@ impl Operation for Exec {
     async fn run(self, ctx: &ToolContext, shared: &Shared) -> Result<ToolOutput, ToolError> {
         let folder = shell::folder(&ctx.workdir, self.workdir.as_deref())?;
         let extra = self.env.into_iter().map(|(name, value)| (name, Value::from(value))).collect();
-        let command = shell::command(&self.command, &folder, shell::environment(&shared.env, extra)?);
+        let command = shell::command(&self.command, &folder, shell::environment(&shared.launcher.env, extra)?);
+        let command = shared.launcher.confine(command, ctx, None)?;
         let title = shell::title(&self.command);
         let limit = self.timeout.map(Duration::from_secs);
         if self.background {
@@ -83,7 +86,7 @@ impl Operation for Exec {
             return Ok(titled(title, output));
         }
         let finished = process::run(command, limit.or(Some(DEFAULT_TIMEOUT)), KEEP, &ctx.cancellation).await;
-        let finished = finished.map_err(|failure| failure.into_error("the command"))?;
+        let finished = shared.launcher.judge(finished.map_err(|failure| failure.into_error("the command"))?)?;
         let output = json!({
             "command": self.command,
             "workdir": folder,

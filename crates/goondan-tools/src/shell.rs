@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 
 use goondan_runtime::JsonObject;
 use goondan_runtime::ports::tool::ToolError;
+use goondan_runtime::spec::kinds::{ProcessLimits, Sandbox};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use serde_json::Value;
 use tokio::process::Command;
 
 use crate::errors;
@@ -18,10 +21,36 @@ pub(crate) struct Settings {
     /// Names of environment variables that commands may see beside the ordinary ones.
     #[serde(default)]
     pub(crate) env: Vec<String>,
+    /// Contains programs.
+    #[serde(default)]
+    pub(crate) sandbox: Option<Wanted>,
+    /// What programs may use up.
+    #[serde(default)]
+    pub(crate) limits: ProcessLimits,
+}
+
+/// `true`, `false` or a sandbox.
+pub(crate) struct Wanted(pub(crate) Option<Sandbox>);
+
+impl<'de> Deserialize<'de> for Wanted {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::Bool(wanted) => Ok(Wanted(wanted.then(Sandbox::default))),
+            other => serde_json::from_value(other).map(|sandbox| Wanted(Some(sandbox))).map_err(D::Error::custom),
+        }
+    }
 }
 
 /// The keys of [`Settings`], for the documentation.
-pub(crate) const CONFIG: &[(&str, &str)] = &[("env", "a list of further environment variables that commands may see")];
+pub(crate) const CONFIG: &[(&str, &str)] = &[
+    ("env", "a list of further environment variables that commands may see"),
+    (
+        "sandbox",
+        "`true`, or an object of `network` (default false), `read` and `write` (lists of folders): programs write in the \
+         working folder alone, read the system and the project, and have no network; Linux alone",
+    ),
+    ("limits", "an object of `cpuSeconds`, `memoryMib`, `fileSizeMib` and `processes`: what programs may use up"),
+];
 
 /// A command line for /bin/sh. Not a login shell: a profile may export the very keys that the environment was freed of.
 pub(crate) fn command(line: &str, folder: &Path, environment: Environment) -> Command {

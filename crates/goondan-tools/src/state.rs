@@ -7,6 +7,7 @@ use goondan_runtime::ids::InstanceId;
 use goondan_runtime::ports::tool::{ToolContext, ToolSource};
 use goondan_runtime::spec::Environment;
 
+use crate::confine::HelperCommand;
 use crate::processes::Processes;
 use crate::squad::Sessions;
 
@@ -17,6 +18,8 @@ pub(crate) struct State {
     pub(crate) processes: Arc<Processes>,
     /// Sessions that `squad__route` has opened.
     pub(crate) squad_sessions: Arc<Sessions>,
+    /// What contains programs.
+    pub(crate) helper: Option<HelperCommand>,
     /// What value sources see.
     pub(crate) environment: Mutex<Environment>,
     /// Where things may be kept that can be had again.

@@ -68,3 +68,8 @@ pub(crate) fn make_executable(place: &Place) -> Result<(), ToolError> {
     let _ = place;
     Ok(())
 }
+
+/// What becomes of a file, as a diff.
+pub(crate) fn diff(path: &str, before: &str, after: &str) -> String {
+    similar::TextDiff::from_lines(before, after).unified_diff().context_radius(3).header(path, path).to_string()
+}

@@ -10,7 +10,7 @@ use goondan_runtime::ids::InstanceId;
 use goondan_runtime::ports::tool::{InstanceObserver, OpenError, ToolSet, ToolSource};
 use goondan_spec::kinds::{Entry, Isolation, Tool};
 use goondan_spec::{Environment, Resource};
-use goondan_tools::{BuiltinTools, ExecutableTools};
+use goondan_tools::{BuiltinTools, ExecutableTools, HelperCommand};
 
 /// How long libraries may take to end what they do when a swarm ends.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -27,16 +27,22 @@ pub(crate) struct ToolSources {
 
 impl ToolSources {
     /// Copies of libraries, and what tools keep for all swarms, lie below `state_root`.
-    pub(crate) fn new(state_root: &Path, host: Option<HostCommand>, environment: Environment) -> Self {
+    pub(crate) fn new(
+        state_root: &Path,
+        host: Option<HostCommand>,
+        helper: Option<HelperCommand>,
+        environment: Environment,
+    ) -> Self {
         let staging = &state_root.join("plugins");
         let libraries = Arc::new(Libraries::new(staging, Limits::default()));
         let builtin = BuiltinTools::new()
+            .with_helper(helper.clone())
             .environment(environment)
             .cache_dir(state_root.join("cache"))
             .libraries(Arc::clone(&libraries) as Arc<dyn ToolSource>);
         ToolSources {
             builtin,
-            executable: ExecutableTools,
+            executable: ExecutableTools::new(helper),
             libraries,
             hosted: host.map(|host| Libraries::hosted(staging, Limits::default(), host)),
         }

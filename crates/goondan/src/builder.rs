@@ -7,18 +7,22 @@ use goondan_dylib::HostCommand;
 use goondan_models::Providers;
 use goondan_runtime::event::SwarmEvent;
 use goondan_runtime::plan::PlanPorts;
-use goondan_runtime::policy::{ApproveAll, Approver, Headless};
+use goondan_runtime::policy::{ApprovalBook, ApproveAll, Approver, Headless};
 use goondan_runtime::ports::clock::{Clock, SystemClock};
 use goondan_runtime::ports::model::ModelFactory;
 use goondan_runtime::ports::tool::{InstanceObserver, ToolSource};
+use goondan_runtime::redact::Redactor;
 use goondan_runtime::runtime::{Runtime, RuntimeParts};
 use goondan_runtime::store::jsonl::{JsonlJournal, JsonlStore, LockError, OpenWorkspaceError};
 use goondan_spec::{Bundle, Diagnostic, Environment, OsFiles};
+use goondan_tools::HelperCommand;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::adapters::ToolSources;
+use crate::approvals::ApprovalFile;
 use crate::contents::Contents;
 use crate::reload::{ReloadListeners, ReloadState, ToolReloads, plan_swarm};
+use crate::secrets;
 use crate::swarm::{Inner, Swarm};
 use crate::variables::Variables;
 use crate::workspace::StateRoot;
@@ -31,9 +35,12 @@ pub struct SwarmBuilder {
     pub(crate) variables: Variables,
     pub(crate) models: Arc<dyn ModelFactory>,
     pub(crate) approver: Arc<dyn Approver>,
+    pub(crate) approvals: Option<Arc<dyn ApprovalBook>>,
+    pub(crate) redactor: Redactor,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) workdir: Option<PathBuf>,
     pub(crate) tool_host: Option<HostCommand>,
+    pub(crate) sandbox_helper: Option<HelperCommand>,
     pub(crate) reloads_at_hangup: bool,
 }
 
@@ -63,9 +70,12 @@ impl SwarmBuilder {
             variables: Variables::OfProject { env_file: None },
             models: Arc::new(Providers::default()),
             approver: Arc::new(Headless),
+            approvals: None,
+            redactor: Redactor::new(),
             clock: Arc::new(SystemClock),
             workdir: None,
             tool_host: None,
+            sandbox_helper: None,
             reloads_at_hangup: false,
         }
     }
@@ -113,6 +123,20 @@ impl SwarmBuilder {
         self
     }
 
+    /// Keeps approvals that hold always there, instead of in [`crate::approvals::FILE`] of the project.
+    #[must_use]
+    pub fn approvals(mut self, book: Arc<dyn ApprovalBook>) -> Self {
+        self.approvals = Some(book);
+        self
+    }
+
+    /// Teaches `redactor` the secrets of this run, so that a log that was made before keeps them out, too.
+    #[must_use]
+    pub fn redactor(mut self, redactor: Redactor) -> Self {
+        self.redactor = redactor;
+        self
+    }
+
     /// Answers every approval with yes (`--yes`).
     #[must_use]
     pub fn approve_all(self, yes: bool) -> Self {
@@ -147,6 +171,14 @@ impl SwarmBuilder {
         self
     }
 
+    /// Contains programs of tools with the help of that command, which must call [`crate::enter_sandbox`] before it starts
+    /// a thread.
+    #[must_use]
+    pub fn sandbox_helper(mut self, helper: HelperCommand) -> Self {
+        self.sandbox_helper = Some(helper);
+        self
+    }
+
     /// Plans the first generation, opens the workspace, resumes what was left, and runs.
     pub async fn start(self) -> Result<Swarm, StartError> {
         self.start_watched().await.map(|(swarm, _)| swarm)
@@ -160,17 +192,30 @@ impl SwarmBuilder {
             .map_err(|problem| StartError::Diagnostics(vec![problem]))?;
         let swarm = self.bundle.choose_swarm(self.swarm.as_deref()).map_err(|d| StartError::Diagnostics(vec![d]))?;
         let swarm_id = swarm.id.clone();
+        let environment = secrets::complete(&self.bundle, &swarm_id, environment)
+            .await
+            .map_err(|problem| StartError::Diagnostics(vec![problem]))?;
         let root = StateRoot::find(self.state_root.as_deref());
-        let tools = Arc::new(ToolSources::new(&root.0, self.tool_host, environment.clone()));
+        let tools = Arc::new(ToolSources::new(&root.0, self.tool_host, self.sandbox_helper, environment.clone()));
         let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
-        let generation =
-            plan_swarm(&self.bundle, swarm, 1, &ports, &environment).await.map_err(StartError::Diagnostics)?;
+        let generation = plan_swarm(&self.bundle, swarm, 1, &ports, &environment, &self.redactor)
+            .await
+            .map_err(StartError::Diagnostics)?;
         let workspace = root.workspace(&swarm.spec.instance_key);
         let dir = workspace.dir.clone();
         let store = tokio::task::spawn_blocking(move || JsonlStore::open(&dir)).await;
         let store = store.map_err(|panic| workspace_error(panic.to_string()))?.map_err(cannot_open)?;
         let reloader = Arc::new(ToolReloads::default());
+        let approvals = match self.approvals {
+            Some(book) => book,
+            None => {
+                let kept = ApprovalFile::of(self.bundle.root());
+                Arc::new(kept.map_err(|problem| StartError::Diagnostics(vec![problem]))?)
+            }
+        };
         let parts = RuntimeParts {
+            approvals,
+            redactor: self.redactor.clone(),
             generation,
             store: Arc::new(store),
             journal: Arc::new(JsonlJournal::new(workspace.dir.clone())),
@@ -184,6 +229,7 @@ impl SwarmBuilder {
         let contents = Contents::default();
         let state = ReloadState::new(&self.bundle, &swarm_id, &contents, &environment);
         let inner = Inner {
+            redactor: self.redactor,
             runtime,
             ports,
             tools,

@@ -4,6 +4,7 @@
 //! the only place that knows which adapter serves which port. It deliberately does not know terminals and arguments.
 
 mod adapters;
+pub mod approvals;
 pub mod build;
 pub mod builder;
 mod contents;
@@ -11,6 +12,7 @@ pub mod generation;
 pub mod preview;
 pub mod project;
 pub mod reload;
+mod secrets;
 pub mod swarm;
 mod transfer;
 mod variables;
@@ -22,6 +24,7 @@ pub use goondan_dylib::{HostCommand, tool_host};
 pub use goondan_models as models;
 pub use goondan_runtime as runtime;
 pub use goondan_spec as spec;
+pub use goondan_tools::{HelperCommand, enter as enter_sandbox};
 
 pub use builder::{StartError, SwarmBuilder};
 pub use generation::{LastGeneration, LastReload};

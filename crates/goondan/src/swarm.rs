@@ -11,6 +11,7 @@ use goondan_runtime::plan::PlanPorts;
 use goondan_runtime::ports::model::ToolDefinition;
 use goondan_runtime::ports::store::{InstanceMeta, StoreError};
 use goondan_runtime::ports::tool::ToolCallResult;
+use goondan_runtime::redact::Redactor;
 use goondan_runtime::runtime::{ExternalInput, Runtime};
 use goondan_spec::{Bundle, Diagnostic, ResourceId};
 use serde_json::Value;
@@ -37,6 +38,7 @@ pub(crate) struct Inner {
     pub(crate) runtime: Runtime,
     pub(crate) ports: PlanPorts,
     pub(crate) tools: Arc<ToolSources>,
+    pub(crate) redactor: Redactor,
     pub(crate) variables: Variables,
     pub(crate) contents: Contents,
     pub(crate) state_root: StateRoot,

@@ -7,8 +7,10 @@ pub(crate) mod init;
 pub(crate) mod instance;
 pub(crate) mod logs;
 pub(crate) mod new;
+pub(crate) mod policy;
 pub(crate) mod reload;
 pub(crate) mod run;
+pub(crate) mod sandbox_exec;
 pub(crate) mod schema;
 pub(crate) mod test;
 pub(crate) mod tool;
@@ -31,6 +33,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Init(args) => init::run(&args, output),
         Command::New(args) => new::run(&args, output),
         Command::Validate(args) => validate::run(&args, output),
+        Command::Policy(args) => policy::run(&args, output),
         Command::Run(args) => block_on(run::run(args, &state_root, output)),
         Command::Build(args) => block_on(build::run(&args, output)),
         Command::Reload(args) => block_on(reload::run(&args, &state_root, output)),
@@ -42,6 +45,8 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Doctor(args) => doctor::run(&args, &state_root, output),
         Command::Completions(args) => completions::run(&args),
         Command::ToolHost(args) => tool_host::run(&args),
+        // Its exit code is the program's: `app` runs it before anything else.
+        Command::SandboxExec(_) => Ok(()),
     }
 }
 

@@ -8,7 +8,7 @@ use goondan::StateRoot;
 use goondan::runtime::ports::tool::{ToolCallResult, ToolCallStatus};
 use serde_json::Value;
 
-use crate::commands::run::{Session, Signals, watched};
+use crate::commands::run::{Asked, Session, Signals, watched};
 use crate::exit::CliError;
 use crate::output::{Output, printable, style};
 use crate::project::{Launch, StartArgs};
@@ -112,7 +112,8 @@ async fn call(args: &CallArgs, signals: Signals, state_root: &StateRoot, output:
 }
 
 async fn start(place: &Place, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<Session, CliError> {
-    let launch = Launch { project: &place.project, args: &place.start, record: None, watch: false };
+    let launch =
+        Launch { project: &place.project, args: &place.start, record: None, watch: false, asked: Asked::Terminal };
     Session::start(launch, signals, state_root, output).await
 }
 

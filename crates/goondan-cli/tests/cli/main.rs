@@ -15,6 +15,7 @@ mod misuse;
 mod new;
 mod projects;
 mod run;
+mod safety;
 mod sandbox;
 mod schema;
 mod signals;

@@ -107,14 +107,22 @@ pub struct Approve {
     pub answer: Answer,
 }
 
-/// Yes or no.
+/// Yes, for how long, or no.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
     /// The call runs.
     Allow,
+    /// The same.
+    Once,
+    /// It runs, and the same call again in this conversation.
+    Conversation,
+    /// It runs, and the same call again in the project.
+    Always,
     /// It is refused.
     Deny,
+    /// Nobody has answered yet: the call waits until the case kills the swarm or cancels the turn.
+    Wait,
 }
 
 /// A number of runtime events to wait for, counted since the case began.

@@ -58,5 +58,7 @@ fn message_ids(evidence: &Evidence<'_>) -> Vec<String> {
 }
 
 fn project_folder(evidence: &Evidence<'_>) -> Vec<String> {
-    evidence.strange_files.clone().unwrap_or_default()
+    // What people allow for good is the one thing that belongs there.
+    let kept = |problem: &String| problem.starts_with(".goondan/");
+    evidence.strange_files.iter().flatten().filter(|problem| !kept(problem)).cloned().collect()
 }

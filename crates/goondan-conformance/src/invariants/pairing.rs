@@ -72,6 +72,7 @@ mod tests {
                 status: ToolCallStatus::Ok,
                 output: None,
                 error: None,
+                untrusted: false,
             })
         };
         message(Role::Tool, ids.iter().map(result).collect())

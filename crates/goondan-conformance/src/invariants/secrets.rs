@@ -38,11 +38,10 @@ fn is_secret(name: &str, value: &str) -> bool {
     value.trim().len() >= MIN_LENGTH && WORDS.iter().any(|word| name.contains(word))
 }
 
-/// The value as it is, and as it stands in JSON.
+/// The value as it is, and in the forms in which secrets get about.
 fn forms(value: &str) -> Vec<String> {
-    let quoted = serde_json::Value::from(value).to_string();
-    let mut forms = vec![value.to_owned(), quoted[1..quoted.len() - 1].to_owned()];
-    forms.dedup();
+    let mut forms = vec![value.to_owned()];
+    forms.extend(goondan::runtime::redact::forms_of(value));
     forms
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use goondan::runtime::policy::{ApprovalAnswer, ApprovalRequest, Approver};
+use goondan::runtime::policy::{ApprovalAnswer, ApprovalRequest, Approver, Scope};
 
 use crate::case::step::{Answer, Approve};
 
@@ -28,8 +28,11 @@ impl Answers {
 impl Approver for Answers {
     async fn ask(&self, request: ApprovalRequest) -> ApprovalAnswer {
         match self.take(&request.tool_name) {
-            Some(Answer::Allow) => ApprovalAnswer::Allow,
+            Some(Answer::Allow | Answer::Once) => ApprovalAnswer::Allow { scope: Scope::Once },
+            Some(Answer::Conversation) => ApprovalAnswer::Allow { scope: Scope::Conversation },
+            Some(Answer::Always) => ApprovalAnswer::Allow { scope: Scope::Always },
             Some(Answer::Deny) => ApprovalAnswer::Deny,
+            Some(Answer::Wait) => std::future::pending().await,
             None => ApprovalAnswer::NobodyThere,
         }
     }

@@ -98,6 +98,7 @@ fn builder(world: &World<'_>, bundle: Arc<Bundle>) -> SwarmBuilder {
     Swarm::builder(bundle)
         .state_root(world.state_root())
         .environment(world.case.env.clone().into_iter().collect())
+        .redactor(world.logs.redactor.clone())
         .approver(Arc::new(world.answers.clone()))
         .clock(Arc::new(world.clock.clone()))
         .models(Arc::clone(&world.models) as Arc<dyn ModelFactory>)

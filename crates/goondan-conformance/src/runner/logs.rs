@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use goondan::runtime::redact::{Redacted, Redactor};
 use tracing::Dispatch;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -13,7 +14,11 @@ const LIMIT: usize = 8 << 20;
 
 /// Log lines, collected. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Logs(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Logs {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    /// As in the command, the log writer knows the secrets of the run.
+    pub(crate) redactor: Redactor,
+}
 
 impl Logs {
     /// A subscriber that writes here.
@@ -29,14 +34,14 @@ impl Logs {
 
     /// Everything so far.
     pub(crate) fn text(&self) -> String {
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&bytes).into_owned()
     }
 }
 
 impl io::Write for Logs {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         if bytes.len() < LIMIT {
             bytes.extend_from_slice(line);
         }
@@ -49,9 +54,9 @@ impl io::Write for Logs {
 }
 
 impl<'w> MakeWriter<'w> for Logs {
-    type Writer = Logs;
+    type Writer = Redacted<Logs>;
 
-    fn make_writer(&'w self) -> Logs {
-        self.clone()
+    fn make_writer(&'w self) -> Redacted<Logs> {
+        self.redactor.writer(self.clone())
     }
 }

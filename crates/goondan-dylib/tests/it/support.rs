@@ -237,6 +237,7 @@ impl Engine {
             message: Arc::new(message),
             workdir: std::env::temp_dir(),
             project_dir: std::env::temp_dir(),
+            sandboxes: Vec::new(),
             runtime: Arc::clone(&heard) as _,
             logger: Arc::clone(&heard) as _,
             progress: Arc::clone(&heard) as _,

@@ -23,6 +23,7 @@ fn result(id: &str) -> Part {
         status: ToolCallStatus::Ok,
         output: Some(json!("out")),
         error: None,
+        untrusted: false,
     })
 }
 

@@ -26,7 +26,8 @@ fn tool_result(id: &str, outcome: Result<Value, ToolCallError>) -> Vec<(Role, Pa
         Ok(output) => (ToolCallStatus::Ok, Some(output), None),
         Err(error) => (ToolCallStatus::Error, None, Some(error)),
     };
-    let result = ToolResultPart { tool_call_id: id.into(), tool_name: "t__x".into(), status, output, error };
+    let result =
+        ToolResultPart { tool_call_id: id.into(), tool_name: "t__x".into(), status, output, error, untrusted: false };
     vec![(Role::Assistant, Part::ToolCall(call)), (Role::Tool, Part::ToolResult(result))]
 }
 

@@ -67,6 +67,7 @@ pub(crate) fn result(id: &str, name: &str, output: Value) -> Part {
         status: ToolCallStatus::Ok,
         output: Some(output),
         error: None,
+        untrusted: false,
     })
 }
 
@@ -84,6 +85,7 @@ pub(crate) fn failed(id: &str, name: &str) -> Part {
         status: ToolCallStatus::Error,
         output: None,
         error: Some(error),
+        untrusted: false,
     })
 }
 

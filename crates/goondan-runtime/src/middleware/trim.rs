@@ -184,7 +184,17 @@ pub(super) mod testing {
             "c" => (Role::Assistant, Part::ToolCall(ToolCall { tool_call_id, tool_name, input: json!({"n": index}) })),
             "r" => {
                 let (status, output) = (ToolCallStatus::Ok, Some(json!(index)));
-                (Role::Tool, Part::ToolResult(ToolResultPart { tool_call_id, tool_name, status, output, error: None }))
+                (
+                    Role::Tool,
+                    Part::ToolResult(ToolResultPart {
+                        tool_call_id,
+                        tool_name,
+                        status,
+                        output,
+                        error: None,
+                        untrusted: false,
+                    }),
+                )
             }
             other => panic!("no such word: {other}"),
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use goondan_spec::kinds::{Action, Permission, PermissionRule, Permissions, Written};
+use goondan_spec::kinds::{Action, Permission, PermissionRule, Permissions, ShellArguments, Written};
 use goondan_spec::pattern;
 use serde_json::Value;
 
@@ -18,8 +18,8 @@ pub struct PolicyQuestion<'a> {
     pub needs: &'a BTreeSet<Permission>,
     /// The arguments.
     pub arguments: &'a JsonObject,
-    /// Names of arguments that are shell command lines.
-    pub shell: &'a [String],
+    /// The arguments that are meant for a shell.
+    pub shell: &'a ShellArguments,
 }
 
 /// What was decided, and by what.
@@ -68,11 +68,13 @@ pub enum Because {
 /// What `permissions` say about a call: the last matching rule, else the default. A shell command line is taken to
 /// pieces, and what holds for the strictest piece holds for all of it.
 pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -> Decision {
-    let lines = question.shell.iter().filter_map(|name| Some((name.as_str(), question.arguments.get(name)?.as_str()?)));
+    let commands = &question.shell.commands;
+    let lines = commands.iter().filter_map(|name| Some((name.as_str(), question.arguments.get(name)?.as_str()?)));
     let mut parts = Vec::new();
     for (argument, line) in lines {
-        for part in shell::parts(line) {
-            let asked = Asked { argument, line, part: &part };
+        let in_line = shell::parts(line).into_iter();
+        for part in variables(question).chain(in_line) {
+            let asked = Asked { argument, line: (part.what != What::Variable).then_some(line), part: &part };
             let (action, because) = about_part(permissions, question, &asked);
             parts.push(PartDecision { part, action, because });
         }
@@ -85,6 +87,12 @@ pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -
             Decision { action, because, parts }
         }
     }
+}
+
+/// Variables that a call sets beside its command line. They hold for every command in it, as assignments before it do.
+fn variables<'a>(question: PolicyQuestion<'a>) -> impl Iterator<Item = Part> + 'a {
+    let objects = question.shell.environments.iter().filter_map(move |name| question.arguments.get(name)?.as_object());
+    objects.flatten().map(|(name, value)| Part::variable(name, &as_text(value)))
 }
 
 /// The stricter of two actions: a callee never gets more than its callers have.
@@ -103,7 +111,8 @@ fn strictness(action: Action) -> u8 {
 /// A part of the command line in `argument`.
 struct Asked<'a> {
     argument: &'a str,
-    line: &'a str,
+    /// The line as a whole, where the part stands in it.
+    line: Option<&'a str>,
     part: &'a Part,
 }
 
@@ -174,7 +183,7 @@ fn fits(rule: &PermissionRule, question: PolicyQuestion<'_>, asked: Option<&Aske
 /// about everything that it may match.
 fn fits_part(action: Action, expected: &str, asked: &Asked<'_>) -> Fit {
     // Somebody wrote down this very command line.
-    if !expected.contains(['*', '?']) && expected == asked.line {
+    if !expected.contains(['*', '?']) && asked.line == Some(expected) {
         return Fit::Yes;
     }
     let part = asked.part;

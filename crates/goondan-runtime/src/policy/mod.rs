@@ -7,7 +7,10 @@ mod approval;
 mod decide;
 pub mod shell;
 
-pub use approval::{ApprovalAnswer, ApprovalRequest, ApproveAll, Approver, Headless, SharedApprover};
+pub use approval::{
+    ApprovalAnswer, ApprovalBook, ApprovalRequest, ApproveAll, Approver, Grant, Headless, MemoryBook, Scope,
+    SharedApprover,
+};
 pub use decide::{Because, Decision, PartDecision, PolicyQuestion, decide, stricter};
 
 #[cfg(test)]

@@ -2,14 +2,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use goondan_spec::kinds::{Action, Permission, PermissionRule, Permissions, Written};
+use goondan_spec::kinds::{Action, Permission, PermissionRule, Permissions, ShellArguments, Written};
 
 use super::*;
 
 fn ask(permissions: Option<&Permissions>, tool_name: &str, needs: &[Permission], arguments: Value) -> Action {
     let needs = needs.iter().copied().collect();
     let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
-    let shell = ["command".to_owned()];
+    let shell = ShellArguments { commands: vec!["command".to_owned()], environments: vec!["env".to_owned()] };
     decide(permissions, PolicyQuestion { tool_name, needs: &needs, arguments: &arguments, shell: &shell }).action
 }
 
@@ -33,6 +33,7 @@ fn the_last_matching_rule_wins() {
             rule(None, Some(Permission::Execute), &[], Action::Ask),
             rule(Some("bash__*"), None, &[("command", "echo *")], Action::Allow),
         ],
+        sandbox: None,
     };
     let needs = [Permission::Execute];
     assert_eq!(ask(Some(&permissions), "bash__exec", &needs, json!({"command": "echo hi"})), Action::Allow);
@@ -43,14 +44,14 @@ fn the_last_matching_rule_wins() {
 #[test]
 fn a_rule_about_an_argument_needs_the_argument() {
     let rules = vec![rule(None, None, &[("path", "*")], Action::Allow)];
-    let permissions = Permissions { default: Action::Deny, rules };
+    let permissions = Permissions { default: Action::Deny, rules, sandbox: None };
     assert_eq!(ask(Some(&permissions), "fs__read", &[], json!({})), Action::Deny);
 }
 
 /// What happens to a command where everything is asked for but what `rules` say.
 fn shell_action(default: Action, rules: &[(&str, Action)], command: &str) -> Action {
     let rules = rules.iter().map(|(pattern, action)| rule(Some("bash__*"), None, &[("command", pattern)], *action));
-    let permissions = Permissions { default, rules: rules.collect() };
+    let permissions = Permissions { default, rules: rules.collect(), sandbox: None };
     ask(Some(&permissions), "bash__exec", &[Permission::Execute], json!({"command": command}))
 }
 
@@ -260,6 +261,19 @@ fn a_command_line_that_is_written_down_as_a_whole_is_allowed_as_it_is() {
 }
 
 #[test]
+fn variables_beside_a_command_count_as_assignments_before_it() {
+    let rule = |pattern| rule(Some("bash__*"), None, &[("command", pattern)], Action::Allow);
+    let permissions = Permissions { default: Action::Ask, rules: vec![rule("git *"), rule("LANG=*")], sandbox: None };
+    let action = |env: Value| {
+        let arguments = json!({"command": "git log", "env": env});
+        ask(Some(&permissions), "bash__exec", &[Permission::Execute], arguments)
+    };
+    assert_eq!(action(json!({})), Action::Allow);
+    assert_eq!(action(json!({"LANG": "C"})), Action::Allow);
+    assert_eq!(action(json!({"LANG": "C", "GIT_PAGER": "rm x"})), Action::Ask);
+}
+
+#[test]
 fn a_redirection_needs_the_permission_to_write() {
     let permissions = |action| Permissions {
         default: Action::Ask,
@@ -267,6 +281,7 @@ fn a_redirection_needs_the_permission_to_write() {
             rule(None, Some(Permission::Write), &[], action),
             rule(Some("bash__*"), None, &[("command", "git *")], Action::Allow),
         ],
+        sandbox: None,
     };
     let action = |permissions: &Permissions, command: &str| {
         ask(Some(permissions), "bash__exec", &[Permission::Execute], json!({"command": command}))

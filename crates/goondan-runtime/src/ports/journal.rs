@@ -28,6 +28,8 @@ pub trait TurnJournal: Send + Sync {
     async fn run(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome, StoreError>;
     /// Whether anything is recorded: the turn was cut off and begins again.
     fn is_resumed(&self) -> bool;
+    /// Whether it is recorded that the effect began.
+    fn has_intent(&self, effect_id: &str) -> bool;
     /// Whether the outcome of the effect is recorded.
     fn has_outcome(&self, effect_id: &str) -> bool;
 }
@@ -53,6 +55,9 @@ pub enum EffectKind {
     ModelCall,
     /// Runs a tool.
     ToolCall,
+    /// Asks somebody whether a tool may run. The outcome is on disk before [`TurnJournal::run`] returns: what was allowed
+    /// may begin behind it.
+    Approval,
     /// Takes in what arrived meanwhile.
     Inbox,
     /// Reads what an extension keeps for the instance.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use goondan_spec::kinds::{ExportSpec, Tool};
+use goondan_spec::kinds::{ExportSpec, Sandbox, Tool};
 use goondan_spec::{Resource, ResourceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,6 +23,12 @@ use crate::narrowing::Narrowing;
 pub trait ToolHandler: Send + Sync {
     /// Runs one call. It is dropped on time-out; before that `ctx.cancellation` fires, with a short grace period.
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError>;
+
+    /// What a call with these arguments would do, for somebody who is asked to allow it: a command, a diff, the files of a
+    /// scaffold. It changes nothing. `None` where the arguments say it all.
+    async fn preview(&self, _ctx: &ToolContext, _input: &JsonObject) -> Option<String> {
+        None
+    }
 }
 
 /// Makes handlers for one form of entry (built-in, library, executable).
@@ -82,6 +88,8 @@ pub struct ToolContext {
     pub workdir: PathBuf,
     /// The bundle's folder.
     pub project_dir: PathBuf,
+    /// What contains the programs that the call runs: each holds, whether the agent or one of its callers has it.
+    pub sandboxes: Vec<Sandbox>,
     /// Other agents.
     pub runtime: Arc<dyn AgentToolRuntime>,
     /// Structured log lines that end up beside the conversation.

@@ -198,6 +198,10 @@ impl TurnJournal for MemoryJournal {
         false
     }
 
+    fn has_intent(&self, _effect_id: &str) -> bool {
+        false
+    }
+
     fn has_outcome(&self, _effect_id: &str) -> bool {
         false
     }

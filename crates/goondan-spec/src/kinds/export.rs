@@ -40,13 +40,28 @@ pub struct ExportSpec {
 /// The `format` of an argument that is a shell command line. A policy takes it to pieces (rule S1).
 pub const SHELL_COMMAND: &str = "shell-command";
 
+/// The `format` of an argument that holds environment variables of a command. To a policy each is `NAME=value`.
+pub const SHELL_ENVIRONMENT: &str = "shell-environment";
+
+/// The arguments of an export that a policy understands as a shell does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShellArguments {
+    /// Names of command lines.
+    pub commands: Vec<String>,
+    /// Names of objects of environment variables.
+    pub environments: Vec<String>,
+}
+
 impl ExportSpec {
-    /// The names of its arguments that are shell command lines.
-    pub fn shell_arguments(&self) -> Vec<String> {
+    /// The arguments that are meant for a shell.
+    pub fn shell_arguments(&self) -> ShellArguments {
         let properties = self.parameters.get("properties").and_then(Value::as_object);
-        let is_shell = |schema: &Value| schema.get("format").and_then(Value::as_str) == Some(SHELL_COMMAND);
-        let named = properties.into_iter().flatten().filter(|(_, schema)| is_shell(schema));
-        named.map(|(name, _)| name.clone()).collect()
+        let named = |format: &str| {
+            let has_format = |schema: &Value| schema.get("format").and_then(Value::as_str) == Some(format);
+            let named = properties.into_iter().flatten().filter(|(_, schema)| has_format(schema));
+            named.map(|(name, _)| name.clone()).collect()
+        };
+        ShellArguments { commands: named(SHELL_COMMAND), environments: named(SHELL_ENVIRONMENT) }
     }
 
     /// The parameters as a model sees them: without the formats that only this program knows.
@@ -55,12 +70,17 @@ impl ExportSpec {
         let properties = parameters.get_mut("properties").and_then(Value::as_object_mut);
         for schema in properties.into_iter().flat_map(|properties| properties.values_mut()) {
             let Some(schema) = schema.as_object_mut() else { continue };
-            if schema.get("format").and_then(Value::as_str) == Some(SHELL_COMMAND) {
+            if schema.get("format").and_then(Value::as_str).is_some_and(is_shell_format) {
                 schema.shift_remove("format");
             }
         }
         parameters
     }
+}
+
+/// Whether a `format` is one of those that only this program knows.
+pub fn is_shell_format(format: &str) -> bool {
+    matches!(format, SHELL_COMMAND | SHELL_ENVIRONMENT)
 }
 
 /// What an export needs.

@@ -13,6 +13,7 @@ mod ingress;
 mod model;
 mod package;
 mod permissions;
+mod sandbox;
 mod swarm;
 mod tool;
 
@@ -20,12 +21,15 @@ pub use agent::{Agent, ExtensionUse, ModelParams, Prompt, ToolUse, Workdir};
 pub use build::{Build, BuildCommand, ToolBuild};
 pub use connection::Connection;
 pub use connector::{Connector, ConnectorEvent, PropertyType};
-pub use export::{ExportOverride, ExportSpec, Permission, SHELL_COMMAND};
+pub use export::{
+    ExportOverride, ExportSpec, Permission, SHELL_COMMAND, SHELL_ENVIRONMENT, ShellArguments, is_shell_format,
+};
 pub use extension::Extension;
 pub use ingress::{IngressRule, InstanceKeyRoute};
 pub use model::{Model, Pricing};
 pub use package::{Dependency, Package};
 pub use permissions::{Action, PermissionRule, Permissions, Written};
+pub use sandbox::{ProcessLimits, Sandbox};
 pub use swarm::{Budget, Lifecycle, Policy, Swarm};
 pub use tool::{Entry, Isolation, Tool, ToolManifest};
 

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use globset::Glob;
 use schemars::JsonSchema;
 
 use super::agent::ToolUse;
-use super::{ExportSpec, Permission, Scope, qualified_name};
+use super::sandbox::{self, Sandbox};
+use super::{Entry, ExportSpec, Permission, Scope, qualified_name};
 use crate::decode::Field;
 use crate::diagnostic::Position;
 use crate::findings::Findings;
+use crate::pattern;
 use crate::text::{closest, excerpt, list};
 
 /// The agent's policy: the last matching rule decides, else the default.
@@ -19,6 +20,8 @@ pub struct Permissions {
     pub default: Action,
     /// In file order.
     pub rules: Vec<PermissionRule>,
+    /// Contains the programs that its tools run, and those of the agents that it calls.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// A rule matches when everything it states matches.
@@ -61,8 +64,8 @@ pub enum Action {
     Deny,
 }
 
-/// The longest glob. Compiling one fails only by its size, and whoever compiles it later relies on that.
-const MAX_GLOB: usize = 500;
+/// The longest pattern, in bytes.
+const MAX_PATTERN: usize = 500;
 
 const ACTIONS: [(&str, Action); 3] = [("allow", Action::Allow), ("ask", Action::Ask), ("deny", Action::Deny)];
 
@@ -76,13 +79,36 @@ pub(super) fn read(
     let mut fields = field.fields(findings)?;
     let default = fields.optional("default").map(|field| field.one_of(&ACTIONS, findings));
     let rules = fields.optional("rules").map(|field| field.list(findings));
+    let sandbox_field = fields.optional("sandbox");
+    let sandbox = sandbox_field.as_ref().map(|field| sandbox::read(field, findings));
+    if let Some(field) = &sandbox_field {
+        check_sandbox(field, tools, scope, findings);
+    }
     fields.finish(findings);
     let items = rules.unwrap_or_else(|| Some(Vec::new()))?;
     let rules: Vec<_> = items.iter().filter_map(|rule| read_rule(rule, tools, scope, findings)).collect();
+    let sandbox = sandbox.map_or(Some(None), |sandbox| sandbox.map(Some))?;
     Some(match default {
-        Some(default) => Permissions { default: default?, rules },
-        None => Permissions { default: Action::Allow, rules: unstated_rules().into_iter().chain(rules).collect() },
+        Some(default) => Permissions { default: default?, rules, sandbox },
+        None => {
+            let rules = unstated_rules().into_iter().chain(rules).collect();
+            Permissions { default: Action::Allow, rules, sandbox }
+        }
     })
+}
+
+/// A library runs in the process of its host, which no sandbox contains: a restriction that cannot be enforced is an
+/// error (rule S1b).
+fn check_sandbox(field: &Field<'_>, tools: &[ToolUse], scope: &Scope<'_>, findings: &mut Findings) {
+    for used in tools {
+        let tool = scope.decoded.tools.get(&used.tool);
+        if tool.is_some_and(|tool| matches!(tool.spec.entry, Entry::Library(_))) {
+            let message = format!("`{}` can't contain {}, which is a library.", field.path, used.tool);
+            let remedy =
+                "take the tool or the sandbox away from this agent, or make the tool a program with a `tool.yaml`";
+            findings.add(field.invalid(message).suggest(remedy));
+        }
+    }
 }
 
 /// Without a `default`, the rules are laid over what holds for an agent that states nothing: read and write are allowed,
@@ -105,7 +131,7 @@ fn read_rule(
 ) -> Option<PermissionRule> {
     let mut fields = item.fields(findings)?;
     let action = fields.required("action", findings).and_then(|field| field.one_of(&ACTIONS, findings));
-    let tool = fields.optional("tool").map(|field| read_glob(&field, findings));
+    let tool = fields.optional("tool").map(|field| read_tool_pattern(&field, findings));
     let permission = fields.optional("permission").map(|field| Permission::read(&field, findings));
     let args_field = fields.optional("args");
     let args = args_field.as_ref().map(|field| read_args(field, findings));
@@ -128,24 +154,36 @@ fn read_rule(
     Some(rule)
 }
 
-fn read_glob(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+fn read_pattern(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     let text = field.text(findings)?;
-    if text.len() > MAX_GLOB {
-        findings.add(field.invalid(format!("`{}` is longer than {MAX_GLOB} characters.", field.path)));
-        return None;
-    }
-    if let Err(error) = Glob::new(text) {
-        findings.add(field.invalid(format!("`{}` is no glob: {}.", field.path, error.kind())));
+    if text.len() > MAX_PATTERN {
+        findings.add(field.invalid(format!("`{}` is longer than {MAX_PATTERN} characters.", field.path)));
         return None;
     }
     Some(text.to_owned())
 }
 
+/// A pattern over names. One with a character that no name has would never match: a restriction that cannot be enforced
+/// is an error (rule S1b).
+fn read_tool_pattern(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+    let text = read_pattern(field, findings)?;
+    let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '*' | '?');
+    if let Some(odd) = text.chars().find(|c| !belongs(*c)) {
+        let message =
+            format!("`{}` can match no tool: no name of a tool has `{}` in it.", field.path, odd.escape_debug());
+        findings.add(
+            field.invalid(message).suggest("write `tool__export`; `*` stands for any text, `?` for one character"),
+        );
+        return None;
+    }
+    Some(text)
+}
+
 fn read_args(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeMap<String, String>> {
     let mut args = BTreeMap::new();
     for entry in field.entries(findings)? {
-        if let Some(glob) = read_glob(&entry, findings) {
-            args.insert(entry.key.to_owned(), glob);
+        if let Some(pattern) = read_pattern(&entry, findings) {
+            args.insert(entry.key.to_owned(), pattern);
         }
     }
     Some(args)
@@ -172,7 +210,6 @@ fn check_args(rule: &PermissionRule, field: &Field<'_>, tools: &[ToolUse], scope
 
 /// The arguments of the tools that `rule` is about; `None` where that is not wholly known.
 fn known_arguments(rule: &PermissionRule, tools: &[ToolUse], scope: &Scope<'_>) -> Option<Vec<String>> {
-    let glob = rule.tool.as_deref().map(Glob::new).transpose().ok()?.map(|glob| glob.compile_matcher());
     let mut known = Vec::new();
     for used in tools {
         let exports = &scope.decoded.tools.get(&used.tool)?.spec.exports;
@@ -181,7 +218,7 @@ fn known_arguments(rule: &PermissionRule, tools: &[ToolUse], scope: &Scope<'_>) 
         }
         let about = |export: &&ExportSpec| {
             let name = qualified_name(&used.tool.name, &export.name);
-            glob.as_ref().is_none_or(|glob| glob.is_match(&name))
+            rule.tool.as_ref().is_none_or(|tool| pattern::matches(tool, &name))
                 && rule.permission.is_none_or(|permission| export.permissions.contains(&permission))
         };
         for export in exports.iter().filter(about) {
@@ -201,6 +238,8 @@ pub(crate) struct PermissionsShape {
     default: Option<Action>,
     /// The last one that matches decides.
     rules: Option<Vec<RuleShape>>,
+    /// Contains the programs that its tools run, and those of the agents that it calls. Linux alone.
+    sandbox: Option<Sandbox>,
 }
 
 /// A rule matches when everything it states matches.
@@ -209,12 +248,12 @@ pub(crate) struct PermissionsShape {
 #[schemars(rename = "PermissionRule")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct RuleShape {
-    /// A glob over `tool__export`.
+    /// A pattern over `tool__export`: `*` stands for any text, `?` for one character.
     #[schemars(length(min = 1))]
     tool: Option<String>,
     /// The export declares this permission.
     permission: Option<Permission>,
-    /// Globs over arguments, by name.
+    /// Patterns over arguments, by name. A shell command line is matched command by command.
     args: Option<BTreeMap<String, String>>,
     /// What then happens.
     action: Action,

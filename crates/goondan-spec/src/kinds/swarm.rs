@@ -1,11 +1,11 @@
 //! `kind: Swarm`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::Scope;
+use super::{Permission, Scope};
 use crate::decode::{Field, Fields};
 use crate::findings::Findings;
 use crate::meta::Kind;
@@ -44,6 +44,9 @@ pub struct Policy {
     pub budget: Budget,
     /// Stops one turn, in the same way.
     pub turn_budget: Budget,
+    /// What a tool with one of these permissions returns is untrusted: an agent that has read it asks before it executes,
+    /// writes or uses the network.
+    pub untrusted: BTreeSet<Permission>,
 }
 
 impl Default for Policy {
@@ -57,6 +60,7 @@ impl Default for Policy {
             shutdown_grace: Duration::from_secs(300),
             budget: Budget::default(),
             turn_budget: Budget::default(),
+            untrusted: BTreeSet::new(),
         }
     }
 }
@@ -137,6 +141,7 @@ fn read_policy(field: &Field<'_>, findings: &mut Findings) -> Option<Policy> {
         shutdown_grace: read_grace(&mut fields, findings).unwrap_or(defaults.shutdown_grace),
         budget: read_budget(&mut fields, "budget", findings),
         turn_budget: read_budget(&mut fields, "turnBudget", findings),
+        untrusted: read_untrusted(&mut fields, findings),
     };
     fields.finish(findings);
     Some(policy)
@@ -158,6 +163,11 @@ fn read_grace(policy: &mut Fields<'_>, findings: &mut Findings) -> Option<Durati
     let grace = seconds(&mut fields, "gracePeriodSeconds", 0, findings);
     fields.finish(findings);
     grace
+}
+
+fn read_untrusted(policy: &mut Fields<'_>, findings: &mut Findings) -> BTreeSet<Permission> {
+    let items = policy.optional("untrusted").and_then(|field| field.list(findings)).unwrap_or_default();
+    items.iter().filter_map(|item| Permission::read(item, findings)).collect()
 }
 
 fn read_budget(policy: &mut Fields<'_>, name: &'static str, findings: &mut Findings) -> Budget {
@@ -225,6 +235,9 @@ pub(crate) struct PolicyShape {
     budget: Option<BudgetShape>,
     /// Limits on one turn.
     turn_budget: Option<BudgetShape>,
+    /// What a tool with one of these permissions returns is untrusted: an agent that has read it asks before it executes,
+    /// writes or uses the network.
+    untrusted: Option<Vec<Permission>>,
 }
 
 #[derive(JsonSchema)]

@@ -1,5 +1,6 @@
 //! Warnings about bundles that are right and may still not be meant so.
 
+mod policy;
 mod provider;
 mod schema_walk;
 mod unused;
@@ -15,6 +16,7 @@ use crate::node::{Content, Node};
 /// All warnings about a bundle without errors.
 pub(crate) fn lint(decoded: &Decoded, places: &Places<'_>) -> Vec<Diagnostic> {
     let mut found = unused::lint(decoded);
+    found.extend(policy::lint(decoded));
     found.extend(provider::lint(decoded, places));
     found
 }

@@ -16,6 +16,13 @@ use crate::text::{excerpt, list};
 
 /// How many object levels OpenAI's strict mode takes.
 const STRICT_DEPTH: usize = 10;
+/// How many values all enumerations together may have in OpenAI's strict mode.
+const STRICT_ENUM_VALUES: usize = 1_000;
+/// The formats that OpenAI's strict mode knows.
+const STRICT_FORMATS: [&str; 9] =
+    ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+/// The formats that Gemini knows.
+const GEMINI_FORMATS: [&str; 6] = ["enum", "date-time", "float", "double", "int32", "int64"];
 /// How many properties OpenAI's strict mode takes, over the whole schema.
 const STRICT_PROPERTIES: usize = 5_000;
 
@@ -48,7 +55,7 @@ pub(super) fn lint(decoded: &Decoded, places: &Places<'_>) -> Vec<Diagnostic> {
         for used in &agent.spec.tools {
             let Some(tool) = decoded.tools.get(&used.tool).filter(|tool| !tool.id.is_base()) else { continue };
             for export in selected(tool, used) {
-                for refusal in check(&export.parameters, &model.spec) {
+                for refusal in check(&export.shown_parameters(), &model.spec) {
                     let key = (*provider, qualified_name(&tool.id.name, &export.name), refusal.clone());
                     if seen.insert(key) {
                         found.push(warning(provider, tool, export, &refusal, places));
@@ -114,8 +121,10 @@ fn openai_strict(schema: &Value) -> Vec<Refusal> {
     const UNSUPPORTED: [&str; 8] =
         ["allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else", "patternProperties"];
     let mut found = Vec::new();
-    let mut properties = 0;
+    let (mut properties, mut values) = (0, 0);
     walk(schema, &mut |object, road| {
+        found.extend(unknown_format(object, road, &STRICT_FORMATS, "strict mode does not know"));
+        values += object.get("enum").and_then(Value::as_array).map_or(0, Vec::len);
         found.extend(unsupported(object, road, &UNSUPPORTED, "strict mode does not know"));
         let Some(named) = object.get("properties").and_then(Value::as_object) else { return };
         properties += named.len();
@@ -133,6 +142,10 @@ fn openai_strict(schema: &Value) -> Vec<Refusal> {
             found.push(refusal(road, reason, "flatten the parameters"));
         }
     });
+    if values > STRICT_ENUM_VALUES {
+        let reason = format!("strict mode takes {STRICT_ENUM_VALUES} values of enumerations, and here are {values}");
+        found.push(refusal(&[], reason, "make the longest enumeration a text, and check it in the tool"));
+    }
     if properties > STRICT_PROPERTIES {
         let reason = format!("strict mode takes {STRICT_PROPERTIES} properties, and here are {properties}");
         found.push(refusal(&[], reason, "split the tool"));
@@ -188,6 +201,7 @@ const GEMINI_UNKNOWN: [&str; 20] = [
 fn gemini(schema: &Value, _: &Model) -> Vec<Refusal> {
     let mut found = arrays_without_items(schema);
     walk(schema, &mut |object, road| {
+        found.extend(unknown_format(object, road, &GEMINI_FORMATS, "it does not know"));
         found.extend(unsupported(object, road, &GEMINI_UNKNOWN, "it does not know"));
         let kind = object.get("type");
         if kind.is_some_and(Value::is_array) {
@@ -215,6 +229,13 @@ fn unsupported(object: &Map<String, Value>, road: &[String], keywords: &[&str], 
         refusal(&road, format!("{says} `{keyword}`"), "say it in the description, and check it in the tool")
     };
     present.map(named).collect()
+}
+
+fn unknown_format(object: &Map<String, Value>, road: &[String], known: &[&str], says: &str) -> Option<Refusal> {
+    let format = object.get("format").and_then(Value::as_str).filter(|format| !known.contains(format))?;
+    let road: Vec<String> = road.iter().cloned().chain(["format".to_owned()]).collect();
+    let reason = format!("{says} the format `{}`", excerpt(format, 40));
+    Some(refusal(&road, reason, "say it in the description, and check it in the tool"))
 }
 
 fn arrays_without_items(schema: &Value) -> Vec<Refusal> {
@@ -279,6 +300,23 @@ mod tests {
         assert_eq!(roads(openai, &schema, true), ["anyOf", "properties/tags", "", ""]);
         assert_eq!(roads(anthropic, &schema, false), ["anyOf", "properties/user name"]);
         assert_eq!(roads(gemini, &schema, false), ["properties/tags", "properties/user name"]);
+        let formats = json!({
+            "type": "object",
+            "properties": {"a": {"type": "string", "format": "uri"}, "b": {"type": "string", "format": "date-time"}},
+            "required": ["a", "b"],
+            "additionalProperties": false,
+        });
+        assert!(roads(openai, &formats, false).is_empty() && roads(anthropic, &formats, false).is_empty());
+        assert_eq!(roads(openai, &formats, true), ["properties/a/format"]);
+        assert_eq!(roads(gemini, &formats, false), ["properties/a/format"]);
+        let values: Vec<u32> = (0..1_001).collect();
+        let many = json!({
+            "type": "object",
+            "properties": {"a": {"enum": values}},
+            "required": ["a"],
+            "additionalProperties": false,
+        });
+        assert_eq!(roads(openai, &many, true), [""]);
         let deep = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"const": 1}}});
         assert_eq!(roads(gemini, &deep, false), ["$defs", "properties/a/$ref", "$defs/x/const"]);
     }

@@ -10,16 +10,18 @@ use std::time::Duration;
 
 use goondan_runtime::JsonObject;
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::Permission;
+use goondan_runtime::spec::kinds::{Permission, ProcessLimits};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::shelf::{Found, MANIFEST};
 use self::template::{Template, scaffold};
+use crate::confine::Launcher;
 use crate::define::{Export, Operation, titled};
 use crate::errors::{self, blocking};
 use crate::paths::Root;
+use crate::shell;
 use crate::table::Builtin;
 use crate::write::{make_executable, replace};
 
@@ -37,12 +39,17 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             "a folder to look into in place of `~/.goondan/tools`, relative to the project; `~/` is the home folder",
         ),
         ("env", "a list of further environment variables that the programs may see"),
+        ("sandbox", "contains the programs, as for `bash`"),
+        ("limits", "what the programs may use up, as for `bash`"),
     ],
     error_message_limit: Some(2000),
     // Longer than the longest `timeout` of a run.
     timeout: Some(Duration::from_secs(3_660)),
     open: |opening| {
-        let settings: Arc<Settings> = Arc::new(opening.config()?);
+        let config: Config = opening.config()?;
+        let shell = shell::Settings { env: config.env, sandbox: config.sandbox, limits: config.limits };
+        let launcher = Launcher::new(shell, opening.state.helper.as_ref());
+        let settings = Arc::new(Settings { dir: config.dir, launcher });
         Ok(vec![
             Export::new::<Create>("create", &settings).needs(Permission::Write).needs(Permission::Execute),
             Export::new::<Run>("run", &settings).needs(Permission::Execute),
@@ -55,13 +62,25 @@ pub(crate) const BUILTIN: Builtin = Builtin {
 /// What `spec.config` may say.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Settings {
+struct Config {
     /// The folder to look into after that of the project.
     #[serde(default)]
     dir: Option<String>,
     /// Names of environment variables that programs may see beside the ordinary ones.
     #[serde(default)]
     env: Vec<String>,
+    /// Contains programs.
+    #[serde(default)]
+    sandbox: Option<shell::Wanted>,
+    /// What programs may use up.
+    #[serde(default)]
+    limits: ProcessLimits,
+}
+
+/// What the exports share.
+struct Settings {
+    dir: Option<String>,
+    launcher: Launcher,
 }
 
 impl Settings {
@@ -115,6 +134,16 @@ struct Create {
 
 impl Operation for Create {
     type Shared = Settings;
+
+    async fn preview(self, _ctx: &ToolContext, _settings: &Settings) -> Result<Option<String>, ToolError> {
+        is_name(&self.name)?;
+        let scaffold = scaffold(self.template, &self.name, &self.description);
+        let files = scaffold.files.iter().map(|(path, content, _)| {
+            let path = format!("{FOLDER}/{}/{path}", self.name);
+            crate::write::diff(&path, "", content)
+        });
+        Ok(Some(files.collect()))
+    }
 
     async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
         is_name(&self.name)?;
@@ -185,13 +214,19 @@ impl Operation for Run {
     type Shared = Settings;
     const WATCHES_CANCELLATION: bool = true;
 
+    async fn preview(self, ctx: &ToolContext, settings: &Settings) -> Result<Option<String>, ToolError> {
+        let found = settings.find(ctx, &self.tool_name).await?;
+        let arguments = Value::Object(self.arguments);
+        Ok(Some(format!("runs the program of {} with {arguments}", found.folder.display())))
+    }
+
     async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
         let tool = settings.find(ctx, &self.tool_name).await?.tool.map_err(|reason| {
             ToolError::new(format!("the tool `{}` cannot be run: {reason}", self.tool_name))
                 .code("E_TOOL_CUSTOM_TOOL_BROKEN")
         })?;
         let limit = Some(Duration::from_secs(self.timeout));
-        let output = program::run(ctx, &tool, self.arguments, &settings.env, limit).await?;
+        let output = program::run(ctx, &tool, self.arguments, &settings.launcher, limit).await?;
         Ok(titled(format!("Ran {}", self.tool_name), output))
     }
 }

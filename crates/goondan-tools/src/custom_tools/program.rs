@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 use super::shelf::Ready;
+use crate::confine::Launcher;
 use crate::errors;
 use crate::process;
 use crate::shell;
@@ -23,18 +24,20 @@ pub(crate) async fn run(
     ctx: &ToolContext,
     tool: &Ready,
     arguments: JsonObject,
-    allowed_env: &[String],
+    launcher: &Launcher,
     limit: Option<Duration>,
 ) -> Result<Value, ToolError> {
     let schema = ArgumentSchema::new(tool.manifest.schema());
     let arguments = schema
         .check(&Value::Object(arguments))
         .map_err(|invalid| errors::invalid(invalid.message).suggest(invalid.suggestion))?;
-    let environment = shell::environment(allowed_env, workspace(ctx))?;
+    let environment = shell::environment(&launcher.env, workspace(ctx))?;
     let mut command = process::command(&tool.program.to_string_lossy(), &ctx.workdir, environment);
     command.args(flags(&tool.manifest, &arguments));
+    let command = launcher.confine(command, ctx, Some(&tool.program))?;
     let finished = process::run(command, limit, KEEP, &ctx.cancellation).await;
     let finished = finished.map_err(|failure| failure.into_error(&format!("`{}`", tool.manifest.entrypoint)))?;
+    let finished = launcher.judge(finished)?;
     Ok(json!({
         "tool": tool.manifest.name,
         "exitCode": process::exit_code(finished.status),

@@ -11,7 +11,7 @@ use crate::define::{Operation, titled};
 use crate::errors::{self, blocking};
 use crate::paths::Root;
 use crate::text_transform::scalar;
-use crate::write::{read_text, replace};
+use crate::write::{diff, read_text, replace};
 
 /// How many line numbers an error names.
 const MOST_LINES: usize = 10;
@@ -44,6 +44,17 @@ fn read_text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Str
 
 impl Operation for Edit {
     type Shared = ();
+
+    async fn preview(self, ctx: &ToolContext, (): &()) -> Result<Option<String>, ToolError> {
+        let root = Root::of(ctx)?;
+        blocking(move || {
+            let place = root.resolve(&self.path)?;
+            let before = read_text(&root, &place)?;
+            let (after, _) = edited(&place.given, &before, &self.old_text, &self.new_text)?;
+            Ok(Some(diff(&place.given, &before, &after)))
+        })
+        .await
+    }
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let root = Root::of(ctx)?;

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::define::{Operation, titled};
 use crate::errors::blocking;
 use crate::paths::Root;
-use crate::write::replace;
+use crate::write::{diff, read_text, replace};
 
 /// Make a file of the working directory, or replace all of its content. Folders above it are made.
 #[derive(Deserialize, JsonSchema)]
@@ -23,6 +23,16 @@ pub(super) struct Write {
 
 impl Operation for Write {
     type Shared = ();
+
+    async fn preview(self, ctx: &ToolContext, (): &()) -> Result<Option<String>, ToolError> {
+        let root = Root::of(ctx)?;
+        blocking(move || {
+            let place = root.resolve(&self.path)?;
+            let before = if place.path.exists() { read_text(&root, &place)? } else { String::new() };
+            Ok(Some(diff(&place.given, &before, &self.content)))
+        })
+        .await
+    }
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let root = Root::of(ctx)?;

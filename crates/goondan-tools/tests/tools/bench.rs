@@ -121,6 +121,7 @@ impl Bench {
             message: Arc::new(message),
             workdir: self.work(),
             project_dir: self.dir.path().to_owned(),
+            sandboxes: Vec::new(),
             runtime: Arc::clone(&self.runtime) as Arc<dyn AgentToolRuntime>,
             logger: Arc::new(Silent),
             progress: Arc::new(Silent),

@@ -15,7 +15,7 @@ async fn a_folder_with_a_tool_yaml_is_a_tool_of_one_export() {
     project_file(&bench, "tools/greet/tool.yaml", yaml);
     project_file(&bench, "tools/greet/run.sh", "#!/bin/sh\necho \"hi $1\"\nexit 2\n");
     let tool = resource_of("greeter", Entry::Executable("./tools/greet".to_owned()), object(json!({})));
-    let set = ExecutableTools.open(&tool, bench.dir.path()).await.unwrap();
+    let set = ExecutableTools::default().open(&tool, bench.dir.path()).await.unwrap();
     let [(spec, handler)] = set.exports.as_slice() else { panic!("there is one export") };
     assert_eq!((spec.name.as_str(), spec.description.as_str()), ("greet", "Greets."));
     assert!(spec.permissions.contains(&Permission::Execute));
@@ -38,8 +38,11 @@ async fn what_cannot_be_opened_says_why() {
         (Entry::Builtin("bash".to_owned()), json!({}), "tool.yaml"),
     ];
     for (entry, config, words) in cases {
-        let error =
-            ExecutableTools.open(&resource_of("x", entry, object(config)), bench.dir.path()).await.err().unwrap();
+        let error = ExecutableTools::default()
+            .open(&resource_of("x", entry, object(config)), bench.dir.path())
+            .await
+            .err()
+            .unwrap();
         assert!(error.message.contains(words), "{error}");
     }
 }

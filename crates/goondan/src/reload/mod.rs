@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use goondan_runtime::plan::{Generation, PlanPorts, plan};
+use goondan_runtime::redact::Redactor;
 use goondan_spec::kinds::Swarm as SwarmSpec;
 use goondan_spec::{Bundle, Diagnostic, Environment, Resource, ResourceId, Snapshot, diff};
 
@@ -21,6 +22,7 @@ use crate::build::Builds;
 use crate::contents::Contents;
 use crate::generation::{LastGeneration, LastReload};
 use crate::project::{self, Project};
+use crate::secrets;
 use crate::swarm::{Inner, Swarm};
 use crate::watch::trace::{Recorder, Trace};
 
@@ -147,7 +149,7 @@ impl Swarm {
             return Ok(number);
         }
         inner.tools.set_environment(environment.clone());
-        let generation = plan_swarm(&bundle, swarm, number + 1, &inner.ports, environment).await?;
+        let generation = plan_swarm(&bundle, swarm, number + 1, &inner.ports, environment, &inner.redactor).await?;
         outcome.timing.plan = started.elapsed();
         let swapping = Instant::now();
         let number = generation.number;
@@ -227,7 +229,13 @@ pub(crate) async fn plan_swarm(
     number: u64,
     ports: &PlanPorts,
     environment: &Environment,
+    redactor: &Redactor,
 ) -> Result<Generation, Vec<Diagnostic>> {
-    let missing = bundle.missing_environment(&swarm.id, environment);
-    if missing.is_empty() { plan(bundle, swarm, number, ports, environment).await } else { Err(missing) }
+    let completed = secrets::complete(bundle, &swarm.id, environment.clone()).await;
+    let environment = completed.map_err(|problem| vec![problem])?;
+    // Before anything is done with them.
+    redactor.learn_environment(&environment);
+    redactor.learn(bundle.secrets(&environment));
+    let missing = bundle.missing_environment(&swarm.id, &environment);
+    if missing.is_empty() { plan(bundle, swarm, number, ports, &environment).await } else { Err(missing) }
 }

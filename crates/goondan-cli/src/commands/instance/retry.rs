@@ -6,7 +6,7 @@ use clap::Args;
 use goondan::runtime::ids::InstanceId;
 use goondan::{StateRoot, Workspace};
 
-use crate::commands::run::{OnInterrupt, Session, Signals, View, not_accepted, watched};
+use crate::commands::run::{Asked, OnInterrupt, Session, Signals, View, not_accepted, watched};
 use crate::exit::CliError;
 use crate::instances;
 use crate::output::{Output, TurnReport, turn_error, write_error};
@@ -34,7 +34,8 @@ pub(super) async fn run(args: &RetryArgs, state_root: &StateRoot, output: &Outpu
 }
 
 async fn start(args: &RetryArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let launch = Launch { project: &args.project, args: &args.start, record: None, watch: false };
+    let launch =
+        Launch { project: &args.project, args: &args.start, record: None, watch: false, asked: Asked::Terminal };
     let mut session = Session::start(launch, signals, state_root, output).await?;
     let retried = match failed_events(args, &session, state_root) {
         Ok((id, events)) if events.is_empty() => {

@@ -58,6 +58,10 @@ fn words(effect: &UnfinishedEffect) -> Option<String> {
             Some(format!("{} {}", shorten(name), shorten(&effect.intent["input"].to_string())))
         }
         EffectKind::ModelCall => Some("model call".to_owned()),
+        EffectKind::Approval => {
+            let name = effect.intent["toolName"].as_str().unwrap_or("a tool");
+            Some(format!("approval of {}", shorten(name)))
+        }
         EffectKind::Inbox | EffectKind::ExtensionState => None,
     }
 }

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use goondan::{Input, StateRoot};
 
+pub(crate) use approval::Asked;
 pub(crate) use session::{OnInterrupt, Session, not_accepted};
 pub(crate) use signals::{Signals, watched};
 pub(crate) use view::View;
@@ -115,8 +116,12 @@ async fn start(
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<(), CliError> {
-    let launch =
-        Launch { project: &args.project, args: &args.start, record: args.record.as_deref(), watch: args.watch };
+    let asked = match (&mode, format) {
+        (Mode::Serve, OutputFormat::StreamJson) => Asked::Lines,
+        _ => Asked::Terminal,
+    };
+    let record = args.record.as_deref();
+    let launch = Launch { project: &args.project, args: &args.start, record, watch: args.watch, asked };
     let session = Session::start(launch, signals, state_root, output).await?;
     let input = Input { agent: args.agent, instance_key: Some(args.instance_key), ..Input::default() };
     match mode {

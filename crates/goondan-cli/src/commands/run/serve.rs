@@ -8,12 +8,14 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use goondan::runtime::event::{SwarmEvent, TurnResult};
 use goondan::runtime::ids::InstanceId;
+use goondan::runtime::policy::ApprovalAnswer;
 use goondan::{Input, Swarm};
 use serde::Serialize;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use self::lines::{InputLine, LineError, read_lines};
+use self::lines::{Line, LineError, read_lines};
 use super::OutputFormat;
+use super::approval::{Question, meaning};
 use super::session::{Session, not_accepted, trace_of};
 use super::view::event_line;
 use crate::exit::CliError;
@@ -57,6 +59,25 @@ struct LineErrorObject<'a> {
     suggestion: Option<&'a str>,
 }
 
+/// A question that a line of standard input answers.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct QuestionLine<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    approval: &'a str,
+    agent_name: &'a str,
+    instance_key: &'a str,
+    tool_call_id: &'a str,
+    tool_name: &'a str,
+    arguments: &'a goondan::spec::JsonObject,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preview: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    answers: [&'static str; 4],
+}
+
 /// Everything that the loop owns. One task writes all lines, so that none is torn.
 struct Server<'a> {
     swarm: Swarm,
@@ -65,6 +86,8 @@ struct Server<'a> {
     events: bool,
     output: &'a Output,
     pending: Vec<Pending>,
+    /// Questions that nobody has answered yet.
+    questions: Vec<Question>,
 }
 
 /// Answers every line until standard input ends and the last turn is over. After a signal no more lines are taken and the
@@ -84,6 +107,7 @@ pub(super) async fn serve(
         events: format == OutputFormat::StreamJson,
         output,
         pending: Vec::new(),
+        questions: Vec::new(),
     };
     while open || !turns.is_empty() {
         tokio::select! {
@@ -97,13 +121,21 @@ pub(super) async fn serve(
                 Some((number, line)) => if let Some(turn) = server.accept(number, line).await? {
                     turns.push(outcome(turn));
                 },
-                None => open = false,
+                None => {
+                    open = false;
+                    server.nobody_answers();
+                }
+            },
+            Some(question) = session.questions.next() => match open {
+                true => server.ask(question)?,
+                false => question.answer(ApprovalAnswer::NobodyThere),
             },
             words = session.reloads.next() => if !server.events {
                 output.note(&words)?;
             },
             signal = session.signals.next() => {
                 open = false;
+                server.nobody_answers();
                 session.stop(signal)?;
             }
         }
@@ -119,13 +151,10 @@ async fn outcome(turn: goondan::Turn) -> Ended {
 
 impl Server<'_> {
     /// Hands a line in, or says why that can't be done.
-    async fn accept(
-        &mut self,
-        number: u64,
-        line: Result<InputLine, LineError>,
-    ) -> Result<Option<goondan::Turn>, CliError> {
+    async fn accept(&mut self, number: u64, line: Result<Line, LineError>) -> Result<Option<goondan::Turn>, CliError> {
         let line = match line {
-            Ok(line) => line,
+            Ok(Line::Input(line)) => line,
+            Ok(Line::Answer { approval, answer }) => return self.answer(number, &approval, &answer).map(|()| None),
             Err(error) => {
                 let refused = CliError::usage(error.message).suggest(error.suggestion);
                 return self.refuse(number, error.id.as_deref(), &refused).map(|()| None);
@@ -146,6 +175,39 @@ impl Server<'_> {
             }
             Err(error) => self.refuse(number, line.id.as_deref(), &not_accepted(error)).map(|()| None),
         }
+    }
+
+    /// Writes a question out; a line answers it.
+    fn ask(&mut self, question: Question) -> Result<(), CliError> {
+        let request = &question.request;
+        self.output.json_line(&QuestionLine {
+            kind: "approval.request",
+            approval: &request.id,
+            agent_name: &request.instance.agent,
+            instance_key: &request.instance.instance_key,
+            tool_call_id: &request.tool_call_id,
+            tool_name: &request.tool_name,
+            arguments: &request.arguments,
+            preview: request.preview.as_deref(),
+            reason: request.reason.as_deref(),
+            answers: ["once", "conversation", "always", "deny"],
+        })?;
+        self.questions.push(question);
+        Ok(())
+    }
+
+    fn answer(&mut self, line: u64, approval: &str, answer: &str) -> Result<(), CliError> {
+        let Some(position) = self.questions.iter().position(|question| question.request.id == approval) else {
+            let unknown = CliError::usage(format!("No approval `{approval}` waits for an answer."));
+            return self.refuse(line, None, &unknown.suggest("Repeat the `approval` of the request as it is."));
+        };
+        self.questions.swap_remove(position).answer(meaning(answer));
+        Ok(())
+    }
+
+    /// Standard input has ended: nobody is left who could answer.
+    fn nobody_answers(&mut self) {
+        self.questions.drain(..).for_each(|question| question.answer(ApprovalAnswer::NobodyThere));
     }
 
     fn refuse(&self, line: u64, id: Option<&str>, error: &CliError) -> Result<(), CliError> {

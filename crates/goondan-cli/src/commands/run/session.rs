@@ -31,7 +31,8 @@ pub(crate) struct Session {
     pub(crate) signals: Signals,
     /// Reloads of the project.
     pub(crate) reloads: Reloads,
-    questions: Questions,
+    /// Questions that wait for an answer.
+    pub(crate) questions: Questions,
     leftovers: Leftovers,
     output: Output,
     /// The signal that is the reason to end.
@@ -68,7 +69,7 @@ impl Session {
         if launch.args.build {
             build::before_start(launch.project, &mut signals, output).await?;
         }
-        let (approver, questions) = approver(launch.args.yes);
+        let (approver, questions) = approver(launch.args.yes, launch.asked);
         let (watch, hangups) = (launch.watch, Hangups::open()?);
         let (swarm, events) = project::start(launch, approver, state_root, output).await?;
         let (reloads, leftovers) = (Reloads::begin(&swarm, watch, hangups), Leftovers::default());

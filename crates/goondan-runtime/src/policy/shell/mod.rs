@@ -50,6 +50,8 @@ pub struct Part {
 pub enum What {
     /// A command that runs.
     Command,
+    /// An environment variable that is set beside the line.
+    Variable,
     /// A file that a redirection writes.
     Write {
         /// It is a path below the working folder, as far as its text tells.
@@ -63,6 +65,13 @@ pub enum What {
 }
 
 impl Part {
+    /// A variable that is set beside a command line.
+    pub(crate) fn variable(name: &str, value: &str) -> Self {
+        let text = format!("{name}={value}");
+        let whole = goondan_spec::pattern::atoms(&text);
+        Part { shown: excerpt(&text), what: What::Variable, names: vec![whole.clone()], whole }
+    }
+
     fn hidden(shown: impl Into<String>, why: impl Into<String>) -> Self {
         let shown: String = shown.into();
         let whole = goondan_spec::pattern::atoms(shown.trim());

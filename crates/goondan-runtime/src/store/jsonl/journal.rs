@@ -152,9 +152,17 @@ impl JsonlTurnJournal {
         .await
     }
 
-    async fn finish(&self, effect: String, value: &Value) -> Result<(), StoreError> {
-        let record = Record::Outcome { turn_id: self.turn_id.clone(), effect, value: value.clone() };
-        self.appender.lock().await.append(&record)
+    async fn finish(&self, effect: Effect, value: &Value) -> Result<(), StoreError> {
+        let record = Record::Outcome { turn_id: self.turn_id.clone(), effect: effect.id, value: value.clone() };
+        if effect.kind != EffectKind::Approval {
+            return self.appender.lock().await.append(&record);
+        }
+        let mut appender = Arc::clone(&self.appender).lock_owned().await;
+        blocking(move || {
+            appender.append(&record)?;
+            appender.sync()
+        })
+        .await
     }
 }
 
@@ -168,12 +176,16 @@ impl TurnJournal for JsonlTurnJournal {
             None => self.begin(&effect).await?,
         }
         let value = work.await;
-        self.finish(effect.id, &value).await?;
+        self.finish(effect, &value).await?;
         Ok(Outcome::Done { value, replayed: false })
     }
 
     fn is_resumed(&self) -> bool {
         !self.recorded.is_empty()
+    }
+
+    fn has_intent(&self, effect_id: &str) -> bool {
+        self.recorded.contains_key(effect_id)
     }
 
     fn has_outcome(&self, effect_id: &str) -> bool {

@@ -15,7 +15,7 @@ use self::parse::Action;
 use crate::define::{Operation, titled};
 use crate::errors::{self, blocking};
 use crate::paths::{Place, Root};
-use crate::write::{read_text, replace};
+use crate::write::{diff, read_text, replace};
 
 /// The code of a patch that is not understood or does not fit the files.
 const CODE: &str = "E_TOOL_PATCH";
@@ -35,6 +35,18 @@ pub(super) struct ApplyPatch {
 
 impl Operation for ApplyPatch {
     type Shared = ();
+
+    async fn preview(self, ctx: &ToolContext, (): &()) -> Result<Option<String>, ToolError> {
+        let root = Root::of(ctx)?;
+        blocking(move || {
+            let sections = parse::parse(&self.patch).map_err(misunderstood)?;
+            let changes = sections.into_iter().map(|section| plan(&root, section.path, section.action));
+            let changes: Vec<Change> = changes.collect::<Result<_, _>>()?;
+            no_path_twice(&changes)?;
+            Ok(Some(changes.iter().map(Change::preview).collect()))
+        })
+        .await
+    }
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let root = Root::of(ctx)?;
@@ -168,6 +180,15 @@ impl Change {
         if let Some(before) = &self.before {
             let _ = replace(root, &self.place, before.as_bytes());
         }
+    }
+
+    /// The change as a diff.
+    fn preview(&self) -> String {
+        let (before, after) = (self.before.as_deref().unwrap_or_default(), self.after.as_ref());
+        let moved = after.filter(|(target, _)| target.path != self.place.path);
+        let moved = moved.map(|(target, _)| format!("{} becomes {}\n", self.place.given, target.given));
+        let text = after.map(|(_, text)| text.as_str()).unwrap_or_default();
+        moved.unwrap_or_default() + &diff(&self.place.given, before, text)
     }
 
     fn report(&self, root: &Root) -> Value {

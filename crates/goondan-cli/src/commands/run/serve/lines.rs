@@ -24,6 +24,20 @@ pub(crate) struct InputLine {
     pub(crate) id: Option<String>,
 }
 
+/// A line of standard input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// Something for an agent.
+    Input(InputLine),
+    /// An answer to an approval request.
+    Answer {
+        /// The id of the request.
+        approval: String,
+        /// `once`, `conversation`, `always` or `deny`.
+        answer: String,
+    },
+}
+
 /// Why a line can't be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LineError {
@@ -36,7 +50,7 @@ pub(crate) struct LineError {
 }
 
 /// Reads standard input on a thread of its own; the channel closes when it ends. Blank lines are skipped.
-pub(crate) fn read_lines() -> Receiver<(u64, Result<InputLine, LineError>)> {
+pub(crate) fn read_lines() -> Receiver<(u64, Result<Line, LineError>)> {
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
     std::thread::spawn(move || {
         let mut stdin = io::stdin().lock();
@@ -73,13 +87,34 @@ fn next_line(input: &mut impl BufRead, limit: u64) -> io::Result<Option<Result<V
     Ok(Some(Err(refused(format!("The line is longer than {limit} bytes.")))))
 }
 
-fn parse(line: &[u8]) -> Result<InputLine, LineError> {
+fn parse(line: &[u8]) -> Result<Line, LineError> {
     let value = serde_json::from_slice(line).map_err(|error| refused(format!("The line is no JSON: {error}.")))?;
     let Value::Object(mut fields) = value else {
         return Err(refused("The line is JSON, but no object.".to_owned()));
     };
     let id = take_id(&mut fields)?;
-    read_fields(fields, id.clone()).map_err(|error| LineError { id, ..error })
+    let read = match fields.contains_key("approval") {
+        true => read_answer(fields),
+        false => read_fields(fields, id.clone()).map(Line::Input),
+    };
+    read.map_err(|error| LineError { id, ..error })
+}
+
+/// An answer that is not understood is refused, and the question stays open.
+fn read_answer(mut fields: Map<String, Value>) -> Result<Line, LineError> {
+    const ANSWERS: [&str; 4] = ["once", "conversation", "always", "deny"];
+    let suggestion =
+        r#"Write {"approval": "ID", "answer": "once"}; the others are `conversation`, `always` and `deny`."#;
+    let wrong = |message: &str| LineError { id: None, message: message.to_owned(), suggestion: suggestion.to_owned() };
+    let approval = take_text(&mut fields, "approval")?.ok_or_else(|| wrong("The field `approval` is null."))?;
+    let answer = take_text(&mut fields, "answer")?.ok_or_else(|| wrong("The field `answer` is missing."))?;
+    if !ANSWERS.contains(&answer.as_str()) {
+        return Err(wrong("The field `answer` is none of the four answers."));
+    }
+    match fields.keys().next() {
+        None => Ok(Line::Answer { approval, answer }),
+        Some(name) => Err(wrong(&format!("The field `{name}` is unknown."))),
+    }
 }
 
 /// The rest of a line whose id is known.
@@ -129,8 +164,23 @@ mod tests {
             instance_key: Some("k".to_owned()),
             id: Some("7".to_owned()),
         };
-        assert_eq!(line, expected);
-        assert_eq!(parse(br#"{"input": "hi"}"#).unwrap(), InputLine { input: "hi".to_owned(), ..InputLine::default() });
+        assert_eq!(line, Line::Input(expected));
+        let plain = InputLine { input: "hi".to_owned(), ..InputLine::default() };
+        assert_eq!(parse(br#"{"input": "hi"}"#).unwrap(), Line::Input(plain));
+    }
+
+    #[test]
+    fn a_line_may_answer_an_approval() {
+        let line = parse(br#"{"approval": "x", "answer": "always"}"#).unwrap();
+        assert_eq!(line, Line::Answer { approval: "x".to_owned(), answer: "always".to_owned() });
+        for broken in [
+            br#"{"approval": "x"}"#.as_slice(),
+            br#"{"approval": "x", "answer": "yes"}"#,
+            br#"{"approval": 1, "answer": "once"}"#,
+            br#"{"approval": "x", "answer": "once", "input": "hi"}"#,
+        ] {
+            assert!(parse(broken).is_err());
+        }
     }
 
     #[test]

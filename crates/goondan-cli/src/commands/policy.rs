@@ -1,0 +1,210 @@
+//! `gdn policy`: what the rules of a project say about a call, and why.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use goondan::runtime::policy::shell::What;
+use goondan::runtime::policy::{self, Because, Decision, PartDecision, PolicyQuestion};
+use goondan::spec::kinds::{Action, Agent, ExportSpec, Written};
+use goondan::spec::{Bundle, Resource};
+use serde_json::{Map, Value, json};
+
+use crate::exit::CliError;
+use crate::output::Output;
+use crate::project;
+
+const EXAMPLES: &str = "\
+Examples:
+  gdn policy explain --agent assistant --tool bash__exec --args '{\"command\": \"git log; rm x\"}'
+  gdn policy explain --agent worker --tool fs__write --caller lead     As `lead` may let `worker` do it";
+
+/// Arguments of `gdn policy`.
+#[derive(Debug, Args)]
+pub(crate) struct PolicyArgs {
+    #[command(subcommand)]
+    command: PolicyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum PolicyCommand {
+    /// Say which rule decides about a call
+    Explain(ExplainArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+struct ExplainArgs {
+    /// The agent that would call
+    #[arg(short, long, value_name = "NAME")]
+    agent: String,
+    /// The tool, as `resource__export`
+    #[arg(short, long, value_name = "NAME")]
+    tool: String,
+    /// Its arguments
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    args: String,
+    /// An agent further up in the chain of callers; may be repeated
+    #[arg(short, long, value_name = "NAME")]
+    caller: Vec<String>,
+    /// The project folder, or its goondan.yaml
+    #[arg(short, long, value_name = "PATH", default_value = ".")]
+    project: PathBuf,
+}
+
+/// Explains.
+pub(crate) fn run(args: &PolicyArgs, output: &Output) -> Result<(), CliError> {
+    let PolicyCommand::Explain(args) = &args.command;
+    let bundle = project::load_valid(&args.project, output)?.1;
+    let arguments = arguments(&args.args)?;
+    let agent = find_agent(&bundle, &args.agent)?;
+    let export = find_export(&bundle, agent, &args.tool)?;
+    let shell = export.shell_arguments();
+    let question =
+        PolicyQuestion { tool_name: &args.tool, needs: &export.permissions, arguments: &arguments, shell: &shell };
+    let mut chain = vec![agent];
+    for caller in &args.caller {
+        chain.push(find_agent(&bundle, caller)?);
+    }
+    let says = |agent: &Resource<Agent>| policy::decide(agent.spec.permissions.as_ref(), question);
+    let verdicts: Vec<(&str, Decision)> = chain.iter().map(|agent| (agent.id.name.as_str(), says(agent))).collect();
+    let action = verdicts.iter().fold(Action::Allow, |action, (_, one)| policy::stricter(action, one.action));
+    if output.json {
+        return output.json_pretty(&as_json(&args.tool, action, &verdicts));
+    }
+    output.line(as_text(&args.tool, action, &verdicts).trim_end())
+}
+
+fn arguments(text: &str) -> Result<Map<String, Value>, CliError> {
+    serde_json::from_str(text).map_err(|error| {
+        CliError::usage(format!("`--args` is no JSON object: {error}."))
+            .suggest(r#"Quote the object for the shell: --args '{"command": "ls"}'"#)
+    })
+}
+
+fn find_agent<'b>(bundle: &'b Bundle, name: &str) -> Result<&'b Resource<Agent>, CliError> {
+    bundle.agents().values().find(|agent| agent.id.name == name).ok_or_else(|| {
+        let known: Vec<&str> = bundle.agents().keys().map(|id| id.name.as_str()).collect();
+        CliError::usage(format!("The project has no agent `{name}`."))
+            .suggest(format!("Its agents are: {}.", known.join(", ")))
+    })
+}
+
+fn find_export<'b>(bundle: &'b Bundle, agent: &Resource<Agent>, tool: &str) -> Result<&'b ExportSpec, CliError> {
+    let mut known = Vec::new();
+    for used in &agent.spec.tools {
+        let resource = &bundle.tools()[&used.tool];
+        let is_chosen = |export: &&ExportSpec| used.exports.as_ref().is_none_or(|names| names.contains(&export.name));
+        for export in resource.spec.exports.iter().filter(is_chosen) {
+            let name = format!("{}__{}", used.tool.name, export.name);
+            if name == tool {
+                return Ok(export);
+            }
+            known.push(name);
+        }
+    }
+    let error =
+        CliError::usage(format!("The agent `{}` has no tool `{tool}` that its YAML tells about.", agent.id.name));
+    Err(error.suggest(format!(
+        "Known before the swarm starts: {}. A library tells its exports later; name them in `spec.exports` of the Tool.",
+        known.join(", ")
+    )))
+}
+
+fn word(action: Action) -> &'static str {
+    match action {
+        Action::Allow => "allow",
+        Action::Ask => "ask",
+        Action::Deny => "deny",
+    }
+}
+
+fn as_text(tool: &str, action: Action, verdicts: &[(&str, Decision)]) -> String {
+    let mut text = format!("{tool}: {}\n", word(action));
+    for (index, (agent, decision)) in verdicts.iter().enumerate() {
+        let role = if index == 0 { "Agent" } else { "called by Agent" };
+        text.push_str(&format!("\n{role}/{agent}: {}\n", word(decision.action)));
+        if decision.parts.is_empty() {
+            text.push_str(&format!("  {}\n", reason(&decision.because)));
+        }
+        let width = decision.parts.iter().map(|part| part.part.shown.chars().count()).max().unwrap_or(0).min(48);
+        for part in &decision.parts {
+            let shown = part.part.shown.replace('\n', "⏎");
+            text.push_str(&format!("  {shown:width$}  {:5}  {}\n", word(part.action), part_reason(part)));
+        }
+    }
+    text
+}
+
+fn part_reason(part: &PartDecision) -> String {
+    match &part.part.what {
+        What::Hidden { why } => format!("{why}; {}", reason(&part.because)),
+        What::Write { inside: false } => format!("a file outside of the working folder; {}", reason(&part.because)),
+        What::Write { inside: true } | What::Command | What::Variable => reason(&part.because),
+    }
+}
+
+fn reason(because: &Because) -> String {
+    match because {
+        Because::Unstated => {
+            "the agent states no permissions: it asks before it executes or uses the network".to_owned()
+        }
+        Because::Default => "no rule matches; `default` decides".to_owned(),
+        Because::Rule { number: None, .. } => "without a `default`, execute and network are asked for".to_owned(),
+        Because::Rule { written, .. } => format!("the rule at {}", place(written)),
+        Because::Doubt { written } => format!("the rule at {} may match, nobody can tell", place(written)),
+    }
+}
+
+fn place(written: &Written) -> String {
+    let place = written.0.as_ref().map(|(file, at)| format!("{file}:{}", at.line));
+    place.unwrap_or_else(|| "no file".to_owned())
+}
+
+fn as_json(tool: &str, action: Action, verdicts: &[(&str, Decision)]) -> Value {
+    let verdicts = verdicts.iter().map(|(agent, decision)| {
+        let parts = decision.parts.iter().map(part_json);
+        json!({
+            "agent": agent,
+            "action": word(decision.action),
+            "because": because_json(&decision.because),
+            "parts": parts.collect::<Vec<_>>(),
+        })
+    });
+    json!({"tool": tool, "action": word(action), "agents": verdicts.collect::<Vec<_>>()})
+}
+
+fn part_json(part: &PartDecision) -> Value {
+    let (kind, why) = match &part.part.what {
+        What::Command => ("command", None),
+        What::Variable => ("variable", None),
+        What::Write { .. } => ("write", None),
+        What::Hidden { why } => ("hidden", Some(why)),
+    };
+    let mut value = json!({
+        "text": part.part.shown,
+        "kind": kind,
+        "action": word(part.action),
+        "because": because_json(&part.because),
+    });
+    if let Some(why) = why {
+        value["why"] = json!(why);
+    }
+    value
+}
+
+fn because_json(because: &Because) -> Value {
+    let (kind, written) = match because {
+        Because::Unstated => ("unstated", None),
+        Because::Default => ("default", None),
+        Because::Rule { number: None, .. } => ("builtin", None),
+        Because::Rule { written, .. } => ("rule", Some(written)),
+        Because::Doubt { written } => ("doubt", Some(written)),
+    };
+    let mut value = json!({"kind": kind, "text": reason(because)});
+    if let Some((file, at)) = written.and_then(|written| written.0.as_ref()) {
+        value["file"] = json!(file);
+        value["line"] = json!(at.line);
+        value["column"] = json!(at.column);
+    }
+    value
+}

@@ -1,0 +1,163 @@
+//! Policies, approvals and containment, as a person or a program meets them.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::projects::manifest;
+use crate::sandbox::Sandbox;
+
+const MODEL: &str = "{provider: scripted, model: any, options: {script: script.yaml}}";
+
+const PERMISSIONS: &str = "\
+permissions:
+    default: allow
+    rules:
+      - {permission: execute, action: ask}
+      - {tool: bash__*, args: {command: git *}, action: allow}";
+
+/// The model has the input run as a command, and then answers.
+const RUN: &str = "\
+rules:
+  - when: {role: user}
+    reply: {calls: [{id: c, tool: bash__exec, args: {command: '{{ input }}'}}]}
+  - when: {role: tool}
+    reply: {text: done}
+";
+
+fn project(more: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("p/goondan.yaml", &manifest(MODEL, more));
+    sandbox.write("p/script.yaml", RUN);
+    sandbox
+}
+
+#[test]
+fn explain_says_which_rule_decides() {
+    let sandbox = project(PERMISSIONS);
+    let line = r#"{"command": "git log; eval x > y", "env": {"A": "b"}}"#;
+    let explain = ["policy", "explain", "--project", "p", "--agent", "a", "--tool", "bash__exec", "--args", line];
+    insta::assert_snapshot!("explain", sandbox.gdn(&explain).ok());
+    let as_json = sandbox.gdn(&[&explain[..], &["--caller", "a", "--json"]].concat());
+    let answer: Value = serde_json::from_str(as_json.ok()).unwrap();
+    assert_eq!((answer["action"].as_str(), answer["agents"].as_array().unwrap().len()), (Some("ask"), 2));
+    assert_eq!(answer["agents"][0]["parts"][1]["because"]["file"], "goondan.yaml");
+    let unknown = ["policy", "explain", "--project", "p", "--agent", "a", "--tool", "bash__run"];
+    insta::assert_snapshot!("explain unknown", sandbox.gdn(&unknown).report());
+}
+
+#[test]
+fn a_rule_that_never_decides_is_told_at_its_line() {
+    let sandbox = project(
+        "permissions: {rules: [{tool: bsh__*, action: deny}, {tool: bash__exec, action: ask}, {tool: bash__*, action: deny}]}",
+    );
+    insta::assert_snapshot!("dead rules", sandbox.gdn(&["validate", "p", "--format", "short"]).report());
+}
+
+/// Starts a stream, has `command` run, answers the question with `answer`, and gives back the question and the status.
+fn asked(sandbox: &Sandbox, command: &str, answer: Option<&str>) -> (Option<Value>, String) {
+    let mut child = sandbox.command(&["run", "p", "--input-format", "stream-json"]);
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut stdin = child.stdin.take();
+    writeln!(stdin.as_mut().unwrap(), "{}", json!({"input": command})).unwrap();
+    let (mut question, mut status) = (None, String::new());
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        match line["type"].as_str() {
+            Some("approval.request") => {
+                match answer {
+                    Some(answer) => {
+                        let answer = json!({"approval": line["approval"], "answer": answer});
+                        writeln!(stdin.as_mut().unwrap(), "{answer}").unwrap();
+                    }
+                    None => stdin = None,
+                }
+                question = Some(line);
+            }
+            Some("tool.completed") => status = line["status"].as_str().unwrap().to_owned(),
+            Some("result") => stdin = None,
+            _ => {}
+        }
+    }
+    assert!(child.wait().unwrap().success());
+    (question, status)
+}
+
+#[test]
+fn a_line_answers_a_question() {
+    let sandbox = project(PERMISSIONS);
+    let (question, status) = asked(&sandbox, "touch x", Some("once"));
+    let question = question.unwrap();
+    assert_eq!((question["toolName"].as_str(), question["preview"].as_str()), (Some("bash__exec"), Some("$ touch x")));
+    assert_eq!(status, "ok");
+    assert_eq!(asked(&sandbox, "touch x", Some("deny")).1, "error");
+    // Standard input is closed while the question is open: nobody is there any more.
+    assert_eq!(asked(&sandbox, "touch x", None).1, "error");
+    assert_eq!(asked(&sandbox, "git --version", None), (None, "ok".to_owned()));
+}
+
+#[test]
+fn an_answer_may_hold_for_good() {
+    let sandbox = project(PERMISSIONS);
+    assert_eq!(asked(&sandbox, "touch x", Some("conversation")).1, "ok");
+    assert_eq!(asked(&sandbox, "touch x", None), (None, "ok".to_owned()));
+    assert!(!sandbox.dir().join("p/.goondan").exists());
+    assert_eq!(asked(&sandbox, "touch y", Some("always")).1, "ok");
+    assert_eq!(asked(&sandbox, "touch y", None), (None, "ok".to_owned()));
+    let kept = std::fs::read_to_string(sandbox.dir().join("p/.goondan/approvals.yaml")).unwrap();
+    insta::assert_snapshot!("approvals", kept);
+}
+
+/// A kernel without Landlock must refuse; one with it must contain.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_sandbox_contains_or_refuses() {
+    let sandbox = project("permissions: {default: allow, sandbox: {}}");
+    let outside = sandbox.dir().join("outside");
+    let command = format!("echo in > inside; cat inside; ls {0}/p; touch {0}/outside", sandbox.dir().display());
+    let arguments = json!({ "command": command }).to_string();
+    let outcome = sandbox.gdn(&["tool", "call", "bash__exec", "-p", "p", "--args", &arguments, "--json"]);
+    let result: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    assert!(!outside.exists());
+    if result["status"] == "error" {
+        assert_eq!(result["error"]["code"], "E_TOOL_SANDBOX");
+        return;
+    }
+    assert_eq!(result["output"]["stdout"], "in\ngoondan.yaml\nscript.yaml\n");
+    assert!(result["output"]["stderr"].as_str().unwrap().contains("outside"));
+    let arguments = json!({"command": "python3 -c 'import socket; socket.socket()'"}).to_string();
+    let outcome = sandbox.gdn(&["tool", "call", "bash__exec", "-p", "p", "--args", &arguments, "--json"]);
+    let result: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    assert_ne!(result["output"]["exitCode"], 0);
+}
+
+#[test]
+#[cfg(unix)]
+fn limits_hold() {
+    let sandbox = project("permissions: {default: allow}");
+    let tool = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: bash}\nspec: {entry: 'builtin:bash', config: \
+                {limits: {fileSizeMib: 1}}}\n";
+    sandbox.write("p/tools/bash.yaml", tool);
+    let arguments = json!({"command": "head -c 3000000 /dev/zero > big; wc -c < big"}).to_string();
+    let outcome = sandbox.gdn(&["tool", "call", "bash__exec", "-p", "p", "--args", &arguments, "--json"]);
+    let result: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    assert_eq!(result["output"]["stdout"].as_str().map(str::trim), Some("1048576"), "{}", outcome.stderr);
+}
+
+#[test]
+fn secrets_are_found_in_files() {
+    let sandbox = project("");
+    let model = "{provider: scripted, model: any, apiKey: {valueFrom: {secretRef: {ref: Secret/openai, key: key}}}, \
+                 options: {script: script.yaml}}";
+    sandbox.write("p/goondan.yaml", &manifest(model, "permissions: {default: allow}"));
+    let missing = sandbox.gdn(&["run", "p", "--input", "true"]);
+    assert!(missing.stderr.contains("GOONDAN_SECRET_OPENAI_KEY"), "{}", missing.stderr);
+    sandbox.write("secrets/openai/key", "sk-very-secret\n");
+    let mut command = sandbox.command(&["tool", "call", "bash__exec", "-p", "p", "--args"]);
+    command.arg(json!({"command": format!("base64 < {}/secrets/openai/key", sandbox.dir().display())}).to_string());
+    command.env("GOONDAN_SECRETS_DIR", sandbox.dir().join("secrets"));
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("***") && !text.contains("c2stdmVyeS1zZWNyZX"), "{text}");
+}

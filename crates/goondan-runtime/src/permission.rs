@@ -1,0 +1,326 @@
+//! May this call run? The policies of the agent and of everybody who called it, approvals that hold, somebody's word.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use goondan_spec::kinds::{Action, Permission, Sandbox};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::JsonObject;
+use crate::dispatch::{ToolCallContext, tool_context};
+use crate::event::RuntimeEventKind;
+use crate::instance::blocking;
+use crate::policy::{self, ApprovalAnswer, ApprovalRequest, Because, Decision, Grant, PolicyQuestion, Scope};
+use crate::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
+use crate::ports::store::StoreError;
+use crate::ports::tool::ToolError;
+use crate::registry::RegisteredTool;
+use crate::taint;
+
+/// Approvals of a conversation are kept under this name, which no extension can have.
+const STATE: &str = "gdn.approvals";
+
+/// How long a tool may take to tell what a call would do.
+const PREVIEW_TIME: Duration = Duration::from_secs(5);
+
+/// The longest preview, in bytes.
+const LONGEST_PREVIEW: usize = 16_000;
+
+/// Lets the call pass, or says why it is refused.
+pub(crate) async fn permit(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    arguments: &JsonObject,
+) -> Result<(), ToolError> {
+    let verdicts = verdicts(context, tool, arguments).await;
+    if let Some(denying) = verdicts.iter().find(|verdict| verdict.action == Action::Deny) {
+        let why = format!("the policy of Agent/{} denies it ({})", denying.agent, denying.why);
+        return Err(denied(context, tool, &why, Way::Rule));
+    }
+    let asking: Vec<&Verdict> = verdicts.iter().filter(|verdict| verdict.action == Action::Ask).collect();
+    let Some(first) = asking.first() else { return Ok(()) };
+    let kept = kept_arguments(tool, arguments);
+    let grant =
+        |verdict: &&Verdict| Grant { agent: verdict.agent.clone(), tool: tool.name.to_string(), args: kept.clone() };
+    let mut wanted: Vec<Grant> = asking.iter().map(grant).collect();
+    let held = held_grants(context).await;
+    wanted.retain(|grant| !held.contains(grant));
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    match answer(context, tool, arguments, first).await? {
+        ApprovalAnswer::Allow { scope } => {
+            remember(context, scope, wanted).await;
+            Ok(())
+        }
+        ApprovalAnswer::Deny => Err(denied(context, tool, "it was refused when asked", Way::Ask)),
+        ApprovalAnswer::NobodyThere => {
+            let why = format!("it needs an approval and nobody is there to ask (Agent/{}: {})", first.agent, first.why);
+            Err(denied(context, tool, &why, Way::Approve))
+        }
+    }
+}
+
+/// What the policy of one agent says.
+struct Verdict {
+    agent: String,
+    action: Action,
+    why: String,
+}
+
+/// Of the agent, then of its callers, the nearest last (rule S1b). The agent's own policy is the one that its turn began
+/// with; its callers' are those of now.
+async fn verdicts(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Vec<Verdict> {
+    let question = PolicyQuestion {
+        tool_name: tool.name.as_str(),
+        needs: &tool.spec.permissions,
+        arguments,
+        shell: &tool.shell_arguments,
+    };
+    let own = policy::decide(context.facts.agent.permissions.as_ref(), question);
+    let mut verdicts = vec![verdict(&context.facts.instance.agent, &own)];
+    let generation = context.engine.generation.load();
+    for caller in &context.facts.callers {
+        verdicts.push(match generation.agent(&caller.agent) {
+            Some(caller) => verdict(&caller.name, &policy::decide(caller.permissions.as_ref(), question)),
+            // Nobody knows any more what it was allowed.
+            None => Verdict {
+                agent: caller.agent.clone(),
+                action: if tool.spec.permissions.is_empty() { Action::Allow } else { Action::Ask },
+                why: "the agent is no longer part of the swarm".to_owned(),
+            },
+        });
+    }
+    drop(generation);
+    let acts = [Permission::Execute, Permission::Write, Permission::Network];
+    if acts.iter().any(|one| tool.spec.permissions.contains(one)) {
+        if let Some(origin) = taint::of(&context.engine, &context.facts.instance).await {
+            verdicts.push(Verdict {
+                agent: context.facts.instance.agent.clone(),
+                action: Action::Ask,
+                why: format!("the conversation has read untrusted output of {origin}"),
+            });
+        }
+    }
+    verdicts
+}
+
+/// What contains the programs of a call: the sandboxes of the agent and of its callers.
+pub(crate) fn sandboxes(context: &ToolCallContext) -> Vec<Sandbox> {
+    let generation = context.engine.generation.load();
+    let callers = context.facts.callers.iter().filter_map(|caller| generation.agent(&caller.agent));
+    let all = std::iter::once(&context.facts.agent).chain(callers);
+    let mut sandboxes: Vec<Sandbox> = Vec::new();
+    for sandbox in all.filter_map(|agent| agent.permissions.as_ref()?.sandbox.as_ref()) {
+        if !sandboxes.contains(sandbox) {
+            sandboxes.push(sandbox.clone());
+        }
+    }
+    sandboxes
+}
+
+fn verdict(agent: &str, decision: &Decision) -> Verdict {
+    let about = decision.parts.iter().find(|part| part.action == decision.action && part.action != Action::Allow);
+    let rule = match &decision.because {
+        Because::Unstated => "it states no permissions".to_owned(),
+        Because::Default => "by its `default`".to_owned(),
+        Because::Rule { written, .. } | Because::Doubt { written } => match &written.0 {
+            Some((file, at)) => format!("by the rule at {file}:{}", at.line),
+            None => "without a `default`, execute and network are asked for".to_owned(),
+        },
+    };
+    let why = about.map_or(rule.clone(), |part| format!("`{}`: {rule}", part.part.shown));
+    Verdict { agent: agent.to_owned(), action: decision.action, why }
+}
+
+/// The arguments of a call as a grant holds them: what has the value of its default is left out.
+fn kept_arguments(tool: &RegisteredTool, arguments: &JsonObject) -> JsonObject {
+    let properties = tool.schema.as_value().get("properties");
+    let default = |name: &str| properties.and_then(|properties| properties.get(name)?.get("default"));
+    let kept = arguments.iter().filter(|(name, value)| default(name) != Some(*value));
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Approvals that hold always, and those of this conversation.
+async fn held_grants(context: &ToolCallContext) -> Vec<Grant> {
+    let mut grants = context.engine.approvals.grants();
+    let (store, instance) = (Arc::clone(&context.engine.store), context.facts.instance.clone());
+    match blocking(move || read_grants(&*store, &instance)).await {
+        Ok(of_conversation) => grants.extend(of_conversation),
+        Err(error) => tracing::warn!(%error, "the approvals of the conversation can't be read"),
+    }
+    grants
+}
+
+fn read_grants(
+    store: &dyn crate::ports::store::Store,
+    instance: &crate::ids::InstanceId,
+) -> Result<Vec<Grant>, StoreError> {
+    let state = store.extension_state(instance, STATE)?;
+    Ok(state.and_then(|state| serde_json::from_value(state).ok()).unwrap_or_default())
+}
+
+async fn remember(context: &ToolCallContext, scope: Scope, grants: Vec<Grant>) {
+    let kept = match scope {
+        Scope::Once => Ok(()),
+        Scope::Conversation => {
+            let (engine, instance) = (Arc::clone(&context.engine), context.facts.instance.clone());
+            let kept = blocking(move || {
+                // Calls of one step may be approved at the same time.
+                let _one_at_a_time = engine.granting.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut all = read_grants(&*engine.store, &instance)?;
+                all.extend(grants);
+                engine.store.put_extension_state(&instance, STATE, &json!(all))
+            });
+            kept.await.map_err(|error| error.message)
+        }
+        Scope::Always => {
+            let engine = Arc::clone(&context.engine);
+            let kept = tokio::task::spawn_blocking(move || engine.approvals.remember(grants)).await;
+            kept.unwrap_or_else(|_| Err("the task was dropped".to_owned()))
+        }
+    };
+    if let Err(error) = kept {
+        tracing::warn!(error, "an approval holds for this call alone: it could not be kept");
+    }
+}
+
+/// An answer as the journal keeps it.
+#[derive(Serialize, Deserialize)]
+struct Recorded {
+    answer: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    scope: Option<Scope>,
+}
+
+/// Somebody's word, given once in the life of the turn: a turn that is cut off while it waits asks again, one that is cut
+/// off behind it has the answer in its journal.
+async fn answer(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    arguments: &JsonObject,
+    first: &Verdict,
+) -> Result<ApprovalAnswer, ToolError> {
+    let work = async {
+        let answer = context.engine.outcome_of(ask(context, tool, arguments, first)).await;
+        let (answer, scope) = match answer {
+            ApprovalAnswer::Allow { scope } => ("allow", Some(scope)),
+            ApprovalAnswer::Deny => ("deny", None),
+            ApprovalAnswer::NobodyThere => ("nobody", None),
+        };
+        json!(Recorded { answer: answer.to_owned(), scope })
+    };
+    let value = match &context.approval {
+        None => work.await,
+        Some((journal, id)) => {
+            let effect = Effect {
+                id: id.clone(),
+                kind: EffectKind::Approval,
+                intent: json!({"toolCallId": context.call.tool_call_id, "toolName": tool.name.as_str()}),
+                when_interrupted: WhenInterrupted::RunAgain,
+            };
+            match journal.run(effect, Box::pin(work)).await {
+                Ok(Outcome::Done { value, .. }) => value,
+                Ok(Outcome::Interrupted) => Value::Null,
+                Err(error) => return Err(ToolError::new(format!("the approval could not be recorded: {error}"))),
+            }
+        }
+    };
+    let recorded: Option<Recorded> = serde_json::from_value(value).ok();
+    Ok(match recorded {
+        Some(recorded) if recorded.answer == "allow" => {
+            ApprovalAnswer::Allow { scope: recorded.scope.unwrap_or(Scope::Once) }
+        }
+        Some(recorded) if recorded.answer == "nobody" => ApprovalAnswer::NobodyThere,
+        _ => ApprovalAnswer::Deny,
+    })
+}
+
+async fn ask(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    arguments: &JsonObject,
+    first: &Verdict,
+) -> ApprovalAnswer {
+    let approval_id = format!("{}-approval", context.trace.span_id);
+    let (tool_call_id, tool_name) = (context.call.tool_call_id.clone(), context.call.tool_name.clone());
+    context.publish(RuntimeEventKind::ApprovalRequested {
+        approval_id: approval_id.clone(),
+        tool_call_id: tool_call_id.clone(),
+        tool_name: tool_name.clone(),
+    });
+    let request = ApprovalRequest {
+        id: approval_id.clone(),
+        instance: context.facts.instance.clone(),
+        tool_call_id: tool_call_id.clone(),
+        tool_name: tool_name.clone(),
+        arguments: arguments.clone(),
+        preview: preview(context, tool, arguments).await.map(|text| context.engine.redactor.text(&text).into_owned()),
+        reason: Some(format!("Agent/{}: {}", first.agent, first.why)),
+    };
+    let answer = tokio::select! {
+        answer = context.engine.approver.ask(request) => answer,
+        () = context.cancel.cancelled() => ApprovalAnswer::Deny,
+    };
+    let (word, scope) = match answer {
+        ApprovalAnswer::Allow { scope } => ("allow", Some(scope)),
+        ApprovalAnswer::Deny => ("deny", None),
+        ApprovalAnswer::NobodyThere => ("nobody", None),
+    };
+    let answer_word = word.to_owned();
+    context.publish(RuntimeEventKind::ApprovalResolved {
+        approval_id,
+        tool_call_id,
+        tool_name,
+        answer: answer_word,
+        scope,
+    });
+    answer
+}
+
+/// What the call would do: in the tool's words, else its command lines.
+async fn preview(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Option<String> {
+    let tool_context = tool_context(context, tool, context.cancel.child_token());
+    let telling = AssertUnwindSafe(tool.handler.preview(&tool_context, arguments)).catch_unwind();
+    let told = tokio::time::timeout(PREVIEW_TIME, telling).await.ok()?.ok().flatten();
+    let text = told.or_else(|| {
+        let lines = tool.shell_arguments.commands.iter().filter_map(|name| arguments.get(name)?.as_str());
+        lines.map(|line| format!("$ {line}")).reduce(|all, line| format!("{all}\n{line}"))
+    })?;
+    let shown = crate::limits::head(&text, LONGEST_PREVIEW);
+    Some(if shown.len() < text.len() { format!("{shown}\n… {} more bytes", text.len() - shown.len()) } else { text })
+}
+
+/// How a refused call could run after all.
+#[derive(Clone, Copy)]
+enum Way {
+    /// Only by another policy.
+    Rule,
+    /// By another answer.
+    Ask,
+    /// By an answer, or a policy that does not ask.
+    Approve,
+}
+
+fn denied(context: &ToolCallContext, tool: &RegisteredTool, why: &str, way: Way) -> ToolError {
+    let agent = &context.facts.instance.agent;
+    let rule = format!(
+        "add `{{tool: \"{}\", action: allow}}` to `spec.permissions.rules` of Agent/{agent}{}",
+        tool.name,
+        if context.facts.callers.is_empty() { "" } else { " and of the agents that call it" }
+    );
+    let suggestion = match way {
+        Way::Rule => {
+            format!("Whoever runs the swarm can allow it: {rule}. `gdn policy explain` says which rule decides.")
+        }
+        Way::Ask => "Do it another way, or say why it is needed and try again.".to_owned(),
+        Way::Approve => format!(
+            "Whoever runs the swarm can allow it: {rule}, run it where somebody can be asked (`gdn run` in a terminal; an \
+             approval there can hold always), or answer every ask of a run with `--yes`."
+        ),
+    };
+    ToolError::new(format!("{} was not run: {why}", tool.name)).code("E_TOOL_DENIED").suggest(suggestion)
+}

@@ -1,0 +1,117 @@
+//! Permission rules that never decide anything (rule S1).
+
+use std::collections::HashSet;
+
+use crate::ResourceId;
+use crate::bundle::{Decoded, Resource};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::kinds::{Action, Agent, PermissionRule, qualified_name};
+use crate::pattern::{Atom, always_matches, atoms, may_match, pattern_atoms};
+use crate::text::{excerpt, list};
+
+pub(super) fn lint(decoded: &Decoded) -> Vec<Diagnostic> {
+    decoded.agents.values().flat_map(|agent| of_agent(agent, decoded)).collect()
+}
+
+fn of_agent(agent: &Resource<Agent>, decoded: &Decoded) -> Vec<Diagnostic> {
+    let rules = agent.spec.permissions.as_ref().map(|permissions| permissions.rules.as_slice()).unwrap_or_default();
+    let tools = reachable(agent, decoded);
+    let mut found = Vec::new();
+    for (index, rule) in rules.iter().enumerate() {
+        let later = rules.get(index + 1..).unwrap_or_default();
+        let shadow = later.iter().find(|later| covers(later, rule));
+        let about = match (shadow, idle(rule, &tools)) {
+            (Some(shadow), _) => warning(agent, rule, index, shadowed(shadow)),
+            (None, Some(problem)) => warning(agent, rule, index, problem),
+            (None, None) => None,
+        };
+        found.extend(about);
+    }
+    found
+}
+
+/// What is wrong with a rule, and what to do about it.
+struct Problem {
+    reason: String,
+    remedy: String,
+}
+
+fn warning(agent: &Resource<Agent>, rule: &PermissionRule, index: usize, problem: Problem) -> Option<Diagnostic> {
+    let (file, at) = rule.written.0.clone()?;
+    let first = agent.spec.permissions.iter().flat_map(|permissions| &permissions.rules);
+    let unwritten = first.take_while(|rule| rule.written.0.is_none()).count();
+    let message = format!("This rule never decides: {}.", problem.reason);
+    let field = format!("spec.permissions.rules[{}]", index.saturating_sub(unwritten));
+    let diagnostic = Diagnostic::new(Code::DEAD_RULE, message).in_file(file).at(at).of(&agent.id);
+    Some(diagnostic.field(field).suggest(problem.remedy))
+}
+
+fn shadowed(by: &PermissionRule) -> Problem {
+    let line = by.written.0.as_ref().map(|(_, at)| format!(" in line {}", at.line)).unwrap_or_default();
+    Problem {
+        reason: format!("the later rule{line} matches every call that it matches, and the last match wins"),
+        remedy: "put it behind the other one, or remove it".to_owned(),
+    }
+}
+
+/// A rule about tools that neither the agent nor anybody it could call has. Rules hold for callees, too (rule S1b).
+fn idle(rule: &PermissionRule, tools: &Reachable) -> Option<Problem> {
+    let pattern = rule.tool.as_deref()?;
+    if tools.names.iter().any(|name| may_match(pattern, name)) {
+        return None;
+    }
+    let known: Vec<&String> = tools.resources.iter().collect();
+    let remedy = match known.as_slice() {
+        [] => "give the agent a tool, or remove the rule".to_owned(),
+        some => format!("names have the form `tool__export`; the tools in reach are {}", list(some, 12)),
+    };
+    Some(Problem { reason: format!("no tool in the agent's reach has a name like `{}`", excerpt(pattern, 80)), remedy })
+}
+
+/// The tools of an agent and of all agents that it may call.
+struct Reachable {
+    /// Names, in part unknown where an entry does not say its exports.
+    names: Vec<Vec<Atom>>,
+    resources: Vec<String>,
+}
+
+fn reachable(agent: &Resource<Agent>, decoded: &Decoded) -> Reachable {
+    let mates = decoded.swarms.values().filter(|swarm| swarm.spec.agents.contains(&agent.id));
+    let mut agents: HashSet<&ResourceId> = mates.flat_map(|swarm| &swarm.spec.agents).collect();
+    agents.insert(&agent.id);
+    let mut reachable = Reachable { names: Vec::new(), resources: Vec::new() };
+    let uses = agents.into_iter().filter_map(|id| decoded.agents.get(id)).flat_map(|agent| &agent.spec.tools);
+    for used in uses {
+        let exports = decoded.tools.get(&used.tool).map(|tool| tool.spec.exports.as_slice()).unwrap_or_default();
+        if exports.is_empty() {
+            let prefix = atoms(&qualified_name(&used.tool.name, ""));
+            reachable.names.push([prefix, vec![Atom::Any]].concat());
+        }
+        reachable.names.extend(exports.iter().map(|export| atoms(&qualified_name(&used.tool.name, &export.name))));
+        reachable.resources.push(used.tool.name.clone());
+    }
+    // Extensions may bring tools of their own.
+    if decoded.agents.values().any(|agent| !agent.spec.extensions.is_empty()) {
+        reachable.names.push(vec![Atom::Any, Atom::Char('_'), Atom::Char('_'), Atom::Any]);
+    }
+    reachable.resources.sort();
+    reachable.resources.dedup();
+    reachable
+}
+
+/// Whether `later` matches every call that `rule` matches.
+fn covers(later: &PermissionRule, rule: &PermissionRule) -> bool {
+    // What allows does not match commands that are hidden; what restricts may.
+    let is_certain = later.args.is_empty() || later.action != Action::Allow || rule.action == Action::Allow;
+    let wider = |later: &Option<String>, rule: &Option<String>| match (later, rule) {
+        (None, _) => true,
+        (Some(later), Some(rule)) => always_matches(later, &pattern_atoms(rule)),
+        (Some(later), None) => later.chars().all(|c| c == '*') && !later.is_empty(),
+    };
+    let args = later
+        .args
+        .iter()
+        .all(|(name, later)| rule.args.get(name).is_some_and(|rule| always_matches(later, &pattern_atoms(rule))));
+    let permission = later.permission.is_none() || later.permission == rule.permission;
+    is_certain && permission && args && wider(&later.tool, &rule.tool)
+}

@@ -1,0 +1,170 @@
+//! Contains the programs that tools run: limits on what they use up, and a sandbox (rule S4).
+//!
+//! Restrictions of a process are put on by the process itself before it becomes the program. That is the work of a helper:
+//! this very program, started again with [`HelperCommand`], which restricts itself ([`enter`]) and then executes. What
+//! cannot be put on is an error of the call, never left out.
+
+mod enter;
+#[cfg(target_os = "linux")]
+mod linux;
+
+use std::path::{Path, PathBuf};
+
+use goondan_runtime::ports::tool::{ToolContext, ToolError};
+use goondan_runtime::spec::kinds::{ProcessLimits, Sandbox};
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
+
+use crate::process::{self, Finished};
+use crate::shell::Settings;
+
+pub use enter::enter;
+
+/// The exit code of a helper that could not do its work.
+const REFUSED: i32 = 125;
+
+/// What such a helper says before the reason.
+const MARK: &str = "gdn-sandbox: ";
+
+/// What every program may read: the system, without the folders of its users.
+const SYSTEM: [&str; 21] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix",
+    "/sys",
+    "/dev",
+    "/run",
+    // Not all of /proc: it shows the environment of other processes, to root at least.
+    "/proc/self",
+    "/proc/cpuinfo",
+    "/proc/filesystems",
+    "/proc/loadavg",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/sys",
+    "/proc/version",
+];
+
+/// How this program starts itself as the helper.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HelperCommand {
+    /// The program, best as an absolute path.
+    pub program: PathBuf,
+    /// What stands before the restrictions.
+    pub args: Vec<String>,
+}
+
+/// What the helper is told, as JSON.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Restrictions {
+    limits: ProcessLimits,
+    /// Each is put on top of the others.
+    layers: Vec<Layer>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Layer {
+    network: bool,
+    read: Vec<PathBuf>,
+    write: Vec<PathBuf>,
+}
+
+/// How the programs of a tool are started.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Launcher {
+    /// Names of environment variables that programs may see beside the ordinary ones.
+    pub(crate) env: Vec<String>,
+    sandbox: Option<Sandbox>,
+    limits: ProcessLimits,
+    helper: Option<HelperCommand>,
+}
+
+impl Launcher {
+    /// With the settings of a tool.
+    pub(crate) fn new(settings: Settings, helper: Option<&HelperCommand>) -> Self {
+        let sandbox = settings.sandbox.and_then(|sandbox| sandbox.0);
+        Launcher { env: settings.env, sandbox, limits: settings.limits, helper: helper.cloned() }
+    }
+
+    /// `command` with what the tool, the agent and its callers want of it. `program` is what it runs, if that lies
+    /// somewhere in the project or the home folder.
+    pub(crate) fn confine(
+        &self,
+        command: Command,
+        ctx: &ToolContext,
+        program: Option<&Path>,
+    ) -> Result<Command, ToolError> {
+        let sandboxes = self.sandbox.iter().chain(ctx.sandboxes.iter());
+        let layers: Vec<Layer> = sandboxes.map(|sandbox| layer(sandbox, ctx, program)).collect();
+        if layers.is_empty() && self.limits == ProcessLimits::default() {
+            return Ok(command);
+        }
+        let Some(helper) = &self.helper else {
+            return Err(refused("this program can't start the helper that it takes")
+                .suggest("give `SwarmBuilder::sandbox_helper` a command, or run the swarm with `gdn`"));
+        };
+        let has_sandbox = !layers.is_empty();
+        let restrictions = serde_json::to_string(&Restrictions { limits: self.limits, layers })
+            .map_err(|error| refused(&format!("its restrictions can't be told: {error}")))?;
+        Ok(wrapped(helper, &restrictions, command, has_sandbox.then_some(ctx.workdir.as_path())))
+    }
+
+    /// What came of a program, unless the helper refused to run it.
+    pub(crate) fn judge(&self, finished: Finished) -> Result<Finished, ToolError> {
+        match finished.stderr.strip_prefix(MARK) {
+            Some(reason) if process::exit_code(finished.status) == REFUSED => Err(refused(reason.trim())),
+            _ => Ok(finished),
+        }
+    }
+}
+
+fn refused(reason: &str) -> ToolError {
+    ToolError::new(format!("the program was not run, because it can't be contained as wanted: {reason}"))
+        .code("E_TOOL_SANDBOX")
+        .suggest(
+            "Whoever runs the swarm can run it on a system that can, or take `sandbox` or `limits` out of its YAML.",
+        )
+}
+
+/// The command that starts the helper, which becomes `command`.
+fn wrapped(helper: &HelperCommand, restrictions: &str, command: Command, scratch: Option<&Path>) -> Command {
+    let inner = command.as_std();
+    let mut outer = Command::new(&helper.program);
+    outer.args(&helper.args).arg(restrictions).arg("--").arg(inner.get_program()).args(inner.get_args());
+    outer.env_clear();
+    outer.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(scratch) = scratch {
+        // The common one can't be written.
+        outer.env("TMPDIR", scratch);
+    }
+    if let Some(folder) = inner.get_current_dir() {
+        outer.current_dir(folder);
+    }
+    process::piped(&mut outer);
+    outer
+}
+
+fn layer(sandbox: &Sandbox, ctx: &ToolContext, program: Option<&Path>) -> Layer {
+    // The project may be given as a relative path, and the helper starts elsewhere.
+    let project = std::path::absolute(&ctx.project_dir).unwrap_or_else(|_| ctx.project_dir.clone());
+    let place = |path: &String| match path.strip_prefix("~/").zip(std::env::home_dir()) {
+        Some((below, home)) => home.join(below),
+        None => project.join(path),
+    };
+    let mut read: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
+    read.extend([project.clone(), ctx.workdir.clone()]);
+    read.extend(program.and_then(Path::parent).map(Path::to_owned));
+    read.extend(sandbox.read.iter().map(place));
+    let mut write = vec![ctx.workdir.clone()];
+    write.extend(sandbox.write.iter().map(place));
+    Layer { network: sandbox.network, read, write }
+}

@@ -1,0 +1,117 @@
+//! Where a `secretRef` is looked up beside the environment: files, and the keyring of the operating system (rule L8).
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use goondan_spec::{Bundle, Code, Diagnostic, Environment, ResourceId, ValueSource};
+
+/// The variable that names the folder of secrets: `NAME/KEY` or `NAME` in it.
+const FOLDER: &str = "GOONDAN_SECRETS_DIR";
+
+/// The variable that, set to `1`, lets secrets be looked up in the keyring: `gdn` never asks it unasked.
+const KEYRING: &str = "GOONDAN_KEYRING";
+
+/// What secrets are kept under in the keyring.
+const SERVICE: &str = "goondan";
+
+/// A larger file is no secret.
+const LARGEST: u64 = 64 * 1024;
+
+/// `environment` with the secrets that `swarm` refers to and that no variable has. What is nowhere stays missing.
+pub(crate) async fn complete(
+    bundle: &Bundle,
+    swarm: &ResourceId,
+    mut environment: Environment,
+) -> Result<Environment, Diagnostic> {
+    for (name, key) in bundle.secret_refs(swarm) {
+        let source = ValueSource::SecretRef { name: name.clone(), key: Some(key.clone()) };
+        if environment.resolve(&source, &key).is_ok() || !is_plain(&name) || !is_plain(&key) {
+            continue;
+        }
+        let mut found = None;
+        if let Some(folder) = environment.get(FOLDER) {
+            found = in_folder(Path::new(folder), &name, &key)?;
+        }
+        if found.is_none() && environment.get(KEYRING) == Some("1") {
+            found = in_keyring(&name, &key).await?;
+        }
+        if let Some(value) = found {
+            environment.set_secret(&name, &key, value);
+        }
+    }
+    Ok(environment)
+}
+
+/// A name that may become a part of a path (rule S5).
+fn is_plain(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !name.starts_with(['.', '-']) && !name.is_empty() && name.chars().all(plain)
+}
+
+/// A file that is there and can't be read is an error: silence would look like a missing secret.
+fn in_folder(folder: &Path, name: &str, key: &str) -> Result<Option<String>, Diagnostic> {
+    let places: [PathBuf; 2] = [folder.join(name).join(key), folder.join(name)];
+    let Some(place) = places.iter().find(|place| place.is_file()) else { return Ok(None) };
+    let unusable = |cause: String| {
+        let message = format!("The secret `Secret/{name}` can't be read from {}: {cause}.", place.display());
+        Diagnostic::new(Code::ENV_MISSING, message).suggest("make it a small text file that this user may read")
+    };
+    let size = place.metadata().map_err(|error| unusable(error.to_string()))?.len();
+    if size > LARGEST {
+        return Err(unusable(format!("it is larger than {LARGEST} bytes")));
+    }
+    let text = std::fs::read_to_string(place).map_err(|error| unusable(error.to_string()))?;
+    Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()).filter(|text| !text.trim().is_empty()))
+}
+
+/// Asks the keyring through the program that every desktop brings along; a library for it would be seventy crates.
+async fn in_keyring(name: &str, key: &str) -> Result<Option<String>, Diagnostic> {
+    let account = format!("{name}/{key}");
+    let arguments: &[&str] = match std::env::consts::OS {
+        "macos" => &["security", "find-generic-password", "-w", "-s", SERVICE, "-a", &account],
+        "linux" | "freebsd" => &["secret-tool", "lookup", "service", SERVICE, "account", &account],
+        _ => return Err(no_keyring("this operating system has none that gdn knows")),
+    };
+    let mut command = tokio::process::Command::new(arguments[0]);
+    command.args(&arguments[1..]).stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let output = match tokio::time::timeout(std::time::Duration::from_secs(30), command.output()).await {
+        Ok(Ok(output)) => output,
+        Ok(Err(error)) => return Err(no_keyring(&format!("`{}` can't be started: {error}", arguments[0]))),
+        Err(_) => return Err(no_keyring("it did not answer within 30 seconds")),
+    };
+    let text = String::from_utf8_lossy(&output.stdout).trim_end_matches(['\r', '\n']).to_owned();
+    Ok(Some(text).filter(|text| output.status.success() && !text.trim().is_empty()))
+}
+
+fn no_keyring(cause: &str) -> Diagnostic {
+    let message = format!("`{KEYRING}=1` asks for the keyring of the operating system, but {cause}.");
+    Diagnostic::new(Code::ENV_MISSING, message)
+        .suggest(format!("install it, or put the secret into a variable or a file of `{FOLDER}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_a_file_of_its_name_or_its_key() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("slack")).unwrap();
+        std::fs::write(folder.path().join("slack/token"), "abc\n").unwrap();
+        std::fs::write(folder.path().join("openai"), "sk-1").unwrap();
+        let found = |name, key| in_folder(folder.path(), name, key).unwrap();
+        assert_eq!(found("slack", "token").as_deref(), Some("abc"));
+        assert_eq!(found("openai", "apiKey").as_deref(), Some("sk-1"));
+        assert_eq!(found("slack", "other"), None);
+        std::fs::write(folder.path().join("big"), vec![b'x'; 70_000]).unwrap();
+        assert!(in_folder(folder.path(), "big", "k").is_err());
+    }
+
+    #[test]
+    fn names_never_become_paths() {
+        for name in ["..", "a/b", "", "-x", ".hidden", "a\0", "a b"] {
+            assert!(!is_plain(name), "{name}");
+        }
+        assert!(is_plain("slack-bot.v2_x"));
+    }
+}
