@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::commands::{completions, doctor, init, instance, logs, run, schema, test, tool, tool_host, validate};
+use crate::commands::{build, completions, doctor, init, instance, logs, run, schema, test, tool, tool_host, validate};
 
 const ABOUT: &str = "Declarative agent swarms: a project folder with a goondan.yaml is checked and run.";
 
@@ -65,6 +65,8 @@ pub(crate) enum Command {
     Validate(validate::ValidateArgs),
     /// Run a swarm: one input, a stream of inputs, or a chat
     Run(run::RunArgs),
+    /// Build the tools that say how: `Tool.spec.build`
+    Build(build::BuildArgs),
     /// List an agent's tools, or call one without a model
     Tool(tool::ToolArgs),
     /// List, show or delete conversations

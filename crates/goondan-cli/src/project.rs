@@ -33,6 +33,9 @@ pub(crate) struct StartArgs {
     /// Answer every approval with yes
     #[arg(short, long)]
     pub(crate) yes: bool,
+    /// Build the tools that say how before starting, as `gdn build` does
+    #[arg(long)]
+    pub(crate) build: bool,
 }
 
 /// Loads the project at `path`, whatever is wrong in it. Fails only where there is no project at all.
@@ -43,7 +46,7 @@ pub(crate) fn load(path: &Path) -> Result<Project, CliError> {
 
 /// Loads a project that is about to be used: warnings are shown, errors end the command.
 fn load_valid(path: &Path, output: &Output) -> Result<(PathBuf, Arc<Bundle>), CliError> {
-    let Project { root, bundle, diagnostics, sources } = load(path)?;
+    let Project { root, bundle, diagnostics, sources, .. } = load(path)?;
     if !diagnostics.is_empty() {
         output.note(render::pretty(&diagnostics, &sources, Output::stderr_has_colour()).trim_end_matches('\n'))?;
     }

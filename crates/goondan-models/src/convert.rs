@@ -26,7 +26,7 @@ pub(crate) fn output_text(output: Option<&Value>) -> String {
 /// `request` as genai takes it, for a provider that speaks `wire`.
 pub(crate) fn chat_request(request: &ModelRequest, wire: Wire, signatures: &Signatures) -> ChatRequest {
     let mut chat = Chat { wire, signatures, messages: Vec::new(), files: Vec::new() };
-    for message in &request.messages {
+    for message in request.messages.iter() {
         chat.push(message);
     }
     chat.hand_over_files();

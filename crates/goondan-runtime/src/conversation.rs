@@ -12,7 +12,8 @@ pub const MESSAGE_TARGET_NOT_FOUND: &str = "E_MESSAGE_TARGET_NOT_FOUND";
 /// The messages as they stand, and how the base has to change to hold them.
 #[derive(Debug, Clone, Default)]
 pub struct Conversation {
-    messages: Vec<Arc<Message>>,
+    /// Shared with those who look at it as it stands now; a change copies the list only while somebody does.
+    messages: Arc<Vec<Arc<Message>>>,
     /// How many messages, from the first, are the base as it is stored.
     folded: usize,
     /// A message of the base was replaced or removed.
@@ -31,7 +32,7 @@ impl Conversation {
     /// they had been folded once.
     pub fn restore(stored: StoredConversation) -> (Self, Vec<TargetNotFound>) {
         let folded = stored.base.len();
-        let mut conversation = Conversation { messages: stored.base, folded, rewritten: false };
+        let mut conversation = Conversation { messages: Arc::new(stored.base), folded, rewritten: false };
         let new = new_messages(&stored.events);
         let in_base = conversation.which_are_here(&new);
         if in_base.is_empty() {
@@ -41,7 +42,7 @@ impl Conversation {
         // A base is rewritten as a whole or not at all; so what is missing was to be appended.
         let missing = new.into_iter().filter(|new| new.is_appended && !in_base.contains(&new.message.id));
         let missing: Vec<_> = missing.map(|new| Arc::new(new.message.clone())).collect();
-        conversation.messages.extend(missing);
+        Arc::make_mut(&mut conversation.messages).extend(missing);
         (conversation, Vec::new())
     }
 
@@ -56,6 +57,11 @@ impl Conversation {
         &self.messages
     }
 
+    /// The messages as they stand now, for whoever outlives the next change.
+    pub fn shared(&self) -> Arc<Vec<Arc<Message>>> {
+        Arc::clone(&self.messages)
+    }
+
     /// The last message.
     pub fn last(&self) -> Option<&Arc<Message>> {
         self.messages.last()
@@ -64,21 +70,21 @@ impl Conversation {
     /// Applies one event. An unknown target changes nothing and says so.
     pub fn apply(&mut self, event: MessageEvent) -> Result<(), TargetNotFound> {
         match event {
-            MessageEvent::Append { message } => self.messages.push(Arc::new(message)),
+            MessageEvent::Append { message } => self.list().push(Arc::new(message)),
             MessageEvent::Replace { target_id, message } => {
                 let at = self.find(target_id)?;
                 self.touch(at);
-                self.messages[at] = Arc::new(message);
+                self.list()[at] = Arc::new(message);
             }
             MessageEvent::Remove { target_id } => {
                 let at = self.find(target_id)?;
                 self.touch(at);
-                self.messages.remove(at);
+                self.list().remove(at);
             }
             MessageEvent::Truncate => {
                 self.rewritten |= self.folded > 0;
                 self.folded = 0;
-                self.messages.clear();
+                self.list().clear();
             }
         }
         Ok(())
@@ -124,6 +130,10 @@ impl Conversation {
 
     fn find(&self, target_id: String) -> Result<usize, TargetNotFound> {
         self.position(&target_id).ok_or(TargetNotFound { target_id })
+    }
+
+    fn list(&mut self) -> &mut Vec<Arc<Message>> {
+        Arc::make_mut(&mut self.messages)
     }
 
     fn touch(&mut self, at: usize) {

@@ -133,11 +133,18 @@ async fn permitted_arguments(context: &ToolCallContext, tool: &RegisteredTool) -
 
 /// The strictest of what the agent and all its callers may do (rule S1b).
 fn decide(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Action {
-    let question = PolicyQuestion { tool_name: tool.name.as_str(), needs: &tool.spec.permissions, arguments };
-    let own = policy::decide(context.facts.agent.permissions.as_ref(), question);
+    let question = PolicyQuestion {
+        tool_name: tool.name.as_str(),
+        needs: &tool.spec.permissions,
+        arguments,
+        shell: &tool.shell_arguments,
+    };
+    let own = policy::decide(context.facts.agent.permissions.as_ref(), question).action;
     let generation = context.engine.generation.load();
     let callers = context.facts.callers.iter().filter_map(|caller| generation.agent(&caller.agent));
-    callers.fold(own, |action, caller| policy::stricter(action, policy::decide(caller.permissions.as_ref(), question)))
+    callers.fold(own, |action, caller| {
+        policy::stricter(action, policy::decide(caller.permissions.as_ref(), question).action)
+    })
 }
 
 async fn ask(context: &ToolCallContext, arguments: &JsonObject) -> ApprovalAnswer {

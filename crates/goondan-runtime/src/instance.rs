@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::event::{FinishReason, TurnError, TurnResult};
 use crate::inbound::AgentEvent;
 use crate::message::{Message, MessageData, MessageEvent, MessageSource, Role};
-use crate::middleware::ExtensionStates;
+use crate::middleware::{ExtensionStates, Notes};
 use crate::ports::model::TokenUsage;
 use crate::ports::store::{InboxRecord, InstanceMeta, InstanceStatus, InstanceStore, StoreError};
 use crate::responses;
@@ -57,9 +57,9 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         Ok((log, journal)) => {
             let progress = TurnProgress::default();
             let (engine, facts, event) = (Arc::clone(&engine), Arc::clone(&facts), Arc::new(event));
-            let (states, about) = (ExtensionStates::default(), Arc::clone(&event));
+            let (states, notes, about) = (ExtensionStates::default(), Notes::default(), Arc::clone(&event));
             let mut context =
-                TurnContext { engine, facts, event: about, journal, cancel, log, joined, progress, states };
+                TurnContext { engine, facts, event: about, journal, cancel, log, joined, progress, states, notes };
             let result = turn::run(&mut context, &event).await;
             finish(context, &event, result, meta).await
         }

@@ -81,6 +81,8 @@ pub struct RegisteredTool {
     pub spec: ExportSpec,
     /// What the model sees.
     pub definition: ToolDefinition,
+    /// Names of its arguments that are shell command lines.
+    pub shell_arguments: Vec<String>,
     /// Its arguments.
     pub schema: ArgumentSchema,
     /// What runs.
@@ -109,10 +111,12 @@ impl RegisteredTool {
         let definition = ToolDefinition {
             name: name.to_string(),
             description: spec.description.clone(),
-            parameters: spec.parameters.clone(),
+            parameters: spec.shown_parameters(),
         };
+        let shell_arguments = spec.shell_arguments();
         RegisteredTool {
             name,
+            shell_arguments,
             schema: ArgumentSchema::new(spec.parameters.clone()),
             definition,
             spec,

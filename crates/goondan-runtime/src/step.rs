@@ -133,7 +133,7 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
         request: ModelRequest {
             instance: turn.facts.instance.clone(),
             system: turn.event.system(agent.system.as_deref()),
-            messages: turn.conversation().messages().to_vec(),
+            messages: turn.conversation().shared(),
             tools: Arc::clone(context.catalog.definitions()),
             params: Arc::clone(&agent.params),
         },

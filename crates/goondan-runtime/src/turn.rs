@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::event::{FinishReason, RuntimeEventKind, TurnError, TurnResult};
 use crate::inbound::AgentEvent;
 use crate::message::{Message, MessageEvent, MessageSource, Part, Role};
-use crate::middleware::{ExtensionStates, TurnNext};
+use crate::middleware::{ExtensionStates, Notes, TurnNext};
 use crate::ports::journal::{Effect, EffectKind, Outcome, TurnJournal, WhenInterrupted};
 use crate::ports::model::TokenUsage;
 use crate::ports::store::{InstanceStore, StoreError};
@@ -60,6 +60,7 @@ pub struct TurnContext {
     pub(crate) joined: JoinBox,
     pub(crate) progress: TurnProgress,
     pub(crate) states: ExtensionStates,
+    pub(crate) notes: Notes,
 }
 
 /// A conversation with the store that it is written to.

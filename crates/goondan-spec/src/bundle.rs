@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 
 use crate::diagnostic::Position;
 use crate::findings::ValueOrigin;
-use crate::kinds::{Agent, Connection, Connector, Extension, Model, Package, Swarm, Tool, ToolManifest};
+use crate::kinds::{Agent, Connection, Connector, Extension, Model, Package, Swarm, Tool, ToolBuild, ToolManifest};
 use crate::{JsonObject, ResourceId};
 
 /// The built-in package `@goondan/base`, as the caller describes it.
@@ -58,6 +58,7 @@ pub struct Bundle {
     pub(crate) resources: Decoded,
     /// Where the value sources are written.
     pub(crate) values: Vec<ValueOrigin>,
+    pub(crate) builds: Vec<ToolBuild>,
 }
 
 impl Bundle {
@@ -94,6 +95,11 @@ impl Bundle {
     /// All tools, the built-in ones included.
     pub fn tools(&self) -> &Resources<Tool> {
         &self.resources.tools
+    }
+
+    /// How tools are built, of all that say so, in load order.
+    pub fn builds(&self) -> &[ToolBuild] {
+        &self.builds
     }
 
     /// All extensions, the built-in ones included.

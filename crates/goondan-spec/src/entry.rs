@@ -25,6 +25,11 @@ const RESERVED: [(&str, &str); 6] = [
     (".wasm", "WebAssembly"),
 ];
 
+/// Whether an entry is a handler set of this program.
+pub(crate) fn is_builtin(entry: &str) -> bool {
+    entry.starts_with(BUILTIN)
+}
+
 /// Resolves the entry of a Tool.
 pub(crate) fn tool(
     field: &Field<'_>,
@@ -137,10 +142,9 @@ fn library(field: &Field<'_>, path: &str, folder: &Folder<'_>, findings: &mut Fi
     } else {
         let message =
             format!("`{}` is `{}`, but neither a library nor a folder is there.", field.path, excerpt(path, 200));
-        let suggestion = format!(
-            "build the library first, or correct the path; it may be called {}",
-            alternatives(&usual_names(path))
-        );
+        let first = if findings.is_buildable() { "run `gdn build`" } else { "build the library first" };
+        let names = alternatives(&usual_names(path));
+        let suggestion = format!("{first}, or correct the path; it may be called {names}");
         field.problem(Code::ENTRY_NOT_FOUND, message).suggest(suggestion)
     };
     findings.add(diagnostic);

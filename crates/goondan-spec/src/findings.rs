@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::ResourceId;
 use crate::diagnostic::{Diagnostic, Position};
+use crate::kinds::ToolBuild;
 use crate::text::excerpt;
 use crate::value::ValueSource;
 
@@ -25,6 +26,8 @@ pub(crate) struct Findings {
     pub(crate) values: Vec<ValueOrigin>,
     /// Texts of files that diagnostics point into, besides `file`.
     pub(crate) texts: Vec<(String, String)>,
+    /// How tools are built.
+    pub(crate) builds: Vec<ToolBuild>,
     /// Where secrets stand in the file, so that nothing shows them.
     pub(crate) secrets: Vec<Range<usize>>,
 }
@@ -62,6 +65,11 @@ impl Findings {
     /// Notes that the bundle is also made from `file`.
     pub(crate) fn depends_on(&mut self, file: impl Into<String>) {
         self.files.push(file.into());
+    }
+
+    /// Whether the tool that is being read says how its entry is made.
+    pub(crate) fn is_buildable(&self) -> bool {
+        self.builds.iter().any(|build| Some(&build.tool) == self.resource.as_ref())
     }
 
     /// Whether nothing that has been found so far keeps the bundle from running.

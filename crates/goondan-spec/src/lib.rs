@@ -31,6 +31,7 @@ mod packages;
 mod parallel;
 mod parameters;
 mod paths;
+pub mod pattern;
 mod read;
 mod references;
 pub mod render;

@@ -12,7 +12,7 @@ use crate::envelope::{self, Envelope};
 use crate::files::{FileKind, Files};
 use crate::findings::{Findings, ValueOrigin};
 use crate::index::Index;
-use crate::kinds::{self, Extension, Scope, Tool};
+use crate::kinds::{self, Extension, Scope, Tool, ToolBuild};
 use crate::lint::{self, Places};
 use crate::meta::{Kind, ResourceId};
 use crate::paths::Folder;
@@ -41,6 +41,8 @@ pub struct Loaded {
     pub diagnostics: Vec<Diagnostic>,
     /// The texts that the diagnostics point into.
     pub sources: Sources,
+    /// How tools are built, in load order; also where an entry is missing because it was not built yet.
+    pub builds: Vec<ToolBuild>,
 }
 
 /// Reads a bundle (rules L1 to L10). All mistakes of all files are found in one run.
@@ -48,7 +50,8 @@ pub fn load(input: LoadInput<'_>) -> Loaded {
     let root = match find_root(input.root, input.files) {
         Ok(root) => root,
         Err(diagnostic) => {
-            return Loaded { bundle: None, diagnostics: vec![diagnostic], sources: Sources::default() };
+            let (sources, builds) = (Sources::default(), Vec::new());
+            return Loaded { bundle: None, diagnostics: vec![diagnostic], sources, builds };
         }
     };
     let folder = Folder::new(input.files, &root);
@@ -103,6 +106,7 @@ struct Gathered {
     values: Vec<ValueOrigin>,
     secrets: Vec<(String, std::ops::Range<usize>)>,
     texts: Vec<(String, String)>,
+    builds: Vec<ToolBuild>,
 }
 
 impl Gathered {
@@ -113,6 +117,7 @@ impl Gathered {
         self.values.extend(findings.values);
         self.secrets.extend(findings.secrets.into_iter().map(|range| (file.clone(), range)));
         self.texts.extend(findings.texts);
+        self.builds.extend(findings.builds);
     }
 
     fn is_clean(&self) -> bool {
@@ -134,8 +139,14 @@ impl Gathered {
         self.file_names.sort_unstable();
         self.file_names.dedup();
         let clean = self.is_clean();
-        let bundle = clean.then_some(Bundle { root, files: self.file_names, resources, values: self.values });
-        Loaded { bundle, diagnostics: self.diagnostics, sources }
+        let bundle = clean.then(|| Bundle {
+            root,
+            files: self.file_names,
+            resources,
+            values: self.values,
+            builds: self.builds.clone(),
+        });
+        Loaded { bundle, diagnostics: self.diagnostics, sources, builds: self.builds }
     }
 }
 

@@ -150,13 +150,14 @@ impl<'f> Folder<'f> {
     }
 }
 
-enum Refused {
+/// Why a text is no path in the bundle.
+pub(crate) enum Refused {
     Leaves(&'static str),
     Unclear(&'static str),
 }
 
 /// `./a/../b` as `b`.
-fn normal(text: &str) -> Result<String, Refused> {
+pub(crate) fn normal(text: &str) -> Result<String, Refused> {
     if text.contains('\0') {
         return Err(Refused::Unclear("it holds a NUL character"));
     }

@@ -272,6 +272,13 @@ fn tools_and_extensions() {
         ("entry_outside", entry("../evil.so")),
         ("entry_absolute", entry("/usr/lib/evil.so")),
         ("entry_not_built", entry("./tools/text-utils")),
+        ("entry_not_built_yet", entry("./tools/text-utils\n  build: cargo build --release")),
+        ("build_of_a_builtin", entry("builtin:fs\n  build: make")),
+        (
+            "bad_build",
+            entry("./tools/text-utils\n  build: {comand: make, cwd: ./nowhere, sources: ['[a', src/**], timeoutMs: 0}"),
+        ),
+        ("build_is_a_number", entry("./tools/text-utils\n  build: 1")),
         ("entry_link_outside", entry("./tools/x").file("/evil.so", "").link("/p/tools/libx.so", "/evil.so")),
         ("entry_is_a_script", entry("./tools/run.sh").file("/p/tools/run.sh", "")),
         ("entry_is_a_bare_folder", entry("./tools/x").file("/p/tools/x/README.md", "")),

@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use goondan_spec::kinds::{Action, Entry, Permission, Workdir};
+use goondan_spec::kinds::{Action, Entry, Permission, ToolBuild, Workdir};
 use goondan_spec::{Bundle, Diagnostic, Kind, Loaded, ResourceId};
 use support::{SOUND, files, found, load_files, load_texts};
 
@@ -230,7 +230,8 @@ fn every_field_arrives() {
     assert_eq!(writer.tools[3].tool, ResourceId::base(Kind::Tool, "bash"));
     let tool = &bundle.tools()[&id(Kind::Tool, "text-utils")].spec;
     assert_eq!(tool.entry, Entry::Library("tools/libtext_utils.so".into()));
-    assert_eq!((tool.timeout, tool.build.as_deref()), (Duration::from_secs(30), Some("cargo build --release")));
+    let build = tool.build.as_ref().unwrap();
+    assert_eq!((tool.timeout, build.command.to_string()), (Duration::from_secs(30), "cargo build --release".into()));
     assert!(tool.exports[1].parameters.is_null(), "the library says them");
     let extension = &bundle.extensions()[&id(Kind::Extension, "short-memory")].spec;
     assert_eq!((&extension.config["keep"], &extension.config["at"]), (&2.into(), &100.into()));
@@ -239,6 +240,22 @@ fn every_field_arrives() {
     assert_eq!(swarm.policy.lifecycle.ttl, Some(Duration::from_secs(3600)));
     assert_eq!(bundle.connections()[0].spec.ingress.len(), 3);
     assert_eq!(bundle.package().unwrap().spec.version.as_deref(), Some("1.2.0"));
+}
+
+#[test]
+fn how_a_tool_is_built_is_known_before_it_is() {
+    let text = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: x}\nspec:\n  entry: ./tools/x/target/release/x\n  \
+        build: {command: [cargo, build], cwd: tools/x, sources: ['src/**/*.rs'], timeoutMs: 5000}\n";
+    let files = files(&[("goondan.yaml", text)]).file("/p/tools/x/Cargo.toml", "");
+    let loaded = load_files(&files);
+    assert_eq!(found(&loaded), ["E_CONFIG_ENTRY_NOT_FOUND goondan.yaml:5 spec.entry"]);
+    assert!(loaded.diagnostics[0].suggestion.as_ref().unwrap().starts_with("run `gdn build`"));
+    let [ToolBuild { tool, entry, build }] = loaded.builds.as_slice() else { panic!("{:?}", loaded.builds) };
+    assert_eq!((tool.name.as_str(), entry.as_str()), ("x", "tools/x/target/release/x"));
+    assert_eq!((build.command.to_string().as_str(), build.cwd.as_deref()), ("cargo build", Some("tools/x")));
+    assert_eq!((build.sources.as_slice(), build.timeout), (&["src/**/*.rs".to_owned()][..], Duration::from_secs(5)));
+    let loaded = load_files(&files.file("/p/tools/x/target/release/libx.so", ""));
+    assert_eq!(bundle(loaded).builds().len(), 1);
 }
 
 #[test]

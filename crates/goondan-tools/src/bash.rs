@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goondan_runtime::JsonObject;
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::Permission;
+use goondan_runtime::spec::kinds::{Permission, SHELL_COMMAND};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Exec {
     /// The command line.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = SHELL_COMMAND))]
     command: String,
     /// The folder to run it in, relative to the working directory.
     cwd: Option<String>,

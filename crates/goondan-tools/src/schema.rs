@@ -1,5 +1,6 @@
 //! Schemas as models like them: everything inline, no titles, no formats that only Rust knows.
 
+use goondan_runtime::spec::kinds::SHELL_COMMAND;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value};
@@ -27,7 +28,9 @@ pub(crate) fn describe<T: JsonSchema>() -> (String, Value) {
 fn tidy(schema: &mut Value) {
     let Value::Object(schema) = schema else { return };
     schema.shift_remove("title");
-    schema.shift_remove("format");
+    if schema.get("format").and_then(Value::as_str) != Some(SHELL_COMMAND) {
+        schema.shift_remove("format");
+    }
     without_null(schema);
     if let Some(Value::String(text)) = schema.get_mut("description") {
         *text = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -4,10 +4,12 @@
 //! the only place that knows which adapter serves which port. It deliberately does not know terminals and arguments.
 
 mod adapters;
+pub mod build;
 pub mod project;
 pub mod swarm;
 pub mod workspace;
 
+pub use build::{BuildEnd, BuildOutcome, Builds};
 pub use goondan_dylib::{HostCommand, tool_host};
 pub use goondan_models as models;
 pub use goondan_runtime as runtime;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use goondan_runtime::middleware::builtin_names;
 use goondan_spec::files::OsFiles;
+use goondan_spec::kinds::ToolBuild;
 use goondan_spec::source::Sources;
 use goondan_spec::{BasePackage, Bundle, Diagnostic, Environment, JsonObject, LoadInput};
 
@@ -18,6 +19,8 @@ pub struct Project {
     pub diagnostics: Vec<Diagnostic>,
     /// The texts that the diagnostics point into.
     pub sources: Sources,
+    /// How its tools are built; also of those that are missing because they were not built yet.
+    pub builds: Vec<ToolBuild>,
 }
 
 /// Reads the project at `path`: a folder, or the `goondan.yaml` in it.
@@ -29,6 +32,7 @@ pub fn load(path: &Path) -> Project {
         bundle: loaded.bundle.map(Arc::new),
         diagnostics: loaded.diagnostics,
         sources: loaded.sources,
+        builds: loaded.builds,
     }
 }
 

@@ -1,7 +1,9 @@
 //! Figures of a running swarm that cost minutes, not a benchmark run: `measure steps 5000`, `measure instances 10000`.
 //!
-//! `steps` runs one turn of that many tool steps and compares the time per step at its start and at its end. `instances`
-//! makes that many instances with ten messages each, starts the swarm again on them, and tells memory and time.
+//! `steps` runs one turn of that many tool steps and compares the time per step at its start and at its end, for an agent
+//! without extensions and for one with all of them; `turns` does the same with turns of one step. `instances` makes that many
+//! instances with ten messages each, starts the swarm again on them, and tells memory and time. The model answers at once,
+//! and looks at nothing but the last message: what is measured is the engine.
 
 #![allow(clippy::print_stdout, reason = "figures are a program's result")]
 
@@ -10,29 +12,28 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use async_trait::async_trait;
+use futures::StreamExt;
 use goondan::runtime::event::{RuntimeEventKind, SwarmEvent};
-use goondan::spec::Environment;
+use goondan::runtime::message::Role;
+use goondan::runtime::ports::model::{ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
+use goondan::spec::kinds::Model;
+use goondan::spec::{Environment, Resource};
 use goondan::{Input, Swarm};
+use serde_json::json;
 
 const BUNDLE: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Model
 metadata: {name: m}
-spec:
-  provider: scripted
-  model: script
-  options:
-    rules:
-      - when: {role: user, contains: steps}
-        reply: {calls: [{id: c, tool: json-query__count, args: {data: "[1, 2]"}}]}
-      - when: {role: tool}
-        reply: {calls: [{id: c, tool: json-query__count, args: {data: "[1, 2]"}}]}
-    default: {text: fine}
+spec: {provider: scripted, model: script}
 ---
 apiVersion: goondan.ai/v1
 kind: Agent
 metadata: {name: a}
-spec: {modelConfig: {modelRef: Model/m}, tools: [{ref: Tool/json-query}]}
+spec:
+  modelConfig: {modelRef: Model/m}
+  tools: [{ref: Tool/json-query}]
 ---
 apiVersion: goondan.ai/v1
 kind: Swarm
@@ -43,14 +44,54 @@ spec:
   policy: {maxStepsPerTurn: 1000000, maxInstances: 1000000}
 "#;
 
+/// Those that look at each step or turn. What shortens conversations is left out: here they shall grow.
+const EXTENSIONS: &str = "  extensions:
+    - {ref: Extension/logging}
+    - {ref: Extension/tool-search}
+    - {ref: Extension/required-tools-guard}
+    - {ref: Extension/context-message}
+    - {ref: Extension/inter-agent-response-format}
+";
+
+/// Answers at once, whatever was said before: with a call while an input says `steps`, else with text.
+struct ConstantModel;
+
+impl ModelFactory for ConstantModel {
+    fn client(&self, _: &Resource<Model>, _: &Path, _: &Environment) -> Result<Arc<dyn ModelClient>, ModelError> {
+        Ok(Arc::new(ConstantModel))
+    }
+}
+
+#[async_trait]
+impl ModelClient for ConstantModel {
+    async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
+        let last = request.messages.last();
+        let calls = last.is_some_and(|last| last.data.role == Role::Tool || last.text() == "steps");
+        let answer = if calls {
+            let (id, name) = ("c".to_owned(), "json-query__count".to_owned());
+            ModelChunk::ToolCall { id, name, arguments: json!({"data": "[1, 2]"}) }
+        } else {
+            ModelChunk::Text("fine".to_owned())
+        };
+        Ok(futures::stream::iter([Ok(answer), Ok(ModelChunk::Finish { usage: None })]).boxed())
+    }
+}
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [what, count] = arguments.as_slice() else { anyhow::bail!("usage: measure steps|instances COUNT") };
+    let [what, count] = arguments.as_slice() else { anyhow::bail!("usage: measure steps|turns|instances COUNT") };
     let count: usize = count.parse().context("the count")?;
     let folder = tempfile::tempdir()?;
     match what.as_str() {
-        "steps" => steps(folder.path(), count).await,
+        "steps" => {
+            steps(&folder.path().join("plain"), "", count).await?;
+            steps(&folder.path().join("extended"), EXTENSIONS, count).await
+        }
+        "turns" => {
+            turns(&folder.path().join("plain"), "", count).await?;
+            turns(&folder.path().join("extended"), EXTENSIONS, count).await
+        }
         "instances" => instances(folder.path(), count).await,
         other => Err(anyhow!("there is no scenario {other}")),
     }
@@ -62,12 +103,13 @@ async fn start(folder: &Path, bundle: String) -> anyhow::Result<Swarm> {
     std::fs::write(project.join("goondan.yaml"), bundle)?;
     let loaded = goondan::load(&project);
     let bundle = loaded.bundle.ok_or_else(|| anyhow!("{:?}", loaded.diagnostics))?;
-    let builder = Swarm::builder(Arc::clone(&bundle)).state_root(folder.join("state"));
+    let builder = Swarm::builder(Arc::clone(&bundle)).state_root(folder.join("state")).models(Arc::new(ConstantModel));
     builder.environment(Environment::default()).start().await.map_err(|error| anyhow!("{error:?}"))
 }
 
-async fn steps(folder: &Path, count: usize) -> anyhow::Result<()> {
-    let swarm = start(folder, BUNDLE.replace("maxStepsPerTurn: 1000000", &format!("maxStepsPerTurn: {count}"))).await?;
+async fn steps(folder: &Path, extensions: &str, count: usize) -> anyhow::Result<()> {
+    let bundle = with_extensions(extensions).replace("maxStepsPerTurn: 1000000", &format!("maxStepsPerTurn: {count}"));
+    let swarm = start(folder, bundle).await?;
     let mut events = swarm.subscribe();
     let began = Instant::now();
     let turn = swarm.send(Input::text("steps")).await?;
@@ -80,14 +122,41 @@ async fn steps(folder: &Path, count: usize) -> anyhow::Result<()> {
         }
     }
     turn.result().await;
-    let whole = began.elapsed();
-    let per_step = |from: usize, to: usize| (ends[to - 1] - ends[from]) / u32::try_from(to - 1 - from).unwrap_or(1);
-    let window = 500.min(count / 4);
-    let (first, last) = (per_step(20, 20 + window), per_step(count - window, count));
-    println!("{count} steps in {whole:?}; per step: first {window} {first:?}, last {window} {last:?}");
-    println!("ratio {:.2}", last.as_secs_f64() / first.as_secs_f64());
+    compare("steps", extensions, began, &ends);
     swarm.shutdown().await;
     Ok(())
+}
+
+async fn turns(folder: &Path, extensions: &str, count: usize) -> anyhow::Result<()> {
+    let swarm = start(folder, with_extensions(extensions)).await?;
+    let began = Instant::now();
+    let mut ends = Vec::with_capacity(count);
+    for _ in 0..count {
+        swarm.send(Input::text("hello")).await?.result().await.context("a result")?;
+        ends.push(Instant::now());
+    }
+    compare("turns", extensions, began, &ends);
+    swarm.shutdown().await;
+    Ok(())
+}
+
+fn with_extensions(extensions: &str) -> String {
+    BUNDLE.replace("  tools: [{ref: Tool/json-query}]\n", &format!("  tools: [{{ref: Tool/json-query}}]\n{extensions}"))
+}
+
+/// Tells how long each of them took at the start, behind the first 20, and at the end.
+fn compare(what: &str, extensions: &str, began: Instant, ends: &[Instant]) {
+    let count = ends.len();
+    let each = |from: usize, to: usize| (ends[to - 1] - ends[from]) / u32::try_from(to - 1 - from).unwrap_or(1);
+    let window = 500.min(count / 4);
+    let (first, last) = (each(20, 20 + window), each(count - window, count));
+    let extensions = extensions.lines().count().saturating_sub(1);
+    println!(
+        "{count} {what} with {extensions} extensions in {:?}; each of the first {window} {first:?}, of the last {window} \
+         {last:?}, ratio {:.2}",
+        began.elapsed(),
+        last.as_secs_f64() / first.as_secs_f64()
+    );
 }
 
 async fn instances(folder: &Path, count: usize) -> anyhow::Result<()> {

@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub(crate) mod build;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod init;
@@ -28,6 +29,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Init(args) => init::run(&args, output),
         Command::Validate(args) => validate::run(&args, output),
         Command::Run(args) => block_on(run::run(args, &state_root, output)),
+        Command::Build(args) => block_on(build::run(&args, output)),
         Command::Tool(args) => block_on(tool::run(args, &state_root, output)),
         Command::Instance(args) => instance::run(&args, &state_root, output),
         Command::Logs(args) => block_on(logs::run(&args, &state_root, output)),

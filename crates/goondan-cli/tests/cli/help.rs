@@ -2,11 +2,12 @@
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&[&str]; 18] = [
+const COMMANDS: [&[&str]; 19] = [
     &[],
     &["init"],
     &["validate"],
     &["run"],
+    &["build"],
     &["tool"],
     &["tool", "list"],
     &["tool", "call"],

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic, in its helpers too")]
 
+#[cfg(unix)]
+mod build;
 mod cases;
 #[cfg(unix)]
 mod chat;

@@ -1,8 +1,10 @@
 //! Tool calls of one answer: put together from their pieces, then given ids that nothing else has.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use genai::chat::ToolCall;
+use goondan_runtime::message::Message;
 use goondan_runtime::ports::model::ModelRequest;
 use serde_json::{Map, Value};
 
@@ -11,7 +13,10 @@ use crate::wire::Wire;
 /// The calls of an answer that is still coming.
 pub(crate) struct Calls {
     wire: Wire,
-    used: HashSet<String>,
+    /// The conversation, whose ids are taken.
+    messages: Arc<Vec<Arc<Message>>>,
+    /// The ids of this answer's calls.
+    given: HashSet<String>,
     pieces: Vec<Pieces>,
     /// Bytes of arguments, those of the call under way apart: most formats repeat it from its start each time.
     settled: usize,
@@ -38,9 +43,13 @@ pub(crate) struct WholeCall {
 impl Calls {
     /// No calls yet. Ids that `request` holds are taken.
     pub(crate) fn new(wire: Wire, request: &ModelRequest) -> Self {
-        let calls = request.messages.iter().flat_map(|message| message.tool_calls());
-        let used = calls.map(|call| call.tool_call_id.clone()).collect();
-        Calls { wire, used, pieces: Vec::new(), settled: 0, current: Default::default() }
+        let messages = Arc::clone(&request.messages);
+        Calls { wire, messages, given: HashSet::new(), pieces: Vec::new(), settled: 0, current: Default::default() }
+    }
+
+    fn ids_before(&self) -> impl Iterator<Item = &str> {
+        let calls = self.messages.iter().flat_map(|message| message.tool_calls());
+        calls.map(|call| call.tool_call_id.as_str())
     }
 
     /// The format that they come in.
@@ -114,17 +123,16 @@ impl Calls {
     fn unique(&mut self, id: String) -> String {
         // What genai makes up where the provider gave no id; it counts from 0 in each answer.
         let made_up = id.starts_with("call#");
-        let id = match id.is_empty() || made_up || self.used.contains(&id) {
-            false => id,
-            true => {
-                let mut numbers = self.used.len() + 1..;
-                let fresh =
-                    numbers.find_map(|number| Some(format!("call_{number}")).filter(|id| !self.used.contains(id)));
-                fresh.expect("numbers do not run out")
-            }
-        };
-        self.used.insert(id.clone());
+        let is_taken = |id: &str| self.given.contains(id) || self.ids_before().any(|taken| taken == id);
+        let id = if id.is_empty() || made_up || is_taken(&id) { self.fresh() } else { id };
+        self.given.insert(id.clone());
         id
+    }
+
+    fn fresh(&self) -> String {
+        let used: HashSet<&str> = self.ids_before().chain(self.given.iter().map(String::as_str)).collect();
+        let mut candidates = (used.len() + 1..).map(|number| format!("call_{number}"));
+        candidates.find(|id| !used.contains(id.as_str())).expect("numbers do not run out")
     }
 }
 

@@ -96,7 +96,7 @@ async fn another_request_is_refused_with_what_differs() {
     let mut other_system = with_tool(request("a", "hello"), "d");
     other_system.system = Some("Be rude.".into());
     let mut longer = with_tool(request("a", "hello"), "d");
-    longer.messages.push(message(Role::Assistant, vec![Part::Text { text: "hm".into() }]));
+    Arc::make_mut(&mut longer.messages).push(message(Role::Assistant, vec![Part::Text { text: "hm".into() }]));
     let mut hotter = with_tool(request("a", "hello"), "d");
     Arc::make_mut(&mut hotter.params).temperature = Some(1.0);
     for (changed, words) in [
@@ -128,7 +128,7 @@ async fn message_ids_and_times_do_not_matter_and_instances_may_come_in_any_order
     let mut renamed = request("a", "second");
     let mut other = (*renamed.messages[0]).clone();
     (other.id, other.created_at) = ("another".into(), chrono::Utc::now());
-    renamed.messages = vec![Arc::new(other)];
+    renamed.messages = Arc::new(vec![Arc::new(other)]);
     assert_eq!(said(&player, renamed).await, "second!");
     assert_eq!(said(&player, request("a", "first")).await, "first!");
 }

@@ -97,7 +97,12 @@ enum Source {
 
 impl Script {
     /// The reply to the call at `position`: the agent's list, then the rules, then the default.
-    fn reply(&self, request: &ModelRequest, scene: &Scene, position: usize) -> Result<(&Reply, Source), ModelError> {
+    fn reply(
+        &self,
+        request: &ModelRequest,
+        scene: &Scene<'_>,
+        position: usize,
+    ) -> Result<(&Reply, Source), ModelError> {
         let agent = &request.instance.agent;
         if let Some(reply) = self.agents.get(agent).and_then(|replies| replies.get(position)) {
             return Ok((reply, Source::List));
@@ -111,7 +116,7 @@ impl Script {
 }
 
 impl When {
-    fn holds(&self, request: &ModelRequest, scene: &Scene) -> bool {
+    fn holds(&self, request: &ModelRequest, scene: &Scene<'_>) -> bool {
         let spoke_last = request.messages.last().map(|message| message.data.role);
         self.agent.as_ref().is_none_or(|agent| *agent == request.instance.agent)
             && self.role.is_none_or(|role| spoke_last == Some(role.into()))

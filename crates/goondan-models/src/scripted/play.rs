@@ -17,7 +17,7 @@ const PIECE: usize = 16;
 /// Plays `reply`. With `renumber`, call ids that the conversation has used already get a number behind them.
 pub(crate) async fn play(
     reply: &Reply,
-    scene: &Scene,
+    scene: &Scene<'_>,
     request: &ModelRequest,
     renumber: bool,
 ) -> Result<ModelStream, ModelError> {
@@ -46,7 +46,12 @@ fn refusal(error: &ReplyError) -> ModelError {
     refusal
 }
 
-fn chunks(reply: &Reply, scene: &Scene, request: &ModelRequest, renumber: bool) -> Result<Vec<ModelChunk>, ModelError> {
+fn chunks(
+    reply: &Reply,
+    scene: &Scene<'_>,
+    request: &ModelRequest,
+    renumber: bool,
+) -> Result<Vec<ModelChunk>, ModelError> {
     let text = reply.text.as_deref().map(|template| scene.text(template)).transpose()?.unwrap_or_default();
     let pieces = match reply.chunks {
         Some(count) => even_pieces(&text, count),
@@ -66,29 +71,41 @@ fn chunks(reply: &Reply, scene: &Scene, request: &ModelRequest, renumber: bool) 
 }
 
 /// Gives out call ids. Lists mean what they say; a rule that fires again and again needs a fresh id each time.
-struct Ids {
-    used: HashSet<String>,
+struct Ids<'a> {
+    request: &'a ModelRequest,
+    /// Those of this answer.
+    given: Vec<String>,
     renumber: bool,
 }
 
-impl Ids {
-    fn new(request: &ModelRequest, renumber: bool) -> Self {
-        let calls = request.messages.iter().flat_map(|message| message.tool_calls());
-        Ids { used: calls.map(|call| call.tool_call_id.clone()).collect(), renumber }
+impl<'a> Ids<'a> {
+    fn new(request: &'a ModelRequest, renumber: bool) -> Self {
+        Ids { request, given: Vec::new(), renumber }
+    }
+
+    /// Those of the conversation and of this answer.
+    fn used(&self) -> impl Iterator<Item = &str> {
+        let calls = self.request.messages.iter().flat_map(|message| message.tool_calls());
+        calls.map(|call| call.tool_call_id.as_str()).chain(self.given.iter().map(String::as_str))
     }
 
     fn pick(&mut self, wanted: &str) -> String {
         let stem = if wanted.is_empty() { "call" } else { wanted };
-        let keep = !wanted.is_empty() && (!self.renumber || !self.used.contains(wanted));
+        let keep = !wanted.is_empty() && (!self.renumber || self.used().all(|id| id != wanted));
         let id = if keep { wanted.to_owned() } else { self.fresh(stem) };
-        self.used.insert(id.clone());
+        self.given.push(id.clone());
         id
     }
 
+    /// `stem` with the first number that is free. One pass over the conversation, and a text only for the id itself.
     fn fresh(&self, stem: &str) -> String {
-        let first = if self.used.contains(stem) { 2 } else { 1 };
-        let mut candidates = (first..).map(|number| format!("{stem}-{number}"));
-        candidates.find(|id| !self.used.contains(id)).expect("numbers do not run out")
+        let number_of = |id: &str| match id.strip_prefix(stem)? {
+            "" => Some(1),
+            rest => rest.strip_prefix('-')?.parse::<usize>().ok(),
+        };
+        let taken: HashSet<usize> = self.used().filter_map(number_of).collect();
+        let free = (1..).find(|number| !taken.contains(number)).expect("numbers do not run out");
+        format!("{stem}-{free}")
     }
 }
 

@@ -1,13 +1,14 @@
 //! Templates in replies: what comes out depends on what went in.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use goondan_runtime::JsonObject;
 use goondan_runtime::message::{Message, Role, ToolResultPart};
 use goondan_runtime::ports::model::{ModelError, ModelRequest};
-use goondan_runtime::ports::tool::ToolCallStatus;
+use goondan_runtime::ports::tool::{ToolCallError, ToolCallStatus};
 use minijinja::value::Serde;
-use minijinja::{Environment, UndefinedBehavior};
+use minijinja::{Environment, UndefinedBehavior, Value as View};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -17,44 +18,49 @@ use crate::error::configuration;
 /// Instructions that one template may run; a loop that never ends becomes an error.
 const FUEL: u64 = 1_000_000;
 
+/// What a reply is an answer to. Only a template makes it look at the whole conversation.
+pub(crate) struct Scene<'a> {
+    request: &'a ModelRequest,
+    /// Text of the last message, whoever spoke.
+    last: String,
+    names: OnceLock<View>,
+}
+
 /// What a template can name.
 #[derive(Debug, Serialize)]
-pub(crate) struct Scene {
+struct Names<'a> {
     /// Text of the last user message.
     input: String,
     /// Text of the last message, whoever spoke.
-    last: String,
+    last: &'a str,
     /// Results of this conversation's tool calls, by call id; the latest where an id comes twice.
-    results: BTreeMap<String, ResultView>,
+    results: BTreeMap<&'a str, ResultView<'a>>,
     /// Who asks.
-    agent: String,
+    agent: &'a str,
     /// How many user messages there were.
     turn: usize,
 }
 
 /// A tool result as a template sees it.
 #[derive(Debug, Serialize)]
-struct ResultView {
-    tool: String,
+struct ResultView<'a> {
+    tool: &'a str,
     status: ToolCallStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
-    output: Option<Value>,
+    output: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Value>,
+    error: Option<&'a ToolCallError>,
 }
 
-impl Scene {
+impl<'a> Scene<'a> {
     /// What `request` offers to a template.
-    pub(crate) fn of(request: &ModelRequest) -> Self {
-        let from_users = || request.messages.iter().filter(|message| message.data.role == Role::User);
-        let results = request.messages.iter().flat_map(|message| message.tool_results());
-        Scene {
-            input: from_users().next_back().map(|message| message.text()).unwrap_or_default(),
-            last: request.messages.last().map(|message| spoken(message)).unwrap_or_default(),
-            results: results.flat_map(view).collect(),
-            agent: request.instance.agent.clone(),
-            turn: from_users().count(),
-        }
+    pub(crate) fn of(request: &'a ModelRequest) -> Self {
+        let last = request.messages.last().map(|message| spoken(message)).unwrap_or_default();
+        Scene { request, last, names: OnceLock::new() }
+    }
+
+    fn names(&self) -> View {
+        self.names.get_or_init(|| View::from(Serde(Names::of(self.request, &self.last)))).clone()
     }
 
     /// Text of the last message: what rules look at.
@@ -67,7 +73,7 @@ impl Scene {
         if !is_template(template) {
             return Ok(template.to_owned());
         }
-        environment().render_str(template, Serde(self)).map_err(|error| broken(template, &error))
+        environment().render_str(template, self.names()).map_err(|error| broken(template, &error))
     }
 
     /// `args` with every string in it filled in. A string that is one expression keeps the value's type.
@@ -93,7 +99,7 @@ impl Scene {
         let environment = environment();
         let value = environment
             .compile_expression(expression)
-            .and_then(|compiled| compiled.eval(Serde(self)))
+            .and_then(|compiled| compiled.eval(self.names()))
             .map_err(|error| broken(template, &error))?;
         if value.is_undefined() {
             let reason = minijinja::Error::new(minijinja::ErrorKind::UndefinedError, "there is nothing of that name");
@@ -102,6 +108,20 @@ impl Scene {
         serde_json::to_value(&value).map_err(|error| {
             configuration(format!("the template `{template}` gives no JSON value: {error}"), "change the expression")
         })
+    }
+}
+
+impl<'a> Names<'a> {
+    fn of(request: &'a ModelRequest, last: &'a str) -> Self {
+        let from_users = || request.messages.iter().filter(|message| message.data.role == Role::User);
+        let results = request.messages.iter().flat_map(|message| message.tool_results());
+        Names {
+            input: from_users().next_back().map(|message| message.text()).unwrap_or_default(),
+            last,
+            results: results.flat_map(view).collect(),
+            agent: &request.instance.agent,
+            turn: from_users().count(),
+        }
     }
 }
 
@@ -119,19 +139,19 @@ fn result_text(result: &ToolResultPart) -> String {
 }
 
 /// A result under its id, and under the id that the script gave where a rule had to number it (`c1-2` is also `c1`).
-fn view(result: &ToolResultPart) -> impl Iterator<Item = (String, ResultView)> {
+fn view(result: &ToolResultPart) -> impl Iterator<Item = (&str, ResultView<'_>)> {
     let id = result.tool_call_id.as_str();
     let numbered = id.rsplit_once('-').filter(|(_, number)| number.parse::<usize>().is_ok());
     let names = [Some(id), numbered.map(|(name, _)| name)];
-    names.into_iter().flatten().map(|name| (name.to_owned(), view_of(result)))
+    names.into_iter().flatten().map(|name| (name, view_of(result)))
 }
 
-fn view_of(result: &ToolResultPart) -> ResultView {
+fn view_of(result: &ToolResultPart) -> ResultView<'_> {
     ResultView {
-        tool: result.tool_name.clone(),
+        tool: &result.tool_name,
         status: result.status,
-        output: result.output.clone(),
-        error: result.error.as_ref().and_then(|error| serde_json::to_value(error).ok()),
+        output: result.output.as_ref(),
+        error: result.error.as_ref(),
     }
 }
 

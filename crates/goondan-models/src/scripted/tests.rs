@@ -36,7 +36,7 @@ fn conversation(parts: Vec<(Role, Part)>) -> ModelRequest {
         let mut message = (*request.messages[0]).clone();
         message.data = MessageData { role, content: vec![part] };
         message.source = MessageSource::System;
-        request.messages.push(Arc::new(message));
+        Arc::make_mut(&mut request.messages).push(Arc::new(message));
     }
     request
 }

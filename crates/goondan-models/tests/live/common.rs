@@ -100,7 +100,7 @@ pub(crate) fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
     ModelRequest {
         instance: InstanceId::new("a", "main"),
         system: Some("Be brief.".to_owned()),
-        messages,
+        messages: Arc::new(messages),
         tools: Arc::from([weather()]),
         params: Arc::new(params),
     }

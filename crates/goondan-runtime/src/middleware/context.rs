@@ -1,6 +1,7 @@
 //! What middleware may learn of its turn, and do beside changing the conversation.
 
-use std::collections::BTreeMap;
+use std::any::{Any, TypeId};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -73,6 +74,13 @@ impl TurnContext {
         self.conversation().messages().iter().rev().filter(|message| self.is_own(message))
     }
 
+    /// What middleware notes for its later steps in this turn, by type. A turn that is resumed begins without notes, and its
+    /// steps make them again.
+    pub fn note<T: Any + Default + Send + Sync>(&mut self) -> &mut T {
+        let note = self.notes.0.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(T::default()));
+        note.downcast_mut().expect("a note lies under its own type")
+    }
+
     /// Asks the agent's own model, without tools; the answer's text, or why there is none. The question is asked once in
     /// the life of the turn (rule C2b), its cost is the turn's, and nobody sees its text stream. An `Err` outside means
     /// that the turn has to end.
@@ -87,7 +95,7 @@ impl TurnContext {
             request: ModelRequest {
                 instance: self.instance().clone(),
                 system: Some(question.instructions),
-                messages: vec![Arc::new(message)],
+                messages: Arc::new(vec![Arc::new(message)]),
                 tools: Arc::new([]),
                 params: Arc::clone(&agent.params),
             },
@@ -140,6 +148,10 @@ impl TurnContext {
         self.states.0.entry(extension.to_owned()).or_default().current = Some(state);
     }
 }
+
+/// What middleware notes while a turn lasts.
+#[derive(Default)]
+pub(crate) struct Notes(HashMap<TypeId, Box<dyn Any + Send + Sync>>);
 
 /// What extensions keep from turn to turn, as far as the running turn has asked for it or set it.
 #[derive(Debug, Default)]

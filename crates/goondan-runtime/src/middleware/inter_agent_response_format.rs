@@ -119,11 +119,14 @@ impl Middleware for InterAgentResponseFormat {
     }
 
     async fn step(&self, context: &mut StepContext<'_>, next: StepNext<'_>) -> Result<StepOutcome, TurnError> {
+        let is_first = context.index == 0;
         let turn = context.turn();
-        let messages = turn.conversation().messages().iter();
+        // What stands before the last step's answer was looked at then.
+        let messages = turn.conversation().messages().iter().rev();
+        let unseen = messages.take_while(|message| is_first || message.data.role != Role::Assistant);
         let formatted: Vec<Message> =
-            messages.filter_map(|message| formatted(message, self.config.include_request_metadata)).collect();
-        for message in formatted {
+            unseen.filter_map(|message| formatted(message, self.config.include_request_metadata)).collect();
+        for message in formatted.into_iter().rev() {
             turn.emit(MessageEvent::Replace { target_id: message.id.clone(), message })?;
         }
         next.run(context).await

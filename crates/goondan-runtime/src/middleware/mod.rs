@@ -4,7 +4,7 @@
 //! once. The first of an agent's extensions is the outermost.
 //!
 //! Middleware belongs to the plan of an agent: all of its instances and turns share it. What it has to know about a turn
-//! it finds in the conversation, or keeps with [`TurnContext::set_state`]; so nothing has to be cleaned up, and a resumed
+//! it finds in the conversation, notes with [`TurnContext::note`], or keeps with [`TurnContext::set_state`]; so nothing has to be cleaned up, and a resumed
 //! turn does what it did before.
 
 mod builtin;
@@ -33,8 +33,8 @@ use crate::turn::{self, TurnContext, TurnOutcome};
 
 pub use builtin::names as builtin_names;
 pub(crate) use chain::chain;
-pub(crate) use context::ExtensionStates;
 pub use context::Question;
+pub(crate) use context::{ExtensionStates, Notes};
 
 /// Wraps what an agent does.
 #[async_trait]

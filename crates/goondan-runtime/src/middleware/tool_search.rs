@@ -2,7 +2,7 @@
 //!
 //! Each search looks through all tools of the agent, also those that the selection hides: a selection can grow again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::JsonObject;
 use crate::event::TurnError;
 use crate::limits::head;
 use crate::ports::model::ToolDefinition;
-use crate::ports::tool::{ToolCallStatus, ToolContext, ToolError, ToolHandler, ToolOutput};
+use crate::ports::tool::{ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolHandler, ToolOutput};
 use crate::registry::{Catalog, RegisteredTool, ToolLimits, ToolName};
 use crate::step::{StepContext, StepOutcome};
 use crate::turn::{TurnContext, TurnOutcome};
@@ -72,11 +72,15 @@ struct ToolSearch {
 }
 
 /// What is kept from turn to turn.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Selection {
     selected_tools: BTreeSet<String>,
 }
+
+/// What the last step of the turn that searched has found, by the name of the search.
+#[derive(Default)]
+struct Found(BTreeMap<String, Selection>);
 
 pub(super) fn make(config: JsonObject, tools: &Catalog) -> Result<Arc<dyn Middleware>, ConfigProblem> {
     let config: Config = decode(config)?;
@@ -183,18 +187,22 @@ fn search<'a>(tools: &'a [ToolDefinition], query: &str, limit: usize) -> Vec<&'a
 }
 
 impl ToolSearch {
-    /// What the last step of this turn that searched has found, if any step has.
-    fn found_in_turn(&self, turn: &TurnContext) -> Option<Selection> {
-        turn.own_messages().find_map(|message| {
-            let results = message.tool_results().filter(|result| result.tool_name == self.tool.name.as_str());
-            let found = results
-                .filter(|result| result.status == ToolCallStatus::Ok)
-                .filter_map(|result| Selection::deserialize(result.output.as_ref()?).ok());
-            found.reduce(|mut all, more| {
-                all.selected_tools.extend(more.selected_tools);
-                all
-            })
+    /// What the searches among the calls of a step have found; `None` where there are none.
+    fn found_in(&self, results: &[ToolCallResult]) -> Option<Selection> {
+        let searches = results.iter().filter(|result| result.tool_name == self.tool.name.as_str());
+        let found = searches
+            .filter(|result| result.status == ToolCallStatus::Ok)
+            .filter_map(|result| Selection::deserialize(result.output.as_ref()?).ok());
+        found.reduce(|mut all, more| {
+            all.selected_tools.extend(more.selected_tools);
+            all
         })
+    }
+
+    /// What the last step of this turn that searched has found, if any step has. It is noted and not looked up: a turn may
+    /// have thousands of steps behind it.
+    fn found_in_turn(&self, turn: &mut TurnContext) -> Option<Selection> {
+        turn.note::<Found>().0.get(self.tool.name.as_str()).cloned()
     }
 
     async fn selection(&self, turn: &mut TurnContext) -> Result<Selection, TurnError> {
@@ -238,7 +246,11 @@ impl Middleware for ToolSearch {
     async fn step(&self, context: &mut StepContext<'_>, next: StepNext<'_>) -> Result<StepOutcome, TurnError> {
         let selection = self.selection(context.turn()).await?;
         context.catalog = self.narrowed(&context.catalog, &selection);
-        next.run(context).await
+        let outcome = next.run(context).await?;
+        if let Some(found) = self.found_in(&outcome.results) {
+            context.turn().note::<Found>().0.insert(self.tool.name.to_string(), found);
+        }
+        Ok(outcome)
     }
 }
 

@@ -47,8 +47,8 @@ pub struct ModelRequest {
     pub instance: InstanceId,
     /// The system prompt.
     pub system: Option<String>,
-    /// The conversation so far.
-    pub messages: Vec<Arc<Message>>,
+    /// The conversation so far. Shared with the turn, so that a step does not cost what the conversation has grown to.
+    pub messages: Arc<Vec<Arc<Message>>>,
     /// What it may call.
     pub tools: Arc<[ToolDefinition]>,
     /// Sampling settings.

@@ -37,6 +37,32 @@ pub struct ExportSpec {
     pub idempotent: bool,
 }
 
+/// The `format` of an argument that is a shell command line. A policy takes it to pieces (rule S1).
+pub const SHELL_COMMAND: &str = "shell-command";
+
+impl ExportSpec {
+    /// The names of its arguments that are shell command lines.
+    pub fn shell_arguments(&self) -> Vec<String> {
+        let properties = self.parameters.get("properties").and_then(Value::as_object);
+        let is_shell = |schema: &Value| schema.get("format").and_then(Value::as_str) == Some(SHELL_COMMAND);
+        let named = properties.into_iter().flatten().filter(|(_, schema)| is_shell(schema));
+        named.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The parameters as a model sees them: without the formats that only this program knows.
+    pub fn shown_parameters(&self) -> Value {
+        let mut parameters = self.parameters.clone();
+        let properties = parameters.get_mut("properties").and_then(Value::as_object_mut);
+        for schema in properties.into_iter().flat_map(|properties| properties.values_mut()) {
+            let Some(schema) = schema.as_object_mut() else { continue };
+            if schema.get("format").and_then(Value::as_str) == Some(SHELL_COMMAND) {
+                schema.shift_remove("format");
+            }
+        }
+        parameters
+    }
+}
+
 /// What an export needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -4,6 +4,7 @@
 //! A decoder asks for its fields one by one, reports every mistake and gives `None` where no resource can be made.
 
 mod agent;
+mod build;
 mod connection;
 mod connector;
 mod export;
@@ -16,14 +17,15 @@ mod swarm;
 mod tool;
 
 pub use agent::{Agent, ExtensionUse, ModelParams, Prompt, ToolUse, Workdir};
+pub use build::{Build, BuildCommand, ToolBuild};
 pub use connection::Connection;
 pub use connector::{Connector, ConnectorEvent, PropertyType};
-pub use export::{ExportOverride, ExportSpec, Permission};
+pub use export::{ExportOverride, ExportSpec, Permission, SHELL_COMMAND};
 pub use extension::Extension;
 pub use ingress::{IngressRule, InstanceKeyRoute};
 pub use model::{Model, Pricing};
 pub use package::{Dependency, Package};
-pub use permissions::{Action, PermissionRule, Permissions};
+pub use permissions::{Action, PermissionRule, Permissions, Written};
 pub use swarm::{Budget, Lifecycle, Policy, Swarm};
 pub use tool::{Entry, Isolation, Tool, ToolManifest};
 

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use super::agent::ToolUse;
 use super::{ExportSpec, Permission, Scope, qualified_name};
 use crate::decode::Field;
+use crate::diagnostic::Position;
 use crate::findings::Findings;
 use crate::text::{closest, excerpt, list};
 
@@ -23,15 +24,30 @@ pub struct Permissions {
 /// A rule matches when everything it states matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermissionRule {
-    /// A glob over `resource__export`.
+    /// A pattern ([`crate::pattern`]) over `resource__export`.
     pub tool: Option<String>,
     /// The export declares this permission.
     pub permission: Option<Permission>,
-    /// Globs over arguments, by name.
+    /// Patterns over arguments, by name. An argument that is a shell command is matched command by command.
     pub args: BTreeMap<String, String>,
     /// What then happens.
     pub action: Action,
+    /// Where it is written.
+    pub written: Written,
 }
+
+/// A place in a file; none for what is understood without being written. It is no part of what a rule says: two rules
+/// that differ in it alone are equal.
+#[derive(Debug, Clone, Default)]
+pub struct Written(pub Option<(String, Position)>);
+
+impl PartialEq for Written {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Written {}
 
 /// What happens to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
@@ -77,6 +93,7 @@ fn unstated_rules() -> [PermissionRule; 2] {
         permission: Some(permission),
         args: BTreeMap::new(),
         action: Action::Ask,
+        written: Written::default(),
     })
 }
 
@@ -103,6 +120,7 @@ fn read_rule(
         permission: permission.map_or(Some(None), |permission| permission.map(Some))?,
         args: args.unwrap_or_else(|| Some(BTreeMap::new()))?,
         action: action?,
+        written: Written(Some((findings.file.clone(), item.at()))),
     };
     if let Some(field) = args_field {
         check_args(&rule, &field, tools, scope, findings);

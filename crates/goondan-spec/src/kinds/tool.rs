@@ -5,6 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::build::{self, Build, BuildShape, ToolBuild};
 use super::export::{self, ExportOverride, ExportShape, ExportSpec, Source};
 use super::{Scope, free_map};
 use crate::JsonObject;
@@ -13,8 +14,8 @@ use crate::decode::{Field, Fields};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::entry;
 use crate::findings::Findings;
-use crate::paths::Unreadable;
-use crate::text::reason;
+use crate::paths::{self, Unreadable};
+use crate::text::{excerpt, reason};
 
 /// Callable exports behind one entry.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,8 +40,8 @@ pub struct Tool {
     pub overrides: Vec<ExportOverride>,
     /// Whether the entry runs in a process of its own.
     pub isolation: Isolation,
-    /// The command that builds the entry, run in the bundle's folder.
-    pub build: Option<String>,
+    /// How the entry is made.
+    pub build: Option<Build>,
 }
 
 /// Where the handlers of a tool run.
@@ -118,6 +119,7 @@ impl Tool {
 pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Tool> {
     let mut fields = spec.fields(findings)?;
     let entry_field = fields.required("entry", findings);
+    let build = read_build(fields.optional("build").as_ref(), entry_field.as_ref(), scope, findings);
     let entry = entry_field.as_ref().and_then(|field| entry::tool(field, scope.folder, scope.base, findings));
     let custom = read_custom(entry.as_ref(), entry_field.as_ref(), scope, findings);
     let manifest = builtin_manifest(entry.as_ref(), scope);
@@ -133,7 +135,6 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     let isolation = fields
         .optional("isolation")
         .map(|field| field.one_of(&[("process", Isolation::Process), ("none", Isolation::None)], findings));
-    let build = fields.optional("build").map(|field| field.text(findings));
     fields.finish(findings);
     let ((exports, overrides), limits) = (exports?, limits?);
     Some(Tool {
@@ -145,8 +146,29 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
         exports,
         overrides,
         isolation: isolation.unwrap_or(Some(Isolation::None))?,
-        build: build.map_or(Some(None), |build| build.map(|command| Some(command.to_owned())))?,
+        build: build?,
     })
+}
+
+/// Reads `build`, and notes it apart from the tool as well: it is what brings a missing entry about.
+fn read_build(
+    field: Option<&Field<'_>>,
+    entry: Option<&Field<'_>>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<Option<Build>> {
+    let Some(field) = field else { return Some(None) };
+    let build = build::read(field, scope, findings)?;
+    let Some(stated) = entry.and_then(|entry| entry.node.text()) else { return Some(Some(build)) };
+    if entry::is_builtin(stated) {
+        let message = format!("`{}` is a part of this program, so there is nothing to build.", excerpt(stated, 100));
+        findings.add(field.invalid(message).suggest("remove `build`"));
+        return None;
+    }
+    if let Ok(entry) = paths::normal(stated) {
+        findings.builds.push(ToolBuild { tool: scope.id.clone(), entry, build: build.clone() });
+    }
+    Some(Some(build))
 }
 
 fn builtin_manifest<'s>(entry: Option<&Entry>, scope: &Scope<'s>) -> Option<&'s ToolManifest> {
@@ -205,7 +227,10 @@ fn check_program(
         return true;
     } else {
         let message = format!("The tool's program `{program}` is not there.");
-        field.problem(Code::ENTRY_NOT_FOUND, message).suggest("build it, or correct `entrypoint` in its `tool.yaml`")
+        field.problem(Code::ENTRY_NOT_FOUND, message).suggest(match findings.is_buildable() {
+            true => "run `gdn build`, or correct `entrypoint` in its `tool.yaml`",
+            false => "build it, or correct `entrypoint` in its `tool.yaml`",
+        })
     };
     findings.add(problem);
     false
@@ -230,7 +255,7 @@ fn read_limits(fields: &mut Fields<'_>, manifest: Option<&ToolManifest>, finding
     })
 }
 
-fn read_timeout(field: &Field<'_>, findings: &mut Findings) -> Option<u64> {
+pub(super) fn read_timeout(field: &Field<'_>, findings: &mut Findings) -> Option<u64> {
     let timeout = field.whole(1, findings)?;
     if timeout > MAX_TIMEOUT_MS {
         let message = format!("`{}` is {timeout} ms, more than a day.", field.path);
@@ -266,7 +291,6 @@ pub(crate) struct ToolSpec {
     exports: Option<Vec<ExportShape>>,
     /// `process` runs the entry in a process of its own; `none` by default.
     isolation: Option<Isolation>,
-    /// The command that builds the entry, run in the bundle's folder.
-    #[schemars(length(min = 1))]
-    build: Option<String>,
+    /// How the entry is made: by `gdn build`, and by `gdn run --build`.
+    build: Option<BuildShape>,
 }

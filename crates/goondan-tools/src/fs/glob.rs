@@ -1,7 +1,7 @@
 //! `fs__glob`: find files by name.
 
 use std::cmp::Reverse;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
@@ -42,11 +42,10 @@ impl Operation for Glob {
             let place = root.resolve(&self.path)?;
             std::fs::read_dir(&place.path)
                 .map_err(|error| errors::io(format_args!("search `{}`", self.path), &error))?;
-            let fitting = files(&root, &place.path)
-                .take_while(|_| !cancellation.is_cancelled())
-                .filter(|file| glob.fits(file.strip_prefix(&place.path).unwrap_or(file)));
+            let fits = |file: &Path| glob.fits(file.strip_prefix(&place.path).unwrap_or(file));
+            let fitting = files(&root, &place.path, &cancellation, fits);
             let mut found: Vec<(Reverse<SystemTime>, PathBuf)> =
-                fitting.map(|file| (Reverse(age(&file)), file)).collect();
+                fitting.into_iter().map(|file| (Reverse(age(&file)), file)).collect();
             found.sort();
             let total = found.len();
             let newest: Vec<_> = found.iter().take(MOST).map(|(_, file)| root.relative(file)).collect();
@@ -58,6 +57,6 @@ impl Operation for Glob {
 }
 
 /// When a file was changed last; long ago if that cannot be said.
-fn age(file: &std::path::Path) -> SystemTime {
+fn age(file: &Path) -> SystemTime {
     file.symlink_metadata().and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
 }

@@ -1,23 +1,20 @@
 //! `fs__grep`: search the content of files.
 
 use std::fmt::Write as _;
-use std::io;
 use std::path::Path;
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
+use grep_regex::RegexMatcherBuilder;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
+use super::search::{Line, search_all, search_file, searcher};
 use super::walk::{PathGlob, files};
 use crate::define::{Operation, titled};
 use crate::errors::{self, blocking};
 use crate::paths::Root;
 
-/// How many bytes of a line are shown.
-const LINE: usize = 500;
 /// How many bytes the result has at most.
 const LARGEST: usize = 50 * 1024;
 
@@ -70,22 +67,22 @@ impl Grep {
         let place = root.resolve(&self.path)?;
         let metadata = std::fs::symlink_metadata(&place.path);
         metadata.map_err(|error| errors::io(format_args!("search `{}`", self.path), &error))?;
-        let context = usize::from(self.context);
-        let mut searcher = SearcherBuilder::new()
-            .binary_detection(BinaryDetection::quit(0))
-            .before_context(context)
-            .after_context(context)
-            .build();
-        let mut found = Found { most: self.max_matches, ..Found::default() };
-        for file in files(root, &place.path) {
-            if found.full || cancellation.is_cancelled() {
-                break;
-            }
-            let below = file.strip_prefix(&place.path).unwrap_or(&file);
+        let fits = |file: &Path| {
+            let below = file.strip_prefix(&place.path).unwrap_or(file);
             // A file that was named itself has nothing below it.
-            let below = if below.as_os_str().is_empty() { root.relative(&file) } else { below };
-            if include.as_ref().is_none_or(|glob| glob.fits(below)) {
-                found.search(&mut searcher, &matcher, &file, root);
+            let below = if below.as_os_str().is_empty() { root.relative(file) } else { below };
+            include.as_ref().is_none_or(|glob| glob.fits(below))
+        };
+        let files = files(root, &place.path, cancellation, fits);
+        let hits = search_all(&files, self.max_matches, cancellation, || {
+            let (mut searcher, matcher) = (searcher(usize::from(self.context)), matcher.clone());
+            move |file: &Path| search_file(&mut searcher, &matcher, file, self.max_matches)
+        });
+        let mut found = Found { most: self.max_matches, ..Found::default() };
+        for hit in hits {
+            let path = root.relative(&files[hit.file]).display().to_string();
+            if !found.take(&path, &hit.lines) {
+                break;
             }
         }
         Ok(found)
@@ -115,49 +112,25 @@ struct Found {
 }
 
 impl Found {
-    /// Searches one file. One that cannot be read is passed over.
-    fn search(&mut self, searcher: &mut Searcher, matcher: &RegexMatcher, file: &Path, root: &Root) {
-        let path = root.relative(file).display().to_string();
-        let _ = searcher.search_path(matcher, file, Lines { path, found: self });
-    }
-
-    /// Adds a line: `file:12:text` for a match, `file-12-text` beside one.
-    fn push(&mut self, path: &str, number: Option<u64>, sign: char, line: &[u8]) {
-        let line = String::from_utf8_lossy(line);
-        let line = line.trim_end_matches(['\n', '\r']);
-        let end = line.floor_char_boundary(LINE);
-        let more = if end < line.len() { " [cut]" } else { "" };
-        let _ = writeln!(self.text, "{path}{sign}{}{sign}{}{more}", number.unwrap_or(0), &line[..end]);
-    }
-}
-
-/// Takes what the searcher finds in one file.
-struct Lines<'a> {
-    path: String,
-    found: &'a mut Found,
-}
-
-impl Sink for Lines<'_> {
-    type Error = io::Error;
-
-    fn matched(&mut self, _: &Searcher, line: &SinkMatch<'_>) -> Result<bool, io::Error> {
-        if self.found.matches >= self.found.most || self.found.text.len() >= LARGEST {
-            self.found.full = true;
-            return Ok(false);
+    /// Takes the lines of a file; false once nothing more is wanted.
+    fn take(&mut self, path: &str, lines: &[Line]) -> bool {
+        for line in lines {
+            match line {
+                Line::Match { .. } if self.matches >= self.most || self.text.len() >= LARGEST => {
+                    self.full = true;
+                    return false;
+                }
+                Line::Match { number, text } => {
+                    self.matches += 1;
+                    let _ = writeln!(self.text, "{path}:{number}:{text}");
+                }
+                Line::Beside { number, text } => {
+                    let _ = writeln!(self.text, "{path}-{number}-{text}");
+                }
+                Line::Gap => self.text.push_str("--\n"),
+            }
         }
-        self.found.matches += 1;
-        self.found.push(&self.path, line.line_number(), ':', line.bytes());
-        Ok(true)
-    }
-
-    fn context(&mut self, _: &Searcher, line: &SinkContext<'_>) -> Result<bool, io::Error> {
-        self.found.push(&self.path, line.line_number(), '-', line.bytes());
-        Ok(true)
-    }
-
-    fn context_break(&mut self, _: &Searcher) -> Result<bool, io::Error> {
-        self.found.text.push_str("--\n");
-        Ok(true)
+        true
     }
 }
 

@@ -7,6 +7,7 @@ mod lines;
 mod ls;
 mod patch;
 mod read;
+mod search;
 mod walk;
 mod write;
 

@@ -1,34 +1,65 @@
 //! Goes through the files below a folder as ripgrep does: `.gitignore` is honoured, hidden files are left out, symbolic
 //! links are not followed.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 
 use globset::{GlobBuilder, GlobMatcher};
 use goondan_runtime::ports::tool::ToolError;
 use ignore::gitignore::Gitignore;
-use ignore::{DirEntry, WalkBuilder};
+use ignore::{DirEntry, WalkBuilder, WalkState};
+use tokio_util::sync::CancellationToken;
 
 use crate::errors;
 use crate::paths::Root;
 
-/// The regular files below `folder` (or `folder` itself, if it is one), in the order of their paths. `.gitignore` files
-/// count from the root on: one above it, say in the home directory, has nothing to do with the work.
-pub(super) fn files(root: &Root, folder: &Path) -> impl Iterator<Item = PathBuf> {
+/// The regular files below `folder` (or `folder` itself, if it is one) that `wanted` says yes to, in the order of their
+/// paths. `.gitignore` files count from the root on: one above it, say in the home directory, has nothing to do with the
+/// work. All processors take part; a cancelled search ends early.
+pub(super) fn files(
+    root: &Root,
+    folder: &Path,
+    cancellation: &CancellationToken,
+    wanted: impl Fn(&Path) -> bool + Sync,
+) -> Vec<PathBuf> {
     let ignored: Vec<Gitignore> =
         between(root, folder).map(|folder| Gitignore::new(folder.join(".gitignore")).0).collect();
     let kept = move |entry: &DirEntry| {
         let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
         entry.depth() == 0 || !ignored.iter().any(|rules| rules.matched(entry.path(), is_folder).is_ignore())
     };
-    WalkBuilder::new(folder)
+    let walk = WalkBuilder::new(folder)
         .require_git(false)
         .parents(false)
-        .sort_by_file_path(Path::cmp)
         .filter_entry(kept)
-        .build()
-        .filter_map(Result::ok)
-        .filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()))
-        .map(DirEntry::into_path)
+        .threads(processors())
+        .build_parallel();
+    let (sender, found) = mpsc::channel();
+    walk.run(|| {
+        let (sender, wanted) = (sender.clone(), &wanted);
+        Box::new(move |entry| {
+            if cancellation.is_cancelled() {
+                return WalkState::Quit;
+            }
+            // What can't be read is passed over.
+            let Ok(entry) = entry else { return WalkState::Continue };
+            if entry.file_type().is_some_and(|kind| kind.is_file()) && wanted(entry.path()) {
+                // The receiver lives until the walk is over.
+                let _ = sender.send(entry.into_path());
+            }
+            WalkState::Continue
+        })
+    });
+    drop(sender);
+    let mut files: Vec<PathBuf> = found.into_iter().collect();
+    files.sort_unstable();
+    files
+}
+
+/// How many threads work at the same time.
+pub(super) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// The folders from the root down to, and without, `folder`.

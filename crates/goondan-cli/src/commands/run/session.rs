@@ -15,6 +15,7 @@ use super::approval::{Questions, approver};
 use super::leftovers::Leftovers;
 use super::signals::{Signal, Signals};
 use super::view::View;
+use crate::commands::build;
 use crate::exit::{CliError, Exit};
 use crate::output::{Activity, Output, TurnFacts};
 use crate::project::{self, Launch};
@@ -57,10 +58,13 @@ impl Session {
     /// Starts a swarm.
     pub(crate) async fn start(
         launch: Launch<'_>,
-        signals: Signals,
+        mut signals: Signals,
         state_root: &StateRoot,
         output: &Output,
     ) -> Result<Self, CliError> {
+        if launch.args.build {
+            build::before_start(launch.project, &mut signals, output).await?;
+        }
         let (approver, questions) = approver(launch.args.yes);
         let (swarm, events) = project::start(launch, approver, state_root, output).await?;
         let leftovers = Leftovers::default();

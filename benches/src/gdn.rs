@@ -1,0 +1,135 @@
+//! The process that is measured.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+/// Where the command is, and where it keeps its state.
+#[derive(Debug, Clone)]
+pub struct Gdn {
+    /// The binary.
+    pub program: PathBuf,
+    /// `--state-root`.
+    pub state: PathBuf,
+}
+
+impl Gdn {
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).arg("--state-root").arg(&self.state).stderr(Stdio::inherit());
+        command
+    }
+
+    /// Runs to the end. Gives back when it began, and how long it took.
+    pub fn run(&self, arguments: &[&str]) -> anyhow::Result<(Instant, Duration)> {
+        let began = Instant::now();
+        let status = self.command(arguments).stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+        let took = began.elapsed();
+        anyhow::ensure!(status.success(), "gdn {arguments:?} ended with {status}");
+        Ok((began, took))
+    }
+
+    /// A swarm that takes one input a line.
+    pub fn serve(&self, project: &Path) -> anyhow::Result<Serving> {
+        let project = project.to_str().context("the project's path is no text")?;
+        let arguments = ["run", project, "--input-format", "stream-json", "--output-format", "json", "--yes", "-q"];
+        let mut child = self.command(&arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let input = child.stdin.take().context("no standard input")?;
+        let results = BufReader::new(child.stdout.take().context("no standard output")?);
+        Ok(Serving { child, input: Some(input), results, line: String::new() })
+    }
+}
+
+/// A running swarm.
+pub struct Serving {
+    child: Child,
+    input: Option<ChildStdin>,
+    results: BufReader<ChildStdout>,
+    line: String,
+}
+
+impl Serving {
+    /// Hands in one input for a conversation.
+    pub fn send(&mut self, key: &str, text: &str) -> anyhow::Result<()> {
+        let line = serde_json::json!({"input": text, "instanceKey": key});
+        let input = self.input.as_mut().context("the input was closed")?;
+        writeln!(input, "{line}").context("the swarm takes no more inputs")
+    }
+
+    /// Waits for the next result; it must be a good one.
+    pub fn result(&mut self) -> anyhow::Result<()> {
+        self.line.clear();
+        let read = self.results.read_line(&mut self.line)?;
+        anyhow::ensure!(read > 0, "the swarm ended before its last result");
+        let result: serde_json::Value = serde_json::from_str(&self.line).context("a result is JSON")?;
+        anyhow::ensure!(result["finishReason"] == "text_response", "a turn failed: {}", self.line);
+        Ok(())
+    }
+
+    /// Hands in many inputs, one for each key, with at most `ahead` of them unanswered, and waits for all results.
+    pub fn flood(&mut self, keys: impl Iterator<Item = String>, ahead: usize) -> anyhow::Result<()> {
+        let mut open = 0;
+        for key in keys {
+            self.send(&key, "go")?;
+            open += 1;
+            if open == ahead {
+                self.result()?;
+                open -= 1;
+            }
+        }
+        (0..open).try_for_each(|_| self.result())
+    }
+
+    /// Memory and time that the process has used so far.
+    pub fn usage(&self) -> anyhow::Result<Usage> {
+        Usage::of(self.child.id())
+    }
+
+    /// Closes the input and waits for the end.
+    pub fn end(mut self) -> anyhow::Result<()> {
+        drop(self.input.take());
+        let status = self.child.wait()?;
+        anyhow::ensure!(status.success(), "the swarm ended with {status}");
+        Ok(())
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It has ended already, or nobody wants it any more.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a process has used.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Usage {
+    /// Resident memory, in bytes.
+    pub resident: u64,
+    /// Time of all its threads.
+    pub cpu: Duration,
+}
+
+impl Usage {
+    /// Of a process, as Linux tells it.
+    pub fn of(process: u32) -> anyhow::Result<Self> {
+        const PAGE: u64 = 4096;
+        const TICKS_A_SECOND: f64 = 100.0;
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).context("only Linux tells")?;
+        // The name before the last bracket may hold anything.
+        let fields: Vec<u64> = stat
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .map(|field| field.parse().unwrap_or_default())
+            .collect();
+        let field = |number: usize| fields.get(number - 3).copied().unwrap_or_default();
+        let cpu = Duration::from_secs_f64((field(14) + field(15)) as f64 / TICKS_A_SECOND);
+        Ok(Usage { resident: field(24) * PAGE, cpu })
+    }
+}

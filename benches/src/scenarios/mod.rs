@@ -1,0 +1,122 @@
+//! One file a scenario. A scenario makes its project, drives one process, and gives back the figures of one run.
+
+mod conversation;
+mod many;
+mod one_shot;
+
+use std::path::{Path, PathBuf};
+
+use crate::figures::{Run, Summary};
+use crate::gdn::Gdn;
+use crate::server::ModelServer;
+
+/// What a run has to itself.
+pub struct Setup {
+    /// The command.
+    pub gdn: Gdn,
+    /// The model.
+    pub server: ModelServer,
+    /// Where its project may be written.
+    pub project: PathBuf,
+}
+
+/// A scenario.
+pub struct Scenario {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it measures.
+    pub about: &'static str,
+    /// How often it runs where nothing else is said; long ones run less often.
+    pub runs: usize,
+    run: fn(&Setup) -> anyhow::Result<Run>,
+}
+
+/// All scenarios, the quick ones first.
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "start",
+        about: "process start, first model request, answer, end",
+        runs: 20,
+        run: one_shot::start,
+    },
+    Scenario {
+        name: "validate-1000",
+        about: "`gdn validate` on 1,021 resources",
+        runs: 10,
+        run: |s| one_shot::validate(s, 1_000),
+    },
+    Scenario {
+        name: "validate-10000",
+        about: "`gdn validate` on 10,202 resources in 101 files",
+        runs: 5,
+        run: |s| one_shot::validate(s, 10_000),
+    },
+    Scenario { name: "steps-200", about: "one turn of 200 tool steps", runs: 5, run: |s| conversation::steps(s, 200) },
+    Scenario {
+        name: "steps-2000",
+        about: "one turn of 2,000 tool steps",
+        runs: 5,
+        run: |s| conversation::steps(s, 2_000),
+    },
+    Scenario {
+        name: "request",
+        about: "200 requests of an agent to another, warm",
+        runs: 5,
+        run: |s| conversation::requests(s, 200),
+    },
+    Scenario { name: "fan-out-1", about: "one instance with three model calls", runs: 5, run: |s| many::fan_out(s, 1) },
+    Scenario {
+        name: "fan-out-64",
+        about: "64 instances at once, three model calls each",
+        runs: 5,
+        run: |s| many::fan_out(s, 64),
+    },
+    Scenario {
+        name: "fan-out-512",
+        about: "512 instances at once, three model calls each",
+        runs: 5,
+        run: |s| many::fan_out(s, 512),
+    },
+    Scenario {
+        name: "fan-out-1000",
+        about: "1,000 instances at once, three model calls each",
+        runs: 5,
+        run: |s| many::fan_out(s, 1_000),
+    },
+    Scenario { name: "idle-1000", about: "memory of 1,000 idle instances", runs: 5, run: |s| many::idle(s, 1_000) },
+    Scenario { name: "idle-10000", about: "memory of 10,000 idle instances", runs: 5, run: |s| many::idle(s, 10_000) },
+    Scenario {
+        name: "idle-100000",
+        about: "memory of 100,000 idle instances",
+        runs: 1,
+        run: |s| many::idle(s, 100_000),
+    },
+    Scenario {
+        name: "long-run",
+        about: "1,000,000 turns over the scripted model",
+        runs: 1,
+        run: |s| many::long_run(s, 1_000_000),
+    },
+];
+
+impl Scenario {
+    /// Runs it `runs` times, each with a fresh state, and once before that to warm the disk's cache.
+    pub fn measure(&self, program: &Path, state: Option<&Path>, runs: usize) -> anyhow::Result<Summary> {
+        let server = ModelServer::start(0)?;
+        let one = || {
+            let folder = match state {
+                Some(below) => tempfile::tempdir_in(below)?,
+                None => tempfile::tempdir()?,
+            };
+            let gdn = Gdn { program: program.to_owned(), state: folder.path().join("state") };
+            let setup = Setup { gdn, server: server.clone(), project: folder.path().join("project") };
+            server.take();
+            (self.run)(&setup)
+        };
+        if runs > 1 {
+            one()?;
+        }
+        let runs: Vec<Run> = (0..runs).map(|_| one()).collect::<anyhow::Result<_>>()?;
+        Ok(Summary::of(self.name, &runs))
+    }
+}

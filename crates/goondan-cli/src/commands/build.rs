@@ -1,0 +1,206 @@
+//! `gdn build`, and the building before a start (`--build`).
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use goondan::spec::kinds::ToolBuild;
+use goondan::spec::{Code, Diagnostic, render};
+use goondan::{BuildEnd, BuildOutcome, Builds, Project};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::commands::run::{Signals, watched};
+use crate::exit::{CliError, Exit};
+use crate::output::{Activity, Output, printable, shorten, style};
+use crate::project::{self, as_json};
+
+const EXAMPLES: &str = "\
+Examples:
+  gdn build                          Build every tool of the project in this folder that says how
+  gdn build my-swarm --tool dice     Build one
+  gdn build -v                       Show what the commands print as they print it
+  gdn run --build --input \"Hi\"       Build, then run";
+
+/// Arguments of `gdn build`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct BuildArgs {
+    /// The project folder, or its goondan.yaml
+    #[arg(value_name = "PATH", default_value = ".")]
+    project: PathBuf,
+    /// Build this tool (may be given several times) [default: all that have `spec.build`]
+    #[arg(short, long = "tool", value_name = "NAME")]
+    tools: Vec<String>,
+}
+
+/// Builds tools and says what came of it.
+pub(crate) async fn run(args: &BuildArgs, output: &Output) -> Result<(), CliError> {
+    watched(async |mut signals| {
+        let outcomes = make(&args.project, &args.tools, &mut signals, output).await?;
+        if output.json {
+            output.json_pretty(&outcomes.iter().map(object).collect::<Vec<_>>())?;
+        } else if outcomes.is_empty() {
+            output.note("There is nothing to build: no Tool of the project has `spec.build`.")?;
+        }
+        let good = style::GOOD;
+        for outcome in outcomes.iter().filter(|outcome| outcome.is_built() && !output.json) {
+            let seconds = outcome.duration.as_secs_f32();
+            output.line(&format!("{good}Built{good:#} {} in {seconds:.1} s", outcome.tool))?;
+        }
+        verdict(&outcomes)?;
+        check_entries(&args.project, &outcomes, output)
+    })
+    .await
+}
+
+/// Builds all tools of a project that is about to start.
+pub(crate) async fn before_start(project: &Path, signals: &mut Signals, output: &Output) -> Result<(), CliError> {
+    let outcomes = make(project, &[], signals, output).await?;
+    verdict(&outcomes)
+}
+
+/// Builds the tools of these names, or all where there are none. Shows what failed ones have printed.
+async fn make(
+    path: &Path,
+    names: &[String],
+    signals: &mut Signals,
+    output: &Output,
+) -> Result<Vec<BuildOutcome>, CliError> {
+    let project = project::load(path)?;
+    refuse_other_mistakes(&project, output)?;
+    let builds = Builds::of_project(&project);
+    let chosen = choose(&builds, names)?;
+    let mut outcomes = Vec::new();
+    for tool in chosen {
+        let outcome = make_one(&builds, tool, signals, output).await?;
+        let shown_already = output.verbose > 0 || outcome.output.trim().is_empty();
+        if !outcome.is_built() && !shown_already {
+            output.trace(outcome.output.trim_end())?;
+        }
+        outcomes.push(outcome);
+    }
+    Ok(outcomes)
+}
+
+async fn make_one(
+    builds: &Builds,
+    tool: &ToolBuild,
+    signals: &mut Signals,
+    output: &Output,
+) -> Result<BuildOutcome, CliError> {
+    output.note(&format!("Building {}: {}", tool.tool, printable(&tool.build.command.to_string())))?;
+    let mut activity = Activity::new(output);
+    activity.show(format!("building {}", tool.tool));
+    let cancellation = CancellationToken::new();
+    let mut heard = |line: &str| {
+        let line = printable(line);
+        match output.verbose {
+            0 => activity.show(format!("building {}  {}", tool.tool, shorten(&line))),
+            // With standard error gone there is nobody left to tell.
+            _ => drop(output.trace(&line)),
+        }
+    };
+    let mut building = std::pin::pin!(builds.run(tool, &cancellation, &mut heard));
+    tokio::select! {
+        outcome = &mut building => Ok(outcome),
+        signal = signals.next() => {
+            cancellation.cancel();
+            building.await;
+            Err(CliError::stopped(signal.exit(), format!("The build of {} was stopped.", tool.tool)))
+        }
+    }
+}
+
+/// The tools of these names; all where there are none.
+fn choose<'b>(builds: &'b Builds, names: &[String]) -> Result<Vec<&'b ToolBuild>, CliError> {
+    if names.is_empty() {
+        return Ok(builds.tools().collect());
+    }
+    let find = |name: &String| {
+        let wanted = name.strip_prefix("Tool/").unwrap_or(name);
+        builds.tools().find(|tool| tool.tool.name == wanted).ok_or_else(|| unknown(name, builds))
+    };
+    names.iter().map(find).collect()
+}
+
+fn unknown(name: &str, builds: &Builds) -> CliError {
+    let known: Vec<String> = builds.tools().map(|tool| format!("`{}`", tool.tool.name)).collect();
+    let error = CliError::usage(format!("There is no Tool `{name}` that says how it is built."));
+    match known.is_empty() {
+        true => error.suggest("Give the Tool a `spec.build` with the command."),
+        false => error.suggest(format!("Those that do: {}.", known.join(", "))),
+    }
+}
+
+/// Building mends entries that are missing; everything else that is wrong with a project is to be corrected first.
+fn refuse_other_mistakes(project: &Project, output: &Output) -> Result<(), CliError> {
+    let others: Vec<Diagnostic> = project
+        .diagnostics
+        .iter()
+        .filter(|problem| problem.is_error() && !is_missing_entry(problem, &project.builds))
+        .cloned()
+        .collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    output.note(render::pretty(&others, &project.sources, Output::stderr_has_colour()).trim_end_matches('\n'))?;
+    Err(project::invalid(&others))
+}
+
+fn is_missing_entry(problem: &Diagnostic, builds: &[ToolBuild]) -> bool {
+    problem.code == Code::ENTRY_NOT_FOUND
+        && problem.field.as_deref() == Some("spec.entry")
+        && builds.iter().any(|build| problem.resource.as_ref() == Some(&build.tool.to_string()))
+}
+
+fn verdict(outcomes: &[BuildOutcome]) -> Result<(), CliError> {
+    let failed: Vec<&BuildOutcome> = outcomes.iter().filter(|outcome| !outcome.is_built()).collect();
+    let message = match failed.as_slice() {
+        [] => return Ok(()),
+        [one] => format!("The build of {} failed: {}.", one.tool, one.end),
+        several => {
+            let names: Vec<String> = several.iter().map(|outcome| outcome.tool.to_string()).collect();
+            format!("{} builds failed: {}.", several.len(), names.join(", "))
+        }
+    };
+    let hint = match failed.iter().any(|outcome| matches!(outcome.end, BuildEnd::NotStarted(_))) {
+        true => "Correct the command in `spec.build`, or install what it needs.",
+        false => "Correct what the lines above say, then build again.",
+    };
+    Err(CliError::failure("BUILD_FAILED", message).suggest(hint))
+}
+
+/// A command can succeed and make something else than the entry.
+fn check_entries(path: &Path, outcomes: &[BuildOutcome], output: &Output) -> Result<(), CliError> {
+    let project = project::load(path)?;
+    let built = |build: &&ToolBuild| outcomes.iter().any(|outcome| outcome.tool == build.tool);
+    let built: Vec<ToolBuild> = project.builds.iter().filter(built).cloned().collect();
+    let missing: Vec<Diagnostic> =
+        project.diagnostics.iter().filter(|problem| is_missing_entry(problem, &built)).cloned().collect();
+    let Some(first) = missing.first() else { return Ok(()) };
+    output.note(render::pretty(&missing, &project.sources, Output::stderr_has_colour()).trim_end_matches('\n'))?;
+    let tool = first.resource.as_deref().unwrap_or_default();
+    let message = format!("The command of {tool} succeeded, but what it made is not where `spec.entry` points.");
+    let mut error = CliError::new(Exit::Validation, "BUILD_FAILED", message)
+        .suggest("Correct `spec.entry`, or let the command put the library there.");
+    error.diagnostics = as_json(&missing).into();
+    Err(error)
+}
+
+/// What programs read.
+fn object(outcome: &BuildOutcome) -> Value {
+    let status = match &outcome.end {
+        BuildEnd::Built => "built",
+        BuildEnd::Failed(_) => "failed",
+        BuildEnd::NotStarted(_) => "notStarted",
+        BuildEnd::TimedOut(_) => "timedOut",
+        BuildEnd::Cancelled => "cancelled",
+    };
+    json!({
+        "tool": outcome.tool.to_string(),
+        "command": outcome.command,
+        "status": status,
+        "durationMs": u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
+        "output": outcome.output,
+    })
+}

@@ -1,0 +1,167 @@
+//! Programs and built-ins that run other commands.
+
+use goondan_spec::pattern::Atom;
+
+use super::word::Known;
+
+/// A program that runs the command in its arguments.
+pub(super) struct Wrapper {
+    pub(super) name: &'static str,
+    /// Options that take the next word.
+    pub(super) valued: &'static [&'static str],
+    /// Options that stand alone, or with their value in the same word.
+    flags: &'static [&'static str],
+    /// Words before the command.
+    pub(super) positional: usize,
+    /// Takes `NAME=value` before the command.
+    pub(super) assigns: bool,
+    /// Adds arguments of its own.
+    pub(super) appends: bool,
+    /// Runs it with other rights.
+    pub(super) elevates: bool,
+}
+
+impl Wrapper {
+    /// Whether `option` is one of those that change nothing about what runs.
+    pub(super) fn knows(&self, option: &str) -> bool {
+        let with_value = |known: &&str| {
+            let short = known.len() == 2 && !option.starts_with("--") && option.starts_with(*known);
+            short || option.strip_prefix(*known).is_some_and(|rest| rest.starts_with('='))
+        };
+        self.flags.contains(&option) || self.valued.iter().any(|known| with_value(&known))
+    }
+}
+
+const PLAIN: Wrapper =
+    Wrapper { name: "", valued: &[], flags: &[], positional: 0, assigns: false, appends: false, elevates: false };
+
+const WRAPPERS: [Wrapper; 13] = [
+    Wrapper { name: "nohup", ..PLAIN },
+    Wrapper { name: "setsid", flags: &["-f", "-w", "-c", "--fork", "--wait"], ..PLAIN },
+    Wrapper { name: "builtin", ..PLAIN },
+    Wrapper { name: "command", flags: &["-p"], ..PLAIN },
+    Wrapper { name: "exec", flags: &["-c", "-l", "-cl"], valued: &["-a"], ..PLAIN },
+    Wrapper { name: "time", flags: &["-p"], ..PLAIN },
+    Wrapper { name: "nice", valued: &["-n", "--adjustment"], ..PLAIN },
+    Wrapper { name: "ionice", valued: &["-c", "-n"], flags: &["-t"], ..PLAIN },
+    Wrapper { name: "stdbuf", valued: &["-i", "-o", "-e"], ..PLAIN },
+    Wrapper {
+        name: "timeout",
+        valued: &["-k", "-s", "--kill-after", "--signal"],
+        flags: &["--foreground", "--preserve-status", "-v", "--verbose"],
+        positional: 1,
+        ..PLAIN
+    },
+    Wrapper { name: "env", valued: &["-u", "--unset"], flags: &["-i", "-0"], assigns: true, ..PLAIN },
+    Wrapper {
+        name: "xargs",
+        valued: &["-n", "-P", "-L", "-d", "-s", "-E", "--max-args", "--max-procs", "--delimiter"],
+        flags: &["-0", "-r", "-t", "-x", "--null", "--no-run-if-empty", "--verbose"],
+        appends: true,
+        ..PLAIN
+    },
+    Wrapper {
+        name: "sudo",
+        valued: &["-u", "-g"],
+        flags: &["-n", "-E", "-H", "-k"],
+        elevates: true,
+        assigns: true,
+        ..PLAIN
+    },
+];
+
+/// The wrapper of that name.
+pub(super) fn wrapper(name: &str) -> Option<&'static Wrapper> {
+    let name = if name == "doas" { "sudo" } else { name };
+    WRAPPERS.iter().find(|wrapper| wrapper.name == name)
+}
+
+/// Commands that change what others mean, or run what can't be seen.
+const HIDING: [&str; 27] = [
+    "eval",
+    ".",
+    "source",
+    "alias",
+    "unalias",
+    "trap",
+    "coproc",
+    "select",
+    "function",
+    "enable",
+    "bind",
+    "complete",
+    "mapfile",
+    "readarray",
+    "fc",
+    "su",
+    "busybox",
+    "toybox",
+    "watch",
+    "script",
+    "parallel",
+    "chroot",
+    "unshare",
+    "nsenter",
+    "strace",
+    "gdb",
+    "expect",
+];
+
+/// Beginnings of arguments with which programs run other programs. No list of these is ever complete: a pattern such as
+/// `python *` allows whatever that program can do.
+const RUNNING: [(&str, &[&str]); 6] = [
+    (
+        "git",
+        &[
+            "-c",
+            "--config-env",
+            "--exec-path=",
+            "--upload-pack",
+            "--receive-pack",
+            "--exec",
+            "-x",
+            "-O",
+            "--open-files-in-pager",
+            "--ext-diff",
+            "foreach",
+            "filter-branch",
+            "difftool",
+            "mergetool",
+            "bisect",
+        ],
+    ),
+    (
+        "tar",
+        &[
+            "--checkpoint-action",
+            "--to-command",
+            "--use-compress-program",
+            "-I",
+            "--rsh-command",
+            "--info-script",
+            "-F",
+        ],
+    ),
+    ("rsync", &["-e", "--rsh", "--rsync-path"]),
+    ("fd", &["-x", "-X", "--exec"]),
+    ("fdfind", &["-x", "-X", "--exec"]),
+    ("ssh", &["-o", "-F"]),
+];
+
+/// Why it can't be told what the command `name` runs.
+pub(super) fn hides(name: &str, words: &[Known]) -> Option<String> {
+    if HIDING.contains(&name) {
+        return Some(format!("`{name}` runs or changes what can't be seen"));
+    }
+    let (_, arguments) = RUNNING.iter().find(|(program, _)| *program == name)?;
+    let mut before_dashes = words.iter().skip(1).take_while(|word| word.text().as_deref() != Some("--"));
+    before_dashes.find_map(|word| match word.text() {
+        Some(text) if arguments.iter().any(|argument| text.starts_with(argument)) => {
+            Some(format!("`{name}` can run programs by its argument `{text}`"))
+        }
+        None if word.is_open && word.atoms.first() == Some(&Atom::Any) => {
+            Some(format!("`{name}` can run programs by its arguments, and they are not all known"))
+        }
+        _ => None,
+    })
+}

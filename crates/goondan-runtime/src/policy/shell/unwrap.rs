@@ -1,0 +1,189 @@
+//! Looks through programs that run other programs.
+
+use goondan_spec::pattern::{Atom, atoms};
+
+use super::programs::{self, Wrapper};
+use super::walk::{Simple, show};
+use super::word::Known;
+use super::{Part, What, shells};
+
+/// The parts that a simple command makes.
+pub(super) fn command(simple: Simple, parts: &mut Vec<Part>) {
+    let Some(name) = simple.words.first() else {
+        if !simple.assignments.is_empty() {
+            parts.push(plain(&simple));
+        }
+        return;
+    };
+    let shown = show(&whole(&simple));
+    let Some(name) = name.text().filter(|name| !name.is_empty()) else {
+        parts.push(Part::hidden(shown, "which command runs is not known before"));
+        return;
+    };
+    let base = base_name(&name);
+    if let Some(why) = programs::hides(base, &simple.words) {
+        parts.push(Part::hidden(shown, why));
+    } else if shells::NAMES.contains(&base) {
+        shells::command(&simple, &shown, parts);
+    } else if base == "find" {
+        parts.push(plain(&simple));
+        find(&simple, &shown, parts);
+    } else if let Some(wrapper) = programs::wrapper(base) {
+        wrapped(&simple, wrapper, &shown, parts);
+    } else {
+        parts.push(plain(&simple));
+    }
+}
+
+/// The file name of a program.
+pub(super) fn base_name(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+/// A command that stands for itself.
+pub(super) fn plain(simple: &Simple) -> Part {
+    let all = whole(simple);
+    let mut names = vec![all.clone()];
+    if let Some(name) = simple.words.first().and_then(Known::text) {
+        let words = simple.words.get(1..).unwrap_or_default();
+        let named = |name: &str| {
+            let first = std::iter::once(atoms(name));
+            join(first.chain(words.iter().map(Known::quoted)))
+        };
+        names.push(named(&name));
+        names.push(named(base_name(&name)));
+        names.dedup();
+    }
+    Part { shown: show(&all), what: What::Command, whole: all, names }
+}
+
+fn whole(simple: &Simple) -> Vec<Atom> {
+    join(simple.assignments.iter().cloned().chain(simple.words.iter().map(Known::quoted)))
+}
+
+fn join(words: impl Iterator<Item = Vec<Atom>>) -> Vec<Atom> {
+    let mut joined = Vec::new();
+    for (index, word) in words.enumerate() {
+        if index > 0 {
+            joined.push(Atom::Char(' '));
+        }
+        joined.extend(word);
+    }
+    joined
+}
+
+/// A command that `wrapper` runs.
+fn wrapped(simple: &Simple, wrapper: &Wrapper, shown: &str, parts: &mut Vec<Part>) {
+    let outer = plain(simple);
+    if wrapper.name == "command" && matches!(simple.words.get(1).and_then(Known::text).as_deref(), Some("-v" | "-V")) {
+        parts.push(outer);
+        return;
+    }
+    let Some((assignments, at)) = behind_options(&simple.words, wrapper) else {
+        parts.push(Part::hidden(shown, format!("what `{}` runs is not certain", wrapper.name)));
+        return;
+    };
+    let mut words = simple.words.get(at..).unwrap_or_default().to_vec();
+    if words.is_empty() {
+        parts.push(outer);
+        return;
+    }
+    if wrapper.appends {
+        words.push(Known { atoms: vec![Atom::Any], is_open: true });
+    }
+    let inner = Simple { assignments: [simple.assignments.clone(), assignments].concat(), words };
+    let mut inside = Vec::new();
+    command(inner, &mut inside);
+    if wrapper.elevates {
+        elevated(outer, inside, parts);
+        return;
+    }
+    for part in &mut inside {
+        part.names.extend(outer.names.iter().cloned());
+    }
+    parts.append(&mut inside);
+}
+
+/// Something that runs with other rights: only a pattern for the whole of it allows it, while a restriction of what is
+/// inside holds, too.
+fn elevated(mut outer: Part, inside: Vec<Part>, parts: &mut Vec<Part>) {
+    outer.names.extend(inside.iter().flat_map(|part| part.names.iter().cloned()));
+    parts.push(outer);
+    parts.extend(inside.into_iter().filter(|part| part.what != What::Command));
+}
+
+/// The assignments among the wrapper's arguments, and where the command that it runs begins. `None` where that is not
+/// certain.
+fn behind_options(words: &[Known], wrapper: &Wrapper) -> Option<(Vec<Vec<Atom>>, usize)> {
+    let mut assignments = Vec::new();
+    let mut positional = wrapper.positional;
+    let mut at = 1;
+    let mut only_words = false;
+    while let Some(word) = words.get(at) {
+        if word.is_open {
+            return None;
+        }
+        let text = word.text();
+        let option = text.as_deref().filter(|text| !only_words && text.starts_with('-') && text.len() > 1);
+        if wrapper.assigns && is_assignment(word) {
+            assignments.push(word.quoted());
+            at += 1;
+        } else if text.is_none() {
+            return None;
+        } else if let Some(option) = option {
+            at += 1;
+            if option == "--" {
+                only_words = true;
+            } else if wrapper.valued.contains(&option) {
+                words.get(at)?.text()?;
+                at += 1;
+            } else if !wrapper.knows(option) {
+                return None;
+            }
+        } else if positional > 0 {
+            positional -= 1;
+            at += 1;
+        } else {
+            break;
+        }
+    }
+    Some((assignments, at))
+}
+
+fn is_assignment(word: &Known) -> bool {
+    let name: String =
+        word.atoms.iter().map_while(|atom| if let Atom::Char(c) = atom { Some(*c) } else { None }).collect();
+    name.split_once('=').is_some_and(|(name, _)| !name.is_empty())
+}
+
+/// What `find` runs for what it finds.
+fn find(simple: &Simple, shown: &str, parts: &mut Vec<Part>) {
+    let words = &simple.words;
+    if words.iter().any(|word| word.is_open && word.atoms.first() == Some(&Atom::Any)) {
+        parts.push(Part::hidden(shown, "what `find` runs is not certain"));
+        return;
+    }
+    let text = |at: usize| words.get(at).and_then(Known::text);
+    let mut at = 1;
+    while at < words.len() {
+        let runs = matches!(text(at).as_deref(), Some("-exec" | "-execdir" | "-ok" | "-okdir"));
+        at += 1;
+        if !runs {
+            continue;
+        }
+        let is_end = |word: &Known| matches!(word.text().as_deref(), Some(";" | "+"));
+        let rest = words.get(at..).unwrap_or_default();
+        let length = rest.iter().position(is_end).unwrap_or(rest.len());
+        let inner = rest.iter().take(length).map(found).collect();
+        command(Simple { assignments: simple.assignments.clone(), words: inner }, parts);
+        at += length;
+    }
+}
+
+/// A word of a command that `find` runs: `{}` stands for a path.
+fn found(word: &Known) -> Known {
+    match word.text() {
+        Some(text) if text.contains("{}") => Known { atoms: vec![Atom::Any], is_open: false },
+        _ => word.clone(),
+    }
+}

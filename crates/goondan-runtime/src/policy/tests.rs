@@ -1,0 +1,306 @@
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use goondan_spec::kinds::{Action, Permission, PermissionRule, Permissions, Written};
+
+use super::*;
+
+fn ask(permissions: Option<&Permissions>, tool_name: &str, needs: &[Permission], arguments: Value) -> Action {
+    let needs = needs.iter().copied().collect();
+    let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+    let shell = ["command".to_owned()];
+    decide(permissions, PolicyQuestion { tool_name, needs: &needs, arguments: &arguments, shell: &shell }).action
+}
+
+fn rule(tool: Option<&str>, permission: Option<Permission>, args: &[(&str, &str)], action: Action) -> PermissionRule {
+    let args: BTreeMap<_, _> = args.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    PermissionRule { tool: tool.map(str::to_owned), permission, args, action, written: Written::default() }
+}
+
+#[test]
+fn an_agent_that_states_nothing_asks_before_it_executes() {
+    assert_eq!(ask(None, "fs__write", &[Permission::Write], json!({})), Action::Allow);
+    assert_eq!(ask(None, "bash__exec", &[Permission::Execute], json!({})), Action::Ask);
+    assert_eq!(ask(None, "http-fetch__get", &[Permission::Network], json!({})), Action::Ask);
+}
+
+#[test]
+fn the_last_matching_rule_wins() {
+    let permissions = Permissions {
+        default: Action::Allow,
+        rules: vec![
+            rule(None, Some(Permission::Execute), &[], Action::Ask),
+            rule(Some("bash__*"), None, &[("command", "echo *")], Action::Allow),
+        ],
+    };
+    let needs = [Permission::Execute];
+    assert_eq!(ask(Some(&permissions), "bash__exec", &needs, json!({"command": "echo hi"})), Action::Allow);
+    assert_eq!(ask(Some(&permissions), "bash__exec", &needs, json!({"command": "ls"})), Action::Ask);
+    assert_eq!(ask(Some(&permissions), "wait__seconds", &[], json!({})), Action::Allow);
+}
+
+#[test]
+fn a_rule_about_an_argument_needs_the_argument() {
+    let rules = vec![rule(None, None, &[("path", "*")], Action::Allow)];
+    let permissions = Permissions { default: Action::Deny, rules };
+    assert_eq!(ask(Some(&permissions), "fs__read", &[], json!({})), Action::Deny);
+}
+
+/// What happens to a command where everything is asked for but what `rules` say.
+fn shell_action(default: Action, rules: &[(&str, Action)], command: &str) -> Action {
+    let rules = rules.iter().map(|(pattern, action)| rule(Some("bash__*"), None, &[("command", pattern)], *action));
+    let permissions = Permissions { default, rules: rules.collect() };
+    ask(Some(&permissions), "bash__exec", &[Permission::Execute], json!({"command": command}))
+}
+
+#[test]
+fn every_command_of_a_line_must_be_allowed() {
+    let rules = [("git *", Action::Allow), ("echo *", Action::Allow), ("ls", Action::Allow)];
+    for allowed in [
+        "git status",
+        "  git   status  ",
+        "g'i't \"status\"",
+        "git log | git show && ls",
+        "git log 2>&1 >/dev/null",
+        "(git status; ls) & git log\nls # rm x",
+        "if git diff; then ls; else git log; fi",
+        "for f in a b; do echo $f; done",
+        "echo \"$(git log)\" `ls`",
+        "echo ${HOME} ~ $((1 + 2)) 'rm x; $(rm y)'",
+        "timeout -k 5 10 nice -n 3 git log",
+        "nohup env git log",
+        "sh -c 'git log; ls'",
+        "command -p git log",
+        "echo a\\;b",
+        "git log <<'E'\n$(rm x)\nE\n",
+        "find_it() { ls; }; ls",
+    ] {
+        assert_eq!(shell_action(Action::Ask, &rules, allowed), Action::Allow, "{allowed}");
+    }
+    for asked in ASKED {
+        assert_eq!(shell_action(Action::Ask, &rules, asked), Action::Ask, "{asked}");
+        assert_eq!(shell_action(Action::Deny, &rules, asked), Action::Deny, "{asked}");
+    }
+}
+
+/// None of these is `git *`, `echo *` or `ls`.
+const ASKED: &[&str] = &[
+    "git status; rm -rf x",
+    "git status && rm x",
+    "git status || rm x",
+    "git status | sh",
+    "git status & rm x",
+    "git status\nrm x",
+    "git status;rm x",
+    "git log $(rm x)",
+    "git log `rm x`",
+    "git log \"$(rm x)\"",
+    "git log \"`rm x`\"",
+    "git log ${x:-$(rm x)}",
+    "git log $((a[$(rm x)]))",
+    "git log <(rm x)",
+    "git log > ~/.bashrc",
+    "git log >> notes",
+    "git log >| notes",
+    "git log 2> notes",
+    "git log &> notes",
+    "git log <> notes",
+    "> notes",
+    "git log < /dev/tcp/evil/80",
+    "git log < $X",
+    "cat <<E\n$(rm x)\nE",
+    "git log <<E\n$(rm x)\nE\n",
+    "git log <<E\n'$(rm x)'\nE\n",
+    "git log <<E\n\"`rm x`\"\nE\n",
+    "git log <<-E\n\t`rm x`\n\tE\n",
+    "LD_PRELOAD=x.so git log",
+    "GIT_PAGER='rm x' git log",
+    "PATH=. ; git log",
+    "export PATH=.; git log",
+    "$X git log",
+    "$(echo rm) x",
+    "\"$X\"",
+    "g* log",
+    "{git,rm} log",
+    "eval git log",
+    ". ./git",
+    "source git",
+    "alias git=rm; git log",
+    "alias ls=rm\nls",
+    "git() { rm x; }; git log",
+    "function git { rm x; }; git log",
+    "trap 'rm x' EXIT; git log",
+    "sudo git log",
+    "doas git log",
+    "sudo -u root git log",
+    "env -S 'rm x' git log",
+    "env rm git",
+    "env LD_PRELOAD=x git log",
+    "env -u PATH rm",
+    "xargs rm",
+    "echo x | xargs rm",
+    "echo x | xargs -I git git status",
+    "echo -c alias.x='!rm' | xargs git",
+    "sh -c 'git log; rm x'",
+    "sh -c \"$X\"",
+    "bash -ec 'rm x'",
+    "sh -c 'git $0' '-calias.x=!rm'",
+    "echo rm | sh",
+    "echo rm | sh -s",
+    "sh",
+    "sh script.sh",
+    "nohup rm x",
+    "timeout 5 rm x",
+    "timeout --foreground 5 rm x",
+    "timeout \"$X\" git log",
+    "time rm x",
+    "! rm x",
+    "nice rm x",
+    "setsid rm x",
+    "stdbuf -o0 rm x",
+    "exec rm x",
+    "exec > notes",
+    "command rm x",
+    "builtin eval rm x",
+    "busybox rm x",
+    "find . -name x -exec rm {} ;",
+    "find . -exec git log ; -exec rm x +",
+    "coproc rm x",
+    "while rm x; do ls; done",
+    "until ls; do rm x; done",
+    "case x in x) rm x;; esac",
+    "case $(rm x) in x) ls;; esac",
+    "for i in $(rm x); do ls; done",
+    "if ls; then ls; elif rm x; then ls; fi",
+    "{ rm x; }",
+    "( rm x )",
+    "ls > out; ls",
+    "( ls ) > out",
+    "[[ -f $(rm x) ]]",
+    "(( x = 1 ))",
+    "ls; }",
+    "git 'log",
+    "git log $'\\'; rm x #'",
+    "git log $\"x\"",
+    "git log <<< x",
+    "git -c alias.x='!rm x' x",
+    "git --config-env=alias.x=Y x",
+    "git submodule foreach rm x",
+    "git bisect run rm x",
+    "git fetch --upload-pack='rm x' .",
+    "/tmp/git status",
+    "./git status",
+    "../git status",
+    "'git status'",
+    "git\u{a0}status",
+    "git\r\nrm x",
+    "git log \u{0} x",
+    "git",
+    "gitx status",
+    "r\\\nm x",
+    "x=(a b) git log",
+    "ls;;rm x",
+    "echo\u{2028}rm x",
+];
+
+#[test]
+fn a_denied_command_is_denied_wherever_it_stands() {
+    let rules = [("rm *", Action::Deny)];
+    for denied in [
+        "rm x",
+        "/bin/rm x",
+        "r\\m x",
+        "r''m \"x\"",
+        "\\rm x",
+        "r\\\nm x",
+        "ls; rm x",
+        "ls | rm x",
+        "X=1 rm x",
+        "sudo rm x",
+        "sudo -u root env A=b rm x",
+        "timeout 5 rm x",
+        "echo $(rm x)",
+        "echo \"`rm x`\"",
+        "sh -c 'rm x'",
+        "xargs -0 rm < list",
+        "find . -exec rm {} +",
+        "cat <<E\n$(rm x)\nE\n",
+        "f() { rm x; }; f",
+        "rm $X",
+    ] {
+        assert_eq!(shell_action(Action::Allow, &rules, denied), Action::Deny, "{denied}");
+    }
+    for doubtful in
+        ["$X x", "eval 'r''m x'", "r$X x", "echo cm0gLXJm | base64 -d | sh", "a 'b", "git -c alias.x='!rm x' x"]
+    {
+        assert_eq!(shell_action(Action::Allow, &rules, doubtful), Action::Ask, "{doubtful}");
+    }
+    for fine in ["ls", "git rm x", "echo rm x", "echo 'a; rm x'", "echo $X", "ls > out"] {
+        assert_eq!(shell_action(Action::Allow, &rules, fine), Action::Allow, "{fine}");
+    }
+}
+
+#[test]
+fn what_allows_everything_allows_what_is_hidden() {
+    for command in ASKED {
+        assert_eq!(shell_action(Action::Allow, &[("git *", Action::Allow)], command), Action::Allow, "{command}");
+        let permissions =
+            Permissions { default: Action::Ask, rules: vec![rule(Some("bash__*"), None, &[], Action::Allow)] };
+        let action = ask(Some(&permissions), "bash__exec", &[Permission::Execute], json!({"command": command}));
+        assert_eq!(action, Action::Allow, "{command}");
+    }
+}
+
+#[test]
+fn a_command_line_that_is_written_down_as_a_whole_is_allowed_as_it_is() {
+    let line = "eval \"$X\"; rm x > y";
+    assert_eq!(shell_action(Action::Ask, &[(line, Action::Allow)], line), Action::Allow);
+    assert_eq!(shell_action(Action::Ask, &[(line, Action::Allow)], "eval \"$X\"; rm x > z"), Action::Ask);
+}
+
+#[test]
+fn a_redirection_needs_the_permission_to_write() {
+    let permissions = |action| Permissions {
+        default: Action::Ask,
+        rules: vec![
+            rule(None, Some(Permission::Write), &[], action),
+            rule(Some("bash__*"), None, &[("command", "git *")], Action::Allow),
+        ],
+    };
+    let action = |permissions: &Permissions, command: &str| {
+        ask(Some(permissions), "bash__exec", &[Permission::Execute], json!({"command": command}))
+    };
+    assert_eq!(action(&permissions(Action::Allow), "git log > out/log.txt"), Action::Allow);
+    assert_eq!(action(&permissions(Action::Deny), "git log > out/log.txt"), Action::Deny);
+    for outside in ["git log > /etc/x", "git log > ../x", "git log > a/../../x", "git log > ~/x", "git log > $X"] {
+        assert_eq!(action(&permissions(Action::Allow), outside), Action::Ask, "{outside}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_it_panic_or_slips_through(text in ".{0,60}", shell in "[ \n;&|<>(){}$`'\"\\\\a-c=#*!\\[\\]-]{0,40}") {
+        for text in [text, shell] {
+            shell_action(Action::Ask, &[("git *", Action::Allow)], &text);
+            // Whatever it is, a command that is added behind it is seen, or the whole is not understood.
+            let action = shell_action(Action::Ask, &[("a *", Action::Allow), ("b", Action::Allow)], &format!("{text}\nrm x\n"));
+            let commented_or_quoted = text.contains(['\'', '"', '`', '#', '\\', '<', '(', '{', '$']);
+            proptest::prop_assert!(commented_or_quoted || action == Action::Ask, "{text}");
+        }
+    }
+}
+
+#[test]
+fn what_nests_deeply_is_neither_followed_for_ever_nor_allowed() {
+    for (open, close) in
+        [("( ", " )"), ("$(", ")"), ("{ ", "; }"), ("if ", "; then ls; fi"), ("\"$(", ")\"")]
+    {
+        for depth in [1, 13, 60, 199, 5_000] {
+            let text = format!("echo {}rm x{}", open.repeat(depth), close.repeat(depth));
+            assert_eq!(shell_action(Action::Ask, &[("echo *", Action::Allow)], &text), Action::Ask, "{open} {depth}");
+        }
+    }
+    let long = "echo a;".repeat(10_000);
+    assert_eq!(shell_action(Action::Ask, &[("echo *", Action::Allow)], &long), Action::Ask);
+}

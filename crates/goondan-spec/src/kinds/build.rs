@@ -1,0 +1,184 @@
+//! How the entry of a Tool is made: `spec.build`.
+
+use std::fmt;
+use std::time::Duration;
+
+use globset::Glob;
+use schemars::JsonSchema;
+
+use super::Scope;
+use crate::decode::{Field, Fields};
+use crate::diagnostic::Code;
+use crate::findings::Findings;
+use crate::meta::ResourceId;
+use crate::node::Content;
+use crate::text::excerpt;
+
+/// The command that makes a tool's entry, and what it is made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Build {
+    /// What is run.
+    pub command: BuildCommand,
+    /// The folder that it runs in, relative to the bundle; the bundle's own where it says none.
+    pub cwd: Option<String>,
+    /// Globs of the files that it is made from, relative to the folder that the command runs in. Empty where they were
+    /// not said.
+    pub sources: Vec<String>,
+    /// How long it may take (default ten minutes).
+    pub timeout: Duration,
+}
+
+/// A command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BuildCommand {
+    /// A line for the shell.
+    Shell(String),
+    /// A program with its arguments, as they are.
+    Program {
+        /// Looked up in `PATH`.
+        program: String,
+        /// Without the program's name.
+        arguments: Vec<String>,
+    },
+}
+
+impl fmt::Display for BuildCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildCommand::Shell(line) => f.write_str(line),
+            BuildCommand::Program { program, arguments } => {
+                f.write_str(program)?;
+                arguments.iter().try_for_each(|argument| write!(f, " {argument}"))
+            }
+        }
+    }
+}
+
+/// A tool that says how it is built. Known even where its entry is still missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolBuild {
+    /// Whose entry it makes.
+    pub tool: ResourceId,
+    /// The entry as the tool states it, relative to the bundle.
+    pub entry: String,
+    /// How.
+    pub build: Build,
+}
+
+/// How long a build may take where nothing else is said, in milliseconds: a first build compiles every dependency.
+const TIMEOUT_MS: u64 = 10 * 60 * 1_000;
+
+/// Reads `spec.build`: a line for the shell, a list, or a map with more to say.
+pub(super) fn read(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Build> {
+    if !matches!(field.node.content, Content::Map(_)) {
+        let timeout = Duration::from_millis(TIMEOUT_MS);
+        return Some(Build { command: read_command(field, findings)?, cwd: None, sources: Vec::new(), timeout });
+    }
+    let mut fields = field.fields(findings)?;
+    let command = fields.required("command", findings).and_then(|field| read_command(&field, findings));
+    let cwd = fields.optional("cwd").map(|field| read_cwd(&field, scope, findings));
+    let sources = fields.optional("sources").map(|field| read_sources(&field, findings));
+    let timeout = read_timeout(&mut fields, findings);
+    fields.finish(findings);
+    Some(Build {
+        command: command?,
+        cwd: cwd.map_or(Some(None), |cwd| cwd.map(Some))?,
+        sources: sources.unwrap_or_else(|| Some(Vec::new()))?,
+        timeout: timeout?,
+    })
+}
+
+fn read_command(field: &Field<'_>, findings: &mut Findings) -> Option<BuildCommand> {
+    match &field.node.content {
+        Content::Text(_) => field.text(findings).map(|line| BuildCommand::Shell(line.to_owned())),
+        Content::List(_) => read_program(field, findings),
+        _ => {
+            let message = format!("`{}` must be a command, but is {}.", field.path, field.node.what());
+            let suggestion = "write a line for the shell, or a list such as `[cargo, build, --release]`";
+            findings.add(field.invalid(message).suggest(suggestion));
+            None
+        }
+    }
+}
+
+fn read_program(field: &Field<'_>, findings: &mut Findings) -> Option<BuildCommand> {
+    let items = field.filled_list("word: the program", findings)?;
+    let words: Vec<Option<&str>> = items.iter().map(|item| item.text(findings)).collect();
+    let words: Option<Vec<String>> = words.into_iter().map(|word| word.map(str::to_owned)).collect();
+    let mut words = words?.into_iter();
+    Some(BuildCommand::Program { program: words.next()?, arguments: words.collect() })
+}
+
+fn read_cwd(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<String> {
+    let path = scope.folder.path(field, findings)?;
+    if scope.folder.is_folder(&path) {
+        return Some(path);
+    }
+    let message = format!("`{}` is `{}`, but there is no such folder.", field.path, excerpt(&path, 200));
+    findings.add(
+        field
+            .problem(Code::ENTRY_NOT_FOUND, message)
+            .suggest("create it, or correct the path; it starts from the folder of goondan.yaml"),
+    );
+    None
+}
+
+fn read_sources(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<String>> {
+    field.filled_list("glob", findings)?;
+    let mut globs = Vec::new();
+    for item in field.texts(findings)? {
+        let Some(text) = item.text(findings) else { continue };
+        match Glob::new(text) {
+            Ok(_) => globs.push(text.to_owned()),
+            Err(error) => {
+                let message = format!("`{}` is no glob: {}.", excerpt(text, 60), error.kind());
+                findings.add(item.invalid(message).suggest("write something like `src/**/*.rs`"));
+            }
+        }
+    }
+    Some(globs)
+}
+
+fn read_timeout(fields: &mut Fields<'_>, findings: &mut Findings) -> Option<Duration> {
+    let timeout = fields.optional("timeoutMs").map(|field| super::tool::read_timeout(&field, findings));
+    timeout.unwrap_or(Some(TIMEOUT_MS)).map(Duration::from_millis)
+}
+
+/// A line for the shell, a program with its arguments, or either with more to say.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "Build")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(super) enum BuildShape {
+    Command(CommandShape),
+    Full(FullShape),
+}
+
+/// A line for the shell, or a program with its arguments.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "BuildCommand")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(super) enum CommandShape {
+    Line(#[schemars(length(min = 1))] String),
+    Words(#[schemars(length(min = 1))] Vec<String>),
+}
+
+/// The command that makes the entry, and what it is made from.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "BuildSettings")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(super) struct FullShape {
+    command: CommandShape,
+    /// The folder that it runs in; the bundle's by default.
+    #[schemars(length(min = 1))]
+    cwd: Option<String>,
+    /// Globs of the files that it is made from, relative to that folder. By default everything in `cwd`, or else in the
+    /// nearest folder around the entry that holds a `Cargo.toml` or the like.
+    #[schemars(length(min = 1))]
+    sources: Option<Vec<String>>,
+    /// How long it may take, in milliseconds; 600000 by default.
+    #[schemars(range(min = 1, max = 86_400_000))]
+    timeout_ms: Option<u64>,
+}

@@ -1,0 +1,194 @@
+//! Runs the command of a build in a process group of its own, and makes sure that the group ends.
+
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use goondan_spec::kinds::{Build, BuildCommand};
+use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::process::Command;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::BuildEnd;
+
+/// How long a group has between the request to end and the end.
+const GRACE: Duration = Duration::from_millis(500);
+/// How long output is waited for once the program has ended: a process that left the group may hold the pipe.
+const DRAIN: Duration = Duration::from_millis(250);
+/// The request to end, which has this number everywhere.
+#[cfg(unix)]
+const TERMINATE: i32 = 15;
+/// How many bytes of the output are kept from its beginning, and how many from its end.
+const KEPT: usize = 32 * 1024;
+/// A line is cut to that many bytes.
+const LONGEST_LINE: usize = 8 * 1024;
+
+/// Runs a build in the project at `root`.
+pub(super) async fn run(
+    root: &Path,
+    build: &Build,
+    cancellation: &CancellationToken,
+    heard: &mut (dyn FnMut(&str) + Send),
+) -> (BuildEnd, String) {
+    let mut kept = Kept::default();
+    let mut child = match start(root, build) {
+        Ok(child) => child,
+        Err(why) => return (BuildEnd::NotStarted(why), String::new()),
+    };
+    let (sender, mut lines) = mpsc::channel(64);
+    forward(child.stdout().take(), sender.clone());
+    forward(child.stderr().take(), sender);
+    let end = {
+        let mut ending = std::pin::pin!(end_of(&mut *child, build.timeout, cancellation));
+        loop {
+            tokio::select! {
+                Some(line) = lines.recv() => kept.take(&line, heard),
+                end = &mut ending => break end,
+            }
+        }
+    };
+    let rest = async {
+        while let Some(line) = lines.recv().await {
+            kept.take(&line, heard);
+        }
+    };
+    let _ = timeout(DRAIN, rest).await;
+    (end, kept.text())
+}
+
+fn start(root: &Path, build: &Build) -> Result<Box<dyn ChildWrapper>, String> {
+    let folder = build.cwd.as_ref().map_or_else(|| root.to_owned(), |cwd| root.join(cwd));
+    let mut command = match &build.command {
+        BuildCommand::Shell(line) => shell(line),
+        BuildCommand::Program { program, arguments } => {
+            let mut command = Command::new(program);
+            command.args(arguments);
+            command
+        }
+    };
+    command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut group = CommandWrap::from(command);
+    #[cfg(unix)]
+    group.wrap(process_wrap::tokio::ProcessGroup::leader());
+    group.wrap(KillOnDrop);
+    group.spawn().map_err(|error| match (&build.command, error.kind()) {
+        (BuildCommand::Program { program, .. }, std::io::ErrorKind::NotFound) => {
+            format!("there is no program `{program}`")
+        }
+        _ => error.to_string(),
+    })
+}
+
+#[cfg(unix)]
+fn shell(line: &str) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(line);
+    command
+}
+
+#[cfg(not(unix))]
+fn shell(line: &str) -> Command {
+    let mut command = Command::new("cmd");
+    command.arg("/C").arg(line);
+    command
+}
+
+/// Waits for the end, and brings it about at the limit or when it is asked for.
+async fn end_of(child: &mut dyn ChildWrapper, limit: Duration, cancellation: &CancellationToken) -> BuildEnd {
+    let end = tokio::select! {
+        status = child.wait() => return status.map_or_else(|error| BuildEnd::NotStarted(error.to_string()), ended),
+        () = tokio::time::sleep(limit) => BuildEnd::TimedOut(limit),
+        () = cancellation.cancelled() => BuildEnd::Cancelled,
+    };
+    // One that is gone already is no error.
+    #[cfg(unix)]
+    let _ = child.signal(TERMINATE);
+    let _ = timeout(GRACE, child.wait()).await;
+    let _ = child.start_kill();
+    let _ = child.wait().await;
+    end
+}
+
+fn ended(status: ExitStatus) -> BuildEnd {
+    if status.success() { BuildEnd::Built } else { BuildEnd::Failed(status.code()) }
+}
+
+/// Passes on what a stream says, line by line, until it ends or nobody listens any more.
+fn forward(stream: Option<impl AsyncRead + Unpin + Send + 'static>, lines: mpsc::Sender<String>) {
+    let Some(stream) = stream else { return };
+    tokio::spawn(async move {
+        let mut stream = BufReader::new(stream);
+        let mut line = Vec::new();
+        while let Some(()) = next_line(&mut stream, &mut line).await {
+            let text = String::from_utf8_lossy(&line).into_owned();
+            if lines.send(text).await.is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// Reads the next line into `line`, without its end and cut to what is bearable. A read error ends a stream as its end does.
+async fn next_line(stream: &mut (impl AsyncBufReadExt + Unpin), line: &mut Vec<u8>) -> Option<()> {
+    line.clear();
+    let mut any = false;
+    loop {
+        let piece = stream.fill_buf().await.ok()?;
+        if piece.is_empty() {
+            return any.then_some(());
+        }
+        any = true;
+        let end = piece.iter().position(|byte| *byte == b'\n');
+        let text = &piece[..end.unwrap_or(piece.len())];
+        line.extend_from_slice(&text[..text.len().min(LONGEST_LINE - line.len())]);
+        let used = end.map_or(piece.len(), |end| end + 1);
+        stream.consume(used);
+        if end.is_some() {
+            line.pop_if(|last| *last == b'\r');
+            return Some(());
+        }
+    }
+}
+
+/// The first and the last lines of an output.
+#[derive(Default)]
+struct Kept {
+    head: String,
+    tail: std::collections::VecDeque<String>,
+    tail_bytes: usize,
+    left_out: usize,
+}
+
+impl Kept {
+    fn take(&mut self, line: &str, heard: &mut (dyn FnMut(&str) + Send)) {
+        heard(line);
+        if self.tail.is_empty() && self.head.len() + line.len() < KEPT {
+            self.head.push_str(line);
+            self.head.push('\n');
+            return;
+        }
+        self.tail_bytes += line.len();
+        self.tail.push_back(line.to_owned());
+        while self.tail_bytes > KEPT
+            && let Some(oldest) = self.tail.pop_front()
+        {
+            self.tail_bytes -= oldest.len();
+            self.left_out += 1;
+        }
+    }
+
+    fn text(self) -> String {
+        let mut text = self.head;
+        if self.left_out > 0 {
+            text.push_str(&format!("[... {} lines left out ...]\n", self.left_out));
+        }
+        for line in self.tail {
+            text.push_str(&line);
+            text.push('\n');
+        }
+        text
+    }
+}

@@ -1,0 +1,127 @@
+//! Builds of small commands.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// A project whose only tool `x` is built as `build` says, and that has these files.
+fn project(build: &str, files: &[&str]) -> (TempDir, Builds) {
+    let folder = tempfile::tempdir().unwrap();
+    let tool = format!(
+        "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: x}}\nspec:\n  entry: ./tools/x/target/release/x\n  build: {build}\n"
+    );
+    fs::write(folder.path().join("goondan.yaml"), tool).unwrap();
+    for file in files {
+        let path = folder.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+    let builds = Builds::of_project(&crate::load(folder.path()));
+    assert_eq!(builds.tools().len(), 1);
+    (folder, builds)
+}
+
+async fn run(builds: &Builds, cancellation: &CancellationToken) -> (BuildOutcome, Vec<String>) {
+    let mut lines = Vec::new();
+    let tool = builds.tools().next().unwrap();
+    let outcome = builds.run(tool, cancellation, &mut |line| lines.push(line.to_owned())).await;
+    (outcome, lines)
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_build_runs_in_its_folder_and_is_heard() {
+    let (folder, builds) = project("{command: 'pwd; echo made > made', cwd: tools/x}", &["tools/x/Makefile"]);
+    let (outcome, lines) = run(&builds, &CancellationToken::new()).await;
+    assert!(outcome.is_built(), "{outcome:?}");
+    let place = folder.path().join("tools/x");
+    assert_eq!(lines, [place.canonicalize().unwrap().to_str().unwrap()]);
+    assert_eq!(fs::read_to_string(place.join("made")).unwrap(), "made\n");
+    let (folder, builds) = project("[touch, 'with space']", &[]);
+    assert!(run(&builds, &CancellationToken::new()).await.0.is_built());
+    assert!(folder.path().join("with space").is_file());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn how_it_failed_is_told() {
+    let cancellation = CancellationToken::new();
+    let (_folder, builds) = project("echo wrong >&2; exit 3", &[]);
+    let (outcome, _) = run(&builds, &cancellation).await;
+    assert_eq!((outcome.end, outcome.output.as_str()), (BuildEnd::Failed(Some(3)), "wrong\n"));
+    let (_folder, builds) = project("[no-such-program-anywhere]", &[]);
+    let (outcome, _) = run(&builds, &cancellation).await;
+    assert_eq!(outcome.end, BuildEnd::NotStarted("there is no program `no-such-program-anywhere`".to_owned()));
+    let (_folder, builds) = project("{command: sleep 600, timeoutMs: 50}", &[]);
+    let (outcome, _) = run(&builds, &cancellation).await;
+    assert_eq!(outcome.end, BuildEnd::TimedOut(Duration::from_millis(50)));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_cancelled_build_takes_along_what_it_has_started() {
+    let (folder, builds) = project("sleep 600 & echo $!; wait", &[]);
+    let cancellation = CancellationToken::new();
+    let mut pid = String::new();
+    let tool = builds.tools().next().unwrap();
+    let mut heard = |line: &str| {
+        pid = line.to_owned();
+        cancellation.cancel();
+    };
+    let outcome = builds.run(tool, &cancellation, &mut heard).await;
+    assert_eq!(outcome.end, BuildEnd::Cancelled);
+    // Whoever inherits an orphan reaps it in a while; `State: Z` is dead as well.
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    assert!(status.is_empty() || status.contains("State:\tZ"), "{status}");
+    drop(folder);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn an_endless_output_is_kept_at_both_ends() {
+    let (_folder, builds) = project("seq 1 100000", &[]);
+    let (outcome, lines) = run(&builds, &CancellationToken::new()).await;
+    assert_eq!(lines.len(), 100_000);
+    assert!(outcome.output.starts_with("1\n2\n") && outcome.output.ends_with("\n99999\n100000\n"));
+    assert!(outcome.output.contains("lines left out"));
+    assert!(outcome.output.len() < 128 * 1024, "{}", outcome.output.len());
+}
+
+#[test]
+fn sources_are_the_crate_around_the_entry() {
+    let (folder, builds) = project("cargo build", &["tools/x/Cargo.toml", "tools/x/src/lib.rs"]);
+    let affected = |path: &str| !builds.affected_by([path]).is_empty();
+    for source in ["tools/x/src/lib.rs", "tools/x/Cargo.toml", "./tools/x/build.rs", "tools/y/../x/src/more/new.rs"] {
+        assert!(affected(source), "{source}");
+    }
+    for other in [
+        "goondan.yaml",
+        "tools/y/src/lib.rs",
+        "tools/x/target/release/libx.so",
+        "tools/x/target/release/x",
+        "tools/x/Cargo.lock",
+        "tools/x/x.case.yaml",
+        "tools/x/.git/index",
+        "tools/x/src/lib.rs~",
+    ] {
+        assert!(!affected(other), "{other}");
+    }
+    let root = folder.path();
+    assert!(!builds.affected_by([root.join("tools/x/src/lib.rs")]).is_empty(), "absolute paths");
+    assert_eq!(builds.source_folders(), [root.join("tools/x")]);
+}
+
+#[test]
+fn stated_sources_may_lie_beside_the_project() {
+    let (folder, builds) =
+        project("{command: make, cwd: tools, sources: ['*.c', ../../shared/**/*.h]}", &["tools/x.c"]);
+    let affected = |path: &str| !builds.affected_by([path]).is_empty();
+    assert!(affected("tools/x.c") && affected("../shared/deep/x.h"));
+    assert!(!affected("tools/deep/x.c") && !affected("tools/Makefile") && !affected("shared/x.h"));
+    let shared = folder.path().parent().unwrap();
+    assert_eq!(builds.source_folders(), [shared.to_owned(), folder.path().join("tools")]);
+}
