@@ -52,6 +52,9 @@ fn resource(page: &mut String, builtin: &Builtin, manifest: &ToolManifest) -> st
     if let Some(limit) = manifest.error_message_limit {
         write!(page, " Error messages: {limit} characters.")?;
     }
+    if let Some(limit) = manifest.output_limit {
+        write!(page, " Output: {limit} characters.")?;
+    }
     page.push('\n');
     if !builtin.config.is_empty() {
         page.push_str("\n`config`:\n\n");

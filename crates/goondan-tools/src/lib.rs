@@ -147,6 +147,7 @@ fn manifest(builtin: &Builtin) -> ToolManifest {
         name: builtin.name.to_owned(),
         exports: exports.into_iter().map(|export| export.spec).collect(),
         error_message_limit: builtin.error_message_limit,
+        output_limit: builtin.output_limit,
         timeout_ms: builtin.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
     }
 }

@@ -7,6 +7,7 @@ use goondan_runtime::ids::InstanceId;
 use goondan_runtime::ports::tool::{ToolContext, ToolSource};
 use goondan_runtime::spec::Environment;
 
+use crate::custom_tools::library::Loaded;
 use crate::processes::Processes;
 use crate::squad::Sessions;
 
@@ -21,6 +22,8 @@ pub(crate) struct State {
     pub(crate) environment: Environment,
     /// Where things may be kept that can be had again.
     pub(crate) cache_dir: Option<PathBuf>,
+    /// Libraries of custom tools that were run.
+    pub(crate) loaded: Arc<Loaded>,
     /// Opens dynamic libraries.
     pub(crate) libraries: Option<Arc<dyn ToolSource>>,
 }

@@ -15,6 +15,7 @@ pub use goondan_models as models;
 pub use goondan_runtime as runtime;
 pub use goondan_spec as spec;
 
+pub use goondan_runtime::registry::{Catalog, RegisteredTool, Registry, ToolName};
 pub use project::{Project, environment, load};
 pub use swarm::{Input, ReloadOutcome, SendError, StartError, Swarm, SwarmBuilder, Turn};
 pub use workspace::{StateRoot, Workspace};

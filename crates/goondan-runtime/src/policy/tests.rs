@@ -293,9 +293,7 @@ proptest::proptest! {
 
 #[test]
 fn what_nests_deeply_is_neither_followed_for_ever_nor_allowed() {
-    for (open, close) in
-        [("( ", " )"), ("$(", ")"), ("{ ", "; }"), ("if ", "; then ls; fi"), ("\"$(", ")\"")]
-    {
+    for (open, close) in [("( ", " )"), ("$(", ")"), ("{ ", "; }"), ("if ", "; then ls; fi"), ("\"$(", ")\"")] {
         for depth in [1, 13, 60, 199, 5_000] {
             let text = format!("echo {}rm x{}", open.repeat(depth), close.repeat(depth));
             assert_eq!(shell_action(Action::Ask, &[("echo *", Action::Allow)], &text), Action::Ask, "{open} {depth}");

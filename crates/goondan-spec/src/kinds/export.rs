@@ -98,6 +98,9 @@ pub struct ExportOverride {
     pub name: String,
     /// Shown to the model instead of the entry's own.
     pub description: Option<String>,
+    /// The description comes from a file: `${workspace}`, `${directory}` and `${cwd}` in it are filled in when the swarm
+    /// is planned.
+    pub description_is_template: bool,
     /// Checked and shown instead of the entry's own.
     pub parameters: Option<Value>,
     /// Instead of the entry's own.
@@ -198,13 +201,22 @@ fn read_item<'n>(item: &Field<'n>, scope: &Scope<'_>, findings: &mut Findings) -
     let mut fields = item.fields(findings)?;
     let name_field = fields.required("name", findings);
     let name = name_field.as_ref().and_then(|field| read_name(field, &scope.id.name, findings));
+    let description_is_template = fields.has("descriptionFile");
     let description = read_description(&mut fields, scope, findings);
     let parameters = fields.optional("parameters").and_then(|field| parameters::read(&field, findings));
     let permissions = fields.optional("permissions").and_then(|field| read_permissions(&field, findings));
     let read_only = fields.optional("readOnly").and_then(|field| field.boolean(findings));
     let idempotent = fields.optional("idempotent").and_then(|field| field.boolean(findings));
     fields.finish(findings);
-    let stated = ExportOverride { name: name?, description, parameters, permissions, read_only, idempotent };
+    let stated = ExportOverride {
+        name: name?,
+        description,
+        description_is_template,
+        parameters,
+        permissions,
+        read_only,
+        idempotent,
+    };
     Some((stated, name_field?))
 }
 

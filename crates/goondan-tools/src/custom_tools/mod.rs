@@ -1,6 +1,8 @@
 //! `custom-tools`: make, run and remove tools that are programs in a folder of their own.
 
+pub(crate) mod library;
 pub(crate) mod program;
+mod sdk;
 pub(crate) mod shelf;
 mod template;
 
@@ -9,12 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_runtime::JsonObject;
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput, ToolSource};
 use goondan_runtime::spec::kinds::Permission;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use self::library::Loaded;
 use self::shelf::{Found, MANIFEST};
 use self::template::{Template, scaffold};
 use crate::define::{Export, Operation, titled};
@@ -28,8 +31,8 @@ const FOLDER: &str = "tools";
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "custom-tools",
-    about: "Makes and runs tools that are programs: a folder with a `tool.yaml` and an executable, in the project's \
-            `tools/` or in `~/.goondan/tools`. The folders are looked at anew for each call, so a new or changed tool is \
+    about: "Makes and runs tools that are programs, or dynamic libraries which are loaded into the running swarm: a \
+            folder with a `tool.yaml` and an entrypoint, in the project's `tools/` or in `~/.goondan/tools`. The folders are looked at anew for each call, so a new or changed tool is \
             there at once.",
     config: &[
         (
@@ -39,10 +42,15 @@ pub(crate) const BUILTIN: Builtin = Builtin {
         ("env", "a list of further environment variables that the programs may see"),
     ],
     error_message_limit: Some(2000),
+    output_limit: None,
     // Longer than the longest `timeout` of a run.
     timeout: Some(Duration::from_secs(3_660)),
     open: |opening| {
-        let settings: Arc<Settings> = Arc::new(opening.config()?);
+        let settings = Arc::new(Shelf {
+            settings: opening.config()?,
+            libraries: opening.state.libraries.clone(),
+            loaded: Arc::clone(&opening.state.loaded),
+        });
         Ok(vec![
             Export::new::<Create>("create", &settings).needs(Permission::Write).needs(Permission::Execute),
             Export::new::<Run>("run", &settings).needs(Permission::Execute),
@@ -64,11 +72,20 @@ struct Settings {
     env: Vec<String>,
 }
 
-impl Settings {
+/// What the exports share.
+struct Shelf {
+    settings: Settings,
+    /// Opens dynamic libraries.
+    libraries: Option<Arc<dyn ToolSource>>,
+    /// Those that were run.
+    loaded: Arc<Loaded>,
+}
+
+impl Shelf {
     /// The folders that hold tools, the project's first.
     fn folders(&self, ctx: &ToolContext) -> Vec<PathBuf> {
         let home = || std::env::home_dir().filter(|home| home.is_absolute());
-        let own = match self.dir.as_deref() {
+        let own = match self.settings.dir.as_deref() {
             None => home().map(|home| home.join(".goondan").join(FOLDER)),
             Some(dir) => match dir.strip_prefix("~/") {
                 Some(below) => home().map(|home| home.join(below)),
@@ -114,9 +131,9 @@ struct Create {
 }
 
 impl Operation for Create {
-    type Shared = Settings;
+    type Shared = Shelf;
 
-    async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, settings: &Shelf) -> Result<ToolOutput, ToolError> {
         is_name(&self.name)?;
         if settings.scan(ctx).await?.iter().any(|found| found.name == self.name) {
             return Err(exists(&self.name));
@@ -182,16 +199,21 @@ struct Run {
 }
 
 impl Operation for Run {
-    type Shared = Settings;
+    type Shared = Shelf;
     const WATCHES_CANCELLATION: bool = true;
 
-    async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, settings: &Shelf) -> Result<ToolOutput, ToolError> {
         let tool = settings.find(ctx, &self.tool_name).await?.tool.map_err(|reason| {
             ToolError::new(format!("the tool `{}` cannot be run: {reason}", self.tool_name))
                 .code("E_TOOL_CUSTOM_TOOL_BROKEN")
         })?;
         let limit = Some(Duration::from_secs(self.timeout));
-        let output = program::run(ctx, &tool, self.arguments, &settings.env, limit).await?;
+        if tool.is_library {
+            let (source, loaded) = (settings.libraries.as_ref(), &*settings.loaded);
+            let (arguments, limit) = (self.arguments, Duration::from_secs(self.timeout));
+            return library::run(ctx, library::Run { source, loaded, tool: &tool, arguments, limit }).await;
+        }
+        let output = program::run(ctx, &tool, self.arguments, &settings.settings.env, limit).await?;
         Ok(titled(format!("Ran {}", self.tool_name), output))
     }
 }
@@ -202,9 +224,9 @@ impl Operation for Run {
 struct List {}
 
 impl Operation for List {
-    type Shared = Settings;
+    type Shared = Shelf;
 
-    async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, settings: &Shelf) -> Result<ToolOutput, ToolError> {
         let tools: Vec<Value> = settings.scan(ctx).await?.into_iter().map(shown).collect();
         Ok(titled(format!("{} custom tools", tools.len()), json!({"count": tools.len(), "tools": tools})))
     }
@@ -238,9 +260,9 @@ struct Delete {
 }
 
 impl Operation for Delete {
-    type Shared = Settings;
+    type Shared = Shelf;
 
-    async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, settings: &Shelf) -> Result<ToolOutput, ToolError> {
         let found = settings.find(ctx, &self.tool_name).await?;
         blocking(move || {
             let failed = |error| errors::io(format_args!("delete `{}`", found.name), &error);

@@ -147,6 +147,7 @@ fn bundle(policy: &str) -> Bundle {
         name: "world".to_owned(),
         exports: vec![export("once", false), export("again", true), export("ask", true)],
         error_message_limit: None,
+        output_limit: None,
         timeout_ms: None,
     };
     let base = BasePackage { tools: vec![world], extensions: Vec::new() };
