@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::commands::{build, completions, doctor, init, instance, logs, run, schema, test, tool, tool_host, validate};
+use crate::commands::{
+    build, completions, doctor, init, instance, logs, new, run, schema, test, tool, tool_host, validate,
+};
 
 const ABOUT: &str = "Declarative agent swarms: a project folder with a goondan.yaml is checked and run.";
 
@@ -61,6 +63,8 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Create a project that validates and runs at once
     Init(init::InitArgs),
+    /// Create a part of a project: a tool of your own
+    New(new::NewArgs),
     /// Check a project: every mistake of every file in one go
     Validate(validate::ValidateArgs),
     /// Run a swarm: one input, a stream of inputs, or a chat

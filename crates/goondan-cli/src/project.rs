@@ -65,19 +65,24 @@ pub(crate) struct Launch<'a> {
     pub(crate) args: &'a StartArgs,
     /// The file that takes down what models are asked and answer.
     pub(crate) record: Option<&'a Path>,
+    /// Whether it reloads when the project changes.
+    pub(crate) watch: bool,
 }
 
 /// Loads the project and starts its swarm. The events begin with those of turns that an earlier run left.
 pub(crate) async fn start(
-    Launch { project, args, record }: Launch<'_>,
+    Launch { project, args, record, .. }: Launch<'_>,
     approver: Arc<dyn Approver>,
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), CliError> {
     let (root, bundle) = load_valid(project, output)?;
-    let environment =
-        goondan::environment(&root, args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
-    let mut builder = Swarm::builder(bundle).environment(environment).state_root(&state_root.0).approver(approver);
+    // Read once here as well, because an unusable file is a matter of configuration, not of the project.
+    goondan::environment(&root, args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
+    let mut builder = Swarm::builder(bundle).state_root(&state_root.0).approver(approver);
+    if let Some(file) = &args.env_file {
+        builder = builder.env_file(file);
+    }
     if let Some(host) = tool_host::command() {
         builder = builder.tool_host(host);
     }

@@ -56,3 +56,8 @@ fn inside(root: &Path, path: &str) -> Result<PathBuf, ModelError> {
     let file = root.join(path).canonicalize().map_err(missing)?;
     if file.starts_with(&root) { Ok(file) } else { Err(leaves()) }
 }
+
+/// The files that planning a Model reads, relative to the bundle's root: a script or a cassette.
+pub fn files_of(model: &Model) -> impl Iterator<Item = &str> {
+    ["script", "cassette"].into_iter().filter_map(|key| model.options.get(key)?.as_str())
+}

@@ -1,6 +1,7 @@
 //! What goes in, what comes out, and what can be watched meanwhile.
 
 use chrono::{DateTime, Utc};
+use goondan_spec::AgentChange;
 use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
@@ -146,9 +147,24 @@ pub enum RuntimeEventKind {
     #[serde(rename = "tool.progress")]
     ToolProgress { tool_call_id: String, tool_name: String, turn_id: String, title: String, metadata: JsonObject },
     #[serde(rename = "reload.completed")]
-    ReloadCompleted { generation: u64, added: Vec<String>, changed: Vec<String>, removed: Vec<String>, duration: u64 },
+    ReloadCompleted {
+        generation: u64,
+        added: Vec<String>,
+        changed: Vec<String>,
+        removed: Vec<String>,
+        #[serde(default)]
+        agents: Vec<AgentChange>,
+        #[serde(default)]
+        limits: bool,
+        duration: u64,
+    },
     #[serde(rename = "reload.failed")]
-    ReloadFailed { diagnostics: usize, duration: u64 },
+    ReloadFailed {
+        diagnostics: usize,
+        #[serde(default)]
+        messages: Vec<String>,
+        duration: u64,
+    },
     #[serde(rename = "approval.requested")]
     ApprovalRequested { approval_id: String, tool_call_id: String, tool_name: String },
     #[serde(rename = "approval.resolved")]

@@ -142,6 +142,17 @@ impl Walk<'_> {
     }
 }
 
+/// Whether a new `name` in a folder may change which files make up a bundle; `folder` is that folder's own name.
+pub fn may_matter(folder: &str, name: &str, kind: FileKind) -> bool {
+    let is_folder = kind == FileKind::Directory;
+    match name {
+        ".gitignore" => true,
+        hidden if hidden.starts_with('.') => false,
+        // A link may lead to either.
+        name => is_resource_file(folder, name) || (is_folder && !SKIPPED.contains(&name)),
+    }
+}
+
 /// Whether a file called `name` in `folder` holds resources.
 fn is_resource_file(folder: &str, name: &str) -> bool {
     let parent = folder.rsplit('/').next().unwrap_or_default();

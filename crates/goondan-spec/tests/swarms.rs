@@ -4,7 +4,9 @@
 
 mod support;
 
-use goondan_spec::{Bundle, Code, Environment, diff};
+use std::collections::HashMap;
+
+use goondan_spec::{AgentChange, AgentEffect, AgentPart, Bundle, Code, Environment, Fingerprint, Snapshot, diff};
 use support::{SOUND, files, load_files, load_texts};
 
 fn bundle(texts: &[(&str, &str)]) -> Bundle {
@@ -90,6 +92,11 @@ fn connections_need_theirs_where_they_feed_the_swarm() {
     assert_eq!((missing("default"), missing("other")), (0, 1));
 }
 
+fn snapshot(bundle: &Bundle, environment: Option<&Environment>) -> Snapshot {
+    let swarm = &bundle.choose_swarm(None).unwrap().id;
+    Snapshot::of(bundle, swarm, &HashMap::new(), environment)
+}
+
 #[test]
 fn bundles_differ_by_meaning_not_by_layout() {
     let agent = SOUND.replace("modelRef: Model/m}}", "modelRef: Model/m}, prompt: {systemRef: p.md}}");
@@ -100,12 +107,72 @@ fn bundles_differ_by_meaning_not_by_layout() {
         ("goondan.yaml", &format!("# new\n{}\n---\n{}", moved[1], moved[2])),
         ("p.md", "One."),
     ]);
-    assert!(diff(&before, &same).is_empty());
+    let before = snapshot(&before, None);
+    assert!(diff(&before, &snapshot(&same, None)).is_empty());
     let after = agent.replace("name: default", "name: main").replace("model: any", "model: other");
     let after = bundle(&[("goondan.yaml", &after), ("p.md", "Two.")]);
-    let names = |ids: &[goondan_spec::ResourceId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let diff = diff(&before, &after);
-    assert_eq!(names(&diff.added), ["Swarm/main"]);
-    assert_eq!(names(&diff.changed), ["Model/m", "Agent/assistant"]);
-    assert_eq!(names(&diff.removed), ["Swarm/default"]);
+    let plan = diff(&before, &snapshot(&after, None));
+    assert_eq!(plan.added, ["Swarm/main"]);
+    assert_eq!(plan.changed, ["Model/m", "Agent/assistant"]);
+    assert_eq!(plan.removed, ["Swarm/default"]);
+    let next_turn = vec![AgentPart::Prompt, AgentPart::Model];
+    let effect = AgentEffect::Changed { next_step: Vec::new(), next_turn };
+    assert_eq!(plan.agents, [AgentChange { name: "assistant".to_owned(), effect }]);
+    assert!(!plan.limits);
+}
+
+#[test]
+fn an_agent_sees_tools_at_the_next_step_and_everything_else_at_the_next_turn() {
+    let tool =
+        "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: t}\nspec: {entry: t.so, timeoutMs: 1000}\n";
+    let text = SOUND.replace("modelRef: Model/m}}", "modelRef: Model/m}, tools: [{ref: Tool/t}]}") + tool;
+    let before = bundle(&[("goondan.yaml", &text), ("t.so", "")]);
+    let swarm = before.choose_swarm(None).unwrap().id.clone();
+    let tool = before.tools().keys().find(|id| id.name == "t").unwrap().clone();
+    let built = |content: &str| HashMap::from([(tool.clone(), Fingerprint::of_bytes(content.as_bytes()))]);
+    let (old, new) =
+        (Snapshot::of(&before, &swarm, &built("1"), None), Snapshot::of(&before, &swarm, &built("2"), None));
+    let plan = diff(&old, &new);
+    assert_eq!(plan.changed, ["Tool/t"]);
+    let effect = AgentEffect::Changed { next_step: vec![AgentPart::Tools], next_turn: Vec::new() };
+    assert_eq!(plan.agents, [AgentChange { name: "assistant".to_owned(), effect }]);
+    let limits = bundle(&[
+        ("goondan.yaml", &text.replace("agents: [", "policy: {maxStepsPerTurn: 3}, agents: [")),
+        ("t.so", ""),
+    ]);
+    let plan = diff(&old, &Snapshot::of(&limits, &swarm, &built("1"), None));
+    assert!(plan.limits && plan.agents.is_empty() && plan.changed == ["Swarm/default"], "{plan:?}");
+}
+
+#[test]
+fn agents_come_and_go() {
+    let other = SOUND.split("---\n").nth(1).unwrap().replace("name: assistant", "name: other");
+    let both = format!("{SOUND}---\n{other}");
+    let both = both.replace("agents: [{ref: Agent/assistant}]", "agents: [{ref: Agent/assistant}, {ref: Agent/other}]");
+    let (one, both) = (bundle(&[("goondan.yaml", SOUND)]), bundle(&[("goondan.yaml", &both)]));
+    let (one, both) = (snapshot(&one, None), snapshot(&both, None));
+    let change = |effect| vec![AgentChange { name: "other".to_owned(), effect }];
+    assert_eq!(diff(&one, &both).agents, change(AgentEffect::Added));
+    assert_eq!(diff(&both, &one).agents, change(AgentEffect::Draining));
+}
+
+#[test]
+fn secrets_count_where_they_are_wanted_and_leave_no_trace_elsewhere() {
+    let with =
+        |key: &str| bundle(&[("goondan.yaml", &SOUND.replace("model: any", &format!("model: any, apiKey: {key}")))]);
+    let named = with("{valueFrom: {env: KEY}}");
+    let key = |value: &str| [("KEY".to_owned(), value.to_owned())].into_iter().collect::<Environment>();
+    let plan = diff(&snapshot(&named, Some(&key("1"))), &snapshot(&named, Some(&key("2"))));
+    assert_eq!(plan.changed, ["Model/m"]);
+    let inline = |value: &str| with(&format!("{{value: {value}}}"));
+    assert_eq!(snapshot(&inline("one"), None), snapshot(&inline("two"), None));
+    let seen = |value| snapshot(&inline(value), Some(&Environment::default()));
+    assert_eq!(diff(&seen("one"), &seen("two")).changed, ["Model/m"]);
+}
+
+#[test]
+fn a_snapshot_survives_being_written_down() {
+    let snapshot = snapshot(&bundle(&[("goondan.yaml", SOUND)]), None);
+    let text = serde_json::to_string(&snapshot).unwrap();
+    assert_eq!(serde_json::from_str::<Snapshot>(&text).unwrap(), snapshot);
 }

@@ -5,8 +5,15 @@
 
 mod adapters;
 pub mod build;
+pub mod builder;
+mod contents;
+pub mod generation;
 pub mod project;
+pub mod reload;
 pub mod swarm;
+mod transfer;
+mod variables;
+pub mod watch;
 pub mod workspace;
 
 pub use build::{BuildEnd, BuildOutcome, Builds};
@@ -15,7 +22,11 @@ pub use goondan_models as models;
 pub use goondan_runtime as runtime;
 pub use goondan_spec as spec;
 
+pub use builder::{StartError, SwarmBuilder};
 pub use goondan_runtime::registry::{Catalog, RegisteredTool, Registry, ToolName};
 pub use project::{Project, environment, load};
-pub use swarm::{Input, ReloadOutcome, SendError, StartError, Swarm, SwarmBuilder, Turn};
+pub use reload::{ReloadOutcome, ReloadTiming};
+pub use swarm::{Input, SendError, Swarm, Turn};
+pub use transfer::ImportFailed;
+pub use watch::{Watch, WatchOptions};
 pub use workspace::{StateRoot, Workspace};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use goondan_runtime::middleware::builtin_names;
-use goondan_spec::files::OsFiles;
+use goondan_spec::files::{Files, OsFiles};
 use goondan_spec::kinds::ToolBuild;
 use goondan_spec::source::Sources;
 use goondan_spec::{BasePackage, Bundle, Diagnostic, Environment, JsonObject, LoadInput};
@@ -25,8 +25,13 @@ pub struct Project {
 
 /// Reads the project at `path`: a folder, or the `goondan.yaml` in it.
 pub fn load(path: &Path) -> Project {
+    load_from(path, &OsFiles)
+}
+
+/// As [`load`], with files from elsewhere.
+pub(crate) fn load_from(path: &Path, files: &dyn Files) -> Project {
     let base = base_package();
-    let loaded = goondan_spec::load(LoadInput { root: path, files: &OsFiles, base: &base });
+    let loaded = goondan_spec::load(LoadInput { root: path, files, base: &base });
     Project {
         root: folder(path),
         bundle: loaded.bundle.map(Arc::new),

@@ -1,49 +1,31 @@
 //! A running swarm.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
-use goondan_dylib::HostCommand;
-use goondan_models::Providers;
-use goondan_runtime::event::{RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan_runtime::event::{SwarmEvent, TurnResult};
 use goondan_runtime::ids::InstanceId;
 use goondan_runtime::message::Message;
 use goondan_runtime::orchestrator::Refusal;
-use goondan_runtime::plan::{Generation, PlanPorts, plan};
-use goondan_runtime::policy::{ApproveAll, Approver, Headless};
-use goondan_runtime::ports::clock::{Clock, SystemClock};
-use goondan_runtime::ports::model::{ModelFactory, ToolDefinition};
+use goondan_runtime::plan::PlanPorts;
+use goondan_runtime::ports::model::ToolDefinition;
 use goondan_runtime::ports::store::{InstanceMeta, StoreError};
-use goondan_runtime::ports::tool::{InstanceObserver, ToolCallResult, ToolSource};
-use goondan_runtime::runtime::{ExternalInput, Runtime, RuntimeParts};
-use goondan_runtime::store::jsonl::{JsonlJournal, JsonlStore, LockError, OpenWorkspaceError};
-use goondan_spec::diff::diff;
-use goondan_spec::kinds::Swarm as SwarmSpec;
-use goondan_spec::{Bundle, Diagnostic, Environment, Resource, ResourceId};
+use goondan_runtime::ports::tool::ToolCallResult;
+use goondan_runtime::runtime::{ExternalInput, Runtime};
+use goondan_spec::{Bundle, ResourceId};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
 use crate::adapters::ToolSources;
-use crate::project;
-use crate::workspace::StateRoot;
+use crate::builder::SwarmBuilder;
+use crate::contents::Contents;
+use crate::reload::{ReloadListeners, ReloadState};
+use crate::variables::Variables;
+use crate::workspace::{StateRoot, Workspace};
 
 /// The conversation of an input that names none.
 pub const DEFAULT_INSTANCE_KEY: &str = "main";
-
-/// Settings of a swarm that is about to start.
-pub struct SwarmBuilder {
-    bundle: Arc<Bundle>,
-    swarm: Option<String>,
-    state_root: Option<PathBuf>,
-    environment: Option<Environment>,
-    models: Arc<dyn ModelFactory>,
-    approver: Arc<dyn Approver>,
-    clock: Arc<dyn Clock>,
-    workdir: Option<PathBuf>,
-    tool_host: Option<HostCommand>,
-}
 
 /// A running swarm. Cheap to clone. It ends with [`Swarm::shutdown`]; its workspace is free once every clone is dropped.
 #[derive(Clone)]
@@ -51,15 +33,18 @@ pub struct Swarm {
     inner: Arc<Inner>,
 }
 
-struct Inner {
-    runtime: Runtime,
-    ports: PlanPorts,
-    tools: Arc<ToolSources>,
-    environment: Environment,
-    workspace: PathBuf,
-    swarm: ResourceId,
+pub(crate) struct Inner {
+    pub(crate) runtime: Runtime,
+    pub(crate) ports: PlanPorts,
+    pub(crate) tools: Arc<ToolSources>,
+    pub(crate) variables: Variables,
+    pub(crate) contents: Contents,
+    pub(crate) state_root: StateRoot,
+    pub(crate) workspace: Workspace,
+    pub(crate) swarm: ResourceId,
     /// One reload at a time.
-    reloading: tokio::sync::Mutex<()>,
+    pub(crate) reloading: tokio::sync::Mutex<ReloadState>,
+    pub(crate) reload_listeners: ReloadListeners,
 }
 
 /// An input from outside.
@@ -98,22 +83,6 @@ impl Turn {
     }
 }
 
-/// Why a swarm could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The bundle can't run as it is: no such swarm, a missing variable, a tool that does not open.
-    #[error("{} problem(s) keep the swarm from starting", .0.len())]
-    Diagnostics(Vec<Diagnostic>),
-    /// Another process holds the workspace, or its folder can't be used.
-    #[error("{message}")]
-    Workspace {
-        /// A sentence that stands alone.
-        message: String,
-        /// What to do about it.
-        suggestion: Option<String>,
-    },
-}
-
 /// Why the swarm did not take an input.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -126,53 +95,11 @@ pub struct SendError {
     pub suggestion: Option<String>,
 }
 
-/// What came of a reload.
-#[derive(Debug, Clone)]
-pub struct ReloadOutcome {
-    /// The new generation's number, or the diagnostics that kept the old one in place.
-    pub result: Result<u64, Vec<Diagnostic>>,
-    /// Resources (`Kind/name`) that are new.
-    pub added: Vec<String>,
-    /// Resources that differ.
-    pub changed: Vec<String>,
-    /// Resources that are gone.
-    pub removed: Vec<String>,
-    /// How long it took, in milliseconds.
-    pub duration_ms: u64,
-}
-
-impl ReloadOutcome {
-    fn event(&self) -> RuntimeEventKind {
-        match &self.result {
-            Ok(generation) => RuntimeEventKind::ReloadCompleted {
-                generation: *generation,
-                added: self.added.clone(),
-                changed: self.changed.clone(),
-                removed: self.removed.clone(),
-                duration: self.duration_ms,
-            },
-            Err(diagnostics) => {
-                RuntimeEventKind::ReloadFailed { diagnostics: diagnostics.len(), duration: self.duration_ms }
-            }
-        }
-    }
-}
-
 impl Swarm {
     /// Begins with the defaults: the bundle's only swarm (or `default`), the process environment with the bundle's `.env`
     /// files, state under `~/.goondan`.
     pub fn builder(bundle: Arc<Bundle>) -> SwarmBuilder {
-        SwarmBuilder {
-            bundle,
-            swarm: None,
-            state_root: None,
-            environment: None,
-            models: Arc::new(Providers::default()),
-            approver: Arc::new(Headless),
-            clock: Arc::new(SystemClock),
-            workdir: None,
-            tool_host: None,
-        }
+        SwarmBuilder::new(bundle)
     }
 
     /// Hands in an input; returns once it is accepted.
@@ -237,49 +164,6 @@ impl Swarm {
         self.inner.runtime.workdir(instance)
     }
 
-    /// Reads the bundle's folder again and swaps the new generation in, or changes nothing (rules R2, R3).
-    pub async fn reload(&self) -> ReloadOutcome {
-        let _one_at_a_time = self.inner.reloading.lock().await;
-        let started = Instant::now();
-        let old = self.inner.runtime.generation();
-        let root = old.bundle.root().to_owned();
-        let loaded = tokio::task::spawn_blocking(move || project::load(&root)).await;
-        let mut outcome = ReloadOutcome {
-            result: Err(Vec::new()),
-            added: Vec::new(),
-            changed: Vec::new(),
-            removed: Vec::new(),
-            duration_ms: 0,
-        };
-        outcome.result = match loaded {
-            Ok(project) => self.swap_in(&old, project, &mut outcome).await,
-            Err(_) => Err(Vec::new()),
-        };
-        outcome.duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.inner.runtime.announce(outcome.event());
-        outcome
-    }
-
-    async fn swap_in(
-        &self,
-        old: &Generation,
-        project: project::Project,
-        outcome: &mut ReloadOutcome,
-    ) -> Result<u64, Vec<Diagnostic>> {
-        let inner = &self.inner;
-        let bundle = project.bundle.ok_or(project.diagnostics)?;
-        let swarm = bundle.choose_swarm(Some(&inner.swarm.name)).map_err(|problem| vec![problem])?;
-        let generation = plan_swarm(&bundle, swarm, old.number + 1, &inner.ports, &inner.environment).await?;
-        let difference = diff(&old.bundle, &bundle);
-        let names = |ids: &[ResourceId]| ids.iter().map(ResourceId::to_string).collect();
-        outcome.added = names(&difference.added);
-        outcome.changed = names(&difference.changed);
-        outcome.removed = names(&difference.removed);
-        let number = generation.number;
-        inner.runtime.swap(generation);
-        Ok(number)
-    }
-
     /// The name of the running Swarm resource.
     pub fn name(&self) -> String {
         self.inner.swarm.name.clone()
@@ -290,6 +174,11 @@ impl Swarm {
         self.inner.runtime.generation().entry_agent.clone()
     }
 
+    /// The number of the generation that serves; a reload counts it up.
+    pub fn generation(&self) -> u64 {
+        self.inner.runtime.generation().number
+    }
+
     /// The names of all agents, sorted.
     pub fn agents(&self) -> Vec<String> {
         self.inner.runtime.generation().agents().map(|agent| agent.name.clone()).collect()
@@ -297,7 +186,7 @@ impl Swarm {
 
     /// Where this swarm keeps its state.
     pub fn workspace_dir(&self) -> PathBuf {
-        self.inner.workspace.clone()
+        self.inner.workspace.dir.clone()
     }
 
     /// Takes no more inputs, waits for running turns within the policy's grace period, and ends.
@@ -313,6 +202,14 @@ impl Swarm {
         self.inner.runtime.kill();
     }
 
+    pub(crate) fn of(inner: Arc<Inner>) -> Self {
+        Swarm { inner }
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
     fn instance(&self, agent: Option<&str>, instance_key: Option<&str>) -> InstanceId {
         let agent = agent.map_or_else(|| self.entry_agent(), str::to_owned);
         InstanceId::new(agent, instance_key.unwrap_or(DEFAULT_INSTANCE_KEY))
@@ -323,131 +220,4 @@ impl From<Refusal> for SendError {
     fn from(refusal: Refusal) -> Self {
         SendError { code: refusal.code.to_owned(), message: refusal.message, suggestion: refusal.suggestion }
     }
-}
-
-impl SwarmBuilder {
-    /// Runs the Swarm resource of that name.
-    #[must_use]
-    pub fn swarm(mut self, name: impl Into<String>) -> Self {
-        self.swarm = Some(name.into());
-        self
-    }
-
-    /// Keeps state below that folder.
-    #[must_use]
-    pub fn state_root(mut self, path: impl Into<PathBuf>) -> Self {
-        self.state_root = Some(path.into());
-        self
-    }
-
-    /// What value sources see, instead of the process environment with `.env` files.
-    #[must_use]
-    pub fn environment(mut self, environment: Environment) -> Self {
-        self.environment = Some(environment);
-        self
-    }
-
-    /// Makes the model clients, instead of the providers that the bundle names.
-    #[must_use]
-    pub fn models(mut self, factory: Arc<dyn ModelFactory>) -> Self {
-        self.models = factory;
-        self
-    }
-
-    /// Answers what a policy asks. By default nobody is there, and every ask is a denial.
-    #[must_use]
-    pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
-        self.approver = approver;
-        self
-    }
-
-    /// Answers every approval with yes (`--yes`).
-    #[must_use]
-    pub fn approve_all(self, yes: bool) -> Self {
-        if yes { self.approver(Arc::new(ApproveAll)) } else { self }
-    }
-
-    /// Takes time and ids from there.
-    #[must_use]
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = clock;
-        self
-    }
-
-    /// Lets tools work there, whatever the agents say.
-    #[must_use]
-    pub fn workdir(mut self, path: impl Into<PathBuf>) -> Self {
-        self.workdir = Some(path.into());
-        self
-    }
-
-    /// Runs libraries with `isolation: process` in processes of that command; see [`crate::tool_host`].
-    #[must_use]
-    pub fn tool_host(mut self, host: HostCommand) -> Self {
-        self.tool_host = Some(host);
-        self
-    }
-
-    /// Plans the first generation, opens the workspace, resumes what was left, and runs.
-    pub async fn start(self) -> Result<Swarm, StartError> {
-        self.start_watched().await.map(|(swarm, _)| swarm)
-    }
-
-    /// As [`SwarmBuilder::start`], with a subscription that misses nothing, not even what resumes at once.
-    pub async fn start_watched(self) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), StartError> {
-        let environment = match self.environment {
-            Some(environment) => environment,
-            None => project::environment(self.bundle.root(), None).map_err(|d| StartError::Diagnostics(vec![d]))?,
-        };
-        let swarm = self.bundle.choose_swarm(self.swarm.as_deref()).map_err(|d| StartError::Diagnostics(vec![d]))?;
-        let swarm_id = swarm.id.clone();
-        let root = StateRoot::find(self.state_root.as_deref());
-        let tools = Arc::new(ToolSources::new(&root.0, self.tool_host, environment.clone()));
-        let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
-        let generation =
-            plan_swarm(&self.bundle, swarm, 1, &ports, &environment).await.map_err(StartError::Diagnostics)?;
-        let workspace = root.workspace(&swarm.spec.instance_key).dir;
-        let dir = workspace.clone();
-        let store = tokio::task::spawn_blocking(move || JsonlStore::open(&dir)).await;
-        let store = store.map_err(|panic| workspace_error(panic.to_string()))?.map_err(cannot_open)?;
-        let parts = RuntimeParts {
-            generation,
-            store: Arc::new(store),
-            journal: Arc::new(JsonlJournal::new(workspace.clone())),
-            clock: self.clock,
-            approver: self.approver,
-            workdir: self.workdir.as_deref().map(absolute),
-            observer: Arc::clone(&tools) as Arc<dyn InstanceObserver>,
-        };
-        let (runtime, events) = Runtime::start(parts).map_err(|error| workspace_error(error.message))?;
-        let reloading = tokio::sync::Mutex::new(());
-        let inner = Inner { runtime, ports, tools, environment, workspace, swarm: swarm_id, reloading };
-        Ok((Swarm { inner: Arc::new(inner) }, events))
-    }
-}
-
-async fn plan_swarm(
-    bundle: &Arc<Bundle>,
-    swarm: &Resource<SwarmSpec>,
-    number: u64,
-    ports: &PlanPorts,
-    environment: &Environment,
-) -> Result<Generation, Vec<Diagnostic>> {
-    let missing = bundle.missing_environment(&swarm.id, environment);
-    if missing.is_empty() { plan(bundle, swarm, number, ports, environment).await } else { Err(missing) }
-}
-
-fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
-fn cannot_open(error: OpenWorkspaceError) -> StartError {
-    let held = matches!(error, OpenWorkspaceError::Locked(LockError::Held { .. }));
-    let suggestion = held
-        .then(|| "send the input to that process, wait until it has ended, or use another `--state-root`".to_owned());
-    StartError::Workspace { message: error.to_string(), suggestion }
-}
-
-fn workspace_error(message: String) -> StartError {
-    StartError::Workspace { message, suggestion: None }
 }

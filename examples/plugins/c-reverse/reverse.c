@@ -1,7 +1,5 @@
 /* A tool library in C: `reverse` turns text around, character by character.
- *
- *   cc -shared -fPIC -I ../../../include reverse.c -o libc_reverse.so
- */
+ * Compiled with `cc -shared -fPIC` and the folder of the header as `-I`. */
 #include "goondan_plugin.h"
 
 #include <stdlib.h>

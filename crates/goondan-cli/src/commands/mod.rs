@@ -6,6 +6,7 @@ pub(crate) mod doctor;
 pub(crate) mod init;
 pub(crate) mod instance;
 pub(crate) mod logs;
+pub(crate) mod new;
 pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod test;
@@ -27,6 +28,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
     let state_root = StateRoot::find(cli.global.state_root.as_deref());
     match cli.command {
         Command::Init(args) => init::run(&args, output),
+        Command::New(args) => new::run(&args, output),
         Command::Validate(args) => validate::run(&args, output),
         Command::Run(args) => block_on(run::run(args, &state_root, output)),
         Command::Build(args) => block_on(build::run(&args, output)),

@@ -112,7 +112,7 @@ async fn call(args: &CallArgs, signals: Signals, state_root: &StateRoot, output:
 }
 
 async fn start(place: &Place, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<Session, CliError> {
-    let launch = Launch { project: &place.project, args: &place.start, record: None };
+    let launch = Launch { project: &place.project, args: &place.start, record: None, watch: false };
     Session::start(launch, signals, state_root, output).await
 }
 

@@ -1,6 +1,7 @@
 //! Where text goes: results on standard output, everything else on standard error, colours only on terminals.
 
 mod activity;
+mod reload;
 mod report;
 mod table;
 mod words;
@@ -11,6 +12,7 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 pub(crate) use activity::Activity;
+pub(crate) use reload::{outcome_words, plan_words};
 pub(crate) use report::{TurnFacts, TurnReport, turn_error};
 pub(crate) use table::Table;
 pub(crate) use words::{printable, shorten};

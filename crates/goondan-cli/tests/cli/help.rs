@@ -2,9 +2,11 @@
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&[&str]; 19] = [
+const COMMANDS: [&[&str]; 21] = [
     &[],
     &["init"],
+    &["new"],
+    &["new", "tool"],
     &["validate"],
     &["run"],
     &["build"],

@@ -12,6 +12,7 @@ mod help;
 mod init;
 mod instances;
 mod misuse;
+mod new;
 mod projects;
 mod run;
 mod sandbox;

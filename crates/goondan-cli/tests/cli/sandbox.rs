@@ -60,6 +60,20 @@ impl Sandbox {
         finished(self.command(arguments).stdin(Stdio::null()).output().unwrap())
     }
 
+    /// Runs `gdn` with the Rust toolchain of this machine, without the network, and with one folder for what compilers make
+    /// on the way, so that only the first test that builds a crate waits long.
+    pub(crate) fn gdn_building(&self, arguments: &[&str]) -> Outcome {
+        let mut command = self.command(arguments);
+        let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+        for (name, folder) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
+            command.env(name, std::env::var_os(name).map_or_else(|| home.join(folder), PathBuf::from));
+        }
+        let shared = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tools");
+        command.env("CARGO_BUILD_BUILD_DIR", shared).env("CARGO_NET_OFFLINE", "true");
+        command.env_remove("CARGO_TARGET_DIR");
+        finished(command.stdin(Stdio::null()).output().unwrap())
+    }
+
     /// Runs `gdn` with `input` on standard input.
     pub(crate) fn gdn_reading(&self, arguments: &[&str], input: &str) -> Outcome {
         let mut command = self.command(arguments);

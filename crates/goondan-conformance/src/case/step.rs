@@ -43,6 +43,8 @@ pub enum Action {
     Restart,
     /// Waits for runtime events.
     Await(Await),
+    /// Starts another runtime on the same state, while the first one runs.
+    Second,
     /// Puts the clock forward.
     Advance(Advance),
 }
@@ -177,6 +179,7 @@ struct RawStep {
     restart: Option<Nothing>,
     #[serde(rename = "await")]
     await_: Option<Await>,
+    second: Option<Nothing>,
     advance: Option<Advance>,
     /// What must come of it.
     expect: Option<Matcher>,
@@ -220,13 +223,14 @@ impl TryFrom<RawStep> for Step {
             raw.kill.map(|Nothing {}| Action::Kill),
             raw.restart.map(|Nothing {}| Action::Restart),
             raw.await_.map(Action::Await),
+            raw.second.map(|Nothing {}| Action::Second),
             raw.advance.map(Action::Advance),
         ];
         let mut given = actions.into_iter().flatten();
         match (given.next(), given.next()) {
             (Some(action), None) => step(action, raw.expect),
             _ => Err("a step has exactly one of send, call, write, replace, remove, reload, approve, kill, restart, \
-                      await and advance, and may have `expect` beside it"
+                      await, second and advance, and may have `expect` beside it"
                 .to_owned()),
         }
     }
@@ -238,9 +242,9 @@ fn action_of_write(write: Write) -> Result<Action, String> {
 }
 
 fn step(action: Action, expect: Option<Matcher>) -> Result<Step, String> {
-    let answers = matches!(action, Action::Send(_) | Action::Call(_) | Action::Reload);
+    let answers = matches!(action, Action::Send(_) | Action::Call(_) | Action::Reload | Action::Second);
     if expect.is_some() && !answers {
-        return Err("only send, call and reload bring something back that `expect` can look at".to_owned());
+        return Err("only send, call, reload and second bring something back that `expect` can look at".to_owned());
     }
     Ok(Step { action, expect })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goondan::runtime::ports::model::ModelFactory;
 use goondan::spec::Bundle;
-use goondan::{StartError, Swarm};
+use goondan::{StartError, Swarm, SwarmBuilder};
 use tokio::runtime::{Builder, Runtime};
 
 use super::events::Followed;
@@ -33,17 +33,21 @@ impl Life {
     /// Starts a swarm on the state that the case has by now.
     pub(crate) fn start(world: &World<'_>, bundle: Arc<Bundle>) -> Result<Result<Life, StartError>, OutOfTime> {
         let runtime = runtime(world);
-        let builder = Swarm::builder(bundle)
-            .state_root(world.state_root())
-            .environment(world.case.env.clone().into_iter().collect())
-            .approver(Arc::new(world.answers.clone()))
-            .clock(Arc::new(world.clock.clone()))
-            .models(Arc::clone(&world.models) as Arc<dyn ModelFactory>);
-        let started = world.logs.hear(|| runtime.block_on(world.in_time(builder.start_watched())))?;
+        let starting = builder(world, bundle).start_watched();
+        let started = world.logs.hear(|| runtime.block_on(world.in_time(starting)))?;
         Ok(started.map(|(swarm, events)| {
             let followed = world.events.follow(events);
             Life { runtime, swarm, followed }
         }))
+    }
+
+    /// Starts a second swarm on the same state, and ends it.
+    pub(crate) fn second(&self, world: &World<'_>, bundle: Arc<Bundle>) -> Result<Result<(), StartError>, OutOfTime> {
+        self.run(world, async {
+            let swarm = builder(world, bundle).start().await?;
+            swarm.shutdown().await;
+            Ok(())
+        })
     }
 
     /// Runs `work` in this life, but not longer than the case may.
@@ -66,6 +70,15 @@ impl Life {
         self.kill();
         ended.is_ok()
     }
+}
+
+fn builder(world: &World<'_>, bundle: Arc<Bundle>) -> SwarmBuilder {
+    Swarm::builder(bundle)
+        .state_root(world.state_root())
+        .environment(world.case.env.clone().into_iter().collect())
+        .approver(Arc::new(world.answers.clone()))
+        .clock(Arc::new(world.clock.clone()))
+        .models(Arc::clone(&world.models) as Arc<dyn ModelFactory>)
 }
 
 /// Tasks run on the case's own thread, while a step waits. So nothing moves once a step has ended, and a kill drops

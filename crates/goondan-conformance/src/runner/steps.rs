@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use chrono::TimeDelta;
-use goondan::Input;
 use goondan::runtime::event::TurnResult;
 use goondan::swarm::SendError;
+use goondan::{Input, StartError};
 use serde_json::{Value, json};
 
 use super::life::{Life, OutOfTime};
@@ -57,6 +57,7 @@ fn perform_one(world: &mut World<'_>, step: &Step) -> Result<Option<Value>, Brok
         }
         Action::Restart => restart(world).map(|()| None),
         Action::Await(wanted) => wait(world, wanted).map(|()| None),
+        Action::Second => second(world).map(Some),
         Action::Advance(by) => {
             world.clock.advance(TimeDelta::seconds(i64::from(by.seconds)));
             Ok(None)
@@ -122,11 +123,11 @@ fn reload(world: &mut World<'_>) -> Result<Value, Broken> {
     }
     Ok(match &outcome.result {
         Ok(generation) => json!({
-            "ok": true, "generation": generation, "added": outcome.added, "changed": outcome.changed,
-            "removed": outcome.removed, "durationMs": outcome.duration_ms,
+            "ok": true, "generation": generation, "added": outcome.plan.added, "changed": outcome.plan.changed,
+            "removed": outcome.plan.removed, "agents": outcome.plan.agents, "durationMs": outcome.timing.total_ms(),
         }),
         Err(diagnostics) => json!({
-            "ok": false, "diagnostics": view::diagnostics(diagnostics), "durationMs": outcome.duration_ms,
+            "ok": false, "diagnostics": view::diagnostics(diagnostics), "durationMs": outcome.timing.total_ms(),
         }),
     })
 }
@@ -137,6 +138,23 @@ fn restart(world: &mut World<'_>) -> Result<(), Broken> {
         Some(_) => Ok(()),
         None => Err(format!("the swarm does not start again:{}", view::brief(&world.diagnostics))),
     }
+}
+
+/// Starts a second runtime on the state of the first, and ends it again where that is possible.
+fn second(world: &World<'_>) -> Result<Value, Broken> {
+    let project = goondan::load(world.project.root());
+    let Some(bundle) = project.bundle else {
+        return Ok(json!({"ok": false, "diagnostics": view::diagnostics(&project.diagnostics)}));
+    };
+    Ok(match in_time(alive(world)?.second(world, bundle), "the second runtime does not start")? {
+        Ok(()) => json!({"ok": true}),
+        Err(StartError::Diagnostics(diagnostics)) => {
+            json!({"ok": false, "diagnostics": view::diagnostics(&diagnostics)})
+        }
+        Err(StartError::Workspace { message, suggestion }) => {
+            json!({"ok": false, "error": {"message": message, "suggestion": suggestion}})
+        }
+    })
 }
 
 fn wait(world: &World<'_>, wanted: &Await) -> Result<(), Broken> {
@@ -183,6 +201,7 @@ fn name(action: &Action) -> &'static str {
         Action::Kill => "kill",
         Action::Restart => "restart",
         Action::Await(_) => "await",
+        Action::Second => "second",
         Action::Advance(_) => "advance",
     }
 }

@@ -82,6 +82,7 @@ fn start() -> (tokio::runtime::Runtime, Runtime) {
             clock: Arc::new(SystemClock),
             approver: Arc::new(ApproveAll),
             workdir: Some(std::env::temp_dir()),
+            observer: Arc::new(()),
         };
         Runtime::start(parts).expect("it starts").0
     });

@@ -26,7 +26,7 @@ use crate::routing::WaitGraph;
 use crate::store::handled::{Handled, size_of};
 
 pub(crate) use instances::describe;
-use instances::{Instances, settle_status};
+use instances::{Instances, new_meta, settle_status};
 pub use lifecycle::Tended;
 pub use refusal::Refusal;
 use stalled::Stalled;
@@ -373,9 +373,12 @@ impl Orchestrator {
             return Ok(false);
         }
         self.room_for_instance()?;
-        let SpawnRequest { id, owner, cwd, narrowing } = request;
-        let meta = self.instances.create(&id, owner, cwd, narrowing, self.engine.clock.now());
+        let meta = InstanceMeta {
+            narrowing: request.narrowing,
+            ..new_meta(&request.id, request.owner, request.cwd, self.engine.clock.now())
+        };
         self.engine.store.put_meta(&meta).map_err(|error| Refusal::store(&error))?;
+        self.instances.add(meta);
         Ok(true)
     }
 

@@ -209,9 +209,7 @@ impl Orchestrator {
     fn settle(&mut self, event: &AgentEvent, result: &TurnResult) {
         let now = self.engine.clock.now();
         let answer = responses::answer(event, &event.turn_trace(), result, now);
-        if let Err(error) = dead_letters::bury(&self.engine, event, result, now) {
-            tracing::warn!(%error, "a failed event was not put on the list of dead letters");
-        }
+        dead_letters::bury(&self.engine, event, result, now);
         let record = InboxRecord::Done {
             turn_id: result.turn_id.clone(),
             event_ids: vec![event.id.clone()],

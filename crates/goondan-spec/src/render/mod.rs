@@ -7,7 +7,7 @@ mod short;
 
 pub use github::github;
 pub use json::json;
-pub use pretty::pretty;
+pub use pretty::{pretty, shown_each};
 pub use short::short;
 
 use crate::diagnostic::{Diagnostic, Severity};

@@ -16,6 +16,14 @@ const MOST_SHOWN: usize = 50;
 
 /// Every diagnostic with its source, then a closing line. Ends with a newline.
 pub fn pretty(diagnostics: &[Diagnostic], sources: &Sources, color: bool) -> String {
+    let mut text = shown_each(diagnostics, sources, color);
+    text.push_str(&summary(diagnostics));
+    text.push('\n');
+    text
+}
+
+/// Every diagnostic with its source, an empty line behind each. Empty where there are none.
+pub fn shown_each(diagnostics: &[Diagnostic], sources: &Sources, color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };
     let mut text = String::new();
     for diagnostic in diagnostics.iter().take(MOST_SHOWN) {
@@ -25,8 +33,6 @@ pub fn pretty(diagnostics: &[Diagnostic], sources: &Sources, color: bool) -> Str
     if let Some(hidden) = diagnostics.len().checked_sub(MOST_SHOWN).filter(|hidden| *hidden > 0) {
         text.push_str(&format!("… and {hidden} more.\n\n"));
     }
-    text.push_str(&summary(diagnostics));
-    text.push('\n');
     text
 }
 

@@ -73,7 +73,7 @@ fn name(args: &InitArgs) -> Result<String, CliError> {
     Ok(name_from(folder))
 }
 
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     let starts = text.starts_with(|c: char| c.is_ascii_lowercase());
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     starts && text.len() <= NAME_LIMIT && text.chars().all(allowed)
@@ -138,7 +138,7 @@ fn report(args: &InitArgs, name: &str, files: &[File], output: &Output) -> Resul
 }
 
 /// `text` as one word of a shell.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./~".contains(c);
     match !text.is_empty() && text.chars().all(plain) {
         true => text.to_owned(),

@@ -34,7 +34,7 @@ pub(super) async fn run(args: &RetryArgs, state_root: &StateRoot, output: &Outpu
 }
 
 async fn start(args: &RetryArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let launch = Launch { project: &args.project, args: &args.start, record: None };
+    let launch = Launch { project: &args.project, args: &args.start, record: None, watch: false };
     let mut session = Session::start(launch, signals, state_root, output).await?;
     let retried = match failed_events(args, &session, state_root) {
         Ok((id, events)) if events.is_empty() => {

@@ -1,11 +1,12 @@
 //! A person at a terminal.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan::runtime::event::FinishReason;
 use goondan::{Input, StateRoot, Swarm};
-use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
+use rustyline::{DefaultEditor, ExternalPrinter};
 
 use super::session::{OnInterrupt, Session};
 use super::signals::Signal;
@@ -44,7 +45,11 @@ enum Line {
 struct Prompt {
     editor: DefaultEditor,
     history: PathBuf,
+    beside: Arc<Beside>,
 }
+
+/// Writes while somebody types.
+type Beside = Mutex<Box<dyn ExternalPrinter + Send>>;
 
 /// Chats until the person leaves. A turn that fails is shown and the chat goes on.
 pub(super) async fn chat(
@@ -62,15 +67,9 @@ pub(super) async fn chat(
     while !session.is_stopping() {
         session.signals.clear();
         let who = target.agent.clone().unwrap_or_else(|| session.swarm.entry_agent());
-        let answer = tokio::select! {
-            answer = prompt.ask(format!("{who}> ")) => answer?,
-            signal = session.signals.next() => {
-                session.stop(signal)?;
-                break;
-            }
-        };
-        prompt = answer.0;
-        let line = match answer.1 {
+        let Some((again, line)) = type_line(prompt, format!("{who}> "), &mut session, output).await? else { break };
+        prompt = again;
+        let line = match line {
             Line::Text(line) => line,
             Line::End => break,
             Line::Interrupt if interrupted => {
@@ -103,6 +102,36 @@ pub(super) async fn chat(
 fn greet(swarm: &Swarm, output: &Output) -> Result<(), CliError> {
     let faint = style::FAINT;
     output.note(&format!("{faint}Swarm {}. /help lists commands, Ctrl-D leaves.{faint:#}", swarm.name()))
+}
+
+/// Waits for a line; meanwhile the project may be reloaded. `None` where a signal ends the chat.
+async fn type_line(
+    prompt: Prompt,
+    text: String,
+    session: &mut Session,
+    output: &Output,
+) -> Result<Option<(Prompt, Line)>, CliError> {
+    let beside = Arc::clone(&prompt.beside);
+    let mut typed = std::pin::pin!(prompt.ask(text));
+    loop {
+        tokio::select! {
+            typed = &mut typed => return typed.map(Some),
+            words = session.reloads.next() => if !output.quiet {
+                tell(&beside, &words);
+            },
+            signal = session.signals.next() => {
+                session.stop(signal)?;
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Writes above the line that is being typed.
+fn tell(beside: &Beside, words: &str) {
+    let mut printer = beside.lock().unwrap_or_else(PoisonError::into_inner);
+    // A terminal that is gone ends the chat by itself.
+    let _ = printer.print(format!("{words}\n"));
 }
 
 /// One turn of the chat. Only what ends the chat is an error here.
@@ -147,7 +176,8 @@ impl Prompt {
         let mut editor = DefaultEditor::new().map_err(terminal_error)?;
         // The first chat has no history, and a damaged one is no reason not to chat.
         let _ = editor.load_history(&history);
-        Ok(Prompt { editor, history })
+        let printer = editor.create_external_printer().map_err(terminal_error)?;
+        Ok(Prompt { editor, history, beside: Arc::new(Mutex::new(Box::new(printer))) })
     }
 
     /// Waits for a line on a thread that may block; the prompt comes back with it.

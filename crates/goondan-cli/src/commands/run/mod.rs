@@ -4,6 +4,7 @@ mod approval;
 mod ask;
 mod chat;
 mod leftovers;
+mod reloads;
 mod serve;
 mod session;
 mod signals;
@@ -63,6 +64,9 @@ pub(crate) struct RunArgs {
     /// Write what models are asked and answer to this file, for `provider: replay`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// Reload the project whenever one of its files changes
+    #[arg(short, long)]
+    watch: bool,
 }
 
 /// What comes in.
@@ -111,7 +115,8 @@ async fn start(
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<(), CliError> {
-    let launch = Launch { project: &args.project, args: &args.start, record: args.record.as_deref() };
+    let launch =
+        Launch { project: &args.project, args: &args.start, record: args.record.as_deref(), watch: args.watch };
     let session = Session::start(launch, signals, state_root, output).await?;
     let input = Input { agent: args.agent, instance_key: Some(args.instance_key), ..Input::default() };
     match mode {

@@ -99,6 +99,9 @@ pub(super) async fn serve(
                 },
                 None => open = false,
             },
+            words = session.reloads.next() => if !server.events {
+                output.note(&words)?;
+            },
             signal = session.signals.next() => {
                 open = false;
                 session.stop(signal)?;

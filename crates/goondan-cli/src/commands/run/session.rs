@@ -13,7 +13,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::approval::{Questions, approver};
 use super::leftovers::Leftovers;
-use super::signals::{Signal, Signals};
+use super::reloads::Reloads;
+use super::signals::{Hangups, Signal, Signals};
 use super::view::View;
 use crate::commands::build;
 use crate::exit::{CliError, Exit};
@@ -28,6 +29,8 @@ pub(crate) struct Session {
     pub(crate) events: UnboundedReceiver<SwarmEvent>,
     /// Ctrl-C and the like.
     pub(crate) signals: Signals,
+    /// Reloads of the project.
+    pub(crate) reloads: Reloads,
     questions: Questions,
     leftovers: Leftovers,
     output: Output,
@@ -66,9 +69,11 @@ impl Session {
             build::before_start(launch.project, &mut signals, output).await?;
         }
         let (approver, questions) = approver(launch.args.yes);
+        let (watch, hangups) = (launch.watch, Hangups::open()?);
         let (swarm, events) = project::start(launch, approver, state_root, output).await?;
-        let leftovers = Leftovers::default();
-        Ok(Session { swarm, events, signals, questions, leftovers, output: *output, stopped_by: None, ending: None })
+        let (reloads, leftovers) = (Reloads::begin(&swarm, watch, hangups), Leftovers::default());
+        let output = *output;
+        Ok(Session { swarm, events, signals, reloads, questions, leftovers, output, stopped_by: None, ending: None })
     }
 
     /// Hands `input` in and shows every event in `view` until its turn is over.
@@ -120,6 +125,10 @@ impl Session {
                     view.pause();
                     question.put().await;
                 }
+                words = self.reloads.next() => if view.is_for_people() {
+                    view.pause();
+                    self.output.note(&words)?;
+                },
                 signal = self.signals.next() => {
                     view.pause();
                     if (signal, on_interrupt) == (Signal::Interrupt, OnInterrupt::CancelTurn) {

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM, as something that can be awaited.
+//! SIGINT, SIGTERM and SIGHUP, as something that can be awaited.
 
 use std::io;
 use std::sync::Arc;
@@ -95,6 +95,52 @@ async fn pass_on(
     // This is reached only where something blocks, such as a write that nobody reads.
     tokio::time::sleep(LAST_MOMENT).await;
     std::process::exit(last.exit() as i32);
+}
+
+/// SIGHUP asks for a reload. A terminal that goes away sends it, too: then the process ends as it would by itself.
+pub(crate) struct Hangups {
+    #[cfg(unix)]
+    signals: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    had_terminal: bool,
+}
+
+#[cfg(unix)]
+impl Hangups {
+    /// From now on the process does not die of SIGHUP.
+    pub(crate) fn open() -> io::Result<Self> {
+        let signals = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?;
+        Ok(Hangups { signals, had_terminal: has_terminal() })
+    }
+
+    /// Waits until somebody asks for a reload.
+    pub(crate) async fn next(&mut self) {
+        let received = self.signals.recv().await;
+        if self.had_terminal && !has_terminal() {
+            // The others deal with the end. That it can't be sent to oneself does not happen.
+            let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGTERM);
+        }
+        if received.is_none() || self.had_terminal && !has_terminal() {
+            std::future::pending().await
+        }
+    }
+}
+
+#[cfg(unix)]
+fn has_terminal() -> bool {
+    crate::output::Output::stdin_is_terminal() || crate::output::Output::stderr_is_terminal()
+}
+
+#[cfg(not(unix))]
+impl Hangups {
+    pub(crate) fn open() -> io::Result<Self> {
+        Ok(Hangups {})
+    }
+
+    /// The platform has nothing like it.
+    pub(crate) async fn next(&mut self) {
+        std::future::pending().await
+    }
 }
 
 /// Where signals come from. From [`Source::open`] on the process does not die of them.

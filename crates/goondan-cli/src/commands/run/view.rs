@@ -62,6 +62,11 @@ impl View {
         }
     }
 
+    /// Whether what is no event must be told beside it. Programs hear of everything by events.
+    pub(crate) fn is_for_people(&self) -> bool {
+        !matches!(self, View::Lines(_))
+    }
+
     /// The turn is over.
     pub(crate) fn end(&mut self, result: &TurnResult) -> Result<(), CliError> {
         match self {

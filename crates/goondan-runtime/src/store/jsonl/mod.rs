@@ -10,7 +10,7 @@
 //!     messages/events.jsonl   message events of the running turn
 //!     messages/journal.jsonl  side effects of the running turn
 //!     messages/dead-letters.json   events whose turns failed
-//!     messages/runtime-events.jsonl
+//!     messages/runtime-events.jsonl, and .1 with what was before
 //!     extensions/<name>.json  what an extension keeps from turn to turn
 //!     files/                  whole outputs that were cut for the model
 //!     workdir/                where the instance's tools work

@@ -1,0 +1,194 @@
+//! `gdn new`.
+
+mod scaffold;
+mod sdk;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+
+use self::scaffold::{File, Language, Scaffold};
+use super::init::{is_name, quoted};
+use crate::exit::CliError;
+use crate::output::{Output, style};
+use crate::project::MANIFESTS;
+
+const EXAMPLES: &str = "\
+Examples:
+  gdn new tool word-count                     A crate in tools/word-count, and a Tool resource for this project
+  gdn new tool dice --lang c
+  gdn new tool word-count --path libs/wc --sdk ../gdn";
+
+/// Words that the compiler keeps for itself, and crates that the new one depends on.
+const TAKEN: [&str; 39] = [
+    "as",
+    "async",
+    "await",
+    "break",
+    "const",
+    "continue",
+    "crate",
+    "dyn",
+    "else",
+    "enum",
+    "extern",
+    "false",
+    "fn",
+    "for",
+    "goondan-abi",
+    "if",
+    "impl",
+    "in",
+    "let",
+    "loop",
+    "match",
+    "mod",
+    "move",
+    "mut",
+    "pub",
+    "ref",
+    "return",
+    "schemars",
+    "self",
+    "serde",
+    "serde-json",
+    "static",
+    "struct",
+    "super",
+    "test",
+    "trait",
+    "true",
+    "type",
+    "use",
+];
+
+/// Arguments of `gdn new`.
+#[derive(Debug, Args)]
+pub(crate) struct NewArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Create a tool library that builds and runs at once, with a case that checks it
+    Tool(ToolArgs),
+}
+
+/// Arguments of `gdn new tool`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+struct ToolArgs {
+    /// What the tool is called: lower-case letters, digits and hyphens
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// What it is written in
+    #[arg(short, long, value_enum, default_value_t)]
+    lang: Lang,
+    /// The tool's folder, which must not exist yet [default: tools/NAME]
+    #[arg(short, long, value_name = "DIR")]
+    path: Option<PathBuf>,
+    /// A checkout of gdn, for the crate `goondan-abi` [default: the one that this gdn was built in, else its repository]
+    #[arg(long, value_name = "DIR")]
+    sdk: Option<PathBuf>,
+}
+
+/// What the tool is written in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Lang {
+    /// A crate that uses the SDK
+    #[default]
+    Rust,
+    /// One file and a header
+    C,
+}
+
+/// Writes what was asked for.
+pub(crate) fn run(args: &NewArgs, output: &Output) -> Result<(), CliError> {
+    match &args.what {
+        What::Tool(args) => tool(args, output),
+    }
+}
+
+fn tool(args: &ToolArgs, output: &Output) -> Result<(), CliError> {
+    check_name(&args.name, args.lang)?;
+    let folder = args.path.clone().unwrap_or_else(|| Path::new("tools").join(&args.name));
+    let language = match args.lang {
+        Lang::C if args.sdk.is_some() => {
+            return Err(CliError::usage("`--sdk` is for tools in Rust: one in C needs nothing but its header.")
+                .suggest("Leave `--sdk` out, or use `--lang rust`."));
+        }
+        Lang::C => Language::C,
+        Lang::Rust => Language::Rust { sdk: sdk::dependency(args.sdk.as_deref(), &folder)? },
+    };
+    let around = MANIFESTS.iter().any(|name| Path::new(name).is_file()).then(|| inner(&folder)).flatten();
+    let scaffold = Scaffold { name: &args.name, language: &language };
+    let mut files = scaffold.files(&folder);
+    files.extend(around.map(|folder| scaffold.resource(&folder)));
+    refuse_existing(&folder, &files)?;
+    files.iter().try_for_each(write)?;
+    report(args, &folder, &files, output)
+}
+
+fn check_name(name: &str, lang: Lang) -> Result<(), CliError> {
+    if !is_name(name) {
+        return Err(CliError::usage(format!("`{name}` can't be the name of a tool."))
+            .suggest("Use lower-case letters, digits and hyphens, a letter first, at most 63 characters."));
+    }
+    if lang == Lang::Rust && TAKEN.contains(&name) {
+        return Err(CliError::usage(format!(
+            "`{name}` can't be the name of a crate: it means something else in Rust."
+        ))
+        .suggest(format!("Choose another one, such as `my-{name}`.")));
+    }
+    Ok(())
+}
+
+/// `folder` in the words of a project in this folder; none where it lies elsewhere.
+fn inner(folder: &Path) -> Option<String> {
+    use std::path::Component;
+    let mut parts = Vec::new();
+    for component in folder.components() {
+        match component {
+            Component::CurDir => {}
+            Component::Normal(part) => parts.push(part.to_str()?),
+            _ => return None,
+        }
+    }
+    (!parts.is_empty()).then(|| parts.join("/"))
+}
+
+fn refuse_existing(folder: &Path, files: &[File]) -> Result<(), CliError> {
+    let mut taken = std::iter::once(folder).chain(files.iter().map(|file| file.path.as_path()));
+    match taken.find(|path| path.symlink_metadata().is_ok()) {
+        None => Ok(()),
+        Some(path) => Err(CliError::configuration(format!("`{}` exists already.", path.display()))
+            .suggest("Choose another name, or another folder with `--path`; nothing is ever overwritten.")),
+    }
+}
+
+fn write(file: &File) -> Result<(), CliError> {
+    let parent = file.path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(parent).and_then(|()| std::fs::write(&file.path, &file.text)).map_err(|error| {
+        CliError::configuration(format!("`{}` can't be written: {error}.", file.path.display()))
+            .suggest("Choose a folder that you may write to.")
+    })
+}
+
+fn report(args: &ToolArgs, folder: &Path, files: &[File], output: &Output) -> Result<(), CliError> {
+    let name = &args.name;
+    let place = quoted(&folder.to_string_lossy());
+    let case = quoted(&folder.join(format!("{name}.case.yaml")).to_string_lossy());
+    let next = [format!("gdn build {place}"), format!("gdn test {case}"), format!("gdn run {place} --input stressed")];
+    if output.json {
+        let paths: Vec<&Path> = files.iter().map(|file| file.path.as_path()).collect();
+        return output.json_pretty(&json!({ "name": name, "path": folder, "files": paths, "next": next }));
+    }
+    let good = style::GOOD;
+    output.line(&format!("{good}Created{good:#} the tool {name}:"))?;
+    for file in files {
+        output.line(&format!("  {}", file.path.display()))?;
+    }
+    output.line(&format!("\nNext:\n  {}", next.join("\n  ")))
+}

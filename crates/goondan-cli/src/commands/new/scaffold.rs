@@ -1,0 +1,97 @@
+//! What `gdn new tool` writes. The files lie in `templates/tool/`, so that they can be read as what they are; those in C are
+//! the example and the header that the tests build.
+
+use std::path::{Path, PathBuf};
+
+const CARGO: &str = include_str!("../../../templates/tool/cargo.toml");
+const RUST: &str = include_str!("../../../templates/tool/lib.rs");
+const PROJECT: &str = include_str!("../../../templates/tool/goondan.yaml");
+const SCRIPT: &str = include_str!("../../../templates/tool/script.yaml");
+const CASE: &str = include_str!("../../../templates/tool/case.yaml");
+const RESOURCE: &str = include_str!("../../../templates/tool/resource.yaml");
+const C: &str = include_str!("../../../../../examples/plugins/c-reverse/reverse.c");
+const HEADER: &str = include_str!("../../../../../include/goondan_plugin.h");
+
+/// What the example in C calls itself.
+const C_NAME: &str = "c-reverse";
+/// The longest name of a resource (rule L6).
+const NAME_LIMIT: usize = 63;
+
+/// A file that is to be written.
+#[derive(Debug)]
+pub(super) struct File {
+    /// From the current folder on.
+    pub(super) path: PathBuf,
+    /// With the tool's name filled in.
+    pub(super) text: String,
+}
+
+/// What a tool is written in.
+#[derive(Debug)]
+pub(super) enum Language {
+    /// A crate.
+    Rust {
+        /// What `Cargo.toml` says of the SDK.
+        sdk: String,
+    },
+    /// A file and a header.
+    C,
+}
+
+/// A tool that is to be written.
+#[derive(Debug)]
+pub(super) struct Scaffold<'a> {
+    pub(super) name: &'a str,
+    pub(super) language: &'a Language,
+}
+
+impl Scaffold<'_> {
+    /// The tool itself, with a project around it to try it.
+    pub(super) fn files(&self, folder: &Path) -> Vec<File> {
+        let name = self.name;
+        let code: &[(&str, String)] = match self.language {
+            Language::Rust { .. } => &[
+                ("Cargo.toml", self.filled(CARGO)),
+                ("src/lib.rs", self.filled(RUST)),
+                (".gitignore", "/target\n".to_owned()),
+            ],
+            Language::C => &[
+                ("tool.c", C.replace(C_NAME, name)),
+                ("goondan_plugin.h", HEADER.to_owned()),
+                (".gitignore", "*.so\n*.dylib\n*.dll\n".to_owned()),
+            ],
+        };
+        let case = format!("{name}.case.yaml");
+        let around =
+            [("goondan.yaml", self.filled(PROJECT)), ("script.yaml", self.filled(SCRIPT)), (&case, self.filled(CASE))];
+        let files = code.iter().cloned().chain(around);
+        files.map(|(path, text)| File { path: folder.join(path), text }).collect()
+    }
+
+    /// The Tool resource of the project around the tool's folder (relative to it, with `/` between its parts).
+    pub(super) fn resource(&self, folder: &str) -> File {
+        let path = Path::new("tools").join(format!("{}.yaml", self.name));
+        File { path, text: self.filled(RESOURCE).replace("__FOLDER__", folder) }
+    }
+
+    fn filled(&self, template: &str) -> String {
+        let (entry, build, sdk) = match self.language {
+            // The folder is stated because a variable or a setting of Cargo may put it elsewhere.
+            Language::Rust { sdk } => {
+                let entry = format!("target/release/{}", self.name);
+                (entry, "[cargo, build, --release, --target-dir, target]".to_owned(), sdk.as_str())
+            }
+            Language::C => {
+                let build = format!("[cc, -shared, -fPIC, -I, ., tool.c, -o, lib{}.so]", self.name);
+                (self.name.to_owned(), build, "")
+            }
+        };
+        let short: String = self.name.chars().take(NAME_LIMIT - "try-".len()).collect();
+        template
+            .replace("__SDK__", sdk)
+            .replace("__ENTRY__", &entry)
+            .replace("__BUILD__", &build)
+            .replace("__SHORT__", &short)
+            .replace("__NAME__", self.name)
+    }
+}

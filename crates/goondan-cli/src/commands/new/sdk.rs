@@ -1,0 +1,77 @@
+//! Where a new crate takes `goondan-abi` from.
+//!
+//! It is on no registry. A `gdn` that was built from a checkout points at that checkout while it is there, so that tool and
+//! program fit; any other points at the repository.
+
+use std::path::{Path, PathBuf};
+
+use crate::exit::CliError;
+
+/// The crate beside this one, where this program was built.
+const BUILT_BESIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../goondan-abi");
+const NAME: &str = "goondan-abi";
+
+/// What stands between the braces of the dependency. `tool` is the new crate's folder.
+pub(super) fn dependency(stated: Option<&Path>, tool: &Path) -> Result<String, CliError> {
+    let found = match stated {
+        Some(stated) => Some(below(stated).ok_or_else(|| {
+            CliError::configuration(format!("The crate `{NAME}` is not in `{}`.", stated.display()))
+                .suggest("`--sdk` takes a checkout of gdn, or the folder of that crate in it.")
+        })?),
+        None => below(Path::new(BUILT_BESIDE)),
+    };
+    Ok(match found {
+        Some(folder) => format!("path = {}", toml_text(&seen_from(tool, &folder))),
+        None => format!("git = {}", toml_text(env!("CARGO_PKG_REPOSITORY"))),
+    })
+}
+
+/// The crate at `folder`, or in the checkout at `folder`; absolute and without links.
+fn below(folder: &Path) -> Option<PathBuf> {
+    let is_crate = |folder: &PathBuf| {
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+        manifest.lines().any(|line| line.replace(' ', "") == format!("name=\"{NAME}\""))
+    };
+    let candidates = [folder.to_owned(), folder.join("crates").join(NAME)];
+    candidates.into_iter().find(is_crate)?.canonicalize().ok()
+}
+
+/// Within one checkout a relative path goes along when the checkout moves; everything else is absolute.
+fn seen_from(tool: &Path, sdk: &Path) -> String {
+    let checkout = sdk.ancestors().nth(2);
+    let here = std::env::current_dir().and_then(|here| here.canonicalize());
+    let tool = here.ok().map(|here| here.join(tool));
+    let inside = checkout.zip(tool.as_deref()).and_then(|(checkout, tool)| {
+        let (down, up) = (sdk.strip_prefix(checkout).ok()?, tool.strip_prefix(checkout).ok()?);
+        let up = up.components().filter(|part| *part != std::path::Component::CurDir);
+        let is_plain = |part: &std::path::Component<'_>| matches!(part, std::path::Component::Normal(_));
+        let depth = up.clone().all(|part| is_plain(&part)).then(|| up.count())?;
+        Some(Path::new(&"../".repeat(depth)).join(down))
+    });
+    inside.unwrap_or_else(|| sdk.to_owned()).to_string_lossy().replace('\\', "/")
+}
+
+fn toml_text(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checkout_of_this_program_is_found() {
+        let stated = dependency(None, Path::new("/somewhere/else")).unwrap();
+        assert!(stated.starts_with("path = \"/") && stated.ends_with("/crates/goondan-abi\""), "{stated}");
+        let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        assert_eq!(dependency(Some(&checkout), Path::new("/somewhere/else")).unwrap(), stated);
+        let inside = checkout.canonicalize().unwrap().join("examples/x");
+        assert_eq!(dependency(None, &inside).unwrap(), "path = \"../../crates/goondan-abi\"");
+    }
+
+    #[test]
+    fn a_folder_without_it_is_refused() {
+        let error = dependency(Some(Path::new("/")), Path::new("x")).unwrap_err();
+        assert!(error.message.contains("goondan-abi"), "{error}");
+    }
+}

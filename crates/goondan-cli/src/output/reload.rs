@@ -1,0 +1,93 @@
+//! What a reload has changed, in words (rule R5).
+
+use std::time::Duration;
+
+use goondan::ReloadOutcome;
+use goondan::spec::{AgentChange, AgentEffect, AgentPart, Diagnostic, ReloadPlan, render};
+
+use super::style;
+
+/// A line names so many things, and counts the others.
+const NAMED: usize = 6;
+
+/// What came of a reload: a line, and below it what is wrong with the project.
+pub(crate) fn outcome_words(outcome: &ReloadOutcome, serving: u64, colour: bool) -> String {
+    let faint = style::FAINT;
+    let took = milliseconds(outcome.timing.total());
+    let (line, diagnostics) = match &outcome.result {
+        Ok(generation) => {
+            let good = style::GOOD;
+            let words = plan_words(&outcome.plan);
+            (format!("{good}Generation {generation}{good:#}: {words} {faint}({took}){faint:#}"), &outcome.warnings)
+        }
+        Err(diagnostics) => {
+            let error = style::ERROR;
+            let count = errors(diagnostics);
+            (
+                format!(
+                    "{error}Not reloaded{error:#}: {count}; generation {serving} serves on {faint}({took}){faint:#}"
+                ),
+                diagnostics,
+            )
+        }
+    };
+    match render::shown_each(diagnostics, &outcome.sources, colour).trim_end_matches('\n') {
+        "" => line,
+        below => format!("{line}\n{below}"),
+    }
+}
+
+/// What a plan changes, in a line.
+pub(crate) fn plan_words(plan: &ReloadPlan) -> String {
+    if plan.is_empty() {
+        return "nothing has changed".to_owned();
+    }
+    let resources = [("added", &plan.added), ("changed", &plan.changed), ("removed", &plan.removed)];
+    let resources = resources.into_iter().filter(|(_, names)| !names.is_empty());
+    let mut words: Vec<String> = resources.map(|(word, names)| format!("{word} {}", list(names))).collect();
+    if !plan.agents.is_empty() {
+        words.push(list(&plan.agents.iter().map(agent_words).collect::<Vec<_>>()));
+    }
+    if plan.limits {
+        words.push("limits: next turn".to_owned());
+    }
+    words.join("; ")
+}
+
+fn agent_words(change: &AgentChange) -> String {
+    let when = match &change.effect {
+        AgentEffect::Added => "new".to_owned(),
+        AgentEffect::Draining => "draining".to_owned(),
+        AgentEffect::Changed { next_step, next_turn } => {
+            let parts = [(next_step, "next step"), (next_turn, "next turn")];
+            let parts = parts.into_iter().filter(|(parts, _)| !parts.is_empty());
+            parts.map(|(parts, when)| format!("{} {when}", part_words(parts))).collect::<Vec<_>>().join(", ")
+        }
+    };
+    format!("{} ({when})", change.name)
+}
+
+fn part_words(parts: &[AgentPart]) -> String {
+    parts.iter().map(|part| part.as_str()).collect::<Vec<_>>().join(" and ")
+}
+
+fn list(names: &[String]) -> String {
+    match names.len().checked_sub(NAMED) {
+        None | Some(0) => names.join(", "),
+        Some(more) => format!("{} and {more} more", names[..NAMED].join(", ")),
+    }
+}
+
+fn errors(diagnostics: &[Diagnostic]) -> String {
+    match diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count() {
+        1 => "the project has an error".to_owned(),
+        count => format!("the project has {count} errors"),
+    }
+}
+
+fn milliseconds(time: Duration) -> String {
+    match time.as_millis() {
+        0 => "under 1 ms".to_owned(),
+        some => format!("{some} ms"),
+    }
+}

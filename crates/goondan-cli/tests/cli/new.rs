@@ -1,0 +1,86 @@
+//! `gdn new tool`.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::projects::{ECHO, scripted};
+use crate::sandbox::Sandbox;
+
+/// The commands that are printed behind `Next:`, without `gdn`.
+fn next(printed: &str) -> Vec<Vec<String>> {
+    let (_, commands) = printed.split_once("Next:\n").unwrap();
+    let words = |line: &str| line.trim().strip_prefix("gdn ").unwrap().split(' ').map(str::to_owned).collect();
+    commands.lines().map(words).collect()
+}
+
+/// Does what the scaffold says, and checks that it works.
+fn follow(sandbox: &Sandbox, printed: &str) {
+    let [build, test, run] = next(printed).try_into().unwrap();
+    let gdn = |words: &[String]| sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(gdn(&build).ok().starts_with("Built Tool/"));
+    assert!(gdn(&test).ok().ends_with("1 passed, 0 failed\n"));
+    assert_eq!(gdn(&run).ok(), "desserts\n");
+}
+
+/// What a new crate would look up in the registry is what this workspace is locked to.
+fn lock(folder: &Path) {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::fs::copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+}
+
+#[test]
+fn a_tool_in_rust_builds_and_runs_as_it_is() {
+    let sandbox = scripted(ECHO);
+    let printed = sandbox.gdn(&["new", "tool", "word-play"]).ok().to_owned();
+    sandbox.settings().bind(|| insta::assert_snapshot!("new tool in rust", printed));
+    lock(&sandbox.dir().join("tools/word-play"));
+    follow(&sandbox, &printed);
+}
+
+#[test]
+fn a_tool_in_c_builds_and_runs_as_it_is() {
+    if Command::new("cc").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no C compiler `cc`");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let printed = sandbox.gdn(&["new", "tool", "word-play", "--lang", "c", "--path", "my tools/wp"]).ok().to_owned();
+    sandbox.settings().bind(|| insta::assert_snapshot!("new tool in c", printed));
+    let plain = sandbox.gdn(&["new", "tool", "word-play", "--lang", "c", "--path", "wp"]).ok().to_owned();
+    follow(&sandbox, &plain);
+}
+
+#[test]
+fn the_project_around_gets_a_resource() {
+    let sandbox = scripted(ECHO);
+    let project = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
+    sandbox.write("goondan.yaml", &project.replace("Tool/bash", "Tool/word-play"));
+    sandbox.write("script.yaml", ECHO);
+    std::fs::remove_dir_all(sandbox.dir().join("p")).unwrap();
+    sandbox.gdn(&["new", "tool", "word-play"]).ok();
+    let resource = std::fs::read_to_string(sandbox.dir().join("tools/word-play.yaml")).unwrap();
+    insta::assert_snapshot!("resource of a new tool", resource);
+    let outcome = sandbox.gdn(&["validate", "--format", "short"]);
+    assert_eq!(outcome.stdout.lines().count(), 1, "its library alone is missing: {outcome:#?}");
+    assert!(outcome.stdout.starts_with("tools/word-play.yaml:7:10: error[E_CONFIG_ENTRY_NOT_FOUND]"), "{outcome:#?}");
+}
+
+#[test]
+fn nothing_is_overwritten_and_names_are_checked() {
+    let cases: [(&str, &[&str]); 6] = [
+        ("new tool with a bad name", &["new", "tool", "Word_Play"]),
+        ("new tool with a keyword for a name", &["new", "tool", "match"]),
+        ("new tool that is there", &["new", "tool", "there"]),
+        ("new tool without the sdk", &["new", "tool", "x", "--sdk", "nowhere"]),
+        ("new tool in c with an sdk", &["new", "tool", "x", "--lang", "c", "--sdk", "."]),
+        ("new tool without a name", &["new", "tool"]),
+    ];
+    let sandbox = Sandbox::new();
+    sandbox.write("tools/there/notes.txt", "mine");
+    for (name, arguments) in cases {
+        let outcome = sandbox.gdn(arguments);
+        assert_ne!(outcome.code, 0);
+        sandbox.settings().bind(|| insta::assert_snapshot!(name, outcome.report()));
+    }
+    assert_eq!(std::fs::read_dir(sandbox.dir().join("tools/there")).unwrap().count(), 1);
+}

@@ -1,0 +1,206 @@
+//! Settings of a swarm, and its start.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use goondan_dylib::HostCommand;
+use goondan_models::Providers;
+use goondan_runtime::event::SwarmEvent;
+use goondan_runtime::plan::PlanPorts;
+use goondan_runtime::policy::{ApproveAll, Approver, Headless};
+use goondan_runtime::ports::clock::{Clock, SystemClock};
+use goondan_runtime::ports::model::ModelFactory;
+use goondan_runtime::ports::tool::{InstanceObserver, ToolSource};
+use goondan_runtime::runtime::{Runtime, RuntimeParts};
+use goondan_runtime::store::jsonl::{JsonlJournal, JsonlStore, LockError, OpenWorkspaceError};
+use goondan_spec::{Bundle, Diagnostic, Environment, OsFiles};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::adapters::ToolSources;
+use crate::contents::Contents;
+use crate::reload::{ReloadListeners, ReloadState, plan_swarm};
+use crate::swarm::{Inner, Swarm};
+use crate::variables::Variables;
+use crate::workspace::StateRoot;
+
+/// Settings of a swarm that is about to start.
+pub struct SwarmBuilder {
+    bundle: Arc<Bundle>,
+    swarm: Option<String>,
+    state_root: Option<PathBuf>,
+    variables: Variables,
+    models: Arc<dyn ModelFactory>,
+    approver: Arc<dyn Approver>,
+    clock: Arc<dyn Clock>,
+    workdir: Option<PathBuf>,
+    tool_host: Option<HostCommand>,
+}
+
+/// Why a swarm could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The bundle can't run as it is: no such swarm, a missing variable, a tool that does not open.
+    #[error("{} problem(s) keep the swarm from starting", .0.len())]
+    Diagnostics(Vec<Diagnostic>),
+    /// Another process holds the workspace, or its folder can't be used.
+    #[error("{message}")]
+    Workspace {
+        /// A sentence that stands alone.
+        message: String,
+        /// What to do about it.
+        suggestion: Option<String>,
+    },
+}
+
+impl SwarmBuilder {
+    /// The defaults; see [`Swarm::builder`].
+    pub(crate) fn new(bundle: Arc<Bundle>) -> Self {
+        SwarmBuilder {
+            bundle,
+            swarm: None,
+            state_root: None,
+            variables: Variables::OfProject { env_file: None },
+            models: Arc::new(Providers::default()),
+            approver: Arc::new(Headless),
+            clock: Arc::new(SystemClock),
+            workdir: None,
+            tool_host: None,
+        }
+    }
+
+    /// Runs the Swarm resource of that name.
+    #[must_use]
+    pub fn swarm(mut self, name: impl Into<String>) -> Self {
+        self.swarm = Some(name.into());
+        self
+    }
+
+    /// Keeps state below that folder.
+    #[must_use]
+    pub fn state_root(mut self, path: impl Into<PathBuf>) -> Self {
+        self.state_root = Some(path.into());
+        self
+    }
+
+    /// What value sources see, instead of the process environment with `.env` files. It stays that way: a reload reads no
+    /// environment files.
+    #[must_use]
+    pub fn environment(mut self, environment: Environment) -> Self {
+        self.variables = Variables::Given(environment);
+        self
+    }
+
+    /// Reads this environment file before `.env.local` and `.env` (`--env-file`). A reload reads all of them again.
+    #[must_use]
+    pub fn env_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.variables = Variables::OfProject { env_file: Some(path.into()) };
+        self
+    }
+
+    /// Makes the model clients, instead of the providers that the bundle names.
+    #[must_use]
+    pub fn models(mut self, factory: Arc<dyn ModelFactory>) -> Self {
+        self.models = factory;
+        self
+    }
+
+    /// Answers what a policy asks. By default nobody is there, and every ask is a denial.
+    #[must_use]
+    pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
+        self.approver = approver;
+        self
+    }
+
+    /// Answers every approval with yes (`--yes`).
+    #[must_use]
+    pub fn approve_all(self, yes: bool) -> Self {
+        if yes { self.approver(Arc::new(ApproveAll)) } else { self }
+    }
+
+    /// Takes time and ids from there.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Lets tools work there, whatever the agents say.
+    #[must_use]
+    pub fn workdir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.workdir = Some(path.into());
+        self
+    }
+
+    /// Runs libraries with `isolation: process` in processes of that command; see [`crate::tool_host`].
+    #[must_use]
+    pub fn tool_host(mut self, host: HostCommand) -> Self {
+        self.tool_host = Some(host);
+        self
+    }
+
+    /// Plans the first generation, opens the workspace, resumes what was left, and runs.
+    pub async fn start(self) -> Result<Swarm, StartError> {
+        self.start_watched().await.map(|(swarm, _)| swarm)
+    }
+
+    /// As [`SwarmBuilder::start`], with a subscription that misses nothing, not even what resumes at once.
+    pub async fn start_watched(self) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), StartError> {
+        let environment = self
+            .variables
+            .read(&OsFiles, self.bundle.root())
+            .map_err(|problem| StartError::Diagnostics(vec![problem]))?;
+        let swarm = self.bundle.choose_swarm(self.swarm.as_deref()).map_err(|d| StartError::Diagnostics(vec![d]))?;
+        let swarm_id = swarm.id.clone();
+        let root = StateRoot::find(self.state_root.as_deref());
+        let tools = Arc::new(ToolSources::new(&root.0, self.tool_host, environment.clone()));
+        let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
+        let generation =
+            plan_swarm(&self.bundle, swarm, 1, &ports, &environment).await.map_err(StartError::Diagnostics)?;
+        let workspace = root.workspace(&swarm.spec.instance_key);
+        let dir = workspace.dir.clone();
+        let store = tokio::task::spawn_blocking(move || JsonlStore::open(&dir)).await;
+        let store = store.map_err(|panic| workspace_error(panic.to_string()))?.map_err(cannot_open)?;
+        let parts = RuntimeParts {
+            generation,
+            store: Arc::new(store),
+            journal: Arc::new(JsonlJournal::new(workspace.dir.clone())),
+            clock: self.clock,
+            approver: self.approver,
+            workdir: self.workdir.as_deref().map(absolute),
+            observer: Arc::clone(&tools) as Arc<dyn InstanceObserver>,
+        };
+        let (runtime, events) = Runtime::start(parts).map_err(|error| workspace_error(error.message))?;
+        let contents = Contents::default();
+        let state = ReloadState::new(&self.bundle, &swarm_id, &contents, &environment);
+        let inner = Inner {
+            runtime,
+            ports,
+            tools,
+            variables: self.variables,
+            contents,
+            state_root: root,
+            workspace,
+            swarm: swarm_id,
+            reloading: tokio::sync::Mutex::new(state),
+            reload_listeners: ReloadListeners::default(),
+        };
+        let swarm = Swarm::of(Arc::new(inner));
+        swarm.write_down_generation().await;
+        Ok((swarm, events))
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn cannot_open(error: OpenWorkspaceError) -> StartError {
+    let held = matches!(error, OpenWorkspaceError::Locked(LockError::Held { .. }));
+    let suggestion = held
+        .then(|| "send the input to that process, wait until it has ended, or use another `--state-root`".to_owned());
+    StartError::Workspace { message: error.to_string(), suggestion }
+}
+
+fn workspace_error(message: String) -> StartError {
+    StartError::Workspace { message, suggestion: None }
+}

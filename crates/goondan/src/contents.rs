@@ -1,0 +1,71 @@
+//! Fingerprints of files that resources name and that are not part of their decoded form: libraries, manifests, scripts.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use goondan_spec::kinds::{Entry, Tool};
+use goondan_spec::{Bundle, Fingerprint, ResourceId};
+
+use crate::watch::stamp::{FileStamp, Stamp};
+
+/// A smaller file is read each time.
+const WORTH_KEEPING: u64 = 256 * 1024;
+
+/// Knows the fingerprints of large files as long as they look the same.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    large: Mutex<HashMap<PathBuf, (FileStamp, Fingerprint)>>,
+}
+
+impl Contents {
+    /// Of everything that the resources of `bundle` name, by resource.
+    pub(crate) fn of(&self, bundle: &Bundle) -> HashMap<ResourceId, Fingerprint> {
+        // Ten thousand tools may share one library.
+        let mut known = HashMap::new();
+        let mut fingerprint = |files: Vec<String>| {
+            let of_file = |file: String| {
+                known.entry(file).or_insert_with_key(|file| self.of_file(&bundle.root().join(file))).clone()
+            };
+            let all: Vec<Fingerprint> = files.into_iter().map(of_file).collect();
+            Fingerprint::of_all(&all)
+        };
+        let tools = bundle.tools().values().filter(|tool| !tool.id.is_base());
+        let mut contents: HashMap<ResourceId, Fingerprint> =
+            tools.map(|tool| (tool.id.clone(), fingerprint(files_of(&tool.spec)))).collect();
+        contents.extend(bundle.models().values().map(|model| {
+            let files = goondan_models::files_of(&model.spec).map(str::to_owned).collect();
+            (model.id.clone(), fingerprint(files))
+        }));
+        contents
+    }
+
+    fn of_file(&self, path: &Path) -> Fingerprint {
+        let Stamp::File(stamp) = Stamp::of(path) else { return Fingerprint::default() };
+        if stamp.size < WORTH_KEEPING {
+            return read(path);
+        }
+        let mut large = self.large.lock().unwrap_or_else(PoisonError::into_inner);
+        match large.get(path) {
+            Some((known, fingerprint)) if *known == stamp => fingerprint.clone(),
+            _ => {
+                let fingerprint = read(path);
+                large.insert(path.to_owned(), (stamp, fingerprint.clone()));
+                fingerprint
+            }
+        }
+    }
+}
+
+/// What can't be read is told by whoever needs it.
+fn read(path: &Path) -> Fingerprint {
+    std::fs::read(path).map(|bytes| Fingerprint::of_bytes(&bytes)).unwrap_or_default()
+}
+
+fn files_of(tool: &Tool) -> Vec<String> {
+    match &tool.entry {
+        Entry::Builtin(_) => Vec::new(),
+        Entry::Library(path) => vec![path.clone()],
+        Entry::Executable(folder) => vec![format!("{folder}/tool.yaml")],
+    }
+}

@@ -1,0 +1,70 @@
+//! What a workspace's swarm was made from when it last changed, written down beside its state: `gdn reload` compares edits
+//! with it, and other processes find out who runs.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use goondan_spec::Snapshot;
+use serde::{Deserialize, Serialize};
+
+use crate::workspace::Workspace;
+
+/// Its name in a workspace.
+const FILE: &str = "generation.json";
+
+/// The last generation of a swarm. Holds no secret: of the bundle there are only hashes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastGeneration {
+    /// The version of the program that wrote it; another one may hash in another way.
+    pub version: String,
+    /// The number of the generation.
+    pub generation: u64,
+    /// The Swarm resource.
+    pub swarm: String,
+    /// The project folder.
+    pub root: PathBuf,
+    /// The process that runs the swarm, or ran it.
+    pub process: u32,
+    /// What the bundle amounts to.
+    pub snapshot: Snapshot,
+}
+
+impl LastGeneration {
+    /// Of this process.
+    pub(crate) fn new(generation: u64, swarm: &str, root: PathBuf, snapshot: Snapshot) -> Self {
+        LastGeneration {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            generation,
+            swarm: swarm.to_owned(),
+            root,
+            process: std::process::id(),
+            snapshot,
+        }
+    }
+
+    /// Whether it was written by this version of the program, so that its hashes mean something.
+    pub fn is_comparable(&self) -> bool {
+        self.version == env!("CARGO_PKG_VERSION")
+    }
+
+    /// Puts it in place of the one before.
+    pub(crate) fn write(&self, workspace: &Workspace) -> io::Result<()> {
+        let text = serde_json::to_vec_pretty(self)?;
+        let draft = workspace.dir.join(format!("{FILE}.new"));
+        fs::write(&draft, text)?;
+        fs::rename(&draft, workspace.dir.join(FILE))
+    }
+}
+
+impl Workspace {
+    /// The generation that runs in it or ran there last; `None` where nothing ever ran.
+    pub fn last_generation(&self) -> io::Result<Option<LastGeneration>> {
+        match fs::read(self.dir.join(FILE)) {
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Where the news come from that something may have changed: the operating system, or a clock.
+//!
+//! A notice only says "look again". What has changed is decided by comparing stamps, so a notice too many costs a few
+//! milliseconds, and how a platform names its events does not matter.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use notify::event::{AccessKind, AccessMode};
+use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::stamp::folder_identity;
+
+/// News about watched folders.
+pub(crate) struct Notices {
+    source: Source,
+    received: UnboundedReceiver<Instant>,
+    /// For a clock, how often; otherwise how often to look although nothing was heard.
+    every: Duration,
+}
+
+enum Source {
+    /// The operating system tells. Which folder was watched under a path: another one may have taken its place.
+    System { watcher: Box<RecommendedWatcher>, armed: HashMap<PathBuf, (u64, u64)>, scope: Arc<Mutex<Scope>> },
+    /// Nobody tells: everything is looked at again and again.
+    Clock,
+}
+
+/// Which events are news.
+#[derive(Debug, Default)]
+struct Scope {
+    /// Of this folder only what happens to that name.
+    outermost: Option<(PathBuf, PathBuf)>,
+}
+
+/// Why the operating system does not tell.
+#[derive(Debug)]
+pub(crate) struct Deaf(notify::Error);
+
+impl Notices {
+    /// Asks the operating system, or falls back on a clock that strikes every `poll`.
+    pub(crate) fn open(quiet_check: Duration, poll: Duration) -> Self {
+        let (sender, received) = unbounded_channel();
+        let scope = Arc::new(Mutex::new(Scope::default()));
+        match listen(sender, Arc::clone(&scope)) {
+            Ok(watcher) => {
+                let source = Source::System { watcher: Box::new(watcher), armed: HashMap::new(), scope };
+                Notices { source, received, every: quiet_check }
+            }
+            Err(error) => {
+                warn(&Deaf(error), poll);
+                Notices { source: Source::Clock, received, every: poll }
+            }
+        }
+    }
+
+    /// Watches `folders` from now on, and no others. `root` is the project; of the folder above it nothing else matters.
+    /// Where the system takes no more, `poll` becomes the rhythm of looking at everything.
+    pub(crate) fn arm(&mut self, folders: &BTreeSet<PathBuf>, root: &Path, poll: Duration) {
+        let Source::System { watcher, armed, scope } = &mut self.source else { return };
+        let outermost = root.parent().map(|above| (above.to_owned(), root.to_owned()));
+        scope.lock().unwrap_or_else(PoisonError::into_inner).outermost = outermost;
+        if let Err(deaf) = rearm(watcher, armed, folders) {
+            warn(&deaf, poll);
+            self.source = Source::Clock;
+            self.every = poll;
+        }
+    }
+
+    /// Waits for the next notice, and says when it came. A clock strikes by itself.
+    pub(crate) async fn next(&mut self) -> Instant {
+        tokio::select! {
+            Some(at) = self.received.recv() => at,
+            () = tokio::time::sleep(self.every) => Instant::now(),
+        }
+    }
+
+    /// Waits until there was no notice for `quiet`, at most `limit`.
+    pub(crate) async fn calm(&mut self, quiet: Duration, limit: Duration) {
+        let end = tokio::time::Instant::now() + limit;
+        loop {
+            let silence = tokio::time::Instant::now() + quiet;
+            tokio::select! {
+                Some(_) = self.received.recv() => {}
+                () = tokio::time::sleep_until(silence.min(end)) => return,
+            }
+        }
+    }
+}
+
+fn listen(sender: UnboundedSender<Instant>, scope: Arc<Mutex<Scope>>) -> notify::Result<RecommendedWatcher> {
+    notify::recommended_watcher(move |event: notify::Result<Event>| {
+        let is_news = match &event {
+            Ok(event) => scope.lock().unwrap_or_else(PoisonError::into_inner).is_news(event),
+            // Something was lost: look.
+            Err(_) => true,
+        };
+        if is_news {
+            // Without a listener the watch is about to end.
+            let _ = sender.send(Instant::now());
+        }
+    })
+}
+
+impl Scope {
+    fn is_news(&self, event: &Event) -> bool {
+        let is_change = match event.kind {
+            // Reading is no change; the end of writing is.
+            EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
+            _ => true,
+        };
+        is_change && (event.need_rescan() || event.paths.is_empty() || event.paths.iter().any(|path| self.covers(path)))
+    }
+
+    fn covers(&self, path: &Path) -> bool {
+        match &self.outermost {
+            Some((above, root)) if path.parent() == Some(above) => path == root,
+            _ => true,
+        }
+    }
+}
+
+fn rearm(
+    watcher: &mut RecommendedWatcher,
+    armed: &mut HashMap<PathBuf, (u64, u64)>,
+    folders: &BTreeSet<PathBuf>,
+) -> Result<(), Deaf> {
+    // A folder that was replaced is watched no more, whatever stands under its name now.
+    let is_gone = |path: &PathBuf, known: &(u64, u64)| !folders.contains(path) || folder_identity(path) != Some(*known);
+    let gone: Vec<PathBuf> =
+        armed.iter().filter(|(path, known)| is_gone(path, known)).map(|(path, _)| path.clone()).collect();
+    for path in gone {
+        // The system may have ended it already.
+        let _ = watcher.unwatch(&path);
+        armed.remove(&path);
+    }
+    for folder in folders.iter().filter(|folder| !armed.contains_key(*folder)).cloned().collect::<Vec<_>>() {
+        let Some(identity) = folder_identity(&folder) else { continue };
+        match watcher.watch(&folder, RecursiveMode::NonRecursive) {
+            Ok(()) => drop(armed.insert(folder, identity)),
+            Err(error) if is_exhausted(&error) => return Err(Deaf(error)),
+            // It is gone again, or may not be read: the next look tells.
+            Err(error) => tracing::debug!(folder = %folder.display(), %error, "a folder can't be watched"),
+        }
+    }
+    Ok(())
+}
+
+fn is_exhausted(error: &notify::Error) -> bool {
+    match &error.kind {
+        ErrorKind::MaxFilesWatch => true,
+        ErrorKind::Io(error) => {
+            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+                || error.raw_os_error() == Some(TOO_MANY_OPEN_FILES)
+        }
+        _ => false,
+    }
+}
+
+/// `EMFILE` on Unix.
+const TOO_MANY_OPEN_FILES: i32 = 24;
+
+fn warn(Deaf(error): &Deaf, poll: Duration) {
+    tracing::warn!(
+        %error,
+        "the system can't tell when files change, so they are looked at every {} ms; on Linux a larger \
+         fs.inotify.max_user_watches and fs.inotify.max_user_instances help",
+        poll.as_millis()
+    );
+}
