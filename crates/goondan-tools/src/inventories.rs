@@ -56,10 +56,7 @@ pub(crate) const INVENTORIES: &[Inventory] = &[
             ("squad_skill", "squad__skill"),
         ],
     ),
-    (
-        "Forge",
-        &[("create_custom_tool", "custom-tools__create"), ("run_custom_tool", "custom-tools__run")],
-    ),
+    ("Forge", &[("create_custom_tool", "custom-tools__create"), ("run_custom_tool", "custom-tools__run")]),
 ];
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 mod agents;
 mod automation;
 mod bash;
+mod beneath;
 mod capture;
 mod custom_tools;
 mod define;
@@ -20,6 +21,7 @@ mod fs;
 mod http;
 mod http_fetch;
 mod introspection;
+mod inventories;
 mod json_query;
 mod memory;
 mod messaging;

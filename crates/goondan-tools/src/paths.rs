@@ -6,13 +6,14 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError};
 use serde::Deserialize;
 
+use crate::beneath::{How, open_beneath};
 use crate::errors;
 
 /// How many symbolic links a path may lead through.
@@ -160,44 +161,6 @@ impl Root {
             .code(errors::PATH_ESCAPE)
             .suggest("use a path relative to the working directory, without `..` or links that leave it")
     }
-}
-
-/// What a file is opened for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
-    Read,
-    Append,
-}
-
-/// Opens a resolved path part by part from `base` on, each from the folder that was opened before it, and follows no link:
-/// whoever slips one in meanwhile only makes this fail.
-#[cfg(unix)]
-fn open_beneath(base: &Path, path: &Path, how: How) -> io::Result<File> {
-    use nix::fcntl::{OFlag, openat};
-    use nix::sys::stat::Mode;
-    let below = path.strip_prefix(base).map_err(io::Error::other)?;
-    let mut parts: Vec<Component<'_>> = below.components().collect();
-    let flags = match how {
-        How::Read => OFlag::O_RDONLY,
-        How::Append => OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT,
-    };
-    let common = OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
-    let Some(last) = parts.pop() else { return OpenOptions::new().read(true).open(path) };
-    let mut folder = std::os::fd::OwnedFd::from(File::open(base)?);
-    for part in parts {
-        folder = openat(&folder, part.as_os_str(), common | OFlag::O_DIRECTORY, Mode::empty())?;
-    }
-    Ok(File::from(openat(&folder, last.as_os_str(), common | flags, Mode::from_bits_truncate(0o666))?))
-}
-
-#[cfg(not(unix))]
-fn open_beneath(_base: &Path, path: &Path, how: How) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    match how {
-        How::Read => options.read(true),
-        How::Append => options.append(true).create(true),
-    };
-    options.open(path)
 }
 
 /// Anything but a regular file is an error that says what it is instead.
