@@ -190,6 +190,24 @@ mod tests {
         }
 
         #[test]
+        fn what_is_cut_says_how_much_and_keeps_the_whole(
+            texts in proptest::collection::vec("[a-zé\"\n]{0,120}", 1..4),
+            limit in 10usize..120,
+        ) {
+            let fields = texts.iter().enumerate().map(|(n, text)| (n.to_string(), json!(text)));
+            let output = Value::Object(fields.collect());
+            match cut_output(&output, limit, "f") {
+                None => prop_assert!(output.to_string().chars().count() <= limit),
+                Some(cut) => {
+                    prop_assert_eq!(&cut.whole, &output.to_string());
+                    prop_assert_eq!(cut.length, cut.whole.chars().count());
+                    prop_assert!(cut.output.to_string().contains("the whole output is in f"));
+                    prop_assert!(cut.output.to_string().chars().count() <= limit + 1_100);
+                }
+            }
+        }
+
+        #[test]
         fn what_fits_is_left_alone(text in ".{0,80}", limit in 0usize..100) {
             let cut = cut_output(&Value::String(text.clone()), limit, "f");
             prop_assert_eq!(cut.is_none(), text.chars().count() <= limit);

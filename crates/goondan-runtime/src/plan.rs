@@ -227,7 +227,8 @@ impl Planner<'_> {
             self.open(tool).await;
             let Some(Some(set)) = self.opened.get(&tool.id) else { continue };
             let mut problems = Vec::new();
-            for registered in select(&bundle, tool, tool_use, set, &mut problems) {
+            let variables = self.variables();
+            for registered in select(&bundle, tool, tool_use, set, &variables, &mut problems) {
                 registry.register(Arc::new(registered));
             }
             self.problems.append(&mut problems);
@@ -272,6 +273,13 @@ impl Planner<'_> {
         }
     }
 
+    /// What may stand in a description file: the workspace, which a variable may name, and the bundle's folder.
+    fn variables(&self) -> [(&'static str, String); 3] {
+        let root = self.bundle.root().display().to_string();
+        let workspace = self.environment.get("AGENT_WORKSPACE_ROOT").map_or_else(|| root.clone(), str::to_owned);
+        [("${workspace}", workspace), ("${directory}", root.clone()), ("${cwd}", root)]
+    }
+
     fn check_required_tools(&mut self, agent: &Resource<Agent>, registry: &Registry) {
         for name in agent.spec.required_tools.iter().filter(|name| registry.get(name).is_none()) {
             let known = registry.tools().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -294,6 +302,7 @@ fn select(
     tool: &Resource<Tool>,
     tool_use: &ToolUse,
     set: &ToolSet,
+    variables: &[(&str, String)],
     problems: &mut Vec<Diagnostic>,
 ) -> Vec<RegisteredTool> {
     let limits = ToolLimits {
@@ -313,7 +322,12 @@ fn select(
             problems.push(no_such_export(bundle, tool, set, name));
             continue;
         };
-        let spec = stated.map_or_else(|| spec.clone(), |stated| stated.apply(spec));
+        let mut spec = stated.map_or_else(|| spec.clone(), |stated| stated.apply(spec));
+        if stated.is_some_and(|stated| stated.description_is_template) {
+            for (name, value) in variables {
+                spec.description = spec.description.replace(name, value);
+            }
+        }
         let registered = RegisteredTool::new(&tool.id.name, spec, Arc::clone(handler), limits);
         selected.push(match &tool.spec.entry {
             Entry::Builtin(set) => registered.of_builtin(set),

@@ -1,15 +1,16 @@
 //! Tool names, the registry of what can run, and the catalog of what a step offers (rules T1, T3).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_spec::kinds::{ExportSpec, ShellArguments};
+use goondan_spec::kinds::{ExportSpec, Permission, ShellArguments};
+use serde_json::Value;
 
 use crate::ports::model::ToolDefinition;
-use crate::ports::tool::ToolHandler;
+use crate::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
 use crate::schema::ArgumentSchema;
 
 /// Separates resource and export in a tool's name.
@@ -161,6 +162,28 @@ impl Registry {
         self.tools.get(name)
     }
 
+    /// Checks `arguments`, fills in defaults, and runs the tool of that name. Nobody is asked for permission: that is the
+    /// work of a turn ([`crate::dispatch`]).
+    pub async fn execute(&self, name: &str, arguments: &Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
+        let tool = self.get(name).ok_or_else(|| {
+            let known = self.order.join(", ");
+            let error = ToolError::new(format!("there is no tool `{name}`")).code("E_TOOL_NOT_FOUND");
+            error.suggest(format!("the tools are: {known}"))
+        })?;
+        let arguments = tool.schema.check(arguments).map_err(|invalid| {
+            ToolError::new(invalid.message).code("E_TOOL_INVALID_ARGS").suggest(invalid.suggestion)
+        })?;
+        tool.handler.call(ctx, arguments).await
+    }
+
+    /// The tools that need no other permissions than these, in the order in which they were registered.
+    pub fn enabled<'a>(
+        &'a self,
+        permissions: &'a BTreeSet<Permission>,
+    ) -> impl Iterator<Item = &'a Arc<RegisteredTool>> {
+        self.tools().filter(|tool| tool.spec.permissions.is_subset(permissions))
+    }
+
     /// All tools, in the order in which they were registered.
     pub fn tools(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
         self.order.iter().map(|name| &self.tools[name])
@@ -210,7 +233,50 @@ impl Catalog {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    struct Echo;
+
+    #[async_trait::async_trait]
+    impl ToolHandler for Echo {
+        async fn call(&self, ctx: &ToolContext, input: crate::JsonObject) -> Result<ToolOutput, ToolError> {
+            assert_eq!(ctx.agent_name, "a");
+            Ok(ToolOutput::from(Value::Object(input)))
+        }
+    }
+
+    fn tool(name: &str, permissions: &[Permission]) -> Arc<RegisteredTool> {
+        let spec = ExportSpec {
+            name: name.to_owned(),
+            description: "Echoes.".to_owned(),
+            parameters: json!({"type": "object", "properties": {"n": {"type": "integer", "default": 1}}}),
+            permissions: permissions.iter().copied().collect(),
+            read_only: false,
+            idempotent: false,
+        };
+        let limits = ToolLimits { error_message: 100, output: 100, timeout: Duration::from_secs(1) };
+        Arc::new(RegisteredTool::new("t", spec, Arc::new(Echo), limits))
+    }
+
+    #[test]
+    fn enabled_tools_need_no_more_than_is_granted() {
+        let mut registry = Registry::default();
+        registry.register(tool("plain", &[]));
+        registry.register(tool("read", &[Permission::Read]));
+        registry.register(tool("both", &[Permission::Read, Permission::Network]));
+        let names = |granted: &[Permission]| {
+            let granted = granted.iter().copied().collect();
+            registry.enabled(&granted).map(|tool| tool.name.export().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&[]), ["plain"]);
+        assert_eq!(names(&[Permission::Read]), ["plain", "read"]);
+        assert_eq!(names(&[Permission::Read, Permission::Network, Permission::Write]), ["plain", "read", "both"]);
+        let mut registry = registry;
+        assert!(registry.unregister("t__read") && !registry.unregister("t__read"));
+        assert_eq!(registry.tools().count(), 2);
+    }
 
     #[test]
     fn a_name_splits_at_its_one_separator() {

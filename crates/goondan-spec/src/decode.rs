@@ -224,6 +224,11 @@ pub(crate) struct Fields<'n> {
 }
 
 impl<'n> Fields<'n> {
+    /// Whether a field is given.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.entries.iter().any(|entry| entry.key == name)
+    }
+
     /// The field of that name; one without a value counts as absent.
     pub(crate) fn optional(&mut self, name: &'static str) -> Option<Field<'n>> {
         self.asked.push(name);

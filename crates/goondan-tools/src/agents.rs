@@ -20,6 +20,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     about: "Talks to the other agents of the swarm.",
     config: &[],
     error_message_limit: Some(1500),
+    output_limit: None,
     // Longer than the longest `timeoutMs` of a request, so that a late answer is told as what it is.
     timeout: Some(Duration::from_secs(3_660)),
     open: |opening| {

@@ -21,6 +21,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             deleted takes its jobs along. What a firing may do is what the turn that made the job might have done.",
     config: &[],
     error_message_limit: None,
+    output_limit: None,
     timeout: None,
     open: |opening| {
         opening.no_config()?;

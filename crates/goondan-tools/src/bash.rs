@@ -27,6 +27,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             environment that holds no keys.",
     config: shell::CONFIG,
     error_message_limit: Some(1200),
+    output_limit: None,
     timeout: Some(Duration::from_secs(3_600)),
     open: |opening| {
         let settings = Arc::new(Launcher::new(opening.config()?, opening.state.helper.as_ref()));

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use goondan_runtime::spec::kinds::{ExportSpec, ToolManifest};
 use serde_json::Value;
 
+use crate::inventories::INVENTORIES;
 use crate::table::{BUILTINS, Builtin};
 
 const INTRODUCTION: &str = "\
@@ -40,7 +41,16 @@ pub fn markdown() -> String {
     for (builtin, manifest) in BUILTINS.iter().zip(crate::base_tools()) {
         resource(&mut page, builtin, &manifest).expect("writing to a string does not fail");
     }
+    inventories(&mut page).expect("writing to a string does not fail");
     page
+}
+
+/// The chapter on other programs' names.
+fn inventories(page: &mut String) -> std::fmt::Result {
+    page.push_str("\n## Names in other programs\n\nPrompts that were written for these find the same parameters, defaults and limits here.\n\n");
+    page.push_str("| inventory | tool | here |\n|---|---|---|\n");
+    let all = INVENTORIES.iter().flat_map(|(name, tools)| tools.iter().map(move |tool| (name, tool)));
+    all.into_iter().try_for_each(|(name, (theirs, ours))| writeln!(page, "| {name} | `{theirs}` | `{ours}` |"))
 }
 
 /// The chapter of one resource.
@@ -51,6 +61,9 @@ fn resource(page: &mut String, builtin: &Builtin, manifest: &ToolManifest) -> st
     }
     if let Some(limit) = manifest.error_message_limit {
         write!(page, " Error messages: {limit} characters.")?;
+    }
+    if let Some(limit) = manifest.output_limit {
+        write!(page, " Output: {limit} characters.")?;
     }
     page.push('\n');
     if !builtin.config.is_empty() {

@@ -45,6 +45,12 @@ impl ToolSource for ExecutableTools {
         let folder = bundle_root.join(path);
         let ready = blocking(move || Ok(inspect(&folder))).await.map_err(|error| failed(error.message))?;
         let ready = ready.map_err(|reason| failed(format!("`{path}` cannot be used: {reason}")))?;
+        if ready.is_library {
+            let problem = format!("the entrypoint of `{path}` is a library");
+            let suggestion =
+                Some(format!("name the library in the Tool: `entry: {path}/{}`", ready.manifest.entrypoint));
+            return Err(OpenError { suggestion, ..failed(problem) });
+        }
         let export = ready.manifest.export();
         let handler: Arc<dyn ToolHandler> =
             Arc::new(Program { tool: ready, launcher: Launcher::new(settings, self.helper.as_ref()) });

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::capture::without_cut_end;
 use crate::define::{Export, Operation, titled};
 use crate::errors::{self, blocking};
-use crate::paths::{Place, Root};
+use crate::paths::{Place, Root, Roots};
 use crate::table::Builtin;
 use crate::write::replace;
 
@@ -24,17 +24,17 @@ const MOST_ENTRIES: usize = 10_000;
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "file-system",
     about: "Reads, writes and lists files inside the working directory.",
-    config: &[],
+    config: Roots::CONFIG,
     error_message_limit: Some(2000),
+    output_limit: None,
     timeout: None,
     open: |opening| {
-        opening.no_config()?;
-        let none = Arc::new(());
+        let roots: Arc<Roots> = Arc::new(opening.config()?);
         Ok(vec![
-            Export::new::<Read>("read", &none).needs(Permission::Read).read_only(),
-            Export::new::<Write>("write", &none).needs(Permission::Write),
-            Export::new::<List>("list", &none).needs(Permission::Read).read_only(),
-            Export::new::<Mkdir>("mkdir", &none).needs(Permission::Write),
+            Export::new::<Read>("read", &roots).needs(Permission::Read).read_only(),
+            Export::new::<Write>("write", &roots).needs(Permission::Write),
+            Export::new::<List>("list", &roots).needs(Permission::Read).read_only(),
+            Export::new::<Mkdir>("mkdir", &roots).needs(Permission::Write),
         ])
     },
 };
@@ -53,10 +53,10 @@ struct Read {
 }
 
 impl Operation for Read {
-    type Shared = ();
+    type Shared = Roots;
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let root = Root::of(ctx)?;
+    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+        let root = roots.of(ctx)?;
         blocking(move || read(&root, &root.resolve(&self.path)?, self.max_bytes)).await
     }
 }
@@ -94,10 +94,10 @@ struct Write {
 }
 
 impl Operation for Write {
-    type Shared = ();
+    type Shared = Roots;
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let root = Root::of(ctx)?;
+    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+        let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
             root.create_parents(&place)?;
@@ -143,10 +143,10 @@ struct List {
 }
 
 impl Operation for List {
-    type Shared = ();
+    type Shared = Roots;
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let root = Root::of(ctx)?;
+    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+        let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
             let mut found = Vec::new();
@@ -227,10 +227,10 @@ struct Mkdir {
 }
 
 impl Operation for Mkdir {
-    type Shared = ();
+    type Shared = Roots;
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let root = Root::of(ctx)?;
+    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+        let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
             let existed = place.path.is_dir();

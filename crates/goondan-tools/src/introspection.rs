@@ -16,6 +16,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     about: "Tells an agent about itself and the agents beside it.",
     config: &[],
     error_message_limit: None,
+    output_limit: None,
     timeout: None,
     open: |opening| {
         opening.no_config()?;

@@ -19,6 +19,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     about: "Looks into a JSON text.",
     config: &[],
     error_message_limit: None,
+    output_limit: None,
     timeout: None,
     open: |opening| {
         opening.no_config()?;

@@ -9,6 +9,7 @@
 mod agents;
 mod automation;
 mod bash;
+mod beneath;
 mod capture;
 mod confine;
 mod custom_tools;
@@ -21,6 +22,7 @@ mod fs;
 mod http;
 mod http_fetch;
 mod introspection;
+mod inventories;
 mod json_query;
 mod memory;
 mod messaging;
@@ -160,6 +162,7 @@ fn manifest(builtin: &Builtin) -> ToolManifest {
         name: builtin.name.to_owned(),
         exports: exports.into_iter().map(|export| export.spec).collect(),
         error_message_limit: builtin.error_message_limit,
+        output_limit: builtin.output_limit,
         timeout_ms: builtin.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
     }
 }

@@ -38,6 +38,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
         ("allowHosts", "a list of hosts that webhooks may be at wherever they are, such as `chat.internal`"),
     ],
     error_message_limit: None,
+    output_limit: None,
     timeout: None,
     open: |opening| {
         let config: Config = opening.config()?;

@@ -1,17 +1,19 @@
 //! Where file tools may go: inside the working directory, after every symbolic link is resolved (rule S2).
 //!
 //! A path is resolved link by link before the file system is asked to do anything, also where its last parts do not
-//! exist yet. Files are then opened by the resolved path, without following a link in its last part, and the path is
-//! resolved once more when the file is open: a link that was slipped in between is noticed.
+//! exist yet. Files are then opened by the resolved path, part by part and without following any link: one that was
+//! slipped in between leads nowhere.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError};
+use serde::Deserialize;
 
+use crate::beneath::{How, open_beneath};
 use crate::errors;
 
 /// How many symbolic links a path may lead through.
@@ -22,6 +24,37 @@ const MOST_LINKS: usize = 40;
 pub(crate) struct Root {
     /// Absolute and free of symbolic links.
     folder: PathBuf,
+    /// Folders beside it that may be gone to as well, likewise.
+    others: Vec<PathBuf>,
+}
+
+/// Folders that a tool's config opens to its agents beside the working directory (`config.roots`).
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Roots {
+    /// Relative to the project; `~/` is the home folder.
+    #[serde(default)]
+    roots: Vec<String>,
+}
+
+impl Roots {
+    /// The key, for the documentation.
+    pub(crate) const CONFIG: &[(&str, &str)] = &[(
+        "roots",
+        "a list of folders that may be gone to beside the working directory, by their absolute paths: relative to the \
+         project, or below `~/`",
+    )];
+
+    /// Where a call may go. A folder that is not there cannot be gone to.
+    pub(crate) fn of(&self, ctx: &ToolContext) -> Result<Root, ToolError> {
+        let home = || std::env::home_dir().filter(|home| home.is_absolute());
+        let absolute = |root: &String| match root.strip_prefix("~/") {
+            Some(below) => home().map(|home| home.join(below)),
+            None => Some(ctx.project_dir.join(root)),
+        };
+        let others = self.roots.iter().filter_map(absolute).filter_map(|root| root.canonicalize().ok());
+        Ok(Root { others: others.collect(), ..Root::of(ctx)? })
+    }
 }
 
 /// A path that was found to be inside the root.
@@ -44,7 +77,7 @@ impl Root {
         let folder = path
             .canonicalize()
             .map_err(|error| errors::io(format_args!("open the working directory `{}`", path.display()), &error))?;
-        Ok(Root { folder })
+        Ok(Root { folder, others: Vec::new() })
     }
 
     /// The folder itself, absolute and free of symbolic links.
@@ -59,7 +92,7 @@ impl Root {
         }
         let path = real_path(&self.folder.join(given))
             .map_err(|error| errors::io(format_args!("follow the path `{given}`"), &error))?;
-        if !path.starts_with(&self.folder) {
+        if !path.starts_with(&self.folder) && !self.others.iter().any(|other| path.starts_with(other)) {
             return Err(self.escape(given));
         }
         if is_own(self.relative(&path)) {
@@ -82,7 +115,7 @@ impl Root {
         let what = format!("read `{}`", place.given);
         let kind = std::fs::symlink_metadata(&place.path).map_err(|error| errors::io(&what, &error))?;
         expect_file(&kind, &what)?;
-        let file = self.open_with(place, &what, OpenOptions::new().read(true))?;
+        let file = self.open_with(place, &what, How::Read)?;
         let metadata = file.metadata().map_err(|error| errors::io(&what, &error))?;
         expect_file(&metadata, &what)?;
         Ok((file, metadata))
@@ -94,7 +127,7 @@ impl Root {
         if let Ok(metadata) = std::fs::symlink_metadata(&place.path) {
             expect_file(&metadata, &what)?;
         }
-        self.open_with(place, &what, OpenOptions::new().append(true).create(true))
+        self.open_with(place, &what, How::Append)
     }
 
     /// Makes the folders above `place`.
@@ -114,16 +147,16 @@ impl Root {
     }
 
     /// Opens the resolved path as it is: no link in its last part, no waiting for the other end of a pipe.
-    fn open_with(&self, place: &Place, what: &str, options: &mut OpenOptions) -> Result<File, ToolError> {
-        #[cfg(unix)]
-        {
-            use nix::fcntl::OFlag;
-            use std::os::unix::fs::OpenOptionsExt;
-            options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
-        }
-        let file = options.open(&place.path).map_err(|error| errors::io(what, &error))?;
+    fn open_with(&self, place: &Place, what: &str, options: How) -> Result<File, ToolError> {
+        let opened = open_beneath(self.base_of(&place.path), &place.path, options);
+        // Where the path leads elsewhere by now, that is the reason.
         self.check_again(place)?;
-        Ok(file)
+        opened.map_err(|error| errors::io(what, &error))
+    }
+
+    /// The root that a resolved path is in.
+    fn base_of(&self, path: &Path) -> &Path {
+        self.others.iter().find(|other| path.starts_with(other)).unwrap_or(&self.folder)
     }
 
     fn escape(&self, given: &str) -> ToolError {
@@ -263,6 +296,19 @@ mod tests {
     }
 
     #[test]
+    fn other_roots_may_be_gone_to_by_their_absolute_paths() {
+        let (dir, root) = tree();
+        let root = Root { others: vec![dir.path().join("out/deep").canonicalize().unwrap()], ..root };
+        let inside = dir.path().join("out/deep/x").display().to_string();
+        assert!(root.resolve(&inside).is_ok() && root.resolve("deep/x").is_ok());
+        for path in
+            [dir.path().join("out/secret").display().to_string(), "deep/../secret".to_owned(), "leave/new".to_owned()]
+        {
+            assert_eq!(code(&root, &path).as_deref(), Some(errors::PATH_ESCAPE), "{path}");
+        }
+    }
+
+    #[test]
     fn a_link_that_is_slipped_in_later_is_noticed() {
         let (dir, root) = tree();
         let place = root.resolve("a/b/secret").unwrap();
@@ -271,6 +317,45 @@ mod tests {
         assert_eq!(root.open(&place).unwrap_err().code.as_deref(), Some(errors::PATH_ESCAPE));
         assert_eq!(root.open_to_append(&place).unwrap_err().code.as_deref(), Some(errors::PATH_ESCAPE));
         assert_eq!(fs::read_to_string(dir.path().join("out/secret")).unwrap(), "s");
+    }
+
+    /// Somebody swaps a folder for a link that leaves, again and again, while files below it are read and written.
+    #[test]
+    fn links_that_come_and_go_let_nothing_out() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        struct EndOf<'a>(&'a AtomicBool);
+        impl Drop for EndOf<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let (dir, root) = tree();
+        let (folder, aside, outside) = (root.folder().join("a/b"), root.folder().join("a/c"), dir.path().join("out"));
+        fs::write(folder.join("secret"), "mine").unwrap();
+        let (over, outside_link) = (AtomicBool::new(false), outside.clone());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    fs::rename(&folder, &aside).unwrap();
+                    symlink(&outside_link, &folder).unwrap();
+                    fs::remove_file(&folder).unwrap();
+                    fs::rename(&aside, &folder).unwrap();
+                }
+            });
+            // Whatever comes of it, the other thread shall end.
+            let _end = EndOf(&over);
+            let mut read = 0;
+            for round in 0..3_000 {
+                if let Ok((mut file, _)) = root.resolve("a/b/secret").and_then(|place| root.open(&place)) {
+                    let mut text = String::new();
+                    std::io::Read::read_to_string(&mut file, &mut text).unwrap();
+                    assert_eq!(text, "mine", "round {round}");
+                    read += 1;
+                }
+            }
+            assert!(read > 0);
+        });
+        assert_eq!(fs::read_to_string(outside.join("secret")).unwrap(), "s");
     }
 
     #[test]

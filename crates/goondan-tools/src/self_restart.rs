@@ -23,6 +23,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     config: &[],
     // Diagnostics are to be read whole.
     error_message_limit: Some(4000),
+    output_limit: None,
     timeout: None,
     open: |opening| {
         opening.no_config()?;

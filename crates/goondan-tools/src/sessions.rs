@@ -32,6 +32,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             is an instance of an agent; its id is `agent:key`.",
     config: &[],
     error_message_limit: None,
+    output_limit: None,
     // Longer than the longest wait for a sub-agent.
     timeout: Some(Duration::from_secs(1_860)),
     open: |opening| {

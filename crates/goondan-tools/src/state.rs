@@ -8,6 +8,7 @@ use goondan_runtime::ports::tool::{ToolContext, ToolSource};
 use goondan_runtime::spec::Environment;
 
 use crate::confine::HelperCommand;
+use crate::custom_tools::library::Loaded;
 use crate::processes::Processes;
 use crate::squad::Sessions;
 
@@ -24,6 +25,8 @@ pub(crate) struct State {
     pub(crate) environment: Mutex<Environment>,
     /// Where things may be kept that can be had again.
     pub(crate) cache_dir: Option<PathBuf>,
+    /// Libraries of custom tools that were run.
+    pub(crate) loaded: Arc<Loaded>,
     /// Opens dynamic libraries.
     pub(crate) libraries: Option<Arc<dyn ToolSource>>,
 }

@@ -24,6 +24,8 @@ pub(crate) struct Builtin {
     pub(crate) config: &'static [(&'static str, &'static str)],
     /// Error messages are cut to that many characters, where the default does not fit.
     pub(crate) error_message_limit: Option<usize>,
+    /// Output is cut to that many characters, where the default does not fit.
+    pub(crate) output_limit: Option<usize>,
     /// How long a call may take, where the default of two minutes does not fit.
     pub(crate) timeout: Option<Duration>,
     /// Makes the exports from a config; the error says what is wrong with it.

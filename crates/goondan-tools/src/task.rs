@@ -19,6 +19,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     about: "Has an agent of the swarm do a piece of work in a conversation of its own.",
     config: &[],
     error_message_limit: None,
+    output_limit: None,
     // Longer than the longest wait for a session.
     timeout: Some(Duration::from_secs(1_860)),
     open: |opening| {

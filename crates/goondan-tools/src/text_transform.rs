@@ -19,6 +19,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     about: "Small changes to a text. Positions and lengths are counted in characters.",
     config: &[],
     error_message_limit: None,
+    output_limit: None,
     timeout: None,
     open: |opening| {
         opening.no_config()?;

@@ -25,6 +25,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             it is. It is kept with the conversation, also across restarts.",
     config: &[],
     error_message_limit: None,
+    output_limit: None,
     timeout: None,
     open: |opening| {
         opening.no_config()?;

@@ -20,6 +20,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     about: "Lets time pass.",
     config: &[],
     error_message_limit: Some(600),
+    output_limit: None,
     timeout: Some(Duration::from_secs(310)),
     open: |opening| {
         opening.no_config()?;

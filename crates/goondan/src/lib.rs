@@ -28,6 +28,7 @@ pub use goondan_tools::{HelperCommand, enter as enter_sandbox};
 
 pub use builder::{StartError, SwarmBuilder};
 pub use generation::{LastGeneration, LastReload};
+pub use goondan_runtime::registry::{Catalog, RegisteredTool, Registry, ToolName};
 pub use preview::{Preview, PreviewError};
 pub use project::{Project, environment, load};
 pub use reload::{ReloadNews, ReloadOutcome, ReloadTiming};

@@ -173,7 +173,7 @@ impl Swarm {
     }
 
     /// What was noticed when the tools of the running generation were opened and keeps nothing from running.
-    pub fn warnings(&self) -> Vec<goondan_spec::Diagnostic> {
+    pub fn warnings(&self) -> Vec<Diagnostic> {
         self.inner.runtime.generation().warnings.clone()
     }
 

@@ -76,6 +76,8 @@ fn start() -> (tokio::runtime::Runtime, Runtime) {
         let ports = PlanPorts { tools: Arc::new(Empty), models: Arc::new(Calls) };
         let generation = plan(&bundle, swarm, 1, &ports, &Environment::default()).await.expect("a plan");
         let parts = RuntimeParts {
+            approvals: Arc::new(goondan_runtime::policy::MemoryBook::default()),
+            redactor: goondan_runtime::redact::Redactor::new(),
             generation,
             store: Arc::new(MemoryStore::new(PathBuf::from("/nowhere"))),
             journal: Arc::new(MemoryJournal),
@@ -83,6 +85,7 @@ fn start() -> (tokio::runtime::Runtime, Runtime) {
             approver: Arc::new(ApproveAll),
             workdir: Some(std::env::temp_dir()),
             observer: Arc::new(()),
+            reloader: None,
         };
         Runtime::start(parts).expect("it starts").0
     });
@@ -98,7 +101,13 @@ fn manifest() -> ToolManifest {
         read_only: false,
         idempotent: false,
     };
-    ToolManifest { name: "empty".to_owned(), exports: vec![export], error_message_limit: None, timeout_ms: None }
+    ToolManifest {
+        name: "empty".to_owned(),
+        exports: vec![export],
+        error_message_limit: None,
+        output_limit: None,
+        timeout_ms: None,
+    }
 }
 
 struct Empty;

@@ -118,6 +118,9 @@ pub struct ExportOverride {
     pub name: String,
     /// Shown to the model instead of the entry's own.
     pub description: Option<String>,
+    /// The description comes from a file: `${workspace}`, `${directory}` and `${cwd}` in it are filled in when the swarm
+    /// is planned.
+    pub description_is_template: bool,
     /// Checked and shown instead of the entry's own.
     pub parameters: Option<Value>,
     /// Instead of the entry's own.
@@ -218,6 +221,7 @@ fn read_item<'n>(item: &Field<'n>, scope: &Scope<'_>, findings: &mut Findings) -
     let mut fields = item.fields(findings)?;
     let name_field = fields.required("name", findings);
     let name = name_field.as_ref().and_then(|field| read_name(field, &scope.id.name, findings));
+    let description_is_template = fields.has("descriptionFile");
     let description = read_description(&mut fields, scope, findings);
     let parameters_field = fields.optional("parameters");
     name_field.iter().chain(&parameters_field).for_each(|field| findings.note_place(field));
@@ -226,7 +230,15 @@ fn read_item<'n>(item: &Field<'n>, scope: &Scope<'_>, findings: &mut Findings) -
     let read_only = fields.optional("readOnly").and_then(|field| field.boolean(findings));
     let idempotent = fields.optional("idempotent").and_then(|field| field.boolean(findings));
     fields.finish(findings);
-    let stated = ExportOverride { name: name?, description, parameters, permissions, read_only, idempotent };
+    let stated = ExportOverride {
+        name: name?,
+        description,
+        description_is_template,
+        parameters,
+        permissions,
+        read_only,
+        idempotent,
+    };
     Some((stated, name_field?))
 }
 

@@ -85,6 +85,9 @@ pub struct ToolManifest {
     pub exports: Vec<ExportSpec>,
     /// Error messages are cut to that many characters, where the set says so.
     pub error_message_limit: Option<usize>,
+    /// Output is cut to that many characters, where the set says so.
+    #[serde(default)]
+    pub output_limit: Option<usize>,
     /// How long a call may take in milliseconds, where the set says so.
     pub timeout_ms: Option<u64>,
 }
@@ -109,6 +112,7 @@ impl Tool {
     pub(crate) fn of_base(manifest: &ToolManifest) -> Tool {
         Tool {
             error_message_limit: manifest.error_message_limit.unwrap_or(ERROR_MESSAGE_LIMIT),
+            output_limit: manifest.output_limit.unwrap_or(OUTPUT_LIMIT),
             timeout: Duration::from_millis(manifest.timeout_ms.unwrap_or(TIMEOUT_MS)),
             exports: manifest.exports.clone(),
             ..Tool::new(Entry::Builtin(manifest.name.clone()))
@@ -248,10 +252,11 @@ fn read_limits(fields: &mut Fields<'_>, manifest: Option<&ToolManifest>, finding
     let output = fields.optional("outputLimit").map(|field| field.whole_as(1, findings));
     let timeout = fields.optional("timeoutMs").map(|field| read_timeout(&field, findings));
     let default_error = manifest.and_then(|manifest| manifest.error_message_limit).unwrap_or(ERROR_MESSAGE_LIMIT);
+    let default_output = manifest.and_then(|manifest| manifest.output_limit).unwrap_or(OUTPUT_LIMIT);
     let default_timeout = manifest.and_then(|manifest| manifest.timeout_ms).unwrap_or(TIMEOUT_MS);
     Some(Limits {
         error_message: error_message.unwrap_or(Some(default_error))?,
-        output: output.unwrap_or(Some(OUTPUT_LIMIT))?,
+        output: output.unwrap_or(Some(default_output))?,
         timeout: Duration::from_millis(timeout.unwrap_or(Some(default_timeout))?),
     })
 }

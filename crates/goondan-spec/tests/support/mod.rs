@@ -54,6 +54,7 @@ fn manifest(name: &str, exports: &[(&str, Permission)]) -> ToolManifest {
         name: name.to_owned(),
         exports: exports.iter().map(export).collect(),
         error_message_limit: None,
+        output_limit: None,
         timeout_ms: Some(5_000),
     }
 }

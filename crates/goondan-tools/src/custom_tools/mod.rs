@@ -1,6 +1,8 @@
 //! `custom-tools`: make, run and remove tools that are programs in a folder of their own.
 
+pub(crate) mod library;
 pub(crate) mod program;
+mod sdk;
 pub(crate) mod shelf;
 mod template;
 
@@ -9,12 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_runtime::JsonObject;
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput, ToolSource};
 use goondan_runtime::spec::kinds::{Permission, ProcessLimits};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use self::library::Loaded;
 use self::shelf::{Found, MANIFEST};
 use self::template::{Template, scaffold};
 use crate::confine::Launcher;
@@ -30,8 +33,8 @@ const FOLDER: &str = "tools";
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "custom-tools",
-    about: "Makes and runs tools that are programs: a folder with a `tool.yaml` and an executable, in the project's \
-            `tools/` or in `~/.goondan/tools`. The folders are looked at anew for each call, so a new or changed tool is \
+    about: "Makes and runs tools that are programs, or dynamic libraries which are loaded into the running swarm: a \
+            folder with a `tool.yaml` and an entrypoint, in the project's `tools/` or in `~/.goondan/tools`. The folders are looked at anew for each call, so a new or changed tool is \
             there at once.",
     config: &[
         (
@@ -43,13 +46,18 @@ pub(crate) const BUILTIN: Builtin = Builtin {
         ("limits", "what the programs may use up, as for `bash`"),
     ],
     error_message_limit: Some(2000),
+    output_limit: None,
     // Longer than the longest `timeout` of a run.
     timeout: Some(Duration::from_secs(3_660)),
     open: |opening| {
         let config: Config = opening.config()?;
         let shell = shell::Settings { env: config.env, sandbox: config.sandbox, limits: config.limits };
-        let launcher = Launcher::new(shell, opening.state.helper.as_ref());
-        let settings = Arc::new(Settings { dir: config.dir, launcher });
+        let settings = Arc::new(Shelf {
+            dir: config.dir,
+            launcher: Launcher::new(shell, opening.state.helper.as_ref()),
+            libraries: opening.state.libraries.clone(),
+            loaded: Arc::clone(&opening.state.loaded),
+        });
         Ok(vec![
             Export::new::<Create>("create", &settings).needs(Permission::Write).needs(Permission::Execute),
             Export::new::<Run>("run", &settings).needs(Permission::Execute),
@@ -78,12 +86,17 @@ struct Config {
 }
 
 /// What the exports share.
-struct Settings {
+struct Shelf {
+    /// In place of the home folder's.
     dir: Option<String>,
     launcher: Launcher,
+    /// Opens dynamic libraries.
+    libraries: Option<Arc<dyn ToolSource>>,
+    /// Those that were run.
+    loaded: Arc<Loaded>,
 }
 
-impl Settings {
+impl Shelf {
     /// The folders that hold tools, the project's first.
     fn folders(&self, ctx: &ToolContext) -> Vec<PathBuf> {
         let home = || std::env::home_dir().filter(|home| home.is_absolute());
@@ -133,9 +146,9 @@ struct Create {
 }
 
 impl Operation for Create {
-    type Shared = Settings;
+    type Shared = Shelf;
 
-    async fn preview(self, _ctx: &ToolContext, _settings: &Settings) -> Result<Option<String>, ToolError> {
+    async fn preview(self, _ctx: &ToolContext, _settings: &Shelf) -> Result<Option<String>, ToolError> {
         is_name(&self.name)?;
         let scaffold = scaffold(self.template, &self.name, &self.description);
         let files = scaffold.files.iter().map(|(path, content, _)| {
@@ -145,7 +158,7 @@ impl Operation for Create {
         Ok(Some(files.collect()))
     }
 
-    async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, settings: &Shelf) -> Result<ToolOutput, ToolError> {
         is_name(&self.name)?;
         if settings.scan(ctx).await?.iter().any(|found| found.name == self.name) {
             return Err(exists(&self.name));
@@ -211,21 +224,26 @@ struct Run {
 }
 
 impl Operation for Run {
-    type Shared = Settings;
+    type Shared = Shelf;
     const WATCHES_CANCELLATION: bool = true;
 
-    async fn preview(self, ctx: &ToolContext, settings: &Settings) -> Result<Option<String>, ToolError> {
+    async fn preview(self, ctx: &ToolContext, settings: &Shelf) -> Result<Option<String>, ToolError> {
         let found = settings.find(ctx, &self.tool_name).await?;
         let arguments = Value::Object(self.arguments);
         Ok(Some(format!("runs the program of {} with {arguments}", found.folder.display())))
     }
 
-    async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, settings: &Shelf) -> Result<ToolOutput, ToolError> {
         let tool = settings.find(ctx, &self.tool_name).await?.tool.map_err(|reason| {
             ToolError::new(format!("the tool `{}` cannot be run: {reason}", self.tool_name))
                 .code("E_TOOL_CUSTOM_TOOL_BROKEN")
         })?;
         let limit = Some(Duration::from_secs(self.timeout));
+        if tool.is_library {
+            let (source, loaded) = (settings.libraries.as_ref(), &*settings.loaded);
+            let (arguments, limit) = (self.arguments, Duration::from_secs(self.timeout));
+            return library::run(ctx, library::Run { source, loaded, tool: &tool, arguments, limit }).await;
+        }
         let output = program::run(ctx, &tool, self.arguments, &settings.launcher, limit).await?;
         Ok(titled(format!("Ran {}", self.tool_name), output))
     }
@@ -237,9 +255,9 @@ impl Operation for Run {
 struct List {}
 
 impl Operation for List {
-    type Shared = Settings;
+    type Shared = Shelf;
 
-    async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, settings: &Shelf) -> Result<ToolOutput, ToolError> {
         let tools: Vec<Value> = settings.scan(ctx).await?.into_iter().map(shown).collect();
         Ok(titled(format!("{} custom tools", tools.len()), json!({"count": tools.len(), "tools": tools})))
     }
@@ -273,9 +291,9 @@ struct Delete {
 }
 
 impl Operation for Delete {
-    type Shared = Settings;
+    type Shared = Shelf;
 
-    async fn run(self, ctx: &ToolContext, settings: &Settings) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, settings: &Shelf) -> Result<ToolOutput, ToolError> {
         let found = settings.find(ctx, &self.tool_name).await?;
         blocking(move || {
             let failed = |error| errors::io(format_args!("delete `{}`", found.name), &error);

@@ -64,3 +64,46 @@ fn flags(tool: &CustomTool, arguments: &JsonObject) -> Vec<String> {
     let flag = |name: &String| Some(format!("--{name}={}", scalar(arguments.get(name)?)?));
     tool.parameters.iter().filter_map(|parameter| flag(&parameter.name)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tool(parameters: &[String]) -> CustomTool {
+        let parameters: Vec<Value> =
+            parameters.iter().map(|name| json!({"name": name, "type": "string", "required": false})).collect();
+        let manifest = json!({"name": "t", "description": "d", "entrypoint": "t", "parameters": parameters});
+        CustomTool::parse(&manifest.to_string(), "tool.yaml").unwrap_or_else(|problems| panic!("{problems:?}"))
+    }
+
+    proptest! {
+        /// Each argument becomes one flag, whatever it holds, in the order in which the tool declares them; a program that
+        /// splits a flag at its first `=` gets the value back.
+        #[test]
+        fn every_argument_is_one_flag(
+            names in proptest::collection::btree_set("[a-z][a-z0-9_]{0,8}", 1..6),
+            values in proptest::collection::vec("\\PC{0,20}|[ \\n'\";$`=-]{0,10}", 6),
+            given in proptest::collection::vec(any::<bool>(), 6),
+        ) {
+            let names: Vec<String> = names.into_iter().collect();
+            let chosen = names.iter().zip(&values).zip(&given).filter(|(_, given)| **given).map(|(pair, _)| pair);
+            let expected: Vec<(String, String)> = chosen.map(|(name, value)| (name.clone(), value.clone())).collect();
+            let arguments: JsonObject = expected.iter().rev().map(|(name, value)| (name.clone(), json!(value))).collect();
+            let flags = flags(&tool(&names), &arguments);
+            let read = flags.iter().map(|flag| {
+                let (name, value) = flag.strip_prefix("--").unwrap().split_once('=').unwrap();
+                (name.to_owned(), value.to_owned())
+            });
+            prop_assert_eq!(read.collect::<Vec<_>>(), expected);
+        }
+
+        #[test]
+        fn numbers_and_booleans_are_written_plainly(number in -1_000_000i64..1_000_000, truth: bool) {
+            let arguments = JsonObject::from_iter([("a".to_owned(), json!(number)), ("b".to_owned(), json!(truth))]);
+            let flags = flags(&tool(&["a".to_owned(), "b".to_owned()]), &arguments);
+            prop_assert_eq!(flags, [format!("--a={number}"), format!("--b={truth}")]);
+        }
+    }
+}

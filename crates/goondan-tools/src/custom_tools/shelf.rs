@@ -26,6 +26,8 @@ pub(crate) struct Ready {
     pub(crate) manifest: CustomTool,
     /// Absolute and free of symbolic links.
     pub(crate) program: PathBuf,
+    /// It is a dynamic library, and no program.
+    pub(crate) is_library: bool,
 }
 
 /// The custom tools below `folders`, sorted by name. Where two have the same name, the one of the earlier folder counts.
@@ -65,10 +67,16 @@ pub(crate) fn inspect(folder: &Path) -> Result<Ready, String> {
     if !program.is_file() {
         return Err(format!("its program `{}` does not exist: build it first", manifest.entrypoint));
     }
-    if !is_executable(&program) {
+    let is_library = is_library(&program);
+    if !is_library && !is_executable(&program) {
         return Err(format!("its program `{0}` is not executable: run `chmod +x {0}`", manifest.entrypoint));
     }
-    Ok(Ready { manifest, program })
+    Ok(Ready { manifest, program, is_library })
+}
+
+/// Whether a file is named like a dynamic library of any platform.
+fn is_library(program: &Path) -> bool {
+    program.extension().is_some_and(|extension| ["so", "dylib", "dll"].iter().any(|known| extension == *known))
 }
 
 /// What is wrong with a `tool.yaml`, in one line.

@@ -3,12 +3,16 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::sdk;
+
 /// The language of a new tool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Template {
     Go,
     Rust,
+    #[serde(rename = "rust-lib")]
+    RustLib,
     #[default]
     Sh,
     Python,
@@ -30,26 +34,54 @@ pub(super) fn scaffold(template: Template, name: &str, description: &str) -> Sca
         Template::Go => {
             (name.to_owned(), (format!("{name}.go"), GO, false), Some(format!("go build -o {name} {name}.go")))
         }
+        Template::RustLib => {
+            let library = library_file(name);
+            let source = ("src/lib.rs".to_owned(), RUST_LIB, false);
+            (format!("target/release/{library}"), source, Some("cargo build --release".to_owned()))
+        }
         Template::Rust => {
             let program = format!("target/release/{name}");
             (program, ("src/main.rs".to_owned(), RUST, false), Some("cargo build --release".to_owned()))
         }
     };
-    let filled = |text: &str| text.replace("{{name}}", name).replace("{{quoted}}", &quoted(description));
+    let filled = |text: &str| {
+        text.replace("{{name}}", name)
+            .replace("{{quoted}}", &quoted(description))
+            .replace("{{one-line}}", &one_line(description))
+    };
     let mut files = vec![
         ("tool.yaml".to_owned(), filled(MANIFEST).replace("{{entrypoint}}", &entrypoint), false),
         (source.0.clone(), filled(source.1), source.2),
     ];
-    if template == Template::Rust {
-        files.push(("Cargo.toml".to_owned(), filled(CARGO), false));
+    match template {
+        Template::Rust => files.push(("Cargo.toml".to_owned(), filled(CARGO), false)),
+        Template::RustLib => {
+            let manifest = filled(CARGO_LIB).replace("{{sdk}}", &sdk::dependency());
+            files.push(("Cargo.toml".to_owned(), manifest, false));
+        }
+        Template::Go | Template::Sh | Template::Python => {}
     }
     let mut next = vec![
         format!("write what it does into {}", source.0),
-        "declare its parameters in tool.yaml: they arrive as --name=value".to_owned(),
+        match template {
+            Template::RustLib => "its parameters are the fields of the struct there; tool.yaml needs none".to_owned(),
+            _ => "declare its parameters in tool.yaml: they arrive as --name=value".to_owned(),
+        },
     ];
     next.extend(build.map(|build| format!("build it: run `{build}` in its folder")));
     next.push(format!("call custom-tools__run with tool_name {name}"));
     Scaffold { files, next }
+}
+
+/// The file that cargo makes of a library with this name.
+fn library_file(name: &str) -> String {
+    use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+    format!("{DLL_PREFIX}{}{DLL_SUFFIX}", name.replace('-', "_"))
+}
+
+/// A text that fits into a comment.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A text as YAML and Rust read it alike.
@@ -147,5 +179,47 @@ fn main() {
         }
     }
     println!(\"{{name}} does nothing yet\");
+}
+";
+
+const CARGO_LIB: &str = "\
+[package]
+name = \"{{name}}\"
+version = \"1.0.0\"
+edition = \"2024\"
+publish = false
+
+[lib]
+crate-type = [\"cdylib\"]
+
+[dependencies]
+goondan-abi = { {{sdk}} }
+schemars = \"1\"
+serde = { version = \"1\", features = [\"derive\"] }
+serde_json = \"1\"
+
+# Not a part of the project around it.
+[workspace]
+";
+
+const RUST_LIB: &str = "\
+use goondan_abi::sdk::{ToolContext, ToolError, export_tools};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// {{one-line}}
+#[derive(Deserialize, JsonSchema)]
+struct Run {
+    /// What it means
+    text: String,
+}
+
+fn run(_ctx: ToolContext, input: Run) -> Result<Value, ToolError> {
+    Ok(json!({ \"result\": input.text }))
+}
+
+export_tools! {
+    tools = [run => read_only().idempotent()],
 }
 ";

@@ -9,7 +9,7 @@ use similar::TextDiff;
 
 use crate::define::{Operation, titled};
 use crate::errors::{self, blocking};
-use crate::paths::Root;
+use crate::paths::Roots;
 use crate::text_transform::scalar;
 use crate::write::{diff, read_text, replace};
 
@@ -43,10 +43,10 @@ fn read_text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Str
 }
 
 impl Operation for Edit {
-    type Shared = ();
+    type Shared = Roots;
 
-    async fn preview(self, ctx: &ToolContext, (): &()) -> Result<Option<String>, ToolError> {
-        let root = Root::of(ctx)?;
+    async fn preview(self, ctx: &ToolContext, roots: &Roots) -> Result<Option<String>, ToolError> {
+        let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
             let before = read_text(&root, &place)?;
@@ -56,8 +56,8 @@ impl Operation for Edit {
         .await
     }
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let root = Root::of(ctx)?;
+    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+        let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
             let before = read_text(&root, &place)?;

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::walk::{PathGlob, files};
 use crate::define::{Operation, titled};
 use crate::errors::{self, blocking};
-use crate::paths::Root;
+use crate::paths::Roots;
 
 /// How many files are named at most.
 const MOST: usize = 200;
@@ -32,10 +32,10 @@ pub(super) struct Glob {
 }
 
 impl Operation for Glob {
-    type Shared = ();
+    type Shared = Roots;
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let root = Root::of(ctx)?;
+    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+        let root = roots.of(ctx)?;
         let cancellation = ctx.cancellation.clone();
         blocking(move || {
             let glob = PathGlob::new(&self.pattern)?;

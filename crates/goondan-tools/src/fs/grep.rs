@@ -13,7 +13,7 @@ use super::search::{Line, search_all, search_file, searcher};
 use super::walk::{PathGlob, files};
 use crate::define::{Operation, titled};
 use crate::errors::{self, blocking};
-use crate::paths::Root;
+use crate::paths::{Root, Roots};
 
 /// How many bytes the result has at most.
 const LARGEST: usize = 50 * 1024;
@@ -43,10 +43,10 @@ pub(super) struct Grep {
 }
 
 impl Operation for Grep {
-    type Shared = ();
+    type Shared = Roots;
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let root = Root::of(ctx)?;
+    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+        let root = roots.of(ctx)?;
         let cancellation = ctx.cancellation.clone();
         blocking(move || {
             let found = self.search(&root, &cancellation)?;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::define::{Operation, titled};
 use crate::errors::{self, blocking};
-use crate::paths::Root;
+use crate::paths::Roots;
 
 /// How many entries are listed at most.
 const MOST: usize = 1_000;
@@ -24,10 +24,10 @@ pub(super) struct Ls {
 }
 
 impl Operation for Ls {
-    type Shared = ();
+    type Shared = Roots;
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let root = Root::of(ctx)?;
+    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+        let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
             let entries =

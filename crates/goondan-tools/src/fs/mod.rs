@@ -16,25 +16,27 @@ use std::sync::Arc;
 use goondan_runtime::spec::kinds::Permission::{Read, Write};
 
 use crate::define::Export;
+use crate::paths::Roots;
 use crate::table::Builtin;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "fs",
     about: "Reads, searches and changes files inside the working directory.",
-    config: &[],
+    config: Roots::CONFIG,
     error_message_limit: Some(2000),
+    // The largest page of a file, with line numbers.
+    output_limit: Some(600_000),
     timeout: None,
     open: |opening| {
-        opening.no_config()?;
-        let none = Arc::new(());
+        let roots: Arc<Roots> = Arc::new(opening.config()?);
         Ok(vec![
-            Export::new::<read::Read>("read", &none).needs(Read).read_only(),
-            Export::new::<write::Write>("write", &none).needs(Write).idempotent(),
-            Export::new::<edit::Edit>("edit", &none).needs(Write),
-            Export::new::<patch::ApplyPatch>("apply_patch", &none).needs(Write),
-            Export::new::<grep::Grep>("grep", &none).needs(Read).read_only(),
-            Export::new::<glob::Glob>("glob", &none).needs(Read).read_only(),
-            Export::new::<ls::Ls>("ls", &none).needs(Read).read_only(),
+            Export::new::<read::Read>("read", &roots).needs(Read).read_only(),
+            Export::new::<write::Write>("write", &roots).needs(Write).idempotent(),
+            Export::new::<edit::Edit>("edit", &roots).needs(Write),
+            Export::new::<patch::ApplyPatch>("apply_patch", &roots).needs(Write),
+            Export::new::<grep::Grep>("grep", &roots).needs(Read).read_only(),
+            Export::new::<glob::Glob>("glob", &roots).needs(Read).read_only(),
+            Export::new::<ls::Ls>("ls", &roots).needs(Read).read_only(),
         ])
     },
 };

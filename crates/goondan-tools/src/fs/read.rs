@@ -14,7 +14,7 @@ use super::lines::{Line, next_line};
 use crate::capture::without_cut_end;
 use crate::define::{Operation, titled};
 use crate::errors::{self, blocking};
-use crate::paths::{Place, Root};
+use crate::paths::{Place, Roots};
 
 /// How many bytes a page has if no number of lines is asked for.
 const PAGE: usize = 50 * 1024;
@@ -41,10 +41,10 @@ pub(super) struct Read {
 }
 
 impl Operation for Read {
-    type Shared = ();
+    type Shared = Roots;
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let root = Root::of(ctx)?;
+    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+        let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
             let (file, metadata) = root.open(&place)?;

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::define::{Operation, titled};
 use crate::errors::blocking;
-use crate::paths::Root;
+use crate::paths::Roots;
 use crate::write::{diff, read_text, replace};
 
 /// Make a file of the working directory, or replace all of its content. Folders above it are made.
@@ -22,10 +22,10 @@ pub(super) struct Write {
 }
 
 impl Operation for Write {
-    type Shared = ();
+    type Shared = Roots;
 
-    async fn preview(self, ctx: &ToolContext, (): &()) -> Result<Option<String>, ToolError> {
-        let root = Root::of(ctx)?;
+    async fn preview(self, ctx: &ToolContext, roots: &Roots) -> Result<Option<String>, ToolError> {
+        let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
             let before = if place.path.exists() { read_text(&root, &place)? } else { String::new() };
@@ -34,8 +34,8 @@ impl Operation for Write {
         .await
     }
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let root = Root::of(ctx)?;
+    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+        let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
             root.create_parents(&place)?;

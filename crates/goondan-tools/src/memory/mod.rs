@@ -44,6 +44,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
          words. Vectors are kept in the cache folder below the state root",
     )],
     error_message_limit: None,
+    output_limit: None,
     timeout: None,
     open: |opening| {
         let settings: Settings = opening.config()?;

@@ -68,7 +68,13 @@ impl Vectors {
                 batch.iter().zip(vectors).map(|((key, _), vector)| ((*key).clone(), vector.into())).collect();
             known.extend(new.iter().cloned());
             let file = file.clone();
-            blocking(move || Ok(file.map_or((), |file| append(&file, &new)))).await?;
+            let keep = move || {
+                if let Some(file) = file {
+                    append(&file, &new);
+                }
+                Ok(())
+            };
+            blocking(keep).await?;
         }
         Ok(keys.iter().filter_map(|key| known.get(key).cloned()).collect())
     }

@@ -38,6 +38,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
         ("maxConcurrent", "how many routed sessions may be at work at once (default 8)"),
     ],
     error_message_limit: None,
+    output_limit: None,
     // Longer than the longest wait for a routed session.
     timeout: Some(Duration::from_secs(360)),
     open: |opening| {

@@ -105,7 +105,6 @@ impl Route {
                 urgent: self.priority == Priority::Urgent,
                 narrowing: None,
             },
-            ..AgentEventInput::default()
         };
         let options = RequestOptions { timeout_ms: Some(PATIENCE), async_: !self.wait_for_result };
         let answer = ctx.runtime.request(agent, event, options).await?;

@@ -34,6 +34,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     about: "Reads pages of the web as Markdown, from public addresses.",
     config: net_guard::CONFIG,
     error_message_limit: None,
+    output_limit: None,
     // Longer than the longest `timeoutMs` of a call.
     timeout: Some(Duration::from_secs(130)),
     open: |opening| {

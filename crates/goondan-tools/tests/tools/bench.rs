@@ -179,6 +179,8 @@ impl ProgressSink for Silent {
 pub(crate) struct FakeRuntime {
     /// What tools keep.
     state: Mutex<BTreeMap<String, Value>>,
+    /// Agents and keys of what was spawned, which is all at work.
+    spawned: Mutex<Vec<(String, String)>>,
     /// How many texts were embedded.
     embedded: Mutex<usize>,
     /// What it was told, as text.
@@ -237,6 +239,7 @@ impl AgentToolRuntime for FakeRuntime {
         self.note(format!("spawn {target} {options:?}"));
         FakeRuntime::known(target)?;
         let instance_key = options.instance_key.unwrap_or_else(|| format!("{target}-1"));
+        self.spawned.lock().unwrap().push((target.to_owned(), instance_key.clone()));
         Ok(SpawnResult { target: target.to_owned(), instance_key, spawned: true, cwd: options.cwd })
     }
 
@@ -312,10 +315,13 @@ impl Sessions for FakeRuntime {
             },
         };
         let main = InstanceId::new("assistant", "main");
-        Ok(vec![
+        let mut all = vec![
             meta("assistant", "main", InstanceStatus::Idle, None, 1),
             meta("worker", "k", InstanceStatus::Processing, Some(main), 2),
-        ])
+        ];
+        let spawned = self.spawned.lock().unwrap();
+        all.extend(spawned.iter().map(|(agent, key)| meta(agent, key, InstanceStatus::Processing, None, 3)));
+        Ok(all)
     }
 
     async fn history(&self, id: &InstanceId) -> Result<Vec<Arc<Message>>, ToolError> {

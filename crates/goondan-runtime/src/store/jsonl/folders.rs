@@ -25,7 +25,8 @@ pub(super) fn put_meta(disk: &Disk, dir: &Path, meta: &InstanceMeta) -> Result<(
     let mut bytes = serde_json::to_vec_pretty(meta).map_err(|cause| StoreError::new("encode", &path, &cause))?;
     bytes.push(b'\n');
     let has_conversation = || [layout::BASE, layout::EVENTS].iter().any(|file| disk.exists(&dir.join(file)));
-    let is_promise = meta.cwd.is_some() || (meta.status != InstanceStatus::Processing && !has_conversation());
+    let says_how = meta.cwd.is_some() || meta.narrowing.is_some();
+    let is_promise = says_how || (meta.status != InstanceStatus::Processing && !has_conversation());
     let written = match is_promise {
         // Under its old name lies what says the same of the promise: a power failure may bring that back.
         true if disk.has_names(&path) => replace_durably(&**disk, &path, &bytes),

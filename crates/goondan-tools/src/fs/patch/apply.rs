@@ -156,5 +156,33 @@ mod tests {
             let hunk: String = diff.iter_all_changes().map(|change| format!("{}{}", change.tag(), change.value())).collect();
             prop_assert_eq!(applied(&old, &format!("@@\n{}", hunk.trim_end_matches('\n'))).unwrap(), new);
         }
+
+        /// A patch of several hunks, each with a few lines around a change, finds its places in a long file.
+        #[test]
+        fn hunks_with_context_find_their_places(
+            changes in proptest::collection::vec((0usize..60, 0u8..3), 1..8),
+        ) {
+            let old: Vec<String> = (0..60).map(|number| format!("line {number}\n")).collect();
+            let mut new = old.clone();
+            for (at, change) in changes {
+                let at = at.min(new.len() - 1);
+                match change {
+                    0 if new.len() > 1 => drop(new.remove(at)),
+                    1 => new.insert(at, format!("new at {at}\n")),
+                    _ => new[at] = format!("changed at {at}\n"),
+                }
+            }
+            let (old, new) = (old.concat(), new.concat());
+            prop_assume!(old != new);
+            let diff = similar::TextDiff::from_lines(&old, &new);
+            let mut patch = String::new();
+            for group in diff.grouped_ops(3) {
+                patch.push_str("@@\n");
+                for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
+                    patch.push_str(&format!("{}{}", change.tag(), change.value()));
+                }
+            }
+            prop_assert_eq!(applied(&old, patch.trim_end_matches('\n')).unwrap(), new);
+        }
     }
 }

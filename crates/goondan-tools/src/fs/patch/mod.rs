@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use self::parse::Action;
 use crate::define::{Operation, titled};
 use crate::errors::{self, blocking};
-use crate::paths::{Place, Root};
+use crate::paths::{Place, Root, Roots};
 use crate::write::{diff, read_text, replace};
 
 /// The code of a patch that is not understood or does not fit the files.
@@ -34,10 +34,10 @@ pub(super) struct ApplyPatch {
 }
 
 impl Operation for ApplyPatch {
-    type Shared = ();
+    type Shared = Roots;
 
-    async fn preview(self, ctx: &ToolContext, (): &()) -> Result<Option<String>, ToolError> {
-        let root = Root::of(ctx)?;
+    async fn preview(self, ctx: &ToolContext, roots: &Roots) -> Result<Option<String>, ToolError> {
+        let root = roots.of(ctx)?;
         blocking(move || {
             let sections = parse::parse(&self.patch).map_err(misunderstood)?;
             let changes = sections.into_iter().map(|section| plan(&root, section.path, section.action));
@@ -48,8 +48,8 @@ impl Operation for ApplyPatch {
         .await
     }
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let root = Root::of(ctx)?;
+    async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
+        let root = roots.of(ctx)?;
         blocking(move || {
             let sections = parse::parse(&self.patch).map_err(misunderstood)?;
             let changes = sections.into_iter().map(|section| plan(&root, section.path, section.action));

@@ -1,0 +1,84 @@
+//! Runs a custom tool that is a dynamic library: it is loaded into the running program.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use goondan_runtime::JsonObject;
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput, ToolSet, ToolSource};
+use goondan_runtime::schema::ArgumentSchema;
+use goondan_runtime::spec::kinds::{Entry, Tool};
+use goondan_runtime::spec::{Kind, Resource, ResourceId};
+use serde_json::{Value, json};
+
+use super::shelf::Ready;
+use crate::errors;
+use crate::state::lock;
+
+/// The libraries that were run. One that has not changed since stays as it is, with what it keeps in memory; one that has is
+/// loaded anew, and the old one goes when its last call is over.
+#[derive(Default)]
+pub(crate) struct Loaded {
+    sets: Mutex<HashMap<PathBuf, Arc<ToolSet>>>,
+}
+
+/// What a library is called with.
+pub(super) struct Run<'a> {
+    pub(super) source: Option<&'a Arc<dyn ToolSource>>,
+    pub(super) loaded: &'a Loaded,
+    pub(super) tool: &'a Ready,
+    pub(super) arguments: JsonObject,
+    pub(super) limit: Duration,
+}
+
+/// Opens the library, checks the arguments by what it says of itself, and calls it.
+pub(super) async fn run(ctx: &ToolContext, run: Run<'_>) -> Result<ToolOutput, ToolError> {
+    let name = &run.tool.manifest.name;
+    let set = open(&run).await?;
+    // A library of several exports is called by the one that has the tool's name.
+    let of_name = |name: &str| set.exports.iter().find(|(export, _)| export.name == name);
+    let (export, handler) = match set.exports.as_slice() {
+        [only] => only,
+        _ => of_name(name).or_else(|| of_name(&name.replace('-', "_"))).ok_or_else(|| {
+            let exports: Vec<&str> = set.exports.iter().map(|(export, _)| export.name.as_str()).collect();
+            let message = format!("the library has the exports {}, and none is named `{name}`", exports.join(", "));
+            ToolError::new(message).code("E_TOOL_CUSTOM_TOOL_BROKEN")
+        })?,
+    };
+    let schema = ArgumentSchema::new(export.parameters.clone());
+    let arguments = schema
+        .check(&Value::Object(run.arguments))
+        .map_err(|invalid| errors::invalid(invalid.message).suggest(invalid.suggestion))?;
+    let started = Instant::now();
+    let called = tokio::time::timeout(run.limit, handler.call(ctx, arguments)).await;
+    let output = called.map_err(|_| {
+        let message = format!("`{name}` did not finish within {} s", run.limit.as_secs());
+        ToolError::new(message).code(errors::TIMEOUT).suggest("ask for less at once, or give a longer `timeout`")
+    })??;
+    let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let result = json!({"tool": name, "output": output.output, "durationMs": duration});
+    Ok(ToolOutput { output: result, ..output })
+}
+
+async fn open(run: &Run<'_>) -> Result<Arc<ToolSet>, ToolError> {
+    let broken = |message: String| ToolError::new(message).code("E_TOOL_CUSTOM_TOOL_BROKEN");
+    let source = run.source.ok_or_else(|| broken("libraries cannot be loaded here".to_owned()))?;
+    let (Some(folder), Some(file)) = (run.tool.program.parent(), run.tool.program.file_name()) else {
+        return Err(broken("the library has no name".to_owned()));
+    };
+    let resource = Resource {
+        id: ResourceId::base(Kind::Tool, &run.tool.manifest.name),
+        labels: Default::default(),
+        annotations: Default::default(),
+        origin: None,
+        spec: Tool { timeout: run.limit, ..Tool::new(Entry::Library(file.to_string_lossy().into_owned())) },
+    };
+    let opened = source.open(&resource, folder).await.map_err(|error| {
+        let cause = broken(error.message);
+        error.suggestion.map_or(cause.clone(), |suggestion| cause.suggest(suggestion))
+    })?;
+    let set = Arc::new(opened);
+    lock(&run.loaded.sets).insert(run.tool.program.clone(), Arc::clone(&set));
+    Ok(set)
+}
