@@ -76,6 +76,8 @@ fn start() -> (tokio::runtime::Runtime, Runtime) {
         let ports = PlanPorts { tools: Arc::new(Empty), models: Arc::new(Calls) };
         let generation = plan(&bundle, swarm, 1, &ports, &Environment::default()).await.expect("a plan");
         let parts = RuntimeParts {
+            approvals: Arc::new(goondan_runtime::policy::MemoryBook::default()),
+            redactor: goondan_runtime::redact::Redactor::new(),
             generation,
             store: Arc::new(MemoryStore::new(PathBuf::from("/nowhere"))),
             journal: Arc::new(MemoryJournal),

@@ -246,8 +246,11 @@ fn a_denied_command_is_denied_wherever_it_stands() {
 fn what_allows_everything_allows_what_is_hidden() {
     for command in ASKED {
         assert_eq!(shell_action(Action::Allow, &[("git *", Action::Allow)], command), Action::Allow, "{command}");
-        let permissions =
-            Permissions { default: Action::Ask, rules: vec![rule(Some("bash__*"), None, &[], Action::Allow)] };
+        let permissions = Permissions {
+            default: Action::Ask,
+            rules: vec![rule(Some("bash__*"), None, &[], Action::Allow)],
+            sandbox: None,
+        };
         let action = ask(Some(&permissions), "bash__exec", &[Permission::Execute], json!({"command": command}));
         assert_eq!(action, Action::Allow, "{command}");
     }

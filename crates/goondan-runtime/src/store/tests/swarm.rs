@@ -94,6 +94,8 @@ impl Process {
         let swarm = bundle.choose_swarm(None).unwrap();
         let journal_fs: Arc<dyn FileSystem> = Arc::new(fs.clone());
         let parts = RuntimeParts {
+            approvals: Arc::new(crate::policy::MemoryBook::default()),
+            redactor: crate::redact::Redactor::new(),
             generation: plan(&bundle, swarm, 1, &ports, &Environment::default()).await.ok()?,
             store,
             journal: Arc::new(JsonlJournal::on(journal_fs, PathBuf::from(WORKSPACE))),
