@@ -15,6 +15,7 @@ use crate::ports::model::ModelError;
 use crate::ports::powers::{Embeddings, Sessions, ToolState};
 use crate::ports::store::{InstanceMeta, StoreError};
 use crate::ports::tool::ToolError;
+use crate::taint;
 
 #[async_trait]
 impl Sessions for AgentCalls {
@@ -23,6 +24,8 @@ impl Sessions for AgentCalls {
     }
 
     async fn history(&self, id: &InstanceId) -> Result<Vec<Arc<Message>>, ToolError> {
+        // What is read of a conversation with untrusted output is untrusted itself.
+        taint::pass_on(&self.engine, id, &self.facts.instance).await.map_err(of_store)?;
         let (store, id) = (Arc::clone(&self.engine.store), id.clone());
         let messages =
             blocking(move || Ok(Conversation::restore(store.open(&id)?.load()?).0.messages().to_vec())).await;

@@ -37,7 +37,7 @@ fn schemas_are_plain_closed_and_described() {
             for (parameter, schema) in export.parameters["properties"].as_object().unwrap() {
                 assert!(schema["description"].as_str().is_some_and(|text| !text.is_empty()), "{name}.{parameter}");
             }
-            // As the model is shown it.
+            // What a model sees: without the formats that only a policy knows.
             let text = export.shown_parameters().to_string();
             for noise in ["$ref", "$schema", "\"title\":\"", "\"format\":\"", "\"null\""] {
                 assert!(!text.contains(noise), "{name} has {noise}: {text}");
