@@ -5,7 +5,9 @@ use std::mem::{MaybeUninit, size_of};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use goondan_abi::raw::{self, Bytes, Host, Library, Plugin, Status};
-use goondan_abi::sdk::{Output, ToolContext, ToolError, export_tools};
+#[cfg(not(miri))]
+use goondan_abi::sdk::export_tools;
+use goondan_abi::sdk::{Output, ToolContext, ToolError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -28,12 +30,38 @@ async fn waits(ctx: ToolContext, _input: Text) -> Result<(), ToolError> {
     Err(ToolError::new("stopped"))
 }
 
+#[cfg(not(miri))]
 export_tools! {
     name = "subject",
     version = "1.2.3",
     tools = [plain, rich => named("rich-one"), waits],
 }
 
+/// What `export_tools!` makes, by its Rust path: Miri finds no symbols.
+#[cfg(miri)]
+mod exported {
+    use goondan_abi::sdk::{Exported, Library, plugin, tool};
+
+    struct Tools;
+
+    impl Exported for Tools {
+        fn library() -> Library {
+            let tools = vec![
+                tool("plain", super::plain),
+                tool("rich", super::rich).named("rich-one"),
+                tool("waits", super::waits),
+            ];
+            Library::new("subject", "1.2.3", tools)
+        }
+    }
+
+    #[allow(non_upper_case_globals)]
+    pub(super) static goondan_plugin: super::Plugin = plugin::<Tools>();
+}
+#[cfg(miri)]
+use exported::goondan_plugin;
+
+#[cfg(not(miri))]
 unsafe extern "C" {
     /// The symbol, found as a loader finds it.
     static goondan_plugin: Plugin;
@@ -80,6 +108,7 @@ fn host() -> (&'static Host, Completions) {
 
 fn open(host: &'static Host) -> Result<Library, Status> {
     let mut table = MaybeUninit::<Library>::zeroed();
+    #[cfg_attr(miri, allow(unused_unsafe))]
     // SAFETY: `export_tools!` above defines the symbol with this type.
     let open = unsafe { goondan_plugin.open }.expect("the SDK fills it");
     // SAFETY: the host and what its `ctx` points at are leaked, and `table` has the bytes that are promised.

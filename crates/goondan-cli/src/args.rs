@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    build, completions, doctor, init, instance, logs, new, policy, run, sandbox_exec, schema, test, tool, tool_host,
-    validate,
+    build, completions, doctor, init, instance, logs, new, policy, reload, run, sandbox_exec, schema, test, tool,
+    tool_host, validate,
 };
 
 const ABOUT: &str = "Declarative agent swarms: a project folder with a goondan.yaml is checked and run.";
@@ -72,6 +72,8 @@ pub(crate) enum Command {
     Run(run::RunArgs),
     /// Build the tools that say how: `Tool.spec.build`
     Build(build::BuildArgs),
+    /// Have a running swarm take up the edited project, or show what that would change
+    Reload(reload::ReloadArgs),
     /// List an agent's tools, or call one without a model
     Tool(tool::ToolArgs),
     /// Say what the rules of a project allow, and why

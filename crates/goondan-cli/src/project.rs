@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use goondan::runtime::event::SwarmEvent;
 use goondan::runtime::policy::Approver;
-use goondan::spec::{Bundle, Code, Diagnostic, render};
+use goondan::spec::{Bundle, Code, Diagnostic, Sources, render};
 use goondan::{Project, StartError, StateRoot, Swarm, models};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -46,15 +46,21 @@ pub(crate) fn load(path: &Path) -> Result<Project, CliError> {
 }
 
 /// Loads a project that is about to be used: warnings are shown, errors end the command.
-pub(crate) fn load_valid(path: &Path, output: &Output) -> Result<(PathBuf, Arc<Bundle>), CliError> {
+pub(crate) fn load_valid(path: &Path, output: &Output) -> Result<(PathBuf, Arc<Bundle>, Sources), CliError> {
     let Project { root, bundle, diagnostics, sources, .. } = load(path)?;
-    if !diagnostics.is_empty() {
-        output.note(render::pretty(&diagnostics, &sources, Output::stderr_has_colour()).trim_end_matches('\n'))?;
-    }
+    warn(&diagnostics, &sources, output)?;
     match bundle {
-        Some(bundle) => Ok((root, bundle)),
+        Some(bundle) => Ok((root, bundle, sources)),
         None => Err(invalid(&diagnostics)),
     }
+}
+
+/// Shows problems with the lines that they are about.
+fn warn(diagnostics: &[Diagnostic], sources: &Sources, output: &Output) -> Result<(), CliError> {
+    if diagnostics.is_empty() {
+        return Ok(());
+    }
+    output.note(render::pretty(diagnostics, sources, Output::stderr_has_colour()).trim_end_matches('\n'))
 }
 
 /// A swarm that is about to start.
@@ -79,11 +85,14 @@ pub(crate) async fn start(
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), CliError> {
-    let (root, bundle) = load_valid(project, output)?;
+    let (root, bundle, sources) = load_valid(project, output)?;
     // Read once here as well, because an unusable file is a matter of configuration, not of the project.
     goondan::environment(&root, args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
-    let mut builder =
-        Swarm::builder(bundle).state_root(&state_root.0).approver(approver).redactor(crate::app::redactor().clone());
+    let mut builder = Swarm::builder(bundle)
+        .state_root(&state_root.0)
+        .approver(approver)
+        .redactor(crate::app::redactor().clone())
+        .reloads_at_hangup(cfg!(unix));
     if let Some(file) = &args.env_file {
         builder = builder.env_file(file);
     }
@@ -102,7 +111,9 @@ pub(crate) async fn start(
     if let Some(file) = record {
         builder = builder.models(models::record(Arc::new(models::Providers::default()), file));
     }
-    builder.start_watched().await.map_err(|error| start_error(error, output))
+    let (swarm, events) = builder.start_watched().await.map_err(|error| start_error(error, output))?;
+    warn(&swarm.warnings(), &sources, output)?;
+    Ok((swarm, events))
 }
 
 /// Checks that there is something to load at `path`.
@@ -171,18 +182,21 @@ pub(crate) fn as_json(diagnostics: &[Diagnostic]) -> Vec<Value> {
 
 fn start_error(error: StartError, output: &Output) -> CliError {
     match error {
-        StartError::Diagnostics(diagnostics) => {
-            // A single problem is the error itself; of several, the error can only be the sum.
-            let listed = match diagnostics.as_slice() {
-                [_] => Ok(()),
-                several => output.note(render::short(several).trim_end_matches('\n')),
-            };
-            listed.err().unwrap_or_else(|| not_startable(&diagnostics))
-        }
+        StartError::Diagnostics(diagnostics) => not_startable_shown(&diagnostics, output),
         StartError::Workspace { message, suggestion } => {
             CliError { suggestion, ..CliError::failure("WORKSPACE_ERROR", message) }
         }
     }
+}
+
+/// The error of a valid project that can't run as it is. Lists the problems where there are several.
+pub(crate) fn not_startable_shown(diagnostics: &[Diagnostic], output: &Output) -> CliError {
+    // A single problem is the error itself; of several, the error can only be the sum.
+    let listed = match diagnostics {
+        [_] => Ok(()),
+        several => output.note(render::short(several).trim_end_matches('\n')),
+    };
+    listed.err().unwrap_or_else(|| not_startable(diagnostics))
 }
 
 /// What the machine lacks is a matter of configuration; everything else is wrong in the project.

@@ -11,11 +11,13 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// What to do next.
     pub(crate) suggestion: Option<String>,
+    /// The export that was asked for and is not there.
+    pub(crate) export: Option<String>,
 }
 
 impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Failure { message: message.into(), suggestion: None }
+        Failure { message: message.into(), suggestion: None, export: None }
     }
 
     #[must_use]
@@ -24,7 +26,13 @@ impl Failure {
         self
     }
 
+    #[must_use]
+    pub(crate) fn about(mut self, export: &str) -> Self {
+        self.export = Some(export.to_owned());
+        self
+    }
+
     pub(crate) fn of_tool(self, tool: &ResourceId) -> OpenError {
-        OpenError { tool: tool.clone(), message: self.message, suggestion: self.suggestion }
+        OpenError { tool: tool.clone(), message: self.message, suggestion: self.suggestion, export: self.export }
     }
 }

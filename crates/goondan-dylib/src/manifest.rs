@@ -22,6 +22,7 @@ pub(crate) fn exports(manifest: &Manifest, tool: &Tool, name: &str) -> Result<Ve
     if let Some(missing) = tool.exports.iter().find(|export| !names.contains(export.name.as_str())) {
         let has = names.into_iter().collect::<Vec<_>>().join(", ");
         return Err(Failure::new(format!("{name} has no export `{}`", missing.name))
+            .about(&missing.name)
             .suggest(format!("it has: {has}; correct `spec.exports`, or rebuild the library with that export")));
     }
     Ok(manifest.exports.iter().map(spec).collect())

@@ -21,7 +21,7 @@ mod wire;
 
 pub use files::files_of;
 pub use providers::Providers;
-pub use replay::record;
+pub use replay::{Mask, record};
 pub use scripted::ScriptedFactory;
 pub use table::{PROVIDERS, Provider, provider, similar_providers};
 pub use wire::Wire;

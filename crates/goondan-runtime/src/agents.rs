@@ -17,6 +17,7 @@ use crate::inbound::{AgentEvent, EventTrace, ReplyTo, Terms};
 use crate::narrowing::Narrowing;
 use crate::orchestrator::{Command, Refusal, SpawnRequest};
 use crate::ports::powers::{Embeddings, Schedules, Sessions, ToolState};
+use crate::ports::reload::Reloader;
 use crate::ports::store::{InstanceMeta, InstanceStatus, StoreError};
 use crate::ports::tool::{
     AgentCatalog, AgentEventInput, AgentToolRuntime, RequestOptions, RequestResult, SendResult, SpawnOptions,
@@ -202,6 +203,10 @@ impl AgentToolRuntime for AgentCalls {
 
     async fn catalog(&self) -> Result<AgentCatalog, ToolError> {
         Ok(self.engine.generation.load().seen_from(&self.facts.instance.agent))
+    }
+
+    fn reloader(&self) -> Option<&dyn Reloader> {
+        self.engine.reloader.as_deref()
     }
 
     fn sessions(&self) -> Option<&dyn Sessions> {

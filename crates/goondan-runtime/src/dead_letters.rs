@@ -15,13 +15,16 @@ use crate::ports::store::{DeadLetter, Store, StoreError};
 /// An instance keeps that many; the oldest go first.
 const KEPT: usize = 100;
 
-/// Puts `event` on the list where `result` says that its turn failed. A turn that is cut off and fails again is on it once.
-pub(crate) fn bury(
-    engine: &Engine,
-    event: &AgentEvent,
-    result: &TurnResult,
-    now: DateTime<Utc>,
-) -> Result<(), StoreError> {
+/// Puts `event` on the list where `result` says that its turn failed. A list that can't be written must not keep the turn from
+/// being over. Waits for the disk.
+pub(crate) fn bury(engine: &Engine, event: &AgentEvent, result: &TurnResult, now: DateTime<Utc>) {
+    if let Err(error) = put(engine, event, result, now) {
+        tracing::warn!(%error, "a failed event was not put on the list of dead letters");
+    }
+}
+
+/// A turn that is cut off and fails again is on the list once.
+fn put(engine: &Engine, event: &AgentEvent, result: &TurnResult, now: DateTime<Utc>) -> Result<(), StoreError> {
     let Some(error) = result.error.as_ref().filter(|_| result.finish_reason == FinishReason::Error) else {
         return Ok(());
     };

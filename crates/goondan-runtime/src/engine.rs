@@ -16,6 +16,7 @@ use crate::plan::{AgentPlan, Generation};
 use crate::policy::{ApprovalBook, SharedApprover};
 use crate::ports::clock::Clock;
 use crate::ports::journal::Journal;
+use crate::ports::reload::Reloader;
 use crate::ports::store::Store;
 use crate::ports::tool::InstanceObserver;
 use crate::redact::Redactor;
@@ -47,6 +48,8 @@ pub struct Engine {
     pub(crate) observer: Arc<dyn InstanceObserver>,
     /// Lets tools work there, whatever the agents say.
     pub(crate) workdir: Option<PathBuf>,
+    /// Reads the project again.
+    pub(crate) reloader: Option<Arc<dyn Reloader>>,
     /// Set by a kill: nothing that ends from then on is recorded.
     pub(crate) dead: AtomicBool,
     /// The orchestrator. Unbounded: its senders are turns, whose number is limited, and inputs, whose queues are.

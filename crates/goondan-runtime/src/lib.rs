@@ -35,6 +35,7 @@ mod routing;
 pub mod runtime;
 pub mod schedule;
 pub mod schema;
+mod schema_difference;
 pub mod step;
 pub mod store;
 mod taint;

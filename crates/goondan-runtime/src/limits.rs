@@ -53,6 +53,7 @@ fn notice(kept: usize, length: usize, saved_at: &str) -> String {
     format!("\n[output truncated: {kept} of {length} characters shown; the whole output is in {saved_at}]")
 }
 
+/// The first `limit` characters of `text`, and the notice.
 fn cut_text(text: &str, limit: usize, saved_at: &str) -> String {
     let length = text.chars().count();
     format!("{}{}", head(text, limit), notice(limit.min(length), length, saved_at))
@@ -64,9 +65,9 @@ fn cut_fields(value: &Value, length: usize, limit: usize, saved_at: &str) -> Opt
     let mut excess = length - limit;
     for _ in 0..ROUNDS {
         let text = longest_text(&mut cut)?;
-        let room =
-            text.chars().count().checked_sub(excess).filter(|room| *room > 0).unwrap_or(text.chars().count() / 8);
-        *text = cut_text(text, room, saved_at);
+        let room = written(text).checked_sub(excess).filter(|room| *room > 0);
+        let kept = room.map_or_else(|| text.chars().count() / 8, |room| fitting(text, room));
+        *text = cut_text(text, kept, saved_at);
         let now = cut.to_string().chars().count();
         // Notices are not counted against the limit, but nothing may grow past it by much.
         if now <= limit + 1_000 {
@@ -80,11 +81,35 @@ fn cut_fields(value: &Value, length: usize, limit: usize, saved_at: &str) -> Opt
 fn longest_text(value: &mut Value) -> Option<&mut String> {
     match value {
         Value::String(text) => Some(text),
-        Value::Array(items) => items.iter_mut().filter_map(longest_text).max_by_key(|text| text.len()),
+        Value::Array(items) => items.iter_mut().filter_map(longest_text).max_by_key(|text| written(text)),
         Value::Object(fields) => {
-            fields.iter_mut().filter_map(|(_, field)| longest_text(field)).max_by_key(|text| text.len())
+            fields.iter_mut().filter_map(|(_, field)| longest_text(field)).max_by_key(|text| written(text))
         }
         _ => None,
+    }
+}
+
+/// How many characters `text` takes in JSON, quotes aside.
+fn written(text: &str) -> usize {
+    text.chars().map(escaped).sum()
+}
+
+/// How many of the first characters of `text` take at most `room` characters in JSON.
+fn fitting(text: &str, room: usize) -> usize {
+    let mut taken = 0;
+    let fits = |character: &char| {
+        taken += escaped(*character);
+        taken <= room
+    };
+    text.chars().take_while(fits).count()
+}
+
+/// How many characters one character is in JSON.
+fn escaped(character: char) -> usize {
+    match character {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '\0'..'\u{20}' => 6,
+        _ => 1,
     }
 }
 
@@ -135,7 +160,30 @@ mod tests {
         assert_eq!(cut.whole, output.to_string());
     }
 
+    /// Texts of plain characters, of such that JSON escapes, and of both.
+    fn texts() -> impl Strategy<Value = String> {
+        prop_oneof!["[a-zäé]{300,600}", "[\"\\\\\n\t]{300,600}", "[\u{1}-\u{1f}]{300,600}", "[a-z\"\n\u{1}]{300,600}"]
+    }
+
     proptest! {
+        #[test]
+        fn what_characters_take_is_what_json_writes(text in any::<String>()) {
+            prop_assert_eq!(written(&text) + 2, json!(text).to_string().chars().count());
+        }
+
+        #[test]
+        fn a_field_is_cut_to_the_limit_and_no_further(text in texts(), other in "[a-z\"]{0,30}", limit in 100usize..300) {
+            let output = json!({"stdout": text, "stderr": other});
+            let cut = cut_output(&output, limit, "f").unwrap();
+            let shown = cut.output["stdout"].as_str().unwrap();
+            let kept = &shown[..shown.rfind("\n[output truncated").unwrap()];
+            prop_assert!(text.starts_with(kept));
+            prop_assert_eq!(&cut.output["stderr"], &json!(other));
+            let size = json!({"stdout": kept, "stderr": other}).to_string().chars().count();
+            // One character more would have been too much; it may be six in JSON.
+            prop_assert!(size <= limit && size + 6 > limit, "{} of {}", size, limit);
+        }
+
         #[test]
         fn a_message_never_exceeds_its_limit(text in ".{0,200}", limit in 0usize..100) {
             prop_assert!(cut_error_message(&text, limit).chars().count() <= limit.max(text.chars().count().min(limit)));

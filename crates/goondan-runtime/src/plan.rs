@@ -12,6 +12,7 @@ use crate::middleware::{self, Middleware};
 use crate::ports::model::{ModelClient, ModelError, ModelFactory};
 use crate::ports::tool::{AgentCatalog, OpenError, ToolSet, ToolSource};
 use crate::registry::{Catalog, RegisteredTool, Registry, ToolLimits};
+use crate::schema_difference::difference;
 
 /// Retries of a model call where `options.maxRetries` says nothing (rule M4).
 const DEFAULT_MAX_RETRIES: u32 = 3;
@@ -37,6 +38,8 @@ pub struct Generation {
     pub entry_agent: String,
     /// Limits.
     pub policy: Policy,
+    /// What was noticed while its tools were opened and keeps nothing from running.
+    pub warnings: Vec<Diagnostic>,
     agents: BTreeMap<String, Arc<AgentPlan>>,
     /// By name. One that no agent uses may lack what it needs; that is told when it is asked for.
     models: BTreeMap<String, Result<ModelPlan, ModelError>>,
@@ -143,8 +146,10 @@ pub async fn plan(
             agents.insert(agent.name.clone(), Arc::new(agent));
         }
     }
-    if !planner.problems.is_empty() {
-        return Err(planner.problems);
+    let (problems, warnings): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut planner.problems).into_iter().partition(Diagnostic::is_error);
+    if !problems.is_empty() {
+        return Err(problems);
     }
     bundle.models().values().for_each(|model| drop(planner.model(model)));
     Ok(Generation {
@@ -153,6 +158,7 @@ pub async fn plan(
         swarm: swarm.id.clone(),
         entry_agent: swarm.spec.entry_agent.name.clone(),
         policy: swarm.spec.policy.clone(),
+        warnings,
         agents,
         models: planner.models.into_iter().map(|(id, model)| (id.name, model)).collect(),
     })
@@ -221,7 +227,7 @@ impl Planner<'_> {
             self.open(tool).await;
             let Some(Some(set)) = self.opened.get(&tool.id) else { continue };
             let mut problems = Vec::new();
-            for registered in select(tool, tool_use, set, &mut problems) {
+            for registered in select(&bundle, tool, tool_use, set, &mut problems) {
                 registry.register(Arc::new(registered));
             }
             self.problems.append(&mut problems);
@@ -234,13 +240,36 @@ impl Planner<'_> {
             return;
         }
         let opened = match self.ports.tools.open(tool, self.bundle.root()).await {
-            Ok(set) => Some(set),
+            Ok(set) => {
+                self.warn_of_other_schemas(tool, &set);
+                Some(set)
+            }
             Err(error) => {
-                self.problem(tool_problem(tool, &error));
+                self.problem(tool_problem(self.bundle, tool, &error));
                 None
             }
         };
         self.opened.insert(tool.id.clone(), opened);
+    }
+
+    /// An argument that the library does not know of is one that it ignores or refuses.
+    fn warn_of_other_schemas(&mut self, tool: &Resource<Tool>, set: &ToolSet) {
+        if !matches!(tool.spec.entry, Entry::Library(_)) {
+            return;
+        }
+        for (index, stated) in tool.spec.overrides.iter().enumerate() {
+            let own = set.exports.iter().find(|(own, _)| own.name == stated.name);
+            let (Some((own, _)), Some(parameters)) = (own, &stated.parameters) else { continue };
+            let Some(difference) = difference(&own.parameters, parameters) else { continue };
+            let message = format!(
+                "The `parameters` of the export `{}` are other ones than the library describes: {difference}.",
+                own.name
+            );
+            let diagnostic = Diagnostic::new(Code::SCHEMA_DIFFERS, message).suggest(
+                "remove `parameters` to use the library's, or correct them; the model is shown those of the YAML",
+            );
+            self.problem(at_tool(self.bundle, diagnostic, tool, format!("spec.exports[{index}].parameters")));
+        }
     }
 
     fn check_required_tools(&mut self, agent: &Resource<Agent>, registry: &Registry) {
@@ -261,6 +290,7 @@ impl Planner<'_> {
 
 /// The exports that the resource declares and the agent uses, each with its handler.
 fn select(
+    bundle: &Bundle,
     tool: &Resource<Tool>,
     tool_use: &ToolUse,
     set: &ToolSet,
@@ -280,7 +310,7 @@ fn select(
     let mut selected = Vec::new();
     for (name, stated) in declared.into_iter().filter(|(name, _)| wanted(name)) {
         let Some((spec, handler)) = own(name) else {
-            problems.push(no_such_export(tool, set, name));
+            problems.push(no_such_export(bundle, tool, set, name));
             continue;
         };
         let spec = stated.map_or_else(|| spec.clone(), |stated| stated.apply(spec));
@@ -293,11 +323,17 @@ fn select(
     selected
 }
 
-fn no_such_export(tool: &Resource<Tool>, set: &ToolSet, name: &str) -> Diagnostic {
+fn no_such_export(bundle: &Bundle, tool: &Resource<Tool>, set: &ToolSet, name: &str) -> Diagnostic {
     let has = set.exports.iter().map(|(own, _)| own.name.as_str()).collect::<Vec<_>>().join(", ");
     let message = format!("the entry of {} has no export `{name}`", tool.id);
     let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message).suggest(format!("it has: {has}"));
-    at(diagnostic, &tool.id, tool.origin.as_ref(), "spec.exports")
+    at_tool(bundle, diagnostic, tool, export_field(tool, name))
+}
+
+/// The `name` of the item of `spec.exports` that selects an export.
+fn export_field(tool: &Resource<Tool>, name: &str) -> String {
+    let index = tool.spec.overrides.iter().position(|stated| stated.name == name);
+    index.map_or_else(|| "spec.exports".to_owned(), |index| format!("spec.exports[{index}].name"))
 }
 
 fn max_retries(model: &Model) -> u32 {
@@ -305,16 +341,27 @@ fn max_retries(model: &Model) -> u32 {
     stated.map_or(DEFAULT_MAX_RETRIES, |retries| u32::try_from(retries).unwrap_or(u32::MAX))
 }
 
-fn tool_problem(tool: &Resource<Tool>, error: &OpenError) -> Diagnostic {
-    let mut diagnostic = Diagnostic::new(Code::ENTRY_NOT_FOUND, error.to_string());
+fn tool_problem(bundle: &Bundle, tool: &Resource<Tool>, error: &OpenError) -> Diagnostic {
+    let (code, field) = match &error.export {
+        Some(export) => (Code::SCHEMA_INVALID, export_field(tool, export)),
+        None => (Code::ENTRY_NOT_FOUND, "spec.entry".to_owned()),
+    };
+    let mut diagnostic = Diagnostic::new(code, error.to_string());
     diagnostic.suggestion.clone_from(&error.suggestion);
-    at(diagnostic, &tool.id, tool.origin.as_ref(), "spec.entry")
+    at_tool(bundle, diagnostic, tool, field)
 }
 
 fn model_problem(model: &Resource<Model>, error: &ModelError) -> Diagnostic {
     let mut diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, format!("{}: {}", model.id, error.message));
     diagnostic.suggestion.clone_from(&error.suggestion);
     at(diagnostic, &model.id, model.origin.as_ref(), "spec")
+}
+
+/// `diagnostic`, pointing at a field of a tool, or at its name where the place of the field is not known.
+fn at_tool(bundle: &Bundle, diagnostic: Diagnostic, tool: &Resource<Tool>, field: String) -> Diagnostic {
+    let mut diagnostic = at(diagnostic, &tool.id, tool.origin.as_ref(), &field);
+    diagnostic.position = bundle.place(&tool.id, &field).or(diagnostic.position);
+    diagnostic
 }
 
 /// `diagnostic`, pointing at a field of a resource.

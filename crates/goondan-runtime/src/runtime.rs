@@ -28,6 +28,7 @@ use crate::plan::Generation;
 use crate::policy::{ApprovalBook, SharedApprover};
 use crate::ports::clock::Clock;
 use crate::ports::journal::Journal;
+use crate::ports::reload::Reloader;
 use crate::ports::store::{InstanceMeta, Store, StoreError};
 use crate::ports::tool::{InstanceObserver, ToolCallResult};
 use crate::redact::Redactor;
@@ -51,6 +52,8 @@ pub struct RuntimeParts {
     pub approvals: Arc<dyn ApprovalBook>,
     /// Lets tools work there, whatever the agents say.
     pub workdir: Option<PathBuf>,
+    /// Reads the project again when a tool asks for it.
+    pub reloader: Option<Arc<dyn Reloader>>,
     /// Is told which instances were put away.
     pub observer: Arc<dyn InstanceObserver>,
 }
@@ -110,6 +113,7 @@ impl Runtime {
             timetable: Arc::clone(&timetable),
             observer: parts.observer,
             workdir: parts.workdir,
+            reloader: parts.reloader,
             commands,
         });
         let events = engine.bus.subscribe();
@@ -125,9 +129,11 @@ impl Runtime {
         self.engine.generation.load_full()
     }
 
-    /// Puts another generation in place. Running steps keep theirs (rule R3).
+    /// Puts another generation in place. Running steps keep theirs (rule R3); agents that it does not have drain (R4).
     pub fn swap(&self, generation: Generation) {
         self.engine.generation.store(Arc::new(generation));
+        // Without an orchestrator there is nobody to put away.
+        let _ = self.engine.commands.send(Command::Swapped);
     }
 
     /// Something happened to the swarm as a whole: it is published under its entry agent and the key `*`, and belongs to no

@@ -1,6 +1,6 @@
 //! The validated bundle: what every later stage builds on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
@@ -59,6 +59,8 @@ pub struct Bundle {
     /// Where the value sources are written.
     pub(crate) values: Vec<ValueOrigin>,
     pub(crate) builds: Vec<ToolBuild>,
+    /// Where fields of tools stand that only opening the entry shows to be wrong.
+    pub(crate) places: HashMap<(ResourceId, String), Position>,
 }
 
 impl Bundle {
@@ -100,6 +102,11 @@ impl Bundle {
     /// How tools are built, of all that say so, in load order.
     pub fn builds(&self) -> &[ToolBuild] {
         &self.builds
+    }
+
+    /// Where `field` of a tool stands in its file: `spec.entry`, or the `name` or `parameters` of one of `spec.exports`.
+    pub fn place(&self, tool: &ResourceId, field: &str) -> Option<Position> {
+        self.places.get(&(tool.clone(), field.to_owned())).copied()
     }
 
     /// All extensions, the built-in ones included.

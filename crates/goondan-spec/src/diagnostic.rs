@@ -105,6 +105,8 @@ codes! {
     DEAD_RULE = "W_CONFIG_DEAD_RULE",
     /// An entry form that is reserved for later.
     NOT_ACTIVE = "W_CONFIG_NOT_ACTIVE",
+    /// `parameters` of an export that are other ones than its library describes.
+    SCHEMA_DIFFERS = "W_CONFIG_SCHEMA_DIFFERS",
 }
 
 /// One problem. Lines and columns count from 1; columns count characters.

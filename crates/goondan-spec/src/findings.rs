@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::ResourceId;
+use crate::decode::Field;
 use crate::diagnostic::{Diagnostic, Position};
 use crate::kinds::ToolBuild;
 use crate::text::excerpt;
@@ -28,6 +29,8 @@ pub(crate) struct Findings {
     pub(crate) texts: Vec<(String, String)>,
     /// How tools are built.
     pub(crate) builds: Vec<ToolBuild>,
+    /// Where fields stand that something may be wrong with once the bundle is used.
+    pub(crate) places: Vec<((ResourceId, String), Position)>,
     /// Where secrets stand in the file, so that nothing shows them.
     pub(crate) secrets: Vec<Range<usize>>,
 }
@@ -60,6 +63,13 @@ impl Findings {
         }
         diagnostic.field = diagnostic.field.map(|field| excerpt(&field, LONGEST_SUBJECT));
         self.diagnostics.push(diagnostic);
+    }
+
+    /// Notes where a field of the resource stands.
+    pub(crate) fn note_place(&mut self, field: &Field<'_>) {
+        if let Some(resource) = &self.resource {
+            self.places.push(((resource.clone(), field.path.clone()), field.at()));
+        }
     }
 
     /// Notes that the bundle is also made from `file`.

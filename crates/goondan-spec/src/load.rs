@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bundle::{BasePackage, Bundle, Decoded, Resource, Resources};
 use crate::decode::Field;
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::{Code, Diagnostic, Position};
 use crate::discover::{Found, discover};
 use crate::envelope::{self, Envelope};
 use crate::files::{FileKind, Files};
@@ -107,6 +107,7 @@ struct Gathered {
     secrets: Vec<(String, std::ops::Range<usize>)>,
     texts: Vec<(String, String)>,
     builds: Vec<ToolBuild>,
+    places: HashMap<(ResourceId, String), Position>,
 }
 
 impl Gathered {
@@ -118,6 +119,7 @@ impl Gathered {
         self.secrets.extend(findings.secrets.into_iter().map(|range| (file.clone(), range)));
         self.texts.extend(findings.texts);
         self.builds.extend(findings.builds);
+        self.places.extend(findings.places);
     }
 
     fn is_clean(&self) -> bool {
@@ -145,6 +147,7 @@ impl Gathered {
             resources,
             values: self.values,
             builds: self.builds.clone(),
+            places: self.places,
         });
         Loaded { bundle, diagnostics: self.diagnostics, sources, builds: self.builds }
     }

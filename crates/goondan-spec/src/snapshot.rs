@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Write};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::bundle::{Bundle, Resource, Resources};
@@ -121,7 +122,43 @@ fn values<'b>(bundle: &'b Bundle, environment: Option<&Environment>) -> HashMap<
         };
         values.insert(&origin.resource, hasher);
     }
+    // A tool reads the value sources in its config itself.
+    for tool in bundle.tools().values() {
+        let mut named = Named::default();
+        tool.spec.config.values().for_each(|value| named.look_at(value));
+        let read = environment.iter().filter(|(name, _)| named.covers(name));
+        let hasher = values.remove(&tool.id).unwrap_or_default();
+        values.insert(&tool.id, read.fold(hasher, |hasher, (_, value)| hasher.and_bytes(value.as_bytes())));
+    }
     values
+}
+
+/// The variables that a free value may be reading.
+#[derive(Default)]
+struct Named<'v> {
+    variables: Vec<&'v str>,
+    /// A `secretRef` looks at several.
+    secrets: bool,
+}
+
+impl<'v> Named<'v> {
+    fn look_at(&mut self, value: &'v Value) {
+        match value {
+            Value::Object(fields) => {
+                let from = fields.get("valueFrom");
+                self.variables.extend(from.and_then(|from| from.get("env")).and_then(Value::as_str));
+                self.secrets |= from.is_some_and(|from| from.get("secretRef").is_some());
+                fields.values().for_each(|value| self.look_at(value));
+            }
+            Value::Array(items) => items.iter().for_each(|item| self.look_at(item)),
+            _ => {}
+        }
+    }
+
+    fn covers(&self, name: &str) -> bool {
+        let is_secret = name.starts_with("GOONDAN_SECRET_") || name.starts_with("SECRET_");
+        (self.secrets && is_secret) || self.variables.contains(&name)
+    }
 }
 
 impl Snapper<'_> {

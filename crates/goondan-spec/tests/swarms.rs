@@ -171,6 +171,26 @@ fn secrets_count_where_they_are_wanted_and_leave_no_trace_elsewhere() {
 }
 
 #[test]
+fn a_variable_in_the_config_of_a_tool_counts() {
+    let tool = |source: &str| {
+        format!(
+            "{SOUND}---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: t}}\nspec: {{entry: t.so, config: {{hooks: \
+             [{{url: {{valueFrom: {source}}}}}]}}}}\n"
+        )
+    };
+    let set = |name: &str, value: &str| [(name.to_owned(), value.to_owned())].into_iter().collect::<Environment>();
+    for (source, name) in [("{env: HOOK}", "HOOK"), ("{secretRef: {ref: Secret/hook}}", "SECRET_HOOK")] {
+        let bundle = bundle(&[("goondan.yaml", &tool(source)), ("t.so", "")]);
+        let changed = |name: &str| {
+            let (one, two) = (set(name, "1"), set(name, "2"));
+            diff(&snapshot(&bundle, Some(&one)), &snapshot(&bundle, Some(&two))).changed
+        };
+        assert_eq!(changed(name), ["Tool/t"]);
+        assert!(changed("UNRELATED").is_empty());
+    }
+}
+
+#[test]
 fn a_snapshot_survives_being_written_down() {
     let snapshot = snapshot(&bundle(&[("goondan.yaml", SOUND)]), None);
     let text = serde_json::to_string(&snapshot).unwrap();

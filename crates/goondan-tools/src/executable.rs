@@ -36,7 +36,7 @@ impl ExecutableTools {
 #[async_trait]
 impl ToolSource for ExecutableTools {
     async fn open(&self, tool: &Resource<Tool>, bundle_root: &Path) -> Result<ToolSet, OpenError> {
-        let failed = |message: String| OpenError { tool: tool.id.clone(), message, suggestion: None };
+        let failed = |message: String| OpenError { tool: tool.id.clone(), message, suggestion: None, export: None };
         let Entry::Executable(path) = &tool.spec.entry else {
             return Err(failed("its entry is not a folder with a tool.yaml".to_owned()));
         };

@@ -31,6 +31,7 @@ mod process;
 mod processes;
 mod runtime;
 mod schema;
+mod self_restart;
 mod sessions;
 mod shell;
 mod squad;
@@ -56,7 +57,7 @@ use goondan_runtime::spec::{Environment, Resource};
 
 pub use crate::confine::{HelperCommand, enter};
 pub use crate::executable::ExecutableTools;
-use crate::state::{Owner, State};
+use crate::state::{Owner, State, lock};
 use crate::table::{BUILTINS, Builtin, Opening};
 
 /// Opens tools with a `builtin:NAME` entry. Cheap to make; connections and the like are made when a call needs them.
@@ -81,9 +82,14 @@ impl BuiltinTools {
     }
     /// What value sources in a config see.
     #[must_use]
-    pub fn environment(mut self, environment: Environment) -> Self {
-        self.state.environment = environment;
+    pub fn environment(self, environment: Environment) -> Self {
+        self.set_environment(environment);
         self
+    }
+
+    /// What value sources in a config see from now on; tools that are open keep what they have seen.
+    pub fn set_environment(&self, environment: Environment) {
+        *lock(&self.state.environment) = environment;
     }
 
     /// Where things may be kept that can be had again.
@@ -115,23 +121,22 @@ impl BuiltinTools {
 impl ToolSource for BuiltinTools {
     async fn open(&self, tool: &Resource<Tool>, _bundle_root: &Path) -> Result<ToolSet, OpenError> {
         let builtin = find(tool)?;
-        let exports = (builtin.open)(&Opening {
-            config: &tool.spec.config,
-            environment: &self.state.environment,
-            state: &self.state,
-        })
-        .map_err(|message| OpenError {
-            tool: tool.id.clone(),
-            message: format!("the config of builtin:{} is wrong: {message}", builtin.name),
-            suggestion: Some(format!("docs/tools.md lists what `{}` takes in its config", builtin.name)),
-        })?;
+        let environment = lock(&self.state.environment).clone();
+        let exports =
+            (builtin.open)(&Opening { config: &tool.spec.config, environment: &environment, state: &self.state })
+                .map_err(|message| OpenError {
+                    tool: tool.id.clone(),
+                    message: format!("the config of builtin:{} is wrong: {message}", builtin.name),
+                    suggestion: Some(format!("docs/tools.md lists what `{}` takes in its config", builtin.name)),
+                    export: None,
+                })?;
         Ok(ToolSet { exports: exports.into_iter().map(|export| (export.spec, export.handler)).collect() })
     }
 }
 
 /// The row that the tool's entry names.
 fn find(tool: &Resource<Tool>) -> Result<&'static Builtin, OpenError> {
-    let failed = |message, suggestion| OpenError { tool: tool.id.clone(), message, suggestion };
+    let failed = |message, suggestion| OpenError { tool: tool.id.clone(), message, suggestion, export: None };
     let Entry::Builtin(name) = &tool.spec.entry else {
         return Err(failed("its entry is not of the form builtin:NAME".to_owned(), None));
     };
@@ -148,8 +153,8 @@ pub fn base_tools() -> Vec<ToolManifest> {
 
 /// What one built-in tool declares. Its exports do not depend on its config.
 fn manifest(builtin: &Builtin) -> ToolManifest {
-    let state = State::default();
-    let opening = Opening { config: &JsonObject::new(), environment: &state.environment, state: &state };
+    let (state, environment) = (State::default(), Environment::default());
+    let opening = Opening { config: &JsonObject::new(), environment: &environment, state: &state };
     let exports = (builtin.open)(&opening).expect("every built-in tool opens without a config");
     ToolManifest {
         name: builtin.name.to_owned(),

@@ -21,7 +21,7 @@ pub(crate) struct State {
     /// What contains programs.
     pub(crate) helper: Option<HelperCommand>,
     /// What value sources see.
-    pub(crate) environment: Environment,
+    pub(crate) environment: Mutex<Environment>,
     /// Where things may be kept that can be had again.
     pub(crate) cache_dir: Option<PathBuf>,
     /// Opens dynamic libraries.

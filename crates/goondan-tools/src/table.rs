@@ -11,7 +11,7 @@ use crate::define::Export;
 use crate::state::State;
 use crate::{
     agents, automation, bash, custom_tools, file_system, fs, http_fetch, introspection, json_query, memory, messaging,
-    runtime, sessions, squad, task, text_transform, todo, wait, web,
+    runtime, self_restart, sessions, squad, task, text_transform, todo, wait, web,
 };
 
 /// A row of the table.
@@ -69,6 +69,7 @@ pub(crate) const BUILTINS: &[Builtin] = &[
     memory::BUILTIN,
     messaging::BUILTIN,
     runtime::BUILTIN,
+    self_restart::BUILTIN,
     sessions::BUILTIN,
     squad::BUILTIN,
     task::BUILTIN,

@@ -48,6 +48,11 @@ impl ToolSources {
         }
     }
 
+    /// What value sources of tools that are opened from now on see.
+    pub(crate) fn set_environment(&self, environment: Environment) {
+        self.builtin.set_environment(environment);
+    }
+
     /// Ends what tools have running, and closes all libraries.
     pub(crate) async fn shutdown(&self) {
         self.builtin.shutdown().await;
@@ -68,6 +73,7 @@ impl ToolSources {
                 tool: tool.id.clone(),
                 message: "`isolation: process` needs a program that can host libraries, and this one cannot".to_owned(),
                 suggestion: Some("give `SwarmBuilder::tool_host` a command, or leave `isolation` out".to_owned()),
+                export: None,
             }),
         }
     }

@@ -21,7 +21,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use crate::adapters::ToolSources;
 use crate::approvals::ApprovalFile;
 use crate::contents::Contents;
-use crate::reload::{ReloadListeners, ReloadState, plan_swarm};
+use crate::reload::{ReloadListeners, ReloadState, ToolReloads, plan_swarm};
 use crate::secrets;
 use crate::swarm::{Inner, Swarm};
 use crate::variables::Variables;
@@ -29,18 +29,19 @@ use crate::workspace::StateRoot;
 
 /// Settings of a swarm that is about to start.
 pub struct SwarmBuilder {
-    bundle: Arc<Bundle>,
-    swarm: Option<String>,
-    state_root: Option<PathBuf>,
-    variables: Variables,
-    models: Arc<dyn ModelFactory>,
-    approver: Arc<dyn Approver>,
-    approvals: Option<Arc<dyn ApprovalBook>>,
-    redactor: Redactor,
-    clock: Arc<dyn Clock>,
-    workdir: Option<PathBuf>,
-    tool_host: Option<HostCommand>,
-    sandbox_helper: Option<HelperCommand>,
+    pub(crate) bundle: Arc<Bundle>,
+    pub(crate) swarm: Option<String>,
+    pub(crate) state_root: Option<PathBuf>,
+    pub(crate) variables: Variables,
+    pub(crate) models: Arc<dyn ModelFactory>,
+    pub(crate) approver: Arc<dyn Approver>,
+    pub(crate) approvals: Option<Arc<dyn ApprovalBook>>,
+    pub(crate) redactor: Redactor,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) workdir: Option<PathBuf>,
+    pub(crate) tool_host: Option<HostCommand>,
+    pub(crate) sandbox_helper: Option<HelperCommand>,
+    pub(crate) reloads_at_hangup: bool,
 }
 
 /// Why a swarm could not start.
@@ -75,6 +76,7 @@ impl SwarmBuilder {
             workdir: None,
             tool_host: None,
             sandbox_helper: None,
+            reloads_at_hangup: false,
         }
     }
 
@@ -162,6 +164,13 @@ impl SwarmBuilder {
         self
     }
 
+    /// Notes for other processes that this one reloads the swarm when it gets SIGHUP. Whoever says so must see to it.
+    #[must_use]
+    pub fn reloads_at_hangup(mut self, yes: bool) -> Self {
+        self.reloads_at_hangup = yes;
+        self
+    }
+
     /// Contains programs of tools with the help of that command, which must call [`crate::enter_sandbox`] before it starts
     /// a thread.
     #[must_use]
@@ -196,6 +205,7 @@ impl SwarmBuilder {
         let dir = workspace.dir.clone();
         let store = tokio::task::spawn_blocking(move || JsonlStore::open(&dir)).await;
         let store = store.map_err(|panic| workspace_error(panic.to_string()))?.map_err(cannot_open)?;
+        let reloader = Arc::new(ToolReloads::default());
         let approvals = match self.approvals {
             Some(book) => book,
             None => {
@@ -212,6 +222,7 @@ impl SwarmBuilder {
             clock: self.clock,
             approver: self.approver,
             workdir: self.workdir.as_deref().map(absolute),
+            reloader: Some(Arc::clone(&reloader) as _),
             observer: Arc::clone(&tools) as Arc<dyn InstanceObserver>,
         };
         let (runtime, events) = Runtime::start(parts).map_err(|error| workspace_error(error.message))?;
@@ -229,9 +240,11 @@ impl SwarmBuilder {
             swarm: swarm_id,
             reloading: tokio::sync::Mutex::new(state),
             reload_listeners: ReloadListeners::default(),
+            reloads_at_hangup: self.reloads_at_hangup,
         };
         let swarm = Swarm::of(Arc::new(inner));
-        swarm.write_down_generation().await;
+        reloader.serve(&swarm);
+        swarm.write_down_generation(None).await;
         Ok((swarm, events))
     }
 }

@@ -5,7 +5,8 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use goondan_spec::Snapshot;
+use goondan_runtime::store::jsonl::holder_of;
+use goondan_spec::{ReloadPlan, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use crate::workspace::Workspace;
@@ -27,23 +28,32 @@ pub struct LastGeneration {
     pub root: PathBuf,
     /// The process that runs the swarm, or ran it.
     pub process: u32,
+    /// Whether that process reloads at SIGHUP.
+    pub reloads_at_hangup: bool,
+    /// What came of the last reload; absent before the first.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub last_reload: Option<LastReload>,
     /// What the bundle amounts to.
     pub snapshot: Snapshot,
 }
 
-impl LastGeneration {
-    /// Of this process.
-    pub(crate) fn new(generation: u64, swarm: &str, root: PathBuf, snapshot: Snapshot) -> Self {
-        LastGeneration {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            generation,
-            swarm: swarm.to_owned(),
-            root,
-            process: std::process::id(),
-            snapshot,
-        }
-    }
+/// A reload, as it is told to other processes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastReload {
+    /// Reloads are counted from 1 in each run.
+    pub number: u64,
+    /// A new generation serves.
+    pub ok: bool,
+    /// What has changed.
+    pub plan: ReloadPlan,
+    /// What is wrong with the project, one line each.
+    pub messages: Vec<String>,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+}
 
+impl LastGeneration {
     /// Whether it was written by this version of the program, so that its hashes mean something.
     pub fn is_comparable(&self) -> bool {
         self.version == env!("CARGO_PKG_VERSION")
@@ -59,6 +69,11 @@ impl LastGeneration {
 }
 
 impl Workspace {
+    /// The process that runs a swarm in it; `Some(None)` where its number is not known, `None` where nobody does.
+    pub fn running_process(&self) -> io::Result<Option<Option<u32>>> {
+        holder_of(&self.dir)
+    }
+
     /// The generation that runs in it or ran there last; `None` where nothing ever ran.
     pub fn last_generation(&self) -> io::Result<Option<LastGeneration>> {
         match fs::read(self.dir.join(FILE)) {

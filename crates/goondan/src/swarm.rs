@@ -47,6 +47,7 @@ pub(crate) struct Inner {
     /// One reload at a time.
     pub(crate) reloading: tokio::sync::Mutex<ReloadState>,
     pub(crate) reload_listeners: ReloadListeners,
+    pub(crate) reloads_at_hangup: bool,
 }
 
 /// An input from outside.
@@ -169,6 +170,11 @@ impl Swarm {
     /// The name of the running Swarm resource.
     pub fn name(&self) -> String {
         self.inner.swarm.name.clone()
+    }
+
+    /// What was noticed when the tools of the running generation were opened and keeps nothing from running.
+    pub fn warnings(&self) -> Vec<goondan_spec::Diagnostic> {
+        self.inner.runtime.generation().warnings.clone()
     }
 
     /// The entry agent's name.

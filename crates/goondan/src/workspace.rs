@@ -11,8 +11,8 @@ use goondan_runtime::event::RuntimeEvent;
 use goondan_runtime::ids::InstanceId;
 use goondan_runtime::message::Message;
 use goondan_runtime::ports::journal::EffectKind;
-use goondan_runtime::ports::store::{DeadLetter, InstanceMeta, InstanceStatus, StoredConversation};
-use goondan_runtime::store::jsonl::{JournalRecord, layout, read_lines};
+use goondan_runtime::ports::store::{DeadLetter, InstanceMeta, InstanceStatus, Store, StoredConversation};
+use goondan_runtime::store::jsonl::{JournalRecord, JsonlStore, OpenWorkspaceError, layout, read_lines};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -86,12 +86,14 @@ pub struct UnfinishedEffect {
     pub intent: Value,
     /// Whether it is known what came of it. A resumed turn does not do it again then.
     pub has_outcome: bool,
+    /// Whether a resumed turn may do it again: exports that are `readOnly` or `idempotent` say so.
+    pub may_repeat: bool,
 }
 
 impl UnfinishedEffect {
     /// Whether it is a tool call that may or may not have happened (rule C2b).
     pub fn is_uncertain(&self) -> bool {
-        self.kind == EffectKind::ToolCall && !self.has_outcome
+        self.kind == EffectKind::ToolCall && !self.has_outcome && !self.may_repeat
     }
 }
 
@@ -131,14 +133,15 @@ impl Workspace {
         }
     }
 
-    /// The runtime events of an instance, oldest first.
-    pub fn runtime_events(&self, id: &InstanceId) -> io::Result<Vec<RuntimeEvent>> {
-        read_lines(&self.runtime_events_path(id)).map(|(events, _)| events)
+    /// The runtime events of an instance, oldest first: those that were put aside, and the others.
+    pub fn runtime_events(&self, id: &InstanceId) -> io::Result<[Vec<RuntimeEvent>; 2]> {
+        let [older, newer] = self.runtime_events_paths(id);
+        Ok([read_lines(&older)?.0, read_lines(&newer)?.0])
     }
 
-    /// Where they lie, for those who follow the file.
-    pub fn runtime_events_path(&self, id: &InstanceId) -> PathBuf {
-        layout::instance_dir(&self.dir, id).join(layout::RUNTIME_EVENTS)
+    /// Where they lie, for those who follow them: what is put aside when the second file has grown large, and that file.
+    pub fn runtime_events_paths(&self, id: &InstanceId) -> [PathBuf; 2] {
+        [layout::OLDER_RUNTIME_EVENTS, layout::RUNTIME_EVENTS].map(|name| self.instance_dir(id).join(name))
     }
 
     /// Where the instance's state lies.
@@ -146,11 +149,18 @@ impl Workspace {
         layout::instance_dir(&self.dir, id)
     }
 
-    /// Deletes everything of an instance; false where there is none.
-    pub fn delete(&self, id: &InstanceId) -> io::Result<bool> {
-        match fs::remove_dir_all(layout::instance_dir(&self.dir, id)) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+    /// Deletes everything of an instance; false where there is none. The workspace must not be held by a running swarm.
+    pub fn delete(&self, id: &InstanceId) -> Result<bool, OpenWorkspaceError> {
+        if !self.dir.exists() {
+            return Ok(false);
+        }
+        Ok(JsonlStore::open(&self.dir)?.delete(id)?)
+    }
+
+    pub(crate) fn meta(&self, id: &InstanceId) -> io::Result<Option<InstanceMeta>> {
+        match fs::read(layout::instance_dir(&self.dir, id).join(layout::METADATA)) {
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -161,10 +171,10 @@ impl Workspace {
         let mut effects: Vec<UnfinishedEffect> = Vec::new();
         for record in records {
             match record {
-                JournalRecord::Intent { turn_id, effect, kind, intent } => {
+                JournalRecord::Intent { turn_id, effect, kind, intent, may_repeat } => {
                     // Done once more by a resumed turn, it is still one effect.
                     effects.retain(|known| (&known.turn_id, &known.effect) != (&turn_id, &effect));
-                    effects.push(UnfinishedEffect { turn_id, effect, kind, intent, has_outcome: false });
+                    effects.push(UnfinishedEffect { turn_id, effect, kind, intent, has_outcome: false, may_repeat });
                 }
                 JournalRecord::Outcome { turn_id, effect, .. } => {
                     let done = effects.iter_mut().find(|known| known.turn_id == turn_id && known.effect == effect);

@@ -3,7 +3,8 @@
 //! `steps` runs one turn of that many tool steps and compares the time per step at its start and at its end, for an agent
 //! without extensions and for one with all of them; `turns` does the same with turns of one step. `instances` makes that many
 //! instances with ten messages each, starts the swarm again on them, and tells memory and time. The model answers at once,
-//! and looks at nothing but the last message: what is measured is the engine.
+//! and looks at nothing but the last message: what is measured is the engine. `reload` edits a prompt of a watched project
+//! with three resources, and of one with that many more, and tells how long the parts of a reload take.
 
 #![allow(clippy::print_stdout, reason = "figures are a program's result")]
 
@@ -80,7 +81,9 @@ impl ModelClient for ConstantModel {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [what, count] = arguments.as_slice() else { anyhow::bail!("usage: measure steps|turns|instances COUNT") };
+    let [what, count] = arguments.as_slice() else {
+        anyhow::bail!("usage: measure steps|turns|instances|reload COUNT")
+    };
     let count: usize = count.parse().context("the count")?;
     let folder = tempfile::tempdir()?;
     match what.as_str() {
@@ -93,6 +96,10 @@ async fn main() -> anyhow::Result<()> {
             turns(&folder.path().join("extended"), EXTENSIONS, count).await
         }
         "instances" => instances(folder.path(), count).await,
+        "reload" => {
+            println!("{:#}", goondan_tests::latency::measure(folder.path(), count).await?);
+            Ok(())
+        }
         other => Err(anyhow!("there is no scenario {other}")),
     }
 }

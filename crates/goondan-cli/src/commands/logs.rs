@@ -81,11 +81,28 @@ async fn follow(args: &LogsArgs, state_root: &StateRoot, seen: &mut Seen, output
 #[derive(Debug, Default)]
 struct Seen(HashMap<PathBuf, Mark>);
 
-/// A file is read again only where its length has changed.
+/// Files are read again only where a length has changed.
 #[derive(Debug, Default, Clone, Copy)]
 struct Mark {
+    /// Events in both files.
     events: usize,
-    bytes: u64,
+    /// Those of them that lie in the file that was put aside.
+    older: usize,
+    /// The lengths of the file that was put aside, and of the one that grows.
+    bytes: [u64; 2],
+}
+
+impl Mark {
+    /// How many events were seen already, now that the files are `bytes` long.
+    fn known(&self, bytes: [u64; 2]) -> usize {
+        match (bytes[0] == self.bytes[0], bytes[1] < self.bytes[1]) {
+            // The one that grew was put aside; what had been put aside before is gone.
+            (false, _) if bytes[0] > 0 => self.events - self.older,
+            // They belong to a conversation that was deleted and begun anew.
+            (false, _) | (true, true) => 0,
+            (true, false) => self.events,
+        }
+    }
 }
 
 /// The events that `seen` does not know yet and that the arguments ask for, oldest first.
@@ -97,17 +114,16 @@ fn read(args: &LogsArgs, state_root: &StateRoot, seen: &mut Seen) -> Result<Vec<
         if !wanted(&args.agent, &id.agent) || !wanted(&args.instance_key, &id.instance_key) {
             continue;
         }
-        let path = found.workspace.runtime_events_path(id);
-        let bytes = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
-        let mark = seen.0.entry(path).or_default();
+        let paths = found.workspace.runtime_events_paths(id);
+        let bytes = paths.each_ref().map(|path| std::fs::metadata(path).map_or(0, |metadata| metadata.len()));
+        let mark = seen.0.entry(found.workspace.instance_dir(id)).or_default();
         if bytes == mark.bytes {
             continue;
         }
-        let events = found.workspace.runtime_events(id)?;
-        // A file that has become shorter belongs to a conversation that was deleted and begun anew.
-        let known = if bytes < mark.bytes { 0 } else { mark.events };
-        *mark = Mark { events: events.len(), bytes };
-        fresh.extend(events.into_iter().skip(known));
+        let [older, newer] = found.workspace.runtime_events(id)?;
+        let known = mark.known(bytes);
+        *mark = Mark { events: older.len() + newer.len(), older: older.len(), bytes };
+        fresh.extend(older.into_iter().chain(newer).skip(known));
     }
     if let Some(trace) = &args.trace {
         fresh.retain(|event| event.trace.trace_id == *trace);
@@ -149,6 +165,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn events_are_shown_once_when_their_file_is_put_aside() {
+        let mark = Mark { events: 7, older: 3, bytes: [300, 400] };
+        assert_eq!(mark.known([300, 500]), 7);
+        assert_eq!(mark.known([450, 50]), 4, "of those put aside now, four were seen");
+        assert_eq!(mark.known([0, 50]), 0);
+        assert_eq!(Mark::default().known([300, 400]), 0);
+        assert_eq!(Mark { events: 4, older: 0, bytes: [0, 400] }.known([0, 100]), 0);
+    }
 
     #[test]
     fn a_line_holds_the_fields_that_are_its_own() {

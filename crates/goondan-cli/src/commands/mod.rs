@@ -8,6 +8,7 @@ pub(crate) mod instance;
 pub(crate) mod logs;
 pub(crate) mod new;
 pub(crate) mod policy;
+pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod sandbox_exec;
 pub(crate) mod schema;
@@ -35,6 +36,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Policy(args) => policy::run(&args, output),
         Command::Run(args) => block_on(run::run(args, &state_root, output)),
         Command::Build(args) => block_on(build::run(&args, output)),
+        Command::Reload(args) => block_on(reload::run(&args, &state_root, output)),
         Command::Tool(args) => block_on(tool::run(args, &state_root, output)),
         Command::Instance(args) => instance::run(&args, &state_root, output),
         Command::Logs(args) => block_on(logs::run(&args, &state_root, output)),

@@ -12,7 +12,7 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 pub(crate) use activity::Activity;
-pub(crate) use reload::{outcome_words, plan_words};
+pub(crate) use reload::{build_words, outcome_words, plan_words};
 pub(crate) use report::{TurnFacts, TurnReport, turn_error};
 pub(crate) use table::Table;
 pub(crate) use words::{printable, shorten};

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use goondan::ReloadOutcome;
 use goondan::spec::{AgentChange, AgentEffect, AgentPart, Diagnostic, ReloadPlan, render};
+use goondan::{BuildOutcome, ReloadOutcome};
 
-use super::style;
+use super::{printable, style};
 
 /// A line names so many things, and counts the others.
 const NAMED: usize = 6;
@@ -34,6 +34,19 @@ pub(crate) fn outcome_words(outcome: &ReloadOutcome, serving: u64, colour: bool)
     match render::shown_each(diagnostics, &outcome.sources, colour).trim_end_matches('\n') {
         "" => line,
         below => format!("{line}\n{below}"),
+    }
+}
+
+/// What a failed build has printed, and a line about it.
+pub(crate) fn build_words(outcome: &BuildOutcome, serving: u64) -> String {
+    let (error, took) = (style::ERROR, milliseconds(outcome.duration));
+    let line = format!(
+        "{error}Not built{error:#}: {}: {}; generation {serving} serves on ({took})",
+        outcome.tool, outcome.end
+    );
+    match printable(outcome.output.trim_end()).as_str() {
+        "" => line,
+        output => format!("{output}\n{line}"),
     }
 }
 

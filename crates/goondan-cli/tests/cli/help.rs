@@ -2,13 +2,14 @@
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&[&str]; 21] = [
+const COMMANDS: [&[&str]; 22] = [
     &[],
     &["init"],
     &["new"],
     &["new", "tool"],
     &["validate"],
     &["run"],
+    &["reload"],
     &["build"],
     &["tool"],
     &["tool", "list"],

@@ -1,6 +1,6 @@
 //! `gdn instance` and `gdn logs`.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -132,4 +132,85 @@ fn a_failed_event_is_listed_until_it_is_retried() {
     let unknown = sandbox.gdn(&["instance", "retry", "a:main", "no-such-event", "--project", "p"]);
     assert_eq!(unknown.code, 1);
     sandbox.settings().bind(|| insta::assert_snapshot!("retry of an unknown event", unknown.report()));
+}
+
+#[test]
+fn a_conversation_is_exported_and_imported_as_it_was() {
+    let sandbox = talked();
+    let exported = sandbox.gdn(&["instance", "export", "a:main"]);
+    assert_eq!(exported.ok().lines().count(), 5, "{exported:#?}");
+    let written = sandbox.gdn(&["instance", "export", "a:main", "-o", "main.jsonl"]);
+    assert_eq!((written.ok(), written.stderr.as_str()), ("", "Exported a:main to main.jsonl.\n"));
+    assert_eq!(std::fs::read_to_string(sandbox.dir().join("main.jsonl")).unwrap(), exported.stdout);
+
+    let refused = sandbox.gdn(&["instance", "import", "main.jsonl"]);
+    sandbox.settings().bind(|| insta::assert_snapshot!("import over an instance", refused.report()));
+    let imported = sandbox.gdn(&["instance", "import", "main.jsonl", "--as", "a:copy"]);
+    assert_eq!((imported.ok(), imported.stderr.as_str()), ("", "Imported a:copy into s.\n"));
+    let messages = |name: &str| {
+        let shown = sandbox.gdn(&["instance", "show", name, "--json"]);
+        serde_json::from_str::<Value>(shown.ok()).unwrap()["messages"].clone()
+    };
+    assert_eq!(messages("a:copy"), messages("a:main"));
+    let goes_on = sandbox.gdn(&["run", "p", "--input", "and on", "-k", "copy"]);
+    assert!(goes_on.ok().contains("AND ON"), "{goes_on:#?}");
+    assert_eq!(messages("a:copy").as_array().unwrap().len(), 8);
+}
+
+#[test]
+fn all_conversations_go_to_another_machine() {
+    let sandbox = talked();
+    let all = sandbox.gdn(&["instance", "export", "--all"]);
+    sandbox.gdn(&["instance", "delete", "a:main", "--force"]).ok();
+    sandbox.gdn(&["instance", "delete", "a:ticket-42", "--force"]).ok();
+    let nowhere = sandbox.gdn_reading(&["instance", "import", "-", "--state-root", "elsewhere"], all.ok());
+    sandbox.settings().bind(|| insta::assert_snapshot!("import into no workspace", nowhere.report()));
+    let arguments = ["instance", "import", "-", "--workspace", "s", "--json", "--state-root", "elsewhere"];
+    let imported: Value = serde_json::from_str(sandbox.gdn_reading(&arguments, all.ok()).ok()).unwrap();
+    assert_eq!(imported["imported"].as_array().unwrap().len(), 2);
+    let again = sandbox.gdn(&["instance", "export", "--all", "--state-root", "elsewhere"]);
+    assert_eq!(again.ok(), all.stdout);
+    let torn = &all.stdout[..all.stdout.len() / 2];
+    let refused = sandbox.gdn_reading(&["instance", "import", "-"], torn);
+    assert_eq!((refused.code, refused.stdout.as_str()), (1, ""), "{refused:#?}");
+    assert!(
+        refused.stderr.contains("[IMPORT_ERROR]") && refused.stderr.contains("Nothing was imported."),
+        "{refused:#?}"
+    );
+    assert_eq!(sandbox.gdn(&["instance", "list"]).stderr, "No instances found.\n");
+}
+
+#[test]
+fn an_export_holds_no_secret() {
+    let sandbox = scripted("default: {text: 'I keep hunter2-hunter2 to myself'}\n");
+    sandbox.gdn(&["run", "p", "--input", "the key is hunter2-hunter2"]).ok();
+    let mut export = sandbox.command(&["instance", "export", "a:main"]);
+    let exported = export.env("SOME_API_KEY", "hunter2-hunter2").output().unwrap();
+    let exported = String::from_utf8(exported.stdout).unwrap();
+    assert!(exported.contains("the key is ***") && exported.contains("I keep *** to myself"), "{exported}");
+    assert!(!exported.contains("hunter2"), "{exported}");
+}
+
+#[test]
+fn a_workspace_at_work_is_left_alone() {
+    let sandbox = talked();
+    sandbox.gdn(&["instance", "export", "a:main", "-o", "main.jsonl"]).ok();
+    let mut command = sandbox.command(&["run", "p", "--input-format", "stream-json", "--output-format", "stream-json"]);
+    let mut running = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut inputs = running.stdin.take().unwrap();
+    writeln!(inputs, "{}", serde_json::json!({"input": "hello"})).unwrap();
+    let mut lines = BufReader::new(running.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("\"result\"")), "it runs");
+    let mut settings = sandbox.settings();
+    settings.add_filter(r"process \d+", "process [PID]");
+    let refused = sandbox.gdn(&["instance", "delete", "a:main", "--force"]);
+    settings.bind(|| insta::assert_snapshot!("delete from a workspace at work", refused.report()));
+    let refused = sandbox.gdn(&["instance", "import", "main.jsonl", "--as", "a:copy"]);
+    settings.bind(|| insta::assert_snapshot!("import into a workspace at work", refused.report()));
+    let refused = sandbox.gdn(&["instance", "retry", "a:main", "--project", "p"]);
+    settings.bind(|| insta::assert_snapshot!("retry in a workspace at work", refused.report()));
+    assert_eq!(sandbox.gdn(&["instance", "export", "a:main"]).code, 0, "reading is always allowed");
+    drop(inputs);
+    assert!(running.wait().unwrap().success());
+    sandbox.gdn(&["instance", "delete", "a:main", "--force"]).ok();
 }

@@ -22,3 +22,5 @@ mod signals;
 mod stream;
 mod tool;
 mod validate;
+#[cfg(unix)]
+mod watch;

@@ -84,3 +84,32 @@ fn nothing_is_overwritten_and_names_are_checked() {
     }
     assert_eq!(std::fs::read_dir(sandbox.dir().join("tools/there")).unwrap().count(), 1);
 }
+
+/// What only opening a library shows is told at the line of the YAML that it is about.
+#[test]
+fn a_library_that_is_not_what_the_yaml_says_is_told_at_its_line() {
+    if Command::new("cc").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no C compiler `cc`");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.gdn(&["new", "tool", "word-play", "--lang", "c", "--path", "wp"]).ok();
+    sandbox.gdn(&["build", "wp"]).ok();
+    let project = std::fs::read_to_string(sandbox.dir().join("wp/goondan.yaml")).unwrap();
+    let other =
+        "  exports:\n    - name: reverse\n      parameters: {type: object, properties: {txt: {type: string}}}\n";
+    let cases = [
+        ("schema that differs", format!("{other}  build:")),
+        ("export that is missing", "  exports: [{name: reverse}, {name: shout}]\n  build:".to_owned()),
+    ];
+    for (name, exports) in cases {
+        sandbox.write("wp/goondan.yaml", &project.replacen("  build:", &exports, 1));
+        let outcome = sandbox.gdn(&["tool", "list", "--project", "wp"]);
+        sandbox.settings().bind(|| insta::assert_snapshot!(name, outcome.report()));
+    }
+    sandbox.write("wp/goondan.yaml", &project);
+    sandbox.write("wp/libword-play.so", "not a library");
+    let outcome = sandbox.gdn(&["tool", "list", "--project", "wp"]);
+    assert_eq!(outcome.code, 4);
+    assert!(outcome.stderr.contains("is not a dynamic library (goondan.yaml:12:10)"), "{outcome:#?}");
+}

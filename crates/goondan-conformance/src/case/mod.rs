@@ -52,6 +52,9 @@ pub struct Case {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, Vec<reply::ReplyShape>>")]
     pub models: BTreeMap<String, Vec<Reply>>,
+    /// Whether the swarm reloads by itself when a file of the project changes (`gdn run --watch`).
+    #[serde(default)]
+    pub watch: bool,
     /// What is done, in order.
     #[serde(default)]
     pub steps: Vec<Step>,

@@ -35,6 +35,8 @@ pub enum Action {
     Remove(ProjectPath),
     /// Reads the bundle again.
     Reload,
+    /// Waits for the next reload that nobody has waited for yet.
+    AwaitReload(AwaitReload),
     /// Answers the next approval request.
     Approve(Approve),
     /// Ends the runtime as if the process had died.
@@ -43,6 +45,8 @@ pub enum Action {
     Restart,
     /// Waits for runtime events.
     Await(Await),
+    /// Starts another runtime on the same state, while the first one runs.
+    Second,
     /// Puts the clock forward.
     Advance(Advance),
 }
@@ -153,6 +157,15 @@ impl Await {
     }
 }
 
+/// A reload that a change of a file brings about.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct AwaitReload {
+    /// How long to wait, in milliseconds.
+    #[serde(default = "five_seconds")]
+    pub within_ms: u64,
+}
+
 fn yes() -> bool {
     true
 }
@@ -180,11 +193,13 @@ struct RawStep {
     replace: Option<Replace>,
     remove: Option<Remove>,
     reload: Option<Nothing>,
+    await_reload: Option<AwaitReload>,
     approve: Option<Approve>,
     kill: Option<Nothing>,
     restart: Option<Nothing>,
     #[serde(rename = "await")]
     await_: Option<Await>,
+    second: Option<Nothing>,
     advance: Option<Advance>,
     /// What must come of it.
     expect: Option<Matcher>,
@@ -224,18 +239,22 @@ impl TryFrom<RawStep> for Step {
             raw.replace.map(Action::Replace),
             raw.remove.map(|remove| Action::Remove(remove.path)),
             raw.reload.map(|Nothing {}| Action::Reload),
+            raw.await_reload.map(Action::AwaitReload),
             raw.approve.map(Action::Approve),
             raw.kill.map(|Nothing {}| Action::Kill),
             raw.restart.map(|Nothing {}| Action::Restart),
             raw.await_.map(Action::Await),
+            raw.second.map(|Nothing {}| Action::Second),
             raw.advance.map(Action::Advance),
         ];
         let mut given = actions.into_iter().flatten();
         match (given.next(), given.next()) {
             (Some(action), None) => step(action, raw.expect),
-            _ => Err("a step has exactly one of send, call, write, replace, remove, reload, approve, kill, restart, \
-                      await and advance, and may have `expect` beside it"
-                .to_owned()),
+            _ => Err(
+                "a step has exactly one of send, call, write, replace, remove, reload, awaitReload, approve, kill, \
+                      restart, await, second and advance, and may have `expect` beside it"
+                    .to_owned(),
+            ),
         }
     }
 }
@@ -246,9 +265,12 @@ fn action_of_write(write: Write) -> Result<Action, String> {
 }
 
 fn step(action: Action, expect: Option<Matcher>) -> Result<Step, String> {
-    let answers = matches!(action, Action::Send(_) | Action::Call(_) | Action::Reload);
+    let answers =
+        matches!(action, Action::Send(_) | Action::Call(_) | Action::Reload | Action::AwaitReload(_) | Action::Second);
     if expect.is_some() && !answers {
-        return Err("only send, call and reload bring something back that `expect` can look at".to_owned());
+        return Err(
+            "only send, call, reload, awaitReload and second bring something back that `expect` can look at".to_owned()
+        );
     }
     Ok(Step { action, expect })
 }

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use goondan::runtime::ports::model::ModelFactory;
 use goondan::spec::Bundle;
-use goondan::{StartError, Swarm};
+use goondan::{ReloadNews, ReloadOutcome, StartError, Swarm, SwarmBuilder, Watch, WatchOptions};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::events::Followed;
 use super::logs::Logs;
@@ -23,6 +25,8 @@ pub(crate) struct Life {
     runtime: Runtime,
     pub(crate) swarm: Swarm,
     followed: Followed,
+    news: Mutex<UnboundedReceiver<ReloadNews>>,
+    _watch: Option<Watch>,
 }
 
 /// Something took longer than the case may.
@@ -33,23 +37,44 @@ impl Life {
     /// Starts a swarm on the state that the case has by now.
     pub(crate) fn start(world: &World<'_>, bundle: Arc<Bundle>) -> Result<Result<Life, StartError>, OutOfTime> {
         let runtime = runtime(world);
-        let builder = Swarm::builder(bundle)
-            .state_root(world.state_root())
-            .environment(world.case.env.clone().into_iter().collect())
-            .redactor(world.logs.redactor.clone())
-            .approver(Arc::new(world.answers.clone()))
-            .clock(Arc::new(world.clock.clone()))
-            .models(Arc::clone(&world.models) as Arc<dyn ModelFactory>);
-        let started = world.logs.hear(|| runtime.block_on(world.in_time(builder.start_watched())))?;
+        let starting = builder(world, bundle).start_watched();
+        let started = world.logs.hear(|| runtime.block_on(world.in_time(starting)))?;
         Ok(started.map(|(swarm, events)| {
             let followed = world.events.follow(events);
-            Life { runtime, swarm, followed }
+            let news = Mutex::new(swarm.reload_news());
+            let watch = world.case.watch.then(|| {
+                let _entered = runtime.enter();
+                swarm.watch(WatchOptions::default())
+            });
+            Life { runtime, swarm, followed, news, _watch: watch }
         }))
+    }
+
+    /// Starts a second swarm on the same state, and ends it.
+    pub(crate) fn second(&self, world: &World<'_>, bundle: Arc<Bundle>) -> Result<Result<(), StartError>, OutOfTime> {
+        self.run(world, async {
+            let swarm = builder(world, bundle).start().await?;
+            swarm.shutdown().await;
+            Ok(())
+        })
     }
 
     /// Runs `work` in this life, but not longer than the case may.
     pub(crate) fn run<T>(&self, world: &World<'_>, work: impl Future<Output = T>) -> Result<T, OutOfTime> {
         world.logs.hear(|| self.runtime.block_on(world.in_time(work)))
+    }
+
+    /// The next reload that was told; `None` where none comes within that time.
+    pub(crate) async fn next_reload(&self, within: Duration) -> Option<Arc<ReloadOutcome>> {
+        let mut news = self.news.lock().await;
+        let next = async {
+            loop {
+                if let ReloadNews::Reloaded(outcome) = news.recv().await? {
+                    return Some(outcome);
+                }
+            }
+        };
+        tokio::time::timeout(within, next).await.ok().flatten()
     }
 
     /// Ends as if the process had died: tasks are dropped where they stand.
@@ -67,6 +92,16 @@ impl Life {
         self.kill();
         ended.is_ok()
     }
+}
+
+fn builder(world: &World<'_>, bundle: Arc<Bundle>) -> SwarmBuilder {
+    Swarm::builder(bundle)
+        .state_root(world.state_root())
+        .environment(world.case.env.clone().into_iter().collect())
+        .redactor(world.logs.redactor.clone())
+        .approver(Arc::new(world.answers.clone()))
+        .clock(Arc::new(world.clock.clone()))
+        .models(Arc::clone(&world.models) as Arc<dyn ModelFactory>)
 }
 
 /// Tasks run on the case's own thread, while a step waits. So nothing moves once a step has ended, and a kill drops

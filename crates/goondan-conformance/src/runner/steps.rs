@@ -1,17 +1,17 @@
 //! Performs the steps of a case, one after another.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use goondan::Input;
 use goondan::runtime::event::TurnResult;
 use goondan::swarm::SendError;
+use goondan::{Input, ReloadOutcome, StartError};
 use serde_json::{Value, json};
 
 use super::life::{Life, OutOfTime};
 use super::world::World;
 use super::{substitute, view};
-use crate::case::step::{Await, Call, Send};
+use crate::case::step::{Await, AwaitReload, Call, Send};
 use crate::case::{Action, Step};
 use crate::matcher::Matcher;
 use crate::report::Failure;
@@ -42,6 +42,7 @@ fn perform_one(world: &mut World<'_>, step: &Step) -> Result<Option<Value>, Brok
         Action::Send(send) => self::send(world, send, step.expect.is_some()).map(Some),
         Action::Call(call) => self::call(world, call).map(Some),
         Action::Reload => reload(world).map(Some),
+        Action::AwaitReload(wanted) => await_reload(world, wanted).map(Some),
         Action::Write(path, content) => {
             world.project.write(path, content).map(|()| None).map_err(|error| error.to_string())
         }
@@ -57,6 +58,7 @@ fn perform_one(world: &mut World<'_>, step: &Step) -> Result<Option<Value>, Brok
         }
         Action::Restart => restart(world).map(|()| None),
         Action::Await(wanted) => wait(world, wanted).map(|()| None),
+        Action::Second => second(world).map(Some),
         Action::Advance(by) => {
             world.clock.advance(TimeDelta::seconds(i64::from(by.seconds)));
             Ok(None)
@@ -117,18 +119,40 @@ fn refusal(error: &SendError) -> Value {
 fn reload(world: &mut World<'_>) -> Result<Value, Broken> {
     let life = alive(world)?;
     let outcome = in_time(life.run(world, life.swarm.reload()), "the reload does not end")?;
+    // It was told as well, and nobody has to wait for it.
+    in_time(life.run(world, life.next_reload(WITHIN_REACH)), "the reload is not told")?;
+    Ok(reload_view(world, &outcome))
+}
+
+/// What is told already comes at once.
+const WITHIN_REACH: Duration = Duration::from_secs(1);
+
+fn await_reload(world: &mut World<'_>, wanted: &AwaitReload) -> Result<Value, Broken> {
+    if !world.case.watch {
+        return Err("nothing reloads by itself here: the case needs `watch: true`".to_owned());
+    }
+    let life = alive(world)?;
+    let within = Duration::from_millis(wanted.within_ms);
+    match in_time(life.run(world, life.next_reload(within)), "no reload comes")? {
+        Some(outcome) => Ok(reload_view(world, &outcome)),
+        None => Err(format!("no reload within {} ms", wanted.within_ms)),
+    }
+}
+
+fn reload_view(world: &mut World<'_>, outcome: &ReloadOutcome) -> Value {
     if outcome.result.is_ok() {
         world.reloaded();
     }
-    Ok(match &outcome.result {
+    let duration = outcome.timing.total_ms();
+    match &outcome.result {
         Ok(generation) => json!({
             "ok": true, "generation": generation, "added": outcome.plan.added, "changed": outcome.plan.changed,
-            "removed": outcome.plan.removed, "agents": outcome.plan.agents, "durationMs": outcome.timing.total_ms(),
+            "removed": outcome.plan.removed, "agents": outcome.plan.agents, "durationMs": duration,
         }),
-        Err(diagnostics) => json!({
-            "ok": false, "diagnostics": view::diagnostics(diagnostics), "durationMs": outcome.timing.total_ms(),
-        }),
-    })
+        Err(diagnostics) => {
+            json!({"ok": false, "diagnostics": view::diagnostics(diagnostics), "durationMs": duration})
+        }
+    }
 }
 
 fn restart(world: &mut World<'_>) -> Result<(), Broken> {
@@ -137,6 +161,23 @@ fn restart(world: &mut World<'_>) -> Result<(), Broken> {
         Some(_) => Ok(()),
         None => Err(format!("the swarm does not start again:{}", view::brief(&world.diagnostics))),
     }
+}
+
+/// Starts a second runtime on the state of the first, and ends it again where that is possible.
+fn second(world: &World<'_>) -> Result<Value, Broken> {
+    let project = goondan::load(world.project.root());
+    let Some(bundle) = project.bundle else {
+        return Ok(json!({"ok": false, "diagnostics": view::diagnostics(&project.diagnostics)}));
+    };
+    Ok(match in_time(alive(world)?.second(world, bundle), "the second runtime does not start")? {
+        Ok(()) => json!({"ok": true}),
+        Err(StartError::Diagnostics(diagnostics)) => {
+            json!({"ok": false, "diagnostics": view::diagnostics(&diagnostics)})
+        }
+        Err(StartError::Workspace { message, suggestion }) => {
+            json!({"ok": false, "error": {"message": message, "suggestion": suggestion}})
+        }
+    })
 }
 
 fn wait(world: &World<'_>, wanted: &Await) -> Result<(), Broken> {
@@ -179,10 +220,12 @@ fn name(action: &Action) -> &'static str {
         Action::Replace(_) => "replace",
         Action::Remove(_) => "remove",
         Action::Reload => "reload",
+        Action::AwaitReload(_) => "awaitReload",
         Action::Approve(_) => "approve",
         Action::Kill => "kill",
         Action::Restart => "restart",
         Action::Await(_) => "await",
+        Action::Second => "second",
         Action::Advance(_) => "advance",
     }
 }

@@ -1,4 +1,4 @@
-//! Keeps secrets out of cassettes.
+//! Keeps secrets out of cassettes and exports.
 
 use goondan_runtime::spec::kinds::Model;
 use goondan_runtime::spec::{Environment, Resource};
@@ -12,21 +12,33 @@ const SHORTEST: usize = 6;
 
 /// What must not be written down.
 #[derive(Clone, Default)]
-pub(crate) struct Mask {
+pub struct Mask {
     secrets: Vec<String>,
 }
 
+fn named_like_secrets(environment: &Environment) -> impl Iterator<Item = String> {
+    let is_secret = |name: &str| SECRET_NAMES.iter().any(|part| name.to_uppercase().contains(part));
+    environment.iter().filter(move |(name, _)| is_secret(name)).map(|(_, value)| value.to_owned())
+}
+
 impl Mask {
+    /// The values of variables that are named like secrets.
+    pub fn of_environment(environment: &Environment) -> Self {
+        Mask::hiding(named_like_secrets(environment).collect())
+    }
+
     /// The key of `model`, the headers in its options, and variables that are named like secrets.
     pub(crate) fn of(model: &Resource<Model>, environment: &Environment) -> Self {
-        let named =
-            environment.iter().filter(|(name, _)| SECRET_NAMES.iter().any(|part| name.to_uppercase().contains(part)));
-        let mut secrets: Vec<String> = named.map(|(_, value)| value.to_owned()).collect();
+        let mut secrets: Vec<String> = named_like_secrets(environment).collect();
         let key = model.spec.api_key.as_ref().and_then(|source| environment.resolve(source, "apiKey").ok());
         secrets.extend(key.map(|key| key.expose().to_owned()));
         if let Some(Value::Object(headers)) = model.spec.options.get("headers") {
             secrets.extend(headers.values().filter_map(|value| value.as_str().map(str::to_owned)));
         }
+        Mask::hiding(secrets)
+    }
+
+    fn hiding(mut secrets: Vec<String>) -> Self {
         secrets.retain(|secret| secret.trim().len() >= SHORTEST);
         // The longest first: one secret may be the beginning of another.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
@@ -34,7 +46,7 @@ impl Mask {
     }
 
     /// `value` with every secret in it masked, in keys too.
-    pub(crate) fn apply(&self, value: Value) -> Value {
+    pub fn apply(&self, value: Value) -> Value {
         if self.secrets.is_empty() {
             return value;
         }

@@ -12,6 +12,7 @@ mod play;
 mod record;
 
 pub use entry::{Asked, AskedMessage, AskedResult, Entry, Recorded};
+pub use mask::Mask;
 pub(crate) use play::Cassettes;
 pub use record::record;
 

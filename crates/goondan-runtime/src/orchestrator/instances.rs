@@ -7,7 +7,6 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use super::RunningTurn;
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
-use crate::narrowing::Narrowing;
 use crate::ports::store::{InstanceMeta, InstanceStatus, Recovered, Store};
 use crate::ports::tool::SpawnedAgentInfo;
 use crate::turn::ConversationLog;
@@ -98,18 +97,9 @@ impl Instances {
         }
     }
 
-    /// A new instance.
-    pub(super) fn create(
-        &mut self,
-        id: &InstanceId,
-        owner: Option<InstanceId>,
-        cwd: Option<String>,
-        narrowing: Option<Narrowing>,
-        now: DateTime<Utc>,
-    ) -> InstanceMeta {
-        let meta = InstanceMeta { narrowing, ..new_meta(id, owner, cwd, now) };
-        self.by_id.insert(id.clone(), Instance::new(meta.clone()));
-        meta
+    /// A new instance, which the store knows already.
+    pub(super) fn add(&mut self, meta: InstanceMeta) {
+        self.by_id.insert(meta.id(), Instance::new(meta));
     }
 
     /// What is known of all, oldest first.
@@ -151,7 +141,13 @@ impl Instance {
     }
 }
 
-fn new_meta(id: &InstanceId, owner: Option<InstanceId>, cwd: Option<String>, now: DateTime<Utc>) -> InstanceMeta {
+/// What is known of an instance at first.
+pub(super) fn new_meta(
+    id: &InstanceId,
+    owner: Option<InstanceId>,
+    cwd: Option<String>,
+    now: DateTime<Utc>,
+) -> InstanceMeta {
     InstanceMeta {
         status: InstanceStatus::Idle,
         agent: id.agent.clone(),

@@ -45,6 +45,15 @@ impl Orchestrator {
         }
     }
 
+    /// Retires idle instances of agents that a reload has removed (rule R4). Busy ones follow with the end of their turn.
+    pub(super) fn retire_without_agent(&mut self) {
+        let generation = self.engine.generation.load_full();
+        let is_gone =
+            |meta: &&InstanceMeta| meta.status != InstanceStatus::Retired && generation.agent(&meta.agent).is_none();
+        let gone: Vec<InstanceId> = self.instances.idle().filter(is_gone).map(InstanceMeta::id).collect();
+        gone.iter().for_each(|id| self.retire(id));
+    }
+
     fn retire(&mut self, id: &InstanceId) {
         let now = self.engine.clock.now();
         let Some(meta) = self.instances.retire(id, now) else { return };
@@ -60,11 +69,12 @@ impl Orchestrator {
     }
 
     fn in_background(
-        &self,
+        &mut self,
         instance: InstanceId,
         work: impl FnOnce() -> Result<Tended, crate::ports::store::StoreError> + Send + 'static,
     ) {
         let commands = self.engine.commands.clone();
+        self.tending += 1;
         tokio::task::spawn_blocking(move || {
             let done = work().unwrap_or_else(|error| {
                 tracing::warn!(%instance, %error, "an idle instance was not put away");
@@ -77,6 +87,7 @@ impl Orchestrator {
 
     /// An instance was put away. If it was wanted again meanwhile, it is there again.
     pub(super) fn tended(&mut self, id: InstanceId, done: Tended) {
+        self.tending -= 1;
         let Some(instance) = self.instances.get_mut(&id) else { return };
         instance.is_tended = false;
         let is_wanted = instance.meta.status != InstanceStatus::Retired;

@@ -26,7 +26,7 @@ use crate::routing::WaitGraph;
 use crate::store::handled::{Handled, size_of};
 
 pub(crate) use instances::describe;
-use instances::{Instances, settle_status};
+use instances::{Instances, new_meta, settle_status};
 pub use lifecycle::Tended;
 pub use refusal::Refusal;
 use stalled::Stalled;
@@ -75,6 +75,8 @@ pub enum Command {
         /// To whom.
         answer: oneshot::Sender<Vec<InstanceMeta>>,
     },
+    /// Another generation is in place.
+    Swapped,
     /// An idle instance was put away.
     Tended {
         /// Which one.
@@ -153,6 +155,8 @@ pub(crate) struct Orchestrator {
     stopping: Option<tokio::time::Instant>,
     /// When idle instances are looked after.
     tend_at: tokio::time::Instant,
+    /// How many are being put away.
+    tending: usize,
 }
 
 impl Orchestrator {
@@ -179,6 +183,7 @@ impl Orchestrator {
             turn_tasks: HashMap::new(),
             stopping: None,
             tend_at: tokio::time::Instant::now(),
+            tending: 0,
         };
         for event in recovered.pending {
             orchestrator.enqueue_recovered(event);
@@ -201,7 +206,7 @@ impl Orchestrator {
                 () = tokio::time::sleep_until(self.tend_at) => self.tend(),
             }
             self.start_turns();
-            if self.stopping.is_some() && self.turns.is_empty() {
+            if self.stopping.is_some() && self.turns.is_empty() && self.tending == 0 {
                 break;
             }
         }
@@ -215,6 +220,7 @@ impl Orchestrator {
             Command::Cancel { instance, answer } => drop(answer.send(self.cancel(&instance))),
             Command::Spawn { request, answer } => drop(answer.send(self.spawn(request))),
             Command::List { answer } => drop(answer.send(self.instances.metas())),
+            Command::Swapped => self.retire_without_agent(),
             Command::Tended { instance, done } => self.tended(instance, done),
             Command::Shutdown { grace } => self.stopping = Some(tokio::time::Instant::now() + grace),
         }
@@ -373,9 +379,12 @@ impl Orchestrator {
             return Ok(false);
         }
         self.room_for_instance()?;
-        let SpawnRequest { id, owner, cwd, narrowing } = request;
-        let meta = self.instances.create(&id, owner, cwd, narrowing, self.engine.clock.now());
+        let meta = InstanceMeta {
+            narrowing: request.narrowing,
+            ..new_meta(&request.id, request.owner, request.cwd, self.engine.clock.now())
+        };
         self.engine.store.put_meta(&meta).map_err(|error| Refusal::store(&error))?;
+        self.instances.add(meta);
         Ok(true)
     }
 

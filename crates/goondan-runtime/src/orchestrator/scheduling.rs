@@ -122,6 +122,9 @@ impl Orchestrator {
             Ok((task, (id, end))) => {
                 self.turn_tasks.remove(&task);
                 self.finish_turn(&id, end);
+                if self.engine.agent(&id.agent).is_none() {
+                    self.retire_without_agent();
+                }
             }
             Err(error) => {
                 let Some(id) = self.turn_tasks.remove(&error.id()) else { return };
@@ -209,9 +212,7 @@ impl Orchestrator {
     fn settle(&mut self, event: &AgentEvent, result: &TurnResult) {
         let now = self.engine.clock.now();
         let answer = responses::answer(event, &event.turn_trace(), result, now);
-        if let Err(error) = dead_letters::bury(&self.engine, event, result, now) {
-            tracing::warn!(%error, "a failed event was not put on the list of dead letters");
-        }
+        dead_letters::bury(&self.engine, event, result, now);
         let record = InboxRecord::Done {
             turn_id: result.turn_id.clone(),
             event_ids: vec![event.id.clone()],

@@ -4,5 +4,6 @@ pub mod clock;
 pub mod journal;
 pub mod model;
 pub mod powers;
+pub mod reload;
 pub mod store;
 pub mod tool;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::powers::{Embeddings, Schedules, Sessions, ToolState};
+use super::reload::Reloader;
 use crate::JsonObject;
 use crate::ids::InstanceId;
 use crate::inbound::Terms;
@@ -64,6 +65,8 @@ pub struct OpenError {
     pub message: String,
     /// What to do about it.
     pub suggestion: Option<String>,
+    /// The export of `spec.exports` that it is about; the entry itself where there is none.
+    pub export: Option<String>,
 }
 
 /// What a handler knows about its call (rule T5). No bundle, no credentials.
@@ -284,6 +287,11 @@ pub trait AgentToolRuntime: Send + Sync {
     async fn list(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError>;
     /// The agents of the running swarm.
     async fn catalog(&self) -> Result<AgentCatalog, ToolError>;
+
+    /// Reloads the project, where the host lets tools do so.
+    fn reloader(&self) -> Option<&dyn Reloader> {
+        None
+    }
 
     /// Looks at conversations, where the host lets tools do so.
     fn sessions(&self) -> Option<&dyn Sessions> {

@@ -1,7 +1,8 @@
-//! An instance as one stream of JSON Lines: to move it to another machine, to keep it, to look at it.
+//! Instances as one stream of JSON Lines: to move them to another machine, to keep them, to look at them.
 //!
-//! The first line says what follows: format, version, who it was, how many messages. Each further line is a message as it
-//! lies in `base.jsonl`. Not taken along: where its tools work, what extensions keep, files, the chain of who made it.
+//! The first line of each says what follows: format, version, who it was, how many messages. Each further line is a message
+//! as it lies in `base.jsonl`. Not taken along: where its tools work, what extensions keep, files, the chain of who made it,
+//! events that wait.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, Read, Write};
@@ -26,7 +27,7 @@ pub const MAX_MESSAGES: usize = 1_000_000;
 /// An import takes no more bytes in all.
 pub const MAX_BYTES: u64 = 1024 * 1024 * 1024;
 
-/// The first line.
+/// The first line of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Header {
@@ -39,7 +40,7 @@ struct Header {
     messages: usize,
 }
 
-/// Why an instance was not imported. Nothing was changed.
+/// Why nothing was imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The stream can't be read.
@@ -59,19 +60,27 @@ pub enum ImportError {
         /// The version that it says.
         found: u32,
     },
-    /// It ends too early, or goes on for too long.
-    #[error("the first line promises {promised} messages, and {found} follow")]
+    /// It ends too early.
+    #[error("{id} has {promised} messages by its first line, and {found} follow")]
     Incomplete {
-        /// By the first line.
+        /// Of which instance.
+        id: InstanceId,
+        /// By its first line.
         promised: usize,
         /// In the stream.
         found: usize,
     },
+    /// One name can't be given to several instances.
+    #[error("there are {0} instances, and only one can be imported as {1}")]
+    Several(usize, InstanceId),
+    /// Nobody could tell which of the two is meant.
+    #[error("the instance {0} is in it twice")]
+    Twice(InstanceId),
     /// It is larger than what is taken.
     #[error("the instance is too large: {0}")]
     TooLarge(String),
     /// There is an instance of that name, and imports don't overwrite.
-    #[error("there is an instance {0} already; delete it first, or import under another key")]
+    #[error("there is an instance {0} already")]
     Exists(InstanceId),
     /// The store has failed.
     #[error(transparent)]
@@ -99,84 +108,121 @@ fn write_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// Reads an instance and puts it in the store, as `target` or under its own name. It is there as a whole or not at all.
+/// Reads instances and puts them in the store; a single one as `target`, if that is given. Each is there as a whole or not at
+/// all, and nothing is there where anything is wrong with the stream.
 pub fn import(
     store: &dyn Store,
     target: Option<InstanceId>,
     input: &mut dyn BufRead,
-) -> Result<InstanceMeta, ImportError> {
-    let (header, messages) = read(input)?;
-    let id = target.unwrap_or_else(|| InstanceId::new(header.agent_name, header.instance_key));
-    let mut conversation = store.open(&id)?;
-    let stored = conversation.load()?;
-    let is_new = stored.base.is_empty() && stored.events.is_empty();
-    if !is_new || store.instances()?.iter().any(|meta| meta.id() == id) {
-        return Err(ImportError::Exists(id));
+) -> Result<Vec<InstanceMeta>, ImportError> {
+    let read = named(read(input)?, target)?;
+    let known: HashSet<InstanceId> = store.instances()?.iter().map(InstanceMeta::id).collect();
+    for (meta, _) in &read {
+        let stored = store.open(&meta.id())?.load()?;
+        if known.contains(&meta.id()) || !stored.base.is_empty() || !stored.events.is_empty() {
+            return Err(ImportError::Exists(meta.id()));
+        }
     }
-    // Written beside and renamed: nothing of it is there until all of it is.
-    conversation.fold(Fold::Rewrite(&messages))?;
-    let meta = InstanceMeta {
-        status: InstanceStatus::Idle,
-        agent: id.agent,
-        instance_key: id.instance_key,
-        created_at: header.created_at,
-        updated_at: header.updated_at,
-        owner: None,
-        cwd: None,
-        retired_at: None,
-        narrowing: None,
-        spending: Default::default(),
-    };
-    store.put_meta(&meta)?;
-    Ok(meta)
+    for (meta, messages) in &read {
+        // Written beside and renamed: nothing of it is there until all of it is.
+        store.open(&meta.id())?.fold(Fold::Rewrite(messages))?;
+        store.put_meta(meta)?;
+    }
+    Ok(read.into_iter().map(|(meta, _)| meta).collect())
 }
 
-fn read(input: &mut dyn BufRead) -> Result<(Header, Vec<Arc<Message>>), ImportError> {
+type Exported<T> = (T, Vec<Arc<Message>>);
+
+/// What is known of the instances from now on.
+fn named(read: Vec<Exported<Header>>, target: Option<InstanceId>) -> Result<Vec<Exported<InstanceMeta>>, ImportError> {
+    if let Some(target) = target.as_ref().filter(|_| read.len() > 1) {
+        return Err(ImportError::Several(read.len(), target.clone()));
+    }
+    let mut ids = HashSet::new();
+    let with_meta = |(header, messages): Exported<Header>| {
+        let id = target.clone().unwrap_or_else(|| header.id());
+        if !ids.insert(id.clone()) {
+            return Err(ImportError::Twice(id));
+        }
+        let meta = InstanceMeta {
+            status: InstanceStatus::Idle,
+            agent: id.agent,
+            instance_key: id.instance_key,
+            created_at: header.created_at,
+            updated_at: header.updated_at,
+            owner: None,
+            cwd: None,
+            retired_at: None,
+            narrowing: None,
+            spending: Default::default(),
+        };
+        Ok((meta, messages))
+    };
+    read.into_iter().map(with_meta).collect()
+}
+
+fn read(input: &mut dyn BufRead) -> Result<Vec<Exported<Header>>, ImportError> {
     let mut lines = Lines { input, number: 0, left: MAX_BYTES };
-    let header = lines.next()?.ok_or_else(|| malformed(1, "it is empty"))?;
-    let header = check_header(&header)?;
-    let (mut messages, mut ids) = (Vec::new(), HashSet::new());
+    let (mut read, mut messages) = (Vec::new(), 0);
     while let Some(line) = lines.next()? {
+        let header = check_header(&line, lines.number)?;
+        messages += header.messages;
+        if messages > MAX_MESSAGES {
+            return Err(ImportError::TooLarge(format!("it has more than {MAX_MESSAGES} messages")));
+        }
+        let messages = read_messages(&mut lines, &header)?;
+        read.push((header, messages));
+    }
+    if read.is_empty() { Err(malformed(1, "it is empty")) } else { Ok(read) }
+}
+
+fn read_messages(lines: &mut Lines<'_>, header: &Header) -> Result<Vec<Arc<Message>>, ImportError> {
+    let (mut messages, mut ids) = (Vec::new(), HashSet::new());
+    let first = lines.number + 1;
+    while messages.len() < header.messages {
+        let Some(line) = lines.next()? else {
+            return Err(ImportError::Incomplete { id: header.id(), promised: header.messages, found: messages.len() });
+        };
         let message: Message = serde_json::from_slice(&line).map_err(|error| malformed(lines.number, error))?;
         if !ids.insert(message.id.clone()) {
             return Err(malformed(lines.number, format!("the id {} was there before", message.id)));
         }
-        if messages.len() >= MAX_MESSAGES {
-            return Err(ImportError::TooLarge(format!("it has more than {MAX_MESSAGES} messages")));
-        }
         messages.push(Arc::new(message));
     }
-    if messages.len() != header.messages {
-        return Err(ImportError::Incomplete { promised: header.messages, found: messages.len() });
-    }
-    check_calls(&messages)?;
-    Ok((header, messages))
+    check_calls(&messages, first)?;
+    Ok(messages)
 }
 
-fn check_header(line: &[u8]) -> Result<Header, ImportError> {
+impl Header {
+    fn id(&self) -> InstanceId {
+        InstanceId::new(self.agent_name.clone(), self.instance_key.clone())
+    }
+}
+
+fn check_header(line: &[u8], number: usize) -> Result<Header, ImportError> {
     #[derive(Deserialize)]
     struct Kind {
         format: String,
         version: u32,
     }
     // Another version may have other fields.
-    let kind: Kind = serde_json::from_slice(line).map_err(|error| malformed(1, error))?;
+    let kind: Kind = serde_json::from_slice(line).map_err(|error| malformed(number, error))?;
     if kind.format != FORMAT {
-        return Err(malformed(1, format!("its format is {:?}, not {FORMAT:?}", kind.format)));
+        return Err(malformed(number, format!("its format is {:?}, not {FORMAT:?}", kind.format)));
     }
     if kind.version != VERSION {
         return Err(ImportError::Version { found: kind.version });
     }
-    serde_json::from_slice(line).map_err(|error| malformed(1, error))
+    serde_json::from_slice(line).map_err(|error| malformed(number, error))
 }
 
 /// Providers refuse a conversation with a call that has no result right behind it. The last calls may be open: the next turn
 /// gives them a result.
-fn check_calls(messages: &[Arc<Message>]) -> Result<(), ImportError> {
+fn check_calls(messages: &[Arc<Message>], first: usize) -> Result<(), ImportError> {
     for (index, pair) in messages.windows(2).enumerate() {
         let answered: HashSet<&str> = pair[1].tool_results().map(|result| result.tool_call_id.as_str()).collect();
         if let Some(call) = pair[0].tool_calls().find(|call| !answered.contains(call.tool_call_id.as_str())) {
-            return Err(malformed(index + 2, format!("the call {} has no result behind it", call.tool_call_id)));
+            return Err(malformed(index + first, format!("the call {} has no result behind it", call.tool_call_id)));
         }
     }
     Ok(())
@@ -254,7 +300,7 @@ mod tests {
         bytes
     }
 
-    fn import_bytes(bytes: &[u8]) -> Result<InstanceMeta, String> {
+    fn import_bytes(bytes: &[u8]) -> Result<Vec<InstanceMeta>, String> {
         import(&store(), None, &mut &*bytes).map_err(|error| error.to_string())
     }
 
@@ -263,12 +309,12 @@ mod tests {
         let (one, two) = (store(), store());
         let bytes = exported(&messages(&["m0", "m1"]));
         let imported = import(&one, None, &mut &*bytes).unwrap();
-        assert_eq!(imported, meta(&instance("k")));
+        assert_eq!(imported, [meta(&instance("k"))]);
         let mut again = Vec::new();
         assert!(export_from(&one, &instance("k"), &mut again).unwrap());
         assert_eq!(again, bytes);
         let other = InstanceId::new("b", "elsewhere");
-        assert_eq!(import(&two, Some(other.clone()), &mut &*bytes).unwrap().id(), other);
+        assert_eq!(import(&two, Some(other.clone()), &mut &*bytes).unwrap()[0].id(), other);
         assert_eq!(two.open(&other).unwrap().load().unwrap().base, messages(&["m0", "m1"]));
         assert!(!export_from(&two, &instance("k"), &mut Vec::new()).unwrap());
     }
@@ -279,7 +325,7 @@ mod tests {
         let bytes = exported(&messages(&["m0"]));
         import(&store, None, &mut &*bytes).unwrap();
         let error = import(&store, None, &mut &*bytes).unwrap_err();
-        assert_eq!(error.to_string(), "there is an instance a:k already; delete it first, or import under another key");
+        assert_eq!(error.to_string(), "there is an instance a:k already");
     }
 
     #[test]
@@ -288,8 +334,13 @@ mod tests {
         let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
         let cases = [
             (vec![], "line 1 is not part of an exported instance: it is empty"),
-            (lines[..2].concat(), "the first line promises 2 messages, and 1 follow"),
-            ([&bytes[..], lines[1]].concat(), "line 4 is not part of an exported instance: the id m0 was there before"),
+            (lines[..2].concat(), "a:k has 2 messages by its first line, and 1 follow"),
+            ([&bytes[..], lines[1]].concat(), "line 4 is not part of an exported instance: missing field `format`"),
+            (
+                [lines[0], lines[1], lines[1]].concat(),
+                "line 3 is not part of an exported instance: the id m0 was there before",
+            ),
+            ([&bytes[..], &bytes[..]].concat(), "a:k is in it twice"),
             (lines[1].to_vec(), "line 1 is not part of an exported instance: missing field `format` at line 1"),
             (bytes[..bytes.len() - 9].to_vec(), "line 3 is not part of an exported instance: EOF while parsing"),
             (b"{\"format\":\"x\",\"version\":1}".to_vec(), "its format is \"x\", not \"goondan-instance\""),
@@ -302,6 +353,17 @@ mod tests {
             let error = import_bytes(&bytes).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn several_follow_each_other() {
+        let store = store();
+        let mut bytes = exported(&messages(&["m0", "m1"]));
+        export(&meta(&instance("l")), &[], &mut bytes).unwrap();
+        let target = InstanceId::new("a", "x");
+        let error = import(&store, Some(target), &mut &*bytes).unwrap_err().to_string();
+        assert_eq!(error, "there are 2 instances, and only one can be imported as a:x");
+        assert_eq!(import(&store, None, &mut &*bytes).unwrap(), [meta(&instance("k")), meta(&instance("l"))]);
     }
 
     #[test]

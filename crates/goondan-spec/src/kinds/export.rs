@@ -219,7 +219,9 @@ fn read_item<'n>(item: &Field<'n>, scope: &Scope<'_>, findings: &mut Findings) -
     let name_field = fields.required("name", findings);
     let name = name_field.as_ref().and_then(|field| read_name(field, &scope.id.name, findings));
     let description = read_description(&mut fields, scope, findings);
-    let parameters = fields.optional("parameters").and_then(|field| parameters::read(&field, findings));
+    let parameters_field = fields.optional("parameters");
+    name_field.iter().chain(&parameters_field).for_each(|field| findings.note_place(field));
+    let parameters = parameters_field.and_then(|field| parameters::read(&field, findings));
     let permissions = fields.optional("permissions").and_then(|field| read_permissions(&field, findings));
     let read_only = fields.optional("readOnly").and_then(|field| field.boolean(findings));
     let idempotent = fields.optional("idempotent").and_then(|field| field.boolean(findings));

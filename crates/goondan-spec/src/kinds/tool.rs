@@ -119,6 +119,7 @@ impl Tool {
 pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Tool> {
     let mut fields = spec.fields(findings)?;
     let entry_field = fields.required("entry", findings);
+    entry_field.iter().for_each(|field| findings.note_place(field));
     let build = read_build(fields.optional("build").as_ref(), entry_field.as_ref(), scope, findings);
     let entry = entry_field.as_ref().and_then(|field| entry::tool(field, scope.folder, scope.base, findings));
     let custom = read_custom(entry.as_ref(), entry_field.as_ref(), scope, findings);

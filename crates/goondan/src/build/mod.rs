@@ -12,6 +12,7 @@ use goondan_spec::kinds::ToolBuild;
 use goondan_spec::{Bundle, ResourceId};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::sources::SourceTree;
 use self::sources::Sources;
 use crate::project::Project;
 
@@ -115,6 +116,15 @@ impl Builds {
         folders.sort();
         folders.dedup();
         folders
+    }
+
+    /// Everything below those folders that may be a source, as it is now.
+    pub(crate) fn source_tree(&self, ignored: &Path) -> SourceTree {
+        let mut tree = SourceTree::default();
+        for folder in self.source_folders() {
+            sources::walk(&folder, ignored, &mut tree);
+        }
+        tree
     }
 
     /// Runs one build. `heard` gets each line of its output, of either stream, as it is printed.

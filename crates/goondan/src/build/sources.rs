@@ -111,3 +111,36 @@ pub(super) fn plain(root: &Path, path: &Path) -> PathBuf {
     }
     whole
 }
+
+/// Everything below `folder` that may be a source: files, and the folders that hold them. What others made is not entered,
+/// nor is anything below `ignored`.
+pub(super) fn walk(folder: &Path, ignored: &Path, found: &mut SourceTree) {
+    if folder.starts_with(ignored) || !found.folders.insert(folder.to_owned()) {
+        return;
+    }
+    // What can't be read holds no sources that a build could read.
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        match entry.file_type() {
+            // Links to folders are not entered, so no walk is endless.
+            Ok(kind) if kind.is_dir() => {
+                if !name.starts_with('.') && !MADE_FOLDERS.contains(&&*name) {
+                    walk(&entry.path(), ignored, found);
+                }
+            }
+            Ok(_) => found.files.push(entry.path()),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Files that may be sources, and the folders that they lie in.
+#[derive(Debug, Default)]
+pub(crate) struct SourceTree {
+    /// Absolute.
+    pub(crate) files: Vec<PathBuf>,
+    /// Absolute.
+    pub(crate) folders: std::collections::BTreeSet<PathBuf>,
+}

@@ -4,18 +4,24 @@
 //! those files; where one differs and has come to rest, the swarm reloads, and the new load says what to watch from then on.
 
 mod notices;
+mod sources;
 pub(crate) mod stamp;
 pub(crate) mod trace;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Weak;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use goondan_spec::kinds::ToolBuild;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use self::notices::Notices;
+use self::sources::{Builder, ToolSources};
 use self::stamp::Stamp;
 use self::trace::Trace;
+use crate::build::Builds;
 use crate::reload::Cause;
 use crate::swarm::{Inner, Swarm};
 
@@ -26,6 +32,8 @@ pub struct WatchOptions {
     pub settle: Duration,
     /// A library has come to rest when its size and times stood still for that long (default 150 ms): linkers pause.
     pub settle_library: Duration,
+    /// Whether the operating system is asked to tell of changes (default yes).
+    pub listen: bool,
     /// How often files are looked at where the system does not tell of changes (default 1 s).
     pub poll: Duration,
     /// How often files are looked at although the system said nothing (default 5 s): some network file systems are silent.
@@ -37,6 +45,7 @@ impl Default for WatchOptions {
         WatchOptions {
             settle: Duration::from_millis(40),
             settle_library: Duration::from_millis(150),
+            listen: true,
             poll: Duration::from_secs(1),
             quiet_check: Duration::from_secs(5),
         }
@@ -52,64 +61,112 @@ const LONGEST_LINK: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Watch {
     task: JoinHandle<()>,
+    cancellation: CancellationToken,
+}
+
+impl Watch {
+    /// Ends it, and waits until a build that runs has ended with all that it had started.
+    pub async fn end(mut self) {
+        self.cancellation.cancel();
+        // It was asked to, so a panic is all that can be wrong, and that was told.
+        let _ = (&mut self.task).await;
+    }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.task.abort();
+        self.cancellation.cancel();
     }
 }
 
 impl Swarm {
-    /// Reloads this swarm from now on whenever a file changes that it was made from. What comes of it is told to
-    /// [`Swarm::reloads`].
+    /// Reloads this swarm from now on whenever a file changes that it was made from, and builds tools whose sources change.
+    /// What comes of it is told to [`Swarm::reload_news`].
     pub fn watch(&self, options: WatchOptions) -> Watch {
+        let (ignored, cancellation) = (self.state_root(), CancellationToken::new());
+        let sight = Sight {
+            root: absolute(&self.root()),
+            trace: Trace::default(),
+            sources: ToolSources::of(Builds::of_bundle(&self.bundle()), &ignored),
+            ignored,
+        };
         let watcher = Watcher {
             swarm: self.downgrade(),
-            root: absolute(&self.root()),
-            ignored: self.state_root(),
-            notices: Notices::open(options.quiet_check, options.poll),
-            trace: Trace::default(),
+            notices: Notices::open(&options),
+            sight: Arc::new(Mutex::new(sight)),
+            builder: Builder::new(self.downgrade(), cancellation.clone()),
             options,
         };
-        Watch { task: tokio::spawn(watcher.run()) }
+        Watch { task: tokio::spawn(watcher.run_until(cancellation.clone())), cancellation }
+    }
+}
+
+/// What is looked at.
+struct Sight {
+    root: PathBuf,
+    /// The state of swarms, which may lie in the project.
+    ignored: PathBuf,
+    trace: Trace,
+    sources: ToolSources,
+}
+
+impl Sight {
+    fn folders(&self) -> BTreeSet<PathBuf> {
+        let mut folders = self.trace.folders(&self.root, &self.ignored);
+        folders.extend(self.sources.folders().iter().cloned());
+        folders
+    }
+
+    fn changed(&self) -> Vec<PathBuf> {
+        self.trace.changed(&self.ignored)
+    }
+
+    /// The builds that changed sources ask for, once each.
+    fn outdated(&mut self) -> (Vec<ToolBuild>, Builds) {
+        (self.sources.changed(&self.ignored), self.sources.builds().clone())
     }
 }
 
 struct Watcher {
     swarm: Weak<Inner>,
-    root: PathBuf,
-    /// The state of swarms, which may lie in the project.
-    ignored: PathBuf,
     notices: Notices,
-    trace: Trace,
+    sight: Arc<Mutex<Sight>>,
+    builder: Builder,
     options: WatchOptions,
 }
 
 impl Watcher {
-    async fn run(mut self) {
+    async fn run_until(mut self, cancellation: CancellationToken) {
+        tokio::select! {
+            () = cancellation.cancelled() => {}
+            () = self.run() => {}
+        }
+        self.builder.end().await;
+    }
+
+    async fn run(&mut self) {
         // The bundle was loaded before anybody watched: what has changed since then is found by loading it once more.
         let mut noticed = Instant::now();
-        if !self.reload(Cause::Watch { noticed, settled: noticed }).await {
-            return;
-        }
-        loop {
-            self.arm();
+        let mut alive = self.reload(Cause::Watch { noticed, settled: noticed }).await;
+        while alive {
+            self.arm().await;
+            noticed = Instant::now();
             // What changed before its folder was watched was not told.
-            if self.trace.changed(&self.ignored).is_empty() {
-                noticed = self.notices.next().await;
+            if self.look(|sight| sight.changed().is_empty()).await {
+                noticed = tokio::select! {
+                    noticed = self.notices.next() => noticed,
+                    () = self.builder.done() => Instant::now(),
+                };
                 // Folders may have appeared, and files in them, before anybody watched them.
-                self.arm();
+                self.arm().await;
             }
             self.notices.calm(self.options.settle, LONGEST_BURST).await;
-            let changed = self.trace.changed(&self.ignored);
-            if changed.is_empty() {
-                continue;
-            }
-            self.wait_for_libraries(&changed).await;
-            tracing::debug!(?changed, "files have changed");
-            if !self.reload(Cause::Watch { noticed, settled: Instant::now() }).await {
-                return;
+            let ((outdated, builds), changed) = self.look(|sight| (sight.outdated(), sight.changed())).await;
+            self.builder.want(outdated, &builds);
+            if !changed.is_empty() {
+                self.wait_for_libraries(&changed).await;
+                tracing::debug!(?changed, "files have changed");
+                alive = self.reload(Cause::Watch { noticed, settled: Instant::now() }).await;
             }
         }
     }
@@ -117,13 +174,26 @@ impl Watcher {
     /// False where the swarm has ended.
     async fn reload(&mut self, cause: Cause) -> bool {
         let Some(inner) = self.swarm.upgrade() else { return false };
-        self.trace = Swarm::of(inner).reload_for(cause).await;
+        let looked = Swarm::of(inner).reload_for(cause).await;
+        self.look(|sight| {
+            sight.trace = looked.trace;
+            sight.sources.take_over(looked.builds);
+        })
+        .await;
         true
     }
 
-    fn arm(&mut self) {
-        let folders = self.trace.folders(&self.root, &self.ignored);
-        self.notices.arm(&folders, &self.root, self.options.poll);
+    async fn arm(&mut self) {
+        let (folders, root) = self.look(|sight| (sight.folders(), sight.root.clone())).await;
+        self.notices.arm(&folders, &root, self.options.poll);
+    }
+
+    /// Looks at files where that may take its time.
+    async fn look<T: Send + 'static>(&self, look: impl FnOnce(&mut Sight) -> T + Send + 'static) -> T {
+        let sight = Arc::clone(&self.sight);
+        let looking =
+            tokio::task::spawn_blocking(move || look(&mut sight.lock().unwrap_or_else(PoisonError::into_inner)));
+        looking.await.expect("looking at files does not panic, and nobody cancels it")
     }
 
     async fn wait_for_libraries(&self, changed: &[PathBuf]) {

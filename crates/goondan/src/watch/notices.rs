@@ -13,6 +13,7 @@ use notify::event::{AccessKind, AccessMode};
 use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::WatchOptions;
 use super::stamp::folder_identity;
 
 /// News about watched folders.
@@ -42,18 +43,22 @@ struct Scope {
 pub(crate) struct Deaf(notify::Error);
 
 impl Notices {
-    /// Asks the operating system, or falls back on a clock that strikes every `poll`.
-    pub(crate) fn open(quiet_check: Duration, poll: Duration) -> Self {
+    /// Asks the operating system where that is wanted, or falls back on a clock.
+    pub(crate) fn open(options: &WatchOptions) -> Self {
         let (sender, received) = unbounded_channel();
+        let clock = |received| Notices { source: Source::Clock, received, every: options.poll };
+        if !options.listen {
+            return clock(received);
+        }
         let scope = Arc::new(Mutex::new(Scope::default()));
         match listen(sender, Arc::clone(&scope)) {
             Ok(watcher) => {
                 let source = Source::System { watcher: Box::new(watcher), armed: HashMap::new(), scope };
-                Notices { source, received, every: quiet_check }
+                Notices { source, received, every: options.quiet_check }
             }
             Err(error) => {
-                warn(&Deaf(error), poll);
-                Notices { source: Source::Clock, received, every: poll }
+                warn(&Deaf(error), options.poll);
+                clock(received)
             }
         }
     }
@@ -171,4 +176,31 @@ fn warn(Deaf(error): &Deaf, poll: Duration) {
          fs.inotify.max_user_watches and fs.inotify.max_user_instances help",
         poll.as_millis()
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_machine_has_too_little_of_is_told_from_other_errors() {
+        let io = |kind: io::Error| notify::Error::new(ErrorKind::Io(kind));
+        assert!(is_exhausted(&notify::Error::new(ErrorKind::MaxFilesWatch)));
+        assert!(is_exhausted(&io(io::Error::from_raw_os_error(TOO_MANY_OPEN_FILES))));
+        assert!(!is_exhausted(&io(io::ErrorKind::NotFound.into())));
+    }
+
+    #[test]
+    fn reading_is_no_news_and_the_folder_above_matters_only_for_the_project() {
+        let outermost = Some((PathBuf::from("/a"), PathBuf::from("/a/project")));
+        let scope = Scope { outermost };
+        let event = |kind, path: &str| Event::new(kind).add_path(PathBuf::from(path));
+        let open = EventKind::Access(AccessKind::Open(AccessMode::Any));
+        let created = EventKind::Create(notify::event::CreateKind::Any);
+        assert!(!scope.is_news(&event(open, "/a/project/x")));
+        assert!(scope.is_news(&event(EventKind::Access(AccessKind::Close(AccessMode::Write)), "/a/project/x")));
+        assert!(scope.is_news(&event(created, "/a/project")));
+        assert!(!scope.is_news(&event(created, "/a/other")));
+        assert!(scope.is_news(&event(created, "/elsewhere/.env")));
+    }
 }

@@ -10,7 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 
-/// Tests write over this in copies of the library, so that each copy is another library with the same code.
+/// Tests write over this, and over the same text in a description, in copies of the library: each copy is another library
+/// with the same code.
 static MARKER: [u8; 16] = *b"GENERATION-00000";
 
 /// Nothing to say
@@ -160,7 +161,7 @@ export_tools! {
         never,
         late,
         linger,
-        generation,
+        generation => description("Says that it is GENERATION-00000"),
         chatter,
         crash,
         fail,

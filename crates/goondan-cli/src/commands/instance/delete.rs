@@ -5,7 +5,7 @@ use std::io::{BufRead, Write};
 use clap::Args;
 use goondan::StateRoot;
 
-use super::Which;
+use super::{Which, not_opened};
 use crate::exit::CliError;
 use crate::instances::{self, Found};
 use crate::output::Output;
@@ -29,7 +29,7 @@ pub(super) fn run(args: &DeleteArgs, state_root: &StateRoot, output: &Output) ->
     if !args.force && !confirmed(&found)? {
         return output.note("Nothing was deleted.");
     }
-    found.workspace.delete(&found.summary.id)?;
+    found.workspace.delete(&found.summary.id).map_err(|error| not_opened(&error))?;
     output.note(&format!("Deleted {}.", found.name()))
 }
 

@@ -19,6 +19,7 @@ pub(super) fn as_json(effects: &[UnfinishedEffect]) -> Vec<Value> {
             "kind": effect.kind,
             "intent": effect.intent,
             "hasOutcome": effect.has_outcome,
+            "mayRepeat": effect.may_repeat,
             "uncertain": effect.is_uncertain(),
         })
     };
@@ -38,7 +39,11 @@ pub(super) fn show_effects(effects: &[UnfinishedEffect], output: &Output) -> Res
         if effect.is_uncertain() {
             output.line(&format!("{warning}uncertain:{warning:#}  {what} may or may not have happened"))?;
         } else {
-            let state = if effect.has_outcome { "done:" } else { "begun:" };
+            let state = match (effect.has_outcome, effect.may_repeat) {
+                (true, _) => "done:",
+                (false, true) => "again:",
+                (false, false) => "begun:",
+            };
             output.line(&format!("{state:<11} {what}"))?;
         }
     }

@@ -1,41 +1,53 @@
 //! Reloads of a running swarm: `--watch`, SIGHUP, and what is told of them.
 
-use std::sync::Arc;
-
-use goondan::{ReloadOutcome, Swarm, Watch, WatchOptions};
+use goondan::{BuildEnd, ReloadNews, Swarm, Watch, WatchOptions};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
 use super::signals::Hangups;
-use crate::output::{Output, outcome_words};
+use crate::output::{Output, build_words, outcome_words, printable};
 
 /// Watches the project where that is wanted, reloads at SIGHUP, and hears of every reload. Ends when it is dropped.
 pub(crate) struct Reloads {
-    told: UnboundedReceiver<Arc<ReloadOutcome>>,
+    news: UnboundedReceiver<ReloadNews>,
     /// The generation that serves.
     serving: u64,
     hangups: JoinHandle<()>,
-    _watch: Option<Watch>,
+    watch: Option<Watch>,
 }
 
 impl Reloads {
     /// From now on.
     pub(crate) fn begin(swarm: &Swarm, watch: bool, hangups: Hangups) -> Self {
         Reloads {
-            told: swarm.reloads(),
+            news: swarm.reload_news(),
             serving: swarm.generation(),
             hangups: tokio::spawn(reload_at(hangups, swarm.clone())),
-            _watch: watch.then(|| swarm.watch(WatchOptions::default())),
+            watch: watch.then(|| swarm.watch(WatchOptions::default())),
         }
     }
 
-    /// Waits for the next reload, and puts it in words for people.
+    /// Waits for the next thing to tell people, and puts it in words.
     pub(crate) async fn next(&mut self) -> String {
-        let Some(outcome) = self.told.recv().await else { return std::future::pending().await };
-        if let Ok(generation) = outcome.result {
-            self.serving = generation;
+        loop {
+            let Some(news) = self.news.recv().await else { return std::future::pending().await };
+            match news {
+                ReloadNews::Building { tool, command } => return format!("Building {tool}: {}", printable(&command)),
+                ReloadNews::Built(outcome) if outcome.is_built() || outcome.end == BuildEnd::Cancelled => {}
+                ReloadNews::Built(outcome) => return build_words(&outcome, self.serving),
+                ReloadNews::Reloaded(outcome) => {
+                    self.serving = outcome.result.as_ref().copied().unwrap_or(self.serving);
+                    return outcome_words(&outcome, self.serving, Output::stderr_has_colour());
+                }
+            }
         }
-        outcome_words(&outcome, self.serving, Output::stderr_has_colour())
+    }
+
+    /// Ends the watch, with a build that runs.
+    pub(crate) async fn end(&mut self) {
+        if let Some(watch) = self.watch.take() {
+            watch.end().await;
+        }
     }
 }
 

@@ -238,6 +238,7 @@ impl Session {
 
     /// Ends the swarm: running turns of other agents may finish first. An error where a signal was the reason to end.
     pub(crate) async fn shut_down(mut self) -> Result<(), CliError> {
+        self.reloads.end().await;
         let mut ending = self.begin_ending();
         loop {
             tokio::select! {

@@ -18,16 +18,19 @@ const DELETED: &str = ".deleted-";
 /// Metadata lies that many folders deep in its workspace: `instances/<instance>/`.
 const DEPTH: usize = 2;
 
-/// Writes `metadata.json`. What a spawn asked for is put on disk at once; the rest can be told from the conversation.
+/// Writes `metadata.json`. What a spawn asked for is put on disk at once; the rest can be told from the conversation, or from
+/// the event at which it works.
 pub(super) fn put_meta(disk: &Disk, dir: &Path, meta: &InstanceMeta) -> Result<(), StoreError> {
     let path = dir.join(layout::METADATA);
     let mut bytes = serde_json::to_vec_pretty(meta).map_err(|cause| StoreError::new("encode", &path, &cause))?;
     bytes.push(b'\n');
-    let written = match meta.cwd {
+    let has_conversation = || [layout::BASE, layout::EVENTS].iter().any(|file| disk.exists(&dir.join(file)));
+    let is_promise = meta.cwd.is_some() || (meta.status != InstanceStatus::Processing && !has_conversation());
+    let written = match is_promise {
         // Under its old name lies what says the same of the promise: a power failure may bring that back.
-        Some(_) if disk.has_names(&path) => replace_durably(&**disk, &path, &bytes),
-        Some(_) => disk.replace(&path, &bytes).and_then(|()| disk.put_name(&path, DEPTH)),
-        None => replace(&**disk, &path, &bytes),
+        true if disk.has_names(&path) => replace_durably(&**disk, &path, &bytes),
+        true => disk.replace(&path, &bytes).and_then(|()| disk.put_name(&path, DEPTH)),
+        false => replace(&**disk, &path, &bytes),
     };
     written.map_err(|cause| StoreError::new("write", &path, &cause))
 }
@@ -86,8 +89,8 @@ fn lifetime(fs: &dyn FileSystem, dir: &Path) -> Option<(DateTime<Utc>, DateTime<
 fn name_of(fs: &dyn FileSystem, dir: &Path) -> Option<InstanceId> {
     let name = dir.file_name()?.to_str()?;
     layout::instance_id(name).or_else(|| {
-        let events = lines::read::<RuntimeEvent>(fs, &dir.join(layout::RUNTIME_EVENTS)).ok()?;
-        let id = events.values.first()?.0.instance();
+        let first_in = |path| Some(lines::read::<RuntimeEvent>(fs, &dir.join(path)).ok()?.values.first()?.0.instance());
+        let id = first_in(layout::RUNTIME_EVENTS).or_else(|| first_in(layout::OLDER_RUNTIME_EVENTS))?;
         (layout::file_name(&id.to_string()) == name).then_some(id)
     })
 }
@@ -124,5 +127,32 @@ pub(super) fn finish_deletions(fs: &dyn FileSystem, workspace: &Path) {
         if let Err(error) = fs.remove_folder(folder) {
             tracing::warn!(folder = %folder.display(), %error, "the rest of a deleted instance is still there");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::store::fs::sim::SimFs;
+    use crate::store::suite::samples::{instance, meta};
+
+    #[test]
+    fn what_was_only_spawned_survives_a_power_failure() {
+        let fs = SimFs::new();
+        let (workspace, meta) = (Path::new("/workspace"), meta(&instance("spawned")));
+        let dir = layout::instance_dir(workspace, &meta.id());
+        // As the inbox leaves it, once an event was accepted.
+        fs.make_folder(&workspace.join(layout::INSTANCES)).unwrap();
+        [Path::new("/"), workspace].iter().for_each(|folder| fs.sync_folder(folder).unwrap());
+        put_meta(&Disk::new(Arc::new(fs.clone())), &dir, &meta).unwrap();
+        let fs = fs.lose_power(None);
+        assert_eq!(list(&Disk::new(Arc::new(fs.clone())), workspace).unwrap(), std::slice::from_ref(&meta));
+        // It retires, and the power fails again.
+        let retired = InstanceMeta { status: InstanceStatus::Retired, ..meta };
+        put_meta(&Disk::new(Arc::new(fs.clone())), &dir, &retired).unwrap();
+        let fs = fs.lose_power(None);
+        assert_eq!(list(&Disk::new(Arc::new(fs)), workspace).unwrap(), [retired]);
     }
 }

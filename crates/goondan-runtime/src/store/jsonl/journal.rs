@@ -100,6 +100,9 @@ pub enum Record {
         kind: EffectKind,
         /// What it is about, for people.
         intent: Value,
+        /// It may be done again where nobody knows how far it came. Records of earlier versions do not say so.
+        #[serde(default)]
+        may_repeat: bool,
     },
     /// It is done.
     Outcome {
@@ -136,6 +139,7 @@ impl JsonlTurnJournal {
             effect: effect.id.clone(),
             kind: effect.kind,
             intent: effect.intent.clone(),
+            may_repeat: effect.when_interrupted == WhenInterrupted::RunAgain,
         };
         if effect.when_interrupted == WhenInterrupted::RunAgain {
             return self.appender.lock().await.append(&record);
@@ -186,5 +190,17 @@ impl TurnJournal for JsonlTurnJournal {
 
     fn has_outcome(&self, effect_id: &str) -> bool {
         matches!(self.recorded.get(effect_id), Some(Some(_)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_intent_of_an_earlier_version_says_nothing_about_repeating() {
+        let line = r#"{"record":"intent","turnId":"t","effect":"e","kind":"toolCall","intent":null}"#;
+        let Record::Intent { may_repeat, .. } = serde_json::from_str(line).unwrap() else { panic!("no intent") };
+        assert!(!may_repeat);
     }
 }

@@ -23,6 +23,8 @@ pub const EVENTS: &str = "messages/events.jsonl";
 pub const JOURNAL: &str = "messages/journal.jsonl";
 /// What happened, for people and programs that watch.
 pub const RUNTIME_EVENTS: &str = "messages/runtime-events.jsonl";
+/// What happened before: [`RUNTIME_EVENTS`] once it had grown large.
+pub const OLDER_RUNTIME_EVENTS: &str = "messages/runtime-events.jsonl.1";
 /// What extensions keep, a file each.
 pub const EXTENSIONS: &str = "extensions";
 /// Events whose turns failed.

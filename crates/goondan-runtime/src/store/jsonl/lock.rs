@@ -50,6 +50,23 @@ impl WorkspaceLock {
     }
 }
 
+/// The process that holds a workspace, whose number it is where that is known; `None` where nobody does.
+///
+/// # Errors
+/// The lock file is there and can't be looked at.
+pub fn holder_of(dir: &Path) -> std::io::Result<Option<Option<u32>>> {
+    let mut file = match File::open(dir.join("lock")) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(None),
+        Err(TryLockError::WouldBlock) => Ok(Some(noted(&mut file))),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
 /// Takes the lock; false where a living process has it.
 ///
 /// A process that is killed while it starts a program leaves a child that has the lock until that program begins, a moment

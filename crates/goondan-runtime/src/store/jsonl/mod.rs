@@ -10,7 +10,7 @@
 //!     messages/events.jsonl   message events of the running turn
 //!     messages/journal.jsonl  side effects of the running turn
 //!     messages/dead-letters.json   events whose turns failed
-//!     messages/runtime-events.jsonl
+//!     messages/runtime-events.jsonl, and .1 with what was before
 //!     extensions/<name>.json  what an extension keeps from turn to turn
 //!     files/                  whole outputs that were cut for the model
 //!     workdir/                where the instance's tools work
@@ -48,7 +48,7 @@ use crate::store::fs::{FileSystem, RealFs};
 use disk::Disk;
 pub use journal::{JsonlJournal, Record as JournalRecord};
 pub use lines::read_lines;
-pub use lock::LockError;
+pub use lock::{LockError, holder_of};
 use runtime_events::RuntimeEventLog;
 
 /// A workspace on disk, held by this process until it is dropped.

@@ -1,4 +1,6 @@
 //! `runtime-events.jsonl`: what happened, for people and programs that watch. Never used for recovery.
+//!
+//! A file that has grown too large becomes `runtime-events.jsonl.1`, in place of the one of that name, and a new one begins.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -12,12 +14,16 @@ use super::disk::Disk;
 use super::layout;
 use crate::event::RuntimeEvent;
 use crate::ids::InstanceId;
+use crate::ports::store::StoreError;
 
 /// That many events wait for a slow disk; what comes on top is dropped and counted.
 const MAX_WAITING: usize = 65_536;
 
 /// At the most that many events are written in one go.
 const MAX_BATCH: usize = 1_024;
+
+/// A file that has that many bytes is put aside.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// That many files stay open.
 const OPEN_FILES: usize = 64;
@@ -38,10 +44,20 @@ pub(super) struct RuntimeEventLog {
 impl RuntimeEventLog {
     /// The log of the workspace in that folder.
     pub(super) fn open(disk: Arc<Disk>, workspace: PathBuf) -> std::io::Result<Self> {
+        RuntimeEventLog::with_files_of(MAX_BYTES, disk, workspace)
+    }
+
+    fn with_files_of(max_bytes: u64, disk: Arc<Disk>, workspace: PathBuf) -> std::io::Result<Self> {
         let (jobs, queue) = sync_channel(MAX_WAITING);
         let dropped = Arc::new(AtomicU64::new(0));
-        let writer =
-            Writer { disk, workspace, dropped: Arc::clone(&dropped), files: HashMap::new(), failing: HashSet::new() };
+        let writer = Writer {
+            disk,
+            workspace,
+            max_bytes,
+            dropped: Arc::clone(&dropped),
+            files: HashMap::new(),
+            failing: HashSet::new(),
+        };
         let writer = std::thread::Builder::new().name("gdn-events".to_owned()).spawn(move || writer.run(&queue))?;
         Ok(RuntimeEventLog { jobs: Some(jobs), writer: Some(writer), dropped })
     }
@@ -79,6 +95,7 @@ impl Drop for RuntimeEventLog {
 struct Writer {
     disk: Arc<Disk>,
     workspace: PathBuf,
+    max_bytes: u64,
     dropped: Arc<AtomicU64>,
     files: HashMap<InstanceId, Appender>,
     /// Instances whose file could not be written: it is told once.
@@ -113,7 +130,8 @@ impl Writer {
             if self.files.len() >= OPEN_FILES && !self.files.contains_key(&id) {
                 self.files.clear();
             }
-            match self.file(&id).append_all(events.iter()) {
+            let written = self.file(&id).append_all(events.iter()).and_then(|()| self.put_aside(&id));
+            match written {
                 Ok(()) => drop(self.failing.remove(&id)),
                 Err(error) => {
                     if self.failing.insert(id.clone()) {
@@ -122,6 +140,18 @@ impl Writer {
                 }
             }
         }
+    }
+
+    /// Begins a new file where the one of `id` is large enough.
+    fn put_aside(&mut self, id: &InstanceId) -> Result<(), StoreError> {
+        if self.file(id).len() < self.max_bytes {
+            return Ok(());
+        }
+        let path = self.file(id).path().to_owned();
+        // Some systems rename no file that is open.
+        self.files.remove(id);
+        let aside = layout::instance_dir(&self.workspace, id).join(layout::OLDER_RUNTIME_EVENTS);
+        self.disk.rename(&path, &aside).map_err(|cause| StoreError::new("put aside", &path, &cause))
     }
 
     fn file(&mut self, id: &InstanceId) -> &mut Appender {
@@ -142,5 +172,45 @@ struct Batch {
 impl Batch {
     fn add(&mut self, event: RuntimeEvent) {
         self.by_instance.entry(event.instance()).or_default().push(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::RuntimeEventKind;
+    use crate::ids::TraceContext;
+    use crate::store::fs::sim::SimFs;
+
+    #[test]
+    fn a_large_file_is_put_aside_and_one_is_kept() {
+        let fs = SimFs::new();
+        let (workspace, id) = (PathBuf::from("/workspace"), InstanceId::new("a", "main"));
+        let event = |number: usize| RuntimeEvent {
+            kind: RuntimeEventKind::TurnStarted { turn_id: format!("turn-{number}"), event_id: "x".to_owned() },
+            timestamp: chrono::DateTime::UNIX_EPOCH,
+            agent_name: "a".to_owned(),
+            instance_key: "main".to_owned(),
+            trace: TraceContext::root("0", None, "turn"),
+        };
+        for number in 0..5 {
+            // Each log writes what it was given before it is gone: an event a batch.
+            let size = 2 * serde_json::to_vec(&event(0)).unwrap().len() as u64;
+            let disk = Disk::new(Arc::new(fs.clone()));
+            let log = RuntimeEventLog::with_files_of(size, disk, workspace.clone()).unwrap();
+            log.append(event(number));
+        }
+        let numbers = |name: &str| {
+            let text = fs.contents(&layout::instance_dir(&workspace, &id).join(name)).unwrap();
+            let events: Vec<RuntimeEvent> =
+                text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+            let turn = |event: RuntimeEvent| match event.kind {
+                RuntimeEventKind::TurnStarted { turn_id, .. } => turn_id,
+                other => panic!("{other:?}"),
+            };
+            events.into_iter().map(turn).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(layout::OLDER_RUNTIME_EVENTS), ["turn-2", "turn-3"]);
+        assert_eq!(numbers(layout::RUNTIME_EVENTS), ["turn-4"]);
     }
 }

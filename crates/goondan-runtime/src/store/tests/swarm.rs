@@ -102,6 +102,7 @@ impl Process {
             clock,
             approver: Arc::new(ApproveAll),
             workdir: Some(std::env::temp_dir()),
+            reloader: None,
             observer: Arc::new(()),
         };
         let (runtime, events) = Runtime::start(parts).ok()?;

@@ -1,69 +1,30 @@
 //! Reloading: the bundle is read again, planned beside the running generation, and swapped in, or nothing changes (rules R2
 //! to R5).
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+mod news;
+mod outcome;
+mod tools;
 
-use goondan_runtime::event::RuntimeEventKind;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
 use goondan_runtime::plan::{Generation, PlanPorts, plan};
 use goondan_runtime::redact::Redactor;
 use goondan_spec::kinds::Swarm as SwarmSpec;
-use goondan_spec::source::Sources;
-use goondan_spec::{Bundle, Diagnostic, Environment, ReloadPlan, Resource, ResourceId, Snapshot, diff, render};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use goondan_spec::{Bundle, Diagnostic, Environment, Resource, ResourceId, Snapshot, diff};
 
+pub(crate) use self::news::ReloadListeners;
+pub use self::news::ReloadNews;
+pub use self::outcome::{ReloadOutcome, ReloadTiming};
+pub(crate) use self::tools::ToolReloads;
+use crate::build::Builds;
 use crate::contents::Contents;
-use crate::generation::LastGeneration;
+use crate::generation::{LastGeneration, LastReload};
 use crate::project::{self, Project};
 use crate::secrets;
 use crate::swarm::{Inner, Swarm};
 use crate::watch::trace::{Recorder, Trace};
-
-/// Of so many diagnostics the event of a failed reload has the text.
-const TOLD_DIAGNOSTICS: usize = 5;
-
-/// What came of a reload.
-#[derive(Debug, Clone)]
-pub struct ReloadOutcome {
-    /// The number of the generation that serves from now on, or the errors that kept the old one in place.
-    pub result: Result<u64, Vec<Diagnostic>>,
-    /// What has changed; empty where the reload failed.
-    pub plan: ReloadPlan,
-    /// Warnings about a bundle that was taken.
-    pub warnings: Vec<Diagnostic>,
-    /// The texts that diagnostics point into.
-    pub sources: Sources,
-    /// How long it took.
-    pub timing: ReloadTiming,
-}
-
-/// How long the parts of a reload took.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ReloadTiming {
-    /// When the first file was noticed that had changed; `None` where somebody asked for the reload.
-    pub noticed: Option<Instant>,
-    /// From then on until all files had come to rest.
-    pub settle: Duration,
-    /// Reading and checking the bundle and its environment files.
-    pub load: Duration,
-    /// Binding models and tools; opening libraries.
-    pub plan: Duration,
-    /// Putting the new generation in place.
-    pub swap: Duration,
-}
-
-impl ReloadTiming {
-    /// The work, without the time in which files came to rest.
-    pub fn total(&self) -> Duration {
-        self.load + self.plan + self.swap
-    }
-
-    /// [`ReloadTiming::total`] in whole milliseconds.
-    pub fn total_ms(&self) -> u64 {
-        u64::try_from(self.total().as_millis()).unwrap_or(u64::MAX)
-    }
-}
 
 /// Why the swarm reloads.
 #[derive(Debug, Clone, Copy)]
@@ -85,23 +46,14 @@ pub(crate) struct ReloadState {
     snapshot: Snapshot,
     /// The last reload failed.
     is_broken: bool,
+    /// How many reloads were told of.
+    told: u64,
 }
 
 impl ReloadState {
     pub(crate) fn new(bundle: &Bundle, swarm: &ResourceId, contents: &Contents, environment: &Environment) -> Self {
         let snapshot = Snapshot::of(bundle, swarm, &contents.of(bundle), Some(environment));
-        ReloadState { snapshot, is_broken: false }
-    }
-}
-
-/// Everybody who wants to hear of reloads.
-#[derive(Default)]
-pub(crate) struct ReloadListeners(Mutex<Vec<UnboundedSender<Arc<ReloadOutcome>>>>);
-
-impl ReloadListeners {
-    fn tell(&self, outcome: &Arc<ReloadOutcome>) {
-        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        listeners.retain(|listener| listener.send(Arc::clone(outcome)).is_ok());
+        ReloadState { snapshot, is_broken: false, told: 0 }
     }
 }
 
@@ -109,7 +61,15 @@ impl ReloadListeners {
 struct Read {
     project: Project,
     environment: Result<Environment, Diagnostic>,
-    trace: Trace,
+    looked: Looked,
+}
+
+/// What a reload has looked at.
+pub(crate) struct Looked {
+    /// The files.
+    pub(crate) trace: Trace,
+    /// How its tools are built.
+    pub(crate) builds: Builds,
 }
 
 impl Swarm {
@@ -120,39 +80,20 @@ impl Swarm {
         Arc::unwrap_or_clone(outcome)
     }
 
-    /// What comes of every reload from now on, whoever caused it. One that a changed file has caused and that found nothing
-    /// different is not told, unless the one before had failed.
-    pub fn reloads(&self) -> UnboundedReceiver<Arc<ReloadOutcome>> {
-        let (sender, receiver) = unbounded_channel();
-        self.inner().reload_listeners.0.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
-        receiver
-    }
-
     /// As [`Swarm::reload`], with what was looked at.
-    pub(crate) async fn reload_for(&self, cause: Cause) -> Trace {
+    pub(crate) async fn reload_for(&self, cause: Cause) -> Looked {
         self.reload_once(cause).await.1
     }
 
-    async fn reload_once(&self, cause: Cause) -> (Arc<ReloadOutcome>, Trace) {
+    async fn reload_once(&self, cause: Cause) -> (Arc<ReloadOutcome>, Looked) {
         let inner = self.inner();
         let mut state = inner.reloading.lock().await;
-        let mut timing = ReloadTiming::default();
-        if let Cause::Watch { noticed, settled } = cause {
-            timing.noticed = Some(noticed);
-            timing.settle = settled - noticed;
-        }
         let started = Instant::now();
-        let mut outcome = ReloadOutcome {
-            result: Err(Vec::new()),
-            plan: ReloadPlan::default(),
-            warnings: Vec::new(),
-            sources: Sources::default(),
-            timing,
-        };
+        let mut outcome = ReloadOutcome::begin(cause);
         let read = self.read().await;
         outcome.timing.load = started.elapsed();
         outcome.sources = read.project.sources;
-        let (wanted, trace) = (matches!(cause, Cause::Asked) || state.is_broken, read.trace);
+        let wanted = matches!(cause, Cause::Asked) || state.is_broken;
         let bundle = checked(read.project.bundle, read.project.diagnostics, read.environment, &mut outcome.warnings);
         let before = inner.runtime.generation().number;
         outcome.result = match bundle {
@@ -164,15 +105,14 @@ impl Swarm {
         state.is_broken = outcome.result.is_err();
         let is_new = outcome.result.as_ref().is_ok_and(|number| *number != before);
         let outcome = Arc::new(outcome);
-        if is_new || wanted || outcome.result.is_err() {
-            inner.runtime.announce(event(&outcome));
-            inner.reload_listeners.tell(&outcome);
-        }
-        if is_new {
-            self.write_down_generation().await;
+        let is_told = is_new || wanted || outcome.result.is_err();
+        if is_told {
+            self.tell(ReloadNews::Reloaded(Arc::clone(&outcome)));
+            state.told += 1;
+            self.write_down_generation(Some(news::last_reload(state.told, &outcome))).await;
         }
         drop(state);
-        (outcome, trace)
+        (outcome, read.looked)
     }
 
     async fn read(&self) -> Read {
@@ -185,7 +125,8 @@ impl Swarm {
             if let Some(bundle) = &project.bundle {
                 trace.note_plan(bundle);
             }
-            Read { project, environment, trace }
+            let builds = Builds::of_project(&project);
+            Read { project, environment, looked: Looked { trace, builds } }
         });
         read.await.expect("reading a bundle does not panic, and nobody cancels it")
     }
@@ -207,10 +148,12 @@ impl Swarm {
         if changes.is_empty() && matches!(cause, Cause::Watch { .. }) {
             return Ok(number);
         }
+        inner.tools.set_environment(environment.clone());
         let generation = plan_swarm(&bundle, swarm, number + 1, &inner.ports, environment, &inner.redactor).await?;
         outcome.timing.plan = started.elapsed();
         let swapping = Instant::now();
         let number = generation.number;
+        outcome.warnings.extend(generation.warnings.iter().cloned());
         inner.runtime.swap(generation);
         state.snapshot = snapshot;
         outcome.plan = changes;
@@ -227,15 +170,26 @@ impl Swarm {
     }
 
     /// Writes down what runs now, for other processes.
-    pub(crate) async fn write_down_generation(&self) {
+    pub(crate) async fn write_down_generation(&self, last_reload: Option<LastReload>) {
         let inner = self.inner();
         let generation = inner.runtime.generation();
-        let snapshot = self.snapshot(&generation.bundle, None).await;
-        let root = std::path::absolute(self.root()).unwrap_or_else(|_| self.root());
-        let last = LastGeneration::new(generation.number, &inner.swarm.name, root, snapshot);
+        let last = LastGeneration {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            generation: generation.number,
+            swarm: inner.swarm.name.clone(),
+            root: std::path::absolute(self.root()).unwrap_or_else(|_| self.root()),
+            process: std::process::id(),
+            reloads_at_hangup: inner.reloads_at_hangup,
+            last_reload,
+            snapshot: self.snapshot(&generation.bundle, None).await,
+        };
         if let Err(error) = last.write(&inner.workspace) {
-            tracing::warn!(%error, "what runs now was not written down; `gdn reload --dry-run` compares with what ran before");
+            tracing::warn!(%error, "what runs now was not written down; `gdn reload` can't tell");
         }
+    }
+
+    pub(crate) fn bundle(&self) -> Arc<Bundle> {
+        Arc::clone(&self.inner().runtime.generation().bundle)
     }
 
     /// The project's folder, as it was given.
@@ -265,27 +219,6 @@ fn checked(
             Ok((bundle, environment))
         }
         (_, environment) => Err(diagnostics.into_iter().chain(environment.err()).collect()),
-    }
-}
-
-fn event(outcome: &ReloadOutcome) -> RuntimeEventKind {
-    let duration = outcome.timing.total_ms();
-    match &outcome.result {
-        Ok(generation) => RuntimeEventKind::ReloadCompleted {
-            generation: *generation,
-            added: outcome.plan.added.clone(),
-            changed: outcome.plan.changed.clone(),
-            removed: outcome.plan.removed.clone(),
-            agents: outcome.plan.agents.clone(),
-            limits: outcome.plan.limits,
-            duration,
-        },
-        Err(diagnostics) => {
-            let errors: Vec<&Diagnostic> = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).collect();
-            let told = errors.iter().take(TOLD_DIAGNOSTICS);
-            let messages = told.map(|one| render::short(std::slice::from_ref(*one)).trim_end().to_owned()).collect();
-            RuntimeEventKind::ReloadFailed { diagnostics: errors.len(), messages, duration }
-        }
     }
 }
 

@@ -1,0 +1,86 @@
+//! `gdn instance import`.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::PathBuf;
+
+use clap::Args;
+use goondan::runtime::ids::InstanceId;
+use goondan::runtime::store::transfer::ImportError;
+use goondan::{ImportFailed, StateRoot, Workspace};
+
+use super::{in_sentence_case, not_opened};
+use crate::exit::CliError;
+use crate::output::Output;
+
+/// Arguments of `gdn instance import`.
+#[derive(Debug, Args)]
+pub(super) struct ImportArgs {
+    /// What `gdn instance export` has written; `-` reads standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Import it under this name
+    #[arg(long = "as", value_name = "AGENT:KEY", value_parser = instance_id)]
+    target: Option<InstanceId>,
+    /// Into this workspace, which need not exist yet [default: the only one there is]
+    #[arg(long, value_name = "ID")]
+    workspace: Option<String>,
+}
+
+fn instance_id(text: &str) -> Result<InstanceId, String> {
+    match text.split_once(':') {
+        Some((agent, key)) if !agent.is_empty() && !key.is_empty() => Ok(InstanceId::new(agent, key)),
+        _ => Err("write it as AGENT:KEY".to_owned()),
+    }
+}
+
+/// Imports conversations into a workspace that no swarm holds.
+pub(super) fn run(args: &ImportArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let workspace = workspace(args, state_root)?;
+    let mut input: Box<dyn BufRead> = match args.file.to_str() {
+        Some("-") => Box::new(io::stdin().lock()),
+        _ => Box::new(BufReader::new(File::open(&args.file).map_err(|error| {
+            CliError::configuration(format!("The file `{}` can't be read: {error}.", args.file.display()))
+        })?)),
+    };
+    let imported = workspace.import(args.target.clone(), &mut input).map_err(|error| failed(&error))?;
+    let ids: Vec<String> = imported.iter().map(|meta| meta.id().to_string()).collect();
+    if output.json {
+        return output.json_pretty(&serde_json::json!({"workspace": workspace.id, "imported": ids}));
+    }
+    output.note(&format!("Imported {} into {}.", ids.join(", "), workspace.id))
+}
+
+fn workspace(args: &ImportArgs, state_root: &StateRoot) -> Result<Workspace, CliError> {
+    if let Some(id) = &args.workspace {
+        let workspace = state_root.workspace(id);
+        if workspace.id != *id {
+            return Err(CliError::usage(format!("`{id}` is no id of a workspace."))
+                .suggest(format!("Its id would be `{}`.", workspace.id)));
+        }
+        return Ok(workspace);
+    }
+    let mut workspaces = state_root.workspaces()?;
+    match (workspaces.pop(), workspaces.is_empty()) {
+        (Some(only), true) => Ok(only),
+        (None, _) => Err(CliError::usage("There is no workspace yet.").suggest(
+            "Name one with `--workspace`. A swarm has the workspace of its `instanceKey`, which is its name by default.",
+        )),
+        (Some(last), false) => {
+            let ids = workspaces.iter().chain([&last]).map(|workspace| workspace.id.as_str());
+            let ids = ids.collect::<Vec<_>>().join(", ");
+            Err(CliError::usage("There are several workspaces.").suggest(format!("Choose one with `--workspace`: {ids}.")))
+        }
+    }
+}
+
+fn failed(error: &ImportFailed) -> CliError {
+    let refused = |code| CliError::failure(code, format!("{}.", in_sentence_case(&error.to_string())));
+    match error {
+        ImportFailed::Workspace(error) => not_opened(error),
+        ImportFailed::Import(ImportError::Exists(_)) => refused("INSTANCE_EXISTS")
+            .suggest("Nothing was imported. Choose another name with `--as AGENT:KEY`, or delete the old one first."),
+        ImportFailed::Import(ImportError::Store(_)) => refused("INTERNAL_ERROR"),
+        ImportFailed::Import(_) => refused("IMPORT_ERROR").suggest("Nothing was imported."),
+    }
+}

@@ -1,0 +1,71 @@
+//! `self-restart`: take up an edited project while the swarm runs.
+
+use std::sync::Arc;
+
+use goondan_runtime::ports::reload::{NotReloaded, Reloaded};
+use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::Permission;
+use goondan_runtime::spec::{Diagnostic, render};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::define::{Export, Operation, titled};
+use crate::table::Builtin;
+
+/// The reason where none is given.
+const NO_REASON: &str = "tool:self-restart";
+
+pub(crate) const BUILTIN: Builtin = Builtin {
+    name: "self-restart",
+    about: "Reloads the project that the swarm runs. Nothing is interrupted: tools change at the next step of a turn, \
+            prompts, models and policies at the next turn. A project with errors changes nothing.",
+    config: &[],
+    // Diagnostics are to be read whole.
+    error_message_limit: Some(4000),
+    timeout: None,
+    open: |opening| {
+        opening.no_config()?;
+        Ok(vec![Export::new::<Request>("request", &Arc::new(())).needs(Permission::Execute)])
+    },
+};
+
+/// Reload the swarm's project after its files were edited. Conversations and running turns go on; your new tools are there
+/// in your next step, a new prompt in your next turn. If the project has errors, they are answered and nothing changes.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    /// Why, for the log.
+    reason: Option<String>,
+}
+
+impl Operation for Request {
+    type Shared = ();
+
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+        let reason = self.reason.unwrap_or_else(|| NO_REASON.to_owned());
+        let reloader = ctx.runtime.reloader().ok_or_else(|| {
+            ToolError::new("this program can't reload the project while it runs").code("E_RELOAD_UNAVAILABLE")
+        })?;
+        tracing::info!(agent = ctx.agent_name, reason, "a reload is requested");
+        let Reloaded { generation, plan } = reloader.reload().await.map_err(refused)?;
+        let output = json!({
+            "ok": true,
+            "restartRequested": true,
+            "restartReason": reason,
+            "generation": generation,
+            "added": plan.added,
+            "changed": plan.changed,
+            "removed": plan.removed,
+            "agents": plan.agents,
+        });
+        Ok(titled(format!("Reloaded; generation {generation}"), output))
+    }
+}
+
+fn refused(NotReloaded { generation, diagnostics }: NotReloaded) -> ToolError {
+    let errors: Vec<Diagnostic> = diagnostics.into_iter().filter(Diagnostic::is_error).collect();
+    let message =
+        format!("the project has errors, so generation {generation} serves on:\n{}", render::short(&errors).trim_end());
+    ToolError::new(message).code("E_RELOAD_FAILED").suggest("Correct the files at these places, then request it again.")
+}

@@ -1,0 +1,67 @@
+//! What a reload would change, without changing anything.
+
+use std::io;
+use std::sync::Arc;
+
+use goondan_runtime::plan::PlanPorts;
+use goondan_runtime::ports::tool::ToolSource;
+use goondan_spec::{Diagnostic, OsFiles, ReloadPlan, Snapshot, diff};
+
+use crate::adapters::ToolSources;
+use crate::builder::SwarmBuilder;
+use crate::contents::Contents;
+use crate::generation::LastGeneration;
+use crate::reload::plan_swarm;
+use crate::workspace::{StateRoot, Workspace};
+
+/// A bundle beside what runs, or ran last, in its swarm's workspace.
+#[derive(Debug, Clone)]
+pub struct Preview {
+    /// Where the swarm keeps its state.
+    pub workspace: Workspace,
+    /// What it is compared with.
+    pub last: LastGeneration,
+    /// What would change. The values of variables and secrets written into the YAML are not compared: nobody writes them down.
+    pub plan: ReloadPlan,
+}
+
+/// Why there is nothing to show.
+#[derive(Debug, thiserror::Error)]
+pub enum PreviewError {
+    /// A reload would be refused for this.
+    #[error("{} problem(s) would keep the swarm from reloading", .0.len())]
+    Diagnostics(Vec<Diagnostic>),
+    /// Nothing ever ran in the workspace.
+    #[error("nothing ran in the workspace {} yet", .0.dir.display())]
+    NothingRan(Workspace),
+    /// What was written down can't be compared: another version of the program has written it.
+    #[error("the last run was by version {0}, whose notes can't be compared")]
+    OtherVersion(String),
+    /// What was written down can't be read.
+    #[error("the notes of the last run can't be read: {0}")]
+    Unreadable(#[from] io::Error),
+}
+
+impl SwarmBuilder {
+    /// Plans the bundle as a reload would, opening its libraries, and compares it with what runs or ran last. Nothing is
+    /// started and nothing is written.
+    pub async fn preview(self) -> Result<Preview, PreviewError> {
+        let refused = |problem: Diagnostic| PreviewError::Diagnostics(vec![problem]);
+        let environment = self.variables.read(&OsFiles, self.bundle.root()).map_err(refused)?;
+        let swarm = self.bundle.choose_swarm(self.swarm.as_deref()).map_err(refused)?;
+        let root = StateRoot::find(self.state_root.as_deref());
+        let workspace = root.workspace(&swarm.spec.instance_key);
+        let Some(last) = workspace.last_generation()? else { return Err(PreviewError::NothingRan(workspace)) };
+        if !last.is_comparable() {
+            return Err(PreviewError::OtherVersion(last.version));
+        }
+        let tools = Arc::new(ToolSources::new(&root.0, self.tool_host, self.sandbox_helper, environment.clone()));
+        let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
+        let planned = plan_swarm(&self.bundle, swarm, last.generation + 1, &ports, &environment, &self.redactor).await;
+        drop(planned.map_err(PreviewError::Diagnostics)?);
+        tools.shutdown().await;
+        let snapshot = Snapshot::of(&self.bundle, &swarm.id, &Contents::default().of(&self.bundle), None);
+        let plan = diff(&last.snapshot, &snapshot);
+        Ok(Preview { workspace, last, plan })
+    }
+}
