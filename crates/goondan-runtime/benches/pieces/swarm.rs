@@ -76,6 +76,7 @@ fn start() -> (tokio::runtime::Runtime, Runtime) {
         let ports = PlanPorts { tools: Arc::new(Empty), models: Arc::new(Calls) };
         let generation = plan(&bundle, swarm, 1, &ports, &Environment::default()).await.expect("a plan");
         let parts = RuntimeParts {
+            reloader: None,
             approvals: Arc::new(goondan_runtime::policy::MemoryBook::default()),
             redactor: goondan_runtime::redact::Redactor::new(),
             generation,
