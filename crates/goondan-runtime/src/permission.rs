@@ -96,14 +96,14 @@ async fn verdicts(context: &ToolCallContext, tool: &RegisteredTool, arguments: &
     }
     drop(generation);
     let acts = [Permission::Execute, Permission::Write, Permission::Network];
-    if acts.iter().any(|one| tool.spec.permissions.contains(one)) {
-        if let Some(origin) = taint::of(&context.engine, &context.facts.instance).await {
-            verdicts.push(Verdict {
-                agent: context.facts.instance.agent.clone(),
-                action: Action::Ask,
-                why: format!("the conversation has read untrusted output of {origin}"),
-            });
-        }
+    if acts.iter().any(|one| tool.spec.permissions.contains(one))
+        && let Some(origin) = taint::of(&context.engine, &context.facts.instance).await
+    {
+        verdicts.push(Verdict {
+            agent: context.facts.instance.agent.clone(),
+            action: Action::Ask,
+            why: format!("the conversation has read untrusted output of {origin}"),
+        });
     }
     verdicts
 }

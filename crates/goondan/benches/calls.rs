@@ -56,8 +56,8 @@ fn build(arguments: &[&str]) -> PathBuf {
     let output = cargo.stderr(std::process::Stdio::inherit()).output().unwrap();
     assert!(output.status.success(), "{arguments:?} is not built");
     let lines = String::from_utf8(output.stdout).unwrap();
-    let artifacts = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let last = artifacts.filter(|message| message["reason"] == "compiler-artifact").last().unwrap();
+    let mut artifacts = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let last = artifacts.rfind(|message| message["reason"] == "compiler-artifact").unwrap();
     PathBuf::from(last["filenames"][0].as_str().unwrap())
 }
 

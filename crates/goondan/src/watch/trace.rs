@@ -4,7 +4,7 @@
 //! exact by construction: a file that was asked for in vain is on it as well as one that was read, and of a folder that was
 //! listed the names that matter. As long as every answer stays the same, loading again makes the same bundle.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -71,9 +71,9 @@ impl Trace {
     /// Notes how `path` looks now, unless it is noted already.
     pub(crate) fn note(&mut self, path: &Path) {
         let path = absolute(path);
-        if !self.files.contains_key(&path) {
-            let stamp = Stamp::of(&path);
-            self.files.insert(path, stamp);
+        if let btree_map::Entry::Vacant(entry) = self.files.entry(path) {
+            let stamp = Stamp::of(entry.key());
+            entry.insert(stamp);
         }
     }
 

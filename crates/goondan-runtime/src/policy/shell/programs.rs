@@ -28,7 +28,7 @@ impl Wrapper {
             let short = known.len() == 2 && !option.starts_with("--") && option.starts_with(*known);
             short || option.strip_prefix(*known).is_some_and(|rest| rest.starts_with('='))
         };
-        self.flags.contains(&option) || self.valued.iter().any(|known| with_value(&known))
+        self.flags.contains(&option) || self.valued.iter().any(with_value)
     }
 }
 
