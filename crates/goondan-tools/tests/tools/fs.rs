@@ -167,7 +167,7 @@ async fn a_patch_that_does_not_fit_changes_nothing() {
         ("*** Add File: ../x\n+x", "E_TOOL_PATH_ESCAPE", "../x"),
         ("nonsense", "E_TOOL_PATCH", "nonsense"),
         // A file stands where a folder would have to be.
-        ("*** Add File: b.txt/x\n+x", "E_TOOL_IO", "b.txt/x"),
+        ("*** Add File: b.txt/x\n+x", "E_TOOL_WRONG_FILE_TYPE", "b.txt/x"),
     ];
     for (sections, expected, words) in bad {
         let (code, message) = bench.err("fs__apply_patch", patch(&format!("{good}{sections}"))).await;
