@@ -2,10 +2,12 @@
 
 use std::fs::Permissions;
 use std::io::{ErrorKind, Read as _};
+use std::string::FromUtf8Error;
 
 use goondan_runtime::ports::tool::ToolError;
 
 use crate::beneath::{Folder, Kind};
+use crate::encoding::{Content, judge, not_text};
 use crate::errors;
 use crate::paths::{Place, Root};
 
@@ -64,10 +66,15 @@ pub(crate) fn read_text(root: &Root, place: &Place) -> Result<String, ToolError>
     }
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(|error| errors::io(format_args!("read `{}`", place.given), &error))?;
-    String::from_utf8(bytes).map_err(|_| {
-        ToolError::new(format!("`{}` is no UTF-8 text, so it cannot be changed as text", place.given))
-            .code(errors::WRONG_FILE_TYPE)
-    })
+    text_of(bytes).map_err(|bytes| not_text(&place.given, &bytes))
+}
+
+/// The text that bytes are; the bytes again if they are none, or text in another encoding that only looks like UTF-8.
+fn text_of(bytes: Vec<u8>) -> Result<String, Vec<u8>> {
+    if let Content::Foreign(_) = judge(&bytes) {
+        return Err(bytes);
+    }
+    String::from_utf8(bytes).map_err(FromUtf8Error::into_bytes)
 }
 
 /// Lets everybody who can read a file run it.

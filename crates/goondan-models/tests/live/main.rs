@@ -3,6 +3,7 @@
 mod anthropic;
 mod chat;
 mod common;
+mod embeddings;
 mod failures;
 mod gemini;
 mod mock;
