@@ -38,17 +38,28 @@ async fn ollama_embeds_without_a_key() {
 #[tokio::test]
 async fn a_provider_that_refuses_or_talks_nonsense_is_an_error_that_tells_no_key() {
     let refusal = json!({"error": {"message": format!("no such key: {KEY}"), "type": "invalid_request_error"}});
+    let later = json!({"error": {"message": "come back later"}});
     let cases = [
-        (Canned::json("401 Unauthorized", refusal), Some(ModelErrorKind::Status(401))),
-        (Canned::json("500 Internal Server Error", json!({"error": {"message": "later"}})), None),
-        (Canned::json("200 OK", json!({"data": "none"})), None),
-        (Canned::new("200 OK", "text/html", "<html>hello</html>"), None),
+        (Canned::json("401 Unauthorized", refusal), ModelErrorKind::Status(401), "no such key"),
+        (Canned::json("500 Internal Server Error", later), ModelErrorKind::Status(500), "come back later"),
+        (Canned::json("200 OK", json!({"data": "none"})), ModelErrorKind::Protocol, "no answer of a model"),
+        (Canned::new("200 OK", "application/json", "{\"data\": ["), ModelErrorKind::Protocol, "no JSON"),
+        (Canned::new("200 OK", "text/html", "<html>hello</html>"), ModelErrorKind::Protocol, "HTML"),
     ];
-    for (canned, kind) in cases {
+    for (canned, kind, words) in cases {
         let mock = Mock::start(vec![canned]).await;
         let client = client("openai", &format!("http://{}/v1", mock.address), json!({}));
         let error = client.embed(texts()).await.expect_err("no vectors");
         assert!(!format!("{error:?}").contains(KEY), "{error:?}");
-        assert!(kind.is_none_or(|kind| error.kind == kind), "{error:?}");
+        assert_eq!(error.kind, kind, "{error:?}");
+        assert!(error.message.contains(words), "{error:?}");
     }
+}
+
+#[tokio::test]
+async fn nobody_at_the_address_is_an_error_that_names_it() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let error = client("openai", &format!("http://{address}/v1"), json!({})).embed(texts()).await.expect_err("nobody");
+    assert_eq!(error.kind, ModelErrorKind::Connection, "{error:?}");
+    assert!(error.message.contains(&address.to_string()), "{error:?}");
 }
