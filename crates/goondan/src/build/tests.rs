@@ -80,7 +80,11 @@ async fn a_cancelled_build_takes_along_what_it_has_started() {
         !status.is_empty() && !status.contains("State:\tZ")
     };
     // It was killed; the system may take a moment.
-    let gone = async { while lives() { tokio::task::yield_now().await } };
+    let gone = async {
+        while lives() {
+            tokio::task::yield_now().await
+        }
+    };
     tokio::time::timeout(Duration::from_secs(10), gone).await.expect("it lives on");
     drop(folder);
 }
