@@ -71,10 +71,12 @@ impl Folder {
     }
 }
 
-/// Writes a file whole, and closes it.
+/// Writes a file whole, and closes it. It has its mode before its content, which may not be for everybody.
 fn fill(mut file: File, content: &[u8], mode: Option<Permissions>) -> io::Result<()> {
-    file.write_all(content)?;
-    mode.map_or(Ok(()), |mode| file.set_permissions(mode))
+    if let Some(mode) = mode {
+        file.set_permissions(mode)?;
+    }
+    file.write_all(content)
 }
 
 /// A file on its way to its name. It goes when it is dropped before it got there.
