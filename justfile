@@ -20,3 +20,9 @@ example name input:
 snapshots:
     INSTA_UPDATE=always cargo test --workspace
     git diff --stat -- '*.snap'
+
+# Measure every scenario, and write a table
+bench:
+    cargo build --release -p goondan-cli -p goondan-benches
+    target/release/bench --all --table target/bench.md
+    cat target/bench.md
