@@ -20,3 +20,8 @@ example name input:
 snapshots:
     INSTA_UPDATE=always cargo test --workspace
     git diff --stat -- '*.snap'
+
+# Try the tables of attacks, and print each class with its count
+attacks:
+    cargo test -p goondan-spec -p goondan-runtime -p goondan-tools -p goondan-models attacks -- --nocapture 2>&1 | grep '^attacks: '
+    cargo run -q -p goondan-cli -- test tests/conformance/attacks.case.yaml
