@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::beneath::Folder;
 use crate::capture::without_cut_end;
 use crate::define::{Export, Operation, titled};
 use crate::errors::{self, blocking};
@@ -234,9 +235,11 @@ impl Operation for Mkdir {
         blocking(move || {
             let place = root.resolve(&self.path)?;
             let existed = place.path.is_dir();
-            let made = if self.recursive { fs::create_dir_all(&place.path) } else { fs::create_dir(&place.path) };
-            made.map_err(|error| errors::io(format_args!("make the folder `{}`", place.given), &error))?;
-            root.check_again(&place)?;
+            if self.recursive {
+                root.create_folders(&place)?;
+            } else {
+                root.in_folder(&place, &format!("make the folder `{}`", place.given), Folder::make_folder)?;
+            }
             let output = json!({"path": place.path, "created": !existed, "recursive": self.recursive});
             Ok(titled(format!("Made {}", place.given), output))
         })

@@ -15,6 +15,7 @@ mod confine;
 mod custom_tools;
 mod define;
 pub mod docs;
+mod encoding;
 mod errors;
 mod executable;
 mod file_system;

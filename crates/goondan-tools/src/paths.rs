@@ -1,17 +1,19 @@
 //! Where file tools may go: inside the working directory, after every symbolic link is resolved (rule S2).
 //!
 //! A path is resolved link by link before the file system is asked to do anything, also where its last parts do not
-//! exist yet. Files are then opened by the resolved path, part by part and without following any link: one that was
-//! slipped in between leads nowhere.
+//! exist yet. Files are then opened, written, made and removed by the resolved path, part by part and without following
+//! any link: one that was slipped in between leads nowhere.
 
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError};
 use goondan_runtime::real_path::real_path;
 use serde::Deserialize;
 
-use crate::beneath::{How, open_beneath};
+use crate::beneath::{Folder, How, open_beneath};
 use crate::errors;
 
 /// The folder that file tools do not leave.
@@ -127,10 +129,42 @@ impl Root {
 
     /// Makes the folders above `place`.
     pub(crate) fn create_parents(&self, place: &Place) -> Result<(), ToolError> {
-        let parent = place.path.parent().unwrap_or(&self.folder);
-        std::fs::create_dir_all(parent)
-            .map_err(|error| errors::io(format_args!("make the folder of `{}`", place.given), &error))?;
-        self.check_again(place)
+        let parent = place.path.parent().filter(|_| !self.is_base(place)).unwrap_or(&place.path);
+        self.make_folders(place, parent)
+    }
+
+    /// Makes the folder `place` and those above it. That it exists is no error.
+    pub(crate) fn create_folders(&self, place: &Place) -> Result<(), ToolError> {
+        self.make_folders(place, &place.path)
+    }
+
+    fn make_folders(&self, place: &Place, path: &Path) -> Result<(), ToolError> {
+        self.check_again(place)?;
+        let made = Folder::make(self.base_of(path), path);
+        self.explain(place, format_args!("make the folders of `{}`", place.given), made).map(drop)
+    }
+
+    /// Works on `place` in the folder that holds it, by its name there: `what` says what for, such as "write `a.txt`".
+    pub(crate) fn in_folder<T>(
+        &self,
+        place: &Place,
+        what: &str,
+        work: impl FnOnce(&Folder, &OsStr) -> io::Result<T>,
+    ) -> Result<T, ToolError> {
+        self.check_again(place)?;
+        let name = place.path.file_name().filter(|_| !self.is_base(place));
+        let name = name.ok_or_else(|| errors::io(what, &io::ErrorKind::IsADirectory.into()))?;
+        let folder = Folder::above(self.base_of(&place.path), &place.path);
+        self.explain(place, what, folder.and_then(|folder| work(&folder, name)))
+    }
+
+    /// Where a path leads elsewhere by now, that is the reason why something failed.
+    fn explain<T>(&self, place: &Place, what: impl std::fmt::Display, done: io::Result<T>) -> Result<T, ToolError> {
+        done.map_err(|error| self.check_again(place).err().unwrap_or_else(|| errors::io(what, &error)))
+    }
+
+    fn is_base(&self, place: &Place) -> bool {
+        self.base_of(&place.path) == place.path
     }
 
     /// Fails if `place` leads elsewhere by now.
@@ -266,9 +300,9 @@ mod tests {
         assert_eq!(fs::read_to_string(dir.path().join("out/secret")).unwrap(), "s");
     }
 
-    /// Somebody swaps a folder for a link that leaves, again and again, while files below it are read and written.
-    #[test]
-    fn links_that_come_and_go_let_nothing_out() {
+    /// Does `work` in many rounds, and in any case until it succeeded `enough` times, while somebody swaps the folder
+    /// `a/b` of a tree for a link that leaves, again and again. The tree comes back.
+    fn while_links_come_and_go(enough: usize, work: impl Fn(&Root, usize) -> bool) -> (TempDir, Root) {
         use std::sync::atomic::{AtomicBool, Ordering};
         struct EndOf<'a>(&'a AtomicBool);
         impl Drop for EndOf<'_> {
@@ -279,34 +313,111 @@ mod tests {
         let (dir, root) = tree();
         let (folder, aside, outside) = (root.folder().join("a/b"), root.folder().join("a/c"), dir.path().join("out"));
         fs::write(folder.join("secret"), "mine").unwrap();
-        let (over, outside_link) = (AtomicBool::new(false), outside.clone());
+        let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
-                    fs::rename(&folder, &aside).unwrap();
-                    symlink(&outside_link, &folder).unwrap();
-                    fs::remove_file(&folder).unwrap();
-                    fs::rename(&aside, &folder).unwrap();
-                    // Let the reader have its chance.
+                    // Whoever makes folders may have been here in between.
+                    if fs::rename(&folder, &aside).is_ok() && symlink(&outside, &folder).is_ok() {
+                        fs::remove_file(&folder).unwrap();
+                    }
+                    let _ = fs::remove_dir_all(&folder);
+                    let _ = fs::rename(&aside, &folder);
+                    // Let the other have its chance.
                     std::thread::yield_now();
                 }
             });
             // Whatever comes of it, the other thread shall end.
             let _end = EndOf(&over);
-            let mut read = 0;
+            let mut done = 0;
             for round in 0.. {
-                if round >= 3_000 && read > 0 {
+                if round >= 3_000 && done >= enough {
                     break;
                 }
-                if let Ok((mut file, _)) = root.resolve("a/b/secret").and_then(|place| root.open(&place)) {
-                    let mut text = String::new();
-                    std::io::Read::read_to_string(&mut file, &mut text).unwrap();
-                    assert_eq!(text, "mine", "round {round}");
-                    read += 1;
-                }
+                done += usize::from(work(&root, round));
             }
         });
-        assert_eq!(fs::read_to_string(outside.join("secret")).unwrap(), "s");
+        (dir, root)
+    }
+
+    /// The names of what is in the folder outside, deep down too, and what its file holds.
+    fn outside(dir: &TempDir) -> (Vec<String>, String) {
+        let names = |path: &str| {
+            let entries = fs::read_dir(dir.path().join(path)).unwrap().map(Result::unwrap);
+            entries.map(|entry| format!("{path}/{}", entry.file_name().display())).collect::<Vec<_>>()
+        };
+        let mut all = [names("out"), names("out/deep")].concat();
+        all.sort();
+        (all, fs::read_to_string(dir.path().join("out/secret")).unwrap())
+    }
+
+    fn untouched() -> (Vec<String>, String) {
+        (vec!["out/deep".to_owned(), "out/secret".to_owned()], "s".to_owned())
+    }
+
+    #[test]
+    fn reading_under_links_that_come_and_go_lets_nothing_out() {
+        let (dir, _) = while_links_come_and_go(1, |root, round| {
+            let opened = root.resolve("a/b/secret").and_then(|place| root.open(&place));
+            let Ok((mut file, _)) = opened else { return false };
+            let mut text = String::new();
+            std::io::Read::read_to_string(&mut file, &mut text).unwrap();
+            assert_eq!(text, "mine", "round {round}");
+            true
+        });
+        assert_eq!(outside(&dir), untouched());
+    }
+
+    #[test]
+    fn writing_under_links_that_come_and_go_lets_nothing_out() {
+        use crate::write::{create, remove, replace};
+        let (dir, root) = while_links_come_and_go(20, |root, round| {
+            let Ok(place) = root.resolve(&format!("a/b/new-{}", round % 7)) else { return false };
+            let Ok(known) = root.resolve("a/b/secret") else { return false };
+            match round % 5 {
+                0 => create(root, &place, b"new").is_ok(),
+                1 => replace(root, &known, b"mine").is_ok(),
+                2 => remove(root, &place).is_ok(),
+                3 => root
+                    .open_to_append(&known)
+                    .and_then(|mut file| {
+                        std::io::Write::write_all(&mut file, b"").map_err(|error| errors::io("append", &error))
+                    })
+                    .is_ok(),
+                _ => replace(root, &place, b"new").is_ok(),
+            }
+        });
+        assert_eq!(outside(&dir), untouched());
+        let left = fs::read_dir(root.folder().join("a")).unwrap().flat_map(|entry| fs::read_dir(entry.unwrap().path()));
+        let drafts =
+            left.flatten().filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with(".tmp-"));
+        assert_eq!(drafts.count(), 0);
+    }
+
+    #[test]
+    fn making_folders_under_links_that_come_and_go_lets_nothing_out() {
+        let (dir, _) = while_links_come_and_go(20, |root, round| {
+            let Ok(place) = root.resolve(&format!("a/b/folder-{round}/deep/file")) else { return false };
+            match round % 2 {
+                0 => root.create_parents(&place).is_ok(),
+                _ => root.create_folders(&place).is_ok(),
+            }
+        });
+        assert_eq!(outside(&dir), untouched());
+    }
+
+    #[test]
+    fn a_link_that_is_there_already_gets_no_content() {
+        use crate::write::{create, remove, replace};
+        let (dir, root) = tree();
+        let place = root.resolve("a/b/secret").unwrap();
+        symlink(dir.path().join("out/secret"), &place.path).unwrap();
+        for done in [replace(&root, &place, b"x"), create(&root, &place, b"x").map(drop), remove(&root, &place)] {
+            assert_eq!(done.unwrap_err().code.as_deref(), Some(errors::PATH_ESCAPE));
+        }
+        assert_eq!(outside(&dir), untouched());
+        let folder = Root::resolve(&root, ".").unwrap();
+        assert_eq!(replace(&root, &folder, b"x").unwrap_err().code.as_deref(), Some(errors::WRONG_FILE_TYPE));
     }
 
     #[test]

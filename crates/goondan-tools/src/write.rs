@@ -1,39 +1,57 @@
-//! Reads a text file whole, and replaces the content of a file in one step.
+//! Reads a text file whole; replaces the content of a file in one step, makes and removes files.
 
-use std::fs;
-use std::io::{Read as _, Write as _};
+use std::fs::Permissions;
+use std::io::{ErrorKind, Read as _};
+use std::string::FromUtf8Error;
 
 use goondan_runtime::ports::tool::ToolError;
 
+use crate::beneath::{Folder, Kind};
+use crate::encoding::{Content, judge, not_text};
 use crate::errors;
 use crate::paths::{Place, Root};
 
 /// Puts `content` in the place of what the file held, or makes the file. Whoever reads meanwhile sees the old or the
 /// new content, never a part. The mode of an existing file is kept. The folder must exist.
 pub(crate) fn replace(root: &Root, place: &Place, content: &[u8]) -> Result<(), ToolError> {
-    let failed = |error: std::io::Error| errors::io(format_args!("write `{}`", place.given), &error);
-    let old = fs::symlink_metadata(&place.path).ok();
-    if let Some(old) = &old
-        && !old.is_file()
-    {
-        let kind = if old.is_dir() { "it is a folder" } else { "it is not a regular file" };
-        let message = format!("cannot write `{}`: {kind}", place.given);
-        return Err(ToolError::new(message).code(errors::WRONG_FILE_TYPE));
-    }
-    let folder = place.path.parent().unwrap_or(root.folder());
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".tmp-");
-    // The temporary file would else be private; the umask still applies to this.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.tempfile_in(folder).map_err(failed)?;
-    file.write_all(content).map_err(failed)?;
-    if let Some(old) = old {
-        file.as_file().set_permissions(old.permissions()).map_err(failed)?;
-    }
-    root.check_again(place)?;
-    file.persist(&place.path).map_err(|error| failed(error.error))?;
-    Ok(())
+    let what = format!("write `{}`", place.given);
+    let there = root.in_folder(place, &what, |folder, name| match folder.look(name)? {
+        Some((Kind::File, mode)) => folder.put(name, content, Some(mode)).map(|()| None),
+        None => folder.put(name, content, None).map(|()| None),
+        Some((other, _)) => Ok(Some(other)),
+    })?;
+    let kind = match there {
+        None => return Ok(()),
+        Some(Kind::Folder) => "it is a folder",
+        Some(Kind::File | Kind::Other) => "it is not a regular file",
+    };
+    Err(ToolError::new(format!("cannot {what}: {kind}")).code(errors::WRONG_FILE_TYPE))
+}
+
+/// Makes a file that was not there; false if there is something of that name. The folder must exist.
+pub(crate) fn create(root: &Root, place: &Place, content: &[u8]) -> Result<bool, ToolError> {
+    let what = format!("write `{}`", place.given);
+    root.in_folder(place, &what, |folder, name| match folder.put_new(name, content) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        made => made.map(|()| true),
+    })
+}
+
+/// Removes a file.
+pub(crate) fn remove(root: &Root, place: &Place) -> Result<(), ToolError> {
+    root.in_folder(place, &format!("delete `{}`", place.given), Folder::remove_file)
+}
+
+/// Gives a file the mode of another.
+pub(crate) fn copy_mode(root: &Root, from: &Place, to: &Place) -> Result<(), ToolError> {
+    let (_, metadata) = root.open(from)?;
+    set_mode(root, to, |_| metadata.permissions())
+}
+
+fn set_mode(root: &Root, place: &Place, mode: impl FnOnce(Permissions) -> Permissions) -> Result<(), ToolError> {
+    let (file, metadata) = root.open(place)?;
+    file.set_permissions(mode(metadata.permissions()))
+        .map_err(|error| errors::io(format_args!("write `{}`", place.given), &error))
 }
 
 /// The largest file that is read to be changed, in bytes.
@@ -48,24 +66,26 @@ pub(crate) fn read_text(root: &Root, place: &Place) -> Result<String, ToolError>
     }
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(|error| errors::io(format_args!("read `{}`", place.given), &error))?;
-    String::from_utf8(bytes).map_err(|_| {
-        ToolError::new(format!("`{}` is no UTF-8 text, so it cannot be changed as text", place.given))
-            .code(errors::WRONG_FILE_TYPE)
-    })
+    text_of(bytes).map_err(|bytes| not_text(&place.given, &bytes))
+}
+
+/// The text that bytes are; the bytes again if they are none, or text in another encoding that only looks like UTF-8.
+fn text_of(bytes: Vec<u8>) -> Result<String, Vec<u8>> {
+    if let Content::Foreign(_) = judge(&bytes) {
+        return Err(bytes);
+    }
+    String::from_utf8(bytes).map_err(FromUtf8Error::into_bytes)
 }
 
 /// Lets everybody who can read a file run it.
-pub(crate) fn make_executable(place: &Place) -> Result<(), ToolError> {
+pub(crate) fn make_executable(root: &Root, place: &Place) -> Result<(), ToolError> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        let failed = |error: std::io::Error| errors::io(format_args!("write `{}`", place.given), &error);
-        let mode = fs::symlink_metadata(&place.path).map_err(failed)?.permissions().mode();
-        let mode = mode | (mode & 0o444) >> 2;
-        fs::set_permissions(&place.path, fs::Permissions::from_mode(mode)).map_err(failed)?;
+        set_mode(root, place, |mode| Permissions::from_mode(mode.mode() | (mode.mode() & 0o444) >> 2))?;
     }
     #[cfg(not(unix))]
-    let _ = place;
+    let _ = (root, place);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::Utc;
-use genai::webc::StreamTimeout;
+use genai::webc::{self, StreamTimeout};
 use goondan_runtime::ports::model::{ModelError, ModelErrorKind};
 use goondan_runtime::spec::kinds::Model;
 use goondan_runtime::spec::{Resource, Secret};
@@ -77,6 +77,9 @@ impl Caller {
         let failure = match error {
             genai::Error::WebStream { error, .. } => self.transport(host, error),
             genai::Error::HttpError { status, body, headers, .. } => self.status(host, status, &body, Some(&headers)),
+            genai::Error::WebModelCall { webc_error, .. } | genai::Error::WebAdapterCall { webc_error, .. } => {
+                self.web_call(host, webc_error)
+            }
             genai::Error::ChatResponse { body, .. } => self.in_stream(host, &body),
             genai::Error::StreamParse { serde_error, .. } if serde_error.is_eof() => self.broken(host),
             genai::Error::StreamParse { serde_error, .. } => {
@@ -155,6 +158,26 @@ impl Caller {
             }
             Some(error) => connection(format!("the stream broke off: {}", chain(error))),
             None => protocol(format!("{host} sent something that is no text: {}", chain(error.as_ref()))),
+        }
+    }
+
+    /// A call that is answered in one piece, such as one for embeddings.
+    fn web_call(&self, host: &str, error: webc::Error) -> ModelError {
+        match error {
+            webc::Error::ResponseFailedStatus { status, body, headers } => {
+                self.status(host, status, &body, Some(&headers))
+            }
+            webc::Error::ResponseFailedNotJson { body, .. } if is_html(&body) => self.html(host),
+            webc::Error::ResponseFailedNotJson { content_type, .. } => {
+                protocol(format!("{host} answered with {}, not JSON", clip(&content_type)))
+            }
+            webc::Error::ResponseFailedInvalidJson { cause, .. } => {
+                protocol(format!("{host} sent an answer that is no JSON: {}", clip(&cause)))
+            }
+            webc::Error::JsonValueExt(error) => {
+                protocol(format!("{host} sent an answer in which something is missing: {error}"))
+            }
+            webc::Error::Reqwest(error) => self.transport(host, Box::new(error)),
         }
     }
 

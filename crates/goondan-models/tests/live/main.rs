@@ -4,6 +4,7 @@ mod anthropic;
 mod attacks;
 mod chat;
 mod common;
+mod embeddings;
 mod failures;
 mod gemini;
 mod mock;

@@ -175,7 +175,7 @@ impl Operation for Create {
                 project.create_parents(&file)?;
                 replace(&project, &file, content.as_bytes())?;
                 if *executable {
-                    make_executable(&file)?;
+                    make_executable(&project, &file)?;
                 }
             }
             let files: Vec<&String> = scaffold.files.iter().map(|(path, ..)| path).collect();

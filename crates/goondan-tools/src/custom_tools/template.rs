@@ -56,7 +56,7 @@ pub(super) fn scaffold(template: Template, name: &str, description: &str) -> Sca
     match template {
         Template::Rust => files.push(("Cargo.toml".to_owned(), filled(CARGO), false)),
         Template::RustLib => {
-            let manifest = filled(CARGO_LIB).replace("{{sdk}}", &sdk::dependency());
+            let manifest = CARGO_LIB.replace("__SDK__", &sdk::dependency()).replace("__NAME__", name);
             files.push(("Cargo.toml".to_owned(), manifest, false));
         }
         Template::Go | Template::Sh | Template::Python => {}
@@ -182,25 +182,8 @@ fn main() {
 }
 ";
 
-const CARGO_LIB: &str = "\
-[package]
-name = \"{{name}}\"
-version = \"1.0.0\"
-edition = \"2024\"
-publish = false
-
-[lib]
-crate-type = [\"cdylib\"]
-
-[dependencies]
-goondan-abi = { {{sdk}} }
-schemars = \"1\"
-serde = { version = \"1\", features = [\"derive\"] }
-serde_json = \"1\"
-
-# Not a part of the project around it.
-[workspace]
-";
+/// The manifest of a library, as `gdn new tool` writes it, too.
+const CARGO_LIB: &str = include_str!("../../../goondan-abi/templates/library.toml");
 
 const RUST_LIB: &str = "\
 use goondan_abi::sdk::{ToolContext, ToolError, export_tools};

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Mutex;
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_runtime::spec::kinds::PATH;
@@ -10,11 +11,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::search::{Line, search_all, search_file, searcher};
-use super::walk::{PathGlob, files};
+use super::search::{Hits, Line, search_file, searcher};
+use super::walk::{PathGlob, visit};
 use crate::define::{Operation, titled};
 use crate::errors::{self, blocking};
 use crate::paths::{Root, Roots};
+use crate::state::lock;
 
 /// How many bytes the result has at most.
 const LARGEST: usize = 50 * 1024;
@@ -74,15 +76,20 @@ impl Grep {
             let below = if below.as_os_str().is_empty() { root.relative(file) } else { below };
             include.as_ref().is_none_or(|glob| glob.fits(below))
         };
-        let files = files(root, &place.path, cancellation, fits);
-        let hits = search_all(&files, self.max_matches, cancellation, || {
+        let hits = Mutex::new(Hits::new(self.max_matches));
+        visit(root, &place.path, cancellation, || {
             let (mut searcher, matcher) = (searcher(usize::from(self.context)), matcher.clone());
-            move |file: &Path| search_file(&mut searcher, &matcher, file, self.max_matches)
+            let (hits, fits) = (&hits, &fits);
+            move |file: &Path| {
+                if fits(file) && lock(hits).wants(file) {
+                    let lines = search_file(&mut searcher, &matcher, file, self.max_matches);
+                    lock(hits).add(file, lines);
+                }
+            }
         });
         let mut found = Found { most: self.max_matches, ..Found::default() };
-        for hit in hits {
-            let path = root.relative(&files[hit.file]).display().to_string();
-            if !found.take(&path, &hit.lines) {
+        for (file, lines) in lock(&hits).files() {
+            if !found.take(&root.relative(file).display().to_string(), lines) {
                 break;
             }
         }

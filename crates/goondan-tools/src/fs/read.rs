@@ -14,6 +14,7 @@ use serde::Deserialize;
 use super::lines::{Line, next_line};
 use crate::capture::without_cut_end;
 use crate::define::{Operation, titled};
+use crate::encoding::{Content, judge, refused};
 use crate::errors::{self, blocking};
 use crate::paths::{Place, Roots};
 
@@ -52,9 +53,10 @@ impl Operation for Read {
             let failed = |error| errors::io(format_args!("read `{}`", place.given), &error);
             let mut reader = BufReader::with_capacity(SNIFF, file);
             let start = reader.fill_buf().map_err(failed)?;
-            if start.contains(&0) {
-                let kind = kind_of(start);
-                return describe(&place, reader, metadata.len(), kind);
+            match (judge(start), kind_of(start)) {
+                (Content::Text, _) => {}
+                (Content::Foreign(encoding), None) => return Err(refused(&place.given, encoding)),
+                (_, kind) => return describe(&place, reader, metadata.len(), kind),
             }
             let page = self.page(&mut reader).map_err(failed)?;
             Ok(titled(format!("Read {}", place.given), self.text(&place, page)?.into()))

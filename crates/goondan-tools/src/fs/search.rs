@@ -1,19 +1,14 @@
-//! Searches files on all processors at once, and gives back what they hold in the order of the files.
+//! Searches one file, and keeps what the first of many files hold.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
-use tokio_util::sync::CancellationToken;
-
-use super::walk::processors;
 
 /// How many bytes of a line are shown.
 const LONGEST: usize = 500;
-/// How many files a thread takes at a time.
-const BATCH: usize = 64;
 
 /// A line of a result.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,51 +21,50 @@ pub(super) enum Line {
     Gap,
 }
 
-/// A file that holds matches.
-pub(super) struct Hit {
-    /// Its place in the list.
-    pub(super) file: usize,
-    /// What it holds.
-    pub(super) lines: Vec<Line>,
+/// What the first files hold, in the order of their paths, up to a number of matches. Files come in no order.
+pub(super) struct Hits {
+    most: usize,
+    files: BTreeMap<PathBuf, Vec<Line>>,
+    matches: usize,
 }
 
-/// Searches `files` until the first ones of them hold more than `most` matches, each thread with a searcher of its own. The
-/// threads take batches in order, and finish those that they have taken: so nothing in front of a hit was left out.
-pub(super) fn search_all<S>(
-    files: &[PathBuf],
-    most: u32,
-    cancellation: &CancellationToken,
-    searcher: impl Fn() -> S + Sync,
-) -> Vec<Hit>
-where
-    S: FnMut(&Path) -> Vec<Line>,
-{
-    let (next, matches) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let work = || {
-        let (mut search, mut hits) = (searcher(), Vec::new());
-        while matches.load(Ordering::Relaxed) <= most && !cancellation.is_cancelled() {
-            let first = next.fetch_add(BATCH, Ordering::Relaxed);
-            if first >= files.len() {
+impl Hits {
+    /// At least `most` matches, if there are so many, and those of the file that is one too many.
+    pub(super) fn new(most: u32) -> Self {
+        Hits { most: usize::try_from(most).unwrap_or(usize::MAX), files: BTreeMap::new(), matches: 0 }
+    }
+
+    /// Whether what `file` holds would stand in the result.
+    pub(super) fn wants(&self, file: &Path) -> bool {
+        self.matches <= self.most || self.files.last_key_value().is_none_or(|(last, _)| file < last.as_path())
+    }
+
+    /// Takes what a file holds, and lets go of files that now stand behind enough matches.
+    pub(super) fn add(&mut self, file: &Path, lines: Vec<Line>) {
+        let found = matches(&lines);
+        if found == 0 || !self.wants(file) {
+            return;
+        }
+        self.matches += found;
+        self.files.insert(file.to_owned(), lines);
+        while let Some(last) = self.files.last_entry() {
+            let without = self.matches - matches(last.get());
+            if without <= self.most {
                 break;
             }
-            for (file, path) in files.iter().enumerate().skip(first).take(BATCH) {
-                let lines = search(path);
-                let found = lines.iter().filter(|line| matches!(line, Line::Match { .. })).count();
-                matches.fetch_add(found, Ordering::Relaxed);
-                if found > 0 {
-                    hits.push(Hit { file, lines });
-                }
-            }
+            self.matches = without;
+            last.remove();
         }
-        hits
-    };
-    let mut hits: Vec<Hit> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..processors().min(files.len().div_ceil(BATCH))).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
-    });
-    hits.sort_unstable_by_key(|hit| hit.file);
-    hits
+    }
+
+    /// Files with what they hold.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&Path, &[Line])> {
+        self.files.iter().map(|(file, lines)| (file.as_path(), lines.as_slice()))
+    }
+}
+
+fn matches(lines: &[Line]) -> usize {
+    lines.iter().filter(|line| matches!(line, Line::Match { .. })).count()
 }
 
 /// Looks into text files; one that holds a zero byte is no text.
@@ -119,4 +113,44 @@ fn shown(line: &[u8]) -> String {
     let end = line.floor_char_boundary(LONGEST);
     let more = if end < line.len() { " [cut]" } else { "" };
     format!("{}{more}", &line[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn lines(count: usize) -> Vec<Line> {
+        (0..count).map(|_| Line::Match { number: 1, text: String::new() }).collect()
+    }
+
+    proptest! {
+        /// However the files come, the same ones are kept: the first, until they hold more than enough.
+        #[test]
+        fn the_order_of_arrival_does_not_matter(
+            found in prop::collection::btree_map("[a-z]{1,3}", 0..5_usize, 0..20),
+            most in 1..12_u32,
+            seed in any::<u64>(),
+        ) {
+            let mut expected = Vec::new();
+            let mut sum = 0;
+            for (file, count) in found.iter().filter(|(_, count)| **count > 0) {
+                if sum > most as usize {
+                    break;
+                }
+                sum += count;
+                expected.push(PathBuf::from(file));
+            }
+            let mut arrivals: Vec<_> = found.iter().collect();
+            arrivals.sort_by_key(|(file, _)| file.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)));
+            let mut hits = Hits::new(most);
+            for (file, count) in arrivals {
+                if hits.wants(Path::new(file)) {
+                    hits.add(Path::new(file), lines(*count));
+                }
+            }
+            prop_assert_eq!(hits.files().map(|(file, _)| file.to_owned()).collect::<Vec<_>>(), expected);
+        }
+    }
 }

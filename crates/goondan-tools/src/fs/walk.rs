@@ -14,52 +14,64 @@ use tokio_util::sync::CancellationToken;
 use crate::errors;
 use crate::paths::Root;
 
-/// The regular files below `folder` (or `folder` itself, if it is one) that `wanted` says yes to, in the order of their
-/// paths. `.gitignore` files count from the root on: one above it, say in the home directory, has nothing to do with the
-/// work. All processors take part; a cancelled search ends early.
+/// Shows each regular file below `folder` (or `folder` itself, if it is one) to one of the visitors, in no order: every
+/// thread makes itself one, and all processors take part. `.gitignore` files count from the root on: one above it, say in
+/// the home directory, has nothing to do with the work. A cancelled walk ends early.
+pub(super) fn visit<'a, V: FnMut(&Path) + Send + 'a>(
+    root: &Root,
+    folder: &Path,
+    cancellation: &'a CancellationToken,
+    mut visitor: impl FnMut() -> V,
+) {
+    let ignored: Vec<Gitignore> =
+        between(root, folder).map(|folder| Gitignore::new(folder.join(".gitignore")).0).collect();
+    let mut builder = WalkBuilder::new(folder);
+    builder.require_git(false).parents(false);
+    builder.threads(std::thread::available_parallelism().map_or(1, NonZero::get));
+    if !ignored.is_empty() {
+        builder.filter_entry(move |entry: &DirEntry| {
+            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            entry.depth() == 0 || !ignored.iter().any(|rules| rules.matched(entry.path(), is_folder).is_ignore())
+        });
+    }
+    builder.build_parallel().run(|| {
+        let mut visit = visitor();
+        Box::new(move |entry| {
+            if cancellation.is_cancelled() {
+                return WalkState::Quit;
+            }
+            // What can't be read is passed over.
+            if let Ok(entry) = entry
+                && entry.file_type().is_some_and(|kind| kind.is_file())
+            {
+                visit(entry.path());
+            }
+            WalkState::Continue
+        })
+    });
+}
+
+/// The files that [`visit`] finds and `wanted` says yes to, in the order of their paths.
 pub(super) fn files(
     root: &Root,
     folder: &Path,
     cancellation: &CancellationToken,
     wanted: impl Fn(&Path) -> bool + Sync,
 ) -> Vec<PathBuf> {
-    let ignored: Vec<Gitignore> =
-        between(root, folder).map(|folder| Gitignore::new(folder.join(".gitignore")).0).collect();
-    let kept = move |entry: &DirEntry| {
-        let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-        entry.depth() == 0 || !ignored.iter().any(|rules| rules.matched(entry.path(), is_folder).is_ignore())
-    };
-    let walk = WalkBuilder::new(folder)
-        .require_git(false)
-        .parents(false)
-        .filter_entry(kept)
-        .threads(processors())
-        .build_parallel();
     let (sender, found) = mpsc::channel();
-    walk.run(|| {
+    visit(root, folder, cancellation, || {
         let (sender, wanted) = (sender.clone(), &wanted);
-        Box::new(move |entry| {
-            if cancellation.is_cancelled() {
-                return WalkState::Quit;
-            }
-            // What can't be read is passed over.
-            let Ok(entry) = entry else { return WalkState::Continue };
-            if entry.file_type().is_some_and(|kind| kind.is_file()) && wanted(entry.path()) {
+        move |file: &Path| {
+            if wanted(file) {
                 // The receiver lives until the walk is over.
-                let _ = sender.send(entry.into_path());
+                let _ = sender.send(file.to_owned());
             }
-            WalkState::Continue
-        })
+        }
     });
     drop(sender);
     let mut files: Vec<PathBuf> = found.into_iter().collect();
     files.sort_unstable();
     files
-}
-
-/// How many threads work at the same time.
-pub(super) fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// The folders from the root down to, and without, `folder`.

@@ -10,7 +10,7 @@ use goondan_runtime::ports::tool::ToolError;
 use super::told;
 use crate::errors;
 use crate::paths::{Place, Root};
-use crate::write::{read_text, replace};
+use crate::write::{create, read_text, replace};
 
 /// How long a writer waits for others.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -34,8 +34,7 @@ impl Folder {
     pub(super) fn place(&self, path: &str) -> Result<(Root, Place), String> {
         let project = Root::at(&self.project).map_err(told)?;
         let squad = project.resolve(&self.dir).map_err(told)?;
-        std::fs::create_dir_all(&squad.path)
-            .map_err(|error| told(errors::io(format_args!("make the folder `{}`", self.dir), &error)))?;
+        project.create_folders(&squad).map_err(told)?;
         let root = Root::at(&squad.path).map_err(told)?;
         let place = root.resolve(path).map_err(told)?;
         Ok((root, place))
@@ -59,16 +58,7 @@ impl Folder {
     /// Makes a file that was not there; false if there is one.
     pub(super) fn create(&self, path: &str, content: &str) -> Result<bool, String> {
         let (root, place) = self.place(path)?;
-        root.create_parents(&place).map_err(told)?;
-        let parent = place.path.parent().unwrap_or(root.folder());
-        let failed = |error| told(errors::io(format_args!("write `{path}`"), &error));
-        let mut file = tempfile::Builder::new().prefix(".tmp-").tempfile_in(parent).map_err(failed)?;
-        std::io::Write::write_all(&mut file, content.as_bytes()).map_err(failed)?;
-        match file.persist_noclobber(&place.path) {
-            Ok(_) => Ok(true),
-            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
-            Err(error) => Err(failed(error.error)),
-        }
+        root.create_parents(&place).and_then(|()| create(&root, &place, content.as_bytes())).map_err(told)
     }
 
     /// Changes a file while nobody else does, in this program or another: what it holds goes in, what it is to hold comes

@@ -74,8 +74,32 @@ async fn read_describes_what_is_no_text_and_attaches_images() {
     assert_eq!(output.attachments.len(), 1);
     assert_eq!(output.attachments[0].media_type, "image/png");
     assert_eq!(output.attachments[0].data, "iVBORw0KGgoAAAANSUhEUg==");
+    bench.write("nothing-known", b"\xc3\x28\x01\x02");
+    let output = bench.ok("fs__read", json!({"path": "nothing-known"})).await;
+    assert_eq!(output, "[nothing-known is a binary file (application/octet-stream, 4 bytes).]");
+}
+
+#[tokio::test]
+async fn text_in_other_encodings_is_refused_by_its_name() {
+    let bench = Bench::new();
     bench.write("latin", b"caf\xe9\n");
-    assert_eq!(text(&bench, "fs__read", json!({"path": "latin"})).await, "     1\tcaf\u{FFFD}\n");
+    bench.write("wide", b"\xff\xfec\0a\0f\0\xe9\0");
+    bench.write("wide-without-mark", b"c\0a\0f\0e\0");
+    for (path, name) in [("latin", "ISO-8859-1"), ("wide", "UTF-16"), ("wide-without-mark", "UTF-16LE")] {
+        let patch = format!("*** Begin Patch\n*** Update File: {path}\n-a\n+b\n*** End Patch");
+        let calls = [
+            ("fs__read", json!({"path": path})),
+            ("fs__edit", json!({"path": path, "old_text": "a", "new_text": "b"})),
+            ("fs__apply_patch", json!({"patch": patch})),
+        ];
+        let before = std::fs::read(bench.work().join(path)).unwrap();
+        for (tool, args) in calls {
+            let error = bench.call(tool, args).await.unwrap_err();
+            assert_eq!(error.code.as_deref(), Some("E_TOOL_ENCODING"), "{error:?}");
+            assert!(error.message.contains(name) && error.suggestion.unwrap().contains("iconv"), "{}", error.message);
+        }
+        assert_eq!(std::fs::read(bench.work().join(path)).unwrap(), before);
+    }
 }
 
 #[tokio::test]
@@ -119,7 +143,7 @@ async fn edit_leaves_the_file_alone_if_it_is_not_sure() {
     assert_eq!(bench.err("fs__edit", edit("three")).await.0, "E_TOOL_EDIT_NOT_FOUND");
     assert_eq!(bench.err("fs__edit", edit("x")).await.0, "E_TOOL_INVALID_ARGS");
     assert_eq!(bench.read("a.txt"), "one\ntwo\ntwo\n");
-    bench.write("binary", [0xff, 0xfe]);
+    bench.write("binary", [0xc3, 0x28, 0x01]);
     let (code, _) = bench.err("fs__edit", json!({"path": "binary", "old_text": "a", "new_text": "b"})).await;
     assert_eq!(code, "E_TOOL_WRONG_FILE_TYPE");
 }
@@ -167,7 +191,7 @@ async fn a_patch_that_does_not_fit_changes_nothing() {
         ("*** Add File: ../x\n+x", "E_TOOL_PATH_ESCAPE", "../x"),
         ("nonsense", "E_TOOL_PATCH", "nonsense"),
         // A file stands where a folder would have to be.
-        ("*** Add File: b.txt/x\n+x", "E_TOOL_IO", "b.txt/x"),
+        ("*** Add File: b.txt/x\n+x", "E_TOOL_WRONG_FILE_TYPE", "b.txt/x"),
     ];
     for (sections, expected, words) in bad {
         let (code, message) = bench.err("fs__apply_patch", patch(&format!("{good}{sections}"))).await;

@@ -16,6 +16,7 @@ mod http_fetch;
 mod introspection;
 mod json_query;
 mod memory;
+mod messaging;
 mod registry;
 mod robustness;
 mod runtime;

@@ -1,9 +1,9 @@
 //! What `gdn new tool` writes. The files lie in `templates/tool/`, so that they can be read as what they are; those in C are
-//! the example and the header that the tests build.
+//! the example and the header that the tests build, and the manifest of a crate is the one that `custom-tools` writes, too.
 
 use std::path::{Path, PathBuf};
 
-const CARGO: &str = include_str!("../../../templates/tool/cargo.toml");
+const CARGO: &str = include_str!("../../../../goondan-abi/templates/library.toml");
 const RUST: &str = include_str!("../../../templates/tool/lib.rs");
 const PROJECT: &str = include_str!("../../../templates/tool/goondan.yaml");
 const SCRIPT: &str = include_str!("../../../templates/tool/script.yaml");

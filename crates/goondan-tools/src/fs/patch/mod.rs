@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use self::parse::Action;
 use crate::define::{Operation, titled};
-use crate::errors::{self, blocking};
+use crate::errors::blocking;
 use crate::paths::{Place, Root, Roots};
-use crate::write::{diff, read_text, replace};
+use crate::write::{copy_mode, diff, read_text, remove, replace};
 
 /// The code of a patch that is not understood or does not fit the files.
 const CODE: &str = "E_TOOL_PATCH";
@@ -158,16 +158,9 @@ impl Change {
             if target.path == self.place.path {
                 return Ok(());
             }
-            self.keep_mode(target)?;
+            copy_mode(root, &self.place, target)?;
         }
         if self.before.is_some() { remove(root, &self.place) } else { Ok(()) }
-    }
-
-    /// A file that moves keeps its mode.
-    fn keep_mode(&self, target: &Place) -> Result<(), ToolError> {
-        let Ok(metadata) = self.place.path.symlink_metadata() else { return Ok(()) };
-        std::fs::set_permissions(&target.path, metadata.permissions())
-            .map_err(|error| errors::io(format_args!("write `{}`", target.given), &error))
     }
 
     /// Puts things back as they were, as far as that goes.
@@ -206,11 +199,6 @@ impl Change {
         }
         report
     }
-}
-
-fn remove(root: &Root, place: &Place) -> Result<(), ToolError> {
-    root.check_again(place)?;
-    std::fs::remove_file(&place.path).map_err(|error| errors::io(format_args!("delete `{}`", place.given), &error))
 }
 
 /// The patch itself is not written as it should be.

@@ -1,0 +1,72 @@
+//! Folders by path, where the system offers no handles for this. Whoever calls checks the path again beforehand.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{How, Kind};
+
+/// A folder by its path.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// The folder `path`.
+    pub(crate) fn open(_base: &Path, path: &Path) -> io::Result<Folder> {
+        match fs::symlink_metadata(path)?.is_dir() {
+            true => Ok(Folder(path.to_owned())),
+            false => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    /// The same, made where it does not exist, with the folders above it.
+    pub(crate) fn make(base: &Path, path: &Path) -> io::Result<Folder> {
+        fs::create_dir_all(path)?;
+        Folder::open(base, path)
+    }
+
+    /// Makes the folder `name` in it.
+    pub(crate) fn make_folder(&self, name: &OsStr) -> io::Result<()> {
+        fs::create_dir(self.0.join(name))
+    }
+
+    /// Opens the file `name` in it.
+    pub(crate) fn open_file(&self, name: &OsStr, how: How) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        match how {
+            How::Read => options.read(true),
+            How::Append => options.append(true).create(true),
+            How::Create => options.write(true).create_new(true),
+        };
+        options.open(self.0.join(name))
+    }
+
+    /// What is under a name, and its mode; nothing where there is nothing.
+    pub(crate) fn look(&self, name: &OsStr) -> io::Result<Option<(Kind, Permissions)>> {
+        let metadata = match fs::symlink_metadata(self.0.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            metadata => metadata?,
+        };
+        let kind = match (metadata.is_file(), metadata.is_dir()) {
+            (true, _) => Kind::File,
+            (_, true) => Kind::Folder,
+            _ => Kind::Other,
+        };
+        Ok(Some((kind, metadata.permissions())))
+    }
+
+    /// Gives a file another name, in the place of what has it.
+    pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        fs::rename(self.0.join(from), self.0.join(to))
+    }
+
+    /// Gives a file a second name, which must be free.
+    pub(crate) fn link(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        fs::hard_link(self.0.join(from), self.0.join(to))
+    }
+
+    /// Removes a file, or a link as such.
+    pub(crate) fn remove_file(&self, name: &OsStr) -> io::Result<()> {
+        fs::remove_file(self.0.join(name))
+    }
+}

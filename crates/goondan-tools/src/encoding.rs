@@ -1,0 +1,112 @@
+//! Tells texts that are not in UTF-8 from other files, so that they are refused by name instead of being shown or changed
+//! wrongly.
+
+use goondan_runtime::ports::tool::ToolError;
+
+use crate::errors;
+
+/// A text in another encoding.
+const ENCODING: &str = "E_TOOL_ENCODING";
+
+/// What a file is, by its first bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Text in UTF-8.
+    Text,
+    /// Text in another encoding, by the name that `iconv` knows.
+    Foreign(&'static str),
+    /// Anything else.
+    Binary,
+}
+
+/// Judges a file by its first bytes; they may end within a character.
+pub(crate) fn judge(start: &[u8]) -> Content {
+    const MARKS: &[(&[u8], &str)] =
+        &[(b"\xff\xfe\0\0", "UTF-32"), (b"\0\0\xfe\xff", "UTF-32"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16")];
+    if let Some((_, name)) = MARKS.iter().find(|(mark, _)| start.starts_with(mark)) {
+        return Content::Foreign(name);
+    }
+    if start.contains(&0) {
+        return utf_16_without_mark(start).map_or(Content::Binary, Content::Foreign);
+    }
+    match std::str::from_utf8(start) {
+        Ok(_) => Content::Text,
+        Err(error) if error.error_len().is_none() => Content::Text,
+        Err(_) if start.iter().copied().all(is_printed) => Content::Foreign("ISO-8859-1"),
+        Err(_) => Content::Binary,
+    }
+}
+
+/// Western text in UTF-16 has a zero in every second place, and nowhere else.
+fn utf_16_without_mark(start: &[u8]) -> Option<&'static str> {
+    let (pairs, _) = start.as_chunks::<2>();
+    let all = |is: fn(&[u8; 2]) -> bool| pairs.len() > 1 && pairs.iter().all(is);
+    if all(|&[low, high]| high == 0 && is_printed(low) && low.is_ascii()) {
+        Some("UTF-16LE")
+    } else if all(|&[high, low]| high == 0 && is_printed(low) && low.is_ascii()) {
+        Some("UTF-16BE")
+    } else {
+        None
+    }
+}
+
+/// Whether a byte stands for something in a text of one byte per character.
+fn is_printed(byte: u8) -> bool {
+    !byte.is_ascii_control() || matches!(byte, b'\t' | b'\n' | b'\r' | b'\x0c' | b'\x1b')
+}
+
+/// A text in another encoding is left alone.
+pub(crate) fn refused(path: &str, encoding: &str) -> ToolError {
+    let said = match encoding {
+        "ISO-8859-1" => "in an encoding of one byte per character, such as ISO-8859-1 or Windows-1252".to_owned(),
+        other => format!("in {other}"),
+    };
+    ToolError::new(format!("`{path}` is text {said}; only UTF-8 is read and changed"))
+        .code(ENCODING)
+        .suggest(format!("convert it first, for example with `iconv -f {encoding} -t UTF-8`"))
+}
+
+/// A file that is to be changed as text, and is none.
+pub(crate) fn not_text(path: &str, bytes: &[u8]) -> ToolError {
+    match judge(bytes) {
+        Content::Foreign(encoding) => refused(path, encoding),
+        Content::Text | Content::Binary => {
+            ToolError::new(format!("`{path}` is no UTF-8 text, so it cannot be changed as text"))
+                .code(errors::WRONG_FILE_TYPE)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn utf_16(text: &str, order: fn(u16) -> [u8; 2]) -> Vec<u8> {
+        text.encode_utf16().flat_map(order).collect()
+    }
+
+    #[test]
+    fn encodings_are_told_apart() {
+        let cases: &[(&[u8], Content)] = &[
+            (b"", Content::Text),
+            (b"plain\n", Content::Text),
+            ("\u{FEFF}na\u{EF}ve".as_bytes(), Content::Text),
+            // The last character is cut.
+            (b"na\xc3", Content::Text),
+            (b"\x1b[1mbold\x1b[0m \x08", Content::Text),
+            (b"na\xefve caf\xe9\r\n", Content::Foreign("ISO-8859-1")),
+            (b"\xff\xd8\xff\xe0\x01\x02", Content::Binary),
+            (b"ab\0\0cd", Content::Binary),
+            (b"\0", Content::Binary),
+            (&utf_16("\u{FEFF}a\u{4E2D}", u16::to_le_bytes), Content::Foreign("UTF-16")),
+            (&utf_16("\u{FEFF}a", u16::to_be_bytes), Content::Foreign("UTF-16")),
+            (&utf_16("hello\r\n", u16::to_le_bytes), Content::Foreign("UTF-16LE")),
+            (&utf_16("hello\r\n", u16::to_be_bytes), Content::Foreign("UTF-16BE")),
+            (b"\xff\xfe\0\0a\0\0\0", Content::Foreign("UTF-32")),
+            (b"\0\0\xfe\xff\0\0\0a", Content::Foreign("UTF-32")),
+        ];
+        for (bytes, expected) in cases {
+            assert_eq!(judge(bytes), *expected, "{bytes:?}");
+        }
+    }
+}
