@@ -26,3 +26,8 @@ bench:
     cargo build --release -p goondan-cli -p goondan-benches
     target/release/bench --all --table target/bench.md
     cat target/bench.md
+
+# Try the tables of attacks, and print each class with its count
+attacks:
+    cargo test -p goondan-spec -p goondan-runtime -p goondan-tools -p goondan-models attacks -- --nocapture 2>&1 | grep '^attacks: '
+    cargo run -q -p goondan-cli -- test tests/conformance/attacks.case.yaml

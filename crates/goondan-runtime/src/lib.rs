@@ -28,6 +28,7 @@ pub mod plan;
 pub mod policy;
 pub mod ports;
 mod powers;
+pub mod real_path;
 pub mod redact;
 pub mod registry;
 pub mod responses;

@@ -13,7 +13,9 @@ use crate::JsonObject;
 use crate::dispatch::{ToolCallContext, tool_context};
 use crate::event::RuntimeEventKind;
 use crate::instance::blocking;
-use crate::policy::{self, ApprovalAnswer, ApprovalRequest, Because, Decision, Grant, PolicyQuestion, Scope};
+use crate::policy::{
+    self, ApprovalAnswer, ApprovalRequest, Because, Decision, Grant, PathArguments, PolicyQuestion, Scope,
+};
 use crate::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
 use crate::ports::store::StoreError;
 use crate::ports::tool::ToolError;
@@ -74,11 +76,13 @@ struct Verdict {
 /// Of the agent, then of its callers, the nearest last (rule S1b). The agent's own policy is the one that its turn began
 /// with; its callers' are those of now.
 async fn verdicts(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Vec<Verdict> {
+    let paths = paths(context, tool, arguments).await;
     let question = PolicyQuestion {
         tool_name: tool.name.as_str(),
         needs: &tool.spec.permissions,
         arguments,
-        shell: &tool.shell_arguments,
+        marked: &tool.marked_arguments,
+        paths: &paths,
     };
     let own = policy::decide(context.facts.agent.permissions.as_ref(), question);
     let mut verdicts = vec![verdict(&context.facts.instance.agent, &own)];
@@ -106,6 +110,16 @@ async fn verdicts(context: &ToolCallContext, tool: &RegisteredTool, arguments: &
         });
     }
     verdicts
+}
+
+/// Where the paths in the arguments lead.
+async fn paths(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> PathArguments {
+    if tool.marked_arguments.paths.is_empty() {
+        return PathArguments::default();
+    }
+    let (folder, marked, owned) = (context.facts.workdir.clone(), tool.marked_arguments.clone(), arguments.clone());
+    let asked = tokio::task::spawn_blocking(move || PathArguments::within(&folder, &marked, &owned)).await;
+    asked.unwrap_or_else(|_| PathArguments::of(&tool.marked_arguments, arguments))
 }
 
 /// What contains the programs of a call: the sandboxes of the agent and of its callers.
@@ -287,7 +301,7 @@ async fn preview(context: &ToolCallContext, tool: &RegisteredTool, arguments: &J
     let telling = AssertUnwindSafe(tool.handler.preview(&tool_context, arguments)).catch_unwind();
     let told = tokio::time::timeout(PREVIEW_TIME, telling).await.ok()?.ok().flatten();
     let text = told.or_else(|| {
-        let lines = tool.shell_arguments.commands.iter().filter_map(|name| arguments.get(name)?.as_str());
+        let lines = tool.marked_arguments.commands.iter().filter_map(|name| arguments.get(name)?.as_str());
         lines.map(|line| format!("$ {line}")).reduce(|all, line| format!("{all}\n{line}"))
     })?;
     let shown = crate::limits::head(&text, LONGEST_PREVIEW);

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_spec::kinds::{ExportSpec, Permission, ShellArguments};
+use goondan_spec::kinds::{ExportSpec, MarkedArguments, Permission};
 use serde_json::Value;
 
 use crate::ports::model::ToolDefinition;
@@ -82,8 +82,8 @@ pub struct RegisteredTool {
     pub spec: ExportSpec,
     /// What the model sees.
     pub definition: ToolDefinition,
-    /// Its arguments that are meant for a shell.
-    pub shell_arguments: ShellArguments,
+    /// Its arguments whose meaning a policy knows.
+    pub marked_arguments: MarkedArguments,
     /// Its arguments.
     pub schema: ArgumentSchema,
     /// What runs.
@@ -114,10 +114,10 @@ impl RegisteredTool {
             description: spec.description.clone(),
             parameters: spec.shown_parameters(),
         };
-        let shell_arguments = spec.shell_arguments();
+        let marked_arguments = spec.marked_arguments();
         RegisteredTool {
             name,
-            shell_arguments,
+            marked_arguments,
             schema: ArgumentSchema::new(spec.parameters.clone()),
             definition,
             spec,

@@ -15,6 +15,7 @@ use crate::model_call::{ModelAnswer, ModelCall, NoAnswer, turn_error};
 use crate::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
 use crate::ports::model::{ModelError, ModelRequest, TokenUsage};
 use crate::ports::tool::{ToolCallResult, ToolError};
+use crate::redact::Redactor;
 use crate::registry::Catalog;
 use crate::turn::{TurnContext, cancelled, store_failed};
 
@@ -159,7 +160,13 @@ pub(crate) async fn journaled(
         intent: json!({"messages": call.request.messages.len()}),
         when_interrupted: WhenInterrupted::RunAgain,
     };
-    let work = Box::pin(async { encode(&turn.engine.outcome_of(call.run()).await) });
+    let work = Box::pin(async {
+        let mut answer = turn.engine.outcome_of(call.run()).await;
+        if let Ok(answer) = &mut answer {
+            without_secrets(&turn.engine.redactor, answer);
+        }
+        encode(&answer)
+    });
     match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
         Outcome::Done { value, .. } => match decode::<Result<ModelAnswer, NoAnswer>>(value)? {
             Ok(answer) => Ok(Ok(answer)),
@@ -167,6 +174,15 @@ pub(crate) async fn journaled(
             Err(NoAnswer::Cancelled) => Err(cancelled()),
         },
         Outcome::Interrupted => unreachable!("a model call is run again"),
+    }
+}
+
+/// Takes secrets out of what a model says, before it is kept. Arguments of calls stay as they are: tools need them.
+fn without_secrets(redactor: &Redactor, answer: &mut ModelAnswer) {
+    for part in &mut answer.parts {
+        if let Part::Text { text } = part {
+            redactor.clean(text);
+        }
     }
 }
 

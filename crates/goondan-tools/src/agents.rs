@@ -7,6 +7,7 @@ use goondan_runtime::JsonObject;
 use goondan_runtime::ports::tool::{
     AgentEventInput, RequestOptions, SpawnOptions, SpawnedAgentInfo, ToolContext, ToolError, ToolOutput,
 };
+use goondan_runtime::spec::kinds::PATH;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -123,7 +124,7 @@ struct Spawn {
     /// The key of the new conversation; made up if not given. A key that exists is used again.
     instance_key: Option<String>,
     /// The folder in which its tools work, instead of the agent's own: one inside this agent's working directory.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = PATH))]
     cwd: Option<String>,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goondan_runtime::JsonObject;
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::{Permission, SHELL_COMMAND, SHELL_ENVIRONMENT};
+use goondan_runtime::spec::kinds::{PATH, Permission, SHELL_COMMAND, SHELL_ENVIRONMENT};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -46,6 +46,7 @@ struct Exec {
     #[schemars(length(min = 1), extend("format" = SHELL_COMMAND))]
     command: String,
     /// The folder to run it in, relative to the working directory.
+    #[schemars(extend("format" = PATH))]
     cwd: Option<String>,
     /// The time limit in milliseconds; 0 for none but the tool's own.
     #[serde(default = "default_timeout")]
@@ -76,7 +77,7 @@ impl Operation for Exec {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Script {
     /// The script file, relative to the working directory.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = PATH))]
     path: String,
     /// Arguments for the script.
     #[serde(default)]

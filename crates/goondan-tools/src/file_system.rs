@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::Permission;
+use goondan_runtime::spec::kinds::{PATH, Permission};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Read {
     /// The file, relative to the working directory.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = PATH))]
     path: String,
     /// How many bytes to read at most.
     #[serde(default = "default_max_bytes")]
@@ -84,7 +84,7 @@ fn read(root: &Root, place: &Place, max_bytes: u32) -> Result<ToolOutput, ToolEr
 #[serde(deny_unknown_fields)]
 struct Write {
     /// The file, relative to the working directory.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = PATH))]
     path: String,
     /// What to write.
     #[schemars(length(min = 1))]
@@ -130,7 +130,7 @@ fn append(root: &Root, place: &Place, content: &[u8]) -> Result<u64, ToolError> 
 struct List {
     /// The folder, relative to the working directory.
     #[serde(default = "here")]
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = PATH))]
     path: String,
     /// List what is in its folders too.
     #[serde(default)]
@@ -220,7 +220,7 @@ fn entry(found: Found) -> Value {
 #[serde(deny_unknown_fields)]
 struct Mkdir {
     /// The folder, relative to the working directory.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = PATH))]
     path: String,
     /// Make the folders above it too, and do not mind if it exists.
     #[serde(default = "yes")]

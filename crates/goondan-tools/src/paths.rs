@@ -4,20 +4,17 @@
 //! exist yet. Files are then opened, written, made and removed by the resolved path, part by part and without following
 //! any link: one that was slipped in between leads nowhere.
 
-use std::collections::VecDeque;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError};
+use goondan_runtime::real_path::real_path;
 use serde::Deserialize;
 
 use crate::beneath::{Folder, How, open_beneath};
 use crate::errors;
-
-/// How many symbolic links a path may lead through.
-const MOST_LINKS: usize = 40;
 
 /// The folder that file tools do not leave.
 #[derive(Debug, Clone)]
@@ -217,54 +214,6 @@ fn expect_file(metadata: &Metadata, what: &str) -> Result<(), ToolError> {
     }
     let kind = if metadata.is_dir() { "it is a folder" } else { "it is not a regular file" };
     Err(ToolError::new(format!("cannot {what}: {kind}")).code(errors::WRONG_FILE_TYPE))
-}
-
-/// `path` with every symbolic link and every `..` in it resolved, as the operating system would. Parts that do not
-/// exist are kept as they are. `path` must be absolute.
-fn real_path(path: &Path) -> io::Result<PathBuf> {
-    let mut todo: VecDeque<OsString> = parts(path);
-    let mut done = PathBuf::new();
-    let mut links = 0;
-    while let Some(part) = todo.pop_front() {
-        match Path::new(&part).components().next() {
-            Some(Component::Normal(name)) => done.push(name),
-            Some(Component::ParentDir) => {
-                done.pop();
-                continue;
-            }
-            Some(Component::Prefix(_) | Component::RootDir) => {
-                done.push(&part);
-                continue;
-            }
-            Some(Component::CurDir) | None => continue,
-        }
-        if let Some(target) = link_target(&done)? {
-            links += 1;
-            if links > MOST_LINKS {
-                return Err(io::Error::other("it leads through too many symbolic links"));
-            }
-            done.pop();
-            for part in parts(&target).into_iter().rev() {
-                todo.push_front(part);
-            }
-        }
-    }
-    Ok(done)
-}
-
-/// The components of a path, each as text of its own.
-fn parts(path: &Path) -> VecDeque<OsString> {
-    path.components().map(|component| component.as_os_str().to_owned()).collect()
-}
-
-/// Where `path` points, if it is a symbolic link. What does not exist is none.
-fn link_target(path: &Path) -> io::Result<Option<PathBuf>> {
-    match std::fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_symlink() => std::fs::read_link(path).map(Some),
-        Ok(_) => Ok(None),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(unix)]

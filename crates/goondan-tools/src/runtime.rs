@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::{Permission, SHELL_COMMAND, SHELL_ENVIRONMENT};
+use goondan_runtime::spec::kinds::{PATH, Permission, SHELL_COMMAND, SHELL_ENVIRONMENT};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -57,6 +57,7 @@ struct Exec {
     #[schemars(length(min = 1), extend("format" = SHELL_COMMAND))]
     command: String,
     /// The folder to run it in, relative to the working directory.
+    #[schemars(extend("format" = PATH))]
     workdir: Option<String>,
     /// Environment variables to set.
     #[serde(default)]

@@ -1,6 +1,6 @@
 //! Schemas as models like them: everything inline, no titles, no formats that only Rust knows.
 
-use goondan_runtime::spec::kinds::is_shell_format;
+use goondan_runtime::spec::kinds::is_own_format;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value};
@@ -28,7 +28,7 @@ pub(crate) fn describe<T: JsonSchema>() -> (String, Value) {
 fn tidy(schema: &mut Value) {
     let Value::Object(schema) = schema else { return };
     schema.shift_remove("title");
-    if !schema.get("format").and_then(Value::as_str).is_some_and(is_shell_format) {
+    if !schema.get("format").and_then(Value::as_str).is_some_and(is_own_format) {
         schema.shift_remove("format");
     }
     without_null(schema);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use goondan::runtime::policy::shell::What;
-use goondan::runtime::policy::{self, Because, Decision, PartDecision, PolicyQuestion};
+use goondan::runtime::policy::{self, Because, Decision, PartDecision, PathArguments, PolicyQuestion};
 use goondan::spec::kinds::{Action, Agent, ExportSpec, Written};
 use goondan::spec::{Bundle, Resource};
 use serde_json::{Map, Value, json};
@@ -58,9 +58,14 @@ pub(crate) fn run(args: &PolicyArgs, output: &Output) -> Result<(), CliError> {
     let arguments = arguments(&args.args)?;
     let agent = find_agent(&bundle, &args.agent)?;
     let export = find_export(&bundle, agent, &args.tool)?;
-    let shell = export.shell_arguments();
-    let question =
-        PolicyQuestion { tool_name: &args.tool, needs: &export.permissions, arguments: &arguments, shell: &shell };
+    let marked = export.marked_arguments();
+    let question = PolicyQuestion {
+        tool_name: &args.tool,
+        needs: &export.permissions,
+        arguments: &arguments,
+        marked: &marked,
+        paths: &PathArguments::of(&marked, &arguments),
+    };
     let mut chain = vec![agent];
     for caller in &args.caller {
         chain.push(find_agent(&bundle, caller)?);

@@ -1,6 +1,7 @@
 //! Providers against servers on this machine that speak their formats.
 
 mod anthropic;
+mod attacks;
 mod chat;
 mod common;
 mod embeddings;

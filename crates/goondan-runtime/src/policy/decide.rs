@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use goondan_spec::kinds::{Action, Permission, PermissionRule, Permissions, ShellArguments, Written};
+use goondan_spec::kinds::{Action, MarkedArguments, Permission, PermissionRule, Permissions, Written};
 use goondan_spec::pattern;
 use serde_json::Value;
 
+use super::paths::PathArguments;
 use super::shell::{self, Part, What};
 use crate::JsonObject;
 
@@ -18,8 +19,10 @@ pub struct PolicyQuestion<'a> {
     pub needs: &'a BTreeSet<Permission>,
     /// The arguments.
     pub arguments: &'a JsonObject,
-    /// The arguments that are meant for a shell.
-    pub shell: &'a ShellArguments,
+    /// The arguments whose meaning is known.
+    pub marked: &'a MarkedArguments,
+    /// Where the paths among them lead.
+    pub paths: &'a PathArguments,
 }
 
 /// What was decided, and by what.
@@ -68,7 +71,7 @@ pub enum Because {
 /// What `permissions` say about a call: the last matching rule, else the default. A shell command line is taken to
 /// pieces, and what holds for the strictest piece holds for all of it.
 pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -> Decision {
-    let commands = &question.shell.commands;
+    let commands = &question.marked.commands;
     let lines = commands.iter().filter_map(|name| Some((name.as_str(), question.arguments.get(name)?.as_str()?)));
     let mut parts = Vec::new();
     for (argument, line) in lines {
@@ -91,7 +94,7 @@ pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -
 
 /// Variables that a call sets beside its command line. They hold for every command in it, as assignments before it do.
 fn variables<'a>(question: PolicyQuestion<'a>) -> impl Iterator<Item = Part> + 'a {
-    let objects = question.shell.environments.iter().filter_map(move |name| question.arguments.get(name)?.as_object());
+    let objects = question.marked.environments.iter().filter_map(move |name| question.arguments.get(name)?.as_object());
     objects.flatten().map(|(name, value)| Part::variable(name, &as_text(value)))
 }
 
@@ -170,7 +173,9 @@ fn fits(rule: &PermissionRule, question: PolicyQuestion<'_>, asked: Option<&Aske
     let asked_about = |name: &str| asked.filter(|asked| asked.argument == name);
     let others = rule.args.iter().filter(|(name, _)| asked_about(name).is_none());
     let others_match = others.into_iter().all(|(name, expected)| {
-        question.arguments.get(name).is_some_and(|value| pattern::matches(expected, &as_text(value)))
+        let fits_text =
+            || question.arguments.get(name).is_some_and(|value| pattern::matches(expected, &as_text(value)));
+        question.paths.fit(name, expected, rule.action).unwrap_or_else(fits_text)
     });
     if !is_about || !others_match {
         return Fit::No;

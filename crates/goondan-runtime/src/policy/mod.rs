@@ -5,6 +5,7 @@
 
 mod approval;
 mod decide;
+mod paths;
 pub mod shell;
 
 pub use approval::{
@@ -12,6 +13,9 @@ pub use approval::{
     SharedApprover,
 };
 pub use decide::{Because, Decision, PartDecision, PolicyQuestion, decide, stricter};
+pub use paths::PathArguments;
 
+#[cfg(test)]
+mod attacks;
 #[cfg(test)]
 mod tests;

@@ -2,18 +2,29 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use goondan_spec::kinds::{Action, Permission, PermissionRule, Permissions, ShellArguments, Written};
+use goondan_spec::kinds::{Action, MarkedArguments, Permission, PermissionRule, Permissions, Written};
 
 use super::*;
 
 fn ask(permissions: Option<&Permissions>, tool_name: &str, needs: &[Permission], arguments: Value) -> Action {
     let needs = needs.iter().copied().collect();
     let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
-    let shell = ShellArguments { commands: vec!["command".to_owned()], environments: vec!["env".to_owned()] };
-    decide(permissions, PolicyQuestion { tool_name, needs: &needs, arguments: &arguments, shell: &shell }).action
+    let marked = MarkedArguments {
+        commands: vec!["command".to_owned()],
+        environments: vec!["env".to_owned()],
+        paths: vec!["path".to_owned()],
+    };
+    let paths = PathArguments::of(&marked, &arguments);
+    let question = PolicyQuestion { tool_name, needs: &needs, arguments: &arguments, marked: &marked, paths: &paths };
+    decide(permissions, question).action
 }
 
-fn rule(tool: Option<&str>, permission: Option<Permission>, args: &[(&str, &str)], action: Action) -> PermissionRule {
+pub(super) fn rule(
+    tool: Option<&str>,
+    permission: Option<Permission>,
+    args: &[(&str, &str)],
+    action: Action,
+) -> PermissionRule {
     let args: BTreeMap<_, _> = args.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     PermissionRule { tool: tool.map(str::to_owned), permission, args, action, written: Written::default() }
 }
@@ -49,7 +60,7 @@ fn a_rule_about_an_argument_needs_the_argument() {
 }
 
 /// What happens to a command where everything is asked for but what `rules` say.
-fn shell_action(default: Action, rules: &[(&str, Action)], command: &str) -> Action {
+pub(super) fn shell_action(default: Action, rules: &[(&str, Action)], command: &str) -> Action {
     let rules = rules.iter().map(|(pattern, action)| rule(Some("bash__*"), None, &[("command", pattern)], *action));
     let permissions = Permissions { default, rules: rules.collect(), sandbox: None };
     ask(Some(&permissions), "bash__exec", &[Permission::Execute], json!({"command": command}))
@@ -86,7 +97,7 @@ fn every_command_of_a_line_must_be_allowed() {
 }
 
 /// None of these is `git *`, `echo *` or `ls`.
-const ASKED: &[&str] = &[
+pub(super) const ASKED: &[&str] = &[
     "git status; rm -rf x",
     "git status && rm x",
     "git status || rm x",

@@ -43,25 +43,30 @@ pub const SHELL_COMMAND: &str = "shell-command";
 /// The `format` of an argument that holds environment variables of a command. To a policy each is `NAME=value`.
 pub const SHELL_ENVIRONMENT: &str = "shell-environment";
 
-/// The arguments of an export that a policy understands as a shell does.
+/// The `format` of an argument that is the path of a file or folder. A policy compares what it leads to (rule S1).
+pub const PATH: &str = "path";
+
+/// The arguments of an export whose meaning a policy knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ShellArguments {
+pub struct MarkedArguments {
     /// Names of command lines.
     pub commands: Vec<String>,
     /// Names of objects of environment variables.
     pub environments: Vec<String>,
+    /// Names of paths.
+    pub paths: Vec<String>,
 }
 
 impl ExportSpec {
-    /// The arguments that are meant for a shell.
-    pub fn shell_arguments(&self) -> ShellArguments {
+    /// The arguments whose `format` says what they mean.
+    pub fn marked_arguments(&self) -> MarkedArguments {
         let properties = self.parameters.get("properties").and_then(Value::as_object);
         let named = |format: &str| {
             let has_format = |schema: &Value| schema.get("format").and_then(Value::as_str) == Some(format);
             let named = properties.into_iter().flatten().filter(|(_, schema)| has_format(schema));
             named.map(|(name, _)| name.clone()).collect()
         };
-        ShellArguments { commands: named(SHELL_COMMAND), environments: named(SHELL_ENVIRONMENT) }
+        MarkedArguments { commands: named(SHELL_COMMAND), environments: named(SHELL_ENVIRONMENT), paths: named(PATH) }
     }
 
     /// The parameters as a model sees them: without the formats that only this program knows.
@@ -70,7 +75,7 @@ impl ExportSpec {
         let properties = parameters.get_mut("properties").and_then(Value::as_object_mut);
         for schema in properties.into_iter().flat_map(|properties| properties.values_mut()) {
             let Some(schema) = schema.as_object_mut() else { continue };
-            if schema.get("format").and_then(Value::as_str).is_some_and(is_shell_format) {
+            if schema.get("format").and_then(Value::as_str).is_some_and(is_own_format) {
                 schema.shift_remove("format");
             }
         }
@@ -79,8 +84,8 @@ impl ExportSpec {
 }
 
 /// Whether a `format` is one of those that only this program knows.
-pub fn is_shell_format(format: &str) -> bool {
-    matches!(format, SHELL_COMMAND | SHELL_ENVIRONMENT)
+pub fn is_own_format(format: &str) -> bool {
+    matches!(format, SHELL_COMMAND | SHELL_ENVIRONMENT | PATH)
 }
 
 /// What an export needs.

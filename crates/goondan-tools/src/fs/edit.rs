@@ -1,6 +1,7 @@
 //! `fs__edit`: replace one place in a file.
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::PATH;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -21,7 +22,7 @@ const MOST_LINES: usize = 10;
 #[serde(deny_unknown_fields)]
 pub(super) struct Edit {
     /// The file, relative to the working directory.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = PATH))]
     path: String,
     /// The text to replace, exactly as it stands in the file, without line numbers.
     #[schemars(length(min = 1))]

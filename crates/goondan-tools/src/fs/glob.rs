@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::PATH;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -27,7 +28,7 @@ pub(super) struct Glob {
     pattern: String,
     /// The folder to search, relative to the working directory.
     #[serde(default = "super::here")]
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = PATH))]
     path: String,
 }
 

@@ -3,6 +3,7 @@
 use std::fs::{self, DirEntry};
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::PATH;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ const MOST: usize = 1_000;
 #[serde(deny_unknown_fields)]
 pub(super) struct Ls {
     /// The folder, relative to the working directory; `.` for the working directory itself.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = PATH))]
     path: String,
 }
 

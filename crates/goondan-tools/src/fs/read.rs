@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read as _, Seek as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use goondan_runtime::ports::tool::{Attachment, ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::PATH;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -31,7 +32,7 @@ const LARGEST_IMAGE: u64 = 5 * 1024 * 1024;
 #[serde(deny_unknown_fields)]
 pub(super) struct Read {
     /// The file, relative to the working directory.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = PATH))]
     path: String,
     /// The line to start at, from 0.
     #[serde(default)]

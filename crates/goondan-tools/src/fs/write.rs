@@ -1,6 +1,7 @@
 //! `fs__write`: make a file or replace its content.
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::PATH;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -15,7 +16,7 @@ use crate::write::{diff, read_text, replace};
 #[serde(deny_unknown_fields)]
 pub(super) struct Write {
     /// The file, relative to the working directory.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = PATH))]
     path: String,
     /// The whole new content.
     content: String,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::Permission;
+use goondan_runtime::spec::kinds::{PATH, Permission};
 use ignore::WalkBuilder;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -181,7 +181,7 @@ fn both(by_words: &[(usize, f64)], by_meaning: &[f64]) -> Vec<(usize, f64)> {
 #[serde(deny_unknown_fields)]
 struct Get {
     /// The note: `MEMORY.md` or a file below `memory/`.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = PATH))]
     path: String,
     /// The line to start at, from 1.
     #[serde(default = "first_line")]

@@ -103,6 +103,13 @@ impl Bench {
         set.exports.into_iter().find(|(spec, _)| spec.name == export).unwrap()
     }
 
+    /// Whether the resource behind a name opens with the config; what is wrong with it, else.
+    pub(crate) async fn opens(&self, name: &str) -> Result<(), String> {
+        let resource = name.split_once("__").unwrap().0;
+        let tool = resource_of(resource, Entry::Builtin(resource.to_owned()), self.config.clone());
+        self.tools.open(&tool, self.dir.path()).await.map(|_| ()).map_err(|error| error.message)
+    }
+
     /// The context of a call.
     pub(crate) fn context(&self) -> ToolContext {
         let message = Message {

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod agents;
+#[cfg(unix)]
+mod attacks;
 mod bash;
 mod bench;
 mod custom_tools;

