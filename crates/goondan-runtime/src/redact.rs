@@ -45,12 +45,16 @@ impl Redactor {
     /// Learns more secrets.
     pub fn learn(&self, secrets: impl IntoIterator<Item = Secret>) {
         let mut forms = self.known.load().as_ref().map(|known| known.forms.clone()).unwrap_or_default();
+        let before = forms.len();
         let long_enough = secrets.into_iter().filter(|secret| secret.expose().trim().len() >= SHORTEST);
         forms.extend(long_enough.flat_map(|secret| forms_of(secret.expose().trim())));
+        if forms.len() == before {
+            return;
+        }
         let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&forms);
         // Building fails only past four billion states; then what was known before goes on.
         if let Ok(finder) = finder {
-            self.known.store((!forms.is_empty()).then(|| Arc::new(Known { forms, finder })));
+            self.known.store(Some(Arc::new(Known { forms, finder })));
         }
     }
 

@@ -12,6 +12,7 @@ use crate::builder::SwarmBuilder;
 use crate::contents::Contents;
 use crate::generation::LastGeneration;
 use crate::reload::plan_swarm;
+use crate::secrets;
 use crate::workspace::{StateRoot, Workspace};
 
 /// A bundle beside what runs, or ran last, in its swarm's workspace.
@@ -55,6 +56,7 @@ impl SwarmBuilder {
         if !last.is_comparable() {
             return Err(PreviewError::OtherVersion(last.version));
         }
+        let environment = secrets::complete(&self.bundle, &swarm.id, environment).await.map_err(refused)?;
         let tools = Arc::new(ToolSources::new(&root.0, self.tool_host, self.sandbox_helper, environment.clone()));
         let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
         let planned = plan_swarm(&self.bundle, swarm, last.generation + 1, &ports, &environment, &self.redactor).await;

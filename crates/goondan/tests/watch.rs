@@ -175,3 +175,26 @@ async fn what_agents_and_the_swarm_itself_write_is_no_edit() {
     let outcome = watched.reload().await;
     assert_eq!((outcome.result.unwrap(), outcome.plan.changed), (2, vec!["Model/m".to_owned()]));
 }
+
+/// Secrets that are kept in files count for a comparison, and for a reload, as they did at the start.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_in_a_file_is_the_same_at_a_reload() {
+    let folder = tempfile::tempdir().unwrap();
+    let (project, secrets) = (folder.path().join("project"), folder.path().join("secrets"));
+    lay_out(&project, "first");
+    let with_key = "model: any, apiKey: {valueFrom: {secretRef: {ref: Secret/models, key: token}}}";
+    fs::write(project.join("goondan.yaml"), BUNDLE.replace("model: any", with_key)).unwrap();
+    fs::create_dir(&secrets).unwrap();
+    fs::write(secrets.join("models"), "a-long-secret").unwrap();
+    let environment = [("GOONDAN_SECRETS_DIR".to_owned(), secrets.display().to_string())];
+    let loaded = goondan::load(&project);
+    let bundle = loaded.bundle.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
+    let builder = Swarm::builder(bundle).state_root(folder.path().join("state"));
+    let swarm = builder.environment(environment.into_iter().collect()).start().await.unwrap();
+    let outcome = swarm.reload().await;
+    assert_eq!(outcome.result, Ok(2));
+    assert!(outcome.plan.changed.is_empty(), "{:?}", outcome.plan.changed);
+    fs::write(secrets.join("models"), "another-secret").unwrap();
+    assert_eq!(swarm.reload().await.plan.changed.len(), 1);
+    swarm.shutdown().await;
+}

@@ -97,9 +97,7 @@ impl Swarm {
         let bundle = checked(read.project.bundle, read.project.diagnostics, read.environment, &mut outcome.warnings);
         let before = inner.runtime.generation().number;
         outcome.result = match bundle {
-            Ok((bundle, environment)) => {
-                self.plan_and_swap(bundle, &environment, cause, &mut state, &mut outcome).await
-            }
+            Ok((bundle, environment)) => self.plan_and_swap(bundle, environment, cause, &mut state, &mut outcome).await,
             Err(diagnostics) => Err(diagnostics),
         };
         state.is_broken = outcome.result.is_err();
@@ -134,7 +132,7 @@ impl Swarm {
     async fn plan_and_swap(
         &self,
         bundle: Arc<Bundle>,
-        environment: &Environment,
+        environment: Environment,
         cause: Cause,
         state: &mut ReloadState,
         outcome: &mut ReloadOutcome,
@@ -142,14 +140,15 @@ impl Swarm {
         let inner = self.inner();
         let started = Instant::now();
         let swarm = bundle.choose_swarm(Some(&inner.swarm.name)).map_err(|problem| vec![problem])?;
-        let snapshot = self.snapshot(&bundle, Some(environment)).await;
+        let environment = secrets::complete(&bundle, &swarm.id, environment).await.map_err(|problem| vec![problem])?;
+        let snapshot = self.snapshot(&bundle, Some(&environment)).await;
         let changes = diff(&state.snapshot, &snapshot);
         let number = inner.runtime.generation().number;
         if changes.is_empty() && matches!(cause, Cause::Watch { .. }) {
             return Ok(number);
         }
         inner.tools.set_environment(environment.clone());
-        let generation = plan_swarm(&bundle, swarm, number + 1, &inner.ports, environment, &inner.redactor).await?;
+        let generation = plan_swarm(&bundle, swarm, number + 1, &inner.ports, &environment, &inner.redactor).await?;
         outcome.timing.plan = started.elapsed();
         let swapping = Instant::now();
         let number = generation.number;
@@ -222,7 +221,7 @@ fn checked(
     }
 }
 
-/// Plans `swarm` once its variables are there.
+/// Plans `swarm` if its variables are there; `environment` has the secrets that are kept elsewhere.
 pub(crate) async fn plan_swarm(
     bundle: &Arc<Bundle>,
     swarm: &Resource<SwarmSpec>,
@@ -231,11 +230,9 @@ pub(crate) async fn plan_swarm(
     environment: &Environment,
     redactor: &Redactor,
 ) -> Result<Generation, Vec<Diagnostic>> {
-    let completed = secrets::complete(bundle, &swarm.id, environment.clone()).await;
-    let environment = completed.map_err(|problem| vec![problem])?;
     // Before anything is done with them.
-    redactor.learn_environment(&environment);
-    redactor.learn(bundle.secrets(&environment));
-    let missing = bundle.missing_environment(&swarm.id, &environment);
-    if missing.is_empty() { plan(bundle, swarm, number, ports, &environment).await } else { Err(missing) }
+    redactor.learn_environment(environment);
+    redactor.learn(bundle.secrets(environment));
+    let missing = bundle.missing_environment(&swarm.id, environment);
+    if missing.is_empty() { plan(bundle, swarm, number, ports, environment).await } else { Err(missing) }
 }
