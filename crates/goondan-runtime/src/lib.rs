@@ -1,7 +1,7 @@
 //! The engine: routes events to agent instances and runs their turns and steps.
 //!
 //! It deliberately does not know HTTP, dynamic libraries, file watching, or which tools and providers exist: those
-//! reach it through five ports (`ports::{tool, model, store, journal, clock}`).
+//! reach it through ports (`ports::{tool, model, store, journal, clock, reload}`).
 //!
 //! Start reading at [`runtime::Runtime`]; then [`plan`] (what a generation is), [`orchestrator`] (who owns the instances),
 //! `instance` → [`turn`] → [`step`] → [`dispatch`] (one turn from its event to its durable end).

@@ -141,20 +141,17 @@ impl JsonlTurnJournal {
             intent: effect.intent.clone(),
             may_repeat: effect.when_interrupted == WhenInterrupted::RunAgain,
         };
-        if effect.when_interrupted == WhenInterrupted::RunAgain {
-            return self.appender.lock().await.append(&record);
-        }
-        let mut appender = Arc::clone(&self.appender).lock_owned().await;
-        blocking(move || {
-            appender.append(&record)?;
-            appender.sync()
-        })
-        .await
+        self.write(record, effect.when_interrupted != WhenInterrupted::RunAgain).await
     }
 
     async fn finish(&self, effect: Effect, value: &Value) -> Result<(), StoreError> {
         let record = Record::Outcome { turn_id: self.turn_id.clone(), effect: effect.id, value: value.clone() };
-        if effect.kind != EffectKind::Approval {
+        self.write(record, effect.kind == EffectKind::Approval).await
+    }
+
+    /// Appends a record. Where it must be `synced`, it is on disk with everything before it.
+    async fn write(&self, record: Record, synced: bool) -> Result<(), StoreError> {
+        if !synced {
             return self.appender.lock().await.append(&record);
         }
         let mut appender = Arc::clone(&self.appender).lock_owned().await;

@@ -39,10 +39,7 @@ impl Operation for ApplyPatch {
     async fn preview(self, ctx: &ToolContext, roots: &Roots) -> Result<Option<String>, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
-            let sections = parse::parse(&self.patch).map_err(misunderstood)?;
-            let changes = sections.into_iter().map(|section| plan(&root, section.path, section.action));
-            let changes: Vec<Change> = changes.collect::<Result<_, _>>()?;
-            no_path_twice(&changes)?;
+            let changes = self.changes(&root)?;
             Ok(Some(changes.iter().map(Change::preview).collect()))
         })
         .await
@@ -51,15 +48,23 @@ impl Operation for ApplyPatch {
     async fn run(self, ctx: &ToolContext, roots: &Roots) -> Result<ToolOutput, ToolError> {
         let root = roots.of(ctx)?;
         blocking(move || {
-            let sections = parse::parse(&self.patch).map_err(misunderstood)?;
-            let changes = sections.into_iter().map(|section| plan(&root, section.path, section.action));
-            let changes: Vec<Change> = changes.collect::<Result<_, _>>()?;
-            no_path_twice(&changes)?;
+            let changes = self.changes(&root)?;
             carry_out(&root, &changes)?;
             let files: Vec<Value> = changes.iter().map(|change| change.report(&root)).collect();
             Ok(titled(format!("Patched {} files", files.len()), json!({"files": files})))
         })
         .await
+    }
+}
+
+impl ApplyPatch {
+    /// Everything that is to happen, or why it can't.
+    fn changes(&self, root: &Root) -> Result<Vec<Change>, ToolError> {
+        let sections = parse::parse(&self.patch).map_err(misunderstood)?;
+        let changes = sections.into_iter().map(|section| plan(root, section.path, section.action));
+        let changes: Vec<Change> = changes.collect::<Result<_, _>>()?;
+        no_path_twice(&changes)?;
+        Ok(changes)
     }
 }
 
