@@ -114,12 +114,13 @@ async fn verdicts(context: &ToolCallContext, tool: &RegisteredTool, arguments: &
 
 /// Where the paths in the arguments lead.
 async fn paths(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> PathArguments {
-    if tool.marked_arguments.paths.is_empty() {
+    let marked = &tool.marked_arguments;
+    if marked.paths.is_empty() && marked.trees.is_empty() && marked.patches.is_empty() {
         return PathArguments::default();
     }
-    let (folder, marked, owned) = (context.facts.workdir.clone(), tool.marked_arguments.clone(), arguments.clone());
-    let asked = tokio::task::spawn_blocking(move || PathArguments::within(&folder, &marked, &owned)).await;
-    asked.unwrap_or_else(|_| PathArguments::of(&tool.marked_arguments, arguments))
+    let (folder, known, owned) = (context.facts.workdir.clone(), marked.clone(), arguments.clone());
+    let asked = tokio::task::spawn_blocking(move || PathArguments::within(&folder, &known, &owned)).await;
+    asked.unwrap_or_else(|_| PathArguments::of(marked, arguments))
 }
 
 /// What contains the programs of a call: the sandboxes of the agent and of its callers.

@@ -144,7 +144,7 @@ fn part_reason(part: &PartDecision) -> String {
     match &part.part.what {
         What::Hidden { why } => format!("{why}; {}", reason(&part.because)),
         What::Write { inside: false } => format!("a file outside of the working folder; {}", reason(&part.because)),
-        What::Write { inside: true } | What::Command | What::Variable => reason(&part.because),
+        What::Write { inside: true } | What::Command | What::Variable | What::Path => reason(&part.because),
     }
 }
 
@@ -182,6 +182,7 @@ fn part_json(part: &PartDecision) -> Value {
     let (kind, why) = match &part.part.what {
         What::Command => ("command", None),
         What::Variable => ("variable", None),
+        What::Path => ("path", None),
         What::Write { .. } => ("write", None),
         What::Hidden { why } => ("hidden", Some(why)),
     };

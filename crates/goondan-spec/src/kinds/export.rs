@@ -46,6 +46,16 @@ pub const SHELL_ENVIRONMENT: &str = "shell-environment";
 /// The `format` of an argument that is the path of a file or folder. A policy compares what it leads to (rule S1).
 pub const PATH: &str = "path";
 
+/// The `format` of an argument that is the path of a folder all of which is looked at. A rule that restricts a path below
+/// it is about it, too.
+pub const TREE: &str = "path-tree";
+
+/// The `format` of an argument that is a patch of several files. To a policy each path in it is a [`PATCHED`].
+pub const PATCH: &str = "patch";
+
+/// The argument that a policy takes each path of a patch for.
+pub const PATCHED: &str = "path";
+
 /// The arguments of an export whose meaning a policy knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MarkedArguments {
@@ -53,8 +63,12 @@ pub struct MarkedArguments {
     pub commands: Vec<String>,
     /// Names of objects of environment variables.
     pub environments: Vec<String>,
-    /// Names of paths.
+    /// Names of paths, and of lists of them.
     pub paths: Vec<String>,
+    /// Names of paths that stand for all that is below them.
+    pub trees: Vec<String>,
+    /// Names of patches.
+    pub patches: Vec<String>,
 }
 
 impl ExportSpec {
@@ -63,10 +77,19 @@ impl ExportSpec {
         let properties = self.parameters.get("properties").and_then(Value::as_object);
         let named = |format: &str| {
             let has_format = |schema: &Value| schema.get("format").and_then(Value::as_str) == Some(format);
-            let named = properties.into_iter().flatten().filter(|(_, schema)| has_format(schema));
+            let is_marked = |schema: &Value| {
+                has_format(schema) || (format == PATH && schema.get("items").is_some_and(has_format))
+            };
+            let named = properties.into_iter().flatten().filter(|(_, schema)| is_marked(schema));
             named.map(|(name, _)| name.clone()).collect()
         };
-        MarkedArguments { commands: named(SHELL_COMMAND), environments: named(SHELL_ENVIRONMENT), paths: named(PATH) }
+        MarkedArguments {
+            commands: named(SHELL_COMMAND),
+            environments: named(SHELL_ENVIRONMENT),
+            paths: named(PATH),
+            trees: named(TREE),
+            patches: named(PATCH),
+        }
     }
 
     /// The parameters as a model sees them: without the formats that only this program knows.
@@ -74,18 +97,23 @@ impl ExportSpec {
         let mut parameters = self.parameters.clone();
         let properties = parameters.get_mut("properties").and_then(Value::as_object_mut);
         for schema in properties.into_iter().flat_map(|properties| properties.values_mut()) {
-            let Some(schema) = schema.as_object_mut() else { continue };
-            if schema.get("format").and_then(Value::as_str).is_some_and(is_own_format) {
-                schema.shift_remove("format");
-            }
+            remove_own_format(schema);
+            schema.get_mut("items").into_iter().for_each(remove_own_format);
         }
         parameters
     }
 }
 
+fn remove_own_format(schema: &mut Value) {
+    let Some(schema) = schema.as_object_mut() else { return };
+    if schema.get("format").and_then(Value::as_str).is_some_and(is_own_format) {
+        schema.shift_remove("format");
+    }
+}
+
 /// Whether a `format` is one of those that only this program knows.
 pub fn is_own_format(format: &str) -> bool {
-    matches!(format, SHELL_COMMAND | SHELL_ENVIRONMENT | PATH)
+    matches!(format, SHELL_COMMAND | SHELL_ENVIRONMENT | PATH | TREE | PATCH)
 }
 
 /// What an export needs.

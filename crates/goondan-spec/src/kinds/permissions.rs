@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 
 use super::agent::ToolUse;
 use super::sandbox::{self, Sandbox};
-use super::{Entry, ExportSpec, Permission, Scope, qualified_name};
+use super::{Entry, ExportSpec, PATCHED, Permission, Scope, qualified_name};
 use crate::decode::Field;
 use crate::diagnostic::Position;
 use crate::findings::Findings;
@@ -224,6 +224,9 @@ fn known_arguments(rule: &PermissionRule, tools: &[ToolUse], scope: &Scope<'_>) 
         for export in exports.iter().filter(about) {
             let properties = export.parameters.get("properties")?.as_object()?;
             known.extend(properties.keys().cloned());
+            if !export.marked_arguments().patches.is_empty() {
+                known.push(PATCHED.to_owned());
+            }
         }
     }
     (!known.is_empty()).then_some(known)
