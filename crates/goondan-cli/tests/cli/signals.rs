@@ -139,3 +139,33 @@ fn a_stream_that_waits_for_input_ends() {
     running.signal("INT");
     assert_eq!(running.end().0, Some(130));
 }
+
+/// A command of which a process is left until somebody ends it. All of them hold the pipe `held` open.
+#[cfg(unix)]
+const LONG: &str = "exec 3> held; (sleep 300; echo left >&3) & (trap '' TERM; sleep 300; echo left >&3) & wait";
+
+#[cfg(unix)]
+#[test]
+fn what_tools_run_does_not_outlive_a_gdn_that_is_killed() {
+    let foreground = format!("{{tool: bash__exec, args: {{command: \"{LONG}\", timeoutMs: 0}}}}");
+    let background = format!("{{tool: runtime__exec, args: {{command: \"{LONG}\", background: true}}}}");
+    for call in [foreground, background] {
+        let script = format!(
+            "rules:\n  - when: {{role: user}}\n    reply: {{calls: [{call}]}}\n  - when: {{role: tool}}\n    reply: {{text: late, delayMs: 600000}}\n"
+        );
+        let sandbox = scripted(&script);
+        let manifest = manifest("{provider: scripted, model: any, options: {script: script.yaml}}", "workdir: project");
+        sandbox.write("p/goondan.yaml", &manifest.replace("{ref: Tool/bash}", "{ref: Tool/bash}, {ref: Tool/runtime}"));
+        let pipe = sandbox.dir().join("p/held");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut running = Running::start(&sandbox, &["--input", "hi", "--yes"], "");
+        running.until("tool.called");
+        // It opens when the command has opened the other end, and ends when the last process has let go of it.
+        let mut held = std::fs::File::open(&pipe).unwrap();
+        running.signal("KILL");
+        let mut left = String::new();
+        held.read_to_string(&mut left).unwrap();
+        assert_eq!(left, "", "{call}");
+        running.child.wait().unwrap();
+    }
+}
