@@ -58,8 +58,8 @@ use goondan_runtime::ports::tool::{OpenError, ToolSet, ToolSource};
 use goondan_runtime::spec::kinds::{Entry, Tool, ToolManifest};
 use goondan_runtime::spec::{Environment, Resource};
 
-pub use crate::confine::{HelperCommand, enter};
 use crate::confine::Helper;
+pub use crate::confine::{HelperCommand, enter};
 pub use crate::executable::ExecutableTools;
 use crate::state::{Owner, State, lock};
 use crate::table::{BUILTINS, Builtin, Opening};

@@ -80,6 +80,7 @@ pub(crate) struct Group {
 impl Group {
     /// Starts a program as the leader of a new group.
     pub(crate) fn spawn(program: Contained) -> io::Result<Group> {
+        program.prepare();
         let child = grouped(program.command).spawn()?;
         Ok(Group::of(child, program.watcher))
     }
@@ -87,6 +88,7 @@ impl Group {
     /// Starts a program as [`Group::spawn`] does, and tries again for a moment where its program was written just now:
     /// until another child that was forked meanwhile has let go of the file, the operating system calls it busy.
     pub(crate) async fn spawn_patiently(program: Contained) -> io::Result<Group> {
+        program.prepare();
         let mut command = grouped(program.command);
         for _ in 0..BUSY_TRIES {
             match command.spawn() {

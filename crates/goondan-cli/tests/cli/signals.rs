@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM.
+//! SIGINT, SIGTERM and SIGKILL.
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
@@ -140,9 +140,11 @@ fn a_stream_that_waits_for_input_ends() {
     assert_eq!(running.end().0, Some(130));
 }
 
-/// A command of which a process is left until somebody ends it. All of them hold the pipe `held` open.
+/// A command of which two processes are left until somebody ends them. Both hold the pipe `held` open. It takes a moment
+/// before it opens it: nothing tells when a program that has only just begun is watched.
 #[cfg(unix)]
-const LONG: &str = "exec 3> held; (sleep 300; echo left >&3) & (trap '' TERM; sleep 300; echo left >&3) & wait";
+const LONG: &str =
+    "sleep 0.5; exec 3> held; (sleep 30; echo left >&3) & (trap '' TERM; sleep 30; echo left >&3) & wait";
 
 #[cfg(unix)]
 #[test]

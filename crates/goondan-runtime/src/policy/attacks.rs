@@ -366,7 +366,8 @@ fn paths_in_a_patch_and_in_lists() {
     for body in denied {
         assert_eq!(about(&[("keep/*", Action::Deny)], Action::Allow, body), Action::Deny, "{body}");
     }
-    let not_allowed = ["*** Delete File: a", "*** Delete File: keep/x\n*** Delete File: a", "*** Delete File: keep/../a"];
+    let not_allowed =
+        ["*** Delete File: a", "*** Delete File: keep/x\n*** Delete File: a", "*** Delete File: keep/../a"];
     for body in not_allowed {
         assert_eq!(about(&[("keep/*", Action::Allow)], Action::Deny, body), Action::Deny, "{body}");
     }
@@ -391,8 +392,14 @@ fn paths_below_a_folder_that_is_searched() {
         about_marked(&[(pattern, action)], default, dir.path(), &marked, json!({"path": path}))
     };
     let absolute = dir.path().join("a").display().to_string();
-    let doubtful =
-        [("a/keep/*", "."), ("a/keep/*", "a"), ("a/keep/*", "./a/"), ("*.pem", "a"), ("a/keep/*", &absolute), ("a/k?", "a/b/..")];
+    let doubtful = [
+        ("a/keep/*", "."),
+        ("a/keep/*", "a"),
+        ("a/keep/*", "./a/"),
+        ("*.pem", "a"),
+        ("a/keep/*", &absolute),
+        ("a/k?", "a/b/.."),
+    ];
     for (pattern, path) in doubtful {
         assert_eq!(about(pattern, Action::Allow, path), Action::Ask, "{pattern} {path}");
     }
@@ -411,7 +418,9 @@ fn paths_outside_are_seen_from_the_working_folder() {
     std::fs::create_dir_all(&folder).unwrap();
     let absolute = dir.path().canonicalize().unwrap().join("shared/x").display().to_string();
     for path in ["../shared/x", "a/../../shared/x", &absolute] {
-        for (rules, expected) in [("../shared/*", Action::Allow), ("../other/*", Action::Ask), ("shared/*", Action::Ask)] {
+        for (rules, expected) in
+            [("../shared/*", Action::Allow), ("../other/*", Action::Ask), ("shared/*", Action::Ask)]
+        {
             let action = about_path(&[(rules, Action::Allow)], Action::Ask, Some(&folder), path);
             assert_eq!(action, expected, "{rules} {path}");
         }

@@ -111,12 +111,10 @@ impl PathArguments {
                 if all { Fit::Yes } else { Fit::No }
             }
             Action::Ask | Action::Deny => {
-                let is_about = |one: &Places| {
-                    pattern::matches(expected, &one.given) || any(&one.folded) || any(&one.real)
-                };
-                let is_above = |one: &Places| {
-                    one.folded.iter().chain(&one.real).any(|folder| may_be_below(folder, expected))
-                };
+                let is_about =
+                    |one: &Places| pattern::matches(expected, &one.given) || any(&one.folded) || any(&one.real);
+                let is_above =
+                    |one: &Places| one.folded.iter().chain(&one.real).any(|folder| may_be_below(folder, expected));
                 match () {
                     () if chosen.iter().any(is_about) => Fit::Yes,
                     () if paths.is_tree && chosen.iter().any(is_above) => Fit::Perhaps,

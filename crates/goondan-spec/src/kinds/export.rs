@@ -77,9 +77,8 @@ impl ExportSpec {
         let properties = self.parameters.get("properties").and_then(Value::as_object);
         let named = |format: &str| {
             let has_format = |schema: &Value| schema.get("format").and_then(Value::as_str) == Some(format);
-            let is_marked = |schema: &Value| {
-                has_format(schema) || (format == PATH && schema.get("items").is_some_and(has_format))
-            };
+            let is_marked =
+                |schema: &Value| has_format(schema) || (format == PATH && schema.get("items").is_some_and(has_format));
             let named = properties.into_iter().flatten().filter(|(_, schema)| is_marked(schema));
             named.map(|(name, _)| name.clone()).collect()
         };

@@ -105,6 +105,13 @@ pub(crate) struct Contained {
     pub(crate) watcher: Option<Arc<Watcher>>,
 }
 
+impl Contained {
+    /// Gets ready what must be there before it starts.
+    pub(crate) fn prepare(&self) {
+        self.watcher.iter().for_each(|watcher| watcher.prepare());
+    }
+}
+
 /// How the programs of a tool are started.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Launcher {

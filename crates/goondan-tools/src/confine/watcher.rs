@@ -31,19 +31,26 @@ struct State {
 }
 
 impl Watcher {
-    /// One that is started with the first group.
+    /// One that is started before the first group.
     pub(crate) fn new(helper: HelperCommand) -> Self {
         Watcher { helper, state: Mutex::default() }
     }
 
-    /// Has the group ended with this program. It ends with what comes back, too.
+    /// Makes sure that it is there. Called before a group begins, so that hardly a moment passes between that and its
+    /// being told.
+    pub(crate) fn prepare(&self) {
+        let mut state = lock(&self.state);
+        if state.pipe.is_none() {
+            self.start(&mut state);
+        }
+    }
+
+    /// Has the group ended if this program does not live to do it. What comes back is dropped when the group has ended.
     pub(crate) fn watch(self: &Arc<Self>, group: u32) -> Watched {
         let mut state = lock(&self.state);
         state.groups.insert(group);
-        if state.pipe.is_none() {
-            self.start(&mut state);
-        } else if !state.tell(&format!("+{group}\n")) {
-            // Somebody has ended it.
+        // Where it does not hear, somebody has ended it.
+        if !state.tell(&format!("+{group}\n")) {
             self.start(&mut state);
         }
         Watched { watcher: Arc::clone(self), group }
