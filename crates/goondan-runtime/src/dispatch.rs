@@ -1,11 +1,13 @@
 //! One tool call: catalog, arguments, policy, handler, limits. Whatever happens, a [`ToolCallResult`] comes out.
 
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use goondan_spec::kinds::Permission;
 use tokio_util::sync::CancellationToken;
 
 use crate::JsonObject;
@@ -125,7 +127,7 @@ pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
         return failed(&context.call, DEFAULT_ERROR_LIMIT, not_in_catalog(context));
     };
     let outcome = match permitted_arguments(context, &tool).await {
-        Ok(arguments) => run_handler(context, &tool, arguments).await,
+        Ok((arguments, granted)) => run_handler(context, &tool, arguments, granted).await,
         Err(error) => return failed(&context.call, tool.limits.error_message, error),
     };
     let is_untrusted = taint::is_untrusted(&context.engine, &tool);
@@ -139,14 +141,17 @@ pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
     }
 }
 
-/// The arguments with defaults filled in, of a call that may run.
-async fn permitted_arguments(context: &ToolCallContext, tool: &RegisteredTool) -> Result<JsonObject, ToolError> {
+/// The arguments with defaults filled in, of a call that may run, and what it may do.
+async fn permitted_arguments(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+) -> Result<(JsonObject, BTreeSet<Permission>), ToolError> {
     let arguments = tool
         .schema
         .check(&context.call.input)
         .map_err(|invalid| ToolError::new(invalid.message).code("E_TOOL_INVALID_ARGS").suggest(invalid.suggestion))?;
-    permission::permit(context, tool, &arguments).await?;
-    Ok(arguments)
+    let granted = permission::permit(context, tool, &arguments).await?;
+    Ok((arguments, granted))
 }
 
 fn not_in_catalog(context: &ToolCallContext) -> ToolError {
@@ -162,10 +167,11 @@ async fn run_handler(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: JsonObject,
+    granted: BTreeSet<Permission>,
 ) -> Result<ToolOutput, ToolError> {
     prepare_workdir(&context.facts.workdir).await?;
     let cancellation = context.cancel.child_token();
-    let tool_context = tool_context(context, tool, cancellation.clone());
+    let tool_context = ToolContext { granted, ..tool_context(context, tool, cancellation.clone()) };
     let running = AssertUnwindSafe(tool.handler.call(&tool_context, arguments)).catch_unwind();
     tokio::pin!(running);
     let stopped = tokio::select! {
@@ -241,6 +247,7 @@ pub(crate) fn tool_context(
         workdir: facts.workdir.clone(),
         project_dir: context.engine.generation.load().bundle.root().to_owned(),
         sandboxes: permission::sandboxes(context),
+        granted: tool.spec.permissions.clone(),
         runtime: Arc::new(AgentCalls::of_call(context, cancellation.clone())),
         logger: Arc::clone(&reporter) as Arc<dyn ToolLogger>,
         progress: reporter,

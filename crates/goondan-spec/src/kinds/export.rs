@@ -29,6 +29,9 @@ pub struct ExportSpec {
     /// What it needs (rule S1).
     #[serde(default)]
     pub permissions: BTreeSet<Permission>,
+    /// What it makes use of where that is allowed, and does without where it is not. Nobody is asked for it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub optional_permissions: BTreeSet<Permission>,
     /// It changes nothing.
     #[serde(default)]
     pub read_only: bool,
@@ -158,6 +161,8 @@ pub struct ExportOverride {
     /// Instead of the entry's own.
     pub permissions: Option<BTreeSet<Permission>>,
     /// Instead of the entry's own.
+    pub optional_permissions: Option<BTreeSet<Permission>>,
+    /// Instead of the entry's own.
     pub read_only: Option<bool>,
     /// Instead of the entry's own.
     pub idempotent: Option<bool>,
@@ -171,6 +176,10 @@ impl ExportOverride {
             description: self.description.clone().unwrap_or_else(|| base.description.clone()),
             parameters: self.parameters.clone().unwrap_or_else(|| base.parameters.clone()),
             permissions: self.permissions.clone().unwrap_or_else(|| base.permissions.clone()),
+            optional_permissions: self
+                .optional_permissions
+                .clone()
+                .unwrap_or_else(|| base.optional_permissions.clone()),
             read_only: self.read_only.unwrap_or(base.read_only),
             idempotent: self.idempotent.unwrap_or(base.idempotent),
         }
@@ -234,6 +243,7 @@ impl ExportSpec {
             description: String::new(),
             parameters: Value::Null,
             permissions: BTreeSet::new(),
+            optional_permissions: BTreeSet::new(),
             read_only: false,
             idempotent: false,
         }
@@ -259,6 +269,8 @@ fn read_item<'n>(item: &Field<'n>, scope: &Scope<'_>, findings: &mut Findings) -
     name_field.iter().chain(&parameters_field).for_each(|field| findings.note_place(field));
     let parameters = parameters_field.and_then(|field| parameters::read(&field, findings));
     let permissions = fields.optional("permissions").and_then(|field| read_permissions(&field, findings));
+    let optional_permissions =
+        fields.optional("optionalPermissions").and_then(|field| read_permissions(&field, findings));
     let read_only = fields.optional("readOnly").and_then(|field| field.boolean(findings));
     let idempotent = fields.optional("idempotent").and_then(|field| field.boolean(findings));
     fields.finish(findings);
@@ -268,6 +280,7 @@ fn read_item<'n>(item: &Field<'n>, scope: &Scope<'_>, findings: &mut Findings) -
         description_is_template,
         parameters,
         permissions,
+        optional_permissions,
         read_only,
         idempotent,
     };
@@ -363,6 +376,8 @@ pub(crate) struct ExportShape {
     parameters: Option<crate::JsonObject>,
     /// What it needs.
     permissions: Option<BTreeSet<Permission>>,
+    /// What it makes use of where that is allowed, and does without where it is not. Nobody is asked for it.
+    optional_permissions: Option<BTreeSet<Permission>>,
     /// It changes nothing.
     read_only: Option<bool>,
     /// Running it twice is the same as running it once.

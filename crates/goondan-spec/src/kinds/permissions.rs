@@ -219,7 +219,9 @@ fn known_arguments(rule: &PermissionRule, tools: &[ToolUse], scope: &Scope<'_>) 
         let about = |export: &&ExportSpec| {
             let name = qualified_name(&used.tool.name, &export.name);
             rule.tool.as_ref().is_none_or(|tool| pattern::matches(tool, &name))
-                && rule.permission.is_none_or(|permission| export.permissions.contains(&permission))
+                && rule.permission.is_none_or(|permission| {
+                    export.permissions.contains(&permission) || export.optional_permissions.contains(&permission)
+                })
         };
         for export in exports.iter().filter(about) {
             let properties = export.parameters.get("properties")?.as_object()?;
