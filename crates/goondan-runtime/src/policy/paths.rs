@@ -61,6 +61,11 @@ impl PathArguments {
         })
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn collect(marked: &MarkedArguments, arguments: &JsonObject, places: impl Fn(&str) -> Places) -> Self {
         let mut all: BTreeMap<String, Paths> = BTreeMap::new();
         let texts = |names: &'_ [String]| -> Vec<(String, &Value)> {
