@@ -47,10 +47,11 @@ pub fn markdown() -> String {
 
 /// The chapter on other programs' names.
 fn inventories(page: &mut String) -> std::fmt::Result {
-    page.push_str("\n## Names in other programs\n\nPrompts that were written for these find the same parameters, defaults and limits here.\n\n");
-    page.push_str("| inventory | tool | here |\n|---|---|---|\n");
+    page.push_str("\n## Names in other programs\n\nPrompts that were written for these find the same parameters, defaults and limits here. The cases lie in\n`tests/conformance`; what needs the network succeeds in tests of its own.\n\n");
+    page.push_str("| inventory | tool | here | shown by the case |\n|---|---|---|---|\n");
     let all = INVENTORIES.iter().flat_map(|(name, tools)| tools.iter().map(move |tool| (name, tool)));
-    all.into_iter().try_for_each(|(name, (theirs, ours))| writeln!(page, "| {name} | `{theirs}` | `{ours}` |"))
+    all.into_iter()
+        .try_for_each(|(name, (theirs, ours, case))| writeln!(page, "| {name} | `{theirs}` | `{ours}` | {case} |"))
 }
 
 /// The chapter of one resource.
@@ -100,6 +101,8 @@ fn export(page: &mut String, resource: &str, export: &ExportSpec) -> std::fmt::R
 fn traits(export: &ExportSpec) -> String {
     let permissions = export.permissions.iter().map(|permission| format!("{permission:?}").to_lowercase());
     let mut words: Vec<String> = permissions.map(|permission| format!("needs {permission}")).collect();
+    let optional = export.optional_permissions.iter().map(|permission| format!("{permission:?}").to_lowercase());
+    words.extend(optional.map(|permission| format!("makes use of {permission}")));
     words.extend(export.read_only.then(|| "changes nothing".to_owned()));
     words.extend(export.idempotent.then(|| "safe to repeat".to_owned()));
     if words.is_empty() { String::new() } else { format!(" *({})*", words.join("; ")) }
