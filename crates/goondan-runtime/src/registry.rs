@@ -368,7 +368,10 @@ mod tests {
         let failed = registry.initialize().await.unwrap_err();
         // The second makes a tool of another name than it was registered by.
         let failed: Vec<_> = failed.iter().map(|(name, error)| (name.as_str(), error.message.as_str())).collect();
-        assert_eq!(failed, [("t__later", "not yet"), ("t__other", "the definition of `t__other` calls itself `t__later`")]);
+        assert_eq!(
+            failed,
+            [("t__later", "not yet"), ("t__other", "the definition of `t__other` calls itself `t__later`")]
+        );
         assert!(registry.initialize().await.is_err_and(|failed| failed.len() == 1));
         assert!(registry.get("t__later").is_some() && registry.get("t__other").is_none());
     }

@@ -31,6 +31,13 @@ spec:
   exports: [{name: get}]
 ```
 
+What `exports` gives of an export is laid over what the tool says of itself: `description` or `descriptionFile` (a file of
+the project, in which `${workspace}`, `${directory}` and `${cwd}` are filled in), `parameters`, `permissions`,
+`optionalPermissions`, `readOnly` and `idempotent`. A reference may choose, too: `{ref: Tool/fs, exports: [read, grep]}`.
+
+A program in Rust that embeds `goondan` finds the same tools in a `Registry`: `register`, `register_lazy` (a definition that
+is made when it is first needed; `initialize` makes all), `unregister`, `get`, `execute`, `tools`, `enabled`.
+
 The model sees each export as `resource__export`. File tools work inside the agent's working directory and never leave
 it, also not through symbolic links; what tries ends in `E_TOOL_PATH_ESCAPE`. A parameter in **bold** is required.
 ";

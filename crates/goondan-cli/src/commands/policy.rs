@@ -63,10 +63,11 @@ pub(crate) fn run(args: &PolicyArgs, output: &Output) -> Result<(), CliError> {
     let arguments = arguments(&args.args)?;
     let agent = find_agent(&bundle, &args.agent)?;
     let export = find_export(&bundle, agent, &args.tool)?;
-    let (arguments, refusal) = match ArgumentSchema::new(export.parameters.clone()).check(&Value::Object(arguments.clone())) {
-        Ok(whole) => (whole, None),
-        Err(invalid) => (arguments, Some(invalid.message)),
-    };
+    let (arguments, refusal) =
+        match ArgumentSchema::new(export.parameters.clone()).check(&Value::Object(arguments.clone())) {
+            Ok(whole) => (whole, None),
+            Err(invalid) => (arguments, Some(invalid.message)),
+        };
     let marked = export.marked_arguments();
     let folder = args.workdir.clone().or_else(|| known_folder(&bundle, agent));
     let paths = match &folder {
@@ -105,7 +106,8 @@ fn known_folder(bundle: &Bundle, agent: &Resource<Agent>) -> Option<PathBuf> {
 
 /// What else there is to know.
 fn notes(refusal: Option<String>, by_text: bool) -> Vec<String> {
-    let refused = refusal.map(|message| format!("A call with these arguments is refused before any rule is asked: {message}"));
+    let refused =
+        refusal.map(|message| format!("A call with these arguments is refused before any rule is asked: {message}"));
     let by_text = by_text.then(|| {
         "Paths are compared by their text here: each conversation of this agent has a folder of its own. A run follows \
          links, so where a part of the path is a link it may decide differently; `--workdir FOLDER` does the same."

@@ -68,7 +68,8 @@ fn idle(rule: &PermissionRule, tools: &Reachable) -> Option<Problem> {
 /// A rule about a path that no call has: `~` is nobody's home there, and what allows a path outside of the working folder
 /// changes nothing for tools that do not leave it.
 fn elsewhere(rule: &PermissionRule, agent: &Resource<Agent>, decoded: &Decoded) -> Option<Problem> {
-    let (name, pattern) = rule.args.iter().find(|(_, pattern)| pattern.starts_with("~/") || pattern.starts_with("../"))?;
+    let (name, pattern) =
+        rule.args.iter().find(|(_, pattern)| pattern.starts_with("~/") || pattern.starts_with("../"))?;
     let is_about = |tool: &Resource<Tool>, export: &ExportSpec| {
         let marked = export.marked_arguments();
         let is_path = [&marked.paths, &marked.trees].into_iter().any(|names| names.contains(name));
@@ -87,7 +88,9 @@ fn elsewhere(rule: &PermissionRule, agent: &Resource<Agent>, decoded: &Decoded) 
         let remedy = "write an absolute path, or one seen from the working folder".to_owned();
         return Some(Problem { reason, remedy });
     }
-    let stays = |tool: &&Resource<Tool>| matches!(tool.spec.entry, Entry::Builtin(_)) && !tool.spec.config.contains_key("roots");
+    let stays = |tool: &&Resource<Tool>| {
+        matches!(tool.spec.entry, Entry::Builtin(_)) && !tool.spec.config.contains_key("roots")
+    };
     (rule.action == Action::Allow && about.iter().all(stays)).then(|| Problem {
         reason: format!("`{shown}` lies outside of the working folder, which {} do not leave", list_of(&about)),
         remedy: "open the folder in `config.roots` of a Tool with `entry: builtin:fs`, or remove the rule".to_owned(),
