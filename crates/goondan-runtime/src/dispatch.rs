@@ -155,11 +155,13 @@ async fn permitted_arguments(
 }
 
 fn not_in_catalog(context: &ToolCallContext) -> ToolError {
-    let names = context.catalog.names().collect::<Vec<_>>().join(", ");
-    let names = if names.is_empty() { "none".to_owned() } else { names };
+    let names: Vec<&str> = context.catalog.names().collect();
+    let near = goondan_spec::closest(&context.call.tool_name, &names);
+    let near = near.map(|near| format!("Did you mean `{near}`? ")).unwrap_or_default();
+    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     ToolError::new(format!("there is no tool `{}` in this step", context.call.tool_name))
         .code("E_TOOL_NOT_IN_CATALOG")
-        .suggest(format!("Tools that can be called: {names}."))
+        .suggest(format!("{near}Tools that can be called: {names}."))
 }
 
 /// Runs the handler with time-out, cancel and panic guard. The future runs right here; when this is dropped, so is it.
