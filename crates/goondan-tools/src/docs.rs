@@ -54,7 +54,7 @@ pub fn markdown() -> String {
 
 /// The chapter on other programs' names.
 fn inventories(page: &mut String) -> std::fmt::Result {
-    page.push_str("\n## Names in other programs\n\nPrompts that were written for these find the same parameters, defaults and limits here. The cases lie in\n`tests/conformance`; what needs the network succeeds in tests of its own.\n\n");
+    page.push_str("\n## Names in other programs\n\nPrompts that were written for these find the same parameters, defaults and limits here. The cases lie in\n`tests/conformance`.\n\n");
     page.push_str("| inventory | tool | here | shown by the case |\n|---|---|---|---|\n");
     let all = INVENTORIES.iter().flat_map(|(name, tools)| tools.iter().map(move |tool| (name, tool)));
     all.into_iter()

@@ -7,6 +7,7 @@ pub mod file;
 pub mod read;
 mod reply;
 pub mod step;
+mod web;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use serde_json::Map;
 pub use expect::Expect;
 pub use file::{FileContent, ProjectPath};
 pub use step::{Action, Step};
+pub use web::Page;
 
 pub use goondan::models::scripted::Reply;
 
@@ -52,6 +54,9 @@ pub struct Case {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, Vec<reply::ReplyShape>>")]
     pub models: BTreeMap<String, Vec<Reply>>,
+    /// Pages, by path, that a server on this machine gives. `${web.url}` in a step stands for its address.
+    #[serde(default)]
+    pub web: BTreeMap<String, Page>,
     /// Whether the swarm reloads by itself when a file of the project changes (`gdn run --watch`).
     #[serde(default)]
     pub watch: bool,

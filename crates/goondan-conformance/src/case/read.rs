@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use goondan::spec::yaml;
 
-use super::{Action, Case, CaseError};
+use super::{Action, Case, CaseError, web};
 use crate::rules;
 
 /// A case and where it is written.
@@ -110,6 +110,7 @@ fn problems(case: &Case) -> Vec<(&'static str, String)> {
     if case.files.is_empty() && case.project.is_none() {
         problems.push(("case", "a case has `files` or a `project`".to_owned()));
     }
+    problems.extend(web::problems(&case.web).map(|message| ("web", message)));
     problems.extend(problems_of_lives(case).map(|message| ("steps", message)));
     problems
 }
@@ -176,6 +177,7 @@ mod tests {
             "case: x\nfiles: {../a: b}\n".to_owned(),
             format!("{GOOD}steps:\n  - send: {{input: a}}\n  - restart: {{}}\n"),
             format!("{GOOD}steps:\n  - kill: {{}}\n  - send: {{input: a}}\n"),
+            format!("{GOOD}web: {{news: {{body: a}}, /a: {{status: 99}}, /b: {{headers: {{\"a:b\": c}}}}}}\n"),
             format!("{GOOD}steps:\n  - send: {{input: a, wiat: false}}\n"),
             format!("{GOOD}expect:\n  conversation:\n    a:main: {{$foo: 1}}\n"),
             "# nothing\n---\n\n".to_owned(),

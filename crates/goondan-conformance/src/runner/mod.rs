@@ -12,6 +12,7 @@ mod project;
 mod steps;
 mod substitute;
 mod view;
+mod web;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -19,6 +19,7 @@ use super::logs::Logs;
 use super::models::CaseModels;
 use super::project::ProjectFolder;
 use super::substitute::Saved;
+use super::web::WebServer;
 use crate::case::Case;
 use crate::case::read::Located;
 
@@ -45,6 +46,8 @@ pub(crate) struct World<'c> {
     pub(super) answers: Answers,
     pub(super) models: Arc<CaseModels>,
     pub(super) clock: CaseClock,
+    /// Gives the case's pages, if it has some.
+    _web: Option<WebServer>,
     deadline: Instant,
     folder: TempDir,
 }
@@ -54,12 +57,16 @@ impl<'c> World<'c> {
     pub(crate) fn create(located: &'c Located, time_limit: Duration) -> Result<Self, String> {
         let case = &located.case;
         let folder = tempfile::Builder::new().prefix("goondan-case-").tempdir().map_err(|error| error.to_string())?;
+        let web = match &case.web {
+            none if none.is_empty() => None,
+            pages => Some(WebServer::start(pages.clone()).map_err(|error| format!("no pages can be given: {error}"))?),
+        };
         Ok(World {
             case,
             project: lay_out(located, folder.path().join("project"))?,
             events: EventLog::new(),
             logs: Logs::default(),
-            saved: Saved::new(),
+            saved: web.iter().map(|web| ("web".to_owned(), web.view())).collect(),
             life: None,
             started: false,
             workdirs: BTreeMap::new(),
@@ -68,6 +75,7 @@ impl<'c> World<'c> {
             answers: Answers::default(),
             models: Arc::new(CaseModels::of(case)),
             clock: CaseClock::new(case.clock),
+            _web: web,
             deadline: Instant::now() + time_limit,
             folder,
         })

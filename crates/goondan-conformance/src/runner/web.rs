@@ -1,0 +1,152 @@
+//! The server that gives a case's pages: on this machine, for as long as the case runs.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::case::Page;
+
+/// A client that is silent that long is given up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// More than a case sends. What is longer is cut.
+const MAX_REQUEST: u64 = 1 << 20;
+
+/// A running server. It ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct WebServer {
+    address: SocketAddr,
+    ending: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl WebServer {
+    /// Listens on a free port of the loopback address.
+    pub(crate) fn start(pages: BTreeMap<String, Page>) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let (address, ending) = (listener.local_addr()?, Arc::new(AtomicBool::new(false)));
+        let ends = Arc::clone(&ending);
+        let thread = std::thread::Builder::new().name("pages".to_owned()).spawn(move || {
+            for client in listener.incoming() {
+                if ends.load(Ordering::Acquire) {
+                    return;
+                }
+                // What goes wrong with one client is that client's to notice.
+                let _ = client.and_then(|client| serve(client, &pages));
+            }
+        })?;
+        Ok(WebServer { address, ending, thread: Some(thread) })
+    }
+
+    /// What `${web.url}` stands for, and its parts.
+    pub(crate) fn view(&self) -> Value {
+        json!({"url": format!("http://{}", self.address), "port": self.address.port()})
+    }
+}
+
+impl Drop for WebServer {
+    fn drop(&mut self) {
+        self.ending.store(true, Ordering::Release);
+        // It waits for a client. Where it can't be reached it has ended.
+        if TcpStream::connect(self.address).is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A request, as far as it matters.
+struct Request {
+    method: String,
+    path: String,
+    body: String,
+}
+
+/// Answers one request and closes the connection.
+fn serve(mut client: TcpStream, pages: &BTreeMap<String, Page>) -> io::Result<()> {
+    client.set_read_timeout(Some(PATIENCE))?;
+    client.set_write_timeout(Some(PATIENCE))?;
+    let Some(request) = read(&client)? else { return Ok(()) };
+    let (status, headers, body) = match pages.get(&request.path) {
+        Some(page) if page.echo => (page.status, page.headers.clone(), request.to_json()),
+        Some(page) => (page.status, page.headers.clone(), page.body.clone()),
+        None => (404, BTreeMap::new(), format!("there is no page {}", request.path)),
+    };
+    let mut answer = format!("HTTP/1.1 {status} -\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+    for (name, value) in &headers {
+        answer.push_str(&format!("{name}: {value}\r\n"));
+    }
+    answer.push_str("\r\n");
+    if request.method != "HEAD" {
+        answer.push_str(&body);
+    }
+    client.write_all(answer.as_bytes())
+}
+
+fn read(client: &TcpStream) -> io::Result<Option<Request>> {
+    let mut input = BufReader::new(client.take(MAX_REQUEST));
+    let mut line = String::new();
+    input.read_line(&mut line)?;
+    let mut words = line.split(' ');
+    let (Some(method), Some(target)) = (words.next(), words.next()) else { return Ok(None) };
+    let path = target.split('?').next().unwrap_or_default();
+    let mut request = Request { method: method.to_owned(), path: path.to_owned(), body: String::new() };
+    let mut length = 0;
+    loop {
+        let mut header = String::new();
+        if input.read_line(&mut header)? <= 2 {
+            break;
+        }
+        if let Some((name, value)) = header.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().unwrap_or(0);
+        }
+    }
+    let mut body = Vec::new();
+    input.take(length).read_to_end(&mut body)?;
+    request.body = String::from_utf8_lossy(&body).into_owned();
+    Ok(Some(request))
+}
+
+impl Request {
+    fn to_json(&self) -> String {
+        json!({"method": self.method, "path": self.path, "body": self.body}).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(server: &WebServer, request: &str) -> String {
+        let mut client = TcpStream::connect(server.address).expect("it listens");
+        client.write_all(request.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).expect("an answer");
+        answer
+    }
+
+    #[test]
+    fn pages_are_given_and_others_are_not_found() {
+        let page = |value| serde_json::from_value::<Page>(value).expect("a page");
+        let pages = BTreeMap::from([
+            ("/a".to_owned(), page(json!({"status": 201, "headers": {"x": "y"}, "body": "hi"}))),
+            ("/e".to_owned(), page(json!({"echo": true}))),
+        ]);
+        let server = WebServer::start(pages).expect("a free port");
+        let answer = ask(&server, "GET /a?b=c HTTP/1.1\r\n\r\n");
+        assert_eq!(answer, "HTTP/1.1 201 -\r\nconnection: close\r\ncontent-length: 2\r\nx: y\r\n\r\nhi");
+        assert!(ask(&server, "GET /b HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+        let echo = ask(&server, "POST /e HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody");
+        assert!(echo.ends_with(r#"{"method":"POST","path":"/e","body":"body"}"#), "{echo}");
+        assert_eq!(ask(&server, "\r\n\r\n"), "");
+    }
+}
