@@ -125,13 +125,16 @@ impl Scenario {
     /// Runs it `runs` times, each with a fresh state, and once before that to warm the disk's cache.
     pub fn measure(&self, program: &Path, state: Option<&Path>, runs: usize) -> anyhow::Result<Summary> {
         let server = ModelServer::start(0)?;
-        let one = || {
+        // Deleted at the end: a file system remembers for seconds what was deleted, and makes new files more slowly then.
+        let mut folders = Vec::new();
+        let mut one = || {
             let folder = match state {
                 Some(below) => tempfile::tempdir_in(below)?,
                 None => tempfile::tempdir()?,
             };
             let gdn = Gdn { program: program.to_owned(), state: folder.path().join("state") };
             let setup = Setup { gdn, server: server.clone(), project: folder.path().join("project") };
+            folders.push(folder);
             server.take();
             (self.run)(&setup)
         };
