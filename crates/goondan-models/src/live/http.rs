@@ -72,7 +72,7 @@ fn make() -> Result<Client, reqwest::Error> {
         .retry(reqwest::retry::never())
         // A redirect would carry the key to somebody it was not given to.
         .redirect(reqwest::redirect::Policy::none())
-        .pool_max_idle_per_host(4)
+        .pool_max_idle_per_host(256)
         .http2_keep_alive_interval(Some(KEEP_ALIVE))
         .tls_backend_preconfigured(tls_config())
         .build()?;
