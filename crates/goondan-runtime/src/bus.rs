@@ -36,15 +36,15 @@ impl EventBus {
     /// Something happened in an instance: it is stored and published.
     pub fn runtime(&self, instance: &InstanceId, trace: &TraceContext, mut kind: RuntimeEventKind) {
         clean(&self.redactor, &mut kind);
-        let event = RuntimeEvent {
+        let event = Arc::new(RuntimeEvent {
             kind,
             timestamp: self.clock.now(),
             agent_name: instance.agent.clone(),
             instance_key: instance.instance_key.clone(),
             trace: trace.clone(),
-        };
+        });
         self.store.log(&event);
-        self.publish(SwarmEvent::Runtime(Box::new(event)));
+        self.publish(SwarmEvent::Runtime(event));
     }
 
     /// What makes the pieces of an answer fit to be published.

@@ -171,7 +171,10 @@ async fn run_handler(
     arguments: JsonObject,
     granted: BTreeSet<Permission>,
 ) -> Result<ToolOutput, ToolError> {
-    prepare_workdir(&context.facts.workdir).await?;
+    // A built-in tool that needs no permission works in no folder.
+    if tool.builtin.is_none() || !tool.spec.permissions.is_empty() {
+        prepare_workdir(&context.facts.workdir).await?;
+    }
     let cancellation = context.cancel.child_token();
     let tool_context = ToolContext { granted, ..tool_context(context, tool, cancellation.clone()) };
     let running = AssertUnwindSafe(tool.handler.call(&tool_context, arguments)).catch_unwind();
@@ -202,7 +205,11 @@ async fn marked(
     Ok(output)
 }
 
+/// Makes the working folder where there is none. To look costs less than to ask another thread.
 async fn prepare_workdir(workdir: &std::path::Path) -> Result<(), ToolError> {
+    if workdir.is_dir() {
+        return Ok(());
+    }
     tokio::fs::create_dir_all(workdir)
         .await
         .map_err(|cause| ToolError::new(format!("failed to make the working folder {}: {cause}", workdir.display())))

@@ -1,5 +1,7 @@
 //! What goes in, what comes out, and what can be watched meanwhile.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use goondan_spec::AgentChange;
 use serde::{Deserialize, Serialize};
@@ -182,7 +184,7 @@ pub enum RuntimeEventKind {
 #[derive(Debug, Clone)]
 pub enum SwarmEvent {
     /// Also appended to the instance's `runtime-events.jsonl`.
-    Runtime(Box<RuntimeEvent>),
+    Runtime(Arc<RuntimeEvent>),
     /// More text of the current step.
     Text {
         /// Whose.

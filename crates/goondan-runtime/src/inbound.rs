@@ -96,6 +96,11 @@ pub struct ReplyTo {
 }
 
 impl AgentEvent {
+    /// A turn stands still until it is answered. If it gets lost before that, the turn asks again, under the same id.
+    pub fn is_asked_by_turn(&self) -> bool {
+        self.reply_to.as_ref().is_some_and(|reply| !reply.async_)
+    }
+
     /// The instance that made the event; `None` for an input from outside.
     pub fn caller(&self) -> Option<&InstanceId> {
         self.callers.last()

@@ -1,6 +1,7 @@
 //! One instance at work: opens its conversation, runs the turn of an event, makes the outcome durable.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use chrono::{DateTime, Utc};
 use tokio::sync::oneshot;
@@ -15,7 +16,7 @@ use crate::inbound::AgentEvent;
 use crate::message::{Message, MessageData, MessageEvent, MessageSource, Role};
 use crate::middleware::{ExtensionStates, Notes};
 use crate::ports::model::TokenUsage;
-use crate::ports::store::{InboxRecord, InstanceMeta, InstanceStatus, InstanceStore, StoreError};
+use crate::ports::store::{CarriedFold, InboxRecord, InstanceMeta, InstanceStatus, InstanceStore, StoreError};
 use crate::responses;
 use crate::step;
 use crate::taint;
@@ -29,6 +30,8 @@ pub(crate) struct TurnStart {
     pub(crate) facts: Arc<TurnFacts>,
     pub(crate) event: AgentEvent,
     pub(crate) meta: InstanceMeta,
+    /// The store does not know the instance yet.
+    pub(crate) is_new: bool,
     pub(crate) joined: JoinBox,
     pub(crate) cancel: CancellationToken,
     /// The conversation, where it is still in memory.
@@ -49,18 +52,29 @@ pub(crate) struct TurnEnd {
 /// Runs one turn from its event to its durable end.
 pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
     let started = tokio::time::Instant::now();
-    let TurnStart { engine, facts, event, mut meta, joined, cancel, warm } = start;
+    let TurnStart { engine, facts, event, mut meta, is_new, joined, cancel, warm } = start;
     meta.status = InstanceStatus::Processing;
     meta.retired_at = None;
-    let opened = open(&engine, &facts, &meta, warm).await;
+    let opened = open(&engine, &facts, &meta, is_new, warm).await;
     let mut end = match opened {
         Err(error) => TurnEnd { result: not_begun(&facts, &error), handled: vec![], answer: None, warm: None, meta },
         Ok((log, journal)) => {
-            let progress = TurnProgress::default();
+            let (progress, is_accepted) = (TurnProgress::default(), AtomicBool::new(!event.is_asked_by_turn()));
             let (engine, facts, event) = (Arc::clone(&engine), Arc::clone(&facts), Arc::new(event));
             let (states, notes, about) = (ExtensionStates::default(), Notes::default(), Arc::clone(&event));
-            let mut context =
-                TurnContext { engine, facts, event: about, journal, cancel, log, joined, progress, states, notes };
+            let mut context = TurnContext {
+                engine,
+                facts,
+                event: about,
+                journal,
+                cancel,
+                log,
+                joined,
+                progress,
+                states,
+                notes,
+                is_accepted,
+            };
             let result = turn::run(&mut context, &event).await;
             finish(context, &event, result, meta).await
         }
@@ -75,19 +89,32 @@ async fn open(
     engine: &Arc<Engine>,
     facts: &Arc<TurnFacts>,
     meta: &InstanceMeta,
+    is_new: bool,
     warm: Option<ConversationLog>,
 ) -> Result<(ConversationLog, Arc<dyn crate::ports::journal::TurnJournal>), StoreError> {
+    if is_new {
+        put_new(engine, meta).await?;
+    }
     let journal = engine.journal.open(&facts.instance, &facts.turn_id).await?;
-    let (engine, facts, meta) = (Arc::clone(engine), Arc::clone(facts), meta.clone());
-    let log = blocking(move || {
-        engine.store.put_meta(&meta)?;
-        match warm {
-            Some(log) => Ok(log),
-            None => load(&engine, &facts),
+    let log = match warm {
+        Some(log) => log,
+        // Nothing is there to be read.
+        None if is_new => load(engine, facts)?,
+        None => {
+            let (engine, facts) = (Arc::clone(engine), Arc::clone(facts));
+            blocking(move || load(&engine, &facts)).await?
         }
-    })
-    .await?;
+    };
     Ok((log, journal))
+}
+
+/// Makes an instance known to the store. What says how it has to work is put on disk.
+async fn put_new(engine: &Arc<Engine>, meta: &InstanceMeta) -> Result<(), StoreError> {
+    if meta.cwd.is_none() && meta.narrowing.is_none() {
+        return engine.store.put_meta(meta);
+    }
+    let (store, meta) = (Arc::clone(&engine.store), meta.clone());
+    blocking(move || store.put_meta(&meta)).await
 }
 
 fn load(engine: &Engine, facts: &TurnFacts) -> Result<ConversationLog, StoreError> {
@@ -161,16 +188,18 @@ async fn finish(mut context: TurnContext, event: &AgentEvent, result: TurnResult
         result: Box::new(result.clone()),
         asked_by: event.caller().cloned(),
         answer: answer.clone().map(Box::new),
+        fold: None,
     };
     if result.error.as_ref().is_some_and(|error| error.code == STORE_FAILED) {
         return TurnEnd { result, handled: Vec::new(), answer: None, warm: None, meta };
     }
     bury(&engine, event, &result).await;
+    drop(context.journal);
     match make_durable(&engine, &facts, context.log, context.states, record).await {
-        Ok(log) => {
+        Ok((log, is_carried)) => {
             meta.updated_at = engine.clock.now();
             meta.spending.add(result.usage, facts.agent.pricing.as_ref());
-            let warm = tidy_up(&engine, &facts, log, &meta).await;
+            let warm = tidy_up(&engine, &facts, log, &meta, is_carried).await;
             TurnEnd { result, handled, answer, warm, meta }
         }
         Err(error) => {
@@ -190,24 +219,37 @@ async fn bury(engine: &Arc<Engine>, event: &AgentEvent, result: &TurnResult) {
     let _ = tokio::task::spawn_blocking(bury).await;
 }
 
+/// Gives back the conversation, and whether the record has carried the fold.
 async fn make_durable(
     engine: &Engine,
     facts: &TurnFacts,
-    mut log: ConversationLog,
+    log: ConversationLog,
     states: ExtensionStates,
-    record: InboxRecord,
-) -> Result<ConversationLog, StoreError> {
-    let (store, instance) = (Arc::clone(&engine.store), facts.instance.clone());
-    let log = blocking(move || {
-        states.save(&*store, &instance)?;
-        log.store.sync().map(|()| log)
-    })
-    .await?;
-    if let InboxRecord::Done { answer: Some(answer), .. } = &record {
-        taint::pass_on(engine, &facts.instance, &answer.target).await?;
+    mut record: InboxRecord,
+) -> Result<(ConversationLog, bool), StoreError> {
+    if states.has_changes() {
+        let (store, instance) = (Arc::clone(&engine.store), facts.instance.clone());
+        blocking(move || states.save(&*store, &instance)).await?;
     }
-    submit(engine, record).await?;
-    Ok(log)
+    let (log, carried) = secure(log, &facts.turn_id).await?;
+    let is_carried = carried.is_some();
+    if let InboxRecord::Done { answer, fold, .. } = &mut record {
+        *fold = carried.map(Box::new);
+        if let Some(answer) = answer {
+            taint::pass_on(engine, &facts.instance, &answer.target).await?;
+        }
+    }
+    commit(engine, record).await?;
+    Ok((log, is_carried))
+}
+
+/// Makes the turn's messages safe: the record that ends it carries what is given back, or they are on disk.
+async fn secure(mut log: ConversationLog, turn_id: &str) -> Result<(ConversationLog, Option<CarriedFold>), StoreError> {
+    let carried = log.store.carry(turn_id, log.conversation.fold())?;
+    if carried.is_some() {
+        return Ok((log, carried));
+    }
+    blocking(move || log.store.sync().map(|()| (log, None))).await
 }
 
 /// Folds the turn, which is over whether this succeeds or not: the next turn does what could not be done. Gives back the
@@ -217,35 +259,38 @@ async fn tidy_up(
     facts: &TurnFacts,
     log: ConversationLog,
     meta: &InstanceMeta,
+    is_carried: bool,
 ) -> Option<ConversationLog> {
-    let tidied = fold(engine, facts, log, meta).await;
+    let tidied = fold(engine, facts, log, meta, is_carried).await;
     tidied.inspect_err(|error| tracing::warn!(instance = %facts.instance, %error, "a turn was not folded yet")).ok()
 }
 
 async fn fold(
     engine: &Arc<Engine>,
     facts: &TurnFacts,
-    mut log: ConversationLog,
+    log: ConversationLog,
     meta: &InstanceMeta,
+    is_carried: bool,
 ) -> Result<ConversationLog, StoreError> {
-    let store = Arc::clone(&engine.store);
-    let idle = InstanceMeta { status: InstanceStatus::Idle, ..meta.clone() };
-    let log = blocking(move || {
+    let (store, idle) = (Arc::clone(&engine.store), InstanceMeta { status: InstanceStatus::Idle, ..meta.clone() });
+    let fold = move || {
+        let mut log = log;
+        store.put_meta_soon(&idle);
         log.store.fold(log.conversation.fold())?;
         log.conversation.folded();
-        store.put_meta(&idle)?;
         Ok(log)
-    })
-    .await?;
+    };
+    // A fold that is carried waits for no disk.
+    let log = if is_carried { fold()? } else { blocking(fold).await? };
     engine.journal.close(&facts.instance, &facts.turn_id).await?;
     Ok(log)
 }
 
 /// Appends to the inbox and waits until it is on disk.
-pub(crate) async fn submit(engine: &Engine, record: InboxRecord) -> Result<(), StoreError> {
+pub(crate) async fn commit(engine: &Engine, record: InboxRecord) -> Result<(), StoreError> {
     let (sender, receiver) = oneshot::channel();
     // The receiver is gone where the turn was dropped; the record counts all the same.
-    engine.store.submit(record, Box::new(move |written| drop(sender.send(written))));
+    engine.store.commit(record, Box::new(move |written| drop(sender.send(written))));
     receiver.await.unwrap_or_else(|_| Err(StoreError { message: "the inbox was closed".to_owned() }))
 }
 

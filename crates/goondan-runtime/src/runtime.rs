@@ -75,6 +75,22 @@ pub struct Accepted {
     pub result: oneshot::Receiver<TurnResult>,
 }
 
+/// An event that was handed in.
+pub struct Submitted {
+    /// Its id.
+    pub event_id: String,
+    accepted: oneshot::Receiver<Result<(), Refusal>>,
+    result: oneshot::Receiver<TurnResult>,
+}
+
+impl Submitted {
+    /// Waits until it is accepted: it is on disk.
+    pub async fn accepted(self) -> Result<Accepted, Refusal> {
+        self.accepted.await.map_err(|_| ended())??;
+        Ok(Accepted { event_id: self.event_id, result: self.result })
+    }
+}
+
 /// An input from outside.
 #[derive(Debug, Clone)]
 pub struct ExternalInput {
@@ -147,7 +163,7 @@ impl Runtime {
             instance_key: "*".to_owned(),
             trace: TraceContext::root(&clock.hex(32), None, "reload"),
         };
-        self.engine.bus.publish(SwarmEvent::Runtime(Box::new(event)));
+        self.engine.bus.publish(SwarmEvent::Runtime(Arc::new(event)));
     }
 
     /// Everything that happens from now on.
@@ -157,6 +173,11 @@ impl Runtime {
 
     /// Hands in an input; returns once it is on disk.
     pub async fn send(&self, input: ExternalInput) -> Result<Accepted, Refusal> {
+        self.submit_input(input)?.accepted().await
+    }
+
+    /// Hands in an input, in the order of the calls.
+    pub fn submit_input(&self, input: ExternalInput) -> Result<Submitted, Refusal> {
         let clock = &self.engine.clock;
         let event = AgentEvent {
             id: input.id.unwrap_or_else(|| format!("evt-{}", clock.hex(16))),
@@ -171,7 +192,7 @@ impl Runtime {
             reply_to: None,
             terms: Default::default(),
         };
-        self.submit(event).await
+        self.submit(event)
     }
 
     /// Starts an event again whose turn failed, under an id of its own, and takes it off the list of dead letters.
@@ -184,20 +205,19 @@ impl Runtime {
             suggestion: Some("See which it has with `gdn instance show`.".to_owned()),
         })?;
         event.id = format!("{}-retry-{}", event.id, self.engine.clock.hex(4));
-        let accepted = self.submit(event).await?;
+        let accepted = self.submit(event)?.accepted().await?;
         let (engine, id, wanted) = (Arc::clone(&self.engine), instance.clone(), event_id.to_owned());
         blocking(move || dead_letters::remove(&engine, &id, &wanted)).await.map_err(|error| store_refusal(&error))?;
         Ok(accepted)
     }
 
-    async fn submit(&self, event: AgentEvent) -> Result<Accepted, Refusal> {
+    fn submit(&self, event: AgentEvent) -> Result<Submitted, Refusal> {
         let event_id = event.id.clone();
         let (waiter, result) = oneshot::channel();
-        let (accepted, answer) = oneshot::channel();
-        let command = Command::Submit { event: Box::new(event), waiter: Some(waiter), accepted };
+        let (answer, accepted) = oneshot::channel();
+        let command = Command::Submit { event: Box::new(event), waiter: Some(waiter), accepted: answer };
         self.engine.commands.send(command).map_err(|_| ended())?;
-        answer.await.map_err(|_| ended())??;
-        Ok(Accepted { event_id, result })
+        Ok(Submitted { event_id, accepted, result })
     }
 
     /// Calls one tool of `instance`'s agent through dispatch, without a model. `None` where there is no such agent.

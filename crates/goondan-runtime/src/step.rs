@@ -213,6 +213,9 @@ async fn run_call(
         intent: json!({"toolCallId": call.tool_call_id, "toolName": call.tool_name, "input": call.input}),
         when_interrupted: if may_repeat || only_asked { WhenInterrupted::RunAgain } else { WhenInterrupted::Report },
     };
+    if effect.when_interrupted == WhenInterrupted::Report {
+        turn.accept_durably().await?;
+    }
     let tool_call = ToolCallContext {
         call: call.clone(),
         engine: Arc::clone(&turn.engine),

@@ -1,6 +1,7 @@
 //! One turn: an event goes in, steps follow each other, a [`TurnResult`] comes out (rule M1).
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
@@ -13,11 +14,12 @@ use crate::dispatch::TurnFacts;
 use crate::engine::Engine;
 use crate::event::{FinishReason, RuntimeEventKind, TurnError, TurnResult};
 use crate::inbound::AgentEvent;
+use crate::instance;
 use crate::message::{Message, MessageEvent, MessageSource, Part, Role};
 use crate::middleware::{ExtensionStates, Notes, TurnNext};
 use crate::ports::journal::{Effect, EffectKind, Outcome, TurnJournal, WhenInterrupted};
 use crate::ports::model::TokenUsage;
-use crate::ports::store::{InstanceStore, StoreError};
+use crate::ports::store::{InboxRecord, InstanceStore, StoreError};
 use crate::registry::Catalog;
 use crate::step;
 
@@ -61,6 +63,8 @@ pub struct TurnContext {
     pub(crate) progress: TurnProgress,
     pub(crate) states: ExtensionStates,
     pub(crate) notes: Notes,
+    /// Whether it is on disk that the event was accepted.
+    pub(crate) is_accepted: AtomicBool,
 }
 
 /// A conversation with the store that it is written to.
@@ -169,6 +173,17 @@ impl TurnContext {
     pub(crate) fn append_event(&mut self, event: &AgentEvent) -> Result<(), TurnError> {
         let content = vec![Part::Text { text: event.input.clone() }];
         self.append_with(Role::User, content, MessageSource::User, event.metadata.clone()).map(drop)
+    }
+
+    /// Comes before something that must not be done twice: from then on the event has to come back after a power failure, or
+    /// else its turn would be another one. The record of a question may not be on disk yet; twice is as good as once.
+    pub(crate) async fn accept_durably(&self) -> Result<(), TurnError> {
+        if !self.is_accepted.load(Ordering::Acquire) {
+            let record = InboxRecord::Accepted { event: Box::new(AgentEvent::clone(&self.event)) };
+            instance::commit(&self.engine, record).await.map_err(|error| store_failed(&error))?;
+            self.is_accepted.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// The agent's tools as they are planned now: tools change at the next step (rule R3).

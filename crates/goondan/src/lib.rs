@@ -32,7 +32,7 @@ pub use goondan_runtime::registry::{Catalog, RegisteredTool, Registry, ToolName}
 pub use preview::{Preview, PreviewError};
 pub use project::{Project, environment, load};
 pub use reload::{ReloadNews, ReloadOutcome, ReloadTiming};
-pub use swarm::{Input, SendError, Swarm, Turn};
+pub use swarm::{Input, SendError, Submission, Swarm, Turn};
 pub use transfer::ImportFailed;
 pub use watch::{Watch, WatchOptions};
 pub use workspace::{StateRoot, Workspace};

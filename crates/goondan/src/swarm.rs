@@ -12,7 +12,7 @@ use goondan_runtime::ports::model::ToolDefinition;
 use goondan_runtime::ports::store::{InstanceMeta, StoreError};
 use goondan_runtime::ports::tool::ToolCallResult;
 use goondan_runtime::redact::Redactor;
-use goondan_runtime::runtime::{ExternalInput, Runtime};
+use goondan_runtime::runtime::{ExternalInput, Runtime, Submitted};
 use goondan_spec::{Bundle, Diagnostic, ResourceId};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -70,6 +70,26 @@ impl Input {
     }
 }
 
+/// An input that was handed in.
+pub struct Submission {
+    /// The instance that handles it.
+    pub instance: InstanceId,
+    submitted: Submitted,
+}
+
+impl Submission {
+    /// The id of the event.
+    pub fn event_id(&self) -> &str {
+        &self.submitted.event_id
+    }
+
+    /// Waits until it is accepted.
+    pub async fn accepted(self) -> Result<Turn, SendError> {
+        let accepted = self.submitted.accepted().await?;
+        Ok(Turn { event_id: accepted.event_id, instance: self.instance, result: accepted.result })
+    }
+}
+
 /// An accepted input: it is on disk.
 pub struct Turn {
     /// The id of the event.
@@ -107,10 +127,14 @@ impl Swarm {
 
     /// Hands in an input; returns once it is accepted.
     pub async fn send(&self, input: Input) -> Result<Turn, SendError> {
+        self.submit(input)?.accepted().await
+    }
+
+    /// Hands in an input, in the order of the calls, and does not wait: many that are handed in together are accepted together.
+    pub fn submit(&self, input: Input) -> Result<Submission, SendError> {
         let instance = self.instance(input.agent.as_deref(), input.instance_key.as_deref());
         let external = ExternalInput { target: instance.clone(), text: input.text, id: input.id };
-        let accepted = self.inner.runtime.send(external).await?;
-        Ok(Turn { event_id: accepted.event_id, instance, result: accepted.result })
+        Ok(Submission { submitted: self.inner.runtime.submit_input(external)?, instance })
     }
 
     /// Starts an event again whose turn failed, as a new event, and takes it off the list of dead letters.

@@ -103,10 +103,9 @@ impl Workspace {
         let mut summaries = Vec::new();
         for dir in folders(&self.dir.join(layout::INSTANCES))? {
             // A folder without metadata is what a cut-off creation leaves.
-            if let Ok(bytes) = fs::read(dir.join(layout::METADATA))
-                && let Ok(meta) = serde_json::from_slice::<InstanceMeta>(&bytes)
-            {
-                summaries.push(summary(&meta, self.conversation(&meta.id())?.0.len()));
+            if let Ok(meta) = read_meta(&dir) {
+                let is_at_work = self.is_at_work(&meta.id());
+                summaries.push(summary(&meta, is_at_work, self.conversation(&meta.id())?.0.len()));
             }
         }
         summaries.sort_by(|a, b| (b.updated_at, &a.id).cmp(&(a.updated_at, &b.id)));
@@ -158,11 +157,17 @@ impl Workspace {
     }
 
     pub(crate) fn meta(&self, id: &InstanceId) -> io::Result<Option<InstanceMeta>> {
-        match fs::read(layout::instance_dir(&self.dir, id).join(layout::METADATA)) {
-            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        match read_meta(&layout::instance_dir(&self.dir, id)) {
+            Ok(meta) => Ok(Some(meta)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether a turn of an instance runs, or was cut off: it has begun its events and not folded them.
+    fn is_at_work(&self, id: &InstanceId) -> bool {
+        let events = fs::metadata(self.instance_dir(id).join(layout::EVENTS));
+        events.is_ok_and(|events| events.len() > 0)
     }
 
     /// What the turn of an instance has begun that is not over, in the order in which it began. Empty between turns.
@@ -186,8 +191,19 @@ impl Workspace {
     }
 }
 
-fn summary(meta: &InstanceMeta, messages: usize) -> InstanceSummary {
+/// Whoever looks on while a running swarm writes may see half of it: then it looks again.
+fn read_meta(dir: &Path) -> io::Result<InstanceMeta> {
+    let path = dir.join(layout::METADATA);
+    match serde_json::from_slice(&fs::read(&path)?) {
+        Ok(meta) => Ok(meta),
+        Err(_) => Ok(serde_json::from_slice(&fs::read(&path)?)?),
+    }
+}
+
+fn summary(meta: &InstanceMeta, is_at_work: bool, messages: usize) -> InstanceSummary {
     let status = match meta.status {
+        // What it does at the moment is not written down with each turn.
+        _ if is_at_work => "processing",
         InstanceStatus::Idle => "idle",
         InstanceStatus::Processing => "processing",
         InstanceStatus::Retired => "retired",

@@ -47,7 +47,7 @@ impl EventLog {
             let _ended: mpsc::Sender<()> = ended;
             while let Some(event) = receiver.blocking_recv() {
                 if let SwarmEvent::Runtime(event) = event {
-                    log.push(*event);
+                    log.push(RuntimeEvent::clone(&event));
                 }
             }
         });

@@ -164,13 +164,20 @@ struct KeptState {
 }
 
 impl ExtensionStates {
+    /// What has changed, by extension.
+    fn changes(&self) -> impl Iterator<Item = (&String, &Value)> {
+        let changed = |kept: &&KeptState| kept.current.is_some() && kept.stored != kept.current;
+        let kept = self.0.iter().filter(move |(_, kept)| changed(kept));
+        kept.filter_map(|(extension, kept)| Some((extension, kept.current.as_ref()?)))
+    }
+
+    /// Whether anything has to be written.
+    pub(crate) fn has_changes(&self) -> bool {
+        self.changes().next().is_some()
+    }
+
     /// Writes what has changed. Waits for the disk.
     pub(crate) fn save(&self, store: &dyn Store, instance: &InstanceId) -> Result<(), StoreError> {
-        for (extension, kept) in &self.0 {
-            if let Some(state) = kept.current.as_ref().filter(|state| kept.stored.as_ref() != Some(state)) {
-                store.put_extension_state(instance, extension, state)?;
-            }
-        }
-        Ok(())
+        self.changes().try_for_each(|(extension, state)| store.put_extension_state(instance, extension, state))
     }
 }

@@ -18,7 +18,9 @@ const WARM: usize = 64;
 pub(super) struct Instance {
     pub(super) meta: InstanceMeta,
     pub(super) queue: VecDeque<AgentEvent>,
-    pub(super) turn: Option<RunningTurn>,
+    pub(super) turn: Option<Box<RunningTurn>>,
+    /// The store does not know it yet.
+    pub(super) is_new: bool,
     /// It is being retired or deleted: no turn may begin.
     pub(super) is_tended: bool,
     /// The conversation, while it is in memory.
@@ -27,7 +29,8 @@ pub(super) struct Instance {
 
 /// All of them.
 pub(super) struct Instances {
-    by_id: HashMap<InstanceId, Instance>,
+    // Boxed: a table that grows has room for twice as many.
+    by_id: HashMap<InstanceId, Box<Instance>>,
     /// Those with a conversation in memory, the longest idle first.
     warm: VecDeque<InstanceId>,
     /// How many are retired.
@@ -37,7 +40,7 @@ pub(super) struct Instances {
 impl Instances {
     pub(super) fn restore(metas: Vec<InstanceMeta>) -> Self {
         let retired = metas.iter().filter(|meta| meta.status == InstanceStatus::Retired).count();
-        let by_id = metas.into_iter().map(|meta| (meta.id(), Instance::new(meta))).collect();
+        let by_id = metas.into_iter().map(|meta| (meta.id(), Box::new(Instance::new(meta)))).collect();
         Instances { by_id, warm: VecDeque::new(), retired }
     }
 
@@ -47,11 +50,11 @@ impl Instances {
     }
 
     pub(super) fn get(&self, id: &InstanceId) -> Option<&Instance> {
-        self.by_id.get(id)
+        self.by_id.get(id).map(|instance| &**instance)
     }
 
     pub(super) fn get_mut(&mut self, id: &InstanceId) -> Option<&mut Instance> {
-        self.by_id.get_mut(id)
+        self.by_id.get_mut(id).map(|instance| &mut **instance)
     }
 
     /// The instance that an event is for. The first event makes it; its sender owns it. A retired one is back.
@@ -60,14 +63,14 @@ impl Instances {
         let narrowing = || event.terms.narrowing.clone();
         let owner = || event.caller().cloned();
         self.by_id.entry(event.target.clone()).or_insert_with(|| {
-            Instance::new(InstanceMeta { narrowing: narrowing(), ..new_meta(&event.target, owner(), None, now) })
+            let meta = InstanceMeta { narrowing: narrowing(), ..new_meta(&event.target, owner(), None, now) };
+            Box::new(Instance { is_new: true, ..Instance::new(meta) })
         })
     }
 
     /// What is known of instances that have nothing to do.
     pub(super) fn idle(&self) -> impl Iterator<Item = &InstanceMeta> {
-        let idle = |instance: &&Instance| instance.turn.is_none() && instance.queue.is_empty() && !instance.is_tended;
-        self.by_id.values().filter(idle).map(|instance| &instance.meta)
+        self.by_id.values().filter(|instance| instance.is_idle()).map(|instance| &instance.meta)
     }
 
     /// Retires an idle instance, and lets go of its conversation. Gives back what is known of it from now on.
@@ -99,12 +102,12 @@ impl Instances {
 
     /// A new instance, which the store knows already.
     pub(super) fn add(&mut self, meta: InstanceMeta) {
-        self.by_id.insert(meta.id(), Instance::new(meta));
+        self.by_id.insert(meta.id(), Box::new(Instance::new(meta)));
     }
 
     /// What is known of all, oldest first.
     pub(super) fn metas(&self) -> Vec<InstanceMeta> {
-        let mut metas: Vec<_> = self.by_id.values().map(Instance::seen).collect();
+        let mut metas: Vec<_> = self.by_id.values().map(|instance| instance.seen()).collect();
         metas.sort_by_cached_key(|meta| (meta.created_at, meta.id()));
         metas
     }
@@ -129,6 +132,10 @@ impl Instances {
 }
 
 impl Instance {
+    fn is_idle(&self) -> bool {
+        self.turn.is_none() && self.queue.is_empty() && !self.is_tended
+    }
+
     /// What is known of it, with what it does at the moment.
     fn seen(&self) -> InstanceMeta {
         let is_busy = self.turn.is_some() || !self.queue.is_empty();
@@ -137,7 +144,7 @@ impl Instance {
     }
 
     fn new(meta: InstanceMeta) -> Self {
-        Instance { meta, queue: VecDeque::new(), turn: None, is_tended: false, warm: None }
+        Instance { meta, queue: VecDeque::new(), turn: None, is_new: false, is_tended: false, warm: None }
     }
 }
 

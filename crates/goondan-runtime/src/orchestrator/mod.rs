@@ -266,9 +266,22 @@ impl Orchestrator {
         }
         let mut pending = Pending::of(&event);
         pending.waiters.extend(waiter);
-        pending.accepted.push(accepted);
-        self.pending.insert(event.id.clone(), pending);
-        self.make_durable(event);
+        if event.is_asked_by_turn() {
+            let _ = accepted.send(Ok(()));
+            self.pending.insert(event.id.clone(), pending);
+            self.take_question(event);
+        } else {
+            pending.accepted.push(accepted);
+            self.pending.insert(event.id.clone(), pending);
+            self.make_durable(event);
+        }
+    }
+
+    /// Nobody is told anything before the answer, and with the answer the question is on disk, too. So its turn need not wait
+    /// for that; it only must not do anything meanwhile that must not be done twice (`TurnContext::accept_durably`).
+    fn take_question(&mut self, event: AgentEvent) {
+        self.engine.store.submit_later(InboxRecord::Accepted { event: Box::new(event.clone()) });
+        self.enqueue(event);
     }
 
     fn make_durable(&self, event: AgentEvent) {

@@ -78,16 +78,16 @@ impl Orchestrator {
         if self.cancelled.contains(&event.id) {
             cancel.cancel();
         }
-        instance.turn = Some(RunningTurn {
+        instance.turn = Some(Box::new(RunningTurn {
             event: event.clone(),
             cancel: cancel.clone(),
             joined: joined.clone(),
             is_wanted: false,
-        });
-        let meta = instance.meta.clone();
+        }));
+        let (meta, is_new) = (instance.meta.clone(), instance.is_new);
         let facts = Arc::new(self.facts(agent, &event, &meta));
         let (warm, engine) = (self.instances.take_warm(id), Arc::clone(&self.engine));
-        let start = TurnStart { engine, facts, event, meta, joined, cancel, warm };
+        let start = TurnStart { engine, facts, event, meta, is_new, joined, cancel, warm };
         let target = id.clone();
         let task = self.turns.spawn(async move { (target, instance::handle(start).await) });
         self.turn_tasks.insert(task.id(), id.clone());
@@ -143,6 +143,8 @@ impl Orchestrator {
         let Some(instance) = self.instances.get_mut(id) else { return };
         let turn = instance.turn.take();
         instance.meta = end.meta;
+        // A turn that is over was begun.
+        instance.is_new &= end.handled.is_empty();
         if let Some(log) = end.warm {
             self.instances.keep_warm(id, log);
         }
@@ -150,7 +152,7 @@ impl Orchestrator {
         self.publish_end(id, &turn.event.id, &end.result);
         self.return_joined(id, &turn.joined);
         if end.handled.is_empty() {
-            self.stand_still(turn, &end.result);
+            self.stand_still(*turn, &end.result);
             return;
         }
         self.stalled.store_works();
@@ -219,6 +221,7 @@ impl Orchestrator {
             result: Box::new(result.clone()),
             asked_by: event.caller().cloned(),
             answer: answer.clone().map(Box::new),
+            fold: None,
         };
         self.engine.store.submit(record, Box::new(|_| {}));
         self.publish_end(&event.target, &event.id, result);

@@ -57,6 +57,14 @@ pub enum InboxRecord {
         /// The answer to an asynchronous request, as an event for the one who asked.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         answer: Option<Box<AgentEvent>>,
+        /// What the turn has added to its conversation, where that is on disk nowhere else.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        fold: Option<Box<CarriedFold>>,
+    },
+    /// Folds that earlier records carry are on disk in their bases, too.
+    Settled {
+        /// Of these conversations, up to these turns.
+        folds: Vec<SettledFold>,
     },
     /// The event will not be handled: its sender gave up before its turn began.
     Withdrawn {
@@ -65,6 +73,30 @@ pub enum InboxRecord {
         /// Why.
         reason: String,
     },
+}
+
+/// New messages of a conversation, in the record that ends their turn. The record's sync makes them safe, so that the base
+/// need not be synced with each turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CarriedFold {
+    /// Whose conversation it is.
+    pub instance: InstanceId,
+    /// Where in the base they come, as the store counts.
+    pub at: u64,
+    /// The messages.
+    pub messages: Vec<Arc<Message>>,
+}
+
+/// Up to where the folds of a conversation are settled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SettledFold {
+    /// Whose conversation it is.
+    pub instance: InstanceId,
+    /// The last turn whose fold is in the base, on disk. Without one, all of which earlier records tell are.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub turn_id: Option<String>,
 }
 
 /// An event whose turn failed. It waits for somebody who has it tried again.
@@ -191,10 +223,24 @@ pub trait Store: Send + Sync {
     fn recover(&self) -> Result<Recovered, StoreError>;
     /// Appends to the inbox in the order of the calls and returns at once. Callbacks come in the same order.
     fn submit(&self, record: InboxRecord, on_durable: OnDurable);
+    /// As [`submit`](Store::submit), but the calling thread may do the work and wait for a disk that is quick.
+    fn commit(&self, record: InboxRecord, on_durable: OnDurable) {
+        self.submit(record, on_durable);
+    }
+    /// As [`submit`](Store::submit), for a record that nobody waits for. It is on disk before any that is submitted after it.
+    fn submit_later(&self, record: InboxRecord) {
+        self.submit(record, Box::new(|_| {}));
+    }
     /// Every instance, in any order. One that has a conversation is among them even if what was known of it is lost.
     fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError>;
     /// Writes what is known of an instance, and makes its folder on the first call.
     fn put_meta(&self, meta: &InstanceMeta) -> Result<(), StoreError>;
+    /// As [`put_meta`](Store::put_meta), soon: at the end of a turn, when nobody waits for it.
+    fn put_meta_soon(&self, meta: &InstanceMeta) {
+        if let Err(error) = self.put_meta(meta) {
+            tracing::warn!(instance = %meta.id(), %error, "what is known of an instance was not written");
+        }
+    }
     /// Opens the conversation of an instance. One at a time is open; the caller sees to that.
     fn open(&self, id: &InstanceId) -> Result<Box<dyn InstanceStore>, StoreError>;
     /// What an extension keeps for an instance. Waits for the disk.
@@ -208,7 +254,7 @@ pub trait Store: Send + Sync {
     /// Deletes everything of an instance that is not open; false where there is none.
     fn delete(&self, id: &InstanceId) -> Result<bool, StoreError>;
     /// Appends to the runtime events of an instance, soon. They are for watching, not for recovery.
-    fn log(&self, event: &RuntimeEvent);
+    fn log(&self, event: &Arc<RuntimeEvent>);
     /// The folder of an instance that its tools work in by default.
     fn workdir(&self, id: &InstanceId) -> PathBuf;
     /// The folder of an instance for whole outputs that were cut for the model.
@@ -234,9 +280,13 @@ pub trait InstanceStore: Send + Sync {
     fn append(&mut self, event: &MessageEvent) -> Result<(), StoreError>;
     /// Forgets the events of a turn that starts over; its journal knows what had happened.
     fn discard_events(&mut self) -> Result<(), StoreError>;
-    /// Puts all appended events on disk. Waits for the disk.
+    /// What the record that ends the turn `turn_id` has to carry, so that neither the turn's events nor its fold need a sync of
+    /// their own. `None` where they do: then [`sync`](InstanceStore::sync) comes before that record.
+    fn carry(&mut self, turn_id: &str, fold: Fold<'_>) -> Result<Option<CarriedFold>, StoreError>;
+    /// Puts all appended events on disk, and what earlier turns have folded. Waits for the disk.
     fn sync(&mut self) -> Result<(), StoreError>;
-    /// Makes `fold` the base and forgets the events. Waits for the disk. Cut off, the next [`load`](InstanceStore::load) finds
+    /// Makes `fold` the base and forgets the events. Waits for the disk, unless the fold is [carried](InstanceStore::carry) by
+    /// a record that is on disk. Cut off, the next [`load`](InstanceStore::load) finds
     /// the events, and a base that holds none, some (of an `Append`) or all of them; `Conversation::restore` tells them apart.
     fn fold(&mut self, fold: Fold<'_>) -> Result<(), StoreError>;
 }

@@ -16,7 +16,7 @@ use crate::ids::InstanceId;
 use crate::message::{Message, MessageEvent};
 use crate::ports::journal::{Effect, Journal, Outcome, TurnJournal};
 use crate::ports::store::{
-    DeadLetter, Fold, InboxRecord, InstanceMeta, InstanceStore, OnDurable, Recovered, Store, StoreError,
+    CarriedFold, DeadLetter, Fold, InboxRecord, InstanceMeta, InstanceStore, OnDurable, Recovered, Store, StoreError,
     StoredConversation,
 };
 
@@ -119,7 +119,7 @@ impl Store for MemoryStore {
         Ok(state.metas.remove(id).is_some())
     }
 
-    fn log(&self, _event: &RuntimeEvent) {}
+    fn log(&self, _event: &Arc<RuntimeEvent>) {}
 
     fn workdir(&self, id: &InstanceId) -> PathBuf {
         super::jsonl::layout::instance_dir(&self.dir, id).join(super::jsonl::layout::WORKDIR)
@@ -156,6 +156,10 @@ impl InstanceStore for MemoryInstance {
 
     fn discard_events(&mut self) -> Result<(), StoreError> {
         self.change(|_, events| events.clear())
+    }
+
+    fn carry(&mut self, _turn_id: &str, _fold: Fold<'_>) -> Result<Option<CarriedFold>, StoreError> {
+        Ok(None)
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {

@@ -2,16 +2,17 @@
 
 mod lines;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use goondan::runtime::event::{SwarmEvent, TurnResult};
 use goondan::runtime::ids::InstanceId;
 use goondan::runtime::policy::ApprovalAnswer;
-use goondan::{Input, Swarm};
+use goondan::{Input, SendError, Submission, Swarm};
 use serde::Serialize;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::MissedTickBehavior;
 
 use self::lines::{Line, LineError, read_lines};
 use super::OutputFormat;
@@ -20,6 +21,10 @@ use super::session::{Session, not_accepted, trace_of};
 use super::view::event_line;
 use crate::exit::CliError;
 use crate::output::{Output, TurnFacts, TurnReport};
+
+/// Where results alone are written, events only tell their traces: while turns run they are looked through that often, and
+/// before each result. To be woken by every one of them would slow the swarm down.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// An accepted line whose turn is not over.
 struct Pending {
@@ -35,8 +40,8 @@ struct Pending {
 /// A turn that is over, and the event that it answers.
 struct Ended {
     event_id: String,
-    /// `None` where the swarm ended first.
-    result: Option<TurnResult>,
+    /// `None` where the swarm ended first; an error where it did not take the input.
+    result: Result<Option<TurnResult>, SendError>,
 }
 
 /// What is written in place of a result where a line could not be used.
@@ -109,17 +114,20 @@ pub(super) async fn serve(
         pending: Vec::new(),
         questions: Vec::new(),
     };
+    let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while open || !turns.is_empty() {
         tokio::select! {
             biased;
-            Some(event) = session.events.recv() => server.event(&event)?,
+            Some(event) = session.events.recv(), if server.events || turns.is_empty() => server.event(&event)?,
+            _ = look.tick(), if !server.events && !turns.is_empty() => server.drain(&mut session.events)?,
             Some(ended) = turns.next() => {
                 server.drain(&mut session.events)?;
                 server.result(&ended, &session)?;
             }
             line = lines.recv(), if open => match line {
-                Some((number, line)) => if let Some(turn) = server.accept(number, line).await? {
-                    turns.push(outcome(turn));
+                Some((number, line)) => if let Some(submission) = server.submit(number, line)? {
+                    turns.push(outcome(submission));
                 },
                 None => {
                     open = false;
@@ -144,14 +152,19 @@ pub(super) async fn serve(
     session.shut_down().await
 }
 
-/// Waits for the end of `turn` and says which event it answers.
-async fn outcome(turn: goondan::Turn) -> Ended {
-    Ended { event_id: turn.event_id.clone(), result: turn.result().await }
+/// Waits for the end of the input's turn and says which event it answers.
+async fn outcome(submission: Submission) -> Ended {
+    let event_id = submission.event_id().to_owned();
+    let result = match submission.accepted().await {
+        Ok(turn) => Ok(turn.result().await),
+        Err(error) => Err(error),
+    };
+    Ended { event_id, result }
 }
 
 impl Server<'_> {
     /// Hands a line in, or says why that can't be done.
-    async fn accept(&mut self, number: u64, line: Result<Line, LineError>) -> Result<Option<goondan::Turn>, CliError> {
+    fn submit(&mut self, number: u64, line: Result<Line, LineError>) -> Result<Option<Submission>, CliError> {
         let line = match line {
             Ok(Line::Input(line)) => line,
             Ok(Line::Answer { approval, answer }) => return self.answer(number, &approval, &answer).map(|()| None),
@@ -167,11 +180,11 @@ impl Server<'_> {
             id: None,
         };
         let begin = Instant::now();
-        match self.swarm.send(input).await {
-            Ok(turn) => {
-                let (event_id, instance) = (turn.event_id.clone(), turn.instance.clone());
+        match self.swarm.submit(input) {
+            Ok(submission) => {
+                let (event_id, instance) = (submission.event_id().to_owned(), submission.instance.clone());
                 self.pending.push(Pending { id: line.id, line: number, event_id, instance, trace_id: None, begin });
-                Ok(Some(turn))
+                Ok(Some(submission))
             }
             Err(error) => self.refuse(number, line.id.as_deref(), &not_accepted(error)).map(|()| None),
         }
@@ -241,8 +254,10 @@ impl Server<'_> {
             return Ok(());
         };
         let Pending { id, line, instance, trace_id, begin, .. } = self.pending.swap_remove(position);
-        let Some(result) = &ended.result else {
-            return self.refuse(line, id.as_deref(), &session.ended_early());
+        let result = match &ended.result {
+            Ok(Some(result)) => result,
+            Ok(None) => return self.refuse(line, id.as_deref(), &session.ended_early()),
+            Err(error) => return self.refuse(line, id.as_deref(), &not_accepted(error.clone())),
         };
         let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.output.json_line(&TurnReport::new(id, &TurnFacts { instance, trace_id, duration_ms }, result))

@@ -53,15 +53,8 @@ pub(crate) trait DataFile: Send + Sync {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// Writes `bytes` beside `path` and renames: whoever reads sees the old file or the new one. A power failure may leave the
-/// old one, or in the worst case an empty one.
-pub(crate) fn replace(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (temporary, file) = write_beside(fs, path, bytes)?;
-    drop(file);
-    fs.rename(&temporary, path)
-}
-
-/// As [`replace`], and the new file is on disk afterwards, but for its name: the folder has to be synced.
+/// Writes `bytes` beside `path` and renames: whoever reads sees the old file or the new one. The new one is on disk afterwards,
+/// but for its name: the folder has to be synced.
 pub(crate) fn replace_durably(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (temporary, mut file) = write_beside(fs, path, bytes)?;
     file.sync()?;

@@ -1,7 +1,7 @@
 //! The machine's own file system.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,15 +20,19 @@ pub(crate) struct RealFs;
 
 impl FileSystem for RealFs {
     fn open(&self, path: &Path) -> io::Result<Opened> {
-        match open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        match open(path, false) {
+            Err(error) if is_missing(&error) => {}
             opened => return opened.map(|file| Opened { file, is_new: false }),
         }
-        if let Some(folder) = path.parent() {
+        let mut made = open(path, true);
+        if made.as_ref().is_err_and(is_missing)
+            && let Some(folder) = path.parent()
+        {
             fs::create_dir_all(folder)?;
+            made = open(path, true);
         }
-        File::create_new(path).map(drop)?;
-        Ok(Opened { file: open(path)?, is_new: true })
+        Ok(Opened { file: made?, is_new: true })
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -77,8 +81,8 @@ impl FileSystem for RealFs {
     }
 }
 
-fn open(path: &Path) -> io::Result<Box<dyn DataFile>> {
-    let file = OpenOptions::new().read(true).write(true).open(path)?;
+fn open(path: &Path, new: bool) -> io::Result<Box<dyn DataFile>> {
+    let file = OpenOptions::new().read(true).write(true).create_new(new).open(path)?;
     OPEN.fetch_add(1, Ordering::Relaxed);
     Ok(Box::new(RealFile(file)))
 }
@@ -101,9 +105,15 @@ impl DataFile for RealFile {
         self.0.read_exact(buffer)
     }
 
+    #[cfg(unix)]
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        std::os::unix::fs::FileExt::write_all_at(&self.0, bytes, offset)
+    }
+
+    #[cfg(not(unix))]
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.0.seek(SeekFrom::Start(offset))?;
-        self.0.write_all(bytes)
+        io::Write::write_all(&mut self.0, bytes)
     }
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {

@@ -51,6 +51,17 @@ impl Appender {
             serde_json::to_writer(&mut self.buffer, &value).map_err(|cause| self.failed("encode a line of", &cause))?;
             self.buffer.push(b'\n');
         }
+        self.write_buffer()
+    }
+
+    /// Appends lines that are encoded already with one write, all or none.
+    pub(super) fn append_lines<'a>(&mut self, lines: impl Iterator<Item = &'a [u8]>) -> Result<(), StoreError> {
+        self.buffer.clear();
+        lines.for_each(|line| self.buffer.extend_from_slice(line));
+        self.write_buffer()
+    }
+
+    fn write_buffer(&mut self) -> Result<(), StoreError> {
         if self.buffer.is_empty() {
             return Ok(());
         }
@@ -81,7 +92,7 @@ impl Appender {
     fn try_sync(&mut self) -> io::Result<()> {
         let end = self.open()?;
         let file = self.file.as_mut().expect("opened above");
-        if let Err(error) = file.sync() {
+        if let Err(error) = self.disk.sync(&mut **file) {
             self.has_debris = file.set_len(self.synced).is_err();
             self.end = Some(self.synced);
             return Err(error);
@@ -112,6 +123,11 @@ impl Appender {
         self.synced = self.synced.min(end);
         self.has_debris = false;
         Ok(())
+    }
+
+    /// Where the next line comes. Looks at the file, where that was not done yet.
+    pub(super) fn end(&mut self) -> Result<u64, StoreError> {
+        self.open().map_err(|cause| self.failed("open", &cause))
     }
 
     /// The length of the file, debris aside; 0 until it was looked at.

@@ -1,28 +1,69 @@
 //! A file system, and which names on it are known to be on disk.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use crate::store::fs::{FileSystem, Opened, replace_durably};
+use crate::store::fs::{DataFile, FileSystem, Opened, replace_durably};
 
 /// The file system of a store. Syncing a file does not put its name on disk, nor those of the folders above it: that is done
 /// when a file is made or replaced, and once in the life of a process for files that it finds. An earlier process may have
 /// been killed between making them and this.
 pub(super) struct Disk {
     fs: Arc<dyn FileSystem>,
-    /// Folders that hold no file whose name may not be on disk.
-    named: Mutex<HashSet<PathBuf>>,
+    named: Mutex<Named>,
+    /// How long the last sync of a file took, in microseconds.
+    last_sync: AtomicU64,
 }
+
+#[derive(Default)]
+struct Named {
+    /// Folders that hold no file whose name may not be on disk.
+    folders: HashSet<PathBuf>,
+    /// How often a name was made in a folder: what was synced before that does not hold it. Some folders share a counter.
+    made: [u64; 16],
+}
+
+impl Named {
+    fn made_in(&mut self, folder: &Path) -> &mut u64 {
+        let mut hasher = DefaultHasher::new();
+        folder.hash(&mut hasher);
+        let counter = hasher.finish() % self.made.len() as u64;
+        &mut self.made[usize::try_from(counter).expect("there are few counters")]
+    }
+}
+
+/// That many folders are remembered.
+const MOST_NAMED: usize = 4_096;
+
+/// To hand a sync to another thread, and to be woken again, costs about as much as a disk takes that syncs faster than this.
+/// A thread that serves other tasks, too, may wait that long.
+const QUICK: Duration = Duration::from_millis(1);
 
 impl Disk {
     pub(super) fn new(fs: Arc<dyn FileSystem>) -> Arc<Self> {
-        Arc::new(Disk { fs, named: Mutex::default() })
+        Arc::new(Disk { fs, named: Mutex::default(), last_sync: AtomicU64::new(u64::MAX) })
     }
 
-    fn named(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
+    /// Puts the contents of `file` on disk.
+    pub(super) fn sync(&self, file: &mut dyn DataFile) -> io::Result<()> {
+        let begin = Instant::now();
+        file.sync()?;
+        self.last_sync.store(u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether the last sync took so little time that it is not worth another thread.
+    pub(super) fn is_quick(&self) -> bool {
+        u128::from(self.last_sync.load(Ordering::Relaxed)) < QUICK.as_micros()
+    }
+
+    fn named(&self) -> MutexGuard<'_, Named> {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -37,29 +78,37 @@ impl Disk {
 
     /// Puts `bytes` in the place of a file, synced but for its name.
     pub(super) fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let replaced = replace_durably(&*self.fs, path, bytes);
         self.forget_names(path);
-        replace_durably(&*self.fs, path, bytes)
+        replaced
     }
 
     fn forget_names(&self, path: &Path) {
         if let Some(folder) = path.parent() {
-            self.named().remove(folder);
+            let mut named = self.named();
+            *named.made_in(folder) += 1;
+            named.folders.remove(folder);
         }
     }
 
     /// Whether the name of a file is on disk.
     pub(super) fn has_names(&self, path: &Path) -> bool {
-        path.parent().is_some_and(|folder| self.named().contains(folder))
+        path.parent().is_some_and(|folder| self.named().folders.contains(folder))
     }
 
     /// Puts the name of a file on disk, where it may not be there. The names of up to `depth` folders above it may be as new.
-    /// One thread at a time does this in a folder.
     pub(super) fn put_name(&self, path: &Path, depth: usize) -> io::Result<()> {
-        if self.has_names(path) {
-            return Ok(());
-        }
+        let Some(folder) = path.parent().filter(|_| !self.has_names(path)) else { return Ok(()) };
+        let made = *self.named().made_in(folder);
         path.ancestors().skip(1).take(depth).try_for_each(|folder| self.fs.sync_folder(folder))?;
-        self.named().extend(path.parent().map(Path::to_owned));
+        let mut named = self.named();
+        if named.folders.len() >= MOST_NAMED {
+            // To put a name on disk once more costs little.
+            named.folders.clear();
+        }
+        if *named.made_in(folder) == made {
+            named.folders.insert(folder.to_owned());
+        }
         Ok(())
     }
 }

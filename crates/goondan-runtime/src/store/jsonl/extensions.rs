@@ -22,6 +22,11 @@ pub(super) fn read(fs: &dyn FileSystem, instance: &Path, extension: &str) -> Res
     Ok(parsed.inspect_err(|error| tracing::warn!(path = %path.display(), %error, "no JSON; it counts as missing")).ok())
 }
 
+/// Whether anything is kept, readable or not.
+pub(super) fn exists(fs: &dyn FileSystem, instance: &Path, extension: &str) -> bool {
+    fs.exists(&path(instance, extension))
+}
+
 pub(super) fn write(disk: &Disk, instance: &Path, extension: &str, state: &Value) -> Result<(), StoreError> {
     let path = path(instance, extension);
     let written = disk.replace(&path, format!("{state:#}\n").as_bytes());

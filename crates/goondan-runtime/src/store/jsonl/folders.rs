@@ -3,17 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
+use serde_json::json;
 
 use super::disk::Disk;
-use super::{layout, lines};
+use super::{extensions, layout, lines};
 use crate::event::RuntimeEvent;
 use crate::ids::InstanceId;
 use crate::message::{Message, MessageEvent};
+use crate::narrowing::Narrowing;
 use crate::ports::store::{InstanceMeta, InstanceStatus, StoreError};
-use crate::store::fs::{FileSystem, replace, replace_durably};
+use crate::store::fs::{FileSystem, replace_durably};
 
 /// Folders with such a name are on their way out. No key becomes a name that begins with a dot.
 const DELETED: &str = ".deleted-";
+
+/// What an instance may do is kept under this name, too, which no extension can have.
+const NARROWING: &str = "gdn.narrowing";
 
 /// Metadata lies that many folders deep in its workspace: `instances/<instance>/`.
 const DEPTH: usize = 2;
@@ -26,14 +31,42 @@ pub(super) fn put_meta(disk: &Disk, dir: &Path, meta: &InstanceMeta) -> Result<(
     bytes.push(b'\n');
     let has_conversation = || [layout::BASE, layout::EVENTS].iter().any(|file| disk.exists(&dir.join(file)));
     let says_how = meta.cwd.is_some() || meta.narrowing.is_some();
+    keep_narrowing(disk, dir, meta)?;
     let is_promise = says_how || (meta.status != InstanceStatus::Processing && !has_conversation());
     let written = match is_promise {
         // Under its old name lies what says the same of the promise: a power failure may bring that back.
         true if disk.has_names(&path) => replace_durably(&**disk, &path, &bytes),
         true => disk.replace(&path, &bytes).and_then(|()| disk.put_name(&path, DEPTH)),
-        false => replace(&**disk, &path, &bytes),
+        false => overwrite(&**disk, &path, bytes),
     };
     written.map_err(|cause| StoreError::new("write", &path, &cause))
+}
+
+/// Writes over what was there, with one write: to make a new file each time and to delete the old one is what a file system
+/// takes longest for. What is shorter than before ends in line breaks. If a power failure tears it, it is made again.
+fn overwrite(fs: &dyn FileSystem, path: &Path, mut bytes: Vec<u8>) -> std::io::Result<()> {
+    let mut file = fs.open(path)?.file;
+    let before = usize::try_from(file.len()?).unwrap_or_default();
+    bytes.resize(bytes.len().max(before), b'\n');
+    file.write_at(0, &bytes)
+}
+
+/// What an instance must not do is kept twice: if its metadata is lost, it must not come back with more power than it had.
+fn keep_narrowing(disk: &Disk, dir: &Path, meta: &InstanceMeta) -> Result<(), StoreError> {
+    let Some(narrowing) = &meta.narrowing else { return Ok(()) };
+    match extensions::read(&**disk, dir, NARROWING)? {
+        Some(_) => Ok(()),
+        None => extensions::write(disk, dir, NARROWING, &json!(narrowing)),
+    }
+}
+
+/// The second copy. One that can't be read allows nothing.
+fn kept_narrowing(disk: &Disk, dir: &Path) -> Option<Narrowing> {
+    if !extensions::exists(&**disk, dir, NARROWING) {
+        return None;
+    }
+    let kept = extensions::read(&**disk, dir, NARROWING).ok().flatten();
+    Some(kept.and_then(|kept| serde_json::from_value(kept).ok()).unwrap_or_else(|| Narrowing::to([""; 0])))
 }
 
 /// Every instance. Metadata that is lost or torn is made again from the conversation; a folder without either is what a
@@ -65,7 +98,7 @@ fn rebuild(disk: &Disk, dir: &Path) -> Option<InstanceMeta> {
         owner: None,
         cwd: None,
         retired_at: None,
-        narrowing: None,
+        narrowing: kept_narrowing(disk, dir),
         spending: Default::default(),
     };
     if let Err(error) = put_meta(disk, dir, &meta) {
@@ -136,8 +169,31 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::ports::store::{Fold, Store};
     use crate::store::fs::sim::SimFs;
-    use crate::store::suite::samples::{instance, meta};
+    use crate::store::jsonl::JsonlStore;
+    use crate::store::suite::samples::{instance, messages, meta};
+
+    #[test]
+    fn an_instance_that_lost_its_metadata_may_do_no_more_than_before() {
+        let (fs, id) = (SimFs::new(), instance("narrow"));
+        let dir = layout::instance_dir(Path::new("/workspace"), &id);
+        let open = || JsonlStore::on(Arc::new(fs.clone()), Path::new("/workspace")).unwrap();
+        let narrowing = Narrowing::to(["fs__read"]);
+        let store = open();
+        store.put_meta(&InstanceMeta { narrowing: Some(narrowing.clone()), ..meta(&id) }).unwrap();
+        let mut conversation = store.open(&id).unwrap();
+        conversation.fold(Fold::Append(&messages(&["m0"]))).unwrap();
+        drop((conversation, store));
+        let rebuilt = || {
+            fs.put(&dir.join(layout::METADATA), b"{");
+            open().instances().unwrap().remove(0).narrowing
+        };
+        assert_eq!(rebuilt(), Some(narrowing));
+        // Where not even that can be read, nothing may run.
+        fs.put(&dir.join("extensions/gdn.narrowing.json"), b"[");
+        assert_eq!(rebuilt(), Some(Narrowing::to([""; 0])));
+    }
 
     #[test]
     fn what_was_only_spawned_survives_a_power_failure() {

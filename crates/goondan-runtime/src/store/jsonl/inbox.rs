@@ -1,18 +1,21 @@
-//! The inbox of a workspace: one file, one writer thread, one fsync for all records that wait (rule C4).
+//! The inbox of a workspace: one file, and one sync for all records that wait (rule C4).
+//!
+//! Whoever must not wait for the disk hands its record to a thread of the inbox's own. Whoever may, and finds nobody at it,
+//! puts it on disk where it stands: to be woken again takes longer than a quick disk. What comes meanwhile goes with the next
+//! sync, all of it at once, on that thread.
 
 use std::borrow::Cow;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::appender::Appender;
 use super::disk::Disk;
 use super::lines;
 use crate::ports::store::{InboxRecord, OnDurable, Recovered, StoreError};
-use crate::store::ledger::{Ledger, reduce};
+use crate::store::ledger::{Carried, Ledger, reduce};
 
-/// At the most that many records go to disk with one fsync.
+/// At the most that many records go to disk with one sync.
 const MAX_BATCH: usize = 1_024;
 
 /// A smaller file is left as it is, whatever is in it.
@@ -21,51 +24,144 @@ const WORTH_COMPACTING: u64 = 16 * 1024 * 1024;
 /// A new inbox may lie in new folders: `<state root>/workspaces/<workspace>/`, and the state root's own name.
 const DEPTH: usize = 4;
 
-type Job = (InboxRecord, OnDurable);
-
-/// Takes records; a thread of its own puts them on disk.
+/// Takes records.
 pub(super) struct Inbox {
-    jobs: Option<Sender<Job>>,
-    writer: Option<JoinHandle<()>>,
+    shared: Arc<Shared>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What was left in an inbox.
+pub(super) struct Found {
+    pub(super) inbox: Inbox,
+    pub(super) recovered: Recovered,
+    /// Folds whose bases may not be on disk, in the order in which they were made.
+    pub(super) unsettled: Vec<Carried>,
+}
+
+/// What all who append share.
+struct Shared {
+    disk: Arc<Disk>,
+    queue: Mutex<Queue>,
+    /// Tells the thread that there is something for it to do.
+    wake: Condvar,
+    /// Held by whoever writes.
+    file: Mutex<File>,
+}
+
+/// Records that wait.
+#[derive(Default)]
+struct Queue {
+    jobs: Vec<Job>,
+    at_work: Worker,
+    is_over: bool,
+}
+
+/// Who puts records on disk at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Worker {
+    #[default]
+    Nobody,
+    /// One who has a record there.
+    Submitter,
+    Thread,
+}
+
+struct Job {
+    line: Vec<u8>,
+    /// `None` where nobody waits for it.
+    on_durable: Option<OnDurable>,
+}
+
+struct File {
+    lines: Appender,
+    worth_compacting: u64,
+    /// Once the file is that long, it is looked at whether most of it may go.
+    check_at: u64,
 }
 
 impl Inbox {
     /// Reads what was left, and starts the writer.
-    pub(super) fn open(disk: Arc<Disk>, path: &Path) -> Result<(Self, Recovered), StoreError> {
+    pub(super) fn open(disk: Arc<Disk>, path: &Path) -> Result<Found, StoreError> {
         Inbox::open_with(disk, path, WORTH_COMPACTING)
     }
 
-    fn open_with(disk: Arc<Disk>, path: &Path, worth_compacting: u64) -> Result<(Self, Recovered), StoreError> {
+    fn open_with(disk: Arc<Disk>, path: &Path, worth_compacting: u64) -> Result<Found, StoreError> {
         let read = lines::read::<InboxRecord>(&**disk, path).map_err(|cause| StoreError::new("read", path, &cause))?;
         let (records, warnings) = read.into_values();
         let records: Vec<&InboxRecord> = records.iter().collect();
-        let recovered = Ledger::of(records.iter().copied()).recover(&records, warnings);
+        let ledger = Ledger::of(records.iter().copied());
+        let recovered = ledger.recover(&records, warnings);
+        let unsettled = ledger.unsettled(&records);
         let mut lines = Appender::new(Arc::clone(&disk), path.to_owned(), DEPTH);
         if !records.is_empty() {
             // An earlier process may have been killed before it did this. What turns build on must not vanish under them.
             lines.sync()?;
         }
-        let (jobs, queue) = channel();
-        let writer = Writer { disk, lines, worth_compacting, check_at: worth_compacting };
-        let spawned = std::thread::Builder::new().name("gdn-inbox".to_owned()).spawn(move || writer.run(&queue));
+        let file = Mutex::new(File { lines, worth_compacting, check_at: worth_compacting });
+        let shared = Arc::new(Shared { disk, queue: Mutex::default(), wake: Condvar::new(), file });
+        let of_thread = Arc::clone(&shared);
+        let spawned = std::thread::Builder::new().name("gdn-inbox".to_owned()).spawn(move || of_thread.run());
         let writer = spawned.map_err(|cause| StoreError::new("start the writer of", path, &cause))?;
-        Ok((Inbox { jobs: Some(jobs), writer: Some(writer) }, recovered))
+        Ok(Found { inbox: Inbox { shared, writer: Mutex::new(Some(writer)) }, recovered, unsettled })
     }
 
-    /// Appends in the order of the calls.
-    pub(super) fn submit(&self, record: InboxRecord, on_durable: OnDurable) {
-        let jobs = self.jobs.as_ref().expect("the writer lives until the inbox is dropped");
-        if let Err(refused) = jobs.send((record, on_durable)) {
-            (refused.0.1)(Err(StoreError { message: "the writer of the inbox has ended".to_owned() }));
+    /// Appends in the order of the calls, and never waits for the disk.
+    pub(super) fn submit(&self, record: &InboxRecord, on_durable: OnDurable) {
+        if let Some((mut queue, job)) = self.admit(record, on_durable) {
+            queue.jobs.push(job);
+            self.shared.wake_thread(&mut queue);
+        }
+    }
+
+    /// As [`Inbox::submit`], and may put it on disk right here.
+    pub(super) fn commit(&self, record: &InboxRecord, on_durable: OnDurable) {
+        let Some((mut queue, job)) = self.admit(record, on_durable) else { return };
+        queue.jobs.push(job);
+        self.shared.work_or_wake(queue);
+    }
+
+    /// Appends a record that nobody waits for: it goes to disk with the next one that somebody waits for.
+    pub(super) fn submit_later(&self, record: &InboxRecord) {
+        if let Ok(line) = encode(std::slice::from_ref(&Cow::Borrowed(record))) {
+            self.shared.queue().jobs.push(Job { line, on_durable: None });
+        }
+    }
+
+    /// Puts everything on disk that was submitted so far; may do so right here.
+    pub(super) fn flush(&self, on_durable: OnDurable) {
+        let mut queue = self.shared.queue();
+        if queue.jobs.is_empty() && queue.at_work == Worker::Nobody {
+            drop(queue);
+            return on_durable(Ok(()));
+        }
+        queue.jobs.push(Job { line: Vec::new(), on_durable: Some(on_durable) });
+        self.shared.work_or_wake(queue);
+    }
+
+    /// Encodes a record before the queue is held.
+    fn admit(&self, record: &InboxRecord, on_durable: OnDurable) -> Option<(MutexGuard<'_, Queue>, Job)> {
+        match encode(std::slice::from_ref(&Cow::Borrowed(record))) {
+            Ok(line) => Some((self.shared.queue(), Job { line, on_durable: Some(on_durable) })),
+            Err(error) => {
+                on_durable(Err(StoreError { message: format!("failed to encode a record of the inbox: {error}") }));
+                None
+            }
         }
     }
 }
 
 impl Drop for Inbox {
-    /// Waits until everything that was submitted is on disk.
     fn drop(&mut self) {
-        self.jobs = None;
-        if let Some(writer) = self.writer.take() {
+        self.close();
+    }
+}
+
+impl Inbox {
+    /// Waits until everything that was submitted is on disk. Nothing may be submitted afterwards.
+    pub(super) fn close(&self) {
+        self.shared.queue().is_over = true;
+        self.shared.wake.notify_one();
+        if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
             // The last reference may be dropped by a callback, on the writer's own thread.
             if writer.thread().id() != std::thread::current().id() {
                 let _ = writer.join();
@@ -74,35 +170,92 @@ impl Drop for Inbox {
     }
 }
 
-/// What the writer thread owns.
-struct Writer {
-    disk: Arc<Disk>,
-    lines: Appender,
-    worth_compacting: u64,
-    /// Once the file is that long, it is looked at whether most of it may go.
-    check_at: u64,
-}
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-impl Writer {
-    fn run(mut self, queue: &Receiver<Job>) {
-        while let Ok(first) = queue.recv() {
-            let batch: Vec<Job> = std::iter::once(first).chain(queue.try_iter().take(MAX_BATCH - 1)).collect();
-            let appended = self.lines.append_all(batch.iter().map(|(record, _)| record));
-            let written = appended.and_then(|()| self.lines.sync());
-            for (_, on_durable) in batch {
-                on_durable(written.clone());
+    fn wake_thread(&self, queue: &mut Queue) {
+        if queue.at_work == Worker::Nobody {
+            queue.at_work = Worker::Thread;
+            self.wake.notify_one();
+        }
+    }
+
+    /// Does the work here where that is quick and nobody is at it; else it is left to the thread.
+    fn work_or_wake(&self, mut queue: MutexGuard<'_, Queue>) {
+        if queue.at_work != Worker::Nobody || !self.disk.is_quick() {
+            return self.wake_thread(&mut queue);
+        }
+        queue.at_work = Worker::Submitter;
+        let batch = queue.take_batch();
+        drop(queue);
+        let is_large = self.write(batch);
+        let mut queue = self.queue();
+        queue.at_work = Worker::Nobody;
+        if is_large || queue.is_awaited() || queue.is_over {
+            self.wake_thread(&mut queue);
+        }
+    }
+
+    /// What the thread does.
+    fn run(&self) {
+        loop {
+            let is_idle = |queue: &mut Queue| match queue.at_work {
+                Worker::Thread => false,
+                Worker::Nobody => !queue.is_over,
+                Worker::Submitter => true,
+            };
+            let waited = self.wake.wait_while(self.queue(), is_idle);
+            let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
+            if queue.is_over && queue.jobs.is_empty() {
+                return;
             }
-            if self.lines.len() >= self.check_at {
-                self.compact_if_worthwhile();
+            queue.at_work = Worker::Thread;
+            let batch = queue.take_batch();
+            drop(queue);
+            if self.write(batch) {
+                self.file.lock().unwrap_or_else(PoisonError::into_inner).compact_if_worthwhile(&self.disk);
+            }
+            let mut queue = self.queue();
+            if !queue.is_awaited() {
+                queue.at_work = Worker::Nobody;
             }
         }
     }
 
+    /// Puts records on disk and tells those who wait, in their order. Whether it is time to look at the size of the file.
+    fn write(&self, batch: Vec<Job>) -> bool {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let appended = file.lines.append_lines(batch.iter().map(|job| &*job.line));
+        let written = appended.and_then(|()| file.lines.sync());
+        let is_large = file.lines.len() >= file.check_at;
+        drop(file);
+        for on_durable in batch.into_iter().filter_map(|job| job.on_durable) {
+            on_durable(written.clone());
+        }
+        is_large
+    }
+}
+
+impl Queue {
+    fn take_batch(&mut self) -> Vec<Job> {
+        let rest = self.jobs.split_off(self.jobs.len().min(MAX_BATCH));
+        std::mem::replace(&mut self.jobs, rest)
+    }
+
+    /// Whether somebody waits for a record to be on disk.
+    fn is_awaited(&self) -> bool {
+        self.jobs.iter().any(|job| job.on_durable.is_some())
+    }
+}
+
+impl File {
     /// Rewrites the file where less than half of it still matters. A failure changes nothing: it is tried again later.
-    fn compact_if_worthwhile(&mut self) {
+    fn compact_if_worthwhile(&mut self, disk: &Disk) {
         let before = self.lines.len();
         let path = self.lines.path().to_owned();
-        match self.compact(&path) {
+        match self.compact(disk, &path) {
             Ok(kept) => self.check_at = self.worth_compacting.max(kept * 3),
             Err(error) => {
                 tracing::warn!(path = %path.display(), %error, "the inbox was not compacted");
@@ -112,8 +265,8 @@ impl Writer {
     }
 
     /// Gives back how many bytes matter.
-    fn compact(&mut self, path: &Path) -> std::io::Result<u64> {
-        let (records, _) = lines::read::<InboxRecord>(&**self.disk, path)?.into_values();
+    fn compact(&mut self, disk: &Disk, path: &Path) -> std::io::Result<u64> {
+        let (records, _) = lines::read::<InboxRecord>(&**disk, path)?.into_values();
         let records: Vec<&InboxRecord> = records.iter().collect();
         let bytes = encode(&reduce(&records))?;
         let kept = bytes.len() as u64;
@@ -148,12 +301,13 @@ mod tests {
     const SMALL: u64 = 8_000;
 
     fn open(fs: &SimFs) -> (Inbox, Recovered) {
-        Inbox::open_with(Disk::new(Arc::new(fs.clone())), Path::new(PATH), SMALL).unwrap()
+        let found = Inbox::open_with(Disk::new(Arc::new(fs.clone())), Path::new(PATH), SMALL).unwrap();
+        (found.inbox, found.recovered)
     }
 
     fn submit(inbox: &Inbox, record: InboxRecord) -> Result<(), StoreError> {
         let (sender, receiver) = channel();
-        inbox.submit(record, Box::new(move |written| sender.send(written).unwrap()));
+        inbox.commit(&record, Box::new(move |written| sender.send(written).unwrap()));
         receiver.recv().unwrap()
     }
 

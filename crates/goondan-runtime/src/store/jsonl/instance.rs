@@ -5,22 +5,31 @@ use std::sync::Arc;
 
 use super::appender::Appender;
 use super::disk::Disk;
+use super::unsettled::Unsettled;
 use super::{layout, lines};
+use crate::ids::InstanceId;
 use crate::message::{Message, MessageEvent};
-use crate::ports::store::{Fold, InstanceStore, StoreError, StoredConversation};
+use crate::ports::store::{CarriedFold, Fold, InstanceStore, StoreError, StoredConversation};
+
+/// The events of a turn that have more bytes are synced where they are: to write them once more would take longer.
+const LARGE: u64 = 64 * 1024;
 
 /// An open conversation. Between turns it holds no file open.
 pub(super) struct JsonlInstance {
+    id: InstanceId,
     disk: Arc<Disk>,
+    unsettled: Arc<Unsettled>,
     base: Appender,
     events: Appender,
+    /// The turn whose fold is in the record that ends it.
+    carried: Option<String>,
 }
 
 impl JsonlInstance {
-    pub(super) fn new(disk: Arc<Disk>, dir: &Path) -> Self {
+    pub(super) fn new(id: InstanceId, disk: Arc<Disk>, unsettled: Arc<Unsettled>, dir: &Path) -> Self {
         let base = Appender::new(Arc::clone(&disk), dir.join(layout::BASE), layout::DEPTH);
         let events = Appender::new(Arc::clone(&disk), dir.join(layout::EVENTS), layout::DEPTH);
-        JsonlInstance { disk, base, events }
+        JsonlInstance { id, disk, unsettled, base, events, carried: None }
     }
 
     fn read<T: serde::de::DeserializeOwned>(&self, path: &Path) -> Result<lines::Lines<T>, StoreError> {
@@ -35,6 +44,13 @@ impl JsonlInstance {
             bytes.push(b'\n');
         }
         self.base.replace(&bytes).map_err(|cause| StoreError::new("write", &path, &cause))
+    }
+
+    /// Even where nothing was appended: what is there may be of a process that was cut off before it could do this.
+    fn sync_base(&mut self) -> Result<(), StoreError> {
+        self.base.sync()?;
+        self.unsettled.settled(&self.id);
+        Ok(())
     }
 }
 
@@ -56,17 +72,41 @@ impl InstanceStore for JsonlInstance {
         self.events.clear()
     }
 
+    fn carry(&mut self, turn_id: &str, fold: Fold<'_>) -> Result<Option<CarriedFold>, StoreError> {
+        let Fold::Append(messages) = fold else { return Ok(None) };
+        if self.events.len() > LARGE {
+            return Ok(None);
+        }
+        // Where the base can't be used, the fold says so.
+        let Ok(at) = self.base.end() else { return Ok(None) };
+        self.carried = Some(turn_id.to_owned());
+        self.unsettled.carries(&self.id);
+        Ok(Some(CarriedFold { instance: self.id.clone(), at, messages: messages.to_vec() }))
+    }
+
     fn sync(&mut self) -> Result<(), StoreError> {
-        self.events.sync()
+        self.events.sync()?;
+        if !self.unsettled.contains(&self.id) {
+            return Ok(());
+        }
+        if !self.disk.exists(self.base.path()) {
+            // Somebody has deleted it: nothing is left to keep.
+            self.unsettled.settled(&self.id);
+            return Ok(());
+        }
+        self.sync_base()
     }
 
     fn fold(&mut self, fold: Fold<'_>) -> Result<(), StoreError> {
+        let before = self.base.len();
         match fold {
             Fold::Append(messages) => self.base.append_all(messages.iter())?,
             Fold::Rewrite(messages) => self.rewrite(messages)?,
         }
-        // Even where nothing was appended: what is there may be of a process that was cut off before it could do this.
-        self.base.sync()?;
+        match self.carried.take() {
+            Some(turn_id) => self.unsettled.add(&self.id, turn_id, self.base.len() - before),
+            None => self.sync_base()?,
+        }
         self.base.close();
         self.events.clear()?;
         self.events.close();

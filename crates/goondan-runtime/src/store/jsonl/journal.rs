@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -19,10 +19,17 @@ use crate::ports::journal::{Effect, EffectKind, Journal, Outcome, TurnJournal, W
 use crate::ports::store::StoreError;
 use crate::store::fs::{FileSystem, RealFs};
 
+/// That many journals are remembered that are known to be empty.
+const REMEMBERED: usize = 64;
+
 /// Keeps journals in the folders of the instances. Serves one machine.
 pub struct JsonlJournal {
     disk: Arc<Disk>,
     workspace: PathBuf,
+    /// Those of turns that run.
+    running: std::sync::Mutex<HashMap<InstanceId, Arc<Mutex<Appender>>>>,
+    /// Those of turns that are over, which need not be read again: they are empty. None holds its file open.
+    empty: std::sync::Mutex<HashMap<InstanceId, Appender>>,
 }
 
 impl JsonlJournal {
@@ -32,31 +39,68 @@ impl JsonlJournal {
     }
 
     pub(crate) fn on(fs: Arc<dyn FileSystem>, workspace: PathBuf) -> Self {
-        JsonlJournal { disk: Disk::new(fs), workspace }
+        let disk = Disk::new(fs);
+        JsonlJournal { disk, workspace, running: Default::default(), empty: Default::default() }
     }
 
     fn appender(&self, instance: &InstanceId) -> Appender {
         let path = layout::instance_dir(&self.workspace, instance).join(layout::JOURNAL);
         Appender::new(Arc::clone(&self.disk), path, layout::DEPTH)
     }
+
+    fn take_empty(&self, instance: &InstanceId) -> Option<Appender> {
+        self.empty.lock().unwrap_or_else(PoisonError::into_inner).remove(instance)
+    }
+
+    fn remember(&self, instance: &InstanceId, appender: Appender) {
+        let mut empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
+        if empty.len() >= REMEMBERED {
+            empty.clear();
+        }
+        empty.insert(instance.clone(), appender);
+    }
+
+    fn begin(&self, instance: &InstanceId, journal: JsonlTurnJournal) -> Arc<dyn TurnJournal> {
+        self.running().insert(instance.clone(), Arc::clone(&journal.appender));
+        Arc::new(journal)
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<InstanceId, Arc<Mutex<Appender>>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[async_trait]
 impl Journal for JsonlJournal {
     async fn open(&self, instance: &InstanceId, turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError> {
-        let (disk, appender, turn_id) = (Arc::clone(&self.disk), self.appender(instance), turn_id.to_owned());
-        blocking(move || open(&**disk, appender, turn_id).map(|journal| Arc::new(journal) as Arc<dyn TurnJournal>))
-            .await
+        let (disk, turn_id) = (Arc::clone(&self.disk), turn_id.to_owned());
+        let journal = match self.take_empty(instance) {
+            Some(appender) => JsonlTurnJournal::new(disk, turn_id, HashMap::new(), appender),
+            None => {
+                let appender = self.appender(instance);
+                if !self.disk.exists(appender.path()) {
+                    return Ok(self.begin(instance, JsonlTurnJournal::new(disk, turn_id, HashMap::new(), appender)));
+                }
+                blocking(move || open(disk, appender, turn_id)).await?
+            }
+        };
+        Ok(self.begin(instance, journal))
     }
 
     async fn close(&self, instance: &InstanceId, _turn_id: &str) -> Result<(), StoreError> {
-        let mut appender = self.appender(instance);
-        blocking(move || appender.clear()).await
+        let running = self.running().remove(instance);
+        let Some(mut appender) = running.and_then(|running| Some(Arc::into_inner(running)?.into_inner())) else {
+            return self.appender(instance).clear();
+        };
+        appender.clear()?;
+        appender.close();
+        self.remember(instance, appender);
+        Ok(())
     }
 }
 
-fn open(fs: &dyn FileSystem, mut appender: Appender, turn_id: String) -> Result<JsonlTurnJournal, StoreError> {
-    let read = lines::read::<Record>(fs, appender.path());
+fn open(disk: Arc<Disk>, mut appender: Appender, turn_id: String) -> Result<JsonlTurnJournal, StoreError> {
+    let read = lines::read::<Record>(&**disk, appender.path());
     let records = read.map_err(|cause| StoreError::new("read", appender.path(), &cause))?;
     for warning in &records.warnings {
         tracing::warn!("{warning}");
@@ -77,7 +121,7 @@ fn open(fs: &dyn FileSystem, mut appender: Appender, turn_id: String) -> Result<
     } else if !records.warnings.is_empty() {
         appender.cut(sound_until as u64)?;
     }
-    Ok(JsonlTurnJournal { turn_id, recorded, appender: Arc::new(Mutex::new(appender)) })
+    Ok(JsonlTurnJournal::new(disk, turn_id, recorded, appender))
 }
 
 /// The turn that the journal in `path` is of; `None` where it is empty.
@@ -123,7 +167,16 @@ impl Record {
     }
 }
 
+/// A [`Record`] as it is written.
+#[derive(Serialize)]
+#[serde(tag = "record", rename_all = "camelCase", rename_all_fields = "camelCase")]
+enum Line<'a> {
+    Intent { turn_id: &'a str, effect: &'a str, kind: EffectKind, intent: &'a Value, may_repeat: bool },
+    Outcome { turn_id: &'a str, effect: &'a str, value: &'a Value },
+}
+
 struct JsonlTurnJournal {
+    disk: Arc<Disk>,
     turn_id: String,
     /// What was recorded before the turn was resumed: intents, with outcomes where they got that far.
     recorded: HashMap<String, Option<Value>>,
@@ -131,35 +184,38 @@ struct JsonlTurnJournal {
 }
 
 impl JsonlTurnJournal {
+    fn new(disk: Arc<Disk>, turn_id: String, recorded: HashMap<String, Option<Value>>, appender: Appender) -> Self {
+        JsonlTurnJournal { disk, turn_id, recorded, appender: Arc::new(Mutex::new(appender)) }
+    }
+
     /// Records what is about to be done. Before something that must not be done twice, the record is put on disk, and with it
     /// everything before it: not even a power failure makes the turn forget that it began.
     async fn begin(&self, effect: &Effect) -> Result<(), StoreError> {
-        let record = Record::Intent {
-            turn_id: self.turn_id.clone(),
-            effect: effect.id.clone(),
-            kind: effect.kind,
-            intent: effect.intent.clone(),
-            may_repeat: effect.when_interrupted == WhenInterrupted::RunAgain,
-        };
-        self.write(record, effect.when_interrupted != WhenInterrupted::RunAgain).await
+        let may_repeat = effect.when_interrupted == WhenInterrupted::RunAgain;
+        let (turn_id, intent) = (&*self.turn_id, &effect.intent);
+        let line = Line::Intent { turn_id, effect: &effect.id, kind: effect.kind, intent, may_repeat };
+        self.write(&line, !may_repeat).await
     }
 
-    async fn finish(&self, effect: Effect, value: &Value) -> Result<(), StoreError> {
-        let record = Record::Outcome { turn_id: self.turn_id.clone(), effect: effect.id, value: value.clone() };
-        self.write(record, effect.kind == EffectKind::Approval).await
+    async fn finish(&self, effect: &Effect, value: &Value) -> Result<(), StoreError> {
+        let line = Line::Outcome { turn_id: &self.turn_id, effect: &effect.id, value };
+        self.write(&line, effect.kind == EffectKind::Approval).await
     }
 
     /// Appends a record. Where it must be `synced`, it is on disk with everything before it.
-    async fn write(&self, record: Record, synced: bool) -> Result<(), StoreError> {
+    async fn write(&self, line: &Line<'_>, synced: bool) -> Result<(), StoreError> {
+        let mut appender = self.appender.lock().await;
+        appender.append(line)?;
         if !synced {
-            return self.appender.lock().await.append(&record);
+            return Ok(());
         }
+        if self.disk.is_quick() {
+            return appender.sync();
+        }
+        drop(appender);
+        // What others append meanwhile is put on disk with it.
         let mut appender = Arc::clone(&self.appender).lock_owned().await;
-        blocking(move || {
-            appender.append(&record)?;
-            appender.sync()
-        })
-        .await
+        blocking(move || appender.sync()).await
     }
 }
 
@@ -173,7 +229,7 @@ impl TurnJournal for JsonlTurnJournal {
             None => self.begin(&effect).await?,
         }
         let value = work.await;
-        self.finish(effect, &value).await?;
+        self.finish(&effect, &value).await?;
         Ok(Outcome::Done { value, replayed: false })
     }
 

@@ -19,6 +19,7 @@
 //! What is on disk when, and what a crash at each point leaves, is told in `docs/durability.md`.
 
 mod appender;
+mod background;
 mod dead_letters;
 mod disk;
 mod extensions;
@@ -30,6 +31,7 @@ pub mod layout;
 mod lines;
 mod lock;
 mod runtime_events;
+mod unsettled;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,18 +47,20 @@ use crate::ports::store::{
 use crate::store::begun::{self, Traces};
 use crate::store::fs::{FileSystem, RealFs};
 
+use background::Background;
 use disk::Disk;
 pub use journal::{JsonlJournal, Record as JournalRecord};
 pub use lines::read_lines;
 pub use lock::{LockError, holder_of};
-use runtime_events::RuntimeEventLog;
+use unsettled::Unsettled;
 
 /// A workspace on disk, held by this process until it is dropped.
 pub struct JsonlStore {
     disk: Arc<Disk>,
     dir: PathBuf,
-    inbox: inbox::Inbox,
-    runtime_events: RuntimeEventLog,
+    inbox: Arc<inbox::Inbox>,
+    unsettled: Arc<Unsettled>,
+    background: Background,
     recovered: Mutex<Option<Recovered>>,
     /// Let go of last, when all writers have ended.
     _lock: Option<lock::WorkspaceLock>,
@@ -79,8 +83,9 @@ impl JsonlStore {
         let fs = Arc::new(RealFs);
         make_folder(&*fs, dir)?;
         let lock = lock::WorkspaceLock::acquire(dir)?;
-        let store = JsonlStore::on(fs, dir)?;
-        Ok(JsonlStore { _lock: Some(lock), ..store })
+        let mut store = JsonlStore::on(fs, dir)?;
+        store._lock = Some(lock);
+        Ok(store)
     }
 
     /// As [`JsonlStore::open`], on another file system and without a lock.
@@ -88,16 +93,27 @@ impl JsonlStore {
         make_folder(&*fs, dir)?;
         folders::finish_deletions(&*fs, dir);
         let disk = Disk::new(Arc::clone(&fs));
-        let (inbox, mut recovered) = inbox::Inbox::open(Arc::clone(&disk), &dir.join(layout::INBOX))?;
+        let found = inbox::Inbox::open(Arc::clone(&disk), &dir.join(layout::INBOX))?;
+        let (inbox, mut recovered) = (Arc::new(found.inbox), found.recovered);
+        let unsettled = Unsettled::new(Arc::clone(&disk), dir.to_owned(), Arc::clone(&inbox));
+        unsettled.restore(found.unsettled)?;
         begun::put_first(&mut recovered, |id| traces(&*fs, &layout::instance_dir(dir, id)));
-        let runtime_events = RuntimeEventLog::open(Arc::clone(&disk), dir.to_owned())
+        let background = Background::start(Arc::clone(&disk), dir.to_owned())
             .map_err(|cause| StoreError::new("start the writer of runtime events in", dir, &cause))?;
         let recovered = Mutex::new(Some(recovered));
-        Ok(JsonlStore { disk, dir: dir.to_owned(), inbox, runtime_events, recovered, _lock: None })
+        Ok(JsonlStore { disk, dir: dir.to_owned(), inbox, unsettled, background, recovered, _lock: None })
     }
 
     fn instance_dir(&self, id: &InstanceId) -> PathBuf {
         layout::instance_dir(&self.dir, id)
+    }
+}
+
+impl Drop for JsonlStore {
+    /// A workspace that is closed holds everything in its conversations.
+    fn drop(&mut self) {
+        self.unsettled.settle_all();
+        self.inbox.close();
     }
 }
 
@@ -120,7 +136,15 @@ impl Store for JsonlStore {
     }
 
     fn submit(&self, record: InboxRecord, on_durable: OnDurable) {
-        self.inbox.submit(record, on_durable);
+        self.inbox.submit(&record, on_durable);
+    }
+
+    fn commit(&self, record: InboxRecord, on_durable: OnDurable) {
+        self.inbox.commit(&record, on_durable);
+    }
+
+    fn submit_later(&self, record: InboxRecord) {
+        self.inbox.submit_later(&record);
     }
 
     fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError> {
@@ -128,11 +152,16 @@ impl Store for JsonlStore {
     }
 
     fn put_meta(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
-        folders::put_meta(&self.disk, &self.instance_dir(&meta.id()), meta)
+        self.background.put_meta(meta)
+    }
+
+    fn put_meta_soon(&self, meta: &InstanceMeta) {
+        self.background.put_meta_soon(meta.clone());
     }
 
     fn open(&self, id: &InstanceId) -> Result<Box<dyn InstanceStore>, StoreError> {
-        Ok(Box::new(instance::JsonlInstance::new(Arc::clone(&self.disk), &self.instance_dir(id))))
+        let (disk, unsettled) = (Arc::clone(&self.disk), Arc::clone(&self.unsettled));
+        Ok(Box::new(instance::JsonlInstance::new(id.clone(), disk, unsettled, &self.instance_dir(id))))
     }
 
     fn extension_state(&self, id: &InstanceId, extension: &str) -> Result<Option<Value>, StoreError> {
@@ -152,12 +181,13 @@ impl Store for JsonlStore {
     }
 
     fn delete(&self, id: &InstanceId) -> Result<bool, StoreError> {
-        self.runtime_events.close(id);
+        self.background.close(id);
+        self.unsettled.forget(id)?;
         folders::delete(&**self.disk, &self.instance_dir(id))
     }
 
-    fn log(&self, event: &RuntimeEvent) {
-        self.runtime_events.append(event.clone());
+    fn log(&self, event: &Arc<RuntimeEvent>) {
+        self.background.log(Arc::clone(event));
     }
 
     fn workdir(&self, id: &InstanceId) -> PathBuf {

@@ -5,9 +5,6 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
 
 use super::appender::Appender;
 use super::disk::Disk;
@@ -15,9 +12,6 @@ use super::layout;
 use crate::event::RuntimeEvent;
 use crate::ids::InstanceId;
 use crate::ports::store::StoreError;
-
-/// That many events wait for a slow disk; what comes on top is dropped and counted.
-const MAX_WAITING: usize = 65_536;
 
 /// At the most that many events are written in one go.
 const MAX_BATCH: usize = 1_024;
@@ -28,109 +22,44 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// That many files stay open.
 const OPEN_FILES: usize = 64;
 
-enum Job {
-    Write(Box<RuntimeEvent>),
-    /// Let go of the instance's file, then say so.
-    Close(InstanceId, SyncSender<()>),
-}
-
-/// Appends events to the files of their instances, on a thread of its own.
-pub(super) struct RuntimeEventLog {
-    jobs: Option<SyncSender<Job>>,
-    writer: Option<JoinHandle<()>>,
-    dropped: Arc<AtomicU64>,
-}
-
-impl RuntimeEventLog {
-    /// The log of the workspace in that folder.
-    pub(super) fn open(disk: Arc<Disk>, workspace: PathBuf) -> std::io::Result<Self> {
-        RuntimeEventLog::with_files_of(MAX_BYTES, disk, workspace)
-    }
-
-    fn with_files_of(max_bytes: u64, disk: Arc<Disk>, workspace: PathBuf) -> std::io::Result<Self> {
-        let (jobs, queue) = sync_channel(MAX_WAITING);
-        let dropped = Arc::new(AtomicU64::new(0));
-        let writer = Writer {
-            disk,
-            workspace,
-            max_bytes,
-            dropped: Arc::clone(&dropped),
-            files: HashMap::new(),
-            failing: HashSet::new(),
-        };
-        let writer = std::thread::Builder::new().name("gdn-events".to_owned()).spawn(move || writer.run(&queue))?;
-        Ok(RuntimeEventLog { jobs: Some(jobs), writer: Some(writer), dropped })
-    }
-
-    /// Appends `event`, soon. Never waits: an event that finds no room is dropped.
-    pub(super) fn append(&self, event: RuntimeEvent) {
-        let Some(jobs) = &self.jobs else { return };
-        if let Err(TrySendError::Full(_)) = jobs.try_send(Job::Write(Box::new(event))) {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Writes what waits and lets go of the file of an instance that is about to be deleted.
-    pub(super) fn close(&self, id: &InstanceId) {
-        let (done, wait) = sync_channel(1);
-        let sent = self.jobs.as_ref().map(|jobs| jobs.send(Job::Close(id.clone(), done)));
-        if matches!(sent, Some(Ok(()))) {
-            // The writer only ends with the log; then nothing is open.
-            let _ = wait.recv();
-        }
-    }
-}
-
-impl Drop for RuntimeEventLog {
-    /// Waits until everything is written.
-    fn drop(&mut self) {
-        self.jobs = None;
-        if let Some(writer) = self.writer.take() {
-            let _ = writer.join();
-        }
-    }
-}
-
-/// What the writer thread owns.
-struct Writer {
+/// Appends events to the files of their instances.
+pub(super) struct RuntimeEventFiles {
     disk: Arc<Disk>,
     workspace: PathBuf,
     max_bytes: u64,
-    dropped: Arc<AtomicU64>,
     files: HashMap<InstanceId, Appender>,
     /// Instances whose file could not be written: it is told once.
     failing: HashSet<InstanceId>,
 }
 
-impl Writer {
-    fn run(mut self, queue: &Receiver<Job>) {
-        while let Ok(first) = queue.recv() {
-            let mut batch = Batch::default();
-            for job in std::iter::once(first).chain(queue.try_iter().take(MAX_BATCH - 1)) {
-                match job {
-                    Job::Write(event) => batch.add(*event),
-                    Job::Close(id, done) => {
-                        self.write(std::mem::take(&mut batch));
-                        self.files.remove(&id);
-                        // Nobody waits any more where the log is being dropped.
-                        let _ = done.send(());
-                    }
-                }
-            }
+impl RuntimeEventFiles {
+    /// Those of the workspace in that folder.
+    pub(super) fn new(disk: Arc<Disk>, workspace: PathBuf) -> Self {
+        RuntimeEventFiles::of_size(MAX_BYTES, disk, workspace)
+    }
+
+    fn of_size(max_bytes: u64, disk: Arc<Disk>, workspace: PathBuf) -> Self {
+        RuntimeEventFiles { disk, workspace, max_bytes, files: HashMap::new(), failing: HashSet::new() }
+    }
+
+    /// Appends events in their order.
+    pub(super) fn append(&mut self, events: &[Arc<RuntimeEvent>]) {
+        for batch in events.chunks(MAX_BATCH) {
             self.write(batch);
-            let dropped = self.dropped.swap(0, Ordering::Relaxed);
-            if dropped > 0 {
-                tracing::warn!(dropped, "runtime events were not written: the disk is too slow");
-            }
         }
     }
 
-    fn write(&mut self, batch: Batch) {
-        for (id, events) in batch.by_instance {
+    /// Lets go of the file of an instance.
+    pub(super) fn close(&mut self, id: &InstanceId) {
+        self.files.remove(id);
+    }
+
+    fn write(&mut self, batch: &[Arc<RuntimeEvent>]) {
+        for (id, events) in by_instance(batch) {
             if self.files.len() >= OPEN_FILES && !self.files.contains_key(&id) {
                 self.files.clear();
             }
-            let written = self.file(&id).append_all(events.iter()).and_then(|()| self.put_aside(&id));
+            let written = self.file(&id).append_all(events.into_iter()).and_then(|()| self.put_aside(&id));
             match written {
                 Ok(()) => drop(self.failing.remove(&id)),
                 Err(error) => {
@@ -164,15 +93,12 @@ impl Writer {
 }
 
 /// Events that are written together, an instance at a time.
-#[derive(Default)]
-struct Batch {
-    by_instance: HashMap<InstanceId, Vec<RuntimeEvent>>,
-}
-
-impl Batch {
-    fn add(&mut self, event: RuntimeEvent) {
-        self.by_instance.entry(event.instance()).or_default().push(event);
+fn by_instance(batch: &[Arc<RuntimeEvent>]) -> HashMap<InstanceId, Vec<&RuntimeEvent>> {
+    let mut by_instance: HashMap<InstanceId, Vec<&RuntimeEvent>> = HashMap::new();
+    for event in batch {
+        by_instance.entry(event.instance()).or_default().push(event);
     }
+    by_instance
 }
 
 #[cfg(test)]
@@ -194,11 +120,9 @@ mod tests {
             trace: TraceContext::root("0", None, "turn"),
         };
         for number in 0..5 {
-            // Each log writes what it was given before it is gone: an event a batch.
             let size = 2 * serde_json::to_vec(&event(0)).unwrap().len() as u64;
             let disk = Disk::new(Arc::new(fs.clone()));
-            let log = RuntimeEventLog::with_files_of(size, disk, workspace.clone()).unwrap();
-            log.append(event(number));
+            RuntimeEventFiles::of_size(size, disk, workspace.clone()).append(&[Arc::new(event(number))]);
         }
         let numbers = |name: &str| {
             let text = fs.contents(&layout::instance_dir(&workspace, &id).join(name)).unwrap();

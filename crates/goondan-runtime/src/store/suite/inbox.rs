@@ -96,7 +96,7 @@ fn joined(workspace: &dyn Workspace) {
     let (one, two) = (event("one", &instance("k")), event("two", &instance("k")));
     let InboxRecord::Done { turn_id, result, .. } = done(&one) else { unreachable!("it makes such a record") };
     let event_ids = vec!["one".to_owned(), "two".to_owned()];
-    let both = InboxRecord::Done { turn_id, event_ids, result, asked_by: None, answer: None };
+    let both = InboxRecord::Done { turn_id, event_ids, result, asked_by: None, answer: None, fold: None };
     let recovered = after(workspace, [accepted(&one), accepted(&two), both]);
     assert_eq!(ids(&recovered), [""; 0]);
     let handled: Vec<_> = recovered.handled.iter().map(|handled| handled.event_id.as_str()).collect();

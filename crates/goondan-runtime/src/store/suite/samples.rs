@@ -57,6 +57,7 @@ pub fn done_with(event: &AgentEvent, answer: Option<AgentEvent>) -> InboxRecord 
         result: Box::new(result(event)),
         asked_by: event.caller().cloned(),
         answer: answer.map(Box::new),
+        fold: None,
     }
 }
 

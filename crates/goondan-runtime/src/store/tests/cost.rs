@@ -18,11 +18,11 @@ async fn a_turn_in_a_long_conversation_costs_what_one_in_a_short_one_does() {
     let process = Process::start(&fs, &world).await.unwrap();
     // The first turn makes the files.
     cost(&process, &fs, 100..101).await;
-    let early = cost(&process, &fs, 101..111).await;
-    cost(&process, &fs, 111..300).await;
-    let late = cost(&process, &fs, 300..310).await;
-    assert!(late.0 <= early.0 + 10, "{early:?} became {late:?}");
-    // Times of day have more digits now and then, and a turn's last event may be written a little later.
-    assert!(late.1 <= early.1 + early.1 / 5, "{early:?} became {late:?}");
-    assert!(early.1 < 10 * 10_000, "ten turns cost {early:?}");
+    let early = cost(&process, &fs, 101..401).await;
+    cost(&process, &fs, 401..1_000).await;
+    let late = cost(&process, &fs, 1_000..1_300).await;
+    // Times of day have more digits now and then, and what is written in the background may be written a little later.
+    assert!(late.0 <= early.0 + early.0 / 4, "{early:?} became {late:?}");
+    assert!(late.1 <= early.1 + early.1 / 4, "{early:?} became {late:?}");
+    assert!(early.1 < 300 * 10_000, "300 turns cost {early:?}");
 }

@@ -164,7 +164,7 @@ fn one_instance_whose_events_cannot_be_written_does_not_stop_the_others() {
         trace: TraceContext::root("0", None, "turn-x"),
     };
     for id in [&bad, &good, &bad, &good] {
-        store.log(&started(id));
+        store.log(&std::sync::Arc::new(started(id)));
     }
     drop(store);
     let path = layout::instance_dir(Path::new(WORKSPACE), &good).join(layout::RUNTIME_EVENTS);

@@ -1,5 +1,6 @@
 //! The stores of this crate in the suite, and under faults.
 
+mod carried;
 mod checks;
 mod conformity;
 mod cost;

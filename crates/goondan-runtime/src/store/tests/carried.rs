@@ -1,0 +1,152 @@
+//! Turns whose messages the inbox carries until their conversations are on disk.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::swarm::WORKSPACE;
+use crate::ids::InstanceId;
+use crate::message::MessageEvent;
+use crate::ports::store::{Fold, InboxRecord, Store};
+use crate::store::fs::FileSystem;
+use crate::store::fs::sim::SimFs;
+use crate::store::jsonl::{JsonlStore, layout};
+use crate::store::suite::samples::{accepted, append, done, event, instance, message, messages, submit};
+
+fn open(fs: &SimFs) -> JsonlStore {
+    JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap()
+}
+
+/// A turn that adds one message, up to its fold, or up to the record that ends it.
+fn turn(store: &JsonlStore, id: &InstanceId, name: &str, is_folded: bool) {
+    let event = event(name, id);
+    submit(store, accepted(&event)).unwrap();
+    let mut conversation = store.open(id).unwrap();
+    conversation.load().unwrap();
+    conversation.append(&append(name)).unwrap();
+    let new = messages(&[name]);
+    let carried = conversation.carry(&event.turn_id(), Fold::Append(&new)).unwrap();
+    let mut record = done(&event);
+    if let InboxRecord::Done { fold, .. } = &mut record {
+        *fold = Some(Box::new(carried.unwrap()));
+    }
+    submit(store, record).unwrap();
+    if is_folded {
+        conversation.fold(Fold::Append(&new)).unwrap();
+    }
+}
+
+fn base(store: &JsonlStore, id: &InstanceId) -> Vec<String> {
+    let stored = store.open(id).unwrap().load().unwrap();
+    // Events of a turn that was over may be torn: nobody needs them.
+    assert!(stored.warnings.iter().all(|warning| warning.contains("events.jsonl")), "{:?}", stored.warnings);
+    stored.base.iter().map(|message| message.id.clone()).collect()
+}
+
+/// The next process after a power failure; the one before it has closed nothing.
+fn after_power_failure(fs: &SimFs, store: JsonlStore, seed: Option<u64>) -> (SimFs, JsonlStore) {
+    let next = fs.lose_power(seed);
+    drop(store);
+    let store = open(&next);
+    (next, store)
+}
+
+#[test]
+fn what_a_power_failure_takes_from_a_conversation_the_inbox_gives_back() {
+    for seed in std::iter::once(None).chain((0..40).map(Some)) {
+        let (fs, id) = (SimFs::new(), instance("k"));
+        let store = open(&fs);
+        turn(&store, &id, "m0", true);
+        turn(&store, &id, "m1", true);
+        let (fs, store) = after_power_failure(&fs, store, seed);
+        assert_eq!(base(&store, &id), ["m0", "m1"]);
+        // Nor is it lost with the next failure, of a process that has built on it.
+        turn(&store, &id, "m2", false);
+        let (fs, store) = after_power_failure(&fs, store, seed);
+        assert_eq!(base(&store, &id), ["m0", "m1", "m2"]);
+        drop(store);
+        assert_eq!(base(&open(&fs.kill()), &id), ["m0", "m1", "m2"]);
+    }
+}
+
+#[test]
+fn a_workspace_that_was_closed_carries_nothing() {
+    let (fs, id) = (SimFs::new(), instance("k"));
+    let store = open(&fs);
+    turn(&store, &id, "m0", true);
+    drop(store);
+    let fs = fs.lose_power(None);
+    let file = layout::instance_dir(Path::new(WORKSPACE), &id).join(layout::BASE);
+    assert!(!fs.contents(&file).unwrap().is_empty());
+    // Somebody deletes the conversation while nothing runs: it does not come back.
+    fs.remove_folder(&layout::instance_dir(Path::new(WORKSPACE), &id)).unwrap();
+    assert_eq!(base(&open(&fs), &id), [""; 0]);
+}
+
+#[test]
+fn a_conversation_that_was_deleted_does_not_come_back() {
+    let (fs, id) = (SimFs::new(), instance("k"));
+    let store = open(&fs);
+    turn(&store, &id, "m0", true);
+    assert!(store.delete(&id).unwrap());
+    let (_, store) = after_power_failure(&fs, store, None);
+    assert_eq!(base(&store, &id), [""; 0]);
+}
+
+#[test]
+fn a_rewritten_base_is_not_undone_by_what_was_carried_before() {
+    for seed in std::iter::once(None).chain((0..40).map(Some)) {
+        let (fs, id) = (SimFs::new(), instance("k"));
+        let store = open(&fs);
+        turn(&store, &id, "m0", true);
+        let rewriting = event("m1", &id);
+        submit(&store, accepted(&rewriting)).unwrap();
+        let mut conversation = store.open(&id).unwrap();
+        let replaced = MessageEvent::Replace {
+            target_id: "m0".to_owned(),
+            message: message("summary", crate::message::Role::User),
+        };
+        conversation.append(&replaced).unwrap();
+        let whole = messages(&["summary"]);
+        assert_eq!(conversation.carry(&rewriting.turn_id(), Fold::Rewrite(&whole)).unwrap(), None);
+        conversation.sync().unwrap();
+        submit(&store, done(&rewriting)).unwrap();
+        conversation.fold(Fold::Rewrite(&whole)).unwrap();
+        let (fs, store) = after_power_failure(&fs, store, seed);
+        assert_eq!(base(&store, &id), ["summary"]);
+        turn(&store, &id, "m2", true);
+        let (_, store) = after_power_failure(&fs, store, seed);
+        assert_eq!(base(&store, &id), ["summary", "m2"]);
+    }
+}
+
+#[test]
+fn a_large_turn_is_synced_where_it_is() {
+    let (fs, id) = (SimFs::new(), instance("k"));
+    let store = open(&fs);
+    turn(&store, &id, "m0", true);
+    let mut conversation = store.open(&id).unwrap();
+    for number in 0..1_000 {
+        conversation.append(&append(&format!("large-{number}"))).unwrap();
+    }
+    let new = messages(&["large"]);
+    assert_eq!(conversation.carry("turn-large", Fold::Append(&new)).unwrap(), None);
+    conversation.sync().unwrap();
+    conversation.fold(Fold::Append(&new)).unwrap();
+    submit(&store, done(&event("large", &id))).unwrap();
+    let (_, store) = after_power_failure(&fs, store, None);
+    assert_eq!(base(&store, &id), ["m0", "large"]);
+}
+
+#[test]
+fn many_conversations_are_settled_while_the_swarm_runs() {
+    let fs = SimFs::new();
+    let store = open(&fs);
+    let ids: Vec<InstanceId> = (0..600).map(|number| instance(&number.to_string())).collect();
+    for (number, id) in ids.iter().enumerate() {
+        turn(&store, id, &format!("m{number}"), true);
+    }
+    let (_, store) = after_power_failure(&fs, store, None);
+    for (number, id) in ids.iter().enumerate() {
+        assert_eq!(base(&store, id), [format!("m{number}")]);
+    }
+}
