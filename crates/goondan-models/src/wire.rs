@@ -30,6 +30,7 @@ impl Wire {
             AdapterKind::Vertex => Wire::Gemini,
             AdapterKind::Ollama | AdapterKind::OllamaCloud => Wire::Ollama,
             AdapterKind::BedrockApi => Wire::Converse,
+            AdapterKind::Baidu if model.starts_with("baidu-coding-anthropic::") => Wire::Anthropic,
             _ => Wire::Chat,
         }
     }

@@ -15,11 +15,7 @@ use super::common::*;
 use super::mock::{Canned, Mock};
 
 fn file(media_type: &str, data: &str, name: Option<&str>) -> Part {
-    Part::File(Attachment {
-        media_type: media_type.to_owned(),
-        data: data.to_owned(),
-        name: name.map(str::to_owned),
-    })
+    Part::File(Attachment { media_type: media_type.to_owned(), data: data.to_owned(), name: name.map(str::to_owned) })
 }
 
 fn untrusted(part: Part) -> Part {
@@ -87,7 +83,11 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
         ),
         (
             "results with files at the end, and a word behind them",
-            request(vec![calls(), message(Role::Tool, vec![result("c1", "weather__now", json!(1)), picture()]), user(&["?"])]),
+            request(vec![
+                calls(),
+                message(Role::Tool, vec![result("c1", "weather__now", json!(1)), picture()]),
+                user(&["?"]),
+            ]),
         ),
         (
             "results with files, an empty answer, a word",
@@ -118,20 +118,49 @@ fn conversations() -> Vec<(&'static str, ModelRequest)> {
             "untrusted results",
             request(vec![
                 calls(),
-                message(Role::Tool, vec![untrusted(result("c1", "weather__now", json!({"t": 7}))), untrusted(failed("c2", "weather__now"))]),
+                message(
+                    Role::Tool,
+                    vec![
+                        untrusted(result("c1", "weather__now", json!({"t": 7}))),
+                        untrusted(failed("c2", "weather__now")),
+                    ],
+                ),
             ]),
         ),
-        ("an answer with text and a file", request(vec![user(&["go"]), message(Role::Assistant, vec![text("here"), picture()])])),
-        ("a blank text before a call", request(vec![user(&["go"]), message(Role::Assistant, vec![text(" "), call("c1", "weather__now", json!({}))])])),
+        (
+            "an answer with text and a file",
+            request(vec![user(&["go"]), message(Role::Assistant, vec![text("here"), picture()])]),
+        ),
+        (
+            "a blank text before a call",
+            request(vec![
+                user(&["go"]),
+                message(Role::Assistant, vec![text(" "), call("c1", "weather__now", json!({}))]),
+            ]),
+        ),
         ("nothing at all", request(vec![])),
         ("no system prompt", ModelRequest { system: None, ..second_turn() }),
         ("a blank system prompt", ModelRequest { system: Some(" \n".to_owned()), ..hello() }),
         ("no tools", ModelRequest { tools: Arc::from([]), ..hello() }),
         ("tools whose schemas change", ModelRequest { tools: schemas(), ..hello() }),
         ("bare parameters", with_params(hello(), json!({}), (None, None, None))),
-        ("all parameters", with_params(hello(), json!({"seed": 3, "stop": ["x"], "reasoningEffort": "low"}), (Some(0.1), Some(7), Some(0.9)))),
+        (
+            "all parameters",
+            with_params(
+                hello(),
+                json!({"seed": 3, "stop": ["x"], "reasoningEffort": "low"}),
+                (Some(0.1), Some(7), Some(0.9)),
+            ),
+        ),
         ("an effort that is none", with_params(hello(), json!({"reasoningEffort": "huge"}), (None, None, None))),
-        ("parameters that go before ours", with_params(hello(), json!({"temperature": 1, "stream_options": null, "model": "other"}), (Some(0.5), None, None))),
+        (
+            "parameters that go before ours",
+            with_params(
+                hello(),
+                json!({"temperature": 1, "stream_options": null, "model": "other"}),
+                (Some(0.5), None, None),
+            ),
+        ),
     ]
 }
 
@@ -163,7 +192,11 @@ fn models() -> Vec<(&'static str, &'static str, Value)> {
     vec![
         ("openai", "o3-mini", json!({"api": "chat", "reasoningEffort": "high"})),
         ("openai", "gpt-5", json!({"api": "chat"})),
-        ("openai-compatible", "some::model-high", json!({"reasoningEffort": "none", "body": {"seed": 1, "max_tokens": 5}})),
+        (
+            "openai-compatible",
+            "some::model-high",
+            json!({"reasoningEffort": "none", "body": {"seed": 1, "max_tokens": 5}}),
+        ),
         ("deepseek", "deepseek-chat", json!({"reasoningEffort": "none"})),
         ("deepseek", "deepseek-chat", json!({"reasoningEffort": "medium"})),
         ("deepseek", "deepseek-chat", json!({})),
