@@ -9,11 +9,11 @@ use std::borrow::Cow;
 use genai::chat::{ChatMessage, ChatRequest, ChatRole, ContentPart, MessageContent, Tool, ToolResponse};
 use goondan_runtime::message::{Message, Part, Role, ToolResultPart};
 use goondan_runtime::ports::model::{ModelRequest, ToolDefinition};
+use goondan_runtime::spec::sent_schema::sent_schema;
 use serde_json::{Value, json};
 
 use crate::attach::attachment;
 use crate::live::Signatures;
-use crate::normalise::sent_schema;
 use crate::wire::Wire;
 
 /// A result as the model reads it: text as it is, anything else as JSON.

@@ -14,7 +14,7 @@ use super::http::Http;
 use super::settings::Settings;
 use crate::error::configuration;
 use crate::table::Address;
-use crate::wire::Wire;
+use crate::wire::{Wire, wire_of};
 
 /// Stands in for a key where none is needed: genai insists on one, and most local servers ignore it.
 const NO_KEY: &str = "none";
@@ -49,7 +49,7 @@ impl Target {
             AdapterKind::OpenAI => openai(model, address, settings),
             other => other,
         };
-        let wire = Wire::of(adapter, &model.spec.model);
+        let wire = wire_of(adapter, &model.spec.model);
         let endpoint = match (&model.spec.endpoint, address) {
             (Some(endpoint), _) => Some(base(model, endpoint, wire)?),
             (None, Address::At(endpoint)) => Some(base(model, endpoint, wire)?),
@@ -67,7 +67,7 @@ impl Target {
 
     /// What is spoken there.
     pub(crate) fn wire(&self) -> Wire {
-        Wire::of(self.model.adapter_kind, &self.model.model_name)
+        wire_of(self.model.adapter_kind, &self.model.model_name)
     }
 
     /// Who is spoken to, in genai's terms.

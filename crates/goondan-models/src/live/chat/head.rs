@@ -6,12 +6,12 @@ use bytes::Bytes;
 use goondan_runtime::JsonObject;
 use goondan_runtime::ports::model::{ModelRequest, ToolDefinition};
 use goondan_runtime::spec::kinds::ModelParams;
+use goondan_runtime::spec::sent_schema::sent_schema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::super::settings::Settings;
 use super::dialect::Dialect;
-use crate::normalise::sent_schema;
 use crate::wire::Wire;
 
 /// How many heads are kept: one for each set of tools and params that is in use.
