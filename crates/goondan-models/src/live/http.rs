@@ -56,6 +56,9 @@ impl Http {
         let unusable = |reason: String| {
             configuration(format!("cannot set up the HTTP client: {reason}"), "check the proxy settings (HTTPS_PROXY)")
         };
+        if !is_secure && let Some(client) = self.shared.plain.get() {
+            return Ok(client);
+        }
         // A proxy may want TLS itself.
         if !is_secure && !has_proxy() {
             let made = || async { make(without_certificates()).map_err(|error| chain(&error)) };

@@ -89,3 +89,19 @@ impl Dialect {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_say_where_and_names_how() {
+        let zai = Dialect::of(AdapterKind::Zai);
+        assert_eq!(zai.address("zai_coding::glm"), Some("https://api.z.ai/api/coding/paas/v4/"));
+        assert_eq!((zai.address("glm"), zai.model("zai_coding::glm")), (None, "glm".to_owned()));
+        let fireworks = Dialect::of(AdapterKind::Fireworks);
+        assert_eq!(fireworks.model("qwen"), "accounts/fireworks/models/qwen");
+        assert_eq!(fireworks.model("accounts/x/models/y"), "accounts/x/models/y");
+        assert_eq!(Dialect::of(AdapterKind::GithubCopilot).accept(), Some("application/vnd.github+json"));
+    }
+}

@@ -138,3 +138,28 @@ impl<'a> Tool<'a> {
         Tool { r#type: "function", function }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use genai::adapter::AdapterKind;
+    use goondan_runtime::spec::Environment;
+
+    use super::*;
+    use crate::testing::{model, request};
+
+    #[test]
+    fn a_head_is_made_once_for_the_same_tools_and_params_and_forgotten_with_them() {
+        let settings = Settings::of(&model("openai", json!({})), &Environment::default()).expect("settings");
+        let heads = Heads::new(Dialect::of(AdapterKind::OpenAI), "m".to_owned());
+        let asked = request("a", "x");
+        let first = heads.of(&asked, &settings).before;
+        assert_eq!(first.as_ptr(), heads.of(&asked.clone(), &settings).before.as_ptr());
+        let mut hotter = asked.clone();
+        Arc::make_mut(&mut hotter.params).temperature = Some(1.5);
+        assert!(heads.of(&hotter, &settings).before.ends_with(br#""temperature":1.5,"messages":["#));
+        for _ in 0..2 * KEPT {
+            heads.of(&request("a", "x"), &settings);
+        }
+        assert!(heads.made.lock().unwrap().len() <= 3);
+    }
+}

@@ -130,15 +130,19 @@ impl ChatClient {
         if response.status().is_success() { Ok(response) } else { Err(self.refused(place, response).await) }
     }
 
+    /// What a refusal means, as far as its body came in time.
     async fn refused(&self, place: &Place, mut response: Response) -> ModelError {
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
         let mut body = Vec::new();
-        while let Ok(Ok(Some(piece))) = timeout(self.settings.idle, response.chunk()).await {
-            body.extend_from_slice(&piece);
-            if body.len() > limits::ERROR {
-                break;
+        let reading = async {
+            while let Ok(Some(piece)) = response.chunk().await
+                && body.len() < limits::ERROR
+            {
+                body.extend_from_slice(&piece);
             }
-        }
+        };
+        // One that comes too slowly is as good as one that is short.
+        let _ = timeout(self.settings.idle, reading).await;
         self.caller.refused(&place.host, status, &String::from_utf8_lossy(&body), &headers)
     }
 }
