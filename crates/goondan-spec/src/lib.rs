@@ -55,6 +55,7 @@ pub use load::{LoadInput, Loaded, load};
 pub use meta::{Kind, ObjectRef, ResourceId};
 pub use snapshot::{AgentPart, Fingerprint, Snapshot};
 pub use source::Sources;
+pub use text::closest;
 pub use value::{Environment, Secret, ValueSource};
 
 /// A JSON object, as tools take it and free-form fields hold it.
