@@ -36,6 +36,7 @@ mod read;
 mod references;
 pub mod render;
 pub mod schema;
+pub mod sent_schema;
 pub mod snapshot;
 pub mod source;
 mod split;
