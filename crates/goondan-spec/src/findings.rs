@@ -13,7 +13,7 @@ use crate::value::ValueSource;
 const LONGEST_SUBJECT: usize = 300;
 
 /// Everything that one stage has to say about one file. Stages append and go on; one place decides in the end.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Findings {
     /// Relative to the bundle.
     pub(crate) file: String,

@@ -21,7 +21,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use crate::adapters::ToolSources;
 use crate::approvals::ApprovalFile;
 use crate::contents::Contents;
-use crate::reload::{ReloadListeners, ReloadState, ToolReloads, plan_swarm};
+use crate::reload::{ReadBefore, ReloadListeners, ReloadState, ToolReloads, plan_swarm};
 use crate::secrets;
 use crate::swarm::{Inner, Swarm};
 use crate::variables::Variables;
@@ -239,6 +239,7 @@ impl SwarmBuilder {
             workspace,
             swarm: swarm_id,
             reloading: tokio::sync::Mutex::new(state),
+            read_before: ReadBefore::default(),
             reload_listeners: ReloadListeners::default(),
             reloads_at_hangup: self.reloads_at_hangup,
         };

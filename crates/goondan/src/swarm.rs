@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use crate::adapters::ToolSources;
 use crate::builder::SwarmBuilder;
 use crate::contents::Contents;
-use crate::reload::{ReloadListeners, ReloadState};
+use crate::reload::{ReadBefore, ReloadListeners, ReloadState};
 use crate::variables::Variables;
 use crate::workspace::{StateRoot, Workspace};
 
@@ -46,6 +46,7 @@ pub(crate) struct Inner {
     pub(crate) swarm: ResourceId,
     /// One reload at a time.
     pub(crate) reloading: tokio::sync::Mutex<ReloadState>,
+    pub(crate) read_before: ReadBefore,
     pub(crate) reload_listeners: ReloadListeners,
     pub(crate) reloads_at_hangup: bool,
 }

@@ -12,7 +12,7 @@ pub struct OsFiles;
 
 impl Files for OsFiles {
     fn kind(&self, path: &Path) -> io::Result<FileKind> {
-        fs::metadata(path).map(|metadata| kind_of(&metadata))
+        fs::metadata(path).map(|metadata| FileKind::of(&metadata))
     }
 
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
@@ -27,7 +27,7 @@ impl Files for OsFiles {
             let entry = entry?;
             // A name that is no Unicode can't be referred to from YAML, so it is none of ours.
             let Ok(name) = entry.file_name().into_string() else { continue };
-            let kind = entry.metadata().map_or(FileKind::Other, |metadata| kind_of(&metadata));
+            let kind = entry.metadata().map_or(FileKind::Other, |metadata| FileKind::of(&metadata));
             names.push((name, kind));
         }
         Ok(names)
@@ -38,13 +38,16 @@ impl Files for OsFiles {
     }
 }
 
-fn kind_of(metadata: &fs::Metadata) -> FileKind {
-    if metadata.is_file() {
-        FileKind::File { size: metadata.len() }
-    } else if metadata.is_dir() {
-        FileKind::Directory
-    } else {
-        FileKind::Other
+impl FileKind {
+    /// What the system says of it.
+    pub fn of(metadata: &fs::Metadata) -> Self {
+        if metadata.is_file() {
+            FileKind::File { size: metadata.len() }
+        } else if metadata.is_dir() {
+            FileKind::Directory
+        } else {
+            FileKind::Other
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Instant;
 use goondan_runtime::plan::{Generation, PlanPorts, plan};
 use goondan_runtime::redact::Redactor;
 use goondan_spec::kinds::Swarm as SwarmSpec;
-use goondan_spec::{Bundle, Diagnostic, Environment, Resource, ResourceId, Snapshot, diff};
+use goondan_spec::{Bundle, Diagnostic, Environment, KnownFiles, Resource, ResourceId, Snapshot, diff};
 
 pub(crate) use self::news::ReloadListeners;
 pub use self::news::ReloadNews;
@@ -24,6 +24,7 @@ use crate::generation::{LastGeneration, LastReload};
 use crate::project::{self, Project};
 use crate::secrets;
 use crate::swarm::{Inner, Swarm};
+use crate::watch::texts::Texts;
 use crate::watch::trace::{Recorder, Trace};
 
 /// Why the swarm reloads.
@@ -55,6 +56,13 @@ impl ReloadState {
         let snapshot = Snapshot::of(bundle, swarm, &contents.of(bundle), Some(environment));
         ReloadState { snapshot, is_broken: false, told: 0 }
     }
+}
+
+/// What was read for earlier reloads, so that an edit costs as much as what it changes.
+#[derive(Debug, Default)]
+pub(crate) struct ReadBefore {
+    texts: Texts,
+    files: KnownFiles,
 }
 
 /// Everything that was read for a reload.
@@ -90,7 +98,7 @@ impl Swarm {
         let mut state = inner.reloading.lock().await;
         let started = Instant::now();
         let mut outcome = ReloadOutcome::begin(cause);
-        let read = self.read().await;
+        let read = self.read(cause).await;
         outcome.timing.load = started.elapsed();
         outcome.sources = read.project.sources;
         let wanted = matches!(cause, Cause::Asked) || state.is_broken;
@@ -113,11 +121,14 @@ impl Swarm {
         (outcome, read.looked)
     }
 
-    async fn read(&self) -> Read {
+    async fn read(&self, cause: Cause) -> Read {
         let (swarm, root) = (Arc::clone(self.inner()), self.root());
         let read = tokio::task::spawn_blocking(move || {
-            let recorder = Recorder::default();
-            let project = project::load_from(&root, &recorder);
+            let recorder = match cause {
+                Cause::Asked => Recorder::default(),
+                Cause::Watch { .. } => Recorder::with_texts(&swarm.read_before.texts),
+            };
+            let project = project::load_again(&root, &recorder, &swarm.read_before.files);
             let environment = swarm.variables.read(&recorder, &root);
             let mut trace = recorder.into_trace();
             if let Some(bundle) = &project.bundle {
