@@ -16,8 +16,12 @@ type Edges<'f> = BTreeMap<&'f str, Vec<(&'f str, Position, usize)>>;
 pub(crate) fn find(files: &[Arc<ParsedFile>], nested: &[Arc<ParsedFile>]) -> Vec<Diagnostic> {
     let Some(own) = manifest(files) else { return Vec::new() };
     let Some(name) = own.package() else { return Vec::new() };
-    let edges: Edges<'_> =
-        nested.iter().map(AsRef::as_ref).chain([own]).filter_map(|file| Some((file.package()?, dependencies(file)))).collect();
+    let edges: Edges<'_> = nested
+        .iter()
+        .map(AsRef::as_ref)
+        .chain([own])
+        .filter_map(|file| Some((file.package()?, dependencies(file))))
+        .collect();
     let mut found = Vec::new();
     for (dependency, at, index) in edges.get(name).into_iter().flatten().filter(|(dependency, ..)| *dependency != name)
     {

@@ -53,7 +53,7 @@ pub use files::{Files, MemoryFiles, OsFiles};
 pub use load::{LoadInput, Loaded, load, load_again};
 pub use meta::{Kind, ObjectRef, ResourceId};
 pub use read::KnownFiles;
-pub use snapshot::{AgentPart, Fingerprint, Snapshot};
+pub use snapshot::{AgentPart, Basis, Fingerprint, Fingerprints, Snapshot};
 pub use source::Sources;
 pub use value::{Environment, Secret, ValueSource};
 

@@ -113,7 +113,7 @@ struct Gathered {
     secrets: Vec<(String, std::ops::Range<usize>)>,
     texts: Vec<(String, String)>,
     builds: Vec<ToolBuild>,
-    places: HashMap<(ResourceId, String), Position>,
+    places: HashMap<ResourceId, Vec<(String, Position)>>,
 }
 
 impl Gathered {
@@ -125,7 +125,9 @@ impl Gathered {
         self.secrets.extend(findings.secrets.into_iter().map(|range| (file.clone(), range)));
         self.texts.extend(findings.texts);
         self.builds.extend(findings.builds);
-        self.places.extend(findings.places);
+        if let Some(resource) = findings.resource.filter(|_| !findings.places.is_empty()) {
+            self.places.insert(resource, findings.places);
+        }
     }
 
     fn is_clean(&self) -> bool {
@@ -149,6 +151,7 @@ impl Gathered {
         let bundle = clean.then(|| Bundle {
             root,
             files: self.file_names,
+            marks: files.iter().map(|file| (file.name.clone(), Arc::clone(&file.mark))).collect(),
             resources,
             values: self.values,
             builds: self.builds.clone(),

@@ -27,12 +27,14 @@ pub(crate) struct ParsedFile {
     pub(crate) documents: Vec<Node>,
     /// What is wrong with the file as YAML.
     pub(crate) findings: Findings,
+    /// Tells this text from every other one.
+    pub(crate) mark: Arc<()>,
 }
 
 impl ParsedFile {
     fn empty(name: &str) -> Self {
         let (name, text, findings) = (name.to_owned(), Arc::from(""), Findings::about(name));
-        ParsedFile { name, text, documents: Vec::new(), findings }
+        ParsedFile { name, text, documents: Vec::new(), findings, mark: Arc::default() }
     }
 
     /// The name of the package that the file's first document declares.

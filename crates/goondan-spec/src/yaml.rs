@@ -349,11 +349,49 @@ mod tests {
     /// Texts of which the short way reads many and leaves many to the long way.
     fn texts() -> impl Strategy<Value = String> {
         let word = prop::sample::select(vec![
-            "a", "name", "n", "on", "no", "null", "~", "true", "False", "0", "7", "007", "-3", "0.5", "1e3", ".inf", "nan", "1_0", "/a/b", "./x", "'q'",
-            "\"d\\n\"", "<<", "*x", "&x", "!!str", "[a, {b: 1}]", "{a: b, a: c}", "[", "x: y", "é😀", "long text here", "2001-01-01", "$HOME", "# c",
-            "|\n    block\n    text\n", ">-\n    folded\n\n    text\n", "---", "...", "",
+            "a",
+            "name",
+            "n",
+            "on",
+            "no",
+            "null",
+            "~",
+            "true",
+            "False",
+            "0",
+            "7",
+            "007",
+            "-3",
+            "0.5",
+            "1e3",
+            ".inf",
+            "nan",
+            "1_0",
+            "/a/b",
+            "./x",
+            "'q'",
+            "\"d\\n\"",
+            "<<",
+            "*x",
+            "&x",
+            "!!str",
+            "[a, {b: 1}]",
+            "{a: b, a: c}",
+            "[",
+            "x: y",
+            "é😀",
+            "long text here",
+            "2001-01-01",
+            "$HOME",
+            "# c",
+            "|\n    block\n    text\n",
+            ">-\n    folded\n\n    text\n",
+            "---",
+            "...",
+            "",
         ]);
-        let line = (0..3usize, prop::sample::select(vec!["", "- ", "k: ", "key: ", "? ", "\"k\": ", "<<: ", "&x "]), word);
+        let line =
+            (0..3usize, prop::sample::select(vec!["", "- ", "k: ", "key: ", "? ", "\"k\": ", "<<: ", "&x "]), word);
         prop::collection::vec(line, 0..7).prop_map(|lines| {
             let line = |(depth, begin, word): (usize, &str, &str)| format!("{}{begin}{word}\n", "  ".repeat(depth));
             lines.into_iter().map(line).collect()
