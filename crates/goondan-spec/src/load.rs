@@ -48,7 +48,10 @@ pub struct Loaded {
 
 /// Reads a bundle (rules L1 to L10). All mistakes of all files are found in one run.
 pub fn load(input: LoadInput<'_>) -> Loaded {
-    load_again(input, &KnownFiles::default())
+    let known = KnownFiles::default();
+    let loaded = load_again(input, &known);
+    known.give_back();
+    loaded
 }
 
 /// As [`load`], without parsing what is `known` from an earlier load; from now on `known` are the files of this one.
@@ -87,7 +90,7 @@ fn find_root(path: &Path, files: &dyn Files) -> Result<PathBuf, Diagnostic> {
     let is_manifest = path.file_name().is_some_and(|name| name == "goondan.yaml" || name == "goondan.yml");
     match files.kind(path) {
         Ok(FileKind::Directory) => Ok(path.to_owned()),
-        Ok(FileKind::File { .. }) if is_manifest => {
+        Ok(FileKind::File) if is_manifest => {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             Ok(parent.unwrap_or(Path::new(".")).to_owned())
         }

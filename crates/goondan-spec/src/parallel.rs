@@ -5,7 +5,7 @@ use std::thread;
 
 /// A YAML document may nest deeply enough to need more than a thread's usual stack, above all in a debug build. Only
 /// what is touched is paid for.
-const STACK_SIZE: usize = 16 * 1024 * 1024;
+pub(crate) const STACK_SIZE: usize = 16 * 1024 * 1024;
 /// Below this many items a chunk is not worth a thread of its own.
 const MIN_CHUNK: usize = 32;
 

@@ -7,12 +7,15 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::discover::may_be_tool_manifest;
 use crate::findings::Findings;
 use crate::node::Node;
+use crate::parallel::STACK_SIZE;
 use crate::paths::{Folder, Unreadable};
 use crate::source::position_of_bytes;
 use crate::split::{self, Chunk};
 use crate::text::reason;
 use crate::yaml;
 
+/// More files than this are given back beside other work.
+const MANY_FILES: usize = 32;
 /// How many documents a file may hold (rule L2).
 const MAX_DOCUMENTS: usize = 1_000;
 
@@ -74,6 +77,14 @@ impl KnownFiles {
         let file = Arc::new(file);
         self.lock().insert(name.to_owned(), Arc::clone(&file));
         file
+    }
+
+    /// Gives back what they hold. Of a large project that takes a while, which nobody has to wait for.
+    pub(crate) fn give_back(self) {
+        if self.lock().len() > MANY_FILES {
+            // Where the system has no thread to spare, it is given back here.
+            drop(std::thread::Builder::new().stack_size(STACK_SIZE).spawn(move || drop(self)));
+        }
     }
 
     /// Forgets what a load did not ask for.

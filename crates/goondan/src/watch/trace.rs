@@ -4,7 +4,7 @@
 //! exact by construction: a file that was asked for in vain is on it as well as one that was read, and of a folder that was
 //! listed the names that matter. As long as every answer stays the same, loading again makes the same bundle.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use super::texts::Texts;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Trace {
     /// Files, those that are not there included.
-    files: BTreeMap<PathBuf, Stamp>,
+    files: HashMap<PathBuf, Stamp>,
     /// Folders whose names were read, with those names that matter.
     folders: BTreeMap<PathBuf, BTreeSet<String>>,
 }
@@ -56,7 +56,7 @@ impl Files for Recorder<'_> {
     fn kind(&self, path: &Path) -> io::Result<FileKind> {
         let looked = fs::metadata(path);
         self.lock().note_as(path, || Stamp::from(&looked));
-        looked.map(|metadata| FileKind::of(&metadata))
+        looked.map(|metadata| FileKind::from(metadata.file_type()))
     }
 
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
@@ -116,7 +116,8 @@ impl Trace {
         let files = self.files.iter().filter(|(path, stamp)| Stamp::of(path) != **stamp);
         let folders = self.folders.iter().filter(|(path, names)| names_now(path) != **names);
         let changed = files.map(|(path, _)| path).chain(folders.map(|(path, _)| path));
-        changed.filter(|path| !path.starts_with(ignored)).cloned().collect()
+        let changed: BTreeSet<&PathBuf> = changed.filter(|path| !path.starts_with(ignored)).collect();
+        changed.into_iter().cloned().collect()
     }
 
     /// The folders in which something happens when the answer to a question may change: those that hold what was looked at,
