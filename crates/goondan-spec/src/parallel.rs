@@ -11,7 +11,8 @@ const MIN_CHUNK: usize = 32;
 
 /// `work` done to every item, on threads with a deep stack. The results keep the order of the items.
 pub(crate) fn map_deep<'i, T: Sync, R: Send>(items: &'i [T], work: impl Fn(&'i T) -> R + Sync) -> Vec<R> {
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    // Counting the cores means reading several files.
+    let cores = if items.len() < 2 { 1 } else { thread::available_parallelism().map_or(1, NonZero::get) };
     run(items, items.len().div_ceil(cores).max(1), &work)
 }
 

@@ -9,6 +9,15 @@ use goondan_spec::kinds::ToolBuild;
 use goondan_spec::source::Sources;
 use goondan_spec::{BasePackage, Bundle, Diagnostic, Environment, JsonObject, KnownFiles, LoadInput};
 
+/// What is built in does not change while the program runs.
+static BASE: LazyLock<BasePackage> = LazyLock::new(base_package);
+
+/// Makes what the first [`load`] needs whatever it loads. A program that knows that it will load something calls this on
+/// another thread while it does something else; nothing depends on it.
+pub fn prepare() {
+    LazyLock::force(&BASE);
+}
+
 /// What came of reading a project folder.
 pub struct Project {
     /// The folder that `path` named.
@@ -30,8 +39,6 @@ pub fn load(path: &Path) -> Project {
 
 /// As [`load`], with files from elsewhere, and without parsing those that are known.
 pub(crate) fn load_again(path: &Path, files: &dyn Files, known: &KnownFiles) -> Project {
-    // What is built in does not change while the program runs.
-    static BASE: LazyLock<BasePackage> = LazyLock::new(base_package);
     let loaded = goondan_spec::load_again(LoadInput { root: path, files, base: &BASE }, known);
     Project {
         root: folder(path),
