@@ -32,10 +32,15 @@ impl Gdn {
         Ok((began, took))
     }
 
-    /// A swarm that takes one input a line.
+    /// A swarm that takes one input a line, and gives one result a line.
     pub fn serve(&self, project: &Path) -> anyhow::Result<Serving> {
+        self.serve_with(project, &["--output-format", "json"])
+    }
+
+    /// A swarm that takes one input a line, run with `options`.
+    pub fn serve_with(&self, project: &Path, options: &[&str]) -> anyhow::Result<Serving> {
         let project = project.to_str().context("the project's path is no text")?;
-        let arguments = ["run", project, "--input-format", "stream-json", "--output-format", "json", "--yes", "-q"];
+        let arguments = [&["run", project, "--input-format", "stream-json", "--yes", "-q"], options].concat();
         let mut child = self.command(&arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let input = child.stdin.take().context("no standard input")?;
         let results = BufReader::new(child.stdout.take().context("no standard output")?);
@@ -61,11 +66,24 @@ impl Serving {
 
     /// Waits for the next result; it must be a good one.
     pub fn result(&mut self) -> anyhow::Result<()> {
+        let line = self.next_line()?;
+        let result: serde_json::Value = serde_json::from_str(line).context("a result is JSON")?;
+        anyhow::ensure!(result["finishReason"] == "text_response", "a turn failed: {line}");
+        Ok(())
+    }
+
+    /// Waits for the next line of output.
+    pub fn next_line(&mut self) -> anyhow::Result<&str> {
         self.line.clear();
         let read = self.results.read_line(&mut self.line)?;
         anyhow::ensure!(read > 0, "the swarm ended before its last result");
-        let result: serde_json::Value = serde_json::from_str(&self.line).context("a result is JSON")?;
-        anyhow::ensure!(result["finishReason"] == "text_response", "a turn failed: {}", self.line);
+        Ok(&self.line)
+    }
+
+    /// Tells it to look at its project anew, as `gdn reload` does.
+    pub fn hang_up(&self) -> anyhow::Result<()> {
+        let process = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        rustix::process::kill_process(process.context("no process")?, rustix::process::Signal::HUP)?;
         Ok(())
     }
 

@@ -33,6 +33,37 @@ pub fn scripted(folder: &Path) -> anyhow::Result<()> {
     write(folder, &[model, window, agent, &swarm(&["a"])].join("---\n"))
 }
 
+/// An agent that calls one export through each form of a tool: `text-transform__slice`, a library here and one in a process of
+/// its own (a copy of `library`), and a program through `custom-tools__run`. Which one, `behaviour` says.
+pub fn every_form(folder: &Path, endpoint: &str, behaviour: &str, library: &Path) -> anyhow::Result<()> {
+    let native = |name: &str, isolation: &str| {
+        format!(
+            "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: {name}}}\n\
+             spec: {{entry: ./counter, isolation: {isolation}}}\n"
+        )
+    };
+    let tools = ["Tool/text-transform", "Tool/here", "Tool/hosted", "Tool/custom-tools"];
+    let agent = agent("a", "m", &tools) + "  permissions: {default: allow}\n";
+    let parts =
+        [model("m", endpoint, behaviour), native("here", "none"), native("hosted", "process"), agent, swarm(&["a"])];
+    write(folder, &parts.join("---\n"))?;
+    std::fs::copy(library, folder.join("libcounter.so"))?;
+    executable(&folder.join("tools/hello"))
+}
+
+/// A custom tool that is a script.
+fn executable(folder: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::create_dir_all(folder)?;
+    std::fs::write(
+        folder.join("tool.yaml"),
+        "name: hello\ndescription: Says hello\nversion: 1.0.0\nentrypoint: hello\n",
+    )?;
+    std::fs::write(folder.join("hello"), "#!/bin/sh\necho hello\n")?;
+    std::fs::set_permissions(folder.join("hello"), std::fs::Permissions::from_mode(0o755))?;
+    Ok(())
+}
+
 /// `count` Tools in a hundred files, with an Agent for each fifty of them.
 pub fn many_resources(folder: &Path, count: usize) -> anyhow::Result<()> {
     let a_file = count.div_ceil(100).max(1);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Setup;
 use crate::figures::{Run, median};
+use crate::gdn::{Gdn, Usage};
 use crate::projects;
 use crate::server::{Exchange, round_trip};
 
@@ -14,13 +15,7 @@ const WINDOW: usize = 20;
 pub(super) fn steps(setup: &Setup, count: usize) -> anyhow::Result<Run> {
     let behaviour = format!(r#"calls:{count}:json-query__count:{{"data":"[1, 2]"}}"#);
     projects::one_agent(&setup.project, &setup.server.endpoint(), &behaviour, &["Tool/json-query"])?;
-    let mut swarm = setup.gdn.serve(&setup.project)?;
-    swarm.send("main", "go")?;
-    swarm.result()?;
-    let usage = swarm.usage()?;
-    swarm.end()?;
-    let exchanges = setup.server.take();
-    anyhow::ensure!(exchanges.len() == count + 1, "{} model calls instead of {}", exchanges.len(), count + 1);
+    let (exchanges, usage) = one_turn(&setup.gdn, setup, count)?;
     // The first step opens the conversation and the connection.
     let (first, last) = (window(&exchanges[1..]), window(&exchanges[exchanges.len() - WINDOW - 1..]));
     let of_first = overhead(setup, first)?;
@@ -34,6 +29,28 @@ pub(super) fn steps(setup: &Setup, count: usize) -> anyhow::Result<Run> {
         .millis("raw_round_trip_first", of_first.raw)
         .millis("raw_round_trip_last", of_last.raw)
         .with("cpu_ms_per_step", usage.cpu.as_secs_f64() * 1e3 / count as f64))
+}
+
+/// The median step of a turn of `count` steps, beyond the raw round trip.
+pub(super) fn one_step(gdn: &Gdn, setup: &Setup, count: usize) -> anyhow::Result<Duration> {
+    let (exchanges, _) = one_turn(gdn, setup, count)?;
+    let step = median(exchanges[1..].windows(2).map(|pair| pair[1].came - pair[0].came).collect());
+    let raw = round_trip(setup.server.address(), exchanges[count / 2].bytes, 100)?;
+    Ok(step.saturating_sub(raw))
+}
+
+/// Runs the project's one turn, which has `count` steps.
+fn one_turn(gdn: &Gdn, setup: &Setup, count: usize) -> anyhow::Result<(Vec<Exchange>, Usage)> {
+    // Round trips that were measured before are none of the turn's.
+    setup.server.take();
+    let mut swarm = gdn.serve(&setup.project)?;
+    swarm.send("main", "go")?;
+    swarm.result()?;
+    let usage = swarm.usage()?;
+    swarm.end()?;
+    let exchanges = setup.server.take();
+    anyhow::ensure!(exchanges.len() == count + 1, "{} model calls instead of {}", exchanges.len(), count + 1);
+    Ok((exchanges, usage))
 }
 
 fn window(exchanges: &[Exchange]) -> &[Exchange] {

@@ -3,6 +3,9 @@
 mod conversation;
 mod many;
 mod one_shot;
+mod reload;
+mod store;
+mod tool_call;
 
 use std::path::{Path, PathBuf};
 
@@ -63,6 +66,25 @@ pub const SCENARIOS: &[Scenario] = &[
         about: "200 requests of an agent to another, warm",
         runs: 5,
         run: |s| conversation::requests(s, 200),
+    },
+    Scenario { name: "tool-call", about: "one tool step with each form of a tool", runs: 5, run: tool_call::each_form },
+    Scenario {
+        name: "store",
+        about: "1,000 turns one after another, the state on disk and in memory",
+        runs: 5,
+        run: store::turns,
+    },
+    Scenario {
+        name: "reload-idle",
+        about: "one changed resource among 1,021, nothing else to do",
+        runs: 5,
+        run: reload::idle,
+    },
+    Scenario {
+        name: "reload-busy",
+        about: "one changed resource among 1,021, with 16 turns under way at all times",
+        runs: 5,
+        run: reload::busy,
     },
     Scenario { name: "fan-out-1", about: "one instance with three model calls", runs: 5, run: |s| many::fan_out(s, 1) },
     Scenario {

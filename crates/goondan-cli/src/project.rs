@@ -48,10 +48,15 @@ pub(crate) fn load(path: &Path) -> Result<Project, CliError> {
 /// Loads a project that is about to be used: warnings are shown, errors end the command.
 pub(crate) fn load_valid(path: &Path, output: &Output) -> Result<(PathBuf, Arc<Bundle>, Sources), CliError> {
     let Project { root, bundle, diagnostics, sources, .. } = load(path)?;
-    warn(&diagnostics, &sources, output)?;
     match bundle {
-        Some(bundle) => Ok((root, bundle, sources)),
-        None => Err(invalid(&diagnostics)),
+        Some(bundle) => {
+            warn(&diagnostics, &sources, output)?;
+            Ok((root, bundle, sources))
+        }
+        None => {
+            output.explain(pretty(&diagnostics, &sources).trim_end_matches('\n'))?;
+            Err(invalid(&diagnostics))
+        }
     }
 }
 
@@ -60,7 +65,11 @@ fn warn(diagnostics: &[Diagnostic], sources: &Sources, output: &Output) -> Resul
     if diagnostics.is_empty() {
         return Ok(());
     }
-    output.note(render::pretty(diagnostics, sources, Output::stderr_has_colour()).trim_end_matches('\n'))
+    output.note(pretty(diagnostics, sources).trim_end_matches('\n'))
+}
+
+fn pretty(diagnostics: &[Diagnostic], sources: &Sources) -> String {
+    render::pretty(diagnostics, sources, Output::stderr_has_colour())
 }
 
 /// A swarm that is about to start.
@@ -194,7 +203,7 @@ pub(crate) fn not_startable_shown(diagnostics: &[Diagnostic], output: &Output) -
     // A single problem is the error itself; of several, the error can only be the sum.
     let listed = match diagnostics {
         [_] => Ok(()),
-        several => output.note(render::short(several).trim_end_matches('\n')),
+        several => output.explain(render::short(several).trim_end_matches('\n')),
     };
     listed.err().unwrap_or_else(|| not_startable(diagnostics))
 }

@@ -1,16 +1,18 @@
 //! One library that takes calls: the way down, and the table of what is open.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use goondan_abi::wire::{self, code};
 use goondan_runtime::ports::tool::{LogLevel, ToolContext};
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::calls::{Calls, Receivers};
 use crate::limits::Limits;
 use crate::link::{Down, Event, Outcome};
 use crate::metrics::Counters;
+use crate::moment::{Quickness, look_for};
 
 /// Log lines about no call that may wait.
 const WAITING_LINES: usize = 256;
@@ -20,6 +22,7 @@ pub(crate) struct Connection {
     down: mpsc::UnboundedSender<Down>,
     calls: Arc<Calls>,
     cancel_grace: Duration,
+    quickness: Quickness,
 }
 
 /// The table for a new library. Its lines about no call go to the program's log. Needs a running tokio.
@@ -36,7 +39,7 @@ pub(crate) fn new_calls(name: &str, limits: &Limits, counters: &Arc<Counters>) -
 
 impl Connection {
     pub(crate) fn new(down: mpsc::UnboundedSender<Down>, calls: Arc<Calls>, limits: &Limits) -> Self {
-        Connection { down, calls, cancel_grace: limits.cancel_grace }
+        Connection { down, calls, cancel_grace: limits.cancel_grace, quickness: Quickness::default() }
     }
 
     pub(crate) fn calls(&self) -> &Calls {
@@ -53,6 +56,7 @@ impl Connection {
             events,
             operations: Vec::new(),
             state: CallState::Running,
+            began: Instant::now(),
         };
         open.send(Down::Start { call, request: Box::new(request) })?;
         Ok(open)
@@ -75,6 +79,7 @@ pub(crate) struct OpenCall {
     /// Questions of the library that have no reply yet.
     operations: Vec<u64>,
     state: CallState,
+    began: Instant,
 }
 
 /// What happens to a call that runs.
@@ -86,15 +91,30 @@ pub(crate) enum Happening {
 }
 
 impl OpenCall {
+    /// The answer, where the library is quick and has nothing else to say.
+    pub(crate) fn at_once(&mut self) -> Option<Outcome<wire::ToolOutput>> {
+        if !self.connection.quickness.is_quick() {
+            return None;
+        }
+        let answer = look_for(|| match self.answer.try_recv() {
+            Err(TryRecvError::Empty) => None,
+            answered => Some(answered.ok()),
+        })?;
+        Some(self.answered(answer))
+    }
+
+    fn answered(&mut self, answer: Option<Outcome<wire::ToolOutput>>) -> Outcome<wire::ToolOutput> {
+        self.state = CallState::Answered;
+        self.connection.quickness.took(self.began.elapsed());
+        answer.unwrap_or_else(|| Err(lost()))
+    }
+
     /// The next thing that happens. Safe to drop and ask again.
     pub(crate) async fn next(&mut self) -> Happening {
         tokio::select! {
             biased;
             Some(event) = self.events.recv() => Happening::Event(event),
-            answer = &mut self.answer => {
-                self.state = CallState::Answered;
-                Happening::Answer(answer.unwrap_or_else(|_| Err(lost())))
-            }
+            answer = &mut self.answer => Happening::Answer(self.answered(answer.ok())),
         }
     }
 

@@ -100,6 +100,10 @@ impl<'a> Attended<'a> {
 
     /// Runs the call to its end. `None`: it was cancelled and did not end within the grace.
     async fn run(mut self, cancel_grace: Duration) -> Option<Outcome<wire::ToolOutput>> {
+        if let Some(outcome) = self.open.at_once() {
+            self.hear_the_rest();
+            return Some(outcome);
+        }
         let cancellation = &self.ctx.cancellation;
         let until_lost = async {
             cancellation.cancelled().await;

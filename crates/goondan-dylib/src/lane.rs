@@ -10,12 +10,14 @@ use std::thread::JoinHandle;
 
 use goondan_abi::raw::Status;
 use goondan_abi::wire::{self, code};
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::failure::Failure;
 use crate::limits::Limits;
 use crate::link::{Down, Outcome, Upcalls};
 use crate::metrics::Counters;
+use crate::moment::look_for;
 use crate::native::{HostPort, LoadedLibrary};
 
 /// Retired mappings are harmless one by one; past that many, somebody should restart at leisure.
@@ -65,7 +67,7 @@ impl LaneStart {
                 return;
             }
         };
-        while let Some(command) = commands.blocking_recv() {
+        while let Some(command) = next(&mut commands) {
             match command {
                 Down::Start { call, request } => ending.start_call(&library, call, &request),
                 Down::Cancel { call } => library.cancel(call),
@@ -75,6 +77,16 @@ impl LaneStart {
         }
         ending.close(library);
     }
+}
+
+/// The next command; `None` when nobody is left to send one.
+pub(crate) fn next(commands: &mut mpsc::UnboundedReceiver<Down>) -> Option<Down> {
+    let soon = look_for(|| match commands.try_recv() {
+        Ok(command) => Some(Some(command)),
+        Err(TryRecvError::Disconnected) => Some(None),
+        Err(TryRecvError::Empty) => None,
+    });
+    soon.unwrap_or_else(|| commands.blocking_recv())
 }
 
 /// A lane's facts, and what must happen at its end however that comes: nobody is left waiting.

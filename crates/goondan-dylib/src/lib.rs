@@ -76,6 +76,7 @@ mod link;
 mod locate;
 mod manifest;
 mod metrics;
+mod moment;
 mod native;
 mod opened;
 mod operations;

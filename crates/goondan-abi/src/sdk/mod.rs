@@ -1,6 +1,6 @@
 //! What the author of a library uses: a struct of arguments, a function, one [`export_tools!`].
 //!
-//! The function takes a [`ToolContext`] and its arguments, and may be async or plain. Each call has a thread of its own, on
+//! The function takes a [`ToolContext`] and its arguments, and may be async or plain. Each call has a thread to itself, on
 //! which an async function is polled; so a plain one may block. Futures that need a runtime (timers, sockets of `tokio`)
 //! need one that the library starts itself: the host's is not shared.
 //!

@@ -66,8 +66,7 @@ impl Running {
         let links = (self.host, Arc::clone(&self.operations));
         let ctx = ToolContext::of_call(call, &mut request, cancellation, links);
         let (host, calls) = (self.host, Arc::clone(&self.calls));
-        let name = format!("tool {}", request.export);
-        let started = self.threads.spawn(&name, move || run(host, &calls, call, tool.as_ref(), ctx, request));
+        let started = self.threads.spawn(move || run(host, &calls, call, tool.as_ref(), ctx, request));
         if started.is_err() {
             self.forget(call);
             return Status::BUSY;

@@ -1,9 +1,22 @@
-//! The threads that calls run on: one each.
+//! The threads that calls run on: one each while it runs. A thread whose call is over waits a while for another one, since
+//! to start a thread costs more than most calls.
 
-use std::sync::Arc;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
+
+/// Threads that wait for a call at most. A burst of calls has more, which end with it.
+const MAX_IDLE: usize = 8;
+
+/// How long a thread waits for another call.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a thread looks for another call before it goes to sleep, and how often between two pauses.
+const MOMENT: Duration = Duration::from_micros(50);
+const LOOKS: u32 = 32;
+
+type Work = Box<dyn FnOnce() + Send>;
 
 /// Counts running calls and keeps what is needed to join their threads.
 #[derive(Default)]
@@ -15,19 +28,38 @@ pub(super) struct Threads {
 #[derive(Default)]
 struct State {
     running: usize,
+    /// Those that wait, the last one to begin with at the end: it is the warmest.
+    idle: Vec<Idle>,
+    next: u64,
+    closed: bool,
     handles: Vec<JoinHandle<()>>,
 }
 
+/// A thread that waits for work.
+struct Idle {
+    thread: u64,
+    work: Sender<Work>,
+}
+
 impl Threads {
-    /// Runs `work` on a thread of its own.
-    pub(super) fn spawn(self: &Arc<Self>, name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    /// Runs `work` on a thread that does nothing else meanwhile.
+    pub(super) fn spawn(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        let mut work: Work = Box::new(work);
         let mut state = self.lock();
+        while let Some(idle) = state.idle.pop() {
+            match idle.work.send(work) {
+                Ok(()) => {
+                    state.running += 1;
+                    return Ok(());
+                }
+                // It has ended, which a thread in the list does not. Take the next one.
+                Err(refused) => work = refused.0,
+            }
+        }
         state.handles.retain(|handle| !handle.is_finished());
-        let threads = Arc::clone(self);
-        let handle = Builder::new().name(name.to_owned()).spawn(move || {
-            let _ended = Ended(threads);
-            work();
-        })?;
+        state.next += 1;
+        let worker = Worker { threads: Arc::clone(self), thread: state.next };
+        let handle = Builder::new().name("tool call".to_owned()).spawn(move || worker.run(work))?;
         state.running += 1;
         state.handles.push(handle);
         Ok(())
@@ -37,6 +69,9 @@ impl Threads {
     pub(super) fn join_all(&self, grace: Duration) -> bool {
         let deadline = Instant::now() + grace;
         let mut state = self.lock();
+        state.closed = true;
+        // Who waits for work sees that there will be none.
+        state.idle.clear();
         while state.running > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -50,16 +85,145 @@ impl Threads {
         handles.into_iter().all(|handle| handle.join().is_ok())
     }
 
+    /// Takes a thread off the list of those that wait. False where it is not there: work is on its way.
+    fn give_up(&self, thread: u64) -> bool {
+        let mut state = self.lock();
+        let waiting = state.idle.len();
+        state.idle.retain(|idle| idle.thread != thread);
+        state.idle.len() < waiting
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Ended(Arc<Threads>);
+/// One thread.
+struct Worker {
+    threads: Arc<Threads>,
+    thread: u64,
+}
 
-impl Drop for Ended {
+impl Worker {
+    fn run(self, first: Work) {
+        let mut next = Some(first);
+        while let Some(work) = next {
+            // Whatever `work` does, the call no longer runs.
+            let ended = Ended(&self);
+            work();
+            next = ended.wait();
+        }
+    }
+
+    /// The next work, within its patience.
+    fn wait_for(&self, work: &Receiver<Work>) -> Option<Work> {
+        if let Some(work) = soon(work) {
+            return Some(work);
+        }
+        match work.recv_timeout(PATIENCE) {
+            Ok(work) => Some(work),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) if self.threads.give_up(self.thread) => None,
+            Err(RecvTimeoutError::Timeout) => work.recv().ok(),
+        }
+    }
+}
+
+/// Looks for work for a moment: to be woken costs more than many calls take. Other threads that are ready go first.
+fn soon(work: &Receiver<Work>) -> Option<Work> {
+    let began = Instant::now();
+    while began.elapsed() < MOMENT {
+        for _ in 0..LOOKS {
+            if let Ok(work) = work.try_recv() {
+                return Some(work);
+            }
+            std::hint::spin_loop();
+        }
+        std::thread::yield_now();
+    }
+    None
+}
+
+/// Dropped when a call is over.
+struct Ended<'a>(&'a Worker);
+
+impl Ended<'_> {
+    /// Ends the call, and waits for the next one unless enough others do.
+    fn wait(self) -> Option<Work> {
+        let worker = self.0;
+        let (sender, work) = channel();
+        let mut state = worker.threads.lock();
+        let stays = !state.closed && state.idle.len() < MAX_IDLE;
+        if stays {
+            state.idle.push(Idle { thread: worker.thread, work: sender });
+        }
+        drop(state);
+        drop(self);
+        if stays { worker.wait_for(&work) } else { None }
+    }
+}
+
+impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        self.0.lock().running -= 1;
-        self.0.ended.notify_all();
+        self.0.threads.lock().running -= 1;
+        self.0.threads.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::ThreadId;
+
+    use super::*;
+
+    /// The thread that runs one piece of work.
+    fn thread_of(threads: &Arc<Threads>) -> ThreadId {
+        let (tell, told) = channel();
+        threads.spawn(move || tell.send(std::thread::current().id()).expect("somebody listens")).expect("a thread");
+        told.recv().expect("it ran")
+    }
+
+    fn wait_until_idle(threads: &Threads) {
+        let mut state = threads.lock();
+        while state.running > 0 {
+            state = threads.ended.wait(state).expect("not poisoned");
+        }
+    }
+
+    #[test]
+    fn a_thread_does_one_call_after_another() {
+        let threads = Arc::new(Threads::default());
+        let first = thread_of(&threads);
+        wait_until_idle(&threads);
+        assert_eq!(thread_of(&threads), first);
+        assert!(threads.join_all(Duration::from_secs(60)));
+        assert!(threads.lock().idle.is_empty());
+    }
+
+    #[test]
+    fn calls_at_the_same_time_have_a_thread_each() {
+        let threads = Arc::new(Threads::default());
+        let meeting = Arc::new(std::sync::Barrier::new(MAX_IDLE * 2 + 1));
+        for _ in 0..MAX_IDLE * 2 {
+            let meeting = Arc::clone(&meeting);
+            let meets = move || {
+                meeting.wait();
+            };
+            threads.spawn(meets).expect("a thread");
+        }
+        meeting.wait();
+        wait_until_idle(&threads);
+        assert!(threads.lock().idle.len() <= MAX_IDLE);
+        assert!(threads.join_all(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn who_still_runs_is_not_joined() {
+        let threads = Arc::new(Threads::default());
+        let (end, ending) = channel::<()>();
+        threads.spawn(move || ending.recv().unwrap_or_default()).expect("a thread");
+        assert!(!threads.join_all(Duration::ZERO));
+        drop(end);
+        assert!(threads.join_all(Duration::from_secs(60)));
     }
 }

@@ -143,7 +143,7 @@ fn refuse_other_mistakes(project: &Project, output: &Output) -> Result<(), CliEr
     if others.is_empty() {
         return Ok(());
     }
-    output.note(render::pretty(&others, &project.sources, Output::stderr_has_colour()).trim_end_matches('\n'))?;
+    output.explain(render::pretty(&others, &project.sources, Output::stderr_has_colour()).trim_end_matches('\n'))?;
     Err(project::invalid(&others))
 }
 
@@ -178,7 +178,7 @@ fn check_entries(path: &Path, outcomes: &[BuildOutcome], output: &Output) -> Res
     let missing: Vec<Diagnostic> =
         project.diagnostics.iter().filter(|problem| is_missing_entry(problem, &built)).cloned().collect();
     let Some(first) = missing.first() else { return Ok(()) };
-    output.note(render::pretty(&missing, &project.sources, Output::stderr_has_colour()).trim_end_matches('\n'))?;
+    output.explain(render::pretty(&missing, &project.sources, Output::stderr_has_colour()).trim_end_matches('\n'))?;
     let tool = first.resource.as_deref().unwrap_or_default();
     let message = format!("The command of {tool} succeeded, but what it made is not where `spec.entry` points.");
     let mut error = CliError::new(Exit::Validation, "BUILD_FAILED", message)

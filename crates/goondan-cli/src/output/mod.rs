@@ -82,6 +82,14 @@ impl Output {
         Ok(writeln!(anstream::stderr().lock(), "{text}")?)
     }
 
+    /// What explains an error that follows: `--quiet` leaves errors alone, and `--json` tells all in the error itself.
+    pub(crate) fn explain(&self, text: &str) -> Result<(), CliError> {
+        if self.json {
+            return Ok(());
+        }
+        Ok(writeln!(anstream::stderr().lock(), "{text}")?)
+    }
+
     /// A line for people who watch what happens, also with `--json`.
     pub(crate) fn trace(&self, text: &str) -> Result<(), CliError> {
         Ok(writeln!(anstream::stderr().lock(), "{text}")?)

@@ -191,3 +191,12 @@ fn what_was_recorded_can_be_replayed() {
     assert_ne!(nowhere.code, 0);
     assert!(nowhere.stderr.contains("cannot write the cassette no/such/folder.jsonl"), "{nowhere:#?}");
 }
+
+#[test]
+fn quiet_leaves_errors_alone() {
+    let sandbox = Sandbox::new();
+    sandbox.write("p/goondan.yaml", "apiVersion: goondan.ai/v1\nkind: Modell\nmetadata: {name: m}\n");
+    let outcome = sandbox.gdn(&["run", "p", "-q", "--input", "hi"]);
+    assert_eq!(outcome.code, 4);
+    assert!(outcome.stderr.contains("goondan.yaml:2:7"), "{}", outcome.stderr);
+}

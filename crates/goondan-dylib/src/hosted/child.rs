@@ -14,6 +14,7 @@ use super::protocol::{Up, read_line, to_line};
 use crate::calls::Calls;
 use crate::connection::{Connection, new_calls};
 use crate::failure::Failure;
+use crate::lane;
 use crate::limits::Limits;
 use crate::link::{Down, Upcalls};
 use crate::metrics::Counters;
@@ -162,7 +163,7 @@ struct Writer {
 
 impl Writer {
     fn run(self, mut stdin: ChildStdin, mut commands: mpsc::UnboundedReceiver<Down>) {
-        while let Some(command) = commands.blocking_recv() {
+        while let Some(command) = lane::next(&mut commands) {
             if matches!(command, Down::Close) || self.write(&mut stdin, command).is_err() {
                 break;
             }

@@ -1,0 +1,47 @@
+//! What an empty call of a library costs, from its handler to the library and back: in this process, and in a process of the
+//! library's own. What the engine adds to each call is not in it.
+//!
+//! `cargo bench -p goondan-dylib --bench call`
+
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub, reason = "a benchmark may panic")]
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use goondan_dylib::Limits;
+use goondan_runtime::JsonObject;
+use tokio::runtime::Runtime;
+
+#[allow(dead_code, reason = "the tests use more of it")]
+#[path = "../tests/it/support.rs"]
+mod support;
+
+use support::{Bench, Engine};
+
+fn calls(criterion: &mut Criterion) {
+    let runtime = Runtime::new().unwrap();
+    let engine = Engine::new();
+    let mut group = criterion.benchmark_group("empty-call");
+    for (place, bench) in
+        [("library", Bench::with_limits(Limits::default())), ("child-process", Bench::hosted(Limits::default()))]
+    {
+        let exports = runtime.block_on(bench.example("counter"));
+        let handler = exports.handler("current");
+        group.bench_function(place, |bencher| {
+            // From a task, as the engine calls: not from a thread that stands outside of its workers.
+            bencher.iter_custom(|times| {
+                let (handler, context) = (std::sync::Arc::clone(&handler), engine.context.clone());
+                let calls = async move {
+                    let began = std::time::Instant::now();
+                    for _ in 0..times {
+                        handler.call(&context, JsonObject::new()).await.unwrap();
+                    }
+                    began.elapsed()
+                };
+                runtime.block_on(runtime.spawn(calls)).unwrap()
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, calls);
+criterion_main!(benches);
