@@ -118,7 +118,8 @@ proptest! {
                         format!("{:?}", bundle.tools()[&id].spec),
                         format!("{:?}", old_bundle.tools()[&id].spec)
                     );
-                    prop_assert!(!changed.contains(&format!("Tool/{}", id.name)) || id.is_base());
+                    let is_changed = changed.contains(&format!("Tool/{}", id.name));
+                    prop_assert!(id.is_base() || !is_changed, "{id} is among {changed:?}");
                 }
             }
             before = Some((next, bundle));
