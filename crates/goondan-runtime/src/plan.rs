@@ -325,8 +325,10 @@ impl Planner<'_> {
 /// A Tool resource, opened: its exports by name, each ready to run, or why it can't be had. Agents that use it share them.
 #[derive(Clone, Default)]
 struct ToolPlan {
-    exports: Arc<[(String, Result<Arc<RegisteredTool>, Diagnostic>)]>,
+    exports: Arc<[(String, PlannedExport)]>,
 }
+
+type PlannedExport = Result<Arc<RegisteredTool>, Diagnostic>;
 
 impl ToolPlan {
     /// The exports that the resource declares, out of those that its entry has.

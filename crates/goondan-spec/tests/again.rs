@@ -88,10 +88,13 @@ fn contents(bundle: &Bundle, edit: &Edit) -> Fingerprints {
     tools.map(|tool| library(&tool.id)).collect::<HashMap<_, _>>()
 }
 
+fn swarm_of(bundle: &Bundle) -> ResourceId {
+    bundle.choose_swarm(None).expect("each edit has one swarm").id.clone()
+}
+
 fn basis(bundle: &Arc<Bundle>, edit: &Edit, before: Option<&Basis>) -> Basis {
     let environment: Environment = [("TOKEN".to_owned(), edit.token.to_string())].into_iter().collect();
-    let swarm = bundle.choose_swarm(None).unwrap().id.clone();
-    Basis::new(Arc::clone(bundle), &swarm, contents(bundle, edit), &environment, before)
+    Basis::new(Arc::clone(bundle), &swarm_of(bundle), contents(bundle, edit), &environment, before)
 }
 
 proptest! {
@@ -109,7 +112,7 @@ proptest! {
             let fresh = basis(&bundle, edit, None);
             let next = basis(&bundle, edit, before.as_ref().map(|(before, _)| before));
             prop_assert_eq!(next.snapshot(), fresh.snapshot());
-            let swarm = bundle.choose_swarm(None).unwrap().id.clone();
+            let swarm = swarm_of(&bundle);
             prop_assert_eq!(next.without_values(&swarm), Snapshot::of(&bundle, &swarm, &contents(&bundle, edit), None));
             if let Some((old, old_bundle)) = &before {
                 let changed = diff(old.snapshot(), next.snapshot()).changed;
