@@ -133,7 +133,10 @@ impl Basis {
 
     /// The snapshot as it may be written down: values do not count.
     pub fn without_values(&self, swarm: &ResourceId) -> Snapshot {
-        Snapper::new(&self.bundle, &self.contents, &Fingerprints::new(), Some(self)).snapshot(swarm)
+        match self.values.is_empty() {
+            true => self.snapshot.clone(),
+            false => Snapper::new(&self.bundle, &self.contents, &Fingerprints::new(), Some(self)).snapshot(swarm),
+        }
     }
 
     /// The tools that mean the same as in `before`, with the files and variables that they name.
