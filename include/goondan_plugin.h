@@ -91,11 +91,11 @@ typedef struct {
   void *self; /* first argument of everything below */
 
   /* Writes {"name", "version", "exports": [{"name", "description", "parameters": a JSON Schema of type object,
-   * "permissions"?: ["read" | "write" | "execute" | "network"], "readOnly"?, "idempotent"?}]}. */
+   * "permissions"?: ["read" | "write" | "execute" | "network"], "optionalPermissions"?, "readOnly"?, "idempotent"?}]}. */
   goondan_status (*describe)(void *self, void *sink, goondan_put put);
 
   /* Begins a call and returns promptly: {"tool", "export", "arguments": {}, "config": {}, "context": {"agentName", "instanceKey",
-   * "turnId", "traceId", "toolCallId", "workdir", "timeoutMs", "message"}}. GOONDAN_OK: `complete` will be called for it, from
+   * "turnId", "traceId", "toolCallId", "workdir", "timeoutMs", "permissions", "message"}}. GOONDAN_OK: `complete` will be called for it, from
    * any thread, perhaps before this returns. */
   goondan_status (*start)(void *self, uint64_t call, goondan_bytes request);
 

@@ -10,6 +10,7 @@ use futures::stream::FuturesUnordered;
 use goondan_abi::wire::{self, code};
 use goondan_runtime::JsonObject;
 use goondan_runtime::ports::tool::{Attachment, ToolContext, ToolError, ToolHandler, ToolOutput};
+use goondan_runtime::spec::kinds::Permission;
 use serde_json::Value;
 
 use crate::connection::{Happening, OpenCall, log_for_call};
@@ -67,6 +68,7 @@ impl ExportHandler {
                 tool_call_id: ctx.tool_call_id.clone(),
                 workdir: ctx.workdir.to_string_lossy().into_owned(),
                 timeout_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX),
+                permissions: ctx.granted.iter().map(permission).collect(),
                 message: serde_json::to_value(&*ctx.message).unwrap_or_default(),
             },
         }
@@ -189,5 +191,14 @@ fn error(wire: wire::ToolError) -> ToolError {
         code: wire.code,
         suggestion: wire.suggestion,
         help_url: wire.help_url,
+    }
+}
+
+fn permission(permission: &Permission) -> wire::Permission {
+    match permission {
+        Permission::Read => wire::Permission::Read,
+        Permission::Write => wire::Permission::Write,
+        Permission::Execute => wire::Permission::Execute,
+        Permission::Network => wire::Permission::Network,
     }
 }

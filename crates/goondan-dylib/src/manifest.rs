@@ -53,6 +53,7 @@ fn spec(export: &wire::Export) -> ExportSpec {
         description: export.description.clone(),
         parameters: export.parameters.clone(),
         permissions: export.permissions.iter().map(permission).collect(),
+        optional_permissions: export.optional_permissions.iter().map(permission).collect(),
         read_only: export.read_only,
         idempotent: export.idempotent,
     }

@@ -8,7 +8,7 @@ use crate::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent};
 use crate::ids::{InstanceId, TraceContext};
 use crate::ports::clock::Clock;
 use crate::ports::store::Store;
-use crate::redact::Redactor;
+use crate::redact::{Redactor, TextStream};
 
 /// Publishes events in the order in which they happen.
 pub struct EventBus {
@@ -45,6 +45,11 @@ impl EventBus {
         };
         self.store.log(&event);
         self.publish(SwarmEvent::Runtime(Box::new(event)));
+    }
+
+    /// What makes the pieces of an answer fit to be published.
+    pub fn text_stream(&self) -> TextStream {
+        self.redactor.stream()
     }
 
     /// Only for those who watch now.

@@ -1,11 +1,13 @@
 //! One tool call: catalog, arguments, policy, handler, limits. Whatever happens, a [`ToolCallResult`] comes out.
 
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use goondan_spec::kinds::Permission;
 use tokio_util::sync::CancellationToken;
 
 use crate::JsonObject;
@@ -125,7 +127,7 @@ pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
         return failed(&context.call, DEFAULT_ERROR_LIMIT, not_in_catalog(context));
     };
     let outcome = match permitted_arguments(context, &tool).await {
-        Ok(arguments) => run_handler(context, &tool, arguments).await,
+        Ok((arguments, granted)) => run_handler(context, &tool, arguments, granted).await,
         Err(error) => return failed(&context.call, tool.limits.error_message, error),
     };
     let is_untrusted = taint::is_untrusted(&context.engine, &tool);
@@ -139,22 +141,27 @@ pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
     }
 }
 
-/// The arguments with defaults filled in, of a call that may run.
-async fn permitted_arguments(context: &ToolCallContext, tool: &RegisteredTool) -> Result<JsonObject, ToolError> {
+/// The arguments with defaults filled in, of a call that may run, and what it may do.
+async fn permitted_arguments(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+) -> Result<(JsonObject, BTreeSet<Permission>), ToolError> {
     let arguments = tool
         .schema
         .check(&context.call.input)
         .map_err(|invalid| ToolError::new(invalid.message).code("E_TOOL_INVALID_ARGS").suggest(invalid.suggestion))?;
-    permission::permit(context, tool, &arguments).await?;
-    Ok(arguments)
+    let granted = permission::permit(context, tool, &arguments).await?;
+    Ok((arguments, granted))
 }
 
 fn not_in_catalog(context: &ToolCallContext) -> ToolError {
-    let names = context.catalog.names().collect::<Vec<_>>().join(", ");
-    let names = if names.is_empty() { "none".to_owned() } else { names };
+    let names: Vec<&str> = context.catalog.names().collect();
+    let near = goondan_spec::closest(&context.call.tool_name, &names);
+    let near = near.map(|near| format!("Did you mean `{near}`? ")).unwrap_or_default();
+    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     ToolError::new(format!("there is no tool `{}` in this step", context.call.tool_name))
         .code("E_TOOL_NOT_IN_CATALOG")
-        .suggest(format!("Tools that can be called: {names}."))
+        .suggest(format!("{near}Tools that can be called: {names}."))
 }
 
 /// Runs the handler with time-out, cancel and panic guard. The future runs right here; when this is dropped, so is it.
@@ -162,10 +169,11 @@ async fn run_handler(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: JsonObject,
+    granted: BTreeSet<Permission>,
 ) -> Result<ToolOutput, ToolError> {
     prepare_workdir(&context.facts.workdir).await?;
     let cancellation = context.cancel.child_token();
-    let tool_context = tool_context(context, tool, cancellation.clone());
+    let tool_context = ToolContext { granted, ..tool_context(context, tool, cancellation.clone()) };
     let running = AssertUnwindSafe(tool.handler.call(&tool_context, arguments)).catch_unwind();
     tokio::pin!(running);
     let stopped = tokio::select! {
@@ -241,6 +249,7 @@ pub(crate) fn tool_context(
         workdir: facts.workdir.clone(),
         project_dir: context.engine.generation.load().bundle.root().to_owned(),
         sandboxes: permission::sandboxes(context),
+        granted: tool.spec.permissions.clone(),
         runtime: Arc::new(AgentCalls::of_call(context, cancellation.clone())),
         logger: Arc::clone(&reporter) as Arc<dyn ToolLogger>,
         progress: reporter,
@@ -337,7 +346,7 @@ impl ProgressSink for Reporter {
             tool_name: self.tool_name.clone(),
             turn_id: self.facts.turn_id.clone(),
             title: crate::limits::head(title, 200).to_owned(),
-            metadata,
+            metadata: crate::limits::bounded(metadata),
         };
         self.engine.bus.runtime(&self.facts.instance, &self.trace, kind);
     }

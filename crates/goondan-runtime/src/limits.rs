@@ -15,6 +15,22 @@ pub fn cut_error_message(message: &str, limit: usize) -> String {
     }
 }
 
+/// The most that an event carries beside its text, in bytes of JSON (rule E2).
+const MOST_METADATA: usize = 16_000;
+
+/// `metadata` as an event may carry it: where it is too large, a note of how large it was.
+pub fn bounded(metadata: crate::JsonObject) -> crate::JsonObject {
+    if metadata.is_empty() {
+        return metadata;
+    }
+    let value = Value::Object(metadata);
+    let bytes = value.to_string().len();
+    match value {
+        Value::Object(metadata) if bytes <= MOST_METADATA => metadata,
+        _ => [("truncated".to_owned(), true.into()), ("bytes".to_owned(), bytes.into())].into_iter().collect(),
+    }
+}
+
 /// An output that was cut, and how long it was.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cut {

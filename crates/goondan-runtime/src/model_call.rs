@@ -74,16 +74,24 @@ impl ModelCall<'_> {
     async fn attempt(&self) -> Result<ModelAnswer, ModelError> {
         let mut stream = self.client.stream(self.request.clone()).await?;
         let mut collector = Collector::default();
+        let mut shown = self.bus.map(EventBus::text_stream);
         while let Some(chunk) = stream.next().await {
             let chunk = chunk?;
-            if let ModelChunk::Text(delta) = &chunk {
-                self.publish(|instance, turn_id| SwarmEvent::Text { instance, turn_id, delta: delta.clone() });
+            if let (ModelChunk::Text(delta), Some(shown)) = (&chunk, &mut shown) {
+                self.show(shown.push(delta));
             }
             if let Some(answer) = collector.take(chunk)? {
+                shown.iter_mut().for_each(|shown| self.show(shown.finish()));
                 return Ok(answer);
             }
         }
         Err(ModelError::new(ModelErrorKind::Connection, "the answer of the model broke off before it was complete"))
+    }
+
+    fn show(&self, delta: String) {
+        if !delta.is_empty() {
+            self.publish(|instance, turn_id| SwarmEvent::Text { instance, turn_id, delta });
+        }
     }
 
     fn publish(&self, event: impl FnOnce(InstanceId, String) -> SwarmEvent) {

@@ -1,5 +1,6 @@
 //! May this call run? The policies of the agent and of everybody who called it, approvals that hold, somebody's word.
 
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,13 +32,33 @@ const PREVIEW_TIME: Duration = Duration::from_secs(5);
 /// The longest preview, in bytes.
 const LONGEST_PREVIEW: usize = 16_000;
 
-/// Lets the call pass, or says why it is refused.
+/// Lets the call pass and says what it may do, or why it is refused.
 pub(crate) async fn permit(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
+) -> Result<BTreeSet<Permission>, ToolError> {
+    let paths = paths(context, tool, arguments).await;
+    let needs = &tool.spec.permissions;
+    permit_needed(context, tool, arguments, verdicts(context, tool, needs, arguments, &paths).await).await?;
+    let mut granted = needs.clone();
+    for &optional in tool.spec.optional_permissions.difference(needs) {
+        let with = needs.iter().copied().chain([optional]).collect();
+        let verdicts = verdicts(context, tool, &with, arguments, &paths).await;
+        if verdicts.iter().all(|verdict| verdict.action == Action::Allow) {
+            granted.insert(optional);
+        }
+    }
+    Ok(granted)
+}
+
+/// Lets the call pass with what it needs.
+async fn permit_needed(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    arguments: &JsonObject,
+    verdicts: Vec<Verdict>,
 ) -> Result<(), ToolError> {
-    let verdicts = verdicts(context, tool, arguments).await;
     if let Some(denying) = verdicts.iter().find(|verdict| verdict.action == Action::Deny) {
         let why = format!("the policy of Agent/{} denies it ({})", denying.agent, denying.why);
         return Err(denied(context, tool, &why, Way::Rule));
@@ -75,15 +96,15 @@ struct Verdict {
 
 /// Of the agent, then of its callers, the nearest last (rule S1b). The agent's own policy is the one that its turn began
 /// with; its callers' are those of now.
-async fn verdicts(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Vec<Verdict> {
-    let paths = paths(context, tool, arguments).await;
-    let question = PolicyQuestion {
-        tool_name: tool.name.as_str(),
-        needs: &tool.spec.permissions,
-        arguments,
-        marked: &tool.marked_arguments,
-        paths: &paths,
-    };
+async fn verdicts(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    needs: &BTreeSet<Permission>,
+    arguments: &JsonObject,
+    paths: &PathArguments,
+) -> Vec<Verdict> {
+    let marked = &tool.marked_arguments;
+    let question = PolicyQuestion { tool_name: tool.name.as_str(), needs, arguments, marked, paths };
     let own = policy::decide(context.facts.agent.permissions.as_ref(), question);
     let mut verdicts = vec![verdict(&context.facts.instance.agent, &own)];
     let generation = context.engine.generation.load();
@@ -93,14 +114,14 @@ async fn verdicts(context: &ToolCallContext, tool: &RegisteredTool, arguments: &
             // Nobody knows any more what it was allowed.
             None => Verdict {
                 agent: caller.agent.clone(),
-                action: if tool.spec.permissions.is_empty() { Action::Allow } else { Action::Ask },
+                action: if needs.is_empty() { Action::Allow } else { Action::Ask },
                 why: "the agent is no longer part of the swarm".to_owned(),
             },
         });
     }
     drop(generation);
     let acts = [Permission::Execute, Permission::Write, Permission::Network];
-    if acts.iter().any(|one| tool.spec.permissions.contains(one))
+    if acts.iter().any(|one| needs.contains(one))
         && let Some(origin) = taint::of(&context.engine, &context.facts.instance).await
     {
         verdicts.push(Verdict {
@@ -114,12 +135,13 @@ async fn verdicts(context: &ToolCallContext, tool: &RegisteredTool, arguments: &
 
 /// Where the paths in the arguments lead.
 async fn paths(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> PathArguments {
-    if tool.marked_arguments.paths.is_empty() {
+    let marked = &tool.marked_arguments;
+    if marked.paths.is_empty() && marked.trees.is_empty() && marked.patches.is_empty() {
         return PathArguments::default();
     }
-    let (folder, marked, owned) = (context.facts.workdir.clone(), tool.marked_arguments.clone(), arguments.clone());
-    let asked = tokio::task::spawn_blocking(move || PathArguments::within(&folder, &marked, &owned)).await;
-    asked.unwrap_or_else(|_| PathArguments::of(&tool.marked_arguments, arguments))
+    let (folder, known, owned) = (context.facts.workdir.clone(), marked.clone(), arguments.clone());
+    let asked = tokio::task::spawn_blocking(move || PathArguments::within(&folder, &known, &owned)).await;
+    asked.unwrap_or_else(|_| PathArguments::of(marked, arguments))
 }
 
 /// What contains the programs of a call: the sandboxes of the agent and of its callers.

@@ -2,7 +2,9 @@
 //!
 //! A [`Redactor`] knows the secrets of a run and finds them as they are and in the forms in which they get about: escaped
 //! for JSON, for a URL, as base64 (wherever in a longer text they stand) and as hex. It does not find a secret that is
-//! cut in pieces, compressed or encrypted.
+//! cut in pieces, compressed or encrypted; only of a text that streams does it know that the pieces belong together.
+
+mod stream;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -15,6 +17,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use goondan_spec::{Environment, Secret};
 use serde_json::Value;
+
+pub use stream::TextStream;
 
 /// Shorter values are everywhere by chance. In bytes.
 const SHORTEST: usize = 6;
@@ -33,6 +37,10 @@ pub struct Redactor {
 
 struct Known {
     forms: BTreeSet<String>,
+    /// What forms begin with.
+    first: BTreeSet<char>,
+    /// How long they are at most, in bytes.
+    longest: usize,
     finder: AhoCorasick,
 }
 
@@ -54,7 +62,9 @@ impl Redactor {
         let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&forms);
         // Building fails only past four billion states; then what was known before goes on.
         if let Ok(finder) = finder {
-            self.known.store(Some(Arc::new(Known { forms, finder })));
+            let first = forms.iter().filter_map(|form| form.chars().next()).collect();
+            let longest = forms.iter().map(String::len).max().unwrap_or(0);
+            self.known.store(Some(Arc::new(Known { forms, first, longest, finder })));
         }
     }
 
@@ -100,6 +110,11 @@ impl Redactor {
             let entries = std::mem::take(object).into_iter();
             *object = entries.map(|(key, value)| (self.text(&key).into_owned(), value)).collect();
         }
+    }
+
+    /// For a text that comes in pieces.
+    pub fn stream(&self) -> TextStream {
+        TextStream::new(self.clone())
     }
 
     /// A writer for log lines: what is written in one go is looked through as a whole.

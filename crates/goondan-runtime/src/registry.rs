@@ -13,6 +13,10 @@ use crate::ports::model::ToolDefinition;
 use crate::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
 use crate::schema::ArgumentSchema;
 
+mod lazy;
+
+pub use lazy::LazyTool;
+
 /// Separates resource and export in a tool's name.
 pub const SEPARATOR: &str = "__";
 
@@ -138,17 +142,64 @@ impl RegisteredTool {
 /// Everything that is executable for an agent in one generation; a step's [`Catalog`] is chosen from it.
 #[derive(Clone, Default)]
 pub struct Registry {
-    tools: BTreeMap<String, Arc<RegisteredTool>>,
+    tools: BTreeMap<String, Registered>,
     order: Vec<String>,
+}
+
+#[derive(Clone)]
+enum Registered {
+    Defined(Arc<RegisteredTool>),
+    Lazy(Arc<LazyTool>),
+}
+
+impl Registered {
+    /// The tool, as far as its definition is there.
+    fn defined(&self) -> Option<&Arc<RegisteredTool>> {
+        match self {
+            Registered::Defined(tool) => Some(tool),
+            Registered::Lazy(tool) => tool.defined(),
+        }
+    }
+
+    /// The tool, defined now if need be.
+    async fn define(&self) -> Result<&Arc<RegisteredTool>, ToolError> {
+        match self {
+            Registered::Defined(tool) => Ok(tool),
+            Registered::Lazy(tool) => tool.define().await,
+        }
+    }
 }
 
 impl Registry {
     /// Adds a tool. A later one of the same name takes the place of the earlier one.
     pub fn register(&mut self, tool: Arc<RegisteredTool>) {
-        let name = tool.name.to_string();
+        self.insert(tool.name.to_string(), Registered::Defined(tool));
+    }
+
+    /// Adds a tool whose definition is made when it is first needed: by [`Registry::initialize`] or its first call. Until
+    /// then it can be executed and taken out, but nothing that lists tools tells of it.
+    pub fn register_lazy(&mut self, tool: Arc<LazyTool>) {
+        self.insert(tool.name().to_string(), Registered::Lazy(tool));
+    }
+
+    fn insert(&mut self, name: String, tool: Registered) {
         if self.tools.insert(name.clone(), tool).is_none() {
             self.order.push(name);
         }
+    }
+
+    /// Makes all definitions that are not there yet, at the same time.
+    ///
+    /// # Errors
+    /// Those that could not be made, by name. They are tried again the next time; the others are there.
+    pub async fn initialize(&self) -> Result<(), Vec<(ToolName, ToolError)>> {
+        let lazy = self.order.iter().filter_map(|name| match &self.tools[name] {
+            Registered::Lazy(tool) => Some(async move { (tool.name().clone(), tool.define().await.err()) }),
+            Registered::Defined(_) => None,
+        });
+        let done = futures::future::join_all(lazy).await;
+        let failed: Vec<_> = done.into_iter().filter_map(|(name, error)| Some((name, error?))).collect();
+        if failed.is_empty() { Ok(()) } else { Err(failed) }
     }
 
     /// Takes a tool out; false where there is none.
@@ -159,24 +210,25 @@ impl Registry {
 
     /// The tool of that name.
     pub fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
-        self.tools.get(name)
+        self.tools.get(name)?.defined()
     }
 
     /// Checks `arguments`, fills in defaults, and runs the tool of that name. Nobody is asked for permission: that is the
     /// work of a turn ([`crate::dispatch`]).
     pub async fn execute(&self, name: &str, arguments: &Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
-        let tool = self.get(name).ok_or_else(|| {
+        let tool = self.tools.get(name).ok_or_else(|| {
             let known = self.order.join(", ");
             let error = ToolError::new(format!("there is no tool `{name}`")).code("E_TOOL_NOT_FOUND");
             error.suggest(format!("the tools are: {known}"))
         })?;
+        let tool = tool.define().await?;
         let arguments = tool.schema.check(arguments).map_err(|invalid| {
             ToolError::new(invalid.message).code("E_TOOL_INVALID_ARGS").suggest(invalid.suggestion)
         })?;
         tool.handler.call(ctx, arguments).await
     }
 
-    /// The tools that need no other permissions than these, in the order in which they were registered.
+    /// The tools that need no other permissions than these (what is optional does not count), in the order in which they were registered.
     pub fn enabled<'a>(
         &'a self,
         permissions: &'a BTreeSet<Permission>,
@@ -186,7 +238,7 @@ impl Registry {
 
     /// All tools, in the order in which they were registered.
     pub fn tools(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
-        self.order.iter().map(|name| &self.tools[name])
+        self.order.iter().filter_map(|name| self.tools[name].defined())
     }
 
     /// A catalog of everything.
@@ -242,6 +294,8 @@ impl Catalog {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use serde_json::json;
 
     use super::*;
@@ -262,6 +316,7 @@ mod tests {
             description: "Echoes.".to_owned(),
             parameters: json!({"type": "object", "properties": {"n": {"type": "integer", "default": 1}}}),
             permissions: permissions.iter().copied().collect(),
+            optional_permissions: Default::default(),
             read_only: false,
             idempotent: false,
         };
@@ -285,6 +340,49 @@ mod tests {
         let mut registry = registry;
         assert!(registry.unregister("t__read") && !registry.unregister("t__read"));
         assert_eq!(registry.tools().count(), 2);
+    }
+
+    fn lazy(name: &str, made: &Arc<AtomicUsize>, broken_first: bool) -> Arc<LazyTool> {
+        let made = Arc::clone(made);
+        Arc::new(LazyTool::new(ToolName::new("t", name), move || {
+            let (number, tool) = (made.fetch_add(1, Ordering::Relaxed), tool("later", &[Permission::Read]));
+            async move {
+                tokio::task::yield_now().await;
+                if broken_first && number == 0 { Err(ToolError::new("not yet")) } else { Ok(tool) }
+            }
+        }))
+    }
+
+    #[tokio::test]
+    async fn a_lazy_tool_is_defined_once_when_it_is_needed() {
+        let made = Arc::new(AtomicUsize::new(0));
+        let mut registry = Registry::default();
+        registry.register_lazy(lazy("later", &made, false));
+        registry.register(tool("now", &[]));
+        assert_eq!((registry.tools().count(), registry.get("t__later").is_none()), (1, true));
+        let (a, b) = tokio::join!(registry.initialize(), registry.initialize());
+        assert!(a.is_ok() && b.is_ok() && registry.initialize().await.is_ok());
+        assert_eq!(made.load(Ordering::Relaxed), 1);
+        let names: Vec<&str> = registry.tools().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["t__later", "t__now"]);
+        assert!(registry.unregister("t__later") && registry.get("t__later").is_none());
+    }
+
+    #[tokio::test]
+    async fn a_definition_that_fails_is_tried_again() {
+        let made = Arc::new(AtomicUsize::new(0));
+        let mut registry = Registry::default();
+        registry.register_lazy(lazy("later", &made, true));
+        registry.register_lazy(lazy("other", &Arc::default(), false));
+        let failed = registry.initialize().await.unwrap_err();
+        // The second makes a tool of another name than it was registered by.
+        let failed: Vec<_> = failed.iter().map(|(name, error)| (name.as_str(), error.message.as_str())).collect();
+        assert_eq!(
+            failed,
+            [("t__later", "not yet"), ("t__other", "the definition of `t__other` calls itself `t__later`")]
+        );
+        assert!(registry.initialize().await.is_err_and(|failed| failed.len() == 1));
+        assert!(registry.get("t__later").is_some() && registry.get("t__other").is_none());
     }
 
     #[test]

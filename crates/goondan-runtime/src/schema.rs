@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use jsonschema::Validator;
+use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 
 use crate::JsonObject;
@@ -96,9 +97,21 @@ fn not_an_object(input: &Value) -> String {
 
 fn problem(error: &jsonschema::ValidationError<'_>) -> String {
     // The message repeats the value, which may be huge.
-    let message = error.to_string();
+    let message = match error.kind() {
+        ValidationErrorKind::Enum { options } => {
+            let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
+            none_of(&error.instance().to_string(), options)
+        }
+        _ => error.to_string(),
+    };
     let short = crate::limits::cut_error_message(&message, 200);
     format!("args{}: {short}", json_path(&error.instance_path().to_string()))
+}
+
+/// All the values that there are, where the validator would name two and count the others.
+fn none_of(value: &str, options: &[Value]) -> String {
+    let options: Vec<String> = options.iter().map(Value::to_string).collect();
+    format!("{} is none of {}", crate::limits::cut_error_message(value, 60), options.join(", "))
 }
 
 /// `/list/0/name` becomes `.list[0].name`.

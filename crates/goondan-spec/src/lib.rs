@@ -55,6 +55,7 @@ pub use meta::{Kind, ObjectRef, ResourceId};
 pub use read::KnownFiles;
 pub use snapshot::{AgentPart, Basis, Fingerprint, Fingerprints, Snapshot};
 pub use source::Sources;
+pub use text::closest;
 pub use value::{Environment, Secret, ValueSource};
 
 /// A JSON object, as tools take it and free-form fields hold it.

@@ -6,7 +6,7 @@ const LONGEST_WORD: usize = 200;
 const MOST_CANDIDATES: usize = 512;
 
 /// The candidate that `word` was most likely meant to be, if any is close.
-pub(crate) fn closest<'c, C: AsRef<str>>(word: &str, candidates: &'c [C]) -> Option<&'c str> {
+pub fn closest<'c, C: AsRef<str>>(word: &str, candidates: &'c [C]) -> Option<&'c str> {
     if word.len() > LONGEST_WORD {
         return None;
     }

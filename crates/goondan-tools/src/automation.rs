@@ -46,13 +46,17 @@ struct Cron {
     /// What to do.
     action: Action,
     /// For `add`: minute, hour, day of month, month and day of week, such as `0 9 * * MON-FRI`.
+    #[schemars(length(max = 200))]
     schedule: Option<String>,
     /// For `add`: the time zone of the schedule, such as `Europe/Berlin`.
     #[serde(default = "utc")]
+    #[schemars(length(max = 100))]
     timezone: String,
     /// For `add`: the message that comes whenever the job is due.
+    #[schemars(length(max = 20_000))]
     prompt: Option<String>,
     /// For `remove`: the job, as `add` and `list` name it.
+    #[schemars(length(max = 100))]
     id: Option<String>,
 }
 

@@ -50,7 +50,8 @@ struct Exec {
     cwd: Option<String>,
     /// The time limit in milliseconds; 0 for none but the tool's own.
     #[serde(default = "default_timeout")]
-    timeout_ms: i64,
+    #[schemars(range(min = 0))]
+    timeout_ms: u64,
     /// Environment variables to set.
     #[serde(default)]
     #[schemars(schema_with = "variables")]
@@ -88,7 +89,8 @@ struct Script {
     shell: String,
     /// The time limit in milliseconds; 0 for none but the tool's own.
     #[serde(default = "default_timeout")]
-    timeout_ms: i64,
+    #[schemars(range(min = 0))]
+    timeout_ms: u64,
     /// Environment variables to set.
     #[serde(default)]
     #[schemars(schema_with = "variables")]
@@ -118,12 +120,12 @@ impl Operation for Script {
 async fn run(
     launcher: &Launcher,
     command: Command,
-    timeout_ms: i64,
+    timeout_ms: u64,
     ctx: &ToolContext,
     what: &str,
 ) -> Result<Finished, ToolError> {
     let command = launcher.confine(command, ctx, None)?;
-    let limit = u64::try_from(timeout_ms).ok().filter(|limit| *limit > 0).map(Duration::from_millis);
+    let limit = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
     let finished = process::run(command, limit, KEEP, &ctx.cancellation).await;
     launcher.judge(finished.map_err(|failure| failure.into_error(what))?)
 }
@@ -147,7 +149,7 @@ fn variables(_generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "format": SHELL_ENVIRONMENT, "additionalProperties": {"type": ["string", "number", "boolean"]}})
 }
 
-fn default_timeout() -> i64 {
+fn default_timeout() -> u64 {
     30_000
 }
 

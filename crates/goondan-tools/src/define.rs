@@ -59,6 +59,7 @@ impl Export {
             description,
             parameters,
             permissions: Default::default(),
+            optional_permissions: Default::default(),
             read_only: false,
             idempotent: false,
         };

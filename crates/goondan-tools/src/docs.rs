@@ -31,6 +31,13 @@ spec:
   exports: [{name: get}]
 ```
 
+What `exports` gives of an export is laid over what the tool says of itself: `description` or `descriptionFile` (a file of
+the project, in which `${workspace}`, `${directory}` and `${cwd}` are filled in), `parameters`, `permissions`,
+`optionalPermissions`, `readOnly` and `idempotent`. A reference may choose, too: `{ref: Tool/fs, exports: [read, grep]}`.
+
+A program in Rust that embeds `goondan` finds the same tools in a `Registry`: `register`, `register_lazy` (a definition that
+is made when it is first needed; `initialize` makes all), `unregister`, `get`, `execute`, `tools`, `enabled`.
+
 The model sees each export as `resource__export`. File tools work inside the agent's working directory and never leave
 it, also not through symbolic links; what tries ends in `E_TOOL_PATH_ESCAPE`. A parameter in **bold** is required.
 ";
@@ -47,10 +54,11 @@ pub fn markdown() -> String {
 
 /// The chapter on other programs' names.
 fn inventories(page: &mut String) -> std::fmt::Result {
-    page.push_str("\n## Names in other programs\n\nPrompts that were written for these find the same parameters, defaults and limits here.\n\n");
-    page.push_str("| inventory | tool | here |\n|---|---|---|\n");
+    page.push_str("\n## Names in other programs\n\nPrompts that were written for these find the same parameters, defaults and limits here. The cases lie in\n`tests/conformance`; what needs the network succeeds in tests of its own.\n\n");
+    page.push_str("| inventory | tool | here | shown by the case |\n|---|---|---|---|\n");
     let all = INVENTORIES.iter().flat_map(|(name, tools)| tools.iter().map(move |tool| (name, tool)));
-    all.into_iter().try_for_each(|(name, (theirs, ours))| writeln!(page, "| {name} | `{theirs}` | `{ours}` |"))
+    all.into_iter()
+        .try_for_each(|(name, (theirs, ours, case))| writeln!(page, "| {name} | `{theirs}` | `{ours}` | {case} |"))
 }
 
 /// The chapter of one resource.
@@ -100,6 +108,8 @@ fn export(page: &mut String, resource: &str, export: &ExportSpec) -> std::fmt::R
 fn traits(export: &ExportSpec) -> String {
     let permissions = export.permissions.iter().map(|permission| format!("{permission:?}").to_lowercase());
     let mut words: Vec<String> = permissions.map(|permission| format!("needs {permission}")).collect();
+    let optional = export.optional_permissions.iter().map(|permission| format!("{permission:?}").to_lowercase());
+    words.extend(optional.map(|permission| format!("makes use of {permission}")));
     words.extend(export.read_only.then(|| "changes nothing".to_owned()));
     words.extend(export.idempotent.then(|| "safe to repeat".to_owned()));
     if words.is_empty() { String::new() } else { format!(" *({})*", words.join("; ")) }

@@ -45,7 +45,24 @@ pub(crate) fn io(what: impl std::fmt::Display, error: &io::Error) -> ToolError {
         io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => WRONG_FILE_TYPE,
         _ => IO,
     };
-    ToolError::new(format!("cannot {what}: {}", reason(error))).code(code)
+    let failed = ToolError::new(format!("cannot {what}: {}", reason(error))).code(code);
+    match remedy(error) {
+        Some(remedy) => failed.suggest(remedy),
+        None => failed,
+    }
+}
+
+/// What may help.
+fn remedy(error: &io::Error) -> Option<&'static str> {
+    Some(match error.kind() {
+        io::ErrorKind::PermissionDenied => "work on another file, or have somebody change its permissions",
+        io::ErrorKind::ReadOnlyFilesystem => "write below another folder: nothing can be changed in this one",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room first: remove what is no longer needed",
+        io::ErrorKind::IsADirectory => "name a file",
+        io::ErrorKind::NotADirectory => "look at the path part by part: one of them is a file",
+        io::ErrorKind::InvalidFilename => "use a shorter name",
+        _ => return None,
+    })
 }
 
 /// The reason in words, without the number of the operating system.
@@ -55,6 +72,9 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
         io::ErrorKind::NotADirectory => "a part of the path is not a folder".to_owned(),
+        io::ErrorKind::ReadOnlyFilesystem => "it lies where nothing can be written".to_owned(),
+        io::ErrorKind::StorageFull => "the disk is full".to_owned(),
+        io::ErrorKind::InvalidFilename => "the name is too long or not allowed".to_owned(),
         io::ErrorKind::AlreadyExists => "it exists already".to_owned(),
         _ => error.to_string(),
     }

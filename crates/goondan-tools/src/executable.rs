@@ -10,7 +10,7 @@ use goondan_runtime::spec::Resource;
 use goondan_runtime::spec::kinds::{Entry, Tool};
 use serde_json::Value;
 
-use crate::confine::{HelperCommand, Launcher};
+use crate::confine::{Helper, HelperCommand, Launcher};
 use crate::custom_tools::program;
 use crate::custom_tools::shelf::{Ready, inspect};
 use crate::define::titled;
@@ -23,13 +23,14 @@ use crate::shell::Settings;
 /// holds no keys but those that `config.env` lists. A call has no time limit but that of the Tool.
 #[derive(Debug, Clone, Default)]
 pub struct ExecutableTools {
-    helper: Option<HelperCommand>,
+    helper: Option<Arc<Helper>>,
 }
 
 impl ExecutableTools {
-    /// Contains programs with the help of that command, where a sandbox or limits are wanted.
+    /// Contains programs with the help of that command, where a sandbox or limits are wanted, and has it end those that
+    /// are left behind where this program is killed.
     pub fn new(helper: Option<HelperCommand>) -> Self {
-        ExecutableTools { helper }
+        ExecutableTools { helper: helper.map(Helper::new) }
     }
 }
 

@@ -58,6 +58,7 @@ use goondan_runtime::ports::tool::{OpenError, ToolSet, ToolSource};
 use goondan_runtime::spec::kinds::{Entry, Tool, ToolManifest};
 use goondan_runtime::spec::{Environment, Resource};
 
+use crate::confine::Helper;
 pub use crate::confine::{HelperCommand, enter};
 pub use crate::executable::ExecutableTools;
 use crate::state::{Owner, State, lock};
@@ -77,12 +78,14 @@ impl BuiltinTools {
         BuiltinTools::default()
     }
 
-    /// Contains programs with the help of that command, where a sandbox or limits are wanted.
+    /// Contains programs with the help of that command, where a sandbox or limits are wanted, and has it end those that
+    /// are left behind where this program is killed.
     #[must_use]
     pub fn with_helper(mut self, helper: Option<HelperCommand>) -> Self {
-        self.state.helper = helper;
+        self.state.helper = helper.map(Helper::new);
         self
     }
+
     /// What value sources in a config see.
     #[must_use]
     pub fn environment(self, environment: Environment) -> Self {

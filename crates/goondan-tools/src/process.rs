@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::{self, Either};
@@ -16,10 +17,11 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::capture::Capture;
+use crate::confine::{Contained, Watched, Watcher};
 use crate::errors;
 
 /// How long a group has between the request to end and the end.
-const GRACE: Duration = Duration::from_millis(500);
+pub(crate) const GRACE: Duration = Duration::from_millis(500);
 /// How long output is waited for once the program has ended: a process that left the group may hold the pipe.
 const DRAIN: Duration = Duration::from_millis(250);
 /// How often a group that was asked to end is looked at.
@@ -71,29 +73,35 @@ pub(crate) struct Group {
     /// The id of the group, which is that of its leader.
     #[cfg(unix)]
     id: Option<nix::unistd::Pid>,
+    /// Dropped once the group has been killed.
+    _watched: Option<Watched>,
 }
 
 impl Group {
-    /// Starts `command` as the leader of a new group.
-    pub(crate) fn spawn(command: Command) -> io::Result<Group> {
-        grouped(command).spawn().map(Group::of)
+    /// Starts a program as the leader of a new group.
+    pub(crate) fn spawn(program: Contained) -> io::Result<Group> {
+        program.prepare();
+        let child = grouped(program.command).spawn()?;
+        Ok(Group::of(child, program.watcher))
     }
 
-    /// Starts `command` as [`Group::spawn`] does, and tries again for a moment where its program was written just now:
+    /// Starts a program as [`Group::spawn`] does, and tries again for a moment where its program was written just now:
     /// until another child that was forked meanwhile has let go of the file, the operating system calls it busy.
-    pub(crate) async fn spawn_patiently(command: Command) -> io::Result<Group> {
-        let mut command = grouped(command);
+    pub(crate) async fn spawn_patiently(program: Contained) -> io::Result<Group> {
+        program.prepare();
+        let mut command = grouped(program.command);
         for _ in 0..BUSY_TRIES {
             match command.spawn() {
                 Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => tokio::time::sleep(LOOK).await,
-                child => return child.map(Group::of),
+                child => return Ok(Group::of(child?, program.watcher)),
             }
         }
-        command.spawn().map(Group::of)
+        Ok(Group::of(command.spawn()?, program.watcher))
     }
 
-    fn of(child: Box<dyn ChildWrapper>) -> Group {
+    fn of(child: Box<dyn ChildWrapper>, watcher: Option<Arc<Watcher>>) -> Group {
         Group {
+            _watched: watcher.zip(child.id()).map(|(watcher, id)| watcher.watch(id)),
             #[cfg(unix)]
             id: child.id().and_then(|id| i32::try_from(id).ok()).map(nix::unistd::Pid::from_raw),
             child,
@@ -217,16 +225,16 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Runs `command` to its end, to the time limit or to a cancellation, and leaves no process of its group behind.
+/// Runs a program to its end, to the time limit or to a cancellation, and leaves no process of its group behind.
 /// `keep` is how many bytes of standard output and of standard error are kept.
 pub(crate) async fn run(
-    command: Command,
+    program: Contained,
     limit: Option<Duration>,
     keep: (usize, usize),
     cancellation: &CancellationToken,
 ) -> Result<Finished, Failure> {
     let started = Instant::now();
-    let mut group = Group::spawn_patiently(command).await?;
+    let mut group = Group::spawn_patiently(program).await?;
     let (stdout_pipe, stderr_pipe) = (group.pipes().stdout().take(), group.pipes().stderr().take());
     let (mut stdout, mut stderr) = (Capture::new(keep.0), Capture::new(keep.1));
     let reading = async {

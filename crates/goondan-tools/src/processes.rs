@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{ChildStdin, Command};
+use tokio::process::ChildStdin;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::capture::Capture;
+use crate::confine::Contained;
 use crate::errors;
 use crate::process::{Group, Signal, passing, while_reading};
 use crate::state::{Owner, lock};
@@ -43,19 +44,19 @@ struct Table {
 }
 
 impl Processes {
-    /// Starts `command`, which runs the command line `line`, and returns its id. It is ended after `limit`, if there is one.
+    /// Starts a program, which runs the command line `line`, and returns its id. It is ended after `limit`, if there is one.
     pub(crate) fn start(
         &self,
         ctx: &ToolContext,
         line: &str,
-        command: Command,
+        program: Contained,
         limit: Option<Duration>,
     ) -> Result<String, ToolError> {
         let owner = Owner::of(ctx);
         let mut table = lock(&self.table);
         table.make_room(&owner)?;
         let process =
-            Background::start(line, command, limit).map_err(|error| errors::io("start the command", &error))?;
+            Background::start(line, program, limit).map_err(|error| errors::io("start the command", &error))?;
         table.started += 1;
         let number = table.started;
         table.all.insert((owner, number), Arc::new(process));
@@ -152,9 +153,9 @@ pub(crate) struct End {
 }
 
 impl Background {
-    fn start(line: &str, mut command: Command, limit: Option<Duration>) -> std::io::Result<Background> {
-        command.stdin(Stdio::piped());
-        let mut group = Group::spawn(command)?;
+    fn start(line: &str, mut program: Contained, limit: Option<Duration>) -> std::io::Result<Background> {
+        program.command.stdin(Stdio::piped());
+        let mut group = Group::spawn(program)?;
         let stdin = group.pipes().stdin().take();
         let state = State { stdout: Capture::new(KEEP), stderr: Capture::new(KEEP), end: None };
         let state = Arc::new(Mutex::new(state));

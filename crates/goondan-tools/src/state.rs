@@ -7,7 +7,7 @@ use goondan_runtime::ids::InstanceId;
 use goondan_runtime::ports::tool::{ToolContext, ToolSource};
 use goondan_runtime::spec::Environment;
 
-use crate::confine::HelperCommand;
+use crate::confine::Helper;
 use crate::custom_tools::library::Loaded;
 use crate::processes::Processes;
 use crate::squad::Sessions;
@@ -19,8 +19,8 @@ pub(crate) struct State {
     pub(crate) processes: Arc<Processes>,
     /// Sessions that `squad__route` has opened.
     pub(crate) squad_sessions: Arc<Sessions>,
-    /// What contains programs.
-    pub(crate) helper: Option<HelperCommand>,
+    /// What contains programs, and ends those that are left behind.
+    pub(crate) helper: Option<Arc<Helper>>,
     /// What value sources see.
     pub(crate) environment: Mutex<Environment>,
     /// Where things may be kept that can be had again.

@@ -42,7 +42,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
 #[serde(deny_unknown_fields)]
 struct Task {
     /// What is to be done.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 1_000))]
     content: String,
     /// How far it is.
     #[serde(default)]

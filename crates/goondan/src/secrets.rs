@@ -14,6 +14,9 @@ const KEYRING: &str = "GOONDAN_KEYRING";
 /// What secrets are kept under in the keyring.
 const SERVICE: &str = "goondan";
 
+/// What `security` ends with where there is no such secret.
+const NOT_IN_KEYCHAIN: i32 = 44;
+
 /// A larger file is no secret.
 const LARGEST: u64 = 64 * 1024;
 
@@ -73,20 +76,28 @@ async fn in_keyring(name: &str, key: &str) -> Result<Option<String>, Diagnostic>
         _ => return Err(no_keyring("this operating system has none that gdn knows")),
     };
     let mut command = tokio::process::Command::new(arguments[0]);
-    command.args(&arguments[1..]).stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    command.args(&arguments[1..]).stdin(Stdio::null()).kill_on_drop(true);
     let output = match tokio::time::timeout(std::time::Duration::from_secs(30), command.output()).await {
         Ok(Ok(output)) => output,
         Ok(Err(error)) => return Err(no_keyring(&format!("`{}` can't be started: {error}", arguments[0]))),
         Err(_) => return Err(no_keyring("it did not answer within 30 seconds")),
     };
     let text = String::from_utf8_lossy(&output.stdout).trim_end_matches(['\r', '\n']).to_owned();
-    Ok(Some(text).filter(|text| output.status.success() && !text.trim().is_empty()))
+    if output.status.success() {
+        return Ok(Some(text).filter(|text| !text.trim().is_empty()));
+    }
+    // `secret-tool` says nothing where there is no such secret; anything else, such as a keyring that is locked, it says.
+    let complaint = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if complaint.is_empty() || output.status.code() == Some(NOT_IN_KEYCHAIN) {
+        return Ok(None);
+    }
+    Err(no_keyring(&format!("`{}` says: {}", arguments[0], complaint.trim_end_matches('.'))))
 }
 
 fn no_keyring(cause: &str) -> Diagnostic {
     let message = format!("`{KEYRING}=1` asks for the keyring of the operating system, but {cause}.");
     Diagnostic::new(Code::ENV_MISSING, message)
-        .suggest(format!("install it, or put the secret into a variable or a file of `{FOLDER}`"))
+        .suggest(format!("install or unlock it, or put the secret into a variable or a file of `{FOLDER}`"))
 }
 
 #[cfg(test)]

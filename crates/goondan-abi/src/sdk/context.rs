@@ -15,7 +15,7 @@ use super::agents::AgentRuntime;
 use super::cancellation::Cancellation;
 use super::host::HostLink;
 use super::operations::Operations;
-use crate::wire::{CallContext, CallRequest, JsonObject, LogLevel, LogLine, Progress, ToolError, code};
+use crate::wire::{CallContext, CallRequest, JsonObject, LogLevel, LogLine, Permission, Progress, ToolError, code};
 
 /// What a handler knows about its call, and what it may do. Cheap to clone; may travel to other threads.
 #[derive(Clone)]
@@ -89,6 +89,11 @@ impl ToolContext {
     /// Where file tools work. It exists.
     pub fn workdir(&self) -> &Path {
         &self.inner.workdir
+    }
+
+    /// Whether the call may do that: what the export needs it may, what is optional to it only where that is allowed.
+    pub fn may(&self, permission: Permission) -> bool {
+        self.inner.context.permissions.contains(&permission)
     }
 
     /// How long the call may take, counted from its start.

@@ -33,6 +33,7 @@ pub fn tool<M: 'static>(name: &str, handler: impl Handler<M>) -> Tool {
         description,
         parameters,
         permissions: BTreeSet::new(),
+        optional_permissions: BTreeSet::new(),
         read_only: false,
         idempotent: false,
     };
@@ -58,6 +59,14 @@ impl Tool {
     #[must_use]
     pub fn permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
         self.export.permissions.extend(permissions);
+        self
+    }
+
+    /// What it makes use of where that is allowed, and does without where it is not:
+    /// [`ToolContext::may`](super::ToolContext::may) tells. Nobody is asked for it.
+    #[must_use]
+    pub fn optional_permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
+        self.export.optional_permissions.extend(permissions);
         self
     }
 

@@ -1,9 +1,11 @@
 //! One call: what goes down, and what comes up.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::JsonObject;
+use super::{JsonObject, Permission};
 
 /// What `start` takes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,6 +42,9 @@ pub struct CallContext {
     pub workdir: String,
     /// How long the call may take, in milliseconds from its start.
     pub timeout_ms: u64,
+    /// What the call may do of what the export needs or makes use of.
+    #[serde(default)]
+    pub permissions: BTreeSet<Permission>,
     /// The assistant message that holds the call.
     #[serde(default)]
     pub message: Value,

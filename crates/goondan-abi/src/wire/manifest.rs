@@ -49,6 +49,9 @@ pub struct Export {
     /// What it needs.
     #[serde(default)]
     pub permissions: BTreeSet<Permission>,
+    /// What it makes use of where that is allowed; `CallContext::permissions` says of each call whether it is.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub optional_permissions: BTreeSet<Permission>,
     /// It changes nothing.
     #[serde(default)]
     pub read_only: bool,

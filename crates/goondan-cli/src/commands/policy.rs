@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use goondan::runtime::policy::shell::What;
 use goondan::runtime::policy::{self, Because, Decision, PartDecision, PathArguments, PolicyQuestion};
-use goondan::spec::kinds::{Action, Agent, ExportSpec, Written};
+use goondan::runtime::schema::ArgumentSchema;
+use goondan::spec::kinds::{Action, Agent, ExportSpec, Workdir, Written};
 use goondan::spec::{Bundle, Resource};
 use serde_json::{Map, Value, json};
 
@@ -46,6 +47,10 @@ struct ExplainArgs {
     /// An agent further up in the chain of callers; may be repeated
     #[arg(short, long, value_name = "NAME")]
     caller: Vec<String>,
+    /// The folder that the call would work in: paths are followed from there, as in a run. Without it, the agent's own
+    /// `workdir` where that is in the project
+    #[arg(short, long, value_name = "PATH")]
+    workdir: Option<PathBuf>,
     /// The project folder, or its goondan.yaml
     #[arg(short, long, value_name = "PATH", default_value = ".")]
     project: PathBuf,
@@ -58,13 +63,23 @@ pub(crate) fn run(args: &PolicyArgs, output: &Output) -> Result<(), CliError> {
     let arguments = arguments(&args.args)?;
     let agent = find_agent(&bundle, &args.agent)?;
     let export = find_export(&bundle, agent, &args.tool)?;
+    let (arguments, refusal) =
+        match ArgumentSchema::new(export.parameters.clone()).check(&Value::Object(arguments.clone())) {
+            Ok(whole) => (whole, None),
+            Err(invalid) => (arguments, Some(invalid.message)),
+        };
     let marked = export.marked_arguments();
+    let folder = args.workdir.clone().or_else(|| known_folder(&bundle, agent));
+    let paths = match &folder {
+        Some(folder) => PathArguments::within(&std::path::absolute(folder)?, &marked, &arguments),
+        None => PathArguments::of(&marked, &arguments),
+    };
     let question = PolicyQuestion {
         tool_name: &args.tool,
         needs: &export.permissions,
         arguments: &arguments,
         marked: &marked,
-        paths: &PathArguments::of(&marked, &arguments),
+        paths: &paths,
     };
     let mut chain = vec![agent];
     for caller in &args.caller {
@@ -73,10 +88,32 @@ pub(crate) fn run(args: &PolicyArgs, output: &Output) -> Result<(), CliError> {
     let says = |agent: &Resource<Agent>| policy::decide(agent.spec.permissions.as_ref(), question);
     let verdicts: Vec<(&str, Decision)> = chain.iter().map(|agent| (agent.id.name.as_str(), says(agent))).collect();
     let action = verdicts.iter().fold(Action::Allow, |action, (_, one)| policy::stricter(action, one.action));
+    let notes = notes(refusal, folder.is_none() && !paths.is_empty());
     if output.json {
-        return output.json_pretty(&as_json(&args.tool, action, &verdicts));
+        return output.json_pretty(&as_json(&args.tool, action, &verdicts, &notes));
     }
-    output.line(as_text(&args.tool, action, &verdicts).trim_end())
+    output.line(as_text(&args.tool, action, &verdicts, &notes).trim_end())
+}
+
+/// Where the agent works, if that is the same for all of its conversations.
+fn known_folder(bundle: &Bundle, agent: &Resource<Agent>) -> Option<PathBuf> {
+    match &agent.spec.workdir {
+        Workdir::Instance => None,
+        Workdir::Project => Some(bundle.root().to_owned()),
+        Workdir::Path(path) => Some(bundle.root().join(path)),
+    }
+}
+
+/// What else there is to know.
+fn notes(refusal: Option<String>, by_text: bool) -> Vec<String> {
+    let refused =
+        refusal.map(|message| format!("A call with these arguments is refused before any rule is asked: {message}"));
+    let by_text = by_text.then(|| {
+        "Paths are compared by their text here: each conversation of this agent has a folder of its own. A run follows \
+         links, so where a part of the path is a link it may decide differently; `--workdir FOLDER` does the same."
+            .to_owned()
+    });
+    refused.into_iter().chain(by_text).collect()
 }
 
 fn arguments(text: &str) -> Result<Map<String, Value>, CliError> {
@@ -123,7 +160,7 @@ fn word(action: Action) -> &'static str {
     }
 }
 
-fn as_text(tool: &str, action: Action, verdicts: &[(&str, Decision)]) -> String {
+fn as_text(tool: &str, action: Action, verdicts: &[(&str, Decision)], notes: &[String]) -> String {
     let mut text = format!("{tool}: {}\n", word(action));
     for (index, (agent, decision)) in verdicts.iter().enumerate() {
         let role = if index == 0 { "Agent" } else { "called by Agent" };
@@ -137,6 +174,7 @@ fn as_text(tool: &str, action: Action, verdicts: &[(&str, Decision)]) -> String 
             text.push_str(&format!("  {shown:width$}  {:5}  {}\n", word(part.action), part_reason(part)));
         }
     }
+    notes.iter().for_each(|note| text.push_str(&format!("\nNote: {note}\n")));
     text
 }
 
@@ -144,7 +182,7 @@ fn part_reason(part: &PartDecision) -> String {
     match &part.part.what {
         What::Hidden { why } => format!("{why}; {}", reason(&part.because)),
         What::Write { inside: false } => format!("a file outside of the working folder; {}", reason(&part.because)),
-        What::Write { inside: true } | What::Command | What::Variable => reason(&part.because),
+        What::Write { inside: true } | What::Command | What::Variable | What::Path => reason(&part.because),
     }
 }
 
@@ -165,7 +203,7 @@ fn place(written: &Written) -> String {
     place.unwrap_or_else(|| "no file".to_owned())
 }
 
-fn as_json(tool: &str, action: Action, verdicts: &[(&str, Decision)]) -> Value {
+fn as_json(tool: &str, action: Action, verdicts: &[(&str, Decision)], notes: &[String]) -> Value {
     let verdicts = verdicts.iter().map(|(agent, decision)| {
         let parts = decision.parts.iter().map(part_json);
         json!({
@@ -175,13 +213,14 @@ fn as_json(tool: &str, action: Action, verdicts: &[(&str, Decision)]) -> Value {
             "parts": parts.collect::<Vec<_>>(),
         })
     });
-    json!({"tool": tool, "action": word(action), "agents": verdicts.collect::<Vec<_>>()})
+    json!({"tool": tool, "action": word(action), "agents": verdicts.collect::<Vec<_>>(), "notes": notes})
 }
 
 fn part_json(part: &PartDecision) -> Value {
     let (kind, why) = match &part.part.what {
         What::Command => ("command", None),
         What::Variable => ("variable", None),
+        What::Path => ("path", None),
         What::Write { .. } => ("write", None),
         What::Hidden { why } => ("hidden", Some(why)),
     };

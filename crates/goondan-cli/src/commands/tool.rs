@@ -95,11 +95,18 @@ async fn list(args: &ListArgs, signals: Signals, state_root: &StateRoot, output:
         return output.note(&format!("The agent `{agent}` has no tools."));
     }
     let colour = style::NAME;
+    let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
     for tool in &tools {
-        let about = tool.description.lines().next().unwrap_or_default();
-        output.line(&format!("{colour}{}{colour:#}  {}", tool.name, printable(about)))?;
+        let about = printable(first_sentence(&tool.description));
+        output.line(&format!("{colour}{:width$}{colour:#}  {about}", tool.name))?;
     }
     Ok(())
+}
+
+/// The beginning of a description, which says what the tool does. `--json` has all of it.
+fn first_sentence(description: &str) -> &str {
+    let line = description.lines().next().unwrap_or_default();
+    line.find(". ").map_or(line, |end| &line[..=end])
 }
 
 async fn call(args: &CallArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::projects::{SHOUT, scripted};
+use crate::projects::{SHOUT, manifest, scripted};
 use crate::sandbox::Sandbox;
 
 /// Two conversations of one agent.
@@ -78,7 +78,10 @@ fn a_call_that_was_cut_off_is_marked() {
     let sandbox = scripted(
         "default: {calls: [{id: c, tool: bash__exec, args: {command: 'echo begun; sleep 600', timeoutMs: 700000}}]}\n",
     );
-    let mut running = sandbox.command(&["run", "p", "--yes", "--input", "go", "--output-format", "stream-json"]);
+    // Nobody is asked: how far a question had come when the command was killed is a matter of luck.
+    let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
+    sandbox.write("p/goondan.yaml", &manifest(model, "permissions: {default: allow}"));
+    let mut running = sandbox.command(&["run", "p", "--input", "go", "--output-format", "stream-json"]);
     let mut running = running.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(running.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line.contains("tool.called")));

@@ -161,3 +161,56 @@ fn secrets_are_found_in_files() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && text.contains("***") && !text.contains("c2stdmVyeS1zZWNyZX"), "{text}");
 }
+
+/// A keyring as `secret-tool` shows it: one secret, and one state in which it can't be asked.
+#[cfg(target_os = "linux")]
+const KEYRING: &str = "#!/bin/sh
+test -e \"$(dirname \"$0\")/locked\" && { echo 'secret-tool: Cannot get secret of a locked object' >&2; exit 1; }
+test \"$*\" = 'lookup service goondan account openai/key' && printf sk-of-the-keyring || exit 1
+";
+
+#[cfg(target_os = "linux")]
+#[test]
+fn secrets_are_found_in_the_keyring_if_it_may_be_asked() {
+    use std::os::unix::fs::PermissionsExt;
+    let sandbox = project("");
+    let with_key = |key: &str| {
+        let model = "{provider: scripted, model: any, apiKey: {valueFrom: {secretRef: {ref: Secret/openai, key: KEY}}}, \
+                     options: {script: script.yaml}}";
+        sandbox.write("p/goondan.yaml", &manifest(&model.replace("KEY", key), ""));
+    };
+    sandbox.write("p/script.yaml", "default: {text: 'the key is sk-of-the-keyring', chunks: 12}\n");
+    sandbox.write("bin/secret-tool", KEYRING);
+    let program = sandbox.dir().join("bin/secret-tool");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |allowed: &str| {
+        let mut command = sandbox.command(&["run", "p", "--input", "hi"]);
+        let path = std::env::join_paths([sandbox.dir().join("bin"), "/usr/bin".into(), "/bin".into()]).unwrap();
+        let output = command.env("PATH", path).env("GOONDAN_KEYRING", allowed).stdin(Stdio::null()).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.success(), text(output.stdout), text(output.stderr))
+    };
+    with_key("key");
+    assert_eq!(run("1"), (true, "the key is ***\n".to_owned(), String::new()));
+    let (_, _, unasked) = run("0");
+    assert!(unasked.contains("GOONDAN_SECRET_OPENAI_KEY"), "{unasked}");
+    with_key("other");
+    let (_, _, missing) = run("1");
+    assert!(missing.contains("GOONDAN_SECRET_OPENAI_OTHER"), "{missing}");
+    sandbox.write("bin/locked", "");
+    let (_, _, locked) = run("1");
+    assert!(locked.contains("locked object") && locked.contains("unlock it"), "{locked}");
+}
+
+#[cfg(unix)]
+#[test]
+fn explain_follows_links_where_it_knows_the_folder_and_says_where_it_does_not() {
+    let sandbox = project("permissions: {default: allow, rules: [{args: {cwd: keep*}, action: deny}]}");
+    sandbox.write("here/keep/x", "");
+    std::os::unix::fs::symlink("keep", sandbox.dir().join("here/link")).unwrap();
+    let args = r#"{"command": "ls", "cwd": "link", "timeoutMs": -1}"#;
+    let explain = ["policy", "explain", "--project", "p", "--agent", "a", "--tool", "bash__exec", "--args", args];
+    insta::assert_snapshot!("explain paths", sandbox.gdn(&explain).ok());
+    let followed = sandbox.gdn(&[&explain[..], &["--workdir", "here"]].concat());
+    assert!(followed.ok().starts_with("bash__exec: deny\n") && !followed.stdout.contains("by their text"));
+}

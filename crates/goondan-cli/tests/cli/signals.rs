@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM.
+//! SIGINT, SIGTERM and SIGKILL.
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
@@ -138,4 +138,36 @@ fn a_stream_that_waits_for_input_ends() {
     running.until("result");
     running.signal("INT");
     assert_eq!(running.end().0, Some(130));
+}
+
+/// A command of which two processes are left until somebody ends them. Both hold the pipe `held` open. It takes a moment
+/// before it opens it: nothing tells when a program that has only just begun is watched.
+#[cfg(unix)]
+const LONG: &str =
+    "sleep 0.5; exec 3> held; (sleep 30; echo left >&3) & (trap '' TERM; sleep 30; echo left >&3) & wait";
+
+#[cfg(unix)]
+#[test]
+fn what_tools_run_does_not_outlive_a_gdn_that_is_killed() {
+    let foreground = format!("{{tool: bash__exec, args: {{command: \"{LONG}\", timeoutMs: 0}}}}");
+    let background = format!("{{tool: runtime__exec, args: {{command: \"{LONG}\", background: true}}}}");
+    for call in [foreground, background] {
+        let script = format!(
+            "rules:\n  - when: {{role: user}}\n    reply: {{calls: [{call}]}}\n  - when: {{role: tool}}\n    reply: {{text: late, delayMs: 600000}}\n"
+        );
+        let sandbox = scripted(&script);
+        let manifest = manifest("{provider: scripted, model: any, options: {script: script.yaml}}", "workdir: project");
+        sandbox.write("p/goondan.yaml", &manifest.replace("{ref: Tool/bash}", "{ref: Tool/bash}, {ref: Tool/runtime}"));
+        let pipe = sandbox.dir().join("p/held");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut running = Running::start(&sandbox, &["--input", "hi", "--yes"], "");
+        running.until("tool.called");
+        // It opens when the command has opened the other end, and ends when the last process has let go of it.
+        let mut held = std::fs::File::open(&pipe).unwrap();
+        running.signal("KILL");
+        let mut left = String::new();
+        held.read_to_string(&mut left).unwrap();
+        assert_eq!(left, "", "{call}");
+        running.child.wait().unwrap();
+    }
 }

@@ -168,6 +168,7 @@ pub(crate) fn export(name: &str) -> ExportSpec {
         description: String::new(),
         parameters: Value::Null,
         permissions: BTreeSet::new(),
+        optional_permissions: Default::default(),
         read_only: false,
         idempotent: false,
     }
@@ -242,6 +243,7 @@ impl Engine {
             workdir: std::env::temp_dir(),
             project_dir: std::env::temp_dir(),
             sandboxes: Vec::new(),
+            granted: Default::default(),
             runtime: Arc::clone(&heard) as _,
             logger: Arc::clone(&heard) as _,
             progress: Arc::clone(&heard) as _,

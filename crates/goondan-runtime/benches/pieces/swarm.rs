@@ -98,6 +98,7 @@ fn manifest() -> ToolManifest {
         description: "Does nothing.".to_owned(),
         parameters: json!({"type": "object"}),
         permissions: Default::default(),
+        optional_permissions: Default::default(),
         read_only: false,
         idempotent: false,
     };

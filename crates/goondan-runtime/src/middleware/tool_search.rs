@@ -144,6 +144,7 @@ fn export(name: &str, config: &Config) -> ExportSpec {
             "additionalProperties": false,
         }),
         permissions: BTreeSet::new(),
+        optional_permissions: Default::default(),
         read_only: true,
         idempotent: true,
     }

@@ -323,3 +323,107 @@ fn paths_by_way_of_links() {
     }
     println!("attacks: paths, through links around a policy: {} refused", denied.len() + not_allowed.len());
 }
+
+/// What rules over paths say about a call whose arguments have these formats.
+fn about_marked(
+    rules: &[(&str, Action)],
+    default: Action,
+    folder: &Path,
+    marked: &MarkedArguments,
+    arguments: serde_json::Value,
+) -> Action {
+    let arguments = arguments.as_object().cloned().unwrap_or_default();
+    let rules = rules.iter().map(|(pattern, action)| rule(None, None, &[("path", pattern)], *action)).collect();
+    let permissions = Permissions { default, rules, sandbox: None };
+    let paths = PathArguments::within(folder, marked, &arguments);
+    let needs = Default::default();
+    let question = PolicyQuestion { tool_name: "fs__x", needs: &needs, arguments: &arguments, marked, paths: &paths };
+    decide(Some(&permissions), question).action
+}
+
+#[test]
+fn paths_in_a_patch_and_in_lists() {
+    let dir = tempfile::tempdir().unwrap();
+    let patched = MarkedArguments { patches: vec!["patch".to_owned()], ..MarkedArguments::default() };
+    let about = |rules: &[(&str, Action)], default, body: &str| {
+        let patch = format!("*** Begin Patch\n{body}\n*** End Patch");
+        about_marked(rules, default, dir.path(), &patched, json!({"patch": patch}))
+    };
+    let denied = [
+        "*** Add File: keep/x\n+a",
+        "*** Delete File: keep/x",
+        "*** Update File: keep/x\n@@\n-a\n+b",
+        "*** Update File: a\n*** Move to: keep/x",
+        "*** Add File: a\n+a\n*** Add File: keep/x\n+a",
+        "*** Add File: ./a/..//keep/x\n+a",
+        "*** Add File:keep/x\n+a",
+        "*** Add File:   keep/x   \n+a",
+        "  *** Delete File: keep/x",
+        "*** Update File: a\n  *** Move to:\tkeep/x",
+        "*** Delete File: a\r\n*** Delete File: keep/x\r",
+        &format!("*** Delete File: {}/keep/x", dir.path().display()),
+    ];
+    for body in denied {
+        assert_eq!(about(&[("keep/*", Action::Deny)], Action::Allow, body), Action::Deny, "{body}");
+    }
+    let not_allowed =
+        ["*** Delete File: a", "*** Delete File: keep/x\n*** Delete File: a", "*** Delete File: keep/../a"];
+    for body in not_allowed {
+        assert_eq!(about(&[("keep/*", Action::Allow)], Action::Deny, body), Action::Deny, "{body}");
+    }
+    let two = "*** Delete File: keep/x\n*** Update File: also/y\n*** Move to: keep/y\n";
+    assert_eq!(about(&[("keep/*", Action::Allow), ("also/*", Action::Allow)], Action::Deny, two), Action::Allow);
+    let listed = MarkedArguments { paths: vec!["path".to_owned()], ..MarkedArguments::default() };
+    let list = |rules: &[(&str, Action)], default, paths| {
+        about_marked(rules, default, dir.path(), &listed, json!({"path": paths}))
+    };
+    assert_eq!(list(&[("keep/*", Action::Deny)], Action::Allow, json!(["a", "b/../keep/x"])), Action::Deny);
+    assert_eq!(list(&[("keep/*", Action::Allow)], Action::Ask, json!(["keep/a", "b"])), Action::Ask);
+    assert_eq!(list(&[("keep/*", Action::Allow)], Action::Ask, json!(["keep/a", "./keep/b"])), Action::Allow);
+    println!("attacks: paths, in patches and lists for a policy: {} refused", denied.len() + not_allowed.len() + 2);
+}
+
+#[test]
+fn paths_below_a_folder_that_is_searched() {
+    let dir = tempfile::tempdir().unwrap();
+    let marked = MarkedArguments { trees: vec!["path".to_owned()], ..MarkedArguments::default() };
+    let about = |pattern, default, path: &str| {
+        let action = if default == Action::Deny { Action::Allow } else { Action::Deny };
+        about_marked(&[(pattern, action)], default, dir.path(), &marked, json!({"path": path}))
+    };
+    let absolute = dir.path().join("a").display().to_string();
+    let doubtful = [
+        ("a/keep/*", "."),
+        ("a/keep/*", "a"),
+        ("a/keep/*", "./a/"),
+        ("*.pem", "a"),
+        ("a/keep/*", &absolute),
+        ("a/k?", "a/b/.."),
+    ];
+    for (pattern, path) in doubtful {
+        assert_eq!(about(pattern, Action::Allow, path), Action::Ask, "{pattern} {path}");
+    }
+    assert_eq!(about("a/keep/*", Action::Allow, "a/keep/b"), Action::Deny);
+    for (pattern, path) in [("a/keep/*", "b"), ("/etc/*", "."), ("../x", "."), ("ab", "a")] {
+        assert_eq!(about(pattern, Action::Allow, path), Action::Allow, "{pattern} {path}");
+    }
+    assert_eq!(about("a/*", Action::Deny, "a/b"), Action::Allow);
+    println!("attacks: paths, below what is searched for a policy: {} refused", doubtful.len() + 1);
+}
+
+#[test]
+fn paths_outside_are_seen_from_the_working_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("work");
+    std::fs::create_dir_all(&folder).unwrap();
+    let absolute = dir.path().canonicalize().unwrap().join("shared/x").display().to_string();
+    for path in ["../shared/x", "a/../../shared/x", &absolute] {
+        for (rules, expected) in
+            [("../shared/*", Action::Allow), ("../other/*", Action::Ask), ("shared/*", Action::Ask)]
+        {
+            let action = about_path(&[(rules, Action::Allow)], Action::Ask, Some(&folder), path);
+            assert_eq!(action, expected, "{rules} {path}");
+        }
+        assert_eq!(about_path(&[("../shared/./*", Action::Deny)], Action::Allow, Some(&folder), path), Action::Deny);
+    }
+}

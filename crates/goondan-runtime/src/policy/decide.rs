@@ -32,11 +32,11 @@ pub struct Decision {
     pub action: Action,
     /// What decided, where there are no parts; else what decided about the first part that says so.
     pub because: Because,
-    /// The commands of shell arguments, one by one.
+    /// The commands of shell arguments and the paths of a patch or a list, one by one.
     pub parts: Vec<PartDecision>,
 }
 
-/// What was decided about a part of a command line.
+/// What was decided about a part of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PartDecision {
     /// The part.
@@ -68,8 +68,8 @@ pub enum Because {
     },
 }
 
-/// What `permissions` say about a call: the last matching rule, else the default. A shell command line is taken to
-/// pieces, and what holds for the strictest piece holds for all of it.
+/// What `permissions` say about a call: the last matching rule, else the default. A shell command line, a patch and a list
+/// of paths are taken to pieces, and what holds for the strictest piece holds for all of it.
 pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -> Decision {
     let commands = &question.marked.commands;
     let lines = commands.iter().filter_map(|name| Some((name.as_str(), question.arguments.get(name)?.as_str()?)));
@@ -77,10 +77,17 @@ pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -
     for (argument, line) in lines {
         let in_line = shell::parts(line).into_iter();
         for part in variables(question).chain(in_line) {
-            let asked = Asked { argument, line: (part.what != What::Variable).then_some(line), part: &part };
-            let (action, because) = about_part(permissions, question, &asked);
+            let line = (part.what != What::Variable).then_some(line);
+            let (action, because) =
+                about_part(permissions, question, &Asked { argument, line, number: None, part: &part });
             parts.push(PartDecision { part, action, because });
         }
+    }
+    for (argument, number, given) in question.paths.listed() {
+        let part = Part::path(given);
+        let asked = Asked { argument, line: None, number: Some(number), part: &part };
+        let (action, because) = about_part(permissions, question, &asked);
+        parts.push(PartDecision { part, action, because });
     }
     let strictest = parts.iter().rev().max_by_key(|part| strictness(part.action));
     match strictest {
@@ -111,9 +118,11 @@ fn strictness(action: Action) -> u8 {
     }
 }
 
-/// A part of the command line in `argument`.
+/// A part of what is in `argument`.
 struct Asked<'a> {
     argument: &'a str,
+    /// Which of the argument's paths the part is.
+    number: Option<usize>,
     /// The line as a whole, where the part stands in it.
     line: Option<&'a str>,
     part: &'a Part,
@@ -159,29 +168,35 @@ fn about_call(
     }
 }
 
-/// Whether a rule is about a call.
-enum Fit {
-    Yes,
+/// Whether a rule is about a call, the surest last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fit {
+    No,
     /// A restriction of which nobody can tell.
     Perhaps,
-    No,
+    Yes,
 }
 
 fn fits(rule: &PermissionRule, question: PolicyQuestion<'_>, asked: Option<&Asked<'_>>) -> Fit {
     let is_about = rule.tool.as_ref().is_none_or(|tool| pattern::matches(tool, question.tool_name))
         && rule.permission.is_none_or(|permission| question.needs.contains(&permission));
-    let asked_about = |name: &str| asked.filter(|asked| asked.argument == name);
-    let others = rule.args.iter().filter(|(name, _)| asked_about(name).is_none());
-    let others_match = others.into_iter().all(|(name, expected)| {
-        let fits_text =
-            || question.arguments.get(name).is_some_and(|value| pattern::matches(expected, &as_text(value)));
-        question.paths.fit(name, expected, rule.action).unwrap_or_else(fits_text)
-    });
-    if !is_about || !others_match {
+    if !is_about {
         return Fit::No;
     }
-    let expected = asked.and_then(|asked| Some((asked, rule.args.get(asked.argument)?)));
-    expected.map_or(Fit::Yes, |(asked, expected)| fits_part(rule.action, expected, asked))
+    let argument = |(name, expected): (&String, &String)| {
+        let asked = asked.filter(|asked| asked.argument == name);
+        let number = asked.and_then(|asked| asked.number);
+        let as_path = || question.paths.fit(name, number, expected, rule.action);
+        match asked {
+            Some(asked) if number.is_none() => fits_part(rule.action, expected, asked),
+            _ => as_path().unwrap_or_else(|| fits_text(expected, question.arguments.get(name))),
+        }
+    };
+    rule.args.iter().map(argument).min().unwrap_or(Fit::Yes)
+}
+
+fn fits_text(expected: &str, value: Option<&Value>) -> Fit {
+    if value.is_some_and(|value| pattern::matches(expected, &as_text(value))) { Fit::Yes } else { Fit::No }
 }
 
 /// Whether the pattern of a rule is about a part. What allows must match for certain and as a whole; what restricts is

@@ -5,6 +5,7 @@
 
 mod approval;
 mod decide;
+pub mod patch;
 mod paths;
 pub mod shell;
 

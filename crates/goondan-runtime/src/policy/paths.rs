@@ -3,16 +3,28 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use goondan_spec::kinds::{Action, MarkedArguments};
-use goondan_spec::pattern;
+use goondan_spec::kinds::{Action, MarkedArguments, PATCHED};
+use goondan_spec::pattern::{self, Atom};
 use serde_json::Value;
 
+use super::decide::Fit;
+use super::patch;
 use crate::JsonObject;
 use crate::real_path::real_path;
 
 /// The path arguments of a call, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PathArguments(BTreeMap<String, Places>);
+pub struct PathArguments(BTreeMap<String, Paths>);
+
+/// What one argument names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Paths {
+    each: Vec<Places>,
+    /// They are judged one by one: the argument is a list, or a patch.
+    is_list: bool,
+    /// What is below them counts, too.
+    is_tree: bool,
+}
 
 /// Where one path leads. Each place has one or two names: seen from the working folder, and absolute.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,32 +61,90 @@ impl PathArguments {
         })
     }
 
-    fn collect(marked: &MarkedArguments, arguments: &JsonObject, places: impl Fn(&str) -> Places) -> Self {
-        let texts = marked.paths.iter().filter_map(|name| Some((name, arguments.get(name).and_then(Value::as_str)?)));
-        PathArguments(texts.map(|(name, given)| (name.clone(), places(given))).collect())
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
-    /// Whether a rule's pattern is about the argument `name`; nothing where that is no path. What allows must match
-    /// wherever the path leads; for what restricts, any spelling of it will do.
-    pub(super) fn fit(&self, name: &str, expected: &str, action: Action) -> Option<bool> {
-        let places = self.0.get(name)?;
-        let expected = expected.strip_prefix("./").unwrap_or(expected);
+    fn collect(marked: &MarkedArguments, arguments: &JsonObject, places: impl Fn(&str) -> Places) -> Self {
+        let mut all: BTreeMap<String, Paths> = BTreeMap::new();
+        let texts = |names: &'_ [String]| -> Vec<(String, &Value)> {
+            names.iter().filter_map(|name| Some((name.clone(), arguments.get(name)?))).collect()
+        };
+        for (name, value) in texts(&marked.paths) {
+            let paths = all.entry(name).or_default();
+            paths.is_list |= value.is_array();
+            let items = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+            paths.each.extend(items.iter().filter_map(Value::as_str).map(&places));
+        }
+        for (name, value) in texts(&marked.trees) {
+            let paths = all.entry(name).or_default();
+            paths.is_tree = true;
+            paths.each.extend(value.as_str().map(&places));
+        }
+        for (_, value) in texts(&marked.patches) {
+            let paths = all.entry(PATCHED.to_owned()).or_default();
+            paths.is_list = true;
+            paths.each.extend(value.as_str().into_iter().flat_map(patch::paths).map(&places));
+        }
+        all.retain(|_, paths| !paths.each.is_empty());
+        PathArguments(all)
+    }
+
+    /// The paths that are judged one by one: the argument, its number there, and how it is written.
+    pub(super) fn listed(&self) -> impl Iterator<Item = (&str, usize, &str)> {
+        let lists = self.0.iter().filter(|(_, paths)| paths.is_list);
+        lists.flat_map(|(name, paths)| {
+            paths.each.iter().enumerate().map(|(number, places)| (name.as_str(), number, places.given.as_str()))
+        })
+    }
+
+    /// Whether a rule's pattern is about the argument `name`, or with a `number` about that one of its paths; nothing
+    /// where that is no path. What allows must match wherever all of the paths lead; for what restricts, any spelling of
+    /// one of them will do.
+    pub(super) fn fit(&self, name: &str, number: Option<usize>, expected: &str, action: Action) -> Option<Fit> {
+        let paths = self.0.get(name)?;
+        let expected = &self::name(&fold(Path::new(expected)));
+        let chosen = match number {
+            Some(number) => paths.each.get(number..=number)?,
+            None => &paths.each,
+        };
         let any = |names: &[String]| names.iter().any(|name| pattern::matches(expected, name));
         Some(match action {
-            Action::Allow => any(&places.folded) && (places.real.is_empty() || any(&places.real)),
+            Action::Allow => {
+                let all = chosen.iter().all(|one| any(&one.folded) && (one.real.is_empty() || any(&one.real)));
+                if all { Fit::Yes } else { Fit::No }
+            }
             Action::Ask | Action::Deny => {
-                pattern::matches(expected, &places.given) || any(&places.folded) || any(&places.real)
+                let is_about =
+                    |one: &Places| pattern::matches(expected, &one.given) || any(&one.folded) || any(&one.real);
+                let is_above =
+                    |one: &Places| one.folded.iter().chain(&one.real).any(|folder| may_be_below(folder, expected));
+                match () {
+                    () if chosen.iter().any(is_about) => Fit::Yes,
+                    () if paths.is_tree && chosen.iter().any(is_above) => Fit::Perhaps,
+                    () => Fit::No,
+                }
             }
         })
     }
 }
 
-/// The names of an absolute path.
-fn names(folder: &Path, path: &Path) -> Vec<String> {
-    match path.strip_prefix(folder) {
-        Ok(below) => vec![name(below), name(path)],
-        Err(_) => vec![name(path)],
+/// Whether a pattern may be about something below a folder.
+fn may_be_below(folder: &str, expected: &str) -> bool {
+    if folder == "." {
+        return !expected.starts_with('/') && !expected.starts_with("..");
     }
+    let below = format!("{}/", folder.trim_end_matches('/'));
+    pattern::may_match(expected, &[pattern::atoms(&below), vec![Atom::Any]].concat())
+}
+
+/// The names of an absolute path: as it is seen from the folder, with `..` where it lies outside, and absolute.
+fn names(folder: &Path, path: &Path) -> Vec<String> {
+    let shared = folder.components().zip(path.components()).take_while(|(a, b)| a == b).count();
+    let up = folder.components().skip(shared).map(|_| Component::ParentDir);
+    let seen: PathBuf = up.chain(path.components().skip(shared)).collect();
+    vec![name(&seen), name(path)]
 }
 
 fn name(path: &Path) -> String {

@@ -13,6 +13,7 @@ fn ask(permissions: Option<&Permissions>, tool_name: &str, needs: &[Permission],
         commands: vec!["command".to_owned()],
         environments: vec!["env".to_owned()],
         paths: vec!["path".to_owned()],
+        ..MarkedArguments::default()
     };
     let paths = PathArguments::of(&marked, &arguments);
     let question = PolicyQuestion { tool_name, needs: &needs, arguments: &arguments, marked: &marked, paths: &paths };

@@ -1,10 +1,11 @@
 //! What a tool is to the engine: a handler, its context, and a result that is always a value.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use goondan_spec::kinds::{ExportSpec, Sandbox, Tool};
+use goondan_spec::kinds::{ExportSpec, Permission, Sandbox, Tool};
 use goondan_spec::{Resource, ResourceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -90,6 +91,9 @@ pub struct ToolContext {
     pub project_dir: PathBuf,
     /// What contains the programs that the call runs: each holds, whether the agent or one of its callers has it.
     pub sandboxes: Vec<Sandbox>,
+    /// What the call may do: all that the export needs, and of what is optional to it what the agent and its callers are
+    /// allowed without being asked.
+    pub granted: BTreeSet<Permission>,
     /// Other agents.
     pub runtime: Arc<dyn AgentToolRuntime>,
     /// Structured log lines that end up beside the conversation.

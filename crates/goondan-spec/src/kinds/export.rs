@@ -29,6 +29,9 @@ pub struct ExportSpec {
     /// What it needs (rule S1).
     #[serde(default)]
     pub permissions: BTreeSet<Permission>,
+    /// What it makes use of where that is allowed, and does without where it is not. Nobody is asked for it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub optional_permissions: BTreeSet<Permission>,
     /// It changes nothing.
     #[serde(default)]
     pub read_only: bool,
@@ -46,6 +49,16 @@ pub const SHELL_ENVIRONMENT: &str = "shell-environment";
 /// The `format` of an argument that is the path of a file or folder. A policy compares what it leads to (rule S1).
 pub const PATH: &str = "path";
 
+/// The `format` of an argument that is the path of a folder all of which is looked at. A rule that restricts a path below
+/// it is about it, too.
+pub const TREE: &str = "path-tree";
+
+/// The `format` of an argument that is a patch of several files. To a policy each path in it is a [`PATCHED`].
+pub const PATCH: &str = "patch";
+
+/// The argument that a policy takes each path of a patch for.
+pub const PATCHED: &str = "path";
+
 /// The arguments of an export whose meaning a policy knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MarkedArguments {
@@ -53,8 +66,12 @@ pub struct MarkedArguments {
     pub commands: Vec<String>,
     /// Names of objects of environment variables.
     pub environments: Vec<String>,
-    /// Names of paths.
+    /// Names of paths, and of lists of them.
     pub paths: Vec<String>,
+    /// Names of paths that stand for all that is below them.
+    pub trees: Vec<String>,
+    /// Names of patches.
+    pub patches: Vec<String>,
 }
 
 impl ExportSpec {
@@ -63,10 +80,18 @@ impl ExportSpec {
         let properties = self.parameters.get("properties").and_then(Value::as_object);
         let named = |format: &str| {
             let has_format = |schema: &Value| schema.get("format").and_then(Value::as_str) == Some(format);
-            let named = properties.into_iter().flatten().filter(|(_, schema)| has_format(schema));
+            let is_marked =
+                |schema: &Value| has_format(schema) || (format == PATH && schema.get("items").is_some_and(has_format));
+            let named = properties.into_iter().flatten().filter(|(_, schema)| is_marked(schema));
             named.map(|(name, _)| name.clone()).collect()
         };
-        MarkedArguments { commands: named(SHELL_COMMAND), environments: named(SHELL_ENVIRONMENT), paths: named(PATH) }
+        MarkedArguments {
+            commands: named(SHELL_COMMAND),
+            environments: named(SHELL_ENVIRONMENT),
+            paths: named(PATH),
+            trees: named(TREE),
+            patches: named(PATCH),
+        }
     }
 
     /// The parameters as a model sees them: without the formats that only this program knows.
@@ -74,18 +99,23 @@ impl ExportSpec {
         let mut parameters = self.parameters.clone();
         let properties = parameters.get_mut("properties").and_then(Value::as_object_mut);
         for schema in properties.into_iter().flat_map(|properties| properties.values_mut()) {
-            let Some(schema) = schema.as_object_mut() else { continue };
-            if schema.get("format").and_then(Value::as_str).is_some_and(is_own_format) {
-                schema.shift_remove("format");
-            }
+            remove_own_format(schema);
+            schema.get_mut("items").into_iter().for_each(remove_own_format);
         }
         parameters
     }
 }
 
+fn remove_own_format(schema: &mut Value) {
+    let Some(schema) = schema.as_object_mut() else { return };
+    if schema.get("format").and_then(Value::as_str).is_some_and(is_own_format) {
+        schema.shift_remove("format");
+    }
+}
+
 /// Whether a `format` is one of those that only this program knows.
 pub fn is_own_format(format: &str) -> bool {
-    matches!(format, SHELL_COMMAND | SHELL_ENVIRONMENT | PATH)
+    matches!(format, SHELL_COMMAND | SHELL_ENVIRONMENT | PATH | TREE | PATCH)
 }
 
 /// What an export needs.
@@ -131,6 +161,8 @@ pub struct ExportOverride {
     /// Instead of the entry's own.
     pub permissions: Option<BTreeSet<Permission>>,
     /// Instead of the entry's own.
+    pub optional_permissions: Option<BTreeSet<Permission>>,
+    /// Instead of the entry's own.
     pub read_only: Option<bool>,
     /// Instead of the entry's own.
     pub idempotent: Option<bool>,
@@ -144,6 +176,10 @@ impl ExportOverride {
             description: self.description.clone().unwrap_or_else(|| base.description.clone()),
             parameters: self.parameters.clone().unwrap_or_else(|| base.parameters.clone()),
             permissions: self.permissions.clone().unwrap_or_else(|| base.permissions.clone()),
+            optional_permissions: self
+                .optional_permissions
+                .clone()
+                .unwrap_or_else(|| base.optional_permissions.clone()),
             read_only: self.read_only.unwrap_or(base.read_only),
             idempotent: self.idempotent.unwrap_or(base.idempotent),
         }
@@ -207,6 +243,7 @@ impl ExportSpec {
             description: String::new(),
             parameters: Value::Null,
             permissions: BTreeSet::new(),
+            optional_permissions: BTreeSet::new(),
             read_only: false,
             idempotent: false,
         }
@@ -232,6 +269,8 @@ fn read_item<'n>(item: &Field<'n>, scope: &Scope<'_>, findings: &mut Findings) -
     name_field.iter().chain(&parameters_field).for_each(|field| findings.note_place(field));
     let parameters = parameters_field.and_then(|field| parameters::read(&field, findings));
     let permissions = fields.optional("permissions").and_then(|field| read_permissions(&field, findings));
+    let optional_permissions =
+        fields.optional("optionalPermissions").and_then(|field| read_permissions(&field, findings));
     let read_only = fields.optional("readOnly").and_then(|field| field.boolean(findings));
     let idempotent = fields.optional("idempotent").and_then(|field| field.boolean(findings));
     fields.finish(findings);
@@ -241,6 +280,7 @@ fn read_item<'n>(item: &Field<'n>, scope: &Scope<'_>, findings: &mut Findings) -
         description_is_template,
         parameters,
         permissions,
+        optional_permissions,
         read_only,
         idempotent,
     };
@@ -336,6 +376,8 @@ pub(crate) struct ExportShape {
     parameters: Option<crate::JsonObject>,
     /// What it needs.
     permissions: Option<BTreeSet<Permission>>,
+    /// What it makes use of where that is allowed, and does without where it is not. Nobody is asked for it.
+    optional_permissions: Option<BTreeSet<Permission>>,
     /// It changes nothing.
     read_only: Option<bool>,
     /// Running it twice is the same as running it once.

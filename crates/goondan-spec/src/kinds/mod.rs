@@ -22,7 +22,8 @@ pub use build::{Build, BuildCommand, ToolBuild};
 pub use connection::Connection;
 pub use connector::{Connector, ConnectorEvent, PropertyType};
 pub use export::{
-    ExportOverride, ExportSpec, MarkedArguments, PATH, Permission, SHELL_COMMAND, SHELL_ENVIRONMENT, is_own_format,
+    ExportOverride, ExportSpec, MarkedArguments, PATCH, PATCHED, PATH, Permission, SHELL_COMMAND, SHELL_ENVIRONMENT,
+    TREE, is_own_format,
 };
 pub use extension::Extension;
 pub use ingress::{IngressRule, InstanceKeyRoute};

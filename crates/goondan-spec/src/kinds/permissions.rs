@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 
 use super::agent::ToolUse;
 use super::sandbox::{self, Sandbox};
-use super::{Entry, ExportSpec, Permission, Scope, qualified_name};
+use super::{Entry, ExportSpec, PATCHED, Permission, Scope, qualified_name};
 use crate::decode::Field;
 use crate::diagnostic::Position;
 use crate::findings::Findings;
@@ -219,11 +219,16 @@ fn known_arguments(rule: &PermissionRule, tools: &[ToolUse], scope: &Scope<'_>) 
         let about = |export: &&ExportSpec| {
             let name = qualified_name(&used.tool.name, &export.name);
             rule.tool.as_ref().is_none_or(|tool| pattern::matches(tool, &name))
-                && rule.permission.is_none_or(|permission| export.permissions.contains(&permission))
+                && rule.permission.is_none_or(|permission| {
+                    export.permissions.contains(&permission) || export.optional_permissions.contains(&permission)
+                })
         };
         for export in exports.iter().filter(about) {
             let properties = export.parameters.get("properties")?.as_object()?;
             known.extend(properties.keys().cloned());
+            if !export.marked_arguments().patches.is_empty() {
+                known.push(PATCHED.to_owned());
+            }
         }
     }
     (!known.is_empty()).then_some(known)

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::ResourceId;
 use crate::bundle::{Decoded, Resource};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::kinds::{Action, Agent, PermissionRule, qualified_name};
+use crate::kinds::{Action, Agent, Entry, ExportSpec, PATCHED, PermissionRule, Tool, qualified_name};
 use crate::pattern::{Atom, always_matches, atoms, may_match, pattern_atoms};
 use crate::text::{excerpt, list};
 
@@ -24,7 +24,7 @@ pub(super) fn lint(decoded: &Decoded) -> Vec<Diagnostic> {
             None => Group::Alone(&agent.id),
         };
         let tools = reaches.entry(group).or_insert_with(|| reachable(group, decoded));
-        found.extend(of_agent(agent, rules, tools));
+        found.extend(of_agent(agent, rules, tools, decoded));
     }
     found
 }
@@ -46,16 +46,18 @@ fn swarms_by_agent(decoded: &Decoded) -> HashMap<&ResourceId, Vec<&ResourceId>> 
     by_agent
 }
 
-fn of_agent(agent: &Resource<Agent>, rules: &[PermissionRule], tools: &Reachable) -> Vec<Diagnostic> {
+fn of_agent(
+    agent: &Resource<Agent>,
+    rules: &[PermissionRule],
+    tools: &Reachable,
+    decoded: &Decoded,
+) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
         let later = rules.get(index + 1..).unwrap_or_default();
         let shadow = later.iter().find(|later| covers(later, rule));
-        let about = match (shadow, idle(rule, tools)) {
-            (Some(shadow), _) => warning(agent, rule, index, shadowed(shadow)),
-            (None, Some(problem)) => warning(agent, rule, index, problem),
-            (None, None) => None,
-        };
+        let problem = shadow.map(shadowed).or_else(|| idle(rule, tools)).or_else(|| elsewhere(rule, agent, decoded));
+        let about = problem.and_then(|problem| warning(agent, rule, index, problem));
         found.extend(about);
     }
     found
@@ -97,6 +99,42 @@ fn idle(rule: &PermissionRule, tools: &Reachable) -> Option<Problem> {
         some => format!("names have the form `tool__export`; the tools in reach are {}", list(some, 12)),
     };
     Some(Problem { reason: format!("no tool in the agent's reach has a name like `{}`", excerpt(pattern, 80)), remedy })
+}
+
+/// A rule about a path that no call has: `~` is nobody's home there, and what allows a path outside of the working folder
+/// changes nothing for tools that do not leave it.
+fn elsewhere(rule: &PermissionRule, agent: &Resource<Agent>, decoded: &Decoded) -> Option<Problem> {
+    let (name, pattern) =
+        rule.args.iter().find(|(_, pattern)| pattern.starts_with("~/") || pattern.starts_with("../"))?;
+    let is_about = |tool: &Resource<Tool>, export: &ExportSpec| {
+        let marked = export.marked_arguments();
+        let is_path = [&marked.paths, &marked.trees].into_iter().any(|names| names.contains(name));
+        let fits = |pattern: &String| may_match(pattern, &atoms(&qualified_name(&tool.id.name, &export.name)));
+        (is_path || (!marked.patches.is_empty() && name == PATCHED)) && rule.tool.as_ref().is_none_or(fits)
+    };
+    let used = agent.spec.tools.iter().filter_map(|used| decoded.tools.get(&used.tool));
+    let about: Vec<&Resource<Tool>> =
+        used.filter(|tool| tool.spec.exports.iter().any(|export| is_about(tool, export))).collect();
+    if about.is_empty() {
+        return None;
+    }
+    let shown = excerpt(pattern, 80);
+    if pattern.starts_with('~') {
+        let reason = format!("no path is compared in the form `{shown}`");
+        let remedy = "write an absolute path, or one seen from the working folder".to_owned();
+        return Some(Problem { reason, remedy });
+    }
+    let stays = |tool: &&Resource<Tool>| {
+        matches!(tool.spec.entry, Entry::Builtin(_)) && !tool.spec.config.contains_key("roots")
+    };
+    (rule.action == Action::Allow && about.iter().all(stays)).then(|| Problem {
+        reason: format!("`{shown}` lies outside of the working folder, which {} do not leave", list_of(&about)),
+        remedy: "open the folder in `config.roots` of a Tool with `entry: builtin:fs`, or remove the rule".to_owned(),
+    })
+}
+
+fn list_of(tools: &[&Resource<Tool>]) -> String {
+    list(&tools.iter().map(|tool| tool.id.to_string()).collect::<Vec<_>>(), 4)
 }
 
 /// The tools of agents and of all agents that they may call.

@@ -47,6 +47,7 @@ fn manifest(name: &str, exports: &[(&str, Permission)]) -> ToolManifest {
         description: format!("Does {name}."),
         parameters: json!({"type": "object", "properties": {"command": {"type": "string"}, "path": {"type": "string"}}}),
         permissions: [*permission].into(),
+        optional_permissions: Default::default(),
         read_only: *permission == Permission::Read,
         idempotent: false,
     };

@@ -3,12 +3,16 @@
 //! Restrictions of a process are put on by the process itself before it becomes the program. That is the work of a helper:
 //! this very program, started again with [`HelperCommand`], which restricts itself ([`enter`]) and then executes. What
 //! cannot be put on is an error of the call, never left out.
+//!
+//! The helper also ends what is left behind where this program is killed (`watcher`).
 
 mod enter;
 #[cfg(target_os = "linux")]
 mod linux;
+mod watcher;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError};
 use goondan_runtime::spec::kinds::{ProcessLimits, Sandbox};
@@ -19,6 +23,7 @@ use crate::process::{self, Finished};
 use crate::shell::Settings;
 
 pub use enter::enter;
+pub(crate) use watcher::{Watched, Watcher};
 
 /// The exit code of a helper that could not do its work.
 const REFUSED: i32 = 125;
@@ -78,6 +83,35 @@ struct Layer {
     write: Vec<PathBuf>,
 }
 
+/// The helper at work.
+#[derive(Debug)]
+pub(crate) struct Helper {
+    command: HelperCommand,
+    watcher: Arc<Watcher>,
+}
+
+impl Helper {
+    /// Nothing is started yet.
+    pub(crate) fn new(command: HelperCommand) -> Arc<Self> {
+        Arc::new(Helper { watcher: Arc::new(Watcher::new(command.clone())), command })
+    }
+}
+
+/// A command with all that is wanted of it; nothing else is started.
+pub(crate) struct Contained {
+    /// What is started.
+    pub(crate) command: Command,
+    /// Who ends it where this program can't.
+    pub(crate) watcher: Option<Arc<Watcher>>,
+}
+
+impl Contained {
+    /// Gets ready what must be there before it starts.
+    pub(crate) fn prepare(&self) {
+        self.watcher.iter().for_each(|watcher| watcher.prepare());
+    }
+}
+
 /// How the programs of a tool are started.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Launcher {
@@ -85,12 +119,12 @@ pub(crate) struct Launcher {
     pub(crate) env: Vec<String>,
     sandbox: Option<Sandbox>,
     limits: ProcessLimits,
-    helper: Option<HelperCommand>,
+    helper: Option<Arc<Helper>>,
 }
 
 impl Launcher {
     /// With the settings of a tool.
-    pub(crate) fn new(settings: Settings, helper: Option<&HelperCommand>) -> Self {
+    pub(crate) fn new(settings: Settings, helper: Option<&Arc<Helper>>) -> Self {
         let sandbox = settings.sandbox.and_then(|sandbox| sandbox.0);
         Launcher { env: settings.env, sandbox, limits: settings.limits, helper: helper.cloned() }
     }
@@ -102,11 +136,12 @@ impl Launcher {
         command: Command,
         ctx: &ToolContext,
         program: Option<&Path>,
-    ) -> Result<Command, ToolError> {
+    ) -> Result<Contained, ToolError> {
+        let watcher = self.helper.as_ref().map(|helper| Arc::clone(&helper.watcher));
         let sandboxes = self.sandbox.iter().chain(ctx.sandboxes.iter());
         let layers: Vec<Layer> = sandboxes.map(|sandbox| layer(sandbox, ctx, program)).collect();
         if layers.is_empty() && self.limits == ProcessLimits::default() {
-            return Ok(command);
+            return Ok(Contained { command, watcher });
         }
         let Some(helper) = &self.helper else {
             return Err(refused("this program can't start the helper that it takes")
@@ -115,7 +150,8 @@ impl Launcher {
         let has_sandbox = !layers.is_empty();
         let restrictions = serde_json::to_string(&Restrictions { limits: self.limits, layers })
             .map_err(|error| refused(&format!("its restrictions can't be told: {error}")))?;
-        Ok(wrapped(helper, &restrictions, command, has_sandbox.then_some(ctx.workdir.as_path())))
+        let scratch = has_sandbox.then_some(ctx.workdir.as_path());
+        Ok(Contained { command: wrapped(&helper.command, &restrictions, command, scratch), watcher })
     }
 
     /// What came of a program, unless the helper refused to run it.

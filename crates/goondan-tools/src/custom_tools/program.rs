@@ -52,7 +52,10 @@ pub(crate) async fn run(
 /// What a program can know about where it runs, also under the name that tools of Forge look for.
 fn workspace(ctx: &ToolContext) -> JsonObject {
     let path = |path: &PathBuf| json!(path.display().to_string());
+    // Names and order are those of the YAML.
+    let granted: Vec<String> = ctx.granted.iter().filter_map(|one| Some(json!(one).as_str()?.to_owned())).collect();
     JsonObject::from_iter([
+        ("GOONDAN_PERMISSIONS".to_owned(), json!(granted.join(","))),
         ("GOONDAN_WORKSPACE".to_owned(), path(&ctx.workdir)),
         ("GOONDAN_PROJECT".to_owned(), path(&ctx.project_dir)),
         ("FORGE_WORKSPACE".to_owned(), path(&ctx.workdir)),

@@ -46,8 +46,11 @@ pub(super) fn scaffold(template: Template, name: &str, description: &str) -> Sca
     };
     let filled = |text: &str| {
         text.replace("{{name}}", name)
+            .replace("__NAME__", name)
+            .replace("__EXPORT__", "run")
+            .replace("__INPUT__", "Run")
             .replace("{{quoted}}", &quoted(description))
-            .replace("{{one-line}}", &one_line(description))
+            .replace("__ABOUT__", &one_line(description))
     };
     let mut files = vec![
         ("tool.yaml".to_owned(), filled(MANIFEST).replace("{{entrypoint}}", &entrypoint), false),
@@ -56,8 +59,7 @@ pub(super) fn scaffold(template: Template, name: &str, description: &str) -> Sca
     match template {
         Template::Rust => files.push(("Cargo.toml".to_owned(), filled(CARGO), false)),
         Template::RustLib => {
-            let manifest = CARGO_LIB.replace("__SDK__", &sdk::dependency()).replace("__NAME__", name);
-            files.push(("Cargo.toml".to_owned(), manifest, false));
+            files.push(("Cargo.toml".to_owned(), filled(CARGO_LIB).replace("__SDK__", &sdk::dependency()), false));
         }
         Template::Go | Template::Sh | Template::Python => {}
     }
@@ -185,24 +187,5 @@ fn main() {
 /// The manifest of a library, as `gdn new tool` writes it, too.
 const CARGO_LIB: &str = include_str!("../../../goondan-abi/templates/library.toml");
 
-const RUST_LIB: &str = "\
-use goondan_abi::sdk::{ToolContext, ToolError, export_tools};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
-
-/// {{one-line}}
-#[derive(Deserialize, JsonSchema)]
-struct Run {
-    /// What it means
-    text: String,
-}
-
-fn run(_ctx: ToolContext, input: Run) -> Result<Value, ToolError> {
-    Ok(json!({ \"result\": input.text }))
-}
-
-export_tools! {
-    tools = [run => read_only().idempotent()],
-}
-";
+/// The code of a library, likewise.
+const RUST_LIB: &str = include_str!("../../../goondan-abi/templates/library.rs");

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::PATH;
+use goondan_runtime::spec::kinds::TREE;
 use grep_regex::RegexMatcherBuilder;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -31,7 +31,7 @@ pub(super) struct Grep {
     pattern: String,
     /// The folder or file to search, relative to the working directory.
     #[serde(default = "super::here")]
-    #[schemars(length(min = 1), extend("format" = PATH))]
+    #[schemars(length(min = 1), extend("format" = TREE))]
     path: String,
     /// A glob that files must fit, such as `*.rs` or `src/**/*.{ts,tsx}`.
     include: Option<String>,

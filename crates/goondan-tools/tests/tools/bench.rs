@@ -129,6 +129,7 @@ impl Bench {
             workdir: self.work(),
             project_dir: self.dir.path().to_owned(),
             sandboxes: Vec::new(),
+            granted: Default::default(),
             runtime: Arc::clone(&self.runtime) as Arc<dyn AgentToolRuntime>,
             logger: Arc::new(Silent),
             progress: Arc::new(Silent),

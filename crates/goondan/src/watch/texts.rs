@@ -68,7 +68,7 @@ mod tests {
             looked = true;
             fs::read(path)
         };
-        let bytes = texts.of(path, &Stamp::of(path), 100, read).unwrap();
+        let bytes = texts.of(path, &Stamp::of(path), 100, read).expect("the file is there");
         (bytes, looked)
     }
 

@@ -1,10 +1,10 @@
 //! What `gdn new tool` writes. The files lie in `templates/tool/`, so that they can be read as what they are; those in C are
-//! the example and the header that the tests build, and the manifest of a crate is the one that `custom-tools` writes, too.
+//! the example and the header that the tests build, and a crate is the one that `custom-tools` writes, too.
 
 use std::path::{Path, PathBuf};
 
 const CARGO: &str = include_str!("../../../../goondan-abi/templates/library.toml");
-const RUST: &str = include_str!("../../../templates/tool/lib.rs");
+const RUST: &str = include_str!("../../../../goondan-abi/templates/library.rs");
 const PROJECT: &str = include_str!("../../../templates/tool/goondan.yaml");
 const SCRIPT: &str = include_str!("../../../templates/tool/script.yaml");
 const CASE: &str = include_str!("../../../templates/tool/case.yaml");
@@ -88,6 +88,9 @@ impl Scaffold<'_> {
         };
         let short: String = self.name.chars().take(NAME_LIMIT - "try-".len()).collect();
         template
+            .replace("__ABOUT__", "Turn text around")
+            .replace("__EXPORT__", "reverse")
+            .replace("__INPUT__", "Reverse")
             .replace("__SDK__", sdk)
             .replace("__ENTRY__", &entry)
             .replace("__BUILD__", &build)

@@ -52,6 +52,8 @@ pub enum What {
     Command,
     /// An environment variable that is set beside the line.
     Variable,
+    /// One of several files that a call is about.
+    Path,
     /// A file that a redirection writes.
     Write {
         /// It is a path below the working folder, as far as its text tells.
@@ -70,6 +72,11 @@ impl Part {
         let text = format!("{name}={value}");
         let whole = goondan_spec::pattern::atoms(&text);
         Part { shown: excerpt(&text), what: What::Variable, names: vec![whole.clone()], whole }
+    }
+
+    /// One of several paths.
+    pub(crate) fn path(given: &str) -> Self {
+        Part { shown: excerpt(given), what: What::Path, whole: Vec::new(), names: Vec::new() }
     }
 
     fn hidden(shown: impl Into<String>, why: impl Into<String>) -> Self {

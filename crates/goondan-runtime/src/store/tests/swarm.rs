@@ -143,6 +143,7 @@ fn bundle(policy: &str) -> Bundle {
         description: "Does something.".to_owned(),
         parameters: json!({"type": "object"}),
         permissions: Default::default(),
+        optional_permissions: Default::default(),
         read_only: false,
         idempotent,
     };

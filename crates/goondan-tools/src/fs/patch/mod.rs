@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_runtime::spec::kinds::PATCH;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -29,7 +30,7 @@ const CODE: &str = "E_TOOL_PATCH";
 #[serde(deny_unknown_fields)]
 pub(super) struct ApplyPatch {
     /// The patch, from `*** Begin Patch` to `*** End Patch`. Paths are relative to the working directory.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = PATCH))]
     patch: String,
 }
 

@@ -2,6 +2,8 @@
 
 use std::iter::Peekable;
 
+use goondan_runtime::policy::patch::{self, Header};
+
 /// What the patch says about one file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Section {
@@ -86,29 +88,30 @@ fn section<'a>(
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
 ) -> Result<Section, Problem> {
     let wrong = |message: String| Problem { line: number, message };
-    let named = |prefix: &str| header.strip_prefix(prefix).map(|path| path.trim().to_owned());
-    let (path, action) = if let Some(path) = named("*** Add File:") {
-        (path, Action::Add { lines: added(lines)? })
-    } else if let Some(path) = named("*** Delete File:") {
-        (path, Action::Delete)
-    } else if let Some(path) = named("*** Update File:") {
-        let move_to = lines.peek().and_then(|(_, line)| line.trim().strip_prefix("*** Move to:"));
-        let move_to = move_to.map(|to| to.trim().to_owned());
-        if move_to.is_some() {
-            lines.next();
+    let (path, action) = match patch::header(header) {
+        Some((Header::Add, path)) => (path, Action::Add { lines: added(lines)? }),
+        Some((Header::Delete, path)) => (path, Action::Delete),
+        Some((Header::Update, path)) => {
+            let move_to = lines.next_if(|(_, line)| new_name(line).is_some()).and_then(|(_, line)| new_name(line));
+            let hunks = hunks(lines)?;
+            if hunks.is_empty() && move_to.is_none() {
+                return Err(wrong(format!("`{header}` has no hunks")));
+            }
+            (path, Action::Update { move_to: move_to.map(str::to_owned), hunks })
         }
-        let hunks = hunks(lines)?;
-        if hunks.is_empty() && move_to.is_none() {
-            return Err(wrong(format!("`{header}` has no hunks")));
+        Some((Header::Move, _)) | None => {
+            return Err(wrong(format!("`{header}` is no Add File, Update File or Delete File line")));
         }
-        (path, Action::Update { move_to, hunks })
-    } else {
-        return Err(wrong(format!("`{header}` is no Add File, Update File or Delete File line")));
     };
     if path.is_empty() {
         return Err(wrong(format!("`{header}` names no file")));
     }
-    Ok(Section { path, action })
+    Ok(Section { path: path.to_owned(), action })
+}
+
+/// What a line calls the file of its section from now on.
+fn new_name(line: &str) -> Option<&str> {
+    patch::header(line).filter(|(header, _)| *header == Header::Move).map(|(_, path)| path)
 }
 
 /// The lines of a new file.
