@@ -11,7 +11,8 @@ use crate::server::{Exchange, round_trip};
 /// How many steps at either end are compared.
 const WINDOW: usize = 20;
 
-/// What a tool step costs beyond the model: the time between two requests, less the raw round trip of a request of that size.
+/// What a tool step costs beyond the model: the time from an answer to the next request, less the raw round trip of a request
+/// of that size. How long the server thinks about its answer, which grows as well, is not counted.
 pub(super) fn steps(setup: &Setup, count: usize) -> anyhow::Result<Run> {
     let behaviour = format!(r#"calls:{count}:json-query__count:{{"data":"[1, 2]"}}"#);
     projects::one_agent(&setup.project, &setup.server.endpoint(), &behaviour, &["Tool/json-query"])?;
@@ -34,7 +35,7 @@ pub(super) fn steps(setup: &Setup, count: usize) -> anyhow::Result<Run> {
 /// The median step of a turn of `count` steps, beyond the raw round trip.
 pub(super) fn one_step(gdn: &Gdn, setup: &Setup, count: usize) -> anyhow::Result<Duration> {
     let (exchanges, _) = one_turn(gdn, setup, count)?;
-    let step = median(exchanges[1..].windows(2).map(|pair| pair[1].came - pair[0].came).collect());
+    let step = median(exchanges[1..].windows(2).map(|pair| pair[1].came - pair[0].left).collect());
     let raw = round_trip(setup.server.address(), exchanges[count / 2].bytes, 100)?;
     Ok(step.saturating_sub(raw))
 }
@@ -63,7 +64,7 @@ struct Overhead {
 }
 
 fn overhead(setup: &Setup, exchanges: &[Exchange]) -> anyhow::Result<Overhead> {
-    let step = median(exchanges.windows(2).map(|pair| pair[1].came - pair[0].came).collect());
+    let step = median(exchanges.windows(2).map(|pair| pair[1].came - pair[0].left).collect());
     let raw = round_trip(setup.server.address(), exchanges[WINDOW / 2].bytes, 100)?;
     Ok(Overhead { time: step.saturating_sub(raw), raw })
 }
@@ -78,7 +79,7 @@ pub(super) fn requests(setup: &Setup, count: usize) -> anyhow::Result<Run> {
     let exchanges = setup.server.take();
     let asks: Vec<&Exchange> = exchanges.iter().filter(|exchange| exchange.model != "text").collect();
     anyhow::ensure!(asks.len() == count + 1, "{} questions instead of {count}", asks.len());
-    let whole = median(asks.windows(2).skip(WINDOW).map(|pair| pair[1].came - pair[0].came).collect());
+    let whole = median(asks.windows(2).skip(WINDOW).map(|pair| pair[1].came - pair[0].left).collect());
     let raw = round_trip(setup.server.address(), asks[count / 2].bytes, 100)?;
     // One call of each of the two models.
     Ok(Run::default()

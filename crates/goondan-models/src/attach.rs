@@ -7,15 +7,31 @@ use goondan_runtime::ports::tool::Attachment;
 
 use crate::wire::Wire;
 
-/// `file` as a part of a message: as it is where the provider takes it, text as text, else a note in its place.
-pub(crate) fn attachment(wire: Wire, file: &Attachment) -> ContentPart {
+/// What a model gets to see of an attachment.
+pub(crate) enum Shown {
+    /// The attachment.
+    AsItIs,
+    /// This in its place: its text, or a note.
+    Text(String),
+}
+
+/// `file` as it is where the provider takes it, text as text, else a note in its place.
+pub(crate) fn shown(wire: Wire, file: &Attachment) -> Shown {
     if takes(wire, &file.media_type) {
-        return Binary::from_base64(file.media_type.clone(), file.data.as_str(), Some(name(file))).into();
+        return Shown::AsItIs;
     }
-    if let Some(text) = text(file) {
-        return ContentPart::Text(format!("[{}]\n{text}", name(file)));
+    Shown::Text(match text(file) {
+        Some(text) => format!("[{}]\n{text}", name(file)),
+        None => format!("[{} ({}): this model can't be shown it]", name(file), file.media_type),
+    })
+}
+
+/// `file` as genai takes it.
+pub(crate) fn attachment(wire: Wire, file: &Attachment) -> ContentPart {
+    match shown(wire, file) {
+        Shown::AsItIs => Binary::from_base64(file.media_type.clone(), file.data.as_str(), Some(name(file))).into(),
+        Shown::Text(text) => ContentPart::Text(text),
     }
-    ContentPart::Text(format!("[{} ({}): this model can't be shown it]", name(file), file.media_type))
 }
 
 /// What each format has a place for; whether a model understands it is another matter.
@@ -38,6 +54,7 @@ fn text(file: &Attachment) -> Option<String> {
     textual.then(|| STANDARD.decode(&file.data).ok()).flatten().and_then(|bytes| String::from_utf8(bytes).ok())
 }
 
-fn name(file: &Attachment) -> String {
+/// What it is called.
+pub(crate) fn name(file: &Attachment) -> String {
     file.name.clone().unwrap_or_else(|| "attachment".to_owned())
 }

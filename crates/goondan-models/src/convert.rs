@@ -1,17 +1,19 @@
-//! From the engine's messages to what a provider takes.
+//! From the engine's messages to what genai takes; and how results read, whatever the format.
 //!
 //! System messages inside a conversation stay where they are for OpenAI's formats and join the system prompt
 //! elsewhere. Neighbouring user messages become one, for the models whose templates insist on turns. Results of
 //! neighbouring tool messages go together, as Anthropic and Gemini ask, except to Ollama, which takes one a message.
 
+use std::borrow::Cow;
+
 use genai::chat::{ChatMessage, ChatRequest, ChatRole, ContentPart, MessageContent, Tool, ToolResponse};
 use goondan_runtime::message::{Message, Part, Role, ToolResultPart};
 use goondan_runtime::ports::model::{ModelRequest, ToolDefinition};
+use goondan_runtime::spec::sent_schema::sent_schema;
 use serde_json::{Value, json};
 
 use crate::attach::attachment;
 use crate::live::Signatures;
-use crate::normalise::sent_schema;
 use crate::wire::Wire;
 
 /// A result as the model reads it: text as it is, anything else as JSON.
@@ -136,14 +138,19 @@ fn as_data(tool: &str, content: &str) -> String {
     )
 }
 
-fn response(wire: Wire, result: &ToolResultPart) -> ToolResponse {
-    let content = match &result.error {
-        Some(error) => error.to_model_text(),
-        None => output_text(result.output.as_ref()),
+/// A result as the model reads it: what the tool returned or why it failed, with a word where it is from outside.
+pub(crate) fn result_text(result: &ToolResultPart) -> Cow<'_, str> {
+    let content = match (&result.error, &result.output) {
+        (Some(error), _) => Cow::Owned(error.to_model_text()),
+        (None, Some(Value::String(text))) => Cow::Borrowed(text.as_str()),
+        (None, output) => Cow::Owned(output_text(output.as_ref())),
     };
-    let content = if result.untrusted { as_data(&result.tool_name, &content) } else { content };
+    if result.untrusted { Cow::Owned(as_data(&result.tool_name, &content)) } else { content }
+}
+
+fn response(wire: Wire, result: &ToolResultPart) -> ToolResponse {
     let id = sent_id(wire, &result.tool_call_id, &result.tool_name);
-    ToolResponse::new(id, content).with_fn_name(result.tool_name.clone())
+    ToolResponse::new(id, result_text(result).into_owned()).with_fn_name(result.tool_name.clone())
 }
 
 /// A call's id as the provider accepts it: a conversation may have begun with another one.

@@ -12,7 +12,6 @@ mod convert;
 mod error;
 mod files;
 mod live;
-pub mod normalise;
 mod providers;
 pub mod replay;
 pub mod scripted;

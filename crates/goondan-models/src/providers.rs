@@ -8,7 +8,7 @@ use goondan_runtime::spec::kinds::Model;
 use goondan_runtime::spec::{Environment, Resource};
 
 use crate::error::configuration;
-use crate::live::{Http, LiveClient};
+use crate::live::{self, Http};
 use crate::replay::Cassettes;
 use crate::scripted::Scripts;
 use crate::table::{self, Backend};
@@ -42,8 +42,7 @@ impl ModelFactory for Providers {
             Backend::Scripted => self.scripts.client(model, bundle_root),
             Backend::Replay => self.cassettes.client(model, bundle_root, environment),
             Backend::Live { adapter, address } => {
-                let client = LiveClient::new(&self.http, model, provider, adapter, address, environment)?;
-                Ok(Arc::new(client))
+                live::client(&self.http, model, provider, (adapter, address), environment)
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use genai::adapter::AdapterKind;
 
-use crate::wire::Wire;
+use crate::wire::{Wire, wire_of};
 
 /// A provider that a Model resource can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl Provider {
     pub fn wire(&self, model: &str) -> Option<Wire> {
         match self.backend {
             Backend::Scripted | Backend::Replay => None,
-            Backend::Live { adapter, .. } => Some(Wire::of(adapter, model)),
+            Backend::Live { adapter, .. } => Some(wire_of(adapter, model)),
         }
     }
 }

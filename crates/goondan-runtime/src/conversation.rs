@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::history::{History, Kept};
 use crate::message::{Message, MessageEvent, Role, ToolCall};
 use crate::ports::store::{Fold, StoredConversation};
 
@@ -14,6 +15,8 @@ pub const MESSAGE_TARGET_NOT_FOUND: &str = "E_MESSAGE_TARGET_NOT_FOUND";
 pub struct Conversation {
     /// Shared with those who look at it as it stands now; a change copies the list only while somebody does.
     messages: Arc<Vec<Arc<Message>>>,
+    /// What model clients made of the messages.
+    kept: Kept,
     /// How many messages, from the first, are the base as it is stored.
     folded: usize,
     /// A message of the base was replaced or removed.
@@ -32,7 +35,7 @@ impl Conversation {
     /// they had been folded once.
     pub fn restore(stored: StoredConversation) -> (Self, Vec<TargetNotFound>) {
         let folded = stored.base.len();
-        let mut conversation = Conversation { messages: Arc::new(stored.base), folded, rewritten: false };
+        let mut conversation = Conversation { messages: Arc::new(stored.base), folded, ..Conversation::default() };
         let new = new_messages(&stored.events);
         let in_base = conversation.which_are_here(&new);
         if in_base.is_empty() {
@@ -58,8 +61,8 @@ impl Conversation {
     }
 
     /// The messages as they stand now, for whoever outlives the next change.
-    pub fn shared(&self) -> Arc<Vec<Arc<Message>>> {
-        Arc::clone(&self.messages)
+    pub fn history(&self) -> History {
+        History::new(Arc::clone(&self.messages), self.kept.clone())
     }
 
     /// The last message.
@@ -69,6 +72,9 @@ impl Conversation {
 
     /// Applies one event. An unknown target changes nothing and says so.
     pub fn apply(&mut self, event: MessageEvent) -> Result<(), TargetNotFound> {
+        if !matches!(event, MessageEvent::Append { .. }) {
+            self.kept = Kept::default();
+        }
         match event {
             MessageEvent::Append { message } => self.list().push(Arc::new(message)),
             MessageEvent::Replace { target_id, message } => {
@@ -208,6 +214,18 @@ mod tests {
         assert_eq!(missing, Err(TargetNotFound { target_id: "x".into() }));
         assert_eq!(ids(&conversation), ["a"]);
         assert!(matches!(conversation.fold(), Fold::Append([])));
+    }
+
+    #[test]
+    fn what_was_made_of_the_messages_is_kept_while_they_only_grow() {
+        let mut conversation = stored(&["a"]);
+        conversation.history().kept(|seen: &mut usize| *seen = 1);
+        conversation.apply(MessageEvent::Append { message: message("b", "") }).unwrap();
+        assert_eq!(conversation.history().kept(|seen: &mut usize| *seen), 1);
+        let old = conversation.history();
+        conversation.apply(MessageEvent::Remove { target_id: "a".into() }).unwrap();
+        assert_eq!(conversation.history().kept(|seen: &mut usize| *seen), 0);
+        assert_eq!((old.len(), conversation.history().len()), (2, 1));
     }
 
     #[test]

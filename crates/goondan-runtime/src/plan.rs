@@ -1,16 +1,18 @@
 //! Bundle and ports become a [`Generation`]: handlers bound, models chosen, prompts at hand.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use goondan_spec::diagnostic::Position;
-use goondan_spec::kinds::{Agent, Entry, ExportOverride, Permissions, Policy, Pricing, Swarm, Tool, ToolUse, Workdir};
+use goondan_spec::kinds::{
+    Agent, Entry, ExportOverride, ExportSpec, Permissions, Policy, Pricing, Swarm, Tool, ToolUse, Workdir,
+};
 use goondan_spec::kinds::{Model, ModelParams};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
 use crate::middleware::{self, Middleware};
 use crate::ports::model::{ModelClient, ModelError, ModelFactory};
-use crate::ports::tool::{AgentCatalog, OpenError, ToolSet, ToolSource};
+use crate::ports::tool::{AgentCatalog, OpenError, ToolHandler, ToolSet, ToolSource};
 use crate::registry::{Catalog, RegisteredTool, Registry, ToolLimits};
 use crate::schema_difference::difference;
 
@@ -41,6 +43,8 @@ pub struct Generation {
     /// What was noticed while its tools were opened and keeps nothing from running.
     pub warnings: Vec<Diagnostic>,
     agents: BTreeMap<String, Arc<AgentPlan>>,
+    /// The tools that its agents use.
+    tools: HashMap<ResourceId, ToolPlan>,
     /// By name. One that no agent uses may lack what it needs; that is told when it is asked for.
     models: BTreeMap<String, Result<ModelPlan, ModelError>>,
 }
@@ -130,16 +134,36 @@ impl AgentPlan {
     }
 }
 
-/// Plans `swarm` of `bundle`. All problems come at once.
+/// The generation that serves while another one is planned beside it.
+#[derive(Clone, Copy)]
+pub struct Serving<'a> {
+    /// What it is.
+    pub generation: &'a Generation,
+    /// The Tools that mean the same in both bundles, with the files and variables that they name.
+    pub unchanged: &'a HashSet<ResourceId>,
+}
+
+impl Serving<'_> {
+    /// A tool as it is planned already. What opening a library tells (its warnings have places, which may have moved) is to
+    /// be told again, so it is opened again; that costs little, for it is open.
+    fn tool(&self, tool: &Resource<Tool>) -> Option<ToolPlan> {
+        let is_builtin = matches!(tool.spec.entry, Entry::Builtin(_));
+        let known = self.generation.tools.get(&tool.id).filter(|_| is_builtin && self.unchanged.contains(&tool.id));
+        known.cloned()
+    }
+}
+
+/// Plans `swarm` of `bundle`. All problems come at once. What did not change is taken over from `serving`.
 pub async fn plan(
     bundle: &Arc<Bundle>,
     swarm: &Resource<Swarm>,
     number: u64,
     ports: &PlanPorts,
     environment: &Environment,
+    serving: Option<Serving<'_>>,
 ) -> Result<Generation, Vec<Diagnostic>> {
-    let mut planner =
-        Planner { bundle, ports, environment, opened: HashMap::new(), models: BTreeMap::new(), problems: Vec::new() };
+    let (models, problems) = (BTreeMap::new(), Vec::new());
+    let mut planner = Planner { bundle, ports, environment, serving, tools: HashMap::new(), models, problems };
     let mut agents = BTreeMap::new();
     for id in &swarm.spec.agents {
         if let Some(agent) = planner.agent(&bundle.agents()[id]).await {
@@ -160,6 +184,7 @@ pub async fn plan(
         policy: swarm.spec.policy.clone(),
         warnings,
         agents,
+        tools: planner.tools,
         models: planner.models.into_iter().map(|(id, model)| (id.name, model)).collect(),
     })
 }
@@ -168,9 +193,10 @@ struct Planner<'a> {
     bundle: &'a Arc<Bundle>,
     ports: &'a PlanPorts,
     environment: &'a Environment,
+    serving: Option<Serving<'a>>,
     models: BTreeMap<ResourceId, Result<ModelPlan, ModelError>>,
-    /// `None` for a tool that failed to open, so that it is told once.
-    opened: HashMap<ResourceId, Option<ToolSet>>,
+    /// Nothing for a tool that failed to open, so that it is told once.
+    tools: HashMap<ResourceId, ToolPlan>,
     problems: Vec<Diagnostic>,
 }
 
@@ -179,7 +205,9 @@ impl Planner<'_> {
         let model = &self.bundle.models()[&agent.spec.model];
         let planned = self.model(model).map_err(|error| self.problem(model_problem(model, &error))).ok();
         let mut registry = self.registry(&agent.spec.tools).await;
-        let middleware = self.middleware(agent, &registry);
+        let serving = self.serving.and_then(|serving| serving.generation.agent(&agent.id.name));
+        let own = registry.catalog_like(serving.map(|agent| &agent.catalog));
+        let middleware = self.middleware(agent, &own);
         self.check_required_tools(agent, &registry);
         middleware.iter().flat_map(|middleware| middleware.tools()).for_each(|tool| registry.register(tool));
         let ModelPlan { client, max_retries, pricing, .. } = planned?;
@@ -190,7 +218,7 @@ impl Planner<'_> {
             max_retries,
             pricing,
             params: Arc::new(agent.spec.params.clone()),
-            catalog: registry.catalog(),
+            catalog: registry.catalog_like(Some(&own)),
             registry,
             permissions: agent.spec.permissions.clone(),
             max_parallel_tool_calls: agent.spec.max_parallel_tool_calls.max(1),
@@ -213,8 +241,8 @@ impl Planner<'_> {
         planned
     }
 
-    fn middleware(&mut self, agent: &Resource<Agent>, registry: &Registry) -> Vec<Arc<dyn Middleware>> {
-        let (chain, problems) = middleware::chain(agent, self.bundle.extensions(), &registry.catalog());
+    fn middleware(&mut self, agent: &Resource<Agent>, tools: &Catalog) -> Vec<Arc<dyn Middleware>> {
+        let (chain, problems) = middleware::chain(agent, self.bundle.extensions(), tools);
         problems.into_iter().for_each(|problem| self.problem(problem));
         chain
     }
@@ -224,33 +252,31 @@ impl Planner<'_> {
         for tool_use in uses {
             let bundle = Arc::clone(self.bundle);
             let tool = &bundle.tools()[&tool_use.tool];
-            self.open(tool).await;
-            let Some(Some(set)) = self.opened.get(&tool.id) else { continue };
-            let mut problems = Vec::new();
-            let variables = self.variables();
-            for registered in select(&bundle, tool, tool_use, set, &variables, &mut problems) {
-                registry.register(Arc::new(registered));
+            if !self.tools.contains_key(&tool.id) {
+                let planned = match self.serving.and_then(|serving| serving.tool(tool)) {
+                    Some(planned) => planned,
+                    None => self.open(tool).await,
+                };
+                self.tools.insert(tool.id.clone(), planned);
             }
-            self.problems.append(&mut problems);
+            let (found, missing) = self.tools[&tool.id].select(tool_use);
+            found.into_iter().for_each(|found| registry.register(found));
+            missing.into_iter().for_each(|problem| self.problem(problem));
         }
         registry
     }
 
-    async fn open(&mut self, tool: &Resource<Tool>) {
-        if self.opened.contains_key(&tool.id) {
-            return;
-        }
-        let opened = match self.ports.tools.open(tool, self.bundle.root()).await {
+    async fn open(&mut self, tool: &Resource<Tool>) -> ToolPlan {
+        match self.ports.tools.open(tool, self.bundle.root()).await {
             Ok(set) => {
                 self.warn_of_other_schemas(tool, &set);
-                Some(set)
+                ToolPlan::new(self.bundle, tool, &set, &self.variables())
             }
             Err(error) => {
                 self.problem(tool_problem(self.bundle, tool, &error));
-                None
+                ToolPlan::default()
             }
-        };
-        self.opened.insert(tool.id.clone(), opened);
+        }
     }
 
     /// An argument that the library does not know of is one that it ignores or refuses.
@@ -296,45 +322,68 @@ impl Planner<'_> {
     }
 }
 
-/// The exports that the resource declares and the agent uses, each with its handler.
-fn select(
-    bundle: &Bundle,
+/// A Tool resource, opened: its exports by name, each ready to run, or why it can't be had. Agents that use it share them.
+#[derive(Clone, Default)]
+struct ToolPlan {
+    exports: Arc<[(String, PlannedExport)]>,
+}
+
+type PlannedExport = Result<Arc<RegisteredTool>, Diagnostic>;
+
+impl ToolPlan {
+    /// The exports that the resource declares, out of those that its entry has.
+    fn new(bundle: &Bundle, tool: &Resource<Tool>, set: &ToolSet, variables: &[(&str, String)]) -> Self {
+        let declared: Vec<(&str, Option<&ExportOverride>)> = match tool.spec.overrides.as_slice() {
+            [] => set.exports.iter().map(|(spec, _)| (spec.name.as_str(), None)).collect(),
+            some => some.iter().map(|stated| (stated.name.as_str(), Some(stated))).collect(),
+        };
+        let plan = |(name, stated): (&str, Option<&ExportOverride>)| {
+            let own = set.exports.iter().find(|(spec, _)| spec.name == name);
+            let registered = own.map(|(spec, handler)| Arc::new(register(tool, spec, stated, handler, variables)));
+            (name.to_owned(), registered.ok_or_else(|| no_such_export(bundle, tool, set, name)))
+        };
+        ToolPlan { exports: declared.into_iter().map(plan).collect() }
+    }
+
+    /// What an agent uses of it.
+    fn select(&self, tool_use: &ToolUse) -> (Vec<Arc<RegisteredTool>>, Vec<Diagnostic>) {
+        let wanted =
+            |name: &String| tool_use.exports.as_ref().is_none_or(|names| names.iter().any(|wanted| wanted == name));
+        let (mut found, mut missing) = (Vec::new(), Vec::new());
+        for (_, export) in self.exports.iter().filter(|(name, _)| wanted(name)) {
+            match export {
+                Ok(tool) => found.push(Arc::clone(tool)),
+                Err(problem) => missing.push(problem.clone()),
+            }
+        }
+        (found, missing)
+    }
+}
+
+/// An export of an entry, with what the resource states laid over it.
+fn register(
     tool: &Resource<Tool>,
-    tool_use: &ToolUse,
-    set: &ToolSet,
+    spec: &ExportSpec,
+    stated: Option<&ExportOverride>,
+    handler: &Arc<dyn ToolHandler>,
     variables: &[(&str, String)],
-    problems: &mut Vec<Diagnostic>,
-) -> Vec<RegisteredTool> {
+) -> RegisteredTool {
     let limits = ToolLimits {
         error_message: tool.spec.error_message_limit,
         output: tool.spec.output_limit,
         timeout: tool.spec.timeout,
     };
-    let own = |name: &str| set.exports.iter().find(|(spec, _)| spec.name == name);
-    let declared: Vec<(&str, Option<&ExportOverride>)> = match tool.spec.overrides.as_slice() {
-        [] => set.exports.iter().map(|(spec, _)| (spec.name.as_str(), None)).collect(),
-        some => some.iter().map(|stated| (stated.name.as_str(), Some(stated))).collect(),
-    };
-    let wanted = |name: &str| tool_use.exports.as_ref().is_none_or(|names| names.iter().any(|wanted| wanted == name));
-    let mut selected = Vec::new();
-    for (name, stated) in declared.into_iter().filter(|(name, _)| wanted(name)) {
-        let Some((spec, handler)) = own(name) else {
-            problems.push(no_such_export(bundle, tool, set, name));
-            continue;
-        };
-        let mut spec = stated.map_or_else(|| spec.clone(), |stated| stated.apply(spec));
-        if stated.is_some_and(|stated| stated.description_is_template) {
-            for (name, value) in variables {
-                spec.description = spec.description.replace(name, value);
-            }
+    let mut spec = stated.map_or_else(|| spec.clone(), |stated| stated.apply(spec));
+    if stated.is_some_and(|stated| stated.description_is_template) {
+        for (name, value) in variables {
+            spec.description = spec.description.replace(name, value);
         }
-        let registered = RegisteredTool::new(&tool.id.name, spec, Arc::clone(handler), limits);
-        selected.push(match &tool.spec.entry {
-            Entry::Builtin(set) => registered.of_builtin(set),
-            Entry::Library(_) | Entry::Executable(_) => registered,
-        });
     }
-    selected
+    let registered = RegisteredTool::new(&tool.id.name, spec, Arc::clone(handler), limits);
+    match &tool.spec.entry {
+        Entry::Builtin(set) => registered.of_builtin(set),
+        Entry::Library(_) | Entry::Executable(_) => registered,
+    }
 }
 
 fn no_such_export(bundle: &Bundle, tool: &Resource<Tool>, set: &ToolSet, name: &str) -> Diagnostic {

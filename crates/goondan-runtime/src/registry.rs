@@ -245,6 +245,15 @@ impl Registry {
     pub fn catalog(&self) -> Catalog {
         Catalog::new(self.tools().cloned().collect())
     }
+
+    /// As [`Registry::catalog`]; `known` itself where it holds the same.
+    pub(crate) fn catalog_like(&self, known: Option<&Catalog>) -> Catalog {
+        let is_same = |known: &&Catalog| {
+            known.tools.len() == self.order.len()
+                && known.tools.iter().zip(self.tools()).all(|(known, own)| Arc::ptr_eq(known, own))
+        };
+        known.filter(is_same).cloned().unwrap_or_else(|| self.catalog())
+    }
 }
 
 /// What one step of one agent offers. A call outside of it is refused.

@@ -134,7 +134,7 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
         request: ModelRequest {
             instance: turn.facts.instance.clone(),
             system: turn.event.system(agent.system.as_deref()),
-            messages: turn.conversation().shared(),
+            messages: turn.conversation().history(),
             tools: Arc::clone(context.catalog.definitions()),
             params: Arc::clone(&agent.params),
         },

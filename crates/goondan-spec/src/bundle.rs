@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 
@@ -29,10 +30,13 @@ pub struct Resource<T> {
     /// `metadata.annotations`.
     pub annotations: BTreeMap<String, String>,
     /// File (relative to the bundle) and place; `None` for a built-in resource.
-    pub origin: Option<(String, Position)>,
+    pub origin: Option<Origin>,
     /// The resource itself.
     pub spec: T,
 }
+
+/// The file (relative to the bundle) and the place in it where a resource is named.
+pub type Origin = (String, Position);
 
 /// All resources of one kind, in load order, built-in ones last.
 pub type Resources<T> = IndexMap<ResourceId, Resource<T>>;
@@ -55,12 +59,14 @@ pub(crate) struct Decoded {
 pub struct Bundle {
     pub(crate) root: PathBuf,
     pub(crate) files: Vec<String>,
+    /// What tells the texts of its YAML files from others.
+    pub(crate) marks: HashMap<String, Arc<()>>,
     pub(crate) resources: Decoded,
     /// Where the value sources are written.
     pub(crate) values: Vec<ValueOrigin>,
     pub(crate) builds: Vec<ToolBuild>,
     /// Where fields of tools stand that only opening the entry shows to be wrong.
-    pub(crate) places: HashMap<(ResourceId, String), Position>,
+    pub(crate) places: HashMap<ResourceId, Vec<(String, Position)>>,
 }
 
 impl Bundle {
@@ -106,7 +112,20 @@ impl Bundle {
 
     /// Where `field` of a tool stands in its file: `spec.entry`, or the `name` or `parameters` of one of `spec.exports`.
     pub fn place(&self, tool: &ResourceId, field: &str) -> Option<Position> {
-        self.places.get(&(tool.clone(), field.to_owned())).copied()
+        self.places.get(tool)?.iter().find(|(name, _)| name == field).map(|(_, at)| *at)
+    }
+
+    /// Whether two places, in this bundle and in another one, begin the same document of the same text; also where there is
+    /// neither, since what is built in stays as it is.
+    pub(crate) fn is_same_document(&self, other: &Bundle, here: Option<&Origin>, there: Option<&Origin>) -> bool {
+        let mark = |bundle: &Bundle, origin: &Origin| bundle.marks.get(&origin.0).map(Arc::as_ptr);
+        match (here, there) {
+            (Some(here), Some(there)) => {
+                here == there && mark(self, here).is_some_and(|mine| mark(other, there) == Some(mine))
+            }
+            (None, None) => true,
+            _ => false,
+        }
     }
 
     /// All extensions, the built-in ones included.

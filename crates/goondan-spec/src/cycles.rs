@@ -1,6 +1,7 @@
 //! Circles of packages that depend on each other, among those whose manifests lie in the project's folder.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic, Position};
 use crate::meta::{Kind, ResourceId};
@@ -12,11 +13,15 @@ use crate::read::ParsedFile;
 type Edges<'f> = BTreeMap<&'f str, Vec<(&'f str, Position, usize)>>;
 
 /// The dependencies of this project that lead back to it. One on itself is found where it is decoded.
-pub(crate) fn find(files: &[ParsedFile], nested: &[ParsedFile]) -> Vec<Diagnostic> {
+pub(crate) fn find(files: &[Arc<ParsedFile>], nested: &[Arc<ParsedFile>]) -> Vec<Diagnostic> {
     let Some(own) = manifest(files) else { return Vec::new() };
     let Some(name) = own.package() else { return Vec::new() };
-    let edges: Edges<'_> =
-        nested.iter().chain([own]).filter_map(|file| Some((file.package()?, dependencies(file)))).collect();
+    let edges: Edges<'_> = nested
+        .iter()
+        .map(AsRef::as_ref)
+        .chain([own])
+        .filter_map(|file| Some((file.package()?, dependencies(file))))
+        .collect();
     let mut found = Vec::new();
     for (dependency, at, index) in edges.get(name).into_iter().flatten().filter(|(dependency, ..)| *dependency != name)
     {

@@ -73,7 +73,7 @@ impl Walk<'_> {
                 FileKind::Directory if is_resource_file(folder, &name) => self.is_a_folder(&relative),
                 FileKind::Directory if SKIPPED.contains(&name.as_str()) || depth >= MAX_FOLDER_DEPTH => {}
                 FileKind::Directory => self.folder(&relative, &ignores, depth + 1),
-                FileKind::File { .. } => self.file(folder, &name, relative),
+                FileKind::File => self.file(folder, &name, relative),
                 FileKind::Other => self.link(folder, &name, relative),
             }
         }
@@ -97,7 +97,7 @@ impl Walk<'_> {
         }
         match self.files.kind(&path) {
             Ok(kind) if self.leaves(&path) => self.escapes(&relative, kind),
-            Ok(FileKind::File { .. }) if wanted => self.file(folder, name, relative),
+            Ok(FileKind::File) if wanted => self.file(folder, name, relative),
             Ok(FileKind::Other) if wanted => self.problem(
                 Diagnostic::new(Code::PARSE_ERROR, format!("`{relative}` is neither a file nor a folder."))
                     .suggest("put a regular file there"),
@@ -180,7 +180,7 @@ fn is_ignored(ignores: &[Arc<Gitignore>], path: &Path, kind: FileKind) -> bool {
 
 fn read_gitignore(files: &dyn Files, folder: &Path) -> Option<Gitignore> {
     let path = folder.join(".gitignore");
-    let FileKind::File { .. } = files.kind(&path).ok()? else { return None };
+    let FileKind::File = files.kind(&path).ok()? else { return None };
     let bytes = files.read(&path, GITIGNORE_LIMIT).ok()?;
     let mut builder = GitignoreBuilder::new(folder);
     for line in String::from_utf8_lossy(&bytes).lines() {

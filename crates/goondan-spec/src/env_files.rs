@@ -41,7 +41,7 @@ fn read_into(
     required: bool,
 ) -> Result<(), Diagnostic> {
     match files.kind(path) {
-        Ok(FileKind::File { .. }) => {}
+        Ok(FileKind::File) => {}
         // A folder called `.env` is most likely a Python environment.
         Ok(FileKind::Directory) if !required => return Ok(()),
         Ok(_) => return Err(unreadable(shown, "it is not a regular file")),

@@ -13,7 +13,7 @@ use crate::value::ValueSource;
 const LONGEST_SUBJECT: usize = 300;
 
 /// Everything that one stage has to say about one file. Stages append and go on; one place decides in the end.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Findings {
     /// Relative to the bundle.
     pub(crate) file: String,
@@ -29,8 +29,8 @@ pub(crate) struct Findings {
     pub(crate) texts: Vec<(String, String)>,
     /// How tools are built.
     pub(crate) builds: Vec<ToolBuild>,
-    /// Where fields stand that something may be wrong with once the bundle is used.
-    pub(crate) places: Vec<((ResourceId, String), Position)>,
+    /// Where fields of `resource` stand that something may be wrong with once the bundle is used.
+    pub(crate) places: Vec<(String, Position)>,
     /// Where secrets stand in the file, so that nothing shows them.
     pub(crate) secrets: Vec<Range<usize>>,
 }
@@ -67,9 +67,7 @@ impl Findings {
 
     /// Notes where a field of the resource stands.
     pub(crate) fn note_place(&mut self, field: &Field<'_>) {
-        if let Some(resource) = &self.resource {
-            self.places.push(((resource.clone(), field.path.clone()), field.at()));
-        }
+        self.places.push((field.path.clone(), field.at()));
     }
 
     /// Notes that the bundle is also made from `file`.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::bundle::{BasePackage, Bundle, Decoded, Resource, Resources};
 use crate::decode::Field;
@@ -16,7 +17,7 @@ use crate::kinds::{self, Extension, Scope, Tool, ToolBuild};
 use crate::lint::{self, Places};
 use crate::meta::{Kind, ResourceId};
 use crate::paths::Folder;
-use crate::read::{ParsedFile, read_file};
+use crate::read::{KnownFiles, ParsedFile, read_file};
 use crate::source::Sources;
 use crate::text::reason;
 use crate::{cycles, packages, parallel};
@@ -47,6 +48,14 @@ pub struct Loaded {
 
 /// Reads a bundle (rules L1 to L10). All mistakes of all files are found in one run.
 pub fn load(input: LoadInput<'_>) -> Loaded {
+    let known = KnownFiles::default();
+    let loaded = load_again(input, &known);
+    known.give_back();
+    loaded
+}
+
+/// As [`load`], without parsing what is `known` from an earlier load; from now on `known` are the files of this one.
+pub fn load_again(input: LoadInput<'_>, known: &KnownFiles) -> Loaded {
     let root = match find_root(input.root, input.files) {
         Ok(root) => root,
         Err(diagnostic) => {
@@ -57,7 +66,7 @@ pub fn load(input: LoadInput<'_>) -> Loaded {
     let folder = Folder::new(input.files, &root);
     let found = discover(input.files, &root);
     let mut gathered = Gathered { diagnostics: found.diagnostics.clone(), ..Gathered::default() };
-    let files = read_files(&folder, &found, &mut gathered);
+    let files = read_files(&folder, &found, known, &mut gathered);
     let own = packages::own(&files.own);
     let documents = read_envelopes(&files.own, own, &mut gathered);
     let index = make_index(&documents, input.base, &mut gathered);
@@ -81,7 +90,7 @@ fn find_root(path: &Path, files: &dyn Files) -> Result<PathBuf, Diagnostic> {
     let is_manifest = path.file_name().is_some_and(|name| name == "goondan.yaml" || name == "goondan.yml");
     match files.kind(path) {
         Ok(FileKind::Directory) => Ok(path.to_owned()),
-        Ok(FileKind::File { .. }) if is_manifest => {
+        Ok(FileKind::File) if is_manifest => {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             Ok(parent.unwrap_or(Path::new(".")).to_owned())
         }
@@ -107,7 +116,7 @@ struct Gathered {
     secrets: Vec<(String, std::ops::Range<usize>)>,
     texts: Vec<(String, String)>,
     builds: Vec<ToolBuild>,
-    places: HashMap<(ResourceId, String), Position>,
+    places: HashMap<ResourceId, Vec<(String, Position)>>,
 }
 
 impl Gathered {
@@ -119,20 +128,21 @@ impl Gathered {
         self.secrets.extend(findings.secrets.into_iter().map(|range| (file.clone(), range)));
         self.texts.extend(findings.texts);
         self.builds.extend(findings.builds);
-        self.places.extend(findings.places);
+        if let Some(resource) = findings.resource.filter(|_| !findings.places.is_empty()) {
+            self.places.insert(resource, findings.places);
+        }
     }
 
     fn is_clean(&self) -> bool {
         !self.diagnostics.iter().any(Diagnostic::is_error)
     }
 
-    fn finish(mut self, root: PathBuf, resources: Decoded, files: Vec<ParsedFile>) -> Loaded {
+    fn finish(mut self, root: PathBuf, resources: Decoded, files: Vec<Arc<ParsedFile>>) -> Loaded {
         self.diagnostics.sort_by(|a, b| place(a).cmp(&place(b)));
         self.diagnostics.dedup();
         let mut sources = Sources::default();
-        for (name, text) in files.into_iter().map(|file| (file.name, file.text)).chain(self.texts.drain(..)) {
-            sources.insert(name, text);
-        }
+        files.iter().for_each(|file| sources.insert(file.name.as_str(), Arc::clone(&file.text)));
+        self.texts.drain(..).for_each(|(name, text)| sources.insert(name, text));
         self.secrets.sort_by(|a, b| a.0.cmp(&b.0));
         for of_file in self.secrets.chunk_by(|a, b| a.0 == b.0) {
             let ranges: Vec<_> = of_file.iter().map(|(_, range)| range.clone()).collect();
@@ -144,6 +154,7 @@ impl Gathered {
         let bundle = clean.then(|| Bundle {
             root,
             files: self.file_names,
+            marks: files.iter().map(|file| (file.name.clone(), Arc::clone(&file.mark))).collect(),
             resources,
             values: self.values,
             builds: self.builds.clone(),
@@ -159,25 +170,24 @@ fn place(diagnostic: &Diagnostic) -> (Option<&str>, Option<(usize, usize)>) {
 
 struct FilesRead {
     /// The files of this bundle.
-    own: Vec<ParsedFile>,
+    own: Vec<Arc<ParsedFile>>,
     /// The `goondan.yaml` of projects in sub-folders.
-    nested: Vec<ParsedFile>,
+    nested: Vec<Arc<ParsedFile>>,
 }
 
-fn read_files(folder: &Folder<'_>, found: &Found, gathered: &mut Gathered) -> FilesRead {
-    let nested: Vec<ParsedFile> = parallel::map_deep(&found.nested, |name| read_file(folder, name));
-    let nested: Vec<ParsedFile> = nested.into_iter().filter(|file| file.package().is_some()).collect();
+fn read_files(folder: &Folder<'_>, found: &Found, known: &KnownFiles, gathered: &mut Gathered) -> FilesRead {
+    let nested = parallel::map_deep(&found.nested, |name| read_file(folder, name, known));
+    let nested: Vec<Arc<ParsedFile>> = nested.into_iter().filter(|file| file.package().is_some()).collect();
     let prefixes: Vec<&str> = nested.iter().filter_map(|file| Some(file.name.rsplit_once('/')?.0)).collect();
     let is_own = |name: &&String| {
         !prefixes.iter().any(|prefix| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/')))
     };
     let names: Vec<&String> = found.files.iter().filter(is_own).collect();
     gathered.diagnostics.retain(|problem| problem.file.as_ref().is_none_or(|file| is_own(&file)));
-    let mut own = parallel::map_deep(&names, |name| read_file(folder, name));
+    let mut own = parallel::map_deep(&names, |name| read_file(folder, name, known));
+    known.keep_only(&[own.as_slice(), &nested].concat());
     own.retain(|file| !file.is_tool_manifest());
-    for file in &mut own {
-        gathered.take(std::mem::take(&mut file.findings));
-    }
+    own.iter().for_each(|file| gathered.take(file.findings.clone()));
     FilesRead { own, nested }
 }
 
@@ -187,7 +197,7 @@ struct Document<'f> {
     envelope: Envelope<'f>,
 }
 
-fn read_envelopes<'f>(files: &'f [ParsedFile], own: Option<&str>, gathered: &mut Gathered) -> Vec<Document<'f>> {
+fn read_envelopes<'f>(files: &'f [Arc<ParsedFile>], own: Option<&str>, gathered: &mut Gathered) -> Vec<Document<'f>> {
     let read = parallel::map(files, |file| {
         let mut envelopes = Vec::new();
         let mut findings = Findings::about(file.name.clone());

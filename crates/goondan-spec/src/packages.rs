@@ -1,5 +1,7 @@
 //! The Package document: where it may stand, and whose name the resources bear.
 
+use std::sync::Arc;
+
 use crate::diagnostic::{Code, Diagnostic};
 use crate::envelope::Envelope;
 use crate::findings::Findings;
@@ -10,13 +12,13 @@ use crate::read::ParsedFile;
 const MANIFESTS: [&str; 2] = ["goondan.yaml", "goondan.yml"];
 
 /// The name of this project's package, where it has one.
-pub(crate) fn own(files: &[ParsedFile]) -> Option<&str> {
+pub(crate) fn own(files: &[Arc<ParsedFile>]) -> Option<&str> {
     manifest(files)?.package()
 }
 
 /// The `goondan.yaml` in the root.
-pub(crate) fn manifest(files: &[ParsedFile]) -> Option<&ParsedFile> {
-    MANIFESTS.iter().find_map(|name| files.iter().find(|file| file.name == *name))
+pub(crate) fn manifest(files: &[Arc<ParsedFile>]) -> Option<&ParsedFile> {
+    MANIFESTS.iter().find_map(|name| files.iter().find(|file| file.name == *name)).map(AsRef::as_ref)
 }
 
 /// Passes an envelope on, unless it is a Package in the wrong place.
@@ -24,7 +26,7 @@ pub(crate) fn place<'f>(
     envelope: Envelope<'f>,
     position: usize,
     file: &ParsedFile,
-    files: &[ParsedFile],
+    files: &[Arc<ParsedFile>],
     findings: &mut Findings,
 ) -> Option<Envelope<'f>> {
     if envelope.id.kind != Kind::Package {

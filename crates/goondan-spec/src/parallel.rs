@@ -5,13 +5,14 @@ use std::thread;
 
 /// A YAML document may nest deeply enough to need more than a thread's usual stack, above all in a debug build. Only
 /// what is touched is paid for.
-const STACK_SIZE: usize = 16 * 1024 * 1024;
+pub(crate) const STACK_SIZE: usize = 16 * 1024 * 1024;
 /// Below this many items a chunk is not worth a thread of its own.
 const MIN_CHUNK: usize = 32;
 
 /// `work` done to every item, on threads with a deep stack. The results keep the order of the items.
 pub(crate) fn map_deep<'i, T: Sync, R: Send>(items: &'i [T], work: impl Fn(&'i T) -> R + Sync) -> Vec<R> {
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    // Counting the cores means reading several files.
+    let cores = if items.len() < 2 { 1 } else { thread::available_parallelism().map_or(1, NonZero::get) };
     run(items, items.len().div_ceil(cores).max(1), &work)
 }
 

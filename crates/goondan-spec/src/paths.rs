@@ -91,7 +91,7 @@ impl<'f> Folder<'f> {
 
     /// Whether a file stands at a relative path.
     pub(crate) fn is_file(&self, relative: &str) -> bool {
-        matches!(self.look(relative).kind, Some(FileKind::File { .. }))
+        matches!(self.look(relative).kind, Some(FileKind::File))
     }
 
     /// Whether a folder stands at a relative path.
@@ -103,8 +103,7 @@ impl<'f> Folder<'f> {
     pub(crate) fn read(&self, relative: &str) -> Result<String, Unreadable> {
         let path = self.root.join(relative);
         match self.files.kind(&path) {
-            Ok(FileKind::File { size }) if size > MAX_FILE_SIZE => return Err(Unreadable::TooLarge),
-            Ok(FileKind::File { .. }) => {}
+            Ok(FileKind::File) => {}
             Ok(_) => return Err(Unreadable::Io(io::Error::other("it is not a regular file"))),
             Err(error) => return Err(Unreadable::Io(error)),
         }

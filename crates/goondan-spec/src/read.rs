@@ -1,15 +1,21 @@
 //! One file of a bundle: read, cut into documents, parsed.
 
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use crate::diagnostic::{Code, Diagnostic};
 use crate::discover::may_be_tool_manifest;
 use crate::findings::Findings;
 use crate::node::Node;
+use crate::parallel::STACK_SIZE;
 use crate::paths::{Folder, Unreadable};
 use crate::source::position_of_bytes;
 use crate::split::{self, Chunk};
 use crate::text::reason;
 use crate::yaml;
 
+/// More files than this are given back beside other work.
+const MANY_FILES: usize = 32;
 /// How many documents a file may hold (rule L2).
 const MAX_DOCUMENTS: usize = 1_000;
 
@@ -19,14 +25,21 @@ pub(crate) struct ParsedFile {
     /// Relative to the bundle.
     pub(crate) name: String,
     /// Without a byte order mark; empty where it could not be read.
-    pub(crate) text: String,
+    pub(crate) text: Arc<str>,
     /// Those that could be parsed and hold something.
     pub(crate) documents: Vec<Node>,
     /// What is wrong with the file as YAML.
     pub(crate) findings: Findings,
+    /// Tells this text from every other one.
+    pub(crate) mark: Arc<()>,
 }
 
 impl ParsedFile {
+    fn empty(name: &str) -> Self {
+        let (name, text, findings) = (name.to_owned(), Arc::from(""), Findings::about(name));
+        ParsedFile { name, text, documents: Vec::new(), findings, mark: Arc::default() }
+    }
+
     /// The name of the package that the file's first document declares.
     pub(crate) fn package(&self) -> Option<&str> {
         let first = self.documents.first()?;
@@ -42,26 +55,63 @@ impl ParsedFile {
     }
 }
 
+/// The files of an earlier load: one whose text is still the same is not parsed again. That saves time and nothing else; a
+/// bundle that is loaded with it is the bundle that is loaded without.
+#[derive(Debug, Default)]
+pub struct KnownFiles(Mutex<HashMap<String, Arc<ParsedFile>>>);
+
+impl KnownFiles {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<ParsedFile>>> {
+        // Whoever panicked while holding it left a map that is whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn parsed(&self, name: &str, text: String) -> Arc<ParsedFile> {
+        let known = self.lock().get(name).cloned();
+        if let Some(known) = known.filter(|known| *known.text == *text) {
+            return known;
+        }
+        let mut file = ParsedFile::empty(name);
+        file.text = text.into();
+        parse(&mut file);
+        let file = Arc::new(file);
+        self.lock().insert(name.to_owned(), Arc::clone(&file));
+        file
+    }
+
+    /// Gives back what they hold. Of a large project that takes a while, which nobody has to wait for.
+    pub(crate) fn give_back(self) {
+        if self.lock().len() > MANY_FILES {
+            // Where the system has no thread to spare, it is given back here.
+            drop(std::thread::Builder::new().stack_size(STACK_SIZE).spawn(move || drop(self)));
+        }
+    }
+
+    /// Forgets what a load did not ask for.
+    pub(crate) fn keep_only(&self, files: &[Arc<ParsedFile>]) {
+        let mut known = self.lock();
+        if known.len() > files.len() {
+            let asked: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
+            known.retain(|name, _| asked.contains(name.as_str()));
+        }
+    }
+}
+
 /// Reads and parses a file. What goes wrong in one document does not touch the others.
-pub(crate) fn read_file(folder: &Folder<'_>, name: &str) -> ParsedFile {
-    let mut file = ParsedFile {
-        name: name.to_owned(),
-        text: String::new(),
-        documents: Vec::new(),
-        findings: Findings::about(name),
-    };
+pub(crate) fn read_file(folder: &Folder<'_>, name: &str, known: &KnownFiles) -> Arc<ParsedFile> {
     match folder.read(name) {
         Ok(text) => {
-            file.text = with_line_ends(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text));
-            parse(&mut file);
+            let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+            known.parsed(name, with_line_ends(text))
         }
         Err(unreadable) => {
             let (diagnostic, text) = explain(name, unreadable);
-            file.text = text;
+            let mut file = ParsedFile::empty(name);
+            file.text = text.into();
             file.findings.add(diagnostic);
+            Arc::new(file)
         }
     }
-    file
 }
 
 /// A carriage return alone ends a line in YAML but in no editor of today. Made a line feed, lines count alike everywhere.
@@ -102,7 +152,8 @@ fn explain(name: &str, unreadable: Unreadable) -> (Diagnostic, String) {
 }
 
 fn parse(file: &mut ParsedFile) {
-    let chunks = split::documents(&file.text);
+    let text = Arc::clone(&file.text);
+    let chunks = split::documents(&text);
     if let Some(first_too_many) = chunks.get(MAX_DOCUMENTS) {
         let start = first_too_many.bytes_before;
         let message = format!("`{}` holds {} documents, more than {MAX_DOCUMENTS}.", file.name, chunks.len());
@@ -176,9 +227,25 @@ mod tests {
     use super::*;
     use crate::files::MemoryFiles;
 
-    fn read(content: impl Into<Vec<u8>>) -> ParsedFile {
+    fn read(content: impl Into<Vec<u8>>) -> Arc<ParsedFile> {
+        read_again(content, &KnownFiles::default())
+    }
+
+    fn read_again(content: impl Into<Vec<u8>>, known: &KnownFiles) -> Arc<ParsedFile> {
         let files = MemoryFiles::new().file("/p/a.yaml", content);
-        read_file(&Folder::new(&files, Path::new("/p")), "a.yaml")
+        read_file(&Folder::new(&files, Path::new("/p")), "a.yaml", known)
+    }
+
+    #[test]
+    fn only_text_that_differs_is_parsed_again() {
+        let known = KnownFiles::default();
+        let first = read_again("a: 1", &known);
+        assert!(Arc::ptr_eq(&first, &read_again("a: 1", &known)));
+        let second = read_again("a: [", &known);
+        assert!(!second.findings.is_clean() && Arc::ptr_eq(&second, &read_again("a: [", &known)));
+        assert!(read_again([0xff], &known).documents.is_empty());
+        known.keep_only(&[]);
+        assert!(!Arc::ptr_eq(&second, &read_again("a: [", &known)));
     }
 
     #[test]
@@ -192,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_carriage_return_alone_ends_a_line() {
-        assert_eq!(read("a: 1\rb: [\r\n").text, "a: 1\nb: [\r\n");
+        assert_eq!(&*read("a: 1\rb: [\r\n").text, "a: 1\nb: [\r\n");
     }
 
     #[test]

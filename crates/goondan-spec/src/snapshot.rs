@@ -4,8 +4,9 @@
 //! do not matter. What lies outside the bundle's YAML comes from the caller: the content of libraries and scripts, and where
 //! wanted the values of variables.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{self, Write};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -32,6 +33,9 @@ pub struct Snapshot {
     /// The swarm's `policy`.
     pub(crate) limits: Fingerprint,
 }
+
+/// Fingerprints of resources that are not built in.
+type Known = BTreeMap<Kind, BTreeMap<String, Fingerprint>>;
 
 /// Something that an agent is made of. Each takes effect at a boundary of its own (rule R3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -89,30 +93,71 @@ impl Snapshot {
     pub fn of(
         bundle: &Bundle,
         swarm: &ResourceId,
-        contents: &HashMap<ResourceId, Fingerprint>,
+        contents: &Fingerprints,
         environment: Option<&Environment>,
     ) -> Snapshot {
-        let snapper = Snapper { bundle, contents, values: values(bundle, environment) };
-        let mut snapshot = Snapshot { resources: snapper.resources(), ..Snapshot::default() };
-        if let Some(swarm) = bundle.swarms().get(swarm) {
-            snapshot.limits = Hasher::default().and(&swarm.spec.policy).finish();
-            let agents = swarm.spec.agents.iter().filter_map(|id| bundle.agents().get(id));
-            snapshot.agents = agents.map(|agent| (agent.id.name.clone(), snapper.parts(agent))).collect();
-        }
-        snapshot
+        Snapper::new(bundle, contents, &values(bundle, environment), None).snapshot(swarm)
     }
 }
 
-struct Snapper<'a> {
-    bundle: &'a Bundle,
-    contents: &'a HashMap<ResourceId, Fingerprint>,
+/// Fingerprints of something about resources.
+pub type Fingerprints = HashMap<ResourceId, Fingerprint>;
+
+/// A snapshot with what it was made from. The next one is made from it and from what differs.
+pub struct Basis {
+    bundle: Arc<Bundle>,
+    contents: Fingerprints,
     /// What the value sources of a resource come to.
-    values: HashMap<&'a ResourceId, Hasher>,
+    values: Fingerprints,
+    snapshot: Snapshot,
 }
 
-fn values<'b>(bundle: &'b Bundle, environment: Option<&Environment>) -> HashMap<&'b ResourceId, Hasher> {
+impl Basis {
+    /// As [`Snapshot::of`]; what is as in `before` is taken from there.
+    pub fn new(
+        bundle: Arc<Bundle>,
+        swarm: &ResourceId,
+        contents: Fingerprints,
+        environment: &Environment,
+        before: Option<&Basis>,
+    ) -> Basis {
+        let values = values(&bundle, Some(environment));
+        let snapshot = Snapper::new(&bundle, &contents, &values, before).snapshot(swarm);
+        Basis { bundle, contents, values, snapshot }
+    }
+
+    /// The snapshot; values of variables and secrets count.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// The snapshot as it may be written down: values do not count.
+    pub fn without_values(&self, swarm: &ResourceId) -> Snapshot {
+        match self.values.is_empty() {
+            true => self.snapshot.clone(),
+            false => Snapper::new(&self.bundle, &self.contents, &Fingerprints::new(), Some(self)).snapshot(swarm),
+        }
+    }
+
+    /// The tools that mean the same as in `before`, with the files and variables that they name.
+    pub fn unchanged_tools(&self, before: &Basis) -> HashSet<ResourceId> {
+        let snapper = Snapper::new(&self.bundle, &self.contents, &self.values, Some(before));
+        let tools = self.bundle.tools().values().filter(|tool| snapper.is_unchanged(tool, Bundle::tools));
+        tools.map(|tool| tool.id.clone()).collect()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Snapper<'a> {
+    bundle: &'a Bundle,
+    contents: &'a Fingerprints,
+    values: &'a Fingerprints,
+    before: Option<&'a Basis>,
+}
+
+fn values(bundle: &Bundle, environment: Option<&Environment>) -> Fingerprints {
+    let Some(environment) = environment else { return Fingerprints::new() };
     let mut values: HashMap<&ResourceId, Hasher> = HashMap::new();
-    let Some(environment) = environment else { return values };
     for origin in &bundle.values {
         let hasher = values.remove(&origin.resource).unwrap_or_default();
         let value = environment.resolve(&origin.source, &origin.key);
@@ -126,11 +171,14 @@ fn values<'b>(bundle: &'b Bundle, environment: Option<&Environment>) -> HashMap<
     for tool in bundle.tools().values() {
         let mut named = Named::default();
         tool.spec.config.values().for_each(|value| named.look_at(value));
+        if named.is_empty() {
+            continue;
+        }
         let read = environment.iter().filter(|(name, _)| named.covers(name));
         let hasher = values.remove(&tool.id).unwrap_or_default();
         values.insert(&tool.id, read.fold(hasher, |hasher, (_, value)| hasher.and_bytes(value.as_bytes())));
     }
-    values
+    values.into_iter().map(|(id, hasher)| (id.clone(), hasher.finish())).collect()
 }
 
 /// The variables that a free value may be reading.
@@ -155,51 +203,116 @@ impl<'v> Named<'v> {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        !self.secrets && self.variables.is_empty()
+    }
+
     fn covers(&self, name: &str) -> bool {
         let is_secret = name.starts_with("GOONDAN_SECRET_") || name.starts_with("SECRET_");
         (self.secrets && is_secret) || self.variables.contains(&name)
     }
 }
 
-impl Snapper<'_> {
-    fn resources(&self) -> BTreeMap<Kind, BTreeMap<String, Fingerprint>> {
+impl<'a> Snapper<'a> {
+    fn new(
+        bundle: &'a Bundle,
+        contents: &'a Fingerprints,
+        values: &'a Fingerprints,
+        before: Option<&'a Basis>,
+    ) -> Self {
+        Snapper { bundle, contents, values, before }
+    }
+
+    fn snapshot(&self, swarm: &ResourceId) -> Snapshot {
+        let mut snapshot = Snapshot { resources: self.resources(), ..Snapshot::default() };
+        if let Some(swarm) = self.bundle.swarms().get(swarm) {
+            snapshot.limits = Hasher::default().and(&swarm.spec.policy).finish();
+            let agents = swarm.spec.agents.iter().filter_map(|id| self.bundle.agents().get(id));
+            let mut built_in = HashMap::new();
+            let parts =
+                agents.map(|agent| (agent.id.name.clone(), self.parts(agent, &snapshot.resources, &mut built_in)));
+            snapshot.agents = parts.collect();
+        }
+        snapshot
+    }
+
+    fn resources(&self) -> Known {
         let bundle = self.bundle;
         let mut all = BTreeMap::new();
         if let Some(package) = bundle.package() {
-            all.insert(Kind::Package, [(package.id.name.clone(), self.resource(package))].into());
+            all.insert(Kind::Package, [(package.id.name.clone(), self.hash(package))].into());
         }
-        all.insert(Kind::Model, self.kind(bundle.models()));
-        all.insert(Kind::Agent, self.kind(bundle.agents()));
-        all.insert(Kind::Swarm, self.kind(bundle.swarms()));
-        all.insert(Kind::Tool, self.kind(bundle.tools()));
-        all.insert(Kind::Extension, self.kind(bundle.extensions()));
-        all.insert(Kind::Connector, self.kind(bundle.connectors()));
-        all.insert(Kind::Connection, self.kind(bundle.connections()));
+        all.insert(Kind::Model, self.kind(Kind::Model, Bundle::models));
+        all.insert(Kind::Agent, self.kind(Kind::Agent, Bundle::agents));
+        all.insert(Kind::Swarm, self.kind(Kind::Swarm, Bundle::swarms));
+        all.insert(Kind::Tool, self.kind(Kind::Tool, Bundle::tools));
+        all.insert(Kind::Extension, self.kind(Kind::Extension, Bundle::extensions));
+        all.insert(Kind::Connector, self.kind(Kind::Connector, Bundle::connectors));
+        all.insert(Kind::Connection, self.kind(Kind::Connection, Bundle::connections));
         all.retain(|_, resources| !resources.is_empty());
         all
     }
 
-    fn kind<T: fmt::Debug>(&self, resources: &Resources<T>) -> BTreeMap<String, Fingerprint> {
-        let own = resources.values().filter(|resource| !resource.id.is_base());
-        own.map(|resource| (resource.id.name.clone(), self.resource(resource))).collect()
+    fn kind<T: fmt::Debug + PartialEq>(
+        &self,
+        kind: Kind,
+        of: fn(&Bundle) -> &Resources<T>,
+    ) -> BTreeMap<String, Fingerprint> {
+        let known = self.before.and_then(|before| before.snapshot.resources.get(&kind));
+        let own = of(self.bundle).values().filter(|resource| !resource.id.is_base());
+        let fingerprint = |resource: &Resource<T>| {
+            let known =
+                known.and_then(|known| known.get(&resource.id.name)).filter(|_| self.is_unchanged(resource, of));
+            known.cloned().unwrap_or_else(|| self.hash(resource))
+        };
+        own.map(|resource| (resource.id.name.clone(), fingerprint(resource))).collect()
     }
 
-    fn resource<T: fmt::Debug>(&self, resource: &Resource<T>) -> Fingerprint {
+    /// Whether a resource means what it meant before. Equal is not enough: two maps are equal in whatever order their keys
+    /// stand, and a model is shown the order. What was decoded from the same document and is equal is the same.
+    fn is_unchanged<T: PartialEq>(&self, resource: &Resource<T>, of: fn(&Bundle) -> &Resources<T>) -> bool {
+        let Some(before) = self.before else { return false };
+        let same = |old: &Resource<T>| {
+            self.bundle.is_same_document(&before.bundle, resource.origin.as_ref(), old.origin.as_ref())
+                && old.spec == resource.spec
+                && before.contents.get(&resource.id) == self.contents.get(&resource.id)
+                && before.values.get(&resource.id) == self.values.get(&resource.id)
+        };
+        of(&before.bundle).get(&resource.id).is_some_and(same)
+    }
+
+    fn hash<T: fmt::Debug>(&self, resource: &Resource<T>) -> Fingerprint {
         // What `Debug` shows never holds a secret: that is what `Secret` is for.
         let meaning = (&resource.id.package, &resource.labels, &resource.annotations, &resource.spec);
-        let hasher = self.values.get(&resource.id).cloned().unwrap_or_default();
-        hasher.and(&meaning).and(&self.contents.get(&resource.id)).finish()
+        let about = (self.values.get(&resource.id), self.contents.get(&resource.id));
+        Hasher::default().and(&meaning).and(&about).finish()
     }
 
-    fn parts(&self, agent: &Resource<Agent>) -> BTreeMap<AgentPart, Fingerprint> {
+    /// `known` are the resources of the bundle. Those that are built in are looked at once, and kept in `built_in`.
+    fn parts(
+        &self,
+        agent: &'a Resource<Agent>,
+        known: &Known,
+        built_in: &mut HashMap<&'a ResourceId, Option<Fingerprint>>,
+    ) -> BTreeMap<AgentPart, Fingerprint> {
         let spec = &agent.spec;
+        let known =
+            |id: &ResourceId| known.get(&id.kind).and_then(|known| known.get(&id.name)).filter(|_| !id.is_base());
         let tools = spec.tools.iter().fold(Hasher::default().and(&spec.tools), |hasher, used| {
-            hasher.and(&self.bundle.tools().get(&used.tool).map(|tool| self.resource(tool)))
+            let hash = || self.bundle.tools().get(&used.tool).map(|tool| self.hash(tool));
+            match known(&used.tool) {
+                Some(known) => hasher.and(known),
+                None => hasher.and(built_in.entry(&used.tool).or_insert_with(hash)),
+            }
         });
         let extensions = spec.extensions.iter().fold(Hasher::default().and(&spec.extensions), |hasher, used| {
-            hasher.and(&self.bundle.extensions().get(&used.extension).map(|extension| self.resource(extension)))
+            let hash = || self.bundle.extensions().get(&used.extension).map(|extension| self.hash(extension));
+            match known(&used.extension) {
+                Some(known) => hasher.and(known),
+                None => hasher.and(built_in.entry(&used.extension).or_insert_with(hash)),
+            }
         });
-        let model = self.bundle.models().get(&spec.model).map(|model| self.resource(model));
+        let model = known(&spec.model);
         let prompt = spec.prompt.as_ref().map(|prompt| &prompt.text);
         let settings = (&spec.params, spec.max_parallel_tool_calls, &spec.required_tools, &spec.workdir);
         BTreeMap::from([
@@ -231,8 +344,10 @@ impl Hasher {
     }
 
     fn finish(self) -> Fingerprint {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let digit = |half: u8| char::from(DIGITS[usize::from(half)]);
         let hash = self.0.finalize();
-        Fingerprint(hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect())
+        Fingerprint(hash.iter().take(16).flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect())
     }
 }
 

@@ -56,7 +56,7 @@ impl fmt::Debug for Secret {
 }
 
 /// The variables that value sources see. The process environment is only one way to fill it.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment {
     variables: BTreeMap<String, String>,
 }

@@ -1,8 +1,10 @@
-//! The only file that names the YAML crate.
+//! The only place that names the YAML crate, with the short way to a tree in `yaml/plain.rs`.
 //!
 //! It gives the loader a tree with places (`parse`) and other crates a typed reader ([`from_str`],
 //! [`documents_from_str`]). Both read YAML 1.2's core schema (`no` is text), refuse duplicate keys and unknown tags, and
 //! are bounded in depth, aliases and size.
+
+mod plain;
 
 use std::fmt;
 
@@ -67,6 +69,14 @@ pub fn documents_from_str<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, Yam
 /// # Errors
 /// The first thing that is wrong, with its place in `text`.
 pub(crate) fn parse(text: &str) -> Result<Option<Node>, (YamlError, Position)> {
+    match plain::read(text) {
+        Some(root) => Ok(Some(root)),
+        None => parse_long(text),
+    }
+}
+
+/// As [`parse`], by the deserializer, which knows all of YAML.
+fn parse_long(text: &str) -> Result<Option<Node>, (YamlError, Position)> {
     let mut documents =
         serde_yaml::from_multiple_with_options::<Spanned<Content>>(text, options()).map_err(|error| {
             let described = describe(&error);
@@ -297,6 +307,8 @@ fn unexpected_character(character: &str) -> (String, Option<&'static str>) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[derive(Debug, PartialEq, serde::Deserialize)]
@@ -332,6 +344,87 @@ mod tests {
         assert_eq!(root.to_json(), serde_json::json!({"a": {"b": 1}, "c": {"b": 1}, "d": {"e": 2, "b": 1}}));
         assert_eq!(root.entry("c").unwrap().value.entry("b").unwrap().value.at.line, 1);
         assert_eq!(root.entry("d").unwrap().value.entry("b").unwrap().value.at.line, 1);
+    }
+
+    /// Texts of which the short way reads many and leaves many to the long way.
+    fn texts() -> impl Strategy<Value = String> {
+        let word = prop::sample::select(vec![
+            "a",
+            "name",
+            "n",
+            "on",
+            "no",
+            "null",
+            "~",
+            "true",
+            "False",
+            "0",
+            "7",
+            "007",
+            "-3",
+            "0.5",
+            "1e3",
+            ".inf",
+            "nan",
+            "1_0",
+            "/a/b",
+            "./x",
+            "'q'",
+            "\"d\\n\"",
+            "<<",
+            "*x",
+            "&x",
+            "!!str",
+            "[a, {b: 1}]",
+            "{a: b, a: c}",
+            "[",
+            "x: y",
+            "é😀",
+            "long text here",
+            "2001-01-01",
+            "$HOME",
+            "# c",
+            "|\n    block\n    text\n",
+            ">-\n    folded\n\n    text\n",
+            "---",
+            "...",
+            "",
+        ]);
+        let line =
+            (0..3usize, prop::sample::select(vec!["", "- ", "k: ", "key: ", "? ", "\"k\": ", "<<: ", "&x "]), word);
+        prop::collection::vec(line, 0..7).prop_map(|lines| {
+            let line = |(depth, begin, word): (usize, &str, &str)| format!("{}{begin}{word}\n", "  ".repeat(depth));
+            lines.into_iter().map(line).collect()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4_000))]
+        #[test]
+        fn the_short_way_reads_what_the_long_way_reads(text in texts()) {
+            if let Some(root) = plain::read(&text) {
+                prop_assert_eq!(parse_long(&text), Ok(Some(root)));
+            }
+        }
+    }
+
+    #[test]
+    fn the_short_way_reads_what_people_write() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+        let files = ignore::Walk::new(folder).filter_map(Result::ok).map(ignore::DirEntry::into_path);
+        let (mut documents, mut short) = (0, 0);
+        for file in files.filter(|path| path.extension().is_some_and(|suffix| suffix == "yaml")) {
+            let text = std::fs::read_to_string(&file).unwrap();
+            for chunk in crate::split::documents(&text) {
+                let Ok(Some(long)) = parse_long(chunk.text) else { continue };
+                documents += 1;
+                if let Some(root) = plain::read(chunk.text) {
+                    assert_eq!(root, long, "{}", file.display());
+                    short += 1;
+                }
+            }
+        }
+        assert!(documents > 20 && short * 10 > documents * 8, "{short} of {documents}");
     }
 
     #[test]

@@ -325,3 +325,15 @@ fn a_schema_that_the_provider_refuses_is_a_warning_at_its_place() {
     assert!(loaded.bundle.is_some());
     assert_eq!(found(&loaded), ["W_CONFIG_PROVIDER_SCHEMA tools/t.yaml:11 spec.exports[0].parameters.properties.tags"]);
 }
+
+#[test]
+fn a_schema_that_the_provider_refuses_is_shown_as_it_is_sent() {
+    let tool = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: t}\nspec:\n  entry: ./libt.so\n  exports:\n    - name: run\n      \
+         parameters:\n        type: object\n        properties: {a: {type: string}, b: {type: string}}\n        \
+         anyOf: [{required: [a]}, {required: [b]}]\n";
+    let text = SOUND
+        .replace("scripted", "anthropic")
+        .replace("modelRef: Model/m}}", "modelRef: Model/m}, tools: [{ref: Tool/t}]}");
+    let loaded = load_texts(&[("goondan.yaml", &text), ("tools/t.yaml", tool), ("libt.so", "")]);
+    insta::assert_snapshot!(goondan_spec::render::pretty(&loaded.diagnostics, &loaded.sources, false));
+}

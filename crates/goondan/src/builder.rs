@@ -1,7 +1,7 @@
 //! Settings of a swarm, and its start.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan_dylib::HostCommand;
 use goondan_models::Providers;
@@ -20,8 +20,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::adapters::ToolSources;
 use crate::approvals::ApprovalFile;
-use crate::contents::Contents;
-use crate::reload::{ReloadListeners, ReloadState, ToolReloads, plan_swarm};
+use crate::generation::Notebook;
+use crate::reload::{FIRST_GENERATION, ReadBefore, ReloadListeners, ToolReloads, plan_swarm, take_stock};
 use crate::secrets;
 use crate::swarm::{Inner, Swarm};
 use crate::variables::Variables;
@@ -198,7 +198,7 @@ impl SwarmBuilder {
         let root = StateRoot::find(self.state_root.as_deref());
         let tools = Arc::new(ToolSources::new(&root.0, self.tool_host, self.sandbox_helper, environment.clone()));
         let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
-        let generation = plan_swarm(&self.bundle, swarm, 1, &ports, &environment, &self.redactor)
+        let generation = plan_swarm(&self.bundle, swarm, FIRST_GENERATION, &ports, &environment, None, &self.redactor)
             .await
             .map_err(StartError::Diagnostics)?;
         let workspace = root.workspace(&swarm.spec.instance_key);
@@ -226,25 +226,30 @@ impl SwarmBuilder {
             observer: Arc::clone(&tools) as Arc<dyn InstanceObserver>,
         };
         let (runtime, events) = Runtime::start(parts).map_err(|error| workspace_error(error.message))?;
-        let contents = Contents::default();
-        let state = ReloadState::new(&self.bundle, &swarm_id, &contents, &environment);
+        let notebook = Notebook {
+            swarm: swarm_id,
+            root: self.bundle.root().to_owned(),
+            workspace,
+            reloads_at_hangup: self.reloads_at_hangup,
+        };
         let inner = Inner {
             redactor: self.redactor,
             runtime,
             ports,
             tools,
             variables: self.variables,
-            contents,
+            contents: Arc::default(),
             state_root: root,
-            workspace,
-            swarm: swarm_id,
-            reloading: tokio::sync::Mutex::new(state),
+            notebook,
+            reloading: Arc::default(),
+            stocktaking: Mutex::default(),
+            read_before: ReadBefore::default(),
             reload_listeners: ReloadListeners::default(),
-            reloads_at_hangup: self.reloads_at_hangup,
         };
         let swarm = Swarm::of(Arc::new(inner));
+        let stocktaking = take_stock(&swarm, environment);
+        *swarm.inner().stocktaking.lock().unwrap_or_else(PoisonError::into_inner) = Some(stocktaking);
         reloader.serve(&swarm);
-        swarm.write_down_generation(None).await;
         Ok((swarm, events))
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use goondan_spec::kinds::{Entry, Tool};
-use goondan_spec::{Bundle, Fingerprint, ResourceId};
+use goondan_spec::{Bundle, Fingerprint, Fingerprints, ResourceId};
 
 use crate::watch::stamp::{FileStamp, Stamp};
 
@@ -19,23 +19,22 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// Of everything that the resources of `bundle` name, by resource.
-    pub(crate) fn of(&self, bundle: &Bundle) -> HashMap<ResourceId, Fingerprint> {
+    /// Of everything that the resources of `bundle` name, by resource; of those that name nothing there is none.
+    pub(crate) fn of(&self, bundle: &Bundle) -> Fingerprints {
         // Ten thousand tools may share one library.
         let mut known = HashMap::new();
-        let mut fingerprint = |files: Vec<String>| {
+        let mut fingerprint = |id: &ResourceId, files: Vec<String>| {
             let of_file = |file: String| {
                 known.entry(file).or_insert_with_key(|file| self.of_file(&bundle.root().join(file))).clone()
             };
             let all: Vec<Fingerprint> = files.into_iter().map(of_file).collect();
-            Fingerprint::of_all(&all)
+            (!all.is_empty()).then(|| (id.clone(), Fingerprint::of_all(&all)))
         };
         let tools = bundle.tools().values().filter(|tool| !tool.id.is_base());
-        let mut contents: HashMap<ResourceId, Fingerprint> =
-            tools.map(|tool| (tool.id.clone(), fingerprint(files_of(&tool.spec)))).collect();
-        contents.extend(bundle.models().values().map(|model| {
+        let mut contents: Fingerprints = tools.filter_map(|tool| fingerprint(&tool.id, files_of(&tool.spec))).collect();
+        contents.extend(bundle.models().values().filter_map(|model| {
             let files = goondan_models::files_of(&model.spec).map(str::to_owned).collect();
-            (model.id.clone(), fingerprint(files))
+            fingerprint(&model.id, files)
         }));
         contents
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 use goondan_runtime::store::jsonl::holder_of;
-use goondan_spec::{ReloadPlan, Snapshot};
+use goondan_spec::{Basis, ReloadPlan, ResourceId, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use crate::workspace::Workspace;
@@ -60,11 +60,39 @@ impl LastGeneration {
     }
 
     /// Puts it in place of the one before.
-    pub(crate) fn write(&self, workspace: &Workspace) -> io::Result<()> {
+    fn write(&self, workspace: &Workspace) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(self)?;
         let draft = workspace.dir.join(format!("{FILE}.new"));
         fs::write(&draft, text)?;
         fs::rename(&draft, workspace.dir.join(FILE))
+    }
+}
+
+/// Writes down the generations of one running swarm.
+#[derive(Debug, Clone)]
+pub(crate) struct Notebook {
+    pub(crate) swarm: ResourceId,
+    pub(crate) root: PathBuf,
+    pub(crate) workspace: Workspace,
+    pub(crate) reloads_at_hangup: bool,
+}
+
+impl Notebook {
+    /// That generation `generation` runs, which is made from `basis`. Blocks.
+    pub(crate) fn write(&self, generation: u64, basis: &Basis, last_reload: Option<LastReload>) {
+        let last = LastGeneration {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            generation,
+            swarm: self.swarm.name.clone(),
+            root: std::path::absolute(&self.root).unwrap_or_else(|_| self.root.clone()),
+            process: std::process::id(),
+            reloads_at_hangup: self.reloads_at_hangup,
+            last_reload,
+            snapshot: basis.without_values(&self.swarm),
+        };
+        if let Err(error) = last.write(&self.workspace) {
+            tracing::warn!(%error, "what runs now was not written down; `gdn reload` can't tell");
+        }
     }
 }
 

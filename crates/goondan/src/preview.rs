@@ -59,7 +59,8 @@ impl SwarmBuilder {
         let environment = secrets::complete(&self.bundle, &swarm.id, environment).await.map_err(refused)?;
         let tools = Arc::new(ToolSources::new(&root.0, self.tool_host, self.sandbox_helper, environment.clone()));
         let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
-        let planned = plan_swarm(&self.bundle, swarm, last.generation + 1, &ports, &environment, &self.redactor).await;
+        let planned =
+            plan_swarm(&self.bundle, swarm, last.generation + 1, &ports, &environment, None, &self.redactor).await;
         drop(planned.map_err(PreviewError::Diagnostics)?);
         tools.shutdown().await;
         let snapshot = Snapshot::of(&self.bundle, &swarm.id, &Contents::default().of(&self.bundle), None);

@@ -1,13 +1,22 @@
 //! A project folder, read together with its environment files.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use goondan_runtime::middleware::builtin_names;
 use goondan_spec::files::{Files, OsFiles};
 use goondan_spec::kinds::ToolBuild;
 use goondan_spec::source::Sources;
-use goondan_spec::{BasePackage, Bundle, Diagnostic, Environment, JsonObject, LoadInput};
+use goondan_spec::{BasePackage, Bundle, Diagnostic, Environment, JsonObject, KnownFiles, LoadInput};
+
+/// What is built in does not change while the program runs.
+static BASE: LazyLock<BasePackage> = LazyLock::new(base_package);
+
+/// Makes what the first [`load`] needs whatever it loads. A program that knows that it will load something calls this on
+/// another thread while it does something else; nothing depends on it.
+pub fn prepare() {
+    LazyLock::force(&BASE);
+}
 
 /// What came of reading a project folder.
 pub struct Project {
@@ -25,13 +34,12 @@ pub struct Project {
 
 /// Reads the project at `path`: a folder, or the `goondan.yaml` in it.
 pub fn load(path: &Path) -> Project {
-    load_from(path, &OsFiles)
+    load_again(path, &OsFiles, &KnownFiles::default())
 }
 
-/// As [`load`], with files from elsewhere.
-pub(crate) fn load_from(path: &Path, files: &dyn Files) -> Project {
-    let base = base_package();
-    let loaded = goondan_spec::load(LoadInput { root: path, files, base: &base });
+/// As [`load`], with files from elsewhere, and without parsing those that are known.
+pub(crate) fn load_again(path: &Path, files: &dyn Files, known: &KnownFiles) -> Project {
+    let loaded = goondan_spec::load_again(LoadInput { root: path, files, base: &BASE }, known);
     Project {
         root: folder(path),
         bundle: loaded.bundle.map(Arc::new),

@@ -1,7 +1,7 @@
 //! A running swarm.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan_runtime::event::{SwarmEvent, TurnResult};
 use goondan_runtime::ids::InstanceId;
@@ -13,17 +13,19 @@ use goondan_runtime::ports::store::{InstanceMeta, StoreError};
 use goondan_runtime::ports::tool::ToolCallResult;
 use goondan_runtime::redact::Redactor;
 use goondan_runtime::runtime::{ExternalInput, Runtime, Submitted};
-use goondan_spec::{Bundle, Diagnostic, ResourceId};
+use goondan_spec::{Bundle, Diagnostic};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::adapters::ToolSources;
 use crate::builder::SwarmBuilder;
 use crate::contents::Contents;
-use crate::reload::{ReloadListeners, ReloadState};
+use crate::generation::Notebook;
+use crate::reload::{ReadBefore, ReloadListeners, ReloadState};
 use crate::variables::Variables;
-use crate::workspace::{StateRoot, Workspace};
+use crate::workspace::StateRoot;
 
 /// The conversation of an input that names none.
 pub const DEFAULT_INSTANCE_KEY: &str = "main";
@@ -40,14 +42,15 @@ pub(crate) struct Inner {
     pub(crate) tools: Arc<ToolSources>,
     pub(crate) redactor: Redactor,
     pub(crate) variables: Variables,
-    pub(crate) contents: Contents,
+    pub(crate) contents: Arc<Contents>,
     pub(crate) state_root: StateRoot,
-    pub(crate) workspace: Workspace,
-    pub(crate) swarm: ResourceId,
+    pub(crate) notebook: Notebook,
     /// One reload at a time.
-    pub(crate) reloading: tokio::sync::Mutex<ReloadState>,
+    pub(crate) reloading: Arc<tokio::sync::Mutex<ReloadState>>,
+    /// What goes on beside the first turns.
+    pub(crate) stocktaking: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) read_before: ReadBefore,
     pub(crate) reload_listeners: ReloadListeners,
-    pub(crate) reloads_at_hangup: bool,
 }
 
 /// An input from outside.
@@ -193,7 +196,7 @@ impl Swarm {
 
     /// The name of the running Swarm resource.
     pub fn name(&self) -> String {
-        self.inner.swarm.name.clone()
+        self.inner.notebook.swarm.name.clone()
     }
 
     /// What was noticed when the tools of the running generation were opened and keeps nothing from running.
@@ -218,7 +221,7 @@ impl Swarm {
 
     /// Where this swarm keeps its state.
     pub fn workspace_dir(&self) -> PathBuf {
-        self.inner.workspace.dir.clone()
+        self.inner.notebook.workspace.dir.clone()
     }
 
     /// Takes no more inputs, waits for running turns within the policy's grace period, and ends.
@@ -226,6 +229,11 @@ impl Swarm {
         let grace = self.inner.runtime.generation().policy.shutdown_grace;
         self.inner.runtime.shutdown(grace).await;
         self.inner.tools.shutdown().await;
+        let stocktaking = self.inner.stocktaking.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(stocktaking) = stocktaking {
+            // A panic was told, and what runs no more need not be written down.
+            let _ = stocktaking.await;
+        }
     }
 
     /// Ends as if the process had died: turns are dropped where they stand and resume at the next start. For tests of

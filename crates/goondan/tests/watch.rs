@@ -198,3 +198,41 @@ async fn a_secret_in_a_file_is_the_same_at_a_reload() {
     assert_eq!(swarm.reload().await.plan.changed.len(), 1);
     swarm.shutdown().await;
 }
+
+/// A Tool whose export takes `keys`, in that order.
+fn tool(name: &str, keys: [&str; 2]) -> String {
+    let keys = keys.map(|key| format!("{key}: {{type: number}}")).join(", ");
+    format!(
+        "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: {name}}}\nspec:\n  entry: 'builtin:wait'\n  \
+         exports: [{{name: seconds, parameters: {{type: object, properties: {{{keys}}}}}}}]\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_kept_from_one_generation_to_the_next_is_what_did_not_change() {
+    let mut watched = Watched::start(listening(), "state").await;
+    let project = watched.project.clone();
+    let write = |name: &str, keys| fs::write(project.join(format!("tools/{name}.yaml")), tool(name, keys)).unwrap();
+    fs::create_dir(project.join("tools")).unwrap();
+    write("one", ["seconds", "a"]);
+    write("two", ["seconds", "a"]);
+    let uses = "[{ref: Tool/one}, {ref: Tool/two}]";
+    fs::write(project.join("goondan.yaml"), BUNDLE.replace("[{ref: Tool/file-system}]", uses)).unwrap();
+    let shown = |swarm: &Swarm| {
+        let catalog = swarm.catalog("a").unwrap();
+        catalog.iter().map(|tool| format!("{} {}", tool.name, tool.parameters["properties"])).collect::<Vec<_>>()
+    };
+    let keys = |[first, second]: [&str; 2]| {
+        format!("{{\"{first}\":{{\"type\":\"number\"}},\"{second}\":{{\"type\":\"number\"}}}}")
+    };
+    let (before, after) = (keys(["seconds", "a"]), keys(["a", "seconds"]));
+    while shown(&watched.swarm) != [format!("one__seconds {before}"), format!("two__seconds {before}")] {
+        drop(watched.reload().await);
+    }
+    // Equal but for the order, which a model is shown.
+    write("two", ["a", "seconds"]);
+    while shown(&watched.swarm) != [format!("one__seconds {before}"), format!("two__seconds {after}")] {
+        drop(watched.reload().await);
+    }
+    assert_eq!(watched.ask().await, "first");
+}

@@ -59,8 +59,10 @@ pub(crate) fn run(args: &ValidateArgs, output: &Output) -> Result<(), CliError> 
     if !text.is_empty() {
         output.line(text.trim_end_matches('\n'))?;
     }
-    let fails = |diagnostic: &Diagnostic| args.strict || diagnostic.is_error();
-    match diagnostics.iter().any(fails) {
+    let fails = diagnostics.iter().any(|diagnostic| args.strict || diagnostic.is_error());
+    // The program ends: what a large project holds need not be given back piece by piece.
+    std::mem::forget(project);
+    match fails {
         true => Err(CliError::shown(Exit::Validation)),
         false => Ok(()),
     }

@@ -8,7 +8,7 @@ use crate::testing::{message, request};
 
 fn converted(wire: Wire, messages: Vec<std::sync::Arc<Message>>) -> Vec<ChatMessage> {
     let mut asked = request("a", "");
-    asked.messages = std::sync::Arc::new(messages);
+    asked.messages = messages.into();
     chat_request(&asked, wire, &Signatures::default()).messages
 }
 

@@ -1,5 +1,6 @@
 //! What went wrong, in words that say what to do next. No message holds a key.
 
+use std::str::Utf8Error;
 use std::time::Duration;
 
 use chrono::Utc;
@@ -81,10 +82,7 @@ impl Caller {
                 self.web_call(host, webc_error)
             }
             genai::Error::ChatResponse { body, .. } => self.in_stream(host, &body),
-            genai::Error::StreamParse { serde_error, .. } if serde_error.is_eof() => self.broken(host),
-            genai::Error::StreamParse { serde_error, .. } => {
-                protocol(format!("{host} sent something that is no answer of a model: {serde_error}"))
-            }
+            genai::Error::StreamParse { serde_error, .. } => self.unreadable(host, &serde_error),
             genai::Error::JsonValueExt(error) => {
                 protocol(format!("{host} sent an answer in which something is missing: {error}"))
             }
@@ -93,6 +91,38 @@ impl Caller {
                 format!("check {}", self.resource),
             ),
         };
+        self.without_secrets(failure)
+    }
+
+    /// The request did not get through, or its answer did not.
+    pub(crate) fn sent(&self, host: &str, error: reqwest::Error) -> ModelError {
+        self.without_secrets(self.transport(host, Box::new(error)))
+    }
+
+    /// The provider refused.
+    pub(crate) fn refused(&self, host: &str, status: StatusCode, body: &str, headers: &HeaderMap) -> ModelError {
+        self.without_secrets(self.status(host, status, body, Some(headers)))
+    }
+
+    /// An event of a stream is no JSON. One that stops in its midst was cut off.
+    pub(crate) fn unreadable(&self, host: &str, error: &serde_json::Error) -> ModelError {
+        match error.is_eof() {
+            true => self.broken(host),
+            false => protocol(format!("{host} sent something that is no answer of a model: {error}")),
+        }
+    }
+
+    /// An event of a stream is no text.
+    pub(crate) fn no_text(&self, host: &str, error: &Utf8Error) -> ModelError {
+        protocol(format!("{host} sent something that is no text: {error}"))
+    }
+
+    /// The request is none that could be sent.
+    pub(crate) fn cannot_be_made(&self, host: &str, reason: &str) -> ModelError {
+        let failure = configuration(
+            format!("the request to {host} can't be made: {reason}"),
+            format!("check endpoint, apiKey and options.headers of {}", self.resource),
+        );
         self.without_secrets(failure)
     }
 
@@ -147,10 +177,7 @@ impl Caller {
             return self.silent(host);
         }
         match error.downcast_ref::<reqwest::Error>() {
-            Some(error) if error.is_builder() => configuration(
-                format!("the request to {host} can't be made: {}", chain(error)),
-                format!("check endpoint, apiKey and options.headers of {}", self.resource),
-            ),
+            Some(error) if error.is_builder() => self.cannot_be_made(host, &chain(error)),
             Some(error) if error.is_connect() || error.is_timeout() => {
                 let reason = chain(error);
                 let suggestion = self.reach(host, &reason);
@@ -233,12 +260,12 @@ impl Caller {
     }
 
     /// An error that comes inside a stream which began well.
-    fn in_stream(&self, host: &str, body: &Value) -> ModelError {
+    pub(crate) fn in_stream(&self, host: &str, body: &Value) -> ModelError {
         let words = said(body).unwrap_or_else(|| "it gave no reason".to_owned());
-        match status_of(body).and_then(|status| StatusCode::from_u16(status).ok()) {
+        self.without_secrets(match status_of(body).and_then(|status| StatusCode::from_u16(status).ok()) {
             Some(status) => self.status(host, status, &body_with(body, &words), None),
             None => connection(format!("{host} broke off the answer: {}", clip(&words))),
-        }
+        })
     }
 
     fn without_secrets(&self, mut failure: ModelError) -> ModelError {

@@ -1,11 +1,11 @@
-//! The one HTTP client that all clients share, made with the first call.
+//! The HTTP clients that all model clients share, made with the first call.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_runtime::ports::model::ModelError;
 use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::sync::OnceCell;
 
@@ -15,19 +15,33 @@ const CONNECT: Duration = Duration::from_secs(30);
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const PROBE: Duration = Duration::from_secs(5);
 
+/// How many connections to a host are kept: as many instances may ask at the same time, again and again.
+const IDLE_CONNECTIONS: usize = 128;
+
+/// Variables that name a proxy for addresses without TLS.
+const PROXIES: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+
 /// How much of an unexpected answer is read, in bytes.
 const PROBE_LIMIT: usize = 2048;
 
-/// A handle on the shared client.
+/// A handle on the shared clients.
 #[derive(Clone, Default)]
 pub(crate) struct Http {
-    shared: Arc<OnceCell<Client>>,
+    shared: Arc<Clients>,
+}
+
+/// One for each need: most of the work of making one is reading the system's certificates, which a server on this machine
+/// does not want.
+#[derive(Default)]
+struct Clients {
+    plain: OnceCell<Client>,
+    secure: OnceCell<Client>,
 }
 
 /// What a call needs.
 pub(crate) struct Client {
     pub(crate) genai: genai::Client,
-    plain: reqwest::Client,
+    pub(crate) plain: reqwest::Client,
 }
 
 /// What an address answers to a plain GET.
@@ -37,20 +51,30 @@ pub(crate) struct Probe {
 }
 
 impl Http {
-    /// The client; the first caller sets up TLS, off the runtime's threads since that reads the system's certificates.
-    pub(crate) async fn client(&self) -> Result<&Client, ModelError> {
-        let made = || async {
-            let made = tokio::task::spawn_blocking(make).await.map_err(|error| error.to_string())?;
-            made.map_err(|error| chain(&error))
-        };
-        self.shared.get_or_try_init(made).await.map_err(|reason: String| {
+    /// The client for addresses with or without TLS; the first caller makes it.
+    pub(crate) async fn client(&self, is_secure: bool) -> Result<&Client, ModelError> {
+        let unusable = |reason: String| {
             configuration(format!("cannot set up the HTTP client: {reason}"), "check the proxy settings (HTTPS_PROXY)")
-        })
+        };
+        if !is_secure && let Some(client) = self.shared.plain.get() {
+            return Ok(client);
+        }
+        // A proxy may want TLS itself.
+        if !is_secure && !has_proxy() {
+            let made = || async { make(without_certificates()).map_err(|error| chain(&error)) };
+            return self.shared.plain.get_or_try_init(made).await.map_err(unusable);
+        }
+        // Certificates are read from files: off the runtime's threads.
+        let made = || async {
+            let made = tokio::task::spawn_blocking(|| make(with_certificates())).await;
+            made.map_err(|error| error.to_string())?.map_err(|error| chain(&error))
+        };
+        self.shared.secure.get_or_try_init(made).await.map_err(unusable)
     }
 
     /// What `url` answers when asked without a key, to find out what went wrong.
     pub(crate) async fn probe(&self, url: &str) -> Option<Probe> {
-        let plain = &self.client().await.ok()?.plain;
+        let plain = &self.client(url.starts_with("https:")).await.ok()?.plain;
         let mut response = plain.get(url).timeout(PROBE).send().await.ok()?;
         let mut body = Vec::new();
         while let Ok(Some(piece)) = response.chunk().await {
@@ -64,7 +88,12 @@ impl Http {
     }
 }
 
-fn make() -> Result<Client, reqwest::Error> {
+/// Whether the environment names a proxy.
+fn has_proxy() -> bool {
+    PROXIES.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+}
+
+fn make(tls: ClientConfig) -> Result<Client, reqwest::Error> {
     let plain = reqwest::Client::builder()
         .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT)
@@ -72,25 +101,34 @@ fn make() -> Result<Client, reqwest::Error> {
         .retry(reqwest::retry::never())
         // A redirect would carry the key to somebody it was not given to.
         .redirect(reqwest::redirect::Policy::none())
-        .pool_max_idle_per_host(256)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS)
         .http2_keep_alive_interval(Some(KEEP_ALIVE))
-        .tls_backend_preconfigured(tls_config())
+        .tls_backend_preconfigured(tls)
         .build()?;
     let genai = genai::Client::builder().with_reqwest(plain.clone()).build();
     Ok(Client { genai: genai.expect("nothing can fail with a client given"), plain })
 }
 
 /// TLS by ring with the certificates of the system. A system without any can still use plain HTTP, for local models.
-fn tls_config() -> ClientConfig {
-    let builder = || {
-        ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("ring supports the default protocol versions")
-    };
-    let mut config = match builder().with_platform_verifier() {
-        Ok(builder) => builder.with_no_client_auth(),
-        Err(_) => builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth(),
-    };
+fn with_certificates() -> ClientConfig {
+    match tls().with_platform_verifier() {
+        Ok(builder) => finished(builder.with_no_client_auth()),
+        Err(_) => without_certificates(),
+    }
+}
+
+/// TLS that trusts nobody.
+fn without_certificates() -> ClientConfig {
+    finished(tls().with_root_certificates(RootCertStore::empty()).with_no_client_auth())
+}
+
+fn tls() -> ConfigBuilder<ClientConfig, WantsVerifier> {
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring supports the default protocol versions")
+}
+
+fn finished(mut config: ClientConfig) -> ClientConfig {
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config
 }

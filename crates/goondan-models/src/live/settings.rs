@@ -13,7 +13,6 @@ use serde_json::Value;
 use super::target::Target;
 use crate::error::configuration;
 use crate::files::string_option;
-use crate::wire::Wire;
 
 /// How long a provider may be silent: before its answer begins and between its pieces.
 const IDLE: Duration = Duration::from_secs(120);
@@ -54,19 +53,25 @@ impl Settings {
         })
     }
 
-    /// How genai is told about a call to `target` with `params`.
-    pub(crate) fn chat_options(&self, params: &ModelParams, target: &Target) -> ChatOptions {
+    /// How much a model shall think, and what goes into the body as it stands: `params` go before the Model's effort, and
+    /// the Model's body before `params`.
+    pub(crate) fn effort_and_body(&self, params: &ModelParams) -> (Option<ReasoningEffort>, JsonObject) {
         let mut body = params.other.clone();
         let asked = body.remove("reasoningEffort").and_then(|word| ReasoningEffort::from_keyword(word.as_str()?));
         body.extend(self.body.clone());
+        (asked.or_else(|| self.effort.clone()), body)
+    }
+
+    /// How genai is told about a call to `target` with `params`.
+    pub(crate) fn chat_options(&self, params: &ModelParams, target: &Target) -> ChatOptions {
+        let (effort, body) = self.effort_and_body(params);
         ChatOptions {
             temperature: params.temperature,
             max_tokens: params.max_tokens,
             top_p: params.top_p,
             capture_usage: Some(true),
-            // In the chat format genai makes room for whatever index a server names; calls are put together here.
-            capture_tool_calls: Some(target.wire() != Wire::Chat),
-            reasoning_effort: asked.or_else(|| self.effort.clone()).or_else(|| target.plain_name()),
+            capture_tool_calls: Some(true),
+            reasoning_effort: effort.or_else(|| target.plain_name()),
             extra_headers: (!self.headers.is_empty()).then(|| self.genai_headers()),
             extra_body: (!body.is_empty()).then_some(Value::Object(body)),
             stream_header_timeout: Some(self.idle),

@@ -14,15 +14,8 @@ use tokio::time::{Instant, timeout_at};
 use super::calls::Calls;
 use super::failure::{Caller, host, is_html};
 use super::meter::Meter;
-use super::{Http, Signatures};
+use super::{Http, Signatures, limits};
 use crate::wire::Wire;
-
-/// The largest answer, in bytes of text, reasoning and arguments.
-const ANSWER_LIMIT: usize = 16 * 1024 * 1024;
-
-/// The most that may come over the wire for one answer, in bytes. Every few characters travel in an envelope of a few
-/// hundred, hence the distance.
-const WIRE_LIMIT: usize = 64 * ANSWER_LIMIT;
 
 /// An answer that is still coming.
 pub(crate) struct Answer {
@@ -83,7 +76,7 @@ impl Answer {
             let deadline = self.meter.last() + self.idle;
             match timeout_at(deadline, next_within(&mut self.events, &self.meter)).await {
                 Ok(Some(event)) => return event.transpose().map_err(|error| self.failure(error)),
-                Ok(None) => return Err(self.caller.too_large(&self.host(), WIRE_LIMIT)),
+                Ok(None) => return Err(self.caller.too_large(&self.host(), limits::WIRE)),
                 Err(_) if self.meter.last() + self.idle > Instant::now() => {}
                 Err(_) => return Err(self.caller.silent(&self.host())),
             }
@@ -104,8 +97,8 @@ impl Answer {
             Some(ChatStreamEvent::Start | ChatStreamEvent::Heartbeat | ChatStreamEvent::ThoughtSignatureChunk(_)) => {}
             None => return Err(self.caller.broken(&self.host())),
         }
-        match self.state.text_bytes + self.calls.bytes() > ANSWER_LIMIT {
-            true => Err(self.caller.too_large(&self.host(), ANSWER_LIMIT)),
+        match self.state.text_bytes + self.calls.bytes() > limits::ANSWER {
+            true => Err(self.caller.too_large(&self.host(), limits::ANSWER)),
             false => Ok(()),
         }
     }
@@ -154,7 +147,7 @@ impl Answer {
 
 /// The next event, or `None` once more has come over the wire than any answer needs.
 async fn next_within(events: &mut ChatStream, meter: &Meter) -> Option<Option<genai::Result<ChatStreamEvent>>> {
-    poll_fn(|context| match meter.bytes() > WIRE_LIMIT {
+    poll_fn(|context| match meter.bytes() > limits::WIRE {
         true => Poll::Ready(None),
         false => events.poll_next_unpin(context).map(Some),
     })

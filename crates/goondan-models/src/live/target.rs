@@ -9,10 +9,12 @@ use goondan_runtime::spec::kinds::Model;
 use goondan_runtime::spec::{Resource, Secret};
 use url::Url;
 
+use super::failure::Caller;
+use super::http::Http;
 use super::settings::Settings;
 use crate::error::configuration;
 use crate::table::Address;
-use crate::wire::Wire;
+use crate::wire::{Wire, wire_of};
 
 /// Stands in for a key where none is needed: genai insists on one, and most local servers ignore it.
 const NO_KEY: &str = "none";
@@ -47,7 +49,7 @@ impl Target {
             AdapterKind::OpenAI => openai(model, address, settings),
             other => other,
         };
-        let wire = Wire::of(adapter, &model.spec.model);
+        let wire = wire_of(adapter, &model.spec.model);
         let endpoint = match (&model.spec.endpoint, address) {
             (Some(endpoint), _) => Some(base(model, endpoint, wire)?),
             (None, Address::At(endpoint)) => Some(base(model, endpoint, wire)?),
@@ -65,26 +67,59 @@ impl Target {
 
     /// What is spoken there.
     pub(crate) fn wire(&self) -> Wire {
-        Wire::of(self.model.adapter_kind, &self.model.model_name)
+        wire_of(self.model.adapter_kind, &self.model.model_name)
+    }
+
+    /// Who is spoken to, in genai's terms.
+    pub(crate) fn adapter(&self) -> AdapterKind {
+        self.model.adapter_kind
+    }
+
+    /// The model's name as the Model has it.
+    pub(crate) fn model(&self) -> &str {
+        &self.model.model_name
+    }
+
+    /// The key, or what stands in for it.
+    pub(crate) fn key(&self) -> &str {
+        self.key.as_ref().map_or(NO_KEY, Secret::expose)
+    }
+
+    /// Whether the address is the Model's own, or ours.
+    pub(crate) fn has_endpoint(&self) -> bool {
+        self.endpoint.is_some()
+    }
+
+    /// Whether TLS is needed. All providers that genai knows want it.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.endpoint.as_ref().is_none_or(|endpoint| endpoint.base_url().starts_with("https:"))
+    }
+
+    /// The address, with genai's where the Model has none of its own.
+    pub(crate) async fn base_url(&self, http: &Http, caller: &Caller) -> Result<String, ModelError> {
+        if let Some(endpoint) = &self.endpoint {
+            return Ok(endpoint.base_url().to_owned());
+        }
+        let resolved = self.resolve(&http.client(true).await?.genai).await;
+        resolved
+            .map(|target| target.endpoint.base_url().to_owned())
+            .map_err(|error| caller.failure("the provider", error))
     }
 
     /// The whole of it, with genai's address where the Model has none of its own.
     pub(crate) async fn resolve(&self, client: &genai::Client) -> genai::Result<ServiceTarget> {
-        let key = self.key.as_ref().map_or(NO_KEY, Secret::expose);
         let endpoint = match &self.endpoint {
             Some(endpoint) => endpoint.clone(),
             None => client.resolve_service_target(self.model.clone()).await?.endpoint,
         };
-        Ok(ServiceTarget { endpoint, auth: AuthData::from_single(key), model: self.model.clone() })
+        Ok(ServiceTarget { endpoint, auth: AuthData::from_single(self.key()), model: self.model.clone() })
     }
 
     /// genai takes an ending such as `-medium` off a model's name and asks for that much reasoning instead. Names of
-    /// real models end like that, so they are kept whole by an effort that the chat formats do not send.
+    /// real models end like that, so they are kept whole by an effort that the format does not send.
     pub(crate) fn plain_name(&self) -> Option<ReasoningEffort> {
-        let sends_it = matches!(self.model.adapter_kind, AdapterKind::DeepSeek);
         let clipped = ReasoningEffort::from_model_name(&self.model.model_name).0.is_some();
-        (clipped && !sends_it && matches!(self.wire(), Wire::Chat | Wire::Responses))
-            .then_some(ReasoningEffort::Budget(0))
+        (clipped && self.wire() == Wire::Responses).then_some(ReasoningEffort::Budget(0))
     }
 }
 

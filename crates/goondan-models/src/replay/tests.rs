@@ -96,7 +96,8 @@ async fn another_request_is_refused_with_what_differs() {
     let mut other_system = with_tool(request("a", "hello"), "d");
     other_system.system = Some("Be rude.".into());
     let mut longer = with_tool(request("a", "hello"), "d");
-    Arc::make_mut(&mut longer.messages).push(message(Role::Assistant, vec![Part::Text { text: "hm".into() }]));
+    let answer_to_it = message(Role::Assistant, vec![Part::Text { text: "hm".into() }]);
+    longer.messages = [&longer.messages[..], &[answer_to_it]].concat().into();
     let mut hotter = with_tool(request("a", "hello"), "d");
     Arc::make_mut(&mut hotter.params).temperature = Some(1.0);
     for (changed, words) in [
@@ -128,7 +129,7 @@ async fn message_ids_and_times_do_not_matter_and_instances_may_come_in_any_order
     let mut renamed = request("a", "second");
     let mut other = (*renamed.messages[0]).clone();
     (other.id, other.created_at) = ("another".into(), chrono::Utc::now());
-    renamed.messages = Arc::new(vec![Arc::new(other)]);
+    renamed.messages = vec![Arc::new(other)].into();
     assert_eq!(said(&player, renamed).await, "second!");
     assert_eq!(said(&player, request("a", "first")).await, "first!");
 }

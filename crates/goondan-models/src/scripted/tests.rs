@@ -37,7 +37,7 @@ fn conversation(parts: Vec<(Role, Part)>) -> ModelRequest {
         let mut message = (*request.messages[0]).clone();
         message.data = MessageData { role, content: vec![part] };
         message.source = MessageSource::System;
-        Arc::make_mut(&mut request.messages).push(Arc::new(message));
+        request.messages = [&request.messages[..], &[Arc::new(message)]].concat().into();
     }
     request
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::common::*;
 use super::mock::{Canned, Mock};
 use goondan_runtime::message::{Part, Role};
+use goondan_runtime::ports::model::{ModelChunk, ModelErrorKind, ModelRequest};
 use goondan_runtime::ports::tool::Attachment;
 
 fn delta(delta: Value) -> Value {
@@ -136,6 +137,55 @@ async fn a_second_turn_carries_calls_results_and_errors() {
     assert_eq!(messages[3], json!({"role": "tool", "tool_call_id": "c1", "content": "{\"degrees\":7}"}));
     assert_eq!(messages[4]["content"], "ERROR: no such city\nCODE: E_TOOL\nSUGGESTION: spell it out");
     assert_eq!(messages[5], json!({"role": "user", "content": "and\n\ntomorrow?"}));
+}
+
+#[tokio::test]
+async fn streams_of_all_forms_are_read() {
+    let piece = |text: &str| delta(json!({"content": text})).to_string();
+    let last = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).to_string();
+    let forms = [
+        ("no space", format!("data:{}\n\ndata:{last}\n\ndata:[DONE]\n\n", piece("Hi"))),
+        ("carriage returns", format!("data: {}\r\n\r\ndata: {last}\r\n\r\ndata: [DONE]\r\n\r\n", piece("Hi"))),
+        ("comments and names", format!(": ping\n\nevent: x\nid: 1\ndata: {}\n\n:\n\ndata: [DONE]\n\n", piece("Hi"))),
+        ("two lines of data", format!("data: {}\n\ndata: [DONE]\n\n", piece("Hi").replacen(',', ",\ndata: ", 1))),
+        ("no line behind the end", format!("data: {}\n\ndata: [DONE]", piece("Hi"))),
+        ("a reason and no end", format!("data: {}\n\ndata: {last}\n\n", piece("Hi"))),
+        ("something behind the end", format!("data: {}\n\ndata: [DONE]\n\ndata: {{oops\n\n", piece("Hi"))),
+        ("an error that is none", format!("data: {}\n\ndata: {{\"error\":null}}\n\ndata: [DONE]\n\n", piece("Hi"))),
+        (
+            "reasoning",
+            format!("data: {}\n\ndata: {}\n\ndata: [DONE]\n\n", delta(json!({"reasoning": "hm"})), piece("Hi")),
+        ),
+    ];
+    for (name, body) in forms {
+        let (_mock, client) = openai(vec![Canned::events(body)]).await;
+        let chunks = answer(&client, hello()).await;
+        assert_eq!(chunks, [said("Hi"), ModelChunk::Finish { usage: None }], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_no_text_is_is_refused_and_what_came_before_it_is_kept() {
+    let body = events(&[delta(json!({"content": "Hel"}))]) + "data: {]\n\n" + &end("stop");
+    let (_mock, client) = openai(vec![Canned::events(body)]).await;
+    let (chunks, error) = all(&client, hello()).await;
+    let error = error.expect("an error");
+    assert_eq!((chunks, error.kind), (vec![said("Hel")], ModelErrorKind::Protocol));
+}
+
+#[tokio::test]
+async fn a_conversation_that_grows_is_sent_whole_in_each_request() {
+    let (mock, client) = openai(vec![stream(&[], "stop")]).await;
+    let whole = second_turn();
+    for count in 1..=whole.messages.len() {
+        // As a conversation does it: the same messages, and what was kept of them.
+        answer(&client, ModelRequest { messages: whole.messages[..count].to_vec().into(), ..whole.clone() }).await;
+        answer(&client, whole.clone()).await;
+    }
+    let asked = mock.asked();
+    let bodies: Vec<_> = asked.iter().skip(1).step_by(2).map(|asked| &asked.body).collect();
+    assert!(bodies.iter().all(|body| *body == bodies[0]), "{bodies:#?}");
+    assert_eq!(asked[asked.len() - 2].body, asked[asked.len() - 1].body);
 }
 
 #[tokio::test]

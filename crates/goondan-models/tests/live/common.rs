@@ -102,7 +102,7 @@ pub(crate) fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
     ModelRequest {
         instance: InstanceId::new("a", "main"),
         system: Some("Be brief.".to_owned()),
-        messages: Arc::new(messages),
+        messages: messages.into(),
         tools: Arc::from([weather()]),
         params: Arc::new(params),
     }

@@ -2,6 +2,7 @@
 
 mod anthropic;
 mod attacks;
+mod bodies;
 mod chat;
 mod common;
 mod embeddings;

@@ -74,7 +74,7 @@ fn start() -> (tokio::runtime::Runtime, Runtime) {
         let bundle = Arc::new(loaded.bundle.expect("the bundle is valid"));
         let swarm = bundle.choose_swarm(None).expect("a swarm");
         let ports = PlanPorts { tools: Arc::new(Empty), models: Arc::new(Calls) };
-        let generation = plan(&bundle, swarm, 1, &ports, &Environment::default()).await.expect("a plan");
+        let generation = plan(&bundle, swarm, 1, &ports, &Environment::default(), None).await.expect("a plan");
         let parts = RuntimeParts {
             approvals: Arc::new(goondan_runtime::policy::MemoryBook::default()),
             redactor: goondan_runtime::redact::Redactor::new(),

@@ -95,7 +95,7 @@ impl TurnContext {
             request: ModelRequest {
                 instance: self.instance().clone(),
                 system: Some(question.instructions),
-                messages: Arc::new(vec![Arc::new(message)]),
+                messages: vec![Arc::new(message)].into(),
                 tools: Arc::new([]),
                 params: Arc::clone(&agent.params),
             },

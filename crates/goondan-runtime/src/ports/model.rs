@@ -10,8 +10,8 @@ use goondan_spec::{Environment, Resource};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::history::History;
 use crate::ids::InstanceId;
-use crate::message::Message;
 
 /// Talks to one model.
 #[async_trait]
@@ -48,7 +48,7 @@ pub struct ModelRequest {
     /// The system prompt.
     pub system: Option<String>,
     /// The conversation so far. Shared with the turn, so that a step does not cost what the conversation has grown to.
-    pub messages: Arc<Vec<Arc<Message>>>,
+    pub messages: History,
     /// What it may call.
     pub tools: Arc<[ToolDefinition]>,
     /// Sampling settings.

@@ -136,8 +136,7 @@ impl Files for MemoryFiles {
 
 fn kind_of(entry: &Entry) -> FileKind {
     match entry {
-        Entry::File(content) => FileKind::File { size: content.len() as u64 },
-        Entry::Unreadable(_) => FileKind::File { size: 1 },
+        Entry::File(_) | Entry::Unreadable(_) => FileKind::File,
         Entry::Directory => FileKind::Directory,
         Entry::Link(_) | Entry::Device => FileKind::Other,
     }

@@ -12,11 +12,8 @@ pub use os::OsFiles;
 /// What stands at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
-    /// A regular file of that many bytes.
-    File {
-        /// Its size.
-        size: u64,
-    },
+    /// A regular file.
+    File,
     /// A folder.
     Directory,
     /// A symbolic link, socket, device or the like.

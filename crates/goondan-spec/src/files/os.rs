@@ -12,7 +12,7 @@ pub struct OsFiles;
 
 impl Files for OsFiles {
     fn kind(&self, path: &Path) -> io::Result<FileKind> {
-        fs::metadata(path).map(|metadata| kind_of(&metadata))
+        fs::metadata(path).map(|metadata| FileKind::from(metadata.file_type()))
     }
 
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
@@ -27,7 +27,7 @@ impl Files for OsFiles {
             let entry = entry?;
             // A name that is no Unicode can't be referred to from YAML, so it is none of ours.
             let Ok(name) = entry.file_name().into_string() else { continue };
-            let kind = entry.metadata().map_or(FileKind::Other, |metadata| kind_of(&metadata));
+            let kind = entry.file_type().map_or(FileKind::Other, FileKind::from);
             names.push((name, kind));
         }
         Ok(names)
@@ -38,13 +38,15 @@ impl Files for OsFiles {
     }
 }
 
-fn kind_of(metadata: &fs::Metadata) -> FileKind {
-    if metadata.is_file() {
-        FileKind::File { size: metadata.len() }
-    } else if metadata.is_dir() {
-        FileKind::Directory
-    } else {
-        FileKind::Other
+impl From<fs::FileType> for FileKind {
+    fn from(found: fs::FileType) -> Self {
+        if found.is_file() {
+            FileKind::File
+        } else if found.is_dir() {
+            FileKind::Directory
+        } else {
+            FileKind::Other
+        }
     }
 }
 
@@ -58,7 +60,7 @@ mod tests {
         let path = folder.path().join("a");
         fs::write(&path, "0123456789").unwrap();
         assert_eq!(OsFiles.read(&path, 4).unwrap(), b"01234");
-        assert_eq!(OsFiles.kind(&path).unwrap(), FileKind::File { size: 10 });
-        assert_eq!(OsFiles.list(folder.path()).unwrap(), [("a".to_owned(), FileKind::File { size: 10 })]);
+        assert_eq!(OsFiles.kind(&path).unwrap(), FileKind::File);
+        assert_eq!(OsFiles.list(folder.path()).unwrap(), [("a".to_owned(), FileKind::File)]);
     }
 }

@@ -1,6 +1,6 @@
 //! Permission rules that never decide anything (rule S1).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::ResourceId;
 use crate::bundle::{Decoded, Resource};
@@ -10,17 +10,53 @@ use crate::pattern::{Atom, always_matches, atoms, may_match, pattern_atoms};
 use crate::text::{excerpt, list};
 
 pub(super) fn lint(decoded: &Decoded) -> Vec<Diagnostic> {
-    decoded.agents.values().flat_map(|agent| of_agent(agent, decoded)).collect()
+    let swarms = swarms_by_agent(decoded);
+    let mut reaches = HashMap::new();
+    let mut found = Vec::new();
+    for agent in decoded.agents.values() {
+        let rules = agent.spec.permissions.as_ref().map(|permissions| permissions.rules.as_slice()).unwrap_or_default();
+        if rules.is_empty() {
+            continue;
+        }
+        // Agents of the same swarms reach the same tools. One that is in no swarm reaches its own.
+        let group = match swarms.get(&agent.id) {
+            Some(swarms) => Group::Swarms(swarms),
+            None => Group::Alone(&agent.id),
+        };
+        let tools = reaches.entry(group).or_insert_with(|| reachable(group, decoded));
+        found.extend(of_agent(agent, rules, tools, decoded));
+    }
+    found
 }
 
-fn of_agent(agent: &Resource<Agent>, decoded: &Decoded) -> Vec<Diagnostic> {
-    let rules = agent.spec.permissions.as_ref().map(|permissions| permissions.rules.as_slice()).unwrap_or_default();
-    let tools = reachable(agent, decoded);
+/// Agents that reach the same tools.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Group<'d> {
+    Alone(&'d ResourceId),
+    Swarms(&'d [&'d ResourceId]),
+}
+
+fn swarms_by_agent(decoded: &Decoded) -> HashMap<&ResourceId, Vec<&ResourceId>> {
+    let mut by_agent: HashMap<_, Vec<_>> = HashMap::new();
+    for swarm in decoded.swarms.values() {
+        for agent in &swarm.spec.agents {
+            by_agent.entry(agent).or_default().push(&swarm.id);
+        }
+    }
+    by_agent
+}
+
+fn of_agent(
+    agent: &Resource<Agent>,
+    rules: &[PermissionRule],
+    tools: &Reachable,
+    decoded: &Decoded,
+) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
         let later = rules.get(index + 1..).unwrap_or_default();
         let shadow = later.iter().find(|later| covers(later, rule));
-        let problem = shadow.map(shadowed).or_else(|| idle(rule, &tools)).or_else(|| elsewhere(rule, agent, decoded));
+        let problem = shadow.map(shadowed).or_else(|| idle(rule, tools)).or_else(|| elsewhere(rule, agent, decoded));
         let about = problem.and_then(|problem| warning(agent, rule, index, problem));
         found.extend(about);
     }
@@ -101,17 +137,20 @@ fn list_of(tools: &[&Resource<Tool>]) -> String {
     list(&tools.iter().map(|tool| tool.id.to_string()).collect::<Vec<_>>(), 4)
 }
 
-/// The tools of an agent and of all agents that it may call.
+/// The tools of agents and of all agents that they may call.
 struct Reachable {
     /// Names, in part unknown where an entry does not say its exports.
     names: Vec<Vec<Atom>>,
     resources: Vec<String>,
 }
 
-fn reachable(agent: &Resource<Agent>, decoded: &Decoded) -> Reachable {
-    let mates = decoded.swarms.values().filter(|swarm| swarm.spec.agents.contains(&agent.id));
-    let mut agents: HashSet<&ResourceId> = mates.flat_map(|swarm| &swarm.spec.agents).collect();
-    agents.insert(&agent.id);
+fn reachable(group: Group<'_>, decoded: &Decoded) -> Reachable {
+    let agents: HashSet<&ResourceId> = match group {
+        Group::Alone(agent) => HashSet::from([agent]),
+        Group::Swarms(swarms) => {
+            swarms.iter().filter_map(|id| decoded.swarms.get(*id)).flat_map(|swarm| &swarm.spec.agents).collect()
+        }
+    };
     let mut reachable = Reachable { names: Vec::new(), resources: Vec::new() };
     let uses = agents.into_iter().filter_map(|id| decoded.agents.get(id)).flat_map(|agent| &agent.spec.tools);
     for used in uses {

@@ -12,6 +12,7 @@ use super::schema_walk::walk;
 use crate::bundle::{Decoded, Resource};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::kinds::{ExportSpec, Model, Tool, ToolUse, qualified_name};
+use crate::sent_schema::{Wire, sent_schema};
 use crate::text::{excerpt, list};
 
 /// How many object levels OpenAI's strict mode takes.
@@ -38,11 +39,24 @@ struct Refusal {
 
 type Check = fn(&Value, &Model) -> Vec<Refusal>;
 
-/// The names that `Model.provider` may have, the provider's name for people, and its rules.
-const PROVIDERS: [(&[&str], &str, Check); 3] = [
-    (&["openai", "azure", "openai-compatible"], "OpenAI", openai),
-    (&["anthropic"], "Anthropic", anthropic),
-    (&["gemini", "google", "vertex"], "Gemini", gemini),
+/// How much of the schema that is sent is shown, in characters.
+const SHOWN: usize = 400;
+
+/// A provider, as far as schemas go.
+struct Provider {
+    /// What `Model.provider` may be.
+    names: &'static [&'static str],
+    /// Its name for people.
+    title: &'static str,
+    /// What decides how a schema is sent.
+    wire: Wire,
+    check: Check,
+}
+
+const PROVIDERS: [Provider; 3] = [
+    Provider { names: &["openai", "azure", "openai-compatible"], title: "OpenAI", wire: Wire::Chat, check: openai },
+    Provider { names: &["anthropic"], title: "Anthropic", wire: Wire::Anthropic, check: anthropic },
+    Provider { names: &["gemini", "google", "vertex"], title: "Gemini", wire: Wire::Gemini, check: gemini },
 ];
 
 pub(super) fn lint(decoded: &Decoded, places: &Places<'_>) -> Vec<Diagnostic> {
@@ -50,13 +64,13 @@ pub(super) fn lint(decoded: &Decoded, places: &Places<'_>) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for agent in decoded.agents.values() {
         let Some(model) = decoded.models.get(&agent.spec.model) else { continue };
-        let known = PROVIDERS.iter().find(|(names, ..)| names.contains(&model.spec.provider.to_lowercase().as_str()));
-        let Some((_, provider, check)) = known else { continue };
+        let name = model.spec.provider.to_lowercase();
+        let Some(provider) = PROVIDERS.iter().find(|known| known.names.contains(&name.as_str())) else { continue };
         for used in &agent.spec.tools {
             let Some(tool) = decoded.tools.get(&used.tool).filter(|tool| !tool.id.is_base()) else { continue };
             for export in selected(tool, used) {
-                for refusal in check(&export.shown_parameters(), &model.spec) {
-                    let key = (*provider, qualified_name(&tool.id.name, &export.name), refusal.clone());
+                for refusal in (provider.check)(&export.shown_parameters(), &model.spec) {
+                    let key = (provider.title, qualified_name(&tool.id.name, &export.name), refusal.clone());
                     if seen.insert(key) {
                         found.push(warning(provider, tool, export, &refusal, places));
                     }
@@ -75,7 +89,7 @@ fn selected<'t>(tool: &'t Resource<Tool>, used: &ToolUse) -> impl Iterator<Item 
 }
 
 fn warning(
-    provider: &str,
+    provider: &Provider,
     tool: &Resource<Tool>,
     export: &ExportSpec,
     refusal: &Refusal,
@@ -83,9 +97,15 @@ fn warning(
 ) -> Diagnostic {
     let name = qualified_name(&tool.id.name, &export.name);
     let place = places.parameters(&tool.id, &export.name, &refusal.road);
+    let sent = sent_schema(provider.wire, &export.shown_parameters()).to_string();
     let diagnostic = Diagnostic::new(
         Code::PROVIDER_SCHEMA,
-        format!("{provider} does not take the parameters of `{name}` as they are: {}.", refusal.reason),
+        format!(
+            "{} does not take the parameters of `{name}` as they are: {}. What is sent: {}",
+            provider.title,
+            refusal.reason,
+            excerpt(&sent, SHOWN)
+        ),
     );
     let diagnostic = diagnostic.of(&tool.id).field(place.field).suggest(refusal.remedy);
     match (tool.origin.as_ref(), place.at) {
@@ -284,8 +304,8 @@ mod tests {
             "required": ["a", "b"],
             "additionalProperties": false,
         });
-        for (_, _, check) in PROVIDERS {
-            assert!(roads(check, &schema, true).is_empty());
+        for provider in PROVIDERS {
+            assert!(roads(provider.check, &schema, true).is_empty());
         }
     }
 

@@ -5,26 +5,31 @@ mod news;
 mod outcome;
 mod tools;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use goondan_runtime::plan::{Generation, PlanPorts, plan};
+use goondan_runtime::plan::{Generation, PlanPorts, Serving, plan};
 use goondan_runtime::redact::Redactor;
 use goondan_spec::kinds::Swarm as SwarmSpec;
-use goondan_spec::{Bundle, Diagnostic, Environment, Resource, ResourceId, Snapshot, diff};
+use goondan_spec::{Basis, Bundle, Diagnostic, Environment, KnownFiles, Resource, Snapshot, diff};
+use tokio::task::JoinHandle;
 
 pub(crate) use self::news::ReloadListeners;
 pub use self::news::ReloadNews;
 pub use self::outcome::{ReloadOutcome, ReloadTiming};
 pub(crate) use self::tools::ToolReloads;
 use crate::build::Builds;
-use crate::contents::Contents;
-use crate::generation::{LastGeneration, LastReload};
+use crate::generation::LastReload;
 use crate::project::{self, Project};
 use crate::secrets;
 use crate::swarm::{Inner, Swarm};
+use crate::watch::texts::Texts;
 use crate::watch::trace::{Recorder, Trace};
+
+/// The number of the generation that a swarm starts with.
+pub(crate) const FIRST_GENERATION: u64 = 1;
 
 /// Why the swarm reloads.
 #[derive(Debug, Clone, Copy)]
@@ -41,20 +46,23 @@ pub(crate) enum Cause {
 }
 
 /// What a reload compares with.
+#[derive(Default)]
 pub(crate) struct ReloadState {
-    /// Of the generation that serves; secrets count.
-    snapshot: Snapshot,
+    /// What the generation that serves is made from; secrets count. Made beside the first turns.
+    basis: Option<Arc<Basis>>,
+    /// The variables that it was planned with.
+    environment: Environment,
     /// The last reload failed.
     is_broken: bool,
     /// How many reloads were told of.
     told: u64,
 }
 
-impl ReloadState {
-    pub(crate) fn new(bundle: &Bundle, swarm: &ResourceId, contents: &Contents, environment: &Environment) -> Self {
-        let snapshot = Snapshot::of(bundle, swarm, &contents.of(bundle), Some(environment));
-        ReloadState { snapshot, is_broken: false, told: 0 }
-    }
+/// What was read for earlier reloads, so that an edit costs as much as what it changes.
+#[derive(Debug, Default)]
+pub(crate) struct ReadBefore {
+    texts: Texts,
+    files: KnownFiles,
 }
 
 /// Everything that was read for a reload.
@@ -70,6 +78,25 @@ pub(crate) struct Looked {
     pub(crate) trace: Trace,
     /// How its tools are built.
     pub(crate) builds: Builds,
+}
+
+/// Makes what the first reload compares with, and writes down what runs: neither has to be there for the first turn. Reloads
+/// wait for it.
+pub(crate) fn take_stock(swarm: &Swarm, environment: Environment) -> JoinHandle<()> {
+    let inner = swarm.inner();
+    let state = Arc::clone(&inner.reloading).try_lock_owned().expect("nobody has the swarm yet");
+    let (notebook, contents) = (inner.notebook.clone(), Arc::clone(&inner.contents));
+    // It must not keep a swarm that is dropped meanwhile, and its workspace with it.
+    let (bundle, alive) = (swarm.bundle(), swarm.downgrade());
+    tokio::task::spawn_blocking(move || {
+        let mut state = state;
+        let basis = Basis::new(Arc::clone(&bundle), &notebook.swarm, contents.of(&bundle), &environment, None);
+        if alive.strong_count() > 0 {
+            notebook.write(FIRST_GENERATION, &basis, None);
+        }
+        state.basis = Some(Arc::new(basis));
+        state.environment = environment;
+    })
 }
 
 impl Swarm {
@@ -90,7 +117,7 @@ impl Swarm {
         let mut state = inner.reloading.lock().await;
         let started = Instant::now();
         let mut outcome = ReloadOutcome::begin(cause);
-        let read = self.read().await;
+        let read = self.read(cause).await;
         outcome.timing.load = started.elapsed();
         outcome.sources = read.project.sources;
         let wanted = matches!(cause, Cause::Asked) || state.is_broken;
@@ -107,17 +134,20 @@ impl Swarm {
         if is_told {
             self.tell(ReloadNews::Reloaded(Arc::clone(&outcome)));
             state.told += 1;
-            self.write_down_generation(Some(news::last_reload(state.told, &outcome))).await;
+            self.write_down(&state, news::last_reload(state.told, &outcome)).await;
         }
         drop(state);
         (outcome, read.looked)
     }
 
-    async fn read(&self) -> Read {
+    async fn read(&self, cause: Cause) -> Read {
         let (swarm, root) = (Arc::clone(self.inner()), self.root());
         let read = tokio::task::spawn_blocking(move || {
-            let recorder = Recorder::default();
-            let project = project::load_from(&root, &recorder);
+            let recorder = match cause {
+                Cause::Asked => Recorder::default(),
+                Cause::Watch { .. } => Recorder::with_texts(&swarm.read_before.texts),
+            };
+            let project = project::load_again(&root, &recorder, &swarm.read_before.files);
             let environment = swarm.variables.read(&recorder, &root);
             let mut trace = recorder.into_trace();
             if let Some(bundle) = &project.bundle {
@@ -139,52 +169,55 @@ impl Swarm {
     ) -> Result<u64, Vec<Diagnostic>> {
         let inner = self.inner();
         let started = Instant::now();
-        let swarm = bundle.choose_swarm(Some(&inner.swarm.name)).map_err(|problem| vec![problem])?;
+        let swarm = bundle.choose_swarm(Some(&inner.notebook.swarm.name)).map_err(|problem| vec![problem])?;
         let environment = secrets::complete(&bundle, &swarm.id, environment).await.map_err(|problem| vec![problem])?;
-        let snapshot = self.snapshot(&bundle, Some(&environment)).await;
-        let changes = diff(&state.snapshot, &snapshot);
-        let number = inner.runtime.generation().number;
+        let basis = self.basis(&bundle, &environment, state.basis.clone()).await;
+        let none = Snapshot::default();
+        let changes = diff(state.basis.as_ref().map_or(&none, |before| before.snapshot()), basis.snapshot());
+        let serving = inner.runtime.generation();
         if changes.is_empty() && matches!(cause, Cause::Watch { .. }) {
-            return Ok(number);
+            // It means the same and is nearer to what comes next.
+            state.basis = Some(Arc::new(basis));
+            return Ok(serving.number);
         }
         inner.tools.set_environment(environment.clone());
-        let generation = plan_swarm(&bundle, swarm, number + 1, &inner.ports, &environment, &inner.redactor).await?;
+        // Who asks for a reload wants everything anew, whether it has changed or not.
+        let unchanged = match (cause, &state.basis) {
+            (Cause::Watch { .. }, Some(before)) if environment == state.environment => basis.unchanged_tools(before),
+            _ => HashSet::new(),
+        };
+        let number = serving.number + 1;
+        let beside = Some(Serving { generation: &serving, unchanged: &unchanged });
+        let generation =
+            plan_swarm(&bundle, swarm, number, &inner.ports, &environment, beside, &inner.redactor).await?;
         outcome.timing.plan = started.elapsed();
         let swapping = Instant::now();
-        let number = generation.number;
         outcome.warnings.extend(generation.warnings.iter().cloned());
         inner.runtime.swap(generation);
-        state.snapshot = snapshot;
+        let basis_before = state.basis.replace(Arc::new(basis));
+        state.environment = environment;
         outcome.plan = changes;
         outcome.timing.swap = swapping.elapsed();
+        // Giving back what a large generation held takes a while, and nobody has to wait for it.
+        tokio::task::spawn_blocking(move || drop((serving, basis_before)));
         Ok(number)
     }
 
-    async fn snapshot(&self, bundle: &Arc<Bundle>, environment: Option<&Environment>) -> Snapshot {
-        let (inner, bundle, environment) = (Arc::clone(self.inner()), Arc::clone(bundle), environment.cloned());
+    async fn basis(&self, bundle: &Arc<Bundle>, environment: &Environment, before: Option<Arc<Basis>>) -> Basis {
+        let (inner, bundle, environment) = (Arc::clone(self.inner()), Arc::clone(bundle), environment.clone());
         let made = tokio::task::spawn_blocking(move || {
-            Snapshot::of(&bundle, &inner.swarm, &inner.contents.of(&bundle), environment.as_ref())
+            let contents = inner.contents.of(&bundle);
+            Basis::new(bundle, &inner.notebook.swarm, contents, &environment, before.as_deref())
         });
         made.await.expect("making a snapshot does not panic, and nobody cancels it")
     }
 
     /// Writes down what runs now, for other processes.
-    pub(crate) async fn write_down_generation(&self, last_reload: Option<LastReload>) {
-        let inner = self.inner();
-        let generation = inner.runtime.generation();
-        let last = LastGeneration {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            generation: generation.number,
-            swarm: inner.swarm.name.clone(),
-            root: std::path::absolute(self.root()).unwrap_or_else(|_| self.root()),
-            process: std::process::id(),
-            reloads_at_hangup: inner.reloads_at_hangup,
-            last_reload,
-            snapshot: self.snapshot(&generation.bundle, None).await,
-        };
-        if let Err(error) = last.write(&inner.workspace) {
-            tracing::warn!(%error, "what runs now was not written down; `gdn reload` can't tell");
-        }
+    async fn write_down(&self, state: &ReloadState, last_reload: LastReload) {
+        let Some(basis) = state.basis.clone() else { return };
+        let (notebook, generation) = (self.inner().notebook.clone(), self.inner().runtime.generation().number);
+        let written = tokio::task::spawn_blocking(move || notebook.write(generation, &basis, Some(last_reload)));
+        written.await.expect("writing does not panic, and nobody cancels it");
     }
 
     pub(crate) fn bundle(&self) -> Arc<Bundle> {
@@ -228,11 +261,15 @@ pub(crate) async fn plan_swarm(
     number: u64,
     ports: &PlanPorts,
     environment: &Environment,
+    serving: Option<Serving<'_>>,
     redactor: &Redactor,
 ) -> Result<Generation, Vec<Diagnostic>> {
     // Before anything is done with them.
     redactor.learn_environment(environment);
     redactor.learn(bundle.secrets(environment));
     let missing = bundle.missing_environment(&swarm.id, environment);
-    if missing.is_empty() { plan(bundle, swarm, number, ports, environment).await } else { Err(missing) }
+    match missing.is_empty() {
+        true => plan(bundle, swarm, number, ports, environment, serving).await,
+        false => Err(missing),
+    }
 }

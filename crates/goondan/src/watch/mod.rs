@@ -6,6 +6,7 @@
 mod notices;
 mod sources;
 pub(crate) mod stamp;
+pub(crate) mod texts;
 pub(crate) mod trace;
 
 use std::collections::BTreeSet;

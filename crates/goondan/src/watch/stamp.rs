@@ -1,8 +1,9 @@
 //! What tells whether a file is still the one that was read, without reading it again.
 
 use std::fs::{self, Metadata};
+use std::io;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// What stands at a path, links followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,15 +28,30 @@ pub(crate) struct FileStamp {
 impl Stamp {
     /// Looks at `path`.
     pub(crate) fn of(path: &Path) -> Self {
-        match fs::metadata(path) {
+        Stamp::from(&fs::metadata(path))
+    }
+}
+
+impl From<&io::Result<Metadata>> for Stamp {
+    fn from(looked: &io::Result<Metadata>) -> Self {
+        match looked {
             Err(_) => Stamp::Nothing,
             Ok(metadata) if metadata.is_dir() => Stamp::Folder,
             Ok(metadata) => Stamp::File(FileStamp {
                 size: metadata.len(),
                 modified: metadata.modified().ok(),
-                identity: Identity::of(&metadata),
+                identity: Identity::of(metadata),
             }),
         }
+    }
+}
+
+impl FileStamp {
+    /// Whether the file was left alone for longer than `age` before `now`. False where the system does not tell when a file
+    /// was touched whatever its modification time was set to.
+    pub(crate) fn is_older_than(&self, age: Duration, now: SystemTime) -> bool {
+        let touched = [self.modified, self.identity.touched()];
+        touched.iter().all(|at| at.and_then(|at| now.duration_since(at).ok()).is_some_and(|past| past > age))
     }
 }
 
@@ -58,9 +74,20 @@ impl Identity {
         Identity { device: metadata.dev(), inode: metadata.ino(), changed: (metadata.ctime(), metadata.ctime_nsec()) }
     }
 
+    #[cfg(unix)]
+    fn touched(&self) -> Option<SystemTime> {
+        let (seconds, nanoseconds) = (u64::try_from(self.changed.0).ok()?, u64::try_from(self.changed.1).ok()?);
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds))
+    }
+
     #[cfg(not(unix))]
     fn of(_: &Metadata) -> Self {
         Identity {}
+    }
+
+    #[cfg(not(unix))]
+    fn touched(&self) -> Option<SystemTime> {
+        None
     }
 }
 

@@ -4,7 +4,8 @@
 //! exact by construction: a file that was asked for in vain is on it as well as one that was read, and of a folder that was
 //! listed the names that matter. As long as every answer stays the same, loading again makes the same bundle.
 
-use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,23 +16,31 @@ use goondan_spec::kinds::Entry;
 use goondan_spec::{Bundle, OsFiles};
 
 use super::stamp::Stamp;
+use super::texts::Texts;
 
 /// What was looked at. Paths are absolute.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Trace {
     /// Files, those that are not there included.
-    files: BTreeMap<PathBuf, Stamp>,
+    files: HashMap<PathBuf, Stamp>,
     /// Folders whose names were read, with those names that matter.
     folders: BTreeMap<PathBuf, BTreeSet<String>>,
 }
 
 /// The files of this machine, with a note of everything that is asked of them.
 #[derive(Debug, Default)]
-pub(crate) struct Recorder {
+pub(crate) struct Recorder<'t> {
     trace: Mutex<Trace>,
+    /// What was read before and may be handed out again.
+    texts: Option<&'t Texts>,
 }
 
-impl Recorder {
+impl<'t> Recorder<'t> {
+    /// Hands out what is in `texts` of files that look the same.
+    pub(crate) fn with_texts(texts: &'t Texts) -> Self {
+        Recorder { trace: Mutex::default(), texts: Some(texts) }
+    }
+
     /// What was asked so far.
     pub(crate) fn into_trace(self) -> Trace {
         self.trace.into_inner().unwrap_or_else(PoisonError::into_inner)
@@ -43,16 +52,21 @@ impl Recorder {
     }
 }
 
-impl Files for Recorder {
+impl Files for Recorder<'_> {
     fn kind(&self, path: &Path) -> io::Result<FileKind> {
-        self.lock().note(path);
-        OsFiles.kind(path)
+        let looked = fs::metadata(path);
+        self.lock().note_as(path, || Stamp::from(&looked));
+        looked.map(|metadata| FileKind::from(metadata.file_type()))
     }
 
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         // Before it is read: what is written afterwards must look different from what was noted.
-        self.lock().note(path);
-        OsFiles.read(path, limit)
+        let stamp = self.lock().note_as(path, || Stamp::of(path));
+        let read = || OsFiles.read(path, limit);
+        match self.texts {
+            Some(texts) => texts.of(path, &stamp, limit, read),
+            None => read(),
+        }
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>> {
@@ -70,11 +84,12 @@ impl Files for Recorder {
 impl Trace {
     /// Notes how `path` looks now, unless it is noted already.
     pub(crate) fn note(&mut self, path: &Path) {
-        let path = absolute(path);
-        if let btree_map::Entry::Vacant(entry) = self.files.entry(path) {
-            let stamp = Stamp::of(entry.key());
-            entry.insert(stamp);
-        }
+        self.note_as(path, || Stamp::of(path));
+    }
+
+    /// How `path` looked when it was first noted, which is now unless it is noted already.
+    fn note_as(&mut self, path: &Path, looks: impl FnOnce() -> Stamp) -> Stamp {
+        self.files.entry(absolute(path)).or_insert_with(looks).clone()
     }
 
     /// Adds what planning `bundle` looks at beyond what loading has: scripts of models, and the folders of programs.
@@ -101,7 +116,8 @@ impl Trace {
         let files = self.files.iter().filter(|(path, stamp)| Stamp::of(path) != **stamp);
         let folders = self.folders.iter().filter(|(path, names)| names_now(path) != **names);
         let changed = files.map(|(path, _)| path).chain(folders.map(|(path, _)| path));
-        changed.filter(|path| !path.starts_with(ignored)).cloned().collect()
+        let changed: BTreeSet<&PathBuf> = changed.filter(|path| !path.starts_with(ignored)).collect();
+        changed.into_iter().cloned().collect()
     }
 
     /// The folders in which something happens when the answer to a question may change: those that hold what was looked at,

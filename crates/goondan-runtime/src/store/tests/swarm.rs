@@ -96,7 +96,7 @@ impl Process {
         let parts = RuntimeParts {
             approvals: Arc::new(crate::policy::MemoryBook::default()),
             redactor: crate::redact::Redactor::new(),
-            generation: plan(&bundle, swarm, 1, &ports, &Environment::default()).await.ok()?,
+            generation: plan(&bundle, swarm, 1, &ports, &Environment::default(), None).await.ok()?,
             store,
             journal: Arc::new(JsonlJournal::on(journal_fs, PathBuf::from(WORKSPACE))),
             clock,

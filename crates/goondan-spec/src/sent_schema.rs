@@ -12,7 +12,22 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::wire::Wire;
+/// A family of wire formats, as far as the mapping has to know them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// OpenAI's chat completions, which most others copy.
+    Chat,
+    /// OpenAI's responses.
+    Responses,
+    /// Anthropic's messages.
+    Anthropic,
+    /// Gemini's generateContent.
+    Gemini,
+    /// Ollama's own chat.
+    Ollama,
+    /// Amazon's Converse.
+    Converse,
+}
 
 /// Keywords that OpenAI and Anthropic refuse at the root of a tool's schema.
 const NOT_AT_ROOT: [&str; 8] = ["anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum"];
