@@ -36,6 +36,7 @@ pub(super) fn fan_out(setup: &Setup, count: usize) -> anyhow::Result<Run> {
 pub(super) fn idle(setup: &Setup, count: usize) -> anyhow::Result<Run> {
     projects::scripted(&setup.project)?;
     let mut swarm = setup.gdn.serve(&setup.project)?;
+    settle();
     let empty = swarm.usage()?.resident;
     warm_up(&mut swarm)?;
     let one = swarm.usage()?.resident;
@@ -83,7 +84,11 @@ pub(super) fn long_run(setup: &Setup, turns: usize) -> anyhow::Result<Run> {
 fn warm_up(swarm: &mut Serving) -> anyhow::Result<()> {
     swarm.send("warm-up", "go")?;
     swarm.result()?;
-    // What is done behind the answer (the fold) is done soon.
-    std::thread::sleep(Duration::from_millis(50));
+    settle();
     Ok(())
+}
+
+/// The start, and what is done behind an answer (the fold), take a moment and tell nobody when they are over.
+fn settle() {
+    std::thread::sleep(Duration::from_millis(300));
 }
