@@ -1,6 +1,6 @@
 //! What a row of inbox records comes to. Pure.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::collections::HashMap;
 
 use super::handled::{Handled, size_of};
@@ -37,13 +37,13 @@ struct Pending {
 
 impl Ledger {
     /// The state after `records`.
-    pub(super) fn of<'a>(records: impl Iterator<Item = &'a InboxRecord>) -> Self {
+    pub(super) fn of(records: impl Iterator<Item: Borrow<InboxRecord>>) -> Self {
         Ledger::default().after(records)
     }
 
-    fn after<'a>(mut self, records: impl Iterator<Item = &'a InboxRecord>) -> Self {
+    fn after(mut self, records: impl Iterator<Item: Borrow<InboxRecord>>) -> Self {
         for (place, record) in records.enumerate() {
-            self.apply(place, record);
+            self.apply(place, record.borrow());
         }
         self
     }
@@ -170,12 +170,6 @@ impl Ledger {
         });
         Recovered { handled: handled.collect(), pending, begun: Vec::new(), warnings }
     }
-}
-
-/// What still matters of `records`, in their order.
-pub(super) fn reduce<'a>(records: &[&'a InboxRecord]) -> Vec<Cow<'a, InboxRecord>> {
-    let ledger = Ledger::of(records.iter().copied());
-    records.iter().enumerate().filter_map(|(place, record)| ledger.reduce(place, record)).collect()
 }
 
 /// The record of a turn that is over, with its answer and its fold or without.

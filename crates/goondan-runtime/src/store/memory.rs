@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::begun::{self, Traces};
-use super::ledger::{Ledger, reduce};
+use super::ledger::Ledger;
 use crate::event::RuntimeEvent;
 use crate::ids::InstanceId;
 use crate::message::{Message, MessageEvent};
@@ -57,8 +57,10 @@ impl State {
     fn take(&mut self, record: InboxRecord) {
         self.inbox.push(record);
         if self.inbox.len() >= self.compact_at.max(WORTH_COMPACTING) {
-            let records: Vec<&InboxRecord> = self.inbox.iter().collect();
-            self.inbox = reduce(&records).into_iter().map(Cow::into_owned).collect();
+            let ledger = Ledger::of(self.inbox.iter());
+            let records = self.inbox.iter().enumerate();
+            self.inbox =
+                records.filter_map(|(place, record)| ledger.reduce(place, record)).map(Cow::into_owned).collect();
             self.compact_at = self.inbox.len() * 2;
         }
     }

@@ -4,7 +4,6 @@
 //! puts it on disk where it stands: to be woken again takes longer than a quick disk. What comes meanwhile goes with the next
 //! sync, all of it at once, on that thread.
 
-use std::borrow::Cow;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -13,7 +12,7 @@ use super::appender::Appender;
 use super::disk::Disk;
 use super::lines;
 use crate::ports::store::{InboxRecord, OnDurable, Recovered, StoreError};
-use crate::store::ledger::{Carried, Ledger, reduce};
+use crate::store::ledger::{Carried, Ledger};
 
 /// At the most that many records go to disk with one sync.
 const MAX_BATCH: usize = 1_024;
@@ -122,7 +121,7 @@ impl Inbox {
 
     /// Appends a record that nobody waits for: it goes to disk with the next one that somebody waits for.
     pub(super) fn submit_later(&self, record: &InboxRecord) {
-        if let Ok(line) = encode(std::slice::from_ref(&Cow::Borrowed(record))) {
+        if let Ok(line) = line_of(record) {
             self.shared.queue().jobs.push(Job { line, on_durable: None });
         }
     }
@@ -140,7 +139,7 @@ impl Inbox {
 
     /// Encodes a record before the queue is held.
     fn admit(&self, record: &InboxRecord, on_durable: OnDurable) -> Option<(MutexGuard<'_, Queue>, Job)> {
-        match encode(std::slice::from_ref(&Cow::Borrowed(record))) {
+        match line_of(record) {
             Ok(line) => Some((self.shared.queue(), Job { line, on_durable: Some(on_durable) })),
             Err(error) => {
                 on_durable(Err(StoreError { message: format!("failed to encode a record of the inbox: {error}") }));
@@ -266,25 +265,35 @@ impl File {
 
     /// Gives back how many bytes matter.
     fn compact(&mut self, disk: &Disk, path: &Path) -> std::io::Result<u64> {
-        let (records, _) = lines::read::<InboxRecord>(&**disk, path)?.into_values();
-        let records: Vec<&InboxRecord> = records.iter().collect();
-        let bytes = encode(&reduce(&records))?;
-        let kept = bytes.len() as u64;
+        let before = disk.read(path)?;
+        // One record at a time, twice: all of them together take several times as much memory as the file.
+        let ledger = Ledger::of(lines::values::<InboxRecord>(&before));
+        let mut after = Vec::new();
+        for (place, record) in lines::values::<InboxRecord>(&before).enumerate() {
+            if let Some(record) = ledger.reduce(place, &record) {
+                encode(&mut after, &record)?;
+            }
+        }
+        let kept = after.len() as u64;
         if kept * 2 < self.lines.len() {
             // The name of the new file is on disk before the next record is acknowledged: the next sync sees to that.
-            self.lines.replace(&bytes)?;
+            self.lines.replace(&after)?;
         }
         Ok(kept)
     }
 }
 
-fn encode(records: &[Cow<'_, InboxRecord>]) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    for record in records {
-        serde_json::to_writer(&mut bytes, record)?;
-        bytes.push(b'\n');
-    }
-    Ok(bytes)
+/// Adds the line of `record`.
+fn encode(bytes: &mut Vec<u8>, record: &InboxRecord) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *bytes, record)?;
+    bytes.push(b'\n');
+    Ok(())
+}
+
+fn line_of(record: &InboxRecord) -> std::io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    encode(&mut line, record)?;
+    Ok(line)
 }
 
 #[cfg(test)]

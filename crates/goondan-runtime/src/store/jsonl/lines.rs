@@ -44,6 +44,11 @@ pub(super) fn read<T: DeserializeOwned>(fs: &dyn FileSystem, path: &Path) -> io:
     }
 }
 
+/// What the readable lines of a file say, one at a time: the same ones, in the same order, as [`read`] gives.
+pub(super) fn values<T: DeserializeOwned>(bytes: &[u8]) -> impl Iterator<Item = T> {
+    bytes.split_inclusive(|byte| *byte == b'\n').filter_map(|line| parse_line(line).ok().flatten())
+}
+
 fn parse<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> Lines<T> {
     let mut lines = Lines::new();
     let mut is_sound = true;
@@ -94,6 +99,7 @@ mod tests {
     fn garbage_in_the_middle_is_left_out() {
         let lines = parse::<u32>(b"1\n\n\x00\xff\n2\n", Path::new("x.jsonl"));
         assert_eq!(lines.values, [(1, 0..2), (2, 6..8)]);
+        assert_eq!(values::<u32>(b"1\n\n\x00\xff\n2\n3").collect::<Vec<_>>(), [1, 2]);
         assert_eq!((lines.warnings.len(), lines.sound_until), (1, 3));
     }
 }
