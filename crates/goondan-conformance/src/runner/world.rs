@@ -26,6 +26,10 @@ use crate::case::read::Located;
 /// How long a step may take from its start to its question.
 const TO_ASK: Duration = Duration::from_secs(1);
 
+/// How long a life that was killed may hold the workspace, and how often that is looked at.
+const TO_LET_GO: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(10);
+
 /// The surroundings of one case. Everything in it survives `kill` and `restart`, the life excepted.
 pub(crate) struct World<'c> {
     pub(crate) case: &'c Case,
@@ -97,7 +101,7 @@ impl<'c> World<'c> {
         self.diagnostics = project.diagnostics;
         let Some(bundle) = project.bundle else { return Ok(()) };
         self.note_workdirs(&bundle);
-        match Life::start(self, bundle) {
+        match self.begin(&bundle) {
             Ok(Ok(life)) => {
                 self.life = Some(life);
                 self.started = true;
@@ -107,6 +111,19 @@ impl<'c> World<'c> {
             Err(OutOfTime) => return Err("the swarm does not start within the case's time limit".to_owned()),
         }
         Ok(())
+    }
+
+    /// Starts a life. One that was killed lets go of the workspace once its last thread has ended, which may be a moment later.
+    fn begin(&self, bundle: &Arc<Bundle>) -> Result<Result<Life, StartError>, OutOfTime> {
+        let until = Instant::now() + TO_LET_GO;
+        loop {
+            match Life::start(self, Arc::clone(bundle))? {
+                Err(StartError::Workspace { .. }) if self.started && Instant::now() < until => {
+                    std::thread::sleep(LOOK);
+                }
+                begun => return Ok(begun),
+            }
+        }
     }
 
     fn note_workdirs(&mut self, bundle: &Bundle) {
