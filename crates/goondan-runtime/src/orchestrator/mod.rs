@@ -16,14 +16,15 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
-use crate::event::TurnResult;
+use crate::event::{KeptResult, TurnResult};
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
-use crate::instance::TurnEnd;
+use crate::instance::{TurnEnd, failed_result};
 use crate::narrowing::Narrowing;
 use crate::ports::store::{HandledEvent, InboxRecord, InstanceMeta, Recovered, StoreError};
 use crate::routing::WaitGraph;
-use crate::store::handled::{Handled, size_of};
+use crate::store::handled::Handled;
+use crate::turn::store_failed;
 
 pub(crate) use instances::describe;
 use instances::{Instances, new_meta, settle_status};
@@ -140,7 +141,7 @@ pub(crate) struct Orchestrator {
     engine: Arc<Engine>,
     instances: Instances,
     pending: HashMap<String, Pending>,
-    handled: Handled<TurnResult>,
+    handled: Handled<KeptResult>,
     /// Queued events whose turn had begun before it was cut off. They can't be withdrawn, only cancelled.
     begun: HashSet<String>,
     /// Those of them that shall end as soon as they have taken up what had happened.
@@ -165,8 +166,8 @@ impl Orchestrator {
         let metas = settle_status(&*engine.store, metas, &recovered);
         let mut handled = Handled::default();
         for HandledEvent { event_id, result, needed_by } in recovered.handled {
-            let bytes = size_of(&result);
-            handled.put(event_id, result, bytes, needed_by);
+            let size = result.size();
+            handled.put(&event_id, result, size, needed_by);
         }
         let mut orchestrator = Orchestrator {
             engine,
@@ -232,11 +233,11 @@ impl Orchestrator {
         waiter: Option<oneshot::Sender<TurnResult>>,
         accepted: oneshot::Sender<Result<(), Refusal>>,
     ) {
-        if let Some(result) = self.handled.get(&event.id) {
+        if let Some(kept) = self.handled.get(&event.id) {
             // Delivered again: it is accepted, and its result is known.
             let _ = accepted.send(Ok(()));
             if let Some(waiter) = waiter {
-                let _ = waiter.send(result.clone());
+                let _ = waiter.send(kept.decode().unwrap_or_else(|error| unreadable(&event, &error)));
             }
             return;
         }
@@ -421,6 +422,12 @@ impl Orchestrator {
             }
         }
     }
+}
+
+/// An event was handled, and nobody can tell any more what came of it.
+fn unreadable(event: &AgentEvent, cause: &serde_json::Error) -> TurnResult {
+    let message = format!("the result of {} was kept and can't be read: {cause}", event.id);
+    failed_result(event.turn_id(), store_failed(&StoreError { message }))
 }
 
 type Ended = Result<(Id, (InstanceId, TurnEnd)), JoinError>;

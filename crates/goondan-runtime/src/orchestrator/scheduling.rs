@@ -10,7 +10,7 @@ use super::instances::Instance;
 use super::{Ended, Orchestrator, Refusal, RunningTurn};
 use crate::dead_letters;
 use crate::dispatch::TurnFacts;
-use crate::event::{SwarmEvent, TurnError, TurnResult};
+use crate::event::{KeptResult, SwarmEvent, TurnError, TurnResult};
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
 use crate::instance::{self, TurnEnd, TurnStart, failed_result};
@@ -18,7 +18,6 @@ use crate::narrowing::Narrowing;
 use crate::plan::AgentPlan;
 use crate::ports::store::{InboxRecord, InstanceMeta};
 use crate::responses;
-use crate::store::handled::size_of;
 use crate::turn::JoinBox;
 
 impl Orchestrator {
@@ -192,7 +191,9 @@ impl Orchestrator {
     fn remember(&mut self, event_id: &str, result: &TurnResult) {
         let asked_by = self.pending.get(event_id).and_then(|pending| pending.asked_by.clone());
         let is_asking = |id: &InstanceId| self.instances.get(id).is_some_and(|instance| instance.turn.is_some());
-        self.handled.put(event_id.to_owned(), result.clone(), size_of(result), asked_by.filter(is_asking));
+        let kept = KeptResult::new(result);
+        let size = kept.size();
+        self.handled.put(event_id, kept, size, asked_by.filter(is_asking));
     }
 
     /// Answers that came too late for the turn's last step wait for the next turn, in front of everything else.

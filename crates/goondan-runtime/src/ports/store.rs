@@ -12,7 +12,7 @@ use goondan_spec::kinds::Pricing;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::event::{RuntimeEvent, TurnError, TurnResult};
+use crate::event::{KeptResult, RuntimeEvent, TurnError, TurnResult};
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
 use crate::message::{Message, MessageEvent};
@@ -134,7 +134,7 @@ pub struct HandledEvent {
     /// The event.
     pub event_id: String,
     /// What came of it.
-    pub result: TurnResult,
+    pub result: KeptResult,
     /// The instance whose unfinished turn may ask for the result again.
     pub needed_by: Option<InstanceId>,
 }

@@ -1,10 +1,10 @@
 //! What a row of inbox records comes to. Pure.
 
-use std::borrow::{Borrow, Cow};
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::handled::{Handled, size_of};
-use crate::event::TurnResult;
+use super::handled::Handled;
+use crate::event::{KeptResult, TurnResult};
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
 use crate::ports::store::{CarriedFold, HandledEvent, InboxRecord, Recovered, SettledFold};
@@ -28,6 +28,14 @@ pub(super) struct Carried {
     pub(super) fold: CarriedFold,
 }
 
+/// What the records of a workspace come to.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    pub(super) recovered: Recovered,
+    /// The folds that are on disk nowhere else, in the order in which they were made.
+    pub(super) unsettled: Vec<Carried>,
+}
+
 #[derive(Debug)]
 struct Pending {
     record: usize,
@@ -37,18 +45,19 @@ struct Pending {
 
 impl Ledger {
     /// The state after `records`.
-    pub(super) fn of(records: impl Iterator<Item: Borrow<InboxRecord>>) -> Self {
+    pub(super) fn of<'a>(records: impl Iterator<Item = &'a InboxRecord>) -> Self {
         Ledger::default().after(records)
     }
 
-    fn after(mut self, records: impl Iterator<Item: Borrow<InboxRecord>>) -> Self {
+    fn after<'a>(mut self, records: impl Iterator<Item = &'a InboxRecord>) -> Self {
         for (place, record) in records.enumerate() {
-            self.apply(place, record.borrow());
+            self.apply(place, record);
         }
         self
     }
 
-    fn apply(&mut self, place: usize, record: &InboxRecord) {
+    /// One more record, which stands behind all that came before it.
+    pub(super) fn apply(&mut self, place: usize, record: &InboxRecord) {
         match record {
             InboxRecord::Accepted { event } => self.accept(place, event),
             InboxRecord::Withdrawn { event_id, .. } => drop(self.take_pending(event_id)),
@@ -85,7 +94,7 @@ impl Ledger {
         }
         let asked_by = pending.and_then(|pending| pending.asked_by).or_else(|| asked_by.cloned());
         let needed_by = asked_by.filter(|instance| self.waiting.contains_key(instance));
-        self.handled.put(event_id.to_owned(), place, size_of(result), needed_by);
+        self.handled.put(event_id, place, KeptResult::new(result).size(), needed_by);
     }
 
     fn settle(&mut self, settled: &SettledFold) {
@@ -139,36 +148,37 @@ impl Ledger {
         self.unsettled.get(instance).is_some_and(|folds| folds.iter().any(|(_, unsettled)| *unsettled == place))
     }
 
-    /// The folds that are on disk nowhere else, in the order in which they were made.
-    pub(super) fn unsettled(&self, records: &[&InboxRecord]) -> Vec<Carried> {
-        let mut places: Vec<usize> = self.unsettled.values().flatten().map(|(_, place)| *place).collect();
+    /// The places of the records that matter, in order. There may be some of which nothing matters any more.
+    pub(super) fn places(&self) -> Vec<usize> {
+        let pending = self.pending.values().map(|pending| pending.record);
+        let unsettled = self.unsettled.values().flatten().map(|(_, place)| *place);
+        let mut places: Vec<usize> = pending.chain(unsettled).chain(self.handled.values().copied()).collect();
         places.sort_unstable();
-        let carried = places.into_iter().filter_map(|place| match records[place] {
-            InboxRecord::Done { turn_id, fold: Some(fold), .. } => {
-                Some(Carried { turn_id: turn_id.clone(), fold: (**fold).clone() })
-            }
-            _ => None,
-        });
-        carried.collect()
+        places.dedup();
+        places
     }
 
-    /// What a workspace with these records holds.
-    pub(super) fn recover(&self, records: &[&InboxRecord], warnings: Vec<String>) -> Recovered {
-        let mut pending: Vec<AgentEvent> = Vec::new();
-        for (place, record) in records.iter().enumerate() {
-            let event = match record {
-                InboxRecord::Accepted { event } => Some(&**event),
-                InboxRecord::Done { answer, .. } => answer.as_deref(),
-                InboxRecord::Withdrawn { .. } | InboxRecord::Settled { .. } => None,
-            };
-            pending.extend(event.filter(|event| self.is_pending(place, event)).cloned());
+    /// Takes out of a record what a workspace holds. Records come in their order; those whose [places](Ledger::places) do not
+    /// matter may be left out.
+    pub(super) fn take_up(&self, place: usize, record: InboxRecord, held: &mut Held) {
+        let recovered = &mut held.recovered;
+        match record {
+            InboxRecord::Accepted { event } => {
+                recovered.pending.extend(Some(*event).filter(|event| self.is_pending(place, event)));
+            }
+            InboxRecord::Done { turn_id, event_ids, result, answer, fold, .. } => {
+                let is_kept = |id: &String| self.handled.get(id) == Some(&place);
+                for event_id in event_ids.into_iter().filter(is_kept) {
+                    let needed_by = self.handled.needed_by(&event_id).cloned();
+                    recovered.handled.push(HandledEvent { event_id, result: KeptResult::new(&result), needed_by });
+                }
+                let answer = answer.map(|answer| *answer).filter(|answer| self.is_pending(place, answer));
+                recovered.pending.extend(answer);
+                let fold = fold.map(|fold| *fold).filter(|fold| self.is_unsettled(place, &fold.instance));
+                held.unsettled.extend(fold.map(|fold| Carried { turn_id, fold }));
+            }
+            InboxRecord::Withdrawn { .. } | InboxRecord::Settled { .. } => {}
         }
-        let handled = self.handled.in_order().into_iter().filter_map(|(event_id, place, needed_by)| {
-            let InboxRecord::Done { result, .. } = records[*place] else { return None };
-            let (event_id, needed_by) = (event_id.to_owned(), needed_by.cloned());
-            Some(HandledEvent { event_id, result: (**result).clone(), needed_by })
-        });
-        Recovered { handled: handled.collect(), pending, begun: Vec::new(), warnings }
     }
 }
 
@@ -202,8 +212,12 @@ mod tests {
         kept.map(Cow::into_owned).collect()
     }
 
-    fn recovered(records: &[InboxRecord]) -> Recovered {
-        ledger_of(records).recover(&records.iter().collect::<Vec<_>>(), Vec::new())
+    fn held(records: &[InboxRecord]) -> Held {
+        let (ledger, mut held) = (ledger_of(records), Held::default());
+        for place in ledger.places() {
+            ledger.take_up(place, records[place].clone(), &mut held);
+        }
+        held
     }
 
     /// What an orchestrator does to its inbox, and which events it then has pending.
@@ -293,12 +307,11 @@ mod tests {
             let mut swarm = Swarm::default();
             for (what, which) in acts {
                 swarm.act(what, which);
-                let recovered = recovered(&swarm.records);
+                let Held { recovered, unsettled } = held(&swarm.records);
                 prop_assert_eq!(&recovered.pending, &swarm.pending);
                 let handled: Vec<_> = recovered.handled.iter().map(|handled| &handled.event_id).collect();
-                let records: Vec<&InboxRecord> = swarm.records.iter().collect();
-                let carried = ledger_of(&swarm.records).unsettled(&records).into_iter();
-                let carried: Vec<_> = carried.map(|carried| (carried.fold.instance, carried.turn_id)).collect();
+                let carried = unsettled.into_iter().map(|carried| (carried.fold.instance, carried.turn_id));
+                let carried: Vec<_> = carried.collect();
                 prop_assert_eq!(&carried, &swarm.carried);
                 prop_assert!(swarm.needed.iter().all(|(id, _)| handled.contains(&id)), "{:?} of {:?}", swarm.needed, handled);
             }
