@@ -2,6 +2,7 @@
 //! begins, and it never waits for a disk or for a turn.
 
 mod instances;
+mod known;
 mod lifecycle;
 mod refusal;
 mod scheduling;

@@ -83,7 +83,7 @@ impl Orchestrator {
             joined: joined.clone(),
             is_wanted: false,
         }));
-        let (meta, is_new) = (instance.meta.clone(), instance.is_new);
+        let (meta, is_new) = (instance.meta(id), instance.is_new);
         let facts = Arc::new(self.facts(agent, &event, &meta));
         let (warm, engine) = (self.instances.take_warm(id), Arc::clone(&self.engine));
         let start = TurnStart { engine, facts, event, meta, is_new, joined, cancel, warm };
@@ -141,7 +141,7 @@ impl Orchestrator {
     fn finish_turn(&mut self, id: &InstanceId, end: TurnEnd) {
         let Some(instance) = self.instances.get_mut(id) else { return };
         let turn = instance.turn.take();
-        instance.meta = end.meta;
+        instance.known = end.meta.into();
         // A turn that is over was begun.
         instance.is_new &= end.handled.is_empty();
         if let Some(log) = end.warm {
