@@ -52,30 +52,6 @@ impl TurnResult {
     }
 }
 
-/// A [`TurnResult`] that is kept for whoever may ask for it again. Few ever do, so it is kept encoded: that takes a fourth of
-/// the memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptResult(Box<[u8]>);
-
-impl KeptResult {
-    /// Keeps a result.
-    pub fn new(result: &TurnResult) -> Self {
-        // In the store it is written the same way.
-        let encoded = serde_json::to_vec(result).expect("every part of a result has a form in JSON");
-        KeptResult(encoded.into_boxed_slice())
-    }
-
-    /// How much memory it takes, in bytes.
-    pub fn size(&self) -> usize {
-        self.0.len()
-    }
-
-    /// The result. An error where what a model made up nests deeper than JSON is read.
-    pub fn decode(&self) -> serde_json::Result<TurnResult> {
-        serde_json::from_slice(&self.0)
-    }
-}
-
 /// Why a turn failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

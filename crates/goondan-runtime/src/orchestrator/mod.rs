@@ -17,10 +17,11 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
-use crate::event::{KeptResult, TurnResult};
+use crate::event::TurnResult;
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
 use crate::instance::{TurnEnd, failed_result};
+use crate::kept::{KeptResult, Shelf};
 use crate::narrowing::Narrowing;
 use crate::ports::store::{HandledEvent, InboxRecord, InstanceMeta, Recovered, StoreError};
 use crate::routing::WaitGraph;
@@ -143,6 +144,7 @@ pub(crate) struct Orchestrator {
     instances: Instances,
     pending: HashMap<String, Pending>,
     handled: Handled<KeptResult>,
+    results: Shelf,
     /// Queued events whose turn had begun before it was cut off. They can't be withdrawn, only cancelled.
     begun: HashSet<String>,
     /// Those of them that shall end as soon as they have taken up what had happened.
@@ -175,6 +177,7 @@ impl Orchestrator {
             instances: Instances::restore(metas),
             pending: HashMap::new(),
             handled,
+            results: Shelf::default(),
             begun: recovered.begun.into_iter().collect(),
             cancelled: HashSet::new(),
             waits: WaitGraph::default(),

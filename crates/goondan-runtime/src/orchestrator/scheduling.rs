@@ -10,7 +10,7 @@ use super::instances::Instance;
 use super::{Ended, Orchestrator, Refusal, RunningTurn};
 use crate::dead_letters;
 use crate::dispatch::TurnFacts;
-use crate::event::{KeptResult, SwarmEvent, TurnError, TurnResult};
+use crate::event::{SwarmEvent, TurnError, TurnResult};
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
 use crate::instance::{self, TurnEnd, TurnStart, failed_result};
@@ -191,7 +191,7 @@ impl Orchestrator {
     fn remember(&mut self, event_id: &str, result: &TurnResult) {
         let asked_by = self.pending.get(event_id).and_then(|pending| pending.asked_by.clone());
         let is_asking = |id: &InstanceId| self.instances.get(id).is_some_and(|instance| instance.turn.is_some());
-        let kept = KeptResult::new(result);
+        let kept = self.results.put(result);
         let size = kept.size();
         self.handled.put(event_id, kept, size, asked_by.filter(is_asking));
     }

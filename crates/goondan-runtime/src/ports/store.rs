@@ -12,9 +12,10 @@ use goondan_spec::kinds::Pricing;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::event::{KeptResult, RuntimeEvent, TurnError, TurnResult};
+use crate::event::{RuntimeEvent, TurnError, TurnResult};
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
+use crate::kept::KeptResult;
 use crate::message::{Message, MessageEvent};
 use crate::narrowing::Narrowing;
 use crate::ports::model::TokenUsage;

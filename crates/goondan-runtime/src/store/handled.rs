@@ -1,9 +1,12 @@
 //! Which events were handled lately, and what came of them.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+
+use bytes::Bytes;
+use indexmap::IndexMap;
 
 use crate::ids::InstanceId;
+use crate::kept::Shelf;
 
 /// That many events are remembered, apart from those that are still needed.
 const MAX_EVENTS: usize = 10_000;
@@ -17,11 +20,12 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 /// until a turn of that instance is over ([`Handled::release`]).
 #[derive(Debug)]
 pub(crate) struct Handled<V> {
-    // Thousands are in here at all times, so names are shared, and what few entries have is boxed.
-    entries: HashMap<Arc<str>, Entry<V>>,
+    // Thousands are in here at all times. A table of another kind would leave room for twice as many.
+    entries: IndexMap<Bytes, Entry<V>>,
     /// Entries that may be forgotten, the oldest first. An entry that was put again is in here twice; its number tells.
-    forgettable: VecDeque<(u64, Arc<str>)>,
-    needed: HashMap<InstanceId, Vec<(u64, Arc<str>)>>,
+    forgettable: VecDeque<(u64, Bytes)>,
+    needed: HashMap<InstanceId, Vec<(u64, Bytes)>>,
+    ids: Shelf,
     next: u64,
     bytes: usize,
     max_events: usize,
@@ -45,9 +49,10 @@ impl<V> Handled<V> {
     /// As the default, with another number of events.
     pub(super) fn with_room_for(max_events: usize) -> Self {
         Handled {
-            entries: HashMap::new(),
+            entries: IndexMap::new(),
             forgettable: VecDeque::new(),
             needed: HashMap::new(),
+            ids: Shelf::default(),
             next: 0,
             bytes: 0,
             max_events,
@@ -57,12 +62,12 @@ impl<V> Handled<V> {
     /// Remembers what came of an event, at the cost of so many bytes; at least until `needed_by` has ended a turn.
     pub(crate) fn put(&mut self, event_id: &str, value: V, bytes: usize, needed_by: Option<InstanceId>) {
         self.remove(event_id);
-        let event_id: Arc<str> = event_id.into();
+        let event_id = self.ids.put_text(event_id);
         let number = self.next;
         self.next += 1;
         match &needed_by {
-            Some(instance) => self.needed.entry(instance.clone()).or_default().push((number, Arc::clone(&event_id))),
-            None => self.forgettable.push_back((number, Arc::clone(&event_id))),
+            Some(instance) => self.needed.entry(instance.clone()).or_default().push((number, event_id.clone())),
+            None => self.forgettable.push_back((number, event_id.clone())),
         }
         self.bytes += bytes;
         self.entries.insert(event_id, Entry { number, value, bytes, needed_by: needed_by.map(Box::new) });
@@ -82,19 +87,17 @@ impl<V> Handled<V> {
 
     /// What came of an event.
     pub(crate) fn get(&self, event_id: &str) -> Option<&V> {
-        self.entries.get(event_id).map(|entry| &entry.value)
+        self.entries.get(event_id.as_bytes()).map(|entry| &entry.value)
     }
 
     /// Forgets an event.
     pub(crate) fn remove(&mut self, event_id: &str) {
-        if let Some(entry) = self.entries.remove(event_id) {
-            self.bytes -= entry.bytes;
-        }
+        self.remove_id(event_id.as_bytes());
     }
 
     /// The instance whose unfinished turn may ask for an event again.
-    pub(super) fn needed_by(&self, event_id: &str) -> Option<&InstanceId> {
-        self.entries.get(event_id)?.needed_by.as_deref()
+    pub(super) fn who_needs(&self, event_id: &str) -> Option<&InstanceId> {
+        self.entries.get(event_id.as_bytes())?.needed_by.as_deref()
     }
 
     /// What came of all events, in any order.
@@ -106,8 +109,14 @@ impl<V> Handled<V> {
         while self.forgettable.len() > self.max_events || self.bytes > MAX_BYTES {
             let Some((number, event_id)) = self.forgettable.pop_front() else { return };
             if self.entries.get(&event_id).is_some_and(|entry| entry.number == number) {
-                self.remove(&event_id);
+                self.remove_id(&event_id);
             }
+        }
+    }
+
+    fn remove_id(&mut self, event_id: &[u8]) {
+        if let Some(entry) = self.entries.swap_remove(event_id) {
+            self.bytes -= entry.bytes;
         }
     }
 }
@@ -118,7 +127,7 @@ mod tests {
 
     /// In the order of their names.
     fn ids(handled: &Handled<u32>) -> Vec<&str> {
-        let mut ids: Vec<&str> = handled.entries.keys().map(|id| &**id).collect();
+        let mut ids: Vec<&str> = handled.entries.keys().map(|id| std::str::from_utf8(id).unwrap()).collect();
         ids.sort_unstable();
         ids
     }

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::handled::Handled;
-use crate::event::{KeptResult, TurnResult};
+use crate::event::TurnResult;
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
+use crate::kept::{self, Shelf};
 use crate::ports::store::{CarriedFold, HandledEvent, InboxRecord, Recovered, SettledFold};
 
 /// Which records of an inbox still matter: those of pending events and of events that were handled lately. Records are
@@ -34,6 +35,7 @@ pub(super) struct Held {
     pub(super) recovered: Recovered,
     /// The folds that are on disk nowhere else, in the order in which they were made.
     pub(super) unsettled: Vec<Carried>,
+    results: Shelf,
 }
 
 #[derive(Debug)]
@@ -94,7 +96,7 @@ impl Ledger {
         }
         let asked_by = pending.and_then(|pending| pending.asked_by).or_else(|| asked_by.cloned());
         let needed_by = asked_by.filter(|instance| self.waiting.contains_key(instance));
-        self.handled.put(event_id, place, KeptResult::new(result).size(), needed_by);
+        self.handled.put(event_id, place, kept::size_of(result), needed_by);
     }
 
     fn settle(&mut self, settled: &SettledFold) {
@@ -169,8 +171,8 @@ impl Ledger {
             InboxRecord::Done { turn_id, event_ids, result, answer, fold, .. } => {
                 let is_kept = |id: &String| self.handled.get(id) == Some(&place);
                 for event_id in event_ids.into_iter().filter(is_kept) {
-                    let needed_by = self.handled.needed_by(&event_id).cloned();
-                    recovered.handled.push(HandledEvent { event_id, result: KeptResult::new(&result), needed_by });
+                    let needed_by = self.handled.who_needs(&event_id).cloned();
+                    recovered.handled.push(HandledEvent { event_id, result: held.results.put(&result), needed_by });
                 }
                 let answer = answer.map(|answer| *answer).filter(|answer| self.is_pending(place, answer));
                 recovered.pending.extend(answer);
@@ -307,7 +309,7 @@ mod tests {
             let mut swarm = Swarm::default();
             for (what, which) in acts {
                 swarm.act(what, which);
-                let Held { recovered, unsettled } = held(&swarm.records);
+                let Held { recovered, unsettled, .. } = held(&swarm.records);
                 prop_assert_eq!(&recovered.pending, &swarm.pending);
                 let handled: Vec<_> = recovered.handled.iter().map(|handled| &handled.event_id).collect();
                 let carried = unsettled.into_iter().map(|carried| (carried.fold.instance, carried.turn_id));

@@ -93,7 +93,7 @@ impl Inbox {
         let failed = |cause: io::Error| StoreError::new("read", path, &cause);
         let records = Records::in_file(&**disk, path).map_err(failed)?;
         let is_empty = records.count == 0;
-        let Held { recovered, unsettled } = records.take_up().map_err(failed)?;
+        let Held { recovered, unsettled, .. } = records.take_up().map_err(failed)?;
         let mut lines = Appender::new(Arc::clone(&disk), path.to_owned(), DEPTH);
         if !is_empty {
             // An earlier process may have been killed before it did this. What turns build on must not vanish under them.
