@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use super::appender::Appender;
 use super::disk::Disk;
 use super::lines;
-use super::records::Records;
+use super::records::{self, Reducible};
 use crate::ports::store::{InboxRecord, OnDurable, Recovered, StoreError};
 use crate::store::ledger::{Carried, Held};
 
@@ -91,11 +91,9 @@ impl Inbox {
 
     fn open_with(disk: Arc<Disk>, path: &Path, worth_compacting: u64) -> Result<Found, StoreError> {
         let failed = |cause: io::Error| StoreError::new("read", path, &cause);
-        let records = Records::in_file(&**disk, path).map_err(failed)?;
-        let is_empty = records.count == 0;
-        let Held { recovered, unsettled, .. } = records.take_up().map_err(failed)?;
+        let (Held { recovered, unsettled, .. }, records) = records::take_up(&**disk, path).map_err(failed)?;
         let mut lines = Appender::new(Arc::clone(&disk), path.to_owned(), DEPTH);
-        if !is_empty {
+        if records > 0 {
             // An earlier process may have been killed before it did this. What turns build on must not vanish under them.
             lines.sync()?;
         }
@@ -268,9 +266,9 @@ impl File {
 
     /// Gives back how many bytes matter.
     fn compact(&mut self, disk: &Disk, path: &Path) -> io::Result<u64> {
-        let records = Records::in_file(&**disk, path)?;
+        let reducible = Reducible::open(&**disk, path)?;
         let mut kept = 0;
-        records.reduced(|line| {
+        reducible.lines(|line| {
             kept += line.len() as u64;
             Ok(())
         })?;
@@ -278,7 +276,7 @@ impl File {
             // The name of the new file is on disk before the next record is acknowledged: the next sync sees to that.
             self.lines.replace_with(|file| {
                 let mut file = BufWriter::with_capacity(BUFFER, file);
-                records.reduced(|line| file.write_all(line))?;
+                reducible.lines(|line| file.write_all(line))?;
                 file.flush()
             })?;
         }

@@ -4,8 +4,8 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::Path;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::store::fs::{DataFile, FileSystem, RealFs};
 
@@ -102,9 +102,9 @@ impl<S: BufRead> LineReader<S> {
     }
 }
 
-impl Line<'_> {
+impl<'a> Line<'a> {
     /// What it says; `None` where it is empty. `path` is told where it can't be read.
-    pub(super) fn value<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>, String> {
+    pub(super) fn value<T: Deserialize<'a>>(&self, path: &Path) -> Result<Option<T>, String> {
         parse_line(self.bytes).map_err(|problem| format!("{}:{}: {problem}", path.display(), self.number))
     }
 }
@@ -147,7 +147,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> io::Result<Lines<T>>
 }
 
 /// `None` for an empty line.
-fn parse_line<T: DeserializeOwned>(line: &[u8]) -> Result<Option<T>, String> {
+fn parse_line<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<Option<T>, String> {
     if line.last() != Some(&b'\n') {
         return Err(format!("dropped a line that was cut off ({} bytes)", line.len()));
     }
