@@ -75,8 +75,8 @@ pub enum InboxRecord {
     },
 }
 
-/// New messages of a conversation, in the record that ends their turn. The record's sync makes them safe, so that the base
-/// need not be synced with each turn.
+/// New messages of a conversation, or all of a short one that was rewritten, in the record that ends their turn. The record's
+/// sync makes them safe, so that the base need not be synced with each turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CarriedFold {
@@ -84,6 +84,9 @@ pub struct CarriedFold {
     pub instance: InstanceId,
     /// Where in the base they come, as the store counts.
     pub at: u64,
+    /// They are the whole conversation: whatever the base was before is gone.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub is_whole: bool,
     /// The messages.
     pub messages: Vec<Arc<Message>>,
 }

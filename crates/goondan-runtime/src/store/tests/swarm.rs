@@ -1,4 +1,5 @@
-//! A small swarm on a file system that fails: agent `a` calls three tools, one of which asks agent `b`.
+//! A small swarm on a file system that fails: agent `a` calls three tools, one of which asks agent `b`. Agent `w` answers, and
+//! forgets what is old.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -49,9 +50,19 @@ metadata: {name: b}
 spec: {modelConfig: {modelRef: Model/m}}
 ---
 apiVersion: goondan.ai/v1
+kind: Extension
+metadata: {name: window}
+spec: {entry: 'builtin:message-window', config: {maxMessages: 3}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: w}
+spec: {modelConfig: {modelRef: Model/m}, extensions: [{ref: Extension/window}]}
+---
+apiVersion: goondan.ai/v1
 kind: Swarm
 metadata: {name: default}
-spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}, {ref: Agent/b}], policy: POLICY}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}, {ref: Agent/b}, {ref: Agent/w}], policy: POLICY}
 ";
 
 /// What the tools did to the world, by call.
@@ -65,6 +76,11 @@ pub(super) fn a() -> InstanceId {
 /// The instance that is asked.
 pub(super) fn b() -> InstanceId {
     InstanceId::new("b", "main")
+}
+
+/// The instance that remembers little.
+pub(super) fn w() -> InstanceId {
+    InstanceId::new("w", "main")
 }
 
 /// A process that runs the swarm.
@@ -111,7 +127,12 @@ impl Process {
 
     /// Hands in an event and waits for its result. `None` where it was not accepted.
     pub(super) async fn send(&self, id: &str) -> Option<TurnResult> {
-        let input = ExternalInput { target: a(), text: format!("input {id}"), id: Some(id.to_owned()) };
+        self.send_to(a(), id).await
+    }
+
+    /// As [`Process::send`], for another instance.
+    pub(super) async fn send_to(&self, target: InstanceId, id: &str) -> Option<TurnResult> {
+        let input = ExternalInput { target, text: format!("input {id}"), id: Some(id.to_owned()) };
         within(self.runtime.send(input)).await.ok()?.result.await.ok()
     }
 
@@ -154,7 +175,8 @@ fn bundle(policy: &str) -> Bundle {
         output_limit: None,
         timeout_ms: None,
     };
-    let base = BasePackage { tools: vec![world], extensions: Vec::new() };
+    let extensions = vec![("message-window".to_owned(), JsonObject::new())];
+    let base = BasePackage { tools: vec![world], extensions };
     let files = MemoryFiles::new().file("/p/goondan.yaml", BUNDLE.replace("POLICY", policy));
     let loaded = load(LoadInput { root: Path::new("/p"), files: &files, base: &base });
     loaded.bundle.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics))
