@@ -12,9 +12,11 @@ use crate::dead_letters;
 use crate::dispatch::TurnFacts;
 use crate::engine::Engine;
 use crate::event::{FinishReason, TurnError, TurnResult};
+use crate::footing::{Durable, Footing};
 use crate::inbound::AgentEvent;
 use crate::message::{Message, MessageData, MessageEvent, MessageSource, Role};
 use crate::middleware::{ExtensionStates, Notes};
+use crate::orchestrator::Command;
 use crate::ports::model::TokenUsage;
 use crate::ports::store::{CarriedFold, InboxRecord, InstanceMeta, InstanceStatus, InstanceStore, StoreError};
 use crate::responses;
@@ -34,6 +36,7 @@ pub(crate) struct TurnStart {
     pub(crate) is_new: bool,
     pub(crate) joined: JoinBox,
     pub(crate) cancel: CancellationToken,
+    pub(crate) footing: Arc<Footing>,
     /// The conversation, where it is still in memory.
     pub(crate) warm: Option<ConversationLog>,
 }
@@ -52,10 +55,10 @@ pub(crate) struct TurnEnd {
 /// Runs one turn from its event to its durable end.
 pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
     let started = tokio::time::Instant::now();
-    let TurnStart { engine, facts, event, mut meta, is_new, joined, cancel, warm } = start;
+    let TurnStart { engine, facts, event, mut meta, is_new, joined, cancel, footing, warm } = start;
     meta.status = InstanceStatus::Processing;
     meta.retired_at = None;
-    let opened = open(&engine, &facts, &meta, is_new, warm).await;
+    let opened = open(&engine, &facts, &footing, &meta, is_new, warm).await;
     let mut end = match opened {
         Err(error) => TurnEnd { result: not_begun(&facts, &error), handled: vec![], answer: None, warm: None, meta },
         Ok((log, journal)) => {
@@ -74,6 +77,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
                 states,
                 notes,
                 is_accepted,
+                footing,
             };
             let result = turn::run(&mut context, &event).await;
             finish(context, &event, result, meta).await
@@ -88,6 +92,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
 async fn open(
     engine: &Arc<Engine>,
     facts: &Arc<TurnFacts>,
+    footing: &Arc<Footing>,
     meta: &InstanceMeta,
     is_new: bool,
     warm: Option<ConversationLog>,
@@ -95,7 +100,7 @@ async fn open(
     if is_new {
         put_new(engine, meta).await?;
     }
-    let journal = engine.journal.open(&facts.instance, &facts.turn_id).await?;
+    let journal = engine.journal.open(&facts.instance, &facts.turn_id, footing).await?;
     let log = match warm {
         Some(log) => log,
         // Nothing is there to be read.
@@ -195,7 +200,12 @@ async fn finish(mut context: TurnContext, event: &AgentEvent, result: TurnResult
     }
     bury(&engine, event, &result).await;
     drop(context.journal);
-    match make_durable(&engine, &facts, context.log, context.states, record).await {
+    let standing = context.footing.secure().await;
+    let durable = match standing {
+        Ok(()) => make_durable(&engine, &facts, context.log, context.states, event, record).await,
+        Err(error) => Err(error),
+    };
+    match durable {
         Ok((log, is_carried)) => {
             meta.updated_at = engine.clock.now();
             meta.spending.add(result.usage, facts.agent.pricing.as_ref());
@@ -225,6 +235,7 @@ async fn make_durable(
     facts: &TurnFacts,
     log: ConversationLog,
     states: ExtensionStates,
+    event: &AgentEvent,
     mut record: InboxRecord,
 ) -> Result<(ConversationLog, bool), StoreError> {
     if states.has_changes() {
@@ -239,8 +250,23 @@ async fn make_durable(
             taint::pass_on(engine, &facts.instance, &answer.target).await?;
         }
     }
-    commit(engine, record).await?;
+    match event.is_asked_by_turn() {
+        true => commit_answer(engine, &event.id, record).await?,
+        false => commit(engine, record).await?,
+    }
     Ok((log, is_carried))
+}
+
+/// As [`commit`], for a turn that another turn waits for: that is told as soon as a kill can't undo it any more.
+async fn commit_answer(engine: &Engine, event_id: &str, record: InboxRecord) -> Result<(), StoreError> {
+    let InboxRecord::Done { result, .. } = &record else { return commit(engine, record).await };
+    let (result, (on_durable, durable)) = (result.clone(), Durable::new());
+    if engine.store.write(record, on_durable) {
+        let answered = Command::Answered { event_id: event_id.to_owned(), result, durable: durable.clone() };
+        // Without an orchestrator nobody waits.
+        let _ = engine.commands.send(answered);
+    }
+    durable.wait().await
 }
 
 /// Makes the turn's messages safe: the record that ends it carries what is given back, or they are on disk.

@@ -230,6 +230,12 @@ pub trait Store: Send + Sync {
     fn commit(&self, record: InboxRecord, on_durable: OnDurable) {
         self.submit(record, on_durable);
     }
+    /// As [`submit`](Store::submit), but where that can be done at once, the record is written when this comes back: a kill
+    /// does not take it any more. Whether it is.
+    fn write(&self, record: InboxRecord, on_durable: OnDurable) -> bool {
+        self.submit(record, on_durable);
+        false
+    }
     /// As [`submit`](Store::submit), for a record that nobody waits for. It is on disk before any that is submitted after it.
     fn submit_later(&self, record: InboxRecord) {
         self.submit(record, Box::new(|_| {}));

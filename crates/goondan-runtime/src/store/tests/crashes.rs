@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 
-use super::checks::check;
-use super::swarm::{Process, World, w};
+use super::checks::{check, check_answers};
+use super::swarm::{Process, World, q, w};
 use crate::store::fs::sim::SimFs;
 
 /// How a process ends.
@@ -85,6 +85,44 @@ proptest! {
         let deaths: Vec<_> = deaths.into_iter().map(|(after, kind, seed)| (after, end(kind, seed))).collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(run(&deaths));
+        runtime.block_on(run_asking(&deaths));
+    }
+}
+
+/// As [`run`], for turns that wait for answers.
+async fn run_asking(deaths: &[(u64, End)]) -> u64 {
+    let (mut fs, world) = (SimFs::new(), World::default());
+    fs.take_time();
+    for (changes, end) in deaths {
+        fs.die_after(*changes);
+        if let Some(process) = Process::start(&fs, &world).await {
+            let dead = async {
+                while !fs.is_dead() {
+                    tokio::task::yield_now().await
+                }
+            };
+            tokio::select! {
+                _ = async { process.send_to(q(), "one").await; process.send_to(q(), "two").await } => {}
+                () = dead => {}
+            }
+            process.runtime.kill();
+        }
+        fs = end.next(&fs);
+    }
+    let process = Process::start(&fs, &world).await.unwrap();
+    check_answers(process, &world).await;
+    fs.changes()
+}
+
+#[tokio::test]
+async fn an_answer_that_was_heard_is_the_one_that_was_given() {
+    let changes = run_asking(&[]).await;
+    assert!(changes > 50, "the swarm made {changes} changes only");
+    for death in 0..changes {
+        run_asking(&[(death, End::Kill)]).await;
+        for seed in std::iter::once(None).chain((0..4).map(|seed| Some(death * 4 + seed))) {
+            run_asking(&[(death, End::PowerFailure(seed))]).await;
+        }
     }
 }
 
