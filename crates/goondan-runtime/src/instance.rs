@@ -289,6 +289,9 @@ async fn commit_end(ending: &mut Ending, record: InboxRecord) -> Result<(), Stor
         let answered = Command::Answered { event_id: ending.event.id.clone(), result, durable: durable.clone() };
         // Without an orchestrator nobody waits.
         let _ = ending.engine.commands.send(answered);
+        // Let it go on first: it asks its model while this thread waits for the disk.
+        tokio::task::yield_now().await;
+        ending.engine.store.flush();
     }
     durable.wait().await
 }

@@ -231,11 +231,13 @@ pub trait Store: Send + Sync {
         self.submit(record, on_durable);
     }
     /// As [`submit`](Store::submit), but where that can be done at once, the record is written when this comes back: a kill
-    /// does not take it any more. Whether it is.
+    /// does not take it any more. Whether it is; then [`flush`](Store::flush) has to follow.
     fn write(&self, record: InboxRecord, on_durable: OnDurable) -> bool {
         self.submit(record, on_durable);
         false
     }
+    /// Puts on disk what was [written](Store::write). The calling thread may do the work and wait for a disk that is quick.
+    fn flush(&self) {}
     /// As [`submit`](Store::submit), for a record that nobody waits for. It is on disk before any that is submitted after it.
     fn submit_later(&self, record: InboxRecord) {
         self.submit(record, Box::new(|_| {}));

@@ -2,8 +2,7 @@
 //!
 //! Whoever must not wait for the disk hands its record to a thread of the inbox's own. Whoever may, and finds nobody at it,
 //! puts it on disk where it stands: to be woken again takes longer than a quick disk. What comes meanwhile goes with the next
-//! sync, all of it at once, on that thread. And whoever has something better to do while the disk works writes its record,
-//! and leaves the sync to the thread.
+//! sync, all of it at once, on that thread. And a record may be written first, and synced when others have learned of it.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -52,7 +51,11 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     jobs: Vec<Job>,
+    /// There are records that are written, and that nobody syncs at the moment.
+    has_unsynced: bool,
     at_work: Worker,
+    /// Several waited for the last sync: those who come next are better off doing something else meanwhile.
+    is_crowded: bool,
     is_over: bool,
 }
 
@@ -122,7 +125,8 @@ impl Inbox {
         self.shared.work_or_wake(queue);
     }
 
-    /// As [`Inbox::submit`], and writes it right here where nobody is at it. Whether it is written.
+    /// As [`Inbox::submit`], but where nobody is at it, it is written right here, and goes to disk with the next
+    /// [`Inbox::flush`]. Whether it is written.
     pub(super) fn write(&self, record: &InboxRecord, on_durable: OnDurable) -> bool {
         let Some((mut queue, job)) = self.admit(record, on_durable) else { return false };
         queue.jobs.push(job);
@@ -139,7 +143,7 @@ impl Inbox {
     /// Puts everything on disk that was submitted so far; may do so right here.
     pub(super) fn flush(&self, on_durable: OnDurable) {
         let mut queue = self.shared.queue();
-        if queue.jobs.is_empty() && queue.at_work == Worker::Nobody {
+        if queue.jobs.is_empty() && !queue.has_unsynced && queue.at_work == Worker::Nobody {
             drop(queue);
             return on_durable(Ok(()));
         }
@@ -193,7 +197,7 @@ impl Shared {
 
     /// Does the work here where that is quick and nobody is at it; else it is left to the thread.
     fn work_or_wake(&self, mut queue: MutexGuard<'_, Queue>) {
-        if queue.at_work != Worker::Nobody || !self.disk.is_quick() {
+        if queue.at_work != Worker::Nobody || queue.is_crowded || !self.disk.is_quick() {
             return self.wake_thread(&mut queue);
         }
         queue.at_work = Worker::Submitter;
@@ -202,13 +206,13 @@ impl Shared {
         let is_large = self.write(batch);
         let mut queue = self.queue();
         queue.at_work = Worker::Nobody;
+        queue.is_crowded = queue.is_awaited();
         if is_large || queue.is_awaited() || queue.is_over {
             self.wake_thread(&mut queue);
         }
     }
 
-    /// Writes what waits where nobody is at it, and leaves the sync to the thread; else it leaves it all to the thread. Whether
-    /// all is written.
+    /// Writes what waits where nobody is at it; else it is left to the thread. Whether all is written.
     fn write_or_wake(&self, mut queue: MutexGuard<'_, Queue>) -> bool {
         if queue.at_work != Worker::Nobody || queue.jobs.len() > MAX_BATCH {
             self.wake_thread(&mut queue);
@@ -220,8 +224,12 @@ impl Shared {
         let refused = self.file().append(batch);
         let is_written = refused.result.is_ok();
         refused.tell();
-        self.queue().at_work = Worker::Thread;
-        self.wake.notify_one();
+        let mut queue = self.queue();
+        queue.at_work = Worker::Nobody;
+        queue.has_unsynced = true;
+        if queue.is_awaited() || queue.is_over {
+            self.wake_thread(&mut queue);
+        }
         is_written
     }
 
@@ -239,11 +247,12 @@ impl Shared {
             };
             let waited = self.wake.wait_while(self.queue(), is_idle);
             let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
-            if queue.is_over && queue.jobs.is_empty() && queue.at_work != Worker::Thread {
+            if queue.is_over && queue.jobs.is_empty() && !queue.has_unsynced {
                 return;
             }
             queue.at_work = Worker::Thread;
             let batch = queue.take_batch();
+            queue.is_crowded = batch.iter().filter(|job| job.on_durable.is_some()).count() > 1;
             drop(queue);
             if self.write(batch) {
                 self.file().compact_if_worthwhile(&self.disk);
@@ -282,7 +291,9 @@ impl News {
 }
 
 impl Queue {
+    /// Of what is synced next, the part that has to be written.
     fn take_batch(&mut self) -> Vec<Job> {
+        self.has_unsynced = false;
         let rest = self.jobs.split_off(self.jobs.len().min(MAX_BATCH));
         std::mem::replace(&mut self.jobs, rest)
     }

@@ -147,6 +147,10 @@ impl Store for JsonlStore {
         self.inbox.write(&record, on_durable)
     }
 
+    fn flush(&self) {
+        self.inbox.flush(Box::new(|_| {}));
+    }
+
     fn submit_later(&self, record: InboxRecord) {
         self.inbox.submit_later(&record);
     }

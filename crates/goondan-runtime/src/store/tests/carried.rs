@@ -141,10 +141,11 @@ fn a_large_base_that_is_rewritten_is_not_undone_by_what_was_carried_before() {
     for seed in std::iter::once(None).chain((0..40).map(Some)) {
         let (fs, id) = (SimFs::new(), instance("k"));
         let store = open(&fs);
-        for number in 0..400 {
-            turn(&store, &id, &format!("m{number}"), true);
+        let long = "x".repeat(4_000);
+        for number in 0..10 {
+            turn(&store, &id, &format!("m{number}-{long}"), true);
         }
-        rewriting_turn(&store, &id, "m0", "summary", true);
+        rewriting_turn(&store, &id, &format!("m0-{long}"), "summary", true);
         let (fs, store) = after_power_failure(&fs, store, seed);
         assert_eq!(base(&store, &id), ["summary"]);
         turn(&store, &id, "m2", true);
