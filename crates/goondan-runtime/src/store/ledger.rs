@@ -77,7 +77,11 @@ impl Ledger {
                     self.accept(place, answer);
                 }
                 if let Some(fold) = fold {
-                    self.unsettled.entry(fold.instance).or_default().push((turn_id, place));
+                    let folds = self.unsettled.entry(fold.instance).or_default();
+                    if fold.is_whole {
+                        folds.clear();
+                    }
+                    folds.push((turn_id, place));
                 }
             }
             Note::Settled(folds) => folds.iter().for_each(|settled| self.settle(settled)),
@@ -300,8 +304,9 @@ mod tests {
             let answer = answers.then(|| event(&format!("{}-answer", done.id), &instance("k0")));
             let mut record = done_with(&done, answer.clone());
             if let InboxRecord::Done { fold, .. } = &mut record {
-                *fold =
-                    carries.then(|| Box::new(CarriedFold { instance: done.target.clone(), at: 0, messages: vec![] }));
+                *fold = carries.then(|| {
+                    Box::new(CarriedFold { instance: done.target.clone(), at: 0, is_whole: false, messages: vec![] })
+                });
             }
             self.records.push(record);
             if carries {

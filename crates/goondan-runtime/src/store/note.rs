@@ -40,6 +40,8 @@ pub(super) struct EventNote {
 pub(super) struct FoldNote {
     /// Whose conversation it is.
     pub(super) instance: InstanceId,
+    /// What earlier records carry of it is gone.
+    pub(super) is_whole: bool,
 }
 
 impl From<&InboxRecord> for Note {
@@ -52,7 +54,7 @@ impl From<&InboxRecord> for Note {
                 result_size: kept::size_of(result),
                 asked_by: asked_by.clone(),
                 answer: answer.as_deref().map(EventNote::from),
-                fold: fold.as_ref().map(|fold| FoldNote { instance: fold.instance.clone() }),
+                fold: fold.as_ref().map(|fold| FoldNote { instance: fold.instance.clone(), is_whole: fold.is_whole }),
             },
             InboxRecord::Settled { folds } => Note::Settled(folds.clone()),
             InboxRecord::Withdrawn { event_id, .. } => Note::Withdrawn(event_id.clone()),

@@ -72,14 +72,30 @@ pub(crate) fn replace_durably_with(
     path: &Path,
     write: impl FnOnce(&mut FileWriter) -> io::Result<()>,
 ) -> io::Result<()> {
-    let temporary = path.with_extension("tmp");
-    let mut file = fs.open(&temporary)?.file;
-    file.set_len(0)?;
-    let mut writer = FileWriter { file, at: 0 };
-    write(&mut writer)?;
+    let (temporary, mut writer) = write_beside(fs, path, write)?;
     writer.file.sync()?;
     drop(writer);
     fs.rename(&temporary, path)
+}
+
+/// As [`replace_durably`], for contents that need not survive a power failure.
+pub(crate) fn replace(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (temporary, writer) = write_beside(fs, path, |file| file.write_all(bytes))?;
+    drop(writer);
+    fs.rename(&temporary, path)
+}
+
+fn write_beside(
+    fs: &dyn FileSystem,
+    path: &Path,
+    write: impl FnOnce(&mut FileWriter) -> io::Result<()>,
+) -> io::Result<(PathBuf, FileWriter)> {
+    let temporary = path.with_extension("tmp");
+    let file = fs.open(&temporary)?.file;
+    let mut writer = FileWriter { file, at: 0 };
+    writer.file.set_len(0)?;
+    write(&mut writer)?;
+    Ok((temporary, writer))
 }
 
 /// Writes a file from its beginning.

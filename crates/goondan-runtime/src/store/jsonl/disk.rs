@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::store::fs::{DataFile, FileSystem, FileWriter, Opened, replace_durably_with};
+use crate::store::fs::{DataFile, FileSystem, FileWriter, Opened, replace, replace_durably_with};
 
 /// The file system of a store. Syncing a file does not put its name on disk, nor those of the folders above it: that is done
 /// when a file is made or replaced, and once in the life of a process for files that it finds. An earlier process may have
@@ -88,6 +88,13 @@ impl Disk {
         write: impl FnOnce(&mut FileWriter) -> io::Result<()>,
     ) -> io::Result<()> {
         let replaced = replace_durably_with(&*self.fs, path, write);
+        self.forget_names(path);
+        replaced
+    }
+
+    /// As [`Disk::replace`], and not synced.
+    pub(super) fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let replaced = replace(&*self.fs, path, bytes);
         self.forget_names(path);
         replaced
     }
