@@ -19,6 +19,7 @@ pub mod history;
 pub mod ids;
 pub mod inbound;
 mod instance;
+pub mod kept;
 pub mod limits;
 pub mod message;
 pub mod middleware;

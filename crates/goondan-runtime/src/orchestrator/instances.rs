@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use super::RunningTurn;
+use super::known::Known;
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
 use crate::ports::store::{InstanceMeta, InstanceStatus, Recovered, Store};
@@ -16,7 +17,7 @@ const WARM: usize = 64;
 
 /// One instance.
 pub(super) struct Instance {
-    pub(super) meta: InstanceMeta,
+    pub(super) known: Known,
     pub(super) queue: VecDeque<AgentEvent>,
     pub(super) turn: Option<Box<RunningTurn>>,
     /// The store does not know it yet.
@@ -29,96 +30,114 @@ pub(super) struct Instance {
 
 /// All of them.
 pub(super) struct Instances {
+    /// Those of each agent, by their keys.
     // Boxed: a table that grows has room for twice as many.
-    by_id: HashMap<InstanceId, Box<Instance>>,
+    by_agent: HashMap<String, HashMap<Box<str>, Box<Instance>>>,
     /// Those with a conversation in memory, the longest idle first.
     warm: VecDeque<InstanceId>,
-    /// How many are retired.
-    retired: usize,
+    /// How many are not retired.
+    len: usize,
 }
 
 impl Instances {
     pub(super) fn restore(metas: Vec<InstanceMeta>) -> Self {
-        let retired = metas.iter().filter(|meta| meta.status == InstanceStatus::Retired).count();
-        let by_id = metas.into_iter().map(|meta| (meta.id(), Box::new(Instance::new(meta)))).collect();
-        Instances { by_id, warm: VecDeque::new(), retired }
+        let mut instances = Instances { by_agent: HashMap::new(), warm: VecDeque::new(), len: 0 };
+        for meta in metas {
+            instances.add(meta);
+        }
+        instances
     }
 
     /// How many there are, retired ones aside.
     pub(super) fn len(&self) -> usize {
-        self.by_id.len() - self.retired
+        self.len
     }
 
     pub(super) fn get(&self, id: &InstanceId) -> Option<&Instance> {
-        self.by_id.get(id).map(|instance| &**instance)
+        self.by_agent.get(&id.agent)?.get(&*id.instance_key).map(|instance| &**instance)
     }
 
     pub(super) fn get_mut(&mut self, id: &InstanceId) -> Option<&mut Instance> {
-        self.by_id.get_mut(id).map(|instance| &mut **instance)
+        self.by_agent.get_mut(&id.agent)?.get_mut(&*id.instance_key).map(|instance| &mut **instance)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&str, &str, &Instance)> {
+        self.by_agent
+            .iter()
+            .flat_map(|(agent, instances)| instances.iter().map(move |(key, instance)| (&**agent, &**key, &**instance)))
     }
 
     /// The instance that an event is for. The first event makes it; its sender owns it. A retired one is back.
     pub(super) fn of_event(&mut self, event: &AgentEvent, now: DateTime<Utc>) -> &mut Instance {
-        self.revive(&event.target, now);
-        let narrowing = || event.terms.narrowing.clone();
-        let owner = || event.caller().cloned();
-        self.by_id.entry(event.target.clone()).or_insert_with(|| {
-            let meta = InstanceMeta { narrowing: narrowing(), ..new_meta(&event.target, owner(), None, now) };
-            Box::new(Instance { is_new: true, ..Instance::new(meta) })
-        })
+        let id = &event.target;
+        if self.get(id).is_none() {
+            let meta = new_meta(id, event.caller().cloned(), None, now);
+            let instance = self.add(InstanceMeta { narrowing: event.terms.narrowing.clone(), ..meta });
+            instance.is_new = true;
+        }
+        self.revive(id, now);
+        self.get_mut(id).expect("it is there, or was just added")
     }
 
-    /// What is known of instances that have nothing to do.
-    pub(super) fn idle(&self) -> impl Iterator<Item = &InstanceMeta> {
-        self.by_id.values().filter(|instance| instance.is_idle()).map(|instance| &instance.meta)
+    /// Those that have nothing to do.
+    pub(super) fn idle(&self) -> impl Iterator<Item = (&str, &str, &Known)> {
+        let idle = self.iter().filter(|(.., instance)| instance.is_idle());
+        idle.map(|(agent, key, instance)| (agent, key, &instance.known))
     }
 
     /// Retires an idle instance, and lets go of its conversation. Gives back what is known of it from now on.
     pub(super) fn retire(&mut self, id: &InstanceId, now: DateTime<Utc>) -> Option<InstanceMeta> {
         drop(self.take_warm(id));
-        let instance = self.by_id.get_mut(id)?;
+        let instance = self.get_mut(id)?;
         instance.is_tended = true;
-        instance.meta.status = InstanceStatus::Retired;
-        instance.meta.retired_at = Some(now);
-        self.retired += 1;
-        Some(instance.meta.clone())
+        let meta = InstanceMeta { status: InstanceStatus::Retired, retired_at: Some(now), ..instance.meta(id) };
+        instance.known = meta.clone().into();
+        self.len -= 1;
+        Some(meta)
     }
 
     /// Takes an instance back that was retired; `None` where there is none.
     pub(super) fn revive(&mut self, id: &InstanceId, now: DateTime<Utc>) -> Option<InstanceMeta> {
-        let instance = self.by_id.get_mut(id).filter(|instance| instance.meta.status == InstanceStatus::Retired)?;
-        instance.meta =
-            InstanceMeta { status: InstanceStatus::Idle, retired_at: None, updated_at: now, ..instance.meta.clone() };
-        self.retired -= 1;
-        Some(instance.meta.clone())
+        let instance = self.get_mut(id).filter(|instance| instance.known.is_retired())?;
+        let meta =
+            InstanceMeta { status: InstanceStatus::Idle, retired_at: None, updated_at: now, ..instance.meta(id) };
+        instance.known = meta.clone().into();
+        self.len += 1;
+        Some(meta)
     }
 
     /// Forgets a retired instance.
     pub(super) fn remove(&mut self, id: &InstanceId) {
-        if self.by_id.remove(id).is_some() {
-            self.retired -= 1;
+        if let Some(instances) = self.by_agent.get_mut(&id.agent) {
+            instances.remove(&*id.instance_key);
         }
     }
 
     /// A new instance, which the store knows already.
-    pub(super) fn add(&mut self, meta: InstanceMeta) {
-        self.by_id.insert(meta.id(), Box::new(Instance::new(meta)));
+    pub(super) fn add(&mut self, meta: InstanceMeta) -> &mut Instance {
+        let id = meta.id();
+        let instance = Box::new(Instance::new(meta.into()));
+        let instances = self.by_agent.entry(id.agent).or_default();
+        // Somebody may have copied a folder.
+        let before = instances.remove(&*id.instance_key).is_some_and(|before| !before.known.is_retired());
+        self.len = self.len + usize::from(!instance.known.is_retired()) - usize::from(before);
+        instances.entry(id.instance_key.into()).or_insert(instance)
     }
 
     /// What is known of all, oldest first.
     pub(super) fn metas(&self) -> Vec<InstanceMeta> {
-        let mut metas: Vec<_> = self.by_id.values().map(|instance| instance.seen()).collect();
+        let mut metas: Vec<_> = self.iter().map(|(agent, key, instance)| instance.seen(agent, key)).collect();
         metas.sort_by_cached_key(|meta| (meta.created_at, meta.id()));
         metas
     }
 
     /// Keeps a conversation in memory, and lets go of the longest idle one where there are too many.
     pub(super) fn keep_warm(&mut self, id: &InstanceId, log: ConversationLog) {
-        let Some(instance) = self.by_id.get_mut(id) else { return };
+        let Some(instance) = self.get_mut(id) else { return };
         instance.warm = Some(Box::new(log));
         self.warm.push_back(id.clone());
         while self.warm.len() > WARM {
-            if let Some(cold) = self.warm.pop_front().and_then(|id| self.by_id.get_mut(&id)) {
+            if let Some(cold) = self.warm.pop_front().and_then(|id| self.get_mut(&id)) {
                 cold.warm = None;
             }
         }
@@ -127,24 +146,29 @@ impl Instances {
     /// The conversation of an instance whose turn begins.
     pub(super) fn take_warm(&mut self, id: &InstanceId) -> Option<ConversationLog> {
         self.warm.retain(|warm| warm != id);
-        self.by_id.get_mut(id)?.warm.take().map(|log| *log)
+        self.get_mut(id)?.warm.take().map(|log| *log)
     }
 }
 
 impl Instance {
+    fn new(known: Known) -> Self {
+        Instance { known, queue: VecDeque::new(), turn: None, is_new: false, is_tended: false, warm: None }
+    }
+
+    /// What is known of it, which is `id`.
+    pub(super) fn meta(&self, id: &InstanceId) -> InstanceMeta {
+        self.known.meta(&id.agent, &id.instance_key)
+    }
+
     fn is_idle(&self) -> bool {
         self.turn.is_none() && self.queue.is_empty() && !self.is_tended
     }
 
     /// What is known of it, with what it does at the moment.
-    fn seen(&self) -> InstanceMeta {
+    fn seen(&self, agent: &str, instance_key: &str) -> InstanceMeta {
+        let meta = self.known.meta(agent, instance_key);
         let is_busy = self.turn.is_some() || !self.queue.is_empty();
-        let status = if is_busy { InstanceStatus::Processing } else { self.meta.status };
-        InstanceMeta { status, ..self.meta.clone() }
-    }
-
-    fn new(meta: InstanceMeta) -> Self {
-        Instance { meta, queue: VecDeque::new(), turn: None, is_new: false, is_tended: false, warm: None }
+        InstanceMeta { status: if is_busy { InstanceStatus::Processing } else { meta.status }, ..meta }
     }
 }
 

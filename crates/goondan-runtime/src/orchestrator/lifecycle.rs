@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::{Command, Orchestrator};
 use crate::ids::InstanceId;
-use crate::ports::store::{InstanceMeta, InstanceStatus};
-use crate::store::lifecycle;
+use crate::ports::store::InstanceMeta;
+use crate::store::lifecycle::{self, Idle};
 
 /// A policy may come with a reload: that often is looked for one.
 const WITHOUT_POLICY: Duration = Duration::from_secs(60);
@@ -36,21 +36,25 @@ impl Orchestrator {
     pub(super) fn tend(&mut self) {
         self.tend_at = self.next_tending();
         let policy = self.engine.generation.load().policy.lifecycle.clone();
-        let due = lifecycle::due(self.instances.idle(), self.engine.clock.now(), &policy);
-        for id in due.retire {
-            self.retire(&id);
-        }
-        for id in due.delete {
-            self.delete(id);
-        }
+        let idle = self.instances.idle().map(|(agent, key, known)| {
+            let retired = known.retired_at().filter(|_| known.is_retired());
+            ((agent, key), Idle { since: known.updated_at(), retired })
+        });
+        let due = lifecycle::due(idle, self.engine.clock.now(), &policy);
+        let ids = |names: Vec<(&str, &str)>| -> Vec<_> {
+            names.into_iter().map(|(agent, key)| InstanceId::new(agent, key)).collect()
+        };
+        let (retire, delete) = (ids(due.retire), ids(due.delete));
+        retire.iter().for_each(|id| self.retire(id));
+        delete.into_iter().for_each(|id| self.delete(id));
     }
 
     /// Retires idle instances of agents that a reload has removed (rule R4). Busy ones follow with the end of their turn.
     pub(super) fn retire_without_agent(&mut self) {
         let generation = self.engine.generation.load_full();
-        let is_gone =
-            |meta: &&InstanceMeta| meta.status != InstanceStatus::Retired && generation.agent(&meta.agent).is_none();
-        let gone: Vec<InstanceId> = self.instances.idle().filter(is_gone).map(InstanceMeta::id).collect();
+        let idle = self.instances.idle();
+        let gone = idle.filter(|(agent, _, known)| !known.is_retired() && generation.agent(agent).is_none());
+        let gone: Vec<_> = gone.map(|(agent, key, _)| InstanceId::new(agent, key)).collect();
         gone.iter().for_each(|id| self.retire(id));
     }
 
@@ -90,8 +94,7 @@ impl Orchestrator {
         self.tending -= 1;
         let Some(instance) = self.instances.get_mut(&id) else { return };
         instance.is_tended = false;
-        let is_wanted = instance.meta.status != InstanceStatus::Retired;
-        let meta = instance.meta.clone();
+        let (is_wanted, meta) = (!instance.known.is_retired(), instance.meta(&id));
         if !is_wanted && done != Tended::Failed {
             self.engine.observer.ended(&id);
         }

@@ -2,6 +2,7 @@
 //! begins, and it never waits for a disk or for a turn.
 
 mod instances;
+mod known;
 mod lifecycle;
 mod refusal;
 mod scheduling;
@@ -20,11 +21,13 @@ use crate::event::TurnResult;
 use crate::footing::{Durable, Footing};
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
-use crate::instance::TurnEnd;
+use crate::instance::{TurnEnd, failed_result};
+use crate::kept::{KeptResult, Shelf};
 use crate::narrowing::Narrowing;
 use crate::ports::store::{HandledEvent, InboxRecord, InstanceMeta, Recovered, StoreError};
 use crate::routing::WaitGraph;
-use crate::store::handled::{Handled, size_of};
+use crate::store::handled::Handled;
+use crate::turn::store_failed;
 
 pub(crate) use instances::describe;
 use instances::{Instances, new_meta, settle_status};
@@ -154,7 +157,8 @@ pub(crate) struct Orchestrator {
     engine: Arc<Engine>,
     instances: Instances,
     pending: HashMap<String, Pending>,
-    handled: Handled<TurnResult>,
+    handled: Handled<KeptResult>,
+    results: Shelf,
     /// Queued events whose turn had begun before it was cut off. They can't be withdrawn, only cancelled.
     begun: HashSet<String>,
     /// Those of them that shall end as soon as they have taken up what had happened.
@@ -179,14 +183,15 @@ impl Orchestrator {
         let metas = settle_status(&*engine.store, metas, &recovered);
         let mut handled = Handled::default();
         for HandledEvent { event_id, result, needed_by } in recovered.handled {
-            let bytes = size_of(&result);
-            handled.put(event_id, result, bytes, needed_by);
+            let size = result.size();
+            handled.put(&event_id, result, size, needed_by);
         }
         let mut orchestrator = Orchestrator {
             engine,
             instances: Instances::restore(metas),
             pending: HashMap::new(),
             handled,
+            results: Shelf::default(),
             begun: recovered.begun.into_iter().collect(),
             cancelled: HashSet::new(),
             waits: WaitGraph::default(),
@@ -248,11 +253,11 @@ impl Orchestrator {
         footing: Option<Arc<Footing>>,
         accepted: oneshot::Sender<Result<(), Refusal>>,
     ) {
-        if let Some(result) = self.handled.get(&event.id) {
+        if let Some(kept) = self.handled.get(&event.id) {
             // Delivered again: it is accepted, and its result is known.
             let _ = accepted.send(Ok(()));
             if let Some(waiter) = waiter {
-                let _ = waiter.send(result.clone());
+                let _ = waiter.send(kept.decode().unwrap_or_else(|error| unreadable(&event, &error)));
             }
             return;
         }
@@ -456,6 +461,12 @@ impl Orchestrator {
             }
         }
     }
+}
+
+/// An event was handled, and nobody can tell any more what came of it.
+fn unreadable(event: &AgentEvent, cause: &serde_json::Error) -> TurnResult {
+    let message = format!("the result of {} was kept and can't be read: {cause}", event.id);
+    failed_result(event.turn_id(), store_failed(&StoreError { message }))
 }
 
 type Ended = Result<(Id, (InstanceId, TurnEnd)), JoinError>;

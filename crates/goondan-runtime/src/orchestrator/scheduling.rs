@@ -19,7 +19,6 @@ use crate::narrowing::Narrowing;
 use crate::plan::AgentPlan;
 use crate::ports::store::{InboxRecord, InstanceMeta};
 use crate::responses;
-use crate::store::handled::size_of;
 use crate::turn::JoinBox;
 
 impl Orchestrator {
@@ -85,7 +84,7 @@ impl Orchestrator {
             joined: joined.clone(),
             is_wanted: false,
         }));
-        let (meta, is_new) = (instance.meta.clone(), instance.is_new);
+        let (meta, is_new) = (instance.meta(id), instance.is_new);
         let facts = Arc::new(self.facts(agent, &event, &meta));
         let (warm, engine) = (self.instances.take_warm(id), Arc::clone(&self.engine));
         let footing = Arc::new(self.footing(&event));
@@ -100,7 +99,7 @@ impl Orchestrator {
         if !self.begun.contains(&event.id) {
             return Footing::default();
         }
-        Footing::new(self.handled.needed_by(&event.target).map(str::to_owned).collect())
+        Footing::new(self.handled.needed_by(&event.target).collect())
     }
 
     /// The agent that handles an event, with the model that the event asks for.
@@ -152,7 +151,7 @@ impl Orchestrator {
     fn finish_turn(&mut self, id: &InstanceId, end: TurnEnd) {
         let Some(instance) = self.instances.get_mut(id) else { return };
         let turn = instance.turn.take();
-        instance.meta = end.meta;
+        instance.known = end.meta.into();
         // A turn that is over was begun.
         instance.is_new &= end.handled.is_empty();
         if let Some(log) = end.warm {
@@ -206,7 +205,9 @@ impl Orchestrator {
             let instance = self.instances.get(id);
             instance.is_some_and(|instance| instance.turn.is_some() || instance.queue.iter().any(is_begun))
         };
-        self.handled.put(event_id.to_owned(), result.clone(), size_of(result), asked_by.filter(is_asking));
+        let kept = self.results.put(result);
+        let size = kept.size();
+        self.handled.put(event_id, kept, size, asked_by.filter(is_asking));
     }
 
     /// Answers that came too late for the turn's last step wait for the next turn, in front of everything else.

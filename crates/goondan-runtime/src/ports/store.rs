@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::event::{RuntimeEvent, TurnError, TurnResult};
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
+use crate::kept::KeptResult;
 use crate::message::{Message, MessageEvent};
 use crate::narrowing::Narrowing;
 use crate::ports::model::TokenUsage;
@@ -137,7 +138,7 @@ pub struct HandledEvent {
     /// The event.
     pub event_id: String,
     /// What came of it.
-    pub result: TurnResult,
+    pub result: KeptResult,
     /// The instance whose unfinished turn may ask for the result again.
     pub needed_by: Option<InstanceId>,
 }

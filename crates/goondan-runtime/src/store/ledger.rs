@@ -1,12 +1,12 @@
 //! What a row of inbox records comes to. Pure.
 
-use std::borrow::{Borrow, Cow};
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::handled::{Handled, size_of};
-use crate::event::TurnResult;
+use super::handled::Handled;
+use super::note::{EventNote, Note};
 use crate::ids::InstanceId;
-use crate::inbound::AgentEvent;
+use crate::kept::Shelf;
 use crate::ports::store::{CarriedFold, HandledEvent, InboxRecord, Recovered, SettledFold};
 
 /// Which records of an inbox still matter: those of pending events and of events that were handled lately. Records are
@@ -28,6 +28,22 @@ pub(super) struct Carried {
     pub(super) fold: CarriedFold,
 }
 
+/// What the records of a workspace come to.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    pub(super) recovered: Recovered,
+    /// The folds that are on disk nowhere else, in the order in which they were made.
+    pub(super) unsettled: Vec<Carried>,
+    results: Shelf,
+}
+
+/// Which parts of the record of a turn that is over still matter, beside what everyone of them has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Keeps {
+    pub(super) answer: bool,
+    pub(super) fold: bool,
+}
+
 #[derive(Debug)]
 struct Pending {
     record: usize,
@@ -37,59 +53,60 @@ struct Pending {
 
 impl Ledger {
     /// The state after `records`.
-    pub(super) fn of(records: impl Iterator<Item: Borrow<InboxRecord>>) -> Self {
+    pub(super) fn of<'a>(records: impl Iterator<Item = &'a InboxRecord>) -> Self {
         Ledger::default().after(records)
     }
 
-    fn after(mut self, records: impl Iterator<Item: Borrow<InboxRecord>>) -> Self {
+    fn after<'a>(mut self, records: impl Iterator<Item = &'a InboxRecord>) -> Self {
         for (place, record) in records.enumerate() {
-            self.apply(place, record.borrow());
+            self.apply(place, record.into());
         }
         self
     }
 
-    fn apply(&mut self, place: usize, record: &InboxRecord) {
-        match record {
-            InboxRecord::Accepted { event } => self.accept(place, event),
-            InboxRecord::Withdrawn { event_id, .. } => drop(self.take_pending(event_id)),
-            InboxRecord::Done { turn_id, event_ids, result, asked_by, answer, fold } => {
-                for event_id in event_ids {
-                    self.done(place, event_id, result, asked_by.as_ref());
+    /// One more record, which stands behind all that came before it.
+    pub(super) fn apply(&mut self, place: usize, note: Note) {
+        match note {
+            Note::Accepted(event) => self.accept(place, event),
+            Note::Withdrawn(event_id) => drop(self.take_pending(&event_id)),
+            Note::Done { turn_id, event_ids, result_size, asked_by, answer, fold } => {
+                for event_id in &event_ids {
+                    self.done(place, event_id, result_size, asked_by.as_ref());
                 }
                 if let Some(answer) = answer {
                     self.accept(place, answer);
                 }
                 if let Some(fold) = fold {
-                    let folds = self.unsettled.entry(fold.instance.clone()).or_default();
+                    let folds = self.unsettled.entry(fold.instance).or_default();
                     if fold.is_whole {
                         folds.clear();
                     }
-                    folds.push((turn_id.clone(), place));
+                    folds.push((turn_id, place));
                 }
             }
-            InboxRecord::Settled { folds } => folds.iter().for_each(|settled| self.settle(settled)),
+            Note::Settled(folds) => folds.iter().for_each(|settled| self.settle(settled)),
         }
     }
 
-    fn accept(&mut self, place: usize, event: &AgentEvent) {
-        if self.pending.contains_key(&event.id) {
+    fn accept(&mut self, place: usize, event: EventNote) {
+        let EventNote { id, target, asked_by } = event;
+        if self.pending.contains_key(&id) {
             return;
         }
         // It was handled so long ago that it counts as new.
-        self.handled.remove(&event.id);
-        *self.waiting.entry(event.target.clone()).or_default() += 1;
-        let pending = Pending { record: place, target: event.target.clone(), asked_by: event.caller().cloned() };
-        self.pending.insert(event.id.clone(), pending);
+        self.handled.remove(&id);
+        *self.waiting.entry(target.clone()).or_default() += 1;
+        self.pending.insert(id, Pending { record: place, target, asked_by });
     }
 
-    fn done(&mut self, place: usize, event_id: &str, result: &TurnResult, asked_by: Option<&InstanceId>) {
+    fn done(&mut self, place: usize, event_id: &str, result_size: usize, asked_by: Option<&InstanceId>) {
         let pending = self.take_pending(event_id);
         if let Some(pending) = &pending {
             self.handled.release(&pending.target);
         }
         let asked_by = pending.and_then(|pending| pending.asked_by).or_else(|| asked_by.cloned());
         let needed_by = asked_by.filter(|instance| self.waiting.contains_key(instance));
-        self.handled.put(event_id.to_owned(), place, size_of(result), needed_by);
+        self.handled.put(event_id, place, result_size, needed_by);
     }
 
     fn settle(&mut self, settled: &SettledFold) {
@@ -117,71 +134,84 @@ impl Ledger {
         Some(pending)
     }
 
-    /// What of a record still matters; `None` where nothing does.
-    pub(super) fn reduce<'a>(&self, place: usize, record: &'a InboxRecord) -> Option<Cow<'a, InboxRecord>> {
-        match record {
-            InboxRecord::Withdrawn { .. } | InboxRecord::Settled { .. } => None,
-            InboxRecord::Accepted { event } => self.is_pending(place, event).then_some(Cow::Borrowed(record)),
-            InboxRecord::Done { event_ids, answer, fold, .. } => {
-                let answers = answer.as_ref().is_some_and(|answer| self.is_pending(place, answer));
-                let carries = fold.as_ref().is_some_and(|fold| self.is_unsettled(place, &fold.instance));
-                if !answers && !carries && !event_ids.iter().any(|id| self.handled.get(id) == Some(&place)) {
-                    return None;
-                }
-                // What is settled must not come back when the record that settled it goes.
-                let keep_whole = answers == answer.is_some() && carries == fold.is_some();
-                Some(if keep_whole { Cow::Borrowed(record) } else { Cow::Owned(only(record, answers, carries)) })
+    /// What of a record still matters; `None` where nothing does. What is settled must not come back when the record that
+    /// settled it goes.
+    pub(super) fn keeps(&self, place: usize, note: &Note) -> Option<Keeps> {
+        match note {
+            Note::Withdrawn(_) | Note::Settled(_) => None,
+            Note::Accepted(event) => self.is_pending(place, &event.id).then(Keeps::default),
+            Note::Done { event_ids, answer, fold, .. } => {
+                let keeps = Keeps {
+                    answer: answer.as_ref().is_some_and(|answer| self.is_pending(place, &answer.id)),
+                    fold: fold.as_ref().is_some_and(|fold| self.is_unsettled(place, &fold.instance)),
+                };
+                let is_remembered = event_ids.iter().any(|id| self.handled.get(id) == Some(&place));
+                (keeps.answer || keeps.fold || is_remembered).then_some(keeps)
             }
         }
     }
 
-    fn is_pending(&self, place: usize, event: &AgentEvent) -> bool {
-        self.pending.get(&event.id).is_some_and(|pending| pending.record == place)
+    /// What of a record still matters; `None` where nothing does.
+    pub(super) fn reduce<'a>(&self, place: usize, record: &'a InboxRecord) -> Option<Cow<'a, InboxRecord>> {
+        let keeps = self.keeps(place, &record.into())?;
+        match record {
+            InboxRecord::Done { answer, fold, .. }
+                if keeps.answer != answer.is_some() || keeps.fold != fold.is_some() =>
+            {
+                Some(Cow::Owned(only(record, keeps)))
+            }
+            _ => Some(Cow::Borrowed(record)),
+        }
+    }
+
+    fn is_pending(&self, place: usize, event_id: &str) -> bool {
+        self.pending.get(event_id).is_some_and(|pending| pending.record == place)
     }
 
     fn is_unsettled(&self, place: usize, instance: &InstanceId) -> bool {
         self.unsettled.get(instance).is_some_and(|folds| folds.iter().any(|(_, unsettled)| *unsettled == place))
     }
 
-    /// The folds that are on disk nowhere else, in the order in which they were made.
-    pub(super) fn unsettled(&self, records: &[&InboxRecord]) -> Vec<Carried> {
-        let mut places: Vec<usize> = self.unsettled.values().flatten().map(|(_, place)| *place).collect();
+    /// The places of the records that matter, in order. There may be some of which nothing matters any more.
+    pub(super) fn places(&self) -> Vec<usize> {
+        let pending = self.pending.values().map(|pending| pending.record);
+        let unsettled = self.unsettled.values().flatten().map(|(_, place)| *place);
+        let mut places: Vec<usize> = pending.chain(unsettled).chain(self.handled.values().copied()).collect();
         places.sort_unstable();
-        let carried = places.into_iter().filter_map(|place| match records[place] {
-            InboxRecord::Done { turn_id, fold: Some(fold), .. } => {
-                Some(Carried { turn_id: turn_id.clone(), fold: (**fold).clone() })
-            }
-            _ => None,
-        });
-        carried.collect()
+        places.dedup();
+        places
     }
 
-    /// What a workspace with these records holds.
-    pub(super) fn recover(&self, records: &[&InboxRecord], warnings: Vec<String>) -> Recovered {
-        let mut pending: Vec<AgentEvent> = Vec::new();
-        for (place, record) in records.iter().enumerate() {
-            let event = match record {
-                InboxRecord::Accepted { event } => Some(&**event),
-                InboxRecord::Done { answer, .. } => answer.as_deref(),
-                InboxRecord::Withdrawn { .. } | InboxRecord::Settled { .. } => None,
-            };
-            pending.extend(event.filter(|event| self.is_pending(place, event)).cloned());
+    /// Takes out of a record what a workspace holds. Records come in their order; those whose [places](Ledger::places) do not
+    /// matter may be left out.
+    pub(super) fn take_up(&self, place: usize, record: InboxRecord, held: &mut Held) {
+        let recovered = &mut held.recovered;
+        match record {
+            InboxRecord::Accepted { event } => {
+                recovered.pending.extend(Some(*event).filter(|event| self.is_pending(place, &event.id)));
+            }
+            InboxRecord::Done { turn_id, event_ids, result, answer, fold, .. } => {
+                let is_kept = |id: &String| self.handled.get(id) == Some(&place);
+                for event_id in event_ids.into_iter().filter(is_kept) {
+                    let needed_by = self.handled.who_needs(&event_id).cloned();
+                    recovered.handled.push(HandledEvent { event_id, result: held.results.put(&result), needed_by });
+                }
+                let answer = answer.map(|answer| *answer).filter(|answer| self.is_pending(place, &answer.id));
+                recovered.pending.extend(answer);
+                let fold = fold.map(|fold| *fold).filter(|fold| self.is_unsettled(place, &fold.instance));
+                held.unsettled.extend(fold.map(|fold| Carried { turn_id, fold }));
+            }
+            InboxRecord::Withdrawn { .. } | InboxRecord::Settled { .. } => {}
         }
-        let handled = self.handled.in_order().into_iter().filter_map(|(event_id, place, needed_by)| {
-            let InboxRecord::Done { result, .. } = records[*place] else { return None };
-            let (event_id, needed_by) = (event_id.to_owned(), needed_by.cloned());
-            Some(HandledEvent { event_id, result: (**result).clone(), needed_by })
-        });
-        Recovered { handled: handled.collect(), pending, begun: Vec::new(), warnings }
     }
 }
 
 /// The record of a turn that is over, with its answer and its fold or without.
-fn only(record: &InboxRecord, answers: bool, carries: bool) -> InboxRecord {
+fn only(record: &InboxRecord, keeps: Keeps) -> InboxRecord {
     let mut record = record.clone();
     if let InboxRecord::Done { answer, fold, .. } = &mut record {
-        *answer = answer.take().filter(|_| answers);
-        *fold = fold.take().filter(|_| carries);
+        *answer = answer.take().filter(|_| keeps.answer);
+        *fold = fold.take().filter(|_| keeps.fold);
     }
     record
 }
@@ -191,6 +221,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::inbound::AgentEvent;
     use crate::store::suite::samples::{accepted, done_with, event, event_by, instance, withdrawn};
 
     /// So few results are remembered that most sequences forget some.
@@ -206,8 +237,12 @@ mod tests {
         kept.map(Cow::into_owned).collect()
     }
 
-    fn recovered(records: &[InboxRecord]) -> Recovered {
-        ledger_of(records).recover(&records.iter().collect::<Vec<_>>(), Vec::new())
+    fn held(records: &[InboxRecord]) -> Held {
+        let (ledger, mut held) = (ledger_of(records), Held::default());
+        for place in ledger.places() {
+            ledger.take_up(place, records[place].clone(), &mut held);
+        }
+        held
     }
 
     /// What an orchestrator does to its inbox, and which events it then has pending.
@@ -298,12 +333,11 @@ mod tests {
             let mut swarm = Swarm::default();
             for (what, which) in acts {
                 swarm.act(what, which);
-                let recovered = recovered(&swarm.records);
+                let Held { recovered, unsettled, .. } = held(&swarm.records);
                 prop_assert_eq!(&recovered.pending, &swarm.pending);
                 let handled: Vec<_> = recovered.handled.iter().map(|handled| &handled.event_id).collect();
-                let records: Vec<&InboxRecord> = swarm.records.iter().collect();
-                let carried = ledger_of(&swarm.records).unsettled(&records).into_iter();
-                let carried: Vec<_> = carried.map(|carried| (carried.fold.instance, carried.turn_id)).collect();
+                let carried = unsettled.into_iter().map(|carried| (carried.fold.instance, carried.turn_id));
+                let carried: Vec<_> = carried.collect();
                 prop_assert_eq!(&carried, &swarm.carried);
                 prop_assert!(swarm.needed.iter().all(|(id, _)| handled.contains(&id)), "{:?} of {:?}", swarm.needed, handled);
             }

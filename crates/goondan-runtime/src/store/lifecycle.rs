@@ -9,25 +9,35 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use goondan_spec::kinds::Lifecycle;
 
-use crate::ids::InstanceId;
-use crate::ports::store::{InstanceMeta, InstanceStatus};
+/// How long an instance has had nothing to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Idle {
+    /// When its last turn ended.
+    pub since: DateTime<Utc>,
+    /// When it was retired.
+    pub retired: Option<DateTime<Utc>>,
+}
 
-/// What has to be done now.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Due {
+/// What has to be done now, to instances with names of any kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Due<Name> {
     /// Idle for too long.
-    pub retire: Vec<InstanceId>,
+    pub retire: Vec<Name>,
     /// Retired for too long.
-    pub delete: Vec<InstanceId>,
+    pub delete: Vec<Name>,
 }
 
 /// What is due at `now` among instances without a turn and without events that wait.
-pub fn due<'a>(idle: impl Iterator<Item = &'a InstanceMeta>, now: DateTime<Utc>, lifecycle: &Lifecycle) -> Due {
-    let mut due = Due::default();
-    for meta in idle {
-        match meta.retired_at.filter(|_| meta.status == InstanceStatus::Retired) {
-            None if is_over(meta.updated_at, lifecycle.ttl, now) => due.retire.push(meta.id()),
-            Some(since) if is_over(since, lifecycle.gc_grace, now) => due.delete.push(meta.id()),
+pub fn due<Name>(
+    instances: impl Iterator<Item = (Name, Idle)>,
+    now: DateTime<Utc>,
+    lifecycle: &Lifecycle,
+) -> Due<Name> {
+    let mut due = Due { retire: Vec::new(), delete: Vec::new() };
+    for (name, idle) in instances {
+        match idle.retired {
+            None if is_over(idle.since, lifecycle.ttl, now) => due.retire.push(name),
+            Some(since) if is_over(since, lifecycle.gc_grace, now) => due.delete.push(name),
             _ => {}
         }
     }
@@ -53,7 +63,6 @@ mod tests {
     use chrono::TimeDelta;
 
     use super::*;
-    use crate::store::suite::samples::{instance, meta};
 
     const LIFECYCLE: Lifecycle =
         Lifecycle { ttl: Some(Duration::from_secs(10)), gc_grace: Some(Duration::from_secs(5)) };
@@ -62,28 +71,32 @@ mod tests {
         DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds)
     }
 
-    fn retired(key: &str, seconds: i64) -> InstanceMeta {
-        InstanceMeta { status: InstanceStatus::Retired, retired_at: Some(at(seconds)), ..meta(&instance(key)) }
+    fn idle(name: &str, seconds: i64) -> (&str, Idle) {
+        (name, Idle { since: at(seconds), retired: None })
+    }
+
+    fn retired(name: &str, seconds: i64) -> (&str, Idle) {
+        (name, Idle { since: at(0), retired: Some(at(seconds)) })
     }
 
     #[test]
     fn idle_instances_retire_and_retired_ones_go() {
-        let fresh = InstanceMeta { updated_at: at(1), ..meta(&instance("fresh")) };
-        let metas = [meta(&instance("old")), fresh, retired("long", 5), retired("short", 6)];
-        let due = due(metas.iter(), at(10), &LIFECYCLE);
-        assert_eq!(due, Due { retire: vec![instance("old")], delete: vec![instance("long")] });
+        let instances = [idle("old", 0), idle("fresh", 1), retired("long", 5), retired("short", 6)];
+        let due = due(instances.into_iter(), at(10), &LIFECYCLE);
+        assert_eq!(due, Due { retire: vec!["old"], delete: vec!["long"] });
     }
 
     #[test]
     fn what_is_not_set_never_comes() {
-        let metas = [meta(&instance("old")), retired("long", 0)];
-        assert_eq!(due(metas.iter(), at(1_000_000), &Lifecycle::default()), Due::default());
+        let due = due([idle("old", 0), retired("long", 0)].into_iter(), at(1_000_000), &Lifecycle::default());
+        assert_eq!(due, Due { retire: vec![], delete: vec![] });
         assert_eq!(interval(&Lifecycle::default()), None);
     }
 
     #[test]
     fn a_clock_that_was_set_back_makes_nothing_due() {
-        assert_eq!(due([meta(&instance("old"))].iter(), at(-100), &LIFECYCLE), Due::default());
+        let due = due([idle("old", 0)].into_iter(), at(-100), &LIFECYCLE);
+        assert_eq!(due, Due { retire: vec![], delete: vec![] });
     }
 
     #[test]

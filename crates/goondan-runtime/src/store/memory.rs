@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::begun::{self, Traces};
-use super::ledger::Ledger;
+use super::ledger::{Held, Ledger};
 use crate::event::RuntimeEvent;
 use crate::footing::Footing;
 use crate::ids::InstanceId;
@@ -70,8 +70,11 @@ impl State {
 impl Store for MemoryStore {
     fn recover(&self) -> Result<Recovered, StoreError> {
         let state = self.state();
-        let records: Vec<&InboxRecord> = state.inbox.iter().collect();
-        let mut recovered = Ledger::of(records.iter().copied()).recover(&records, Vec::new());
+        let (ledger, mut held) = (Ledger::of(state.inbox.iter()), Held::default());
+        for place in ledger.places() {
+            ledger.take_up(place, state.inbox[place].clone(), &mut held);
+        }
+        let mut recovered = held.recovered;
         begun::put_first(&mut recovered, |id| {
             Traces::in_events(state.conversations.get(id).iter().flat_map(|conversation| &conversation.events))
         });

@@ -7,6 +7,7 @@ pub mod jsonl;
 mod ledger;
 pub mod lifecycle;
 pub mod memory;
+mod note;
 #[cfg(any(test, feature = "testing"))]
 pub mod suite;
 pub mod transfer;

@@ -5,7 +5,7 @@ mod real;
 #[cfg(test)]
 pub(crate) mod sim;
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 pub(crate) use real::RealFs;
@@ -63,23 +63,55 @@ pub(crate) trait DataFile: Send + Sync {
 /// Writes `bytes` beside `path` and renames: whoever reads sees the old file or the new one. The new one is on disk afterwards,
 /// but for its name: the folder has to be synced.
 pub(crate) fn replace_durably(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (temporary, mut file) = write_beside(fs, path, bytes)?;
-    file.sync()?;
-    drop(file);
+    replace_durably_with(fs, path, |file| file.write_all(bytes))
+}
+
+/// As [`replace_durably`], with what `write` writes.
+pub(crate) fn replace_durably_with(
+    fs: &dyn FileSystem,
+    path: &Path,
+    write: impl FnOnce(&mut FileWriter) -> io::Result<()>,
+) -> io::Result<()> {
+    let (temporary, mut writer) = write_beside(fs, path, write)?;
+    writer.file.sync()?;
+    drop(writer);
     fs.rename(&temporary, path)
 }
 
 /// As [`replace_durably`], for contents that need not survive a power failure.
 pub(crate) fn replace(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (temporary, file) = write_beside(fs, path, bytes)?;
-    drop(file);
+    let (temporary, writer) = write_beside(fs, path, |file| file.write_all(bytes))?;
+    drop(writer);
     fs.rename(&temporary, path)
 }
 
-fn write_beside(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Result<(PathBuf, Box<dyn DataFile>)> {
+fn write_beside(
+    fs: &dyn FileSystem,
+    path: &Path,
+    write: impl FnOnce(&mut FileWriter) -> io::Result<()>,
+) -> io::Result<(PathBuf, FileWriter)> {
     let temporary = path.with_extension("tmp");
     let mut file = fs.open(&temporary)?.file;
     file.set_len(0)?;
-    file.write_at(0, bytes)?;
-    Ok((temporary, file))
+    let mut writer = FileWriter { file, at: 0 };
+    write(&mut writer)?;
+    Ok((temporary, writer))
+}
+
+/// Writes a file from its beginning.
+pub(crate) struct FileWriter {
+    file: Box<dyn DataFile>,
+    at: u64,
+}
+
+impl io::Write for FileWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write_at(self.at, bytes)?;
+        self.at += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

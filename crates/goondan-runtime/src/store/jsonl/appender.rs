@@ -1,6 +1,6 @@
 //! A file that lines are appended to.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::disk::Disk;
 use super::lines;
 use crate::ports::store::StoreError;
-use crate::store::fs::DataFile;
+use crate::store::fs::{DataFile, FileWriter};
 
 /// Appends lines to a file. The file is made, and a torn last line cut away, when the first line comes.
 ///
@@ -140,8 +140,13 @@ impl Appender {
 
     /// Puts `bytes` in the place of all lines. They are on disk, and so is the file's name after the next sync.
     pub(super) fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.replace_with(|file| file.write_all(bytes))
+    }
+
+    /// As [`Appender::replace`], with what `write` writes.
+    pub(super) fn replace_with(&mut self, write: impl FnOnce(&mut FileWriter) -> io::Result<()>) -> io::Result<()> {
         self.forget_file();
-        self.disk.replace(&self.path, bytes)
+        self.disk.replace_with(&self.path, write)
     }
 
     /// As [`Appender::replace`], but they are only written: after a power failure the file may hold them, be as it was, or

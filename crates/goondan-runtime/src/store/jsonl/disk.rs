@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
+use std::io::{self, Write as _};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::store::fs::{DataFile, FileSystem, Opened, replace, replace_durably};
+use crate::store::fs::{DataFile, FileSystem, FileWriter, Opened, replace, replace_durably_with};
 
 /// The file system of a store. Syncing a file does not put its name on disk, nor those of the folders above it: that is done
 /// when a file is made or replaced, and once in the life of a process for files that it finds. An earlier process may have
@@ -78,7 +78,16 @@ impl Disk {
 
     /// Puts `bytes` in the place of a file, synced but for its name.
     pub(super) fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let replaced = replace_durably(&*self.fs, path, bytes);
+        self.replace_with(path, |file| file.write_all(bytes))
+    }
+
+    /// Puts what `write` writes in the place of a file, synced but for its name.
+    pub(super) fn replace_with(
+        &self,
+        path: &Path,
+        write: impl FnOnce(&mut FileWriter) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let replaced = replace_durably_with(&*self.fs, path, write);
         self.forget_names(path);
         replaced
     }

@@ -4,6 +4,7 @@
 //! puts it on disk where it stands: to be woken again takes longer than a quick disk. What comes meanwhile goes with the next
 //! sync, all of it at once, on that thread. And a record may be written first, and synced when others have learned of it.
 
+use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -11,14 +12,18 @@ use std::thread::JoinHandle;
 use super::appender::Appender;
 use super::disk::Disk;
 use super::lines;
+use super::records::{self, Reducible};
 use crate::ports::store::{InboxRecord, OnDurable, Recovered, StoreError};
-use crate::store::ledger::{Carried, Ledger};
+use crate::store::ledger::{Carried, Held};
 
 /// At the most that many records go to disk with one sync.
 const MAX_BATCH: usize = 1_024;
 
 /// A smaller file is left as it is, whatever is in it.
 const WORTH_COMPACTING: u64 = 16 * 1024 * 1024;
+
+/// A new file is written in pieces of that many bytes.
+const BUFFER: usize = 64 * 1024;
 
 /// A new inbox may lie in new folders: `<state root>/workspaces/<workspace>/`, and the state root's own name.
 const DEPTH: usize = 4;
@@ -91,14 +96,10 @@ impl Inbox {
     }
 
     fn open_with(disk: Arc<Disk>, path: &Path, worth_compacting: u64) -> Result<Found, StoreError> {
-        let read = lines::read::<InboxRecord>(&**disk, path).map_err(|cause| StoreError::new("read", path, &cause))?;
-        let (records, warnings) = read.into_values();
-        let records: Vec<&InboxRecord> = records.iter().collect();
-        let ledger = Ledger::of(records.iter().copied());
-        let recovered = ledger.recover(&records, warnings);
-        let unsettled = ledger.unsettled(&records);
+        let failed = |cause: io::Error| StoreError::new("read", path, &cause);
+        let (Held { recovered, unsettled, .. }, records) = records::take_up(&**disk, path).map_err(failed)?;
         let mut lines = Appender::new(Arc::clone(&disk), path.to_owned(), DEPTH);
-        if !records.is_empty() {
+        if records > 0 {
             // An earlier process may have been killed before it did this. What turns build on must not vanish under them.
             lines.sync()?;
         }
@@ -335,26 +336,26 @@ impl File {
     }
 
     /// Gives back how many bytes matter.
-    fn compact(&mut self, disk: &Disk, path: &Path) -> std::io::Result<u64> {
-        let before = disk.read(path)?;
-        // One record at a time, twice: all of them together take several times as much memory as the file.
-        let ledger = Ledger::of(lines::values::<InboxRecord>(&before));
-        let mut after = Vec::new();
-        for (place, record) in lines::values::<InboxRecord>(&before).enumerate() {
-            if let Some(record) = ledger.reduce(place, &record) {
-                lines::encode(&mut after, [record])?;
-            }
-        }
-        let kept = after.len() as u64;
+    fn compact(&mut self, disk: &Disk, path: &Path) -> io::Result<u64> {
+        let reducible = Reducible::open(&**disk, path)?;
+        let mut kept = 0;
+        reducible.lines(|line| {
+            kept += line.len() as u64;
+            Ok(())
+        })?;
         if kept * 2 < self.lines.len() {
             // The name of the new file is on disk before the next record is acknowledged: the next sync sees to that.
-            self.lines.replace(&after)?;
+            self.lines.replace_with(|file| {
+                let mut file = BufWriter::with_capacity(BUFFER, file);
+                reducible.lines(|line| file.write_all(line))?;
+                file.flush()
+            })?;
         }
         Ok(kept)
     }
 }
 
-fn line_of(record: &InboxRecord) -> std::io::Result<Vec<u8>> {
+fn line_of(record: &InboxRecord) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     lines::encode(&mut line, [record])?;
     Ok(line)

@@ -30,6 +30,8 @@ mod journal;
 pub mod layout;
 mod lines;
 mod lock;
+mod outline;
+mod records;
 mod runtime_events;
 mod unsettled;
 

@@ -61,7 +61,7 @@ fn done_is_done(workspace: &dyn Workspace) {
     let recovered = after(workspace, [accepted(&one), accepted(&two), done(&one)]);
     assert_eq!(ids(&recovered), ["two"]);
     assert_eq!(recovered.handled.len(), 1);
-    assert_eq!((&*recovered.handled[0].event_id, &recovered.handled[0].result), ("one", &result(&one)));
+    assert_eq!((&*recovered.handled[0].event_id, recovered.handled[0].result.decode().unwrap()), ("one", result(&one)));
 }
 
 fn withdrawn_is_gone(workspace: &dyn Workspace) {
