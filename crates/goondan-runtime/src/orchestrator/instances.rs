@@ -223,3 +223,29 @@ pub(crate) fn describe(meta: InstanceMeta) -> SpawnedAgentInfo {
         cwd: meta.cwd,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::suite::samples::{event, instance, meta};
+
+    #[test]
+    fn an_idle_instance_is_small() {
+        // Beside it there is a place in a table, and its key.
+        assert!(size_of::<Instance>() <= 144, "{} bytes", size_of::<Instance>());
+    }
+
+    #[test]
+    fn only_those_that_are_not_retired_count() {
+        let now = DateTime::UNIX_EPOCH;
+        let (one, two) = (instance("one"), instance("two"));
+        let retired = InstanceMeta { status: InstanceStatus::Retired, retired_at: Some(now), ..meta(&two) };
+        let mut instances = Instances::restore(vec![meta(&one), retired.clone(), retired]);
+        assert_eq!((instances.len(), instances.metas().len()), (1, 2));
+        instances.of_event(&event("e", &two), now);
+        assert_eq!(instances.len(), 2);
+        assert!(instances.retire(&one, now).is_some_and(|meta| meta.status == InstanceStatus::Retired));
+        instances.remove(&one);
+        assert_eq!((instances.len(), instances.metas().len()), (1, 1));
+    }
+}

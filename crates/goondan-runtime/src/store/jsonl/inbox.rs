@@ -20,7 +20,7 @@ use crate::store::ledger::{Carried, Held};
 const MAX_BATCH: usize = 1_024;
 
 /// A smaller file is left as it is, whatever is in it.
-const WORTH_COMPACTING: u64 = 16 * 1024 * 1024;
+const WORTH_COMPACTING: u64 = 4 * 1024 * 1024;
 
 /// A new file is written in pieces of that many bytes.
 const BUFFER: usize = 64 * 1024;
