@@ -11,23 +11,33 @@ const MIN_CHUNK: usize = 32;
 
 /// `work` done to every item, on threads with a deep stack. The results keep the order of the items.
 pub(crate) fn map_deep<'i, T: Sync, R: Send>(items: &'i [T], work: impl Fn(&'i T) -> R + Sync) -> Vec<R> {
-    // Counting the cores means reading several files.
-    let cores = if items.len() < 2 { 1 } else { thread::available_parallelism().map_or(1, NonZero::get) };
-    run(items, items.len().div_ceil(cores).max(1), &work)
+    run(&[], items, share(items.len()), &work)
 }
 
-/// As [`map_deep`], but on this thread where there are few items.
+/// As [`map_deep`], but with no deeper stack than this thread has: it does its share, or all where there are few items.
 pub(crate) fn map<'i, T: Sync, R: Send>(items: &'i [T], work: impl Fn(&'i T) -> R + Sync) -> Vec<R> {
-    if items.len() <= MIN_CHUNK {
-        return items.iter().map(work).collect();
-    }
-    map_deep(items, work)
+    let share = if items.len() <= MIN_CHUNK { items.len() } else { share(items.len()) };
+    let (here, elsewhere) = items.split_at(share.min(items.len()));
+    run(here, elsewhere, share, &work)
 }
 
-fn run<'i, T: Sync, R: Send>(items: &'i [T], chunk: usize, work: &(impl Fn(&'i T) -> R + Sync)) -> Vec<R> {
+/// How many of `count` items are for each core.
+fn share(count: usize) -> usize {
+    // Counting the cores means reading several files.
+    let cores = if count < 2 { 1 } else { thread::available_parallelism().map_or(1, NonZero::get) };
+    count.div_ceil(cores).max(1)
+}
+
+/// `here` is done on this thread, of `elsewhere` each `chunk` on one of its own.
+fn run<'i, T: Sync, R: Send>(
+    here: &'i [T],
+    elsewhere: &'i [T],
+    chunk: usize,
+    work: &(impl Fn(&'i T) -> R + Sync),
+) -> Vec<R> {
     thread::scope(|scope| {
         let mut started = Vec::new();
-        for part in items.chunks(chunk) {
+        for part in elsewhere.chunks(chunk.max(1)) {
             let job = move || part.iter().map(work).collect::<Vec<R>>();
             started.push((part, thread::Builder::new().stack_size(STACK_SIZE).spawn_scoped(scope, job)));
         }
@@ -36,7 +46,9 @@ fn run<'i, T: Sync, R: Send>(items: &'i [T], chunk: usize, work: &(impl Fn(&'i T
             // The system has no thread to spare, so this one does the work.
             Err(_) => part.iter().map(work).collect(),
         };
-        started.into_iter().flat_map(finish).collect()
+        let mut done: Vec<R> = here.iter().map(work).collect();
+        done.extend(started.into_iter().flat_map(finish));
+        done
     })
 }
 

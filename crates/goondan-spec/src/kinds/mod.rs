@@ -50,27 +50,43 @@ use crate::decode::Field;
 use crate::findings::Findings;
 use crate::index::Index;
 use crate::meta::{Kind, ResourceId};
-use crate::paths::Folder;
+use crate::paths::Looks;
 use crate::references;
 
 /// What a decoder may look at besides its own document.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'s> {
     /// The folder that paths start from.
-    pub(crate) folder: &'s Folder<'s>,
-    /// The names of all resources.
-    pub(crate) index: &'s Index,
+    pub(crate) folder: &'s Looks<'s>,
     /// The built-in package.
     pub(crate) base: &'s BasePackage,
-    /// The kinds that were decoded before this one.
-    pub(crate) decoded: &'s Decoded,
     /// The resource that is being decoded.
     pub(crate) id: &'s ResourceId,
+    index: &'s Index,
+    decoded: &'s Decoded,
 }
 
-impl Scope<'_> {
+impl<'s> Scope<'s> {
+    /// `index` are the names of all resources, `decoded` the kinds that were decoded before this one.
+    pub(crate) fn new(
+        id: &'s ResourceId,
+        folder: &'s Looks<'s>,
+        base: &'s BasePackage,
+        index: &'s Index,
+        decoded: &'s Decoded,
+    ) -> Self {
+        Scope { folder, base, id, index, decoded }
+    }
+
+    /// The kinds that were decoded before this one.
+    pub(crate) fn decoded(&self) -> &'s Decoded {
+        self.folder.go_beyond();
+        self.decoded
+    }
+
     /// Resolves a reference to a resource of that kind.
     pub(crate) fn resolve(&self, field: &Field<'_>, kind: Kind, findings: &mut Findings) -> Option<ResourceId> {
+        self.folder.go_beyond();
         references::resolve(field, kind, self.index, self.id.package.as_deref(), findings)
     }
 }

@@ -112,7 +112,7 @@ fn elsewhere(rule: &PermissionRule, agent: &Resource<Agent>, decoded: &Decoded) 
         let fits = |pattern: &String| may_match(pattern, &atoms(&qualified_name(&tool.id.name, &export.name)));
         (is_path || (!marked.patches.is_empty() && name == PATCHED)) && rule.tool.as_ref().is_none_or(fits)
     };
-    let used = agent.spec.tools.iter().filter_map(|used| decoded.tools.get(&used.tool));
+    let used = agent.spec.tools.iter().filter_map(|used| decoded.tools.get(&used.tool).map(AsRef::as_ref));
     let about: Vec<&Resource<Tool>> =
         used.filter(|tool| tool.spec.exports.iter().any(|export| is_about(tool, export))).collect();
     if about.is_empty() {
