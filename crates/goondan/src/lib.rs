@@ -30,7 +30,7 @@ pub use builder::{StartError, SwarmBuilder};
 pub use generation::{LastGeneration, LastReload};
 pub use goondan_runtime::registry::{Catalog, RegisteredTool, Registry, ToolName};
 pub use preview::{Preview, PreviewError};
-pub use project::{Project, environment, load, prepare};
+pub use project::{Project, environment, load};
 pub use reload::{ReloadNews, ReloadOutcome, ReloadTiming};
 pub use swarm::{Input, SendError, Submission, Swarm, Turn};
 pub use transfer::ImportFailed;

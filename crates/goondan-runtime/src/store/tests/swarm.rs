@@ -149,7 +149,7 @@ fn bundle(policy: &str) -> Bundle {
     };
     let world = ToolManifest {
         name: "world".to_owned(),
-        exports: vec![export("once", false), export("again", true), export("ask", true)],
+        exports: vec![export("once", false), export("again", true), export("ask", true)].into(),
         error_message_limit: None,
         output_limit: None,
         timeout_ms: None,
