@@ -14,6 +14,7 @@ mod capture;
 mod confine;
 mod custom_tools;
 mod define;
+pub mod diff;
 pub mod docs;
 mod encoding;
 mod errors;
