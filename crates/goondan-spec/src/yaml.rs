@@ -81,22 +81,22 @@ pub fn documents_from_str<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, Yam
 /// What stands in a text with nothing but comments.
 const NOTHING: Node = Node { at: Position { line: 1, column: 1, start: 0, end: 0 }, content: Content::Null };
 
-/// A mistake with its place in the text.
-type Refusal = (YamlError, Position);
+/// A mistake with its place in the text. Each value on its way up is moved in a `Result`, so it is small.
+type Refusal = Box<(YamlError, Position)>;
 
 /// Reads one document into a tree, or `None` where there is nothing but comments.
 ///
 /// # Errors
 /// The first thing that is wrong, with its place in `text`.
-pub(crate) fn parse(text: &str) -> Result<Option<Node>, Refusal> {
-    reader::read(text)
+pub(crate) fn parse(text: &str) -> Result<Option<Node>, (YamlError, Position)> {
+    reader::read(text).map_err(|refusal| *refusal)
 }
 
 impl YamlError {
     /// With that place, in whole.
     fn at(mut self, place: Position) -> Refusal {
         (self.line, self.column) = (Some(place.line), Some(place.column));
-        (self, place)
+        Box::new((self, place))
     }
 
     /// With the place of a character. Behind a tab that it does not like the parser names the next one.
@@ -104,6 +104,6 @@ impl YamlError {
         (self.line, self.column) = (Some(line), Some(column));
         let before = position_of_column(text, line, column.saturating_sub(1));
         let is_tab = text.as_bytes().get(before.start) == Some(&b'\t');
-        (self, if is_tab { before } else { position_of_column(text, line, column) })
+        Box::new((self, if is_tab { before } else { position_of_column(text, line, column) }))
     }
 }
