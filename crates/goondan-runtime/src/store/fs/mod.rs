@@ -16,6 +16,13 @@ pub(crate) trait FileSystem: Send + Sync {
     fn open(&self, path: &Path) -> io::Result<Opened>;
     /// Everything in a file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// As [`read`](FileSystem::read), or `None` where there is no such file.
+    fn read_if_there(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
+        match self.read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            read => read.map(Some),
+        }
+    }
     /// Whether there is such a file or folder.
     fn exists(&self, path: &Path) -> bool;
     /// Gives a file or folder another name. What had that name is gone, in one step.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::disk::Disk;
+use super::lines;
 use crate::ports::store::StoreError;
 use crate::store::fs::DataFile;
 
@@ -47,10 +48,7 @@ impl Appender {
     /// Appends lines with one write, all or none.
     pub(super) fn append_all<T: Serialize>(&mut self, values: impl Iterator<Item = T>) -> Result<(), StoreError> {
         self.buffer.clear();
-        for value in values {
-            serde_json::to_writer(&mut self.buffer, &value).map_err(|cause| self.failed("encode a line of", &cause))?;
-            self.buffer.push(b'\n');
-        }
+        lines::encode(&mut self.buffer, values).map_err(|cause| self.failed("encode a line of", &cause))?;
         self.write_buffer()
     }
 

@@ -1,7 +1,6 @@
 //! Events whose turns failed: one JSON file an instance, written as a whole. It is short, and changes only when a turn
 //! fails or somebody has one tried again.
 
-use std::io;
 use std::path::Path;
 
 use super::disk::Disk;
@@ -12,11 +11,8 @@ use crate::store::fs::FileSystem;
 /// The list; empty where there is none.
 pub(super) fn read(fs: &dyn FileSystem, instance: &Path) -> Result<Vec<DeadLetter>, StoreError> {
     let path = instance.join(layout::DEAD_LETTERS);
-    let bytes = match fs.read(&path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(cause) => return Err(StoreError::new("read", &path, &cause)),
-    };
+    let read = fs.read_if_there(&path).map_err(|cause| StoreError::new("read", &path, &cause))?;
+    let Some(bytes) = read else { return Ok(Vec::new()) };
     serde_json::from_slice(&bytes).map_err(|cause| StoreError::new("understand", &path, &cause))
 }
 

@@ -1,6 +1,5 @@
 //! What extensions keep for an instance: one JSON file each.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -13,11 +12,8 @@ use crate::store::fs::FileSystem;
 /// A file that is no JSON was edited by hand: it is told and counts as missing, so that the agent goes on.
 pub(super) fn read(fs: &dyn FileSystem, instance: &Path, extension: &str) -> Result<Option<Value>, StoreError> {
     let path = path(instance, extension);
-    let bytes = match fs.read(&path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(cause) => return Err(StoreError::new("read", &path, &cause)),
-    };
+    let read = fs.read_if_there(&path).map_err(|cause| StoreError::new("read", &path, &cause))?;
+    let Some(bytes) = read else { return Ok(None) };
     let parsed = serde_json::from_slice(&bytes);
     Ok(parsed.inspect_err(|error| tracing::warn!(path = %path.display(), %error, "no JSON; it counts as missing")).ok())
 }

@@ -271,7 +271,7 @@ impl File {
         let mut after = Vec::new();
         for (place, record) in lines::values::<InboxRecord>(&before).enumerate() {
             if let Some(record) = ledger.reduce(place, &record) {
-                encode(&mut after, &record)?;
+                lines::encode(&mut after, [record])?;
             }
         }
         let kept = after.len() as u64;
@@ -283,16 +283,9 @@ impl File {
     }
 }
 
-/// Adds the line of `record`.
-fn encode(bytes: &mut Vec<u8>, record: &InboxRecord) -> std::io::Result<()> {
-    serde_json::to_writer(&mut *bytes, record)?;
-    bytes.push(b'\n');
-    Ok(())
-}
-
 fn line_of(record: &InboxRecord) -> std::io::Result<Vec<u8>> {
     let mut line = Vec::new();
-    encode(&mut line, record)?;
+    lines::encode(&mut line, [record])?;
     Ok(line)
 }
 

@@ -39,10 +39,7 @@ impl JsonlInstance {
     fn rewrite(&mut self, messages: &[Arc<Message>]) -> Result<(), StoreError> {
         let path = self.base.path().to_owned();
         let mut bytes = Vec::new();
-        for message in messages {
-            serde_json::to_writer(&mut bytes, message).map_err(|cause| StoreError::new("encode", &path, &cause))?;
-            bytes.push(b'\n');
-        }
+        lines::encode(&mut bytes, messages).map_err(|cause| StoreError::new("encode", &path, &cause))?;
         self.base.replace(&bytes).map_err(|cause| StoreError::new("write", &path, &cause))
     }
 

@@ -130,20 +130,20 @@ pub(super) fn turn_in(fs: &dyn FileSystem, path: &std::path::Path) -> Option<Str
     records.values.first().map(|(record, _)| record.turn_id().to_owned())
 }
 
-/// One line of `journal.jsonl`.
+/// One line of `journal.jsonl`. To write it, what it says is borrowed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Record {
+pub enum Record<S = String, V = Value> {
     /// Something is about to be done.
     Intent {
         /// By which turn.
-        turn_id: String,
+        turn_id: S,
         /// Unique in the turn.
-        effect: String,
+        effect: S,
         /// What kind of thing it is.
         kind: EffectKind,
         /// What it is about, for people.
-        intent: Value,
+        intent: V,
         /// It may be done again where nobody knows how far it came. Records of earlier versions do not say so.
         #[serde(default)]
         may_repeat: bool,
@@ -151,11 +151,11 @@ pub enum Record {
     /// It is done.
     Outcome {
         /// By which turn.
-        turn_id: String,
+        turn_id: S,
         /// The id that the intent has.
-        effect: String,
+        effect: S,
         /// What came of it.
-        value: Value,
+        value: V,
     },
 }
 
@@ -165,14 +165,6 @@ impl Record {
             Record::Intent { turn_id, .. } | Record::Outcome { turn_id, .. } => turn_id,
         }
     }
-}
-
-/// A [`Record`] as it is written.
-#[derive(Serialize)]
-#[serde(tag = "record", rename_all = "camelCase", rename_all_fields = "camelCase")]
-enum Line<'a> {
-    Intent { turn_id: &'a str, effect: &'a str, kind: EffectKind, intent: &'a Value, may_repeat: bool },
-    Outcome { turn_id: &'a str, effect: &'a str, value: &'a Value },
 }
 
 struct JsonlTurnJournal {
@@ -193,19 +185,19 @@ impl JsonlTurnJournal {
     async fn begin(&self, effect: &Effect) -> Result<(), StoreError> {
         let may_repeat = effect.when_interrupted == WhenInterrupted::RunAgain;
         let (turn_id, intent) = (&*self.turn_id, &effect.intent);
-        let line = Line::Intent { turn_id, effect: &effect.id, kind: effect.kind, intent, may_repeat };
-        self.write(&line, !may_repeat).await
+        let record = Record::Intent { turn_id, effect: &*effect.id, kind: effect.kind, intent, may_repeat };
+        self.write(&record, !may_repeat).await
     }
 
     async fn finish(&self, effect: &Effect, value: &Value) -> Result<(), StoreError> {
-        let line = Line::Outcome { turn_id: &self.turn_id, effect: &effect.id, value };
-        self.write(&line, effect.kind == EffectKind::Approval).await
+        let record = Record::Outcome { turn_id: &*self.turn_id, effect: &*effect.id, value };
+        self.write(&record, effect.kind == EffectKind::Approval).await
     }
 
     /// Appends a record. Where it must be `synced`, it is on disk with everything before it.
-    async fn write(&self, line: &Line<'_>, synced: bool) -> Result<(), StoreError> {
+    async fn write(&self, record: &Record<&str, &Value>, synced: bool) -> Result<(), StoreError> {
         let mut appender = self.appender.lock().await;
-        appender.append(line)?;
+        appender.append(record)?;
         if !synced {
             return Ok(());
         }
@@ -253,7 +245,7 @@ mod tests {
     #[test]
     fn an_intent_of_an_earlier_version_says_nothing_about_repeating() {
         let line = r#"{"record":"intent","turnId":"t","effect":"e","kind":"toolCall","intent":null}"#;
-        let Record::Intent { may_repeat, .. } = serde_json::from_str(line).unwrap() else { panic!("no intent") };
-        assert!(!may_repeat);
+        let record: Record = serde_json::from_str(line).unwrap();
+        assert!(matches!(record, Record::Intent { may_repeat: false, .. }));
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::store::fs::{FileSystem, RealFs};
@@ -37,11 +38,17 @@ pub fn read_lines<T: DeserializeOwned>(path: &Path) -> io::Result<(Vec<T>, Vec<S
 
 /// As [`read_lines`], on `fs`.
 pub(super) fn read<T: DeserializeOwned>(fs: &dyn FileSystem, path: &Path) -> io::Result<Lines<T>> {
-    match fs.read(path) {
-        Ok(bytes) => Ok(parse(&bytes, path)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Lines::new()),
-        Err(error) => Err(error),
+    let bytes = fs.read_if_there(path)?;
+    Ok(bytes.map_or_else(Lines::new, |bytes| parse(&bytes, path)))
+}
+
+/// Adds a line for each value.
+pub(super) fn encode<T: Serialize>(bytes: &mut Vec<u8>, values: impl IntoIterator<Item = T>) -> io::Result<()> {
+    for value in values {
+        serde_json::to_writer(&mut *bytes, &value)?;
+        bytes.push(b'\n');
     }
+    Ok(())
 }
 
 /// What the readable lines of a file say, one at a time: the same ones, in the same order, as [`read`] gives.

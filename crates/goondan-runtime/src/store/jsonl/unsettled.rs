@@ -10,10 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::disk::Disk;
 use super::inbox::Inbox;
-use super::layout;
+use super::{layout, lines};
 use crate::ids::InstanceId;
-use crate::ports::store::{CarriedFold, InboxRecord, SettledFold, StoreError};
-use crate::store::fs::FileSystem;
+use crate::ports::store::{InboxRecord, SettledFold, StoreError};
 use crate::store::ledger::Carried;
 
 /// That many conversations may wait for a sync of their base,
@@ -168,9 +167,9 @@ impl Unsettled {
         let start = folds.first().map_or(0, |first| first.fold.at);
         let mut wanted = Vec::new();
         for carried in folds {
-            encode(&carried.fold, &mut wanted)?;
+            lines::encode(&mut wanted, &carried.fold.messages)?;
         }
-        let found = read(&**self.disk, path)?;
+        let found = self.disk.read_if_there(path)?.unwrap_or_default();
         let kept = usize::try_from(start).unwrap_or(usize::MAX);
         match found.get(kept..) {
             Some(rest) if rest == wanted => return Ok(()),
@@ -184,20 +183,4 @@ impl Unsettled {
         file.set_len(start)?;
         file.write_at(start, &wanted)
     }
-}
-
-fn read(fs: &dyn FileSystem, path: &Path) -> std::io::Result<Vec<u8>> {
-    match fs.read(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        read => read,
-    }
-}
-
-/// The lines that a fold is in its base.
-pub(super) fn encode(fold: &CarriedFold, lines: &mut Vec<u8>) -> std::io::Result<()> {
-    for message in &fold.messages {
-        serde_json::to_writer(&mut *lines, message)?;
-        lines.push(b'\n');
-    }
-    Ok(())
 }
