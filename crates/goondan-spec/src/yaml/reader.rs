@@ -15,18 +15,18 @@ use crate::node::{Content, Entry, Node};
 /// From this many entries on, a map's keys are looked up in a set.
 const LARGE_MAP: usize = 16;
 
-/// The first document of `text`, or `None` where it is empty. What follows it is read for mistakes alone.
+/// The first document of `text` that is not empty, if any. What follows it is read for mistakes alone.
 pub(super) fn read(text: &str) -> Result<Option<Node>, Refusal> {
     let parser = Parser::with_options(StrInput::new(text), parser_options());
     let mut reader = Reader { text, parser, anchors: HashMap::new(), aliased: 0 };
     let mut first = None;
     loop {
         match reader.next()? {
-            (Event::StreamEnd, _) => return Ok(first.filter(|node: &Node| node.content != Content::Null)),
+            (Event::StreamEnd, _) => return Ok(first),
             (Event::StreamStart | Event::DocumentStart(..) | Event::DocumentEnd, _) => {}
             (event, span) => {
                 let node = reader.node(event, span, 0)?;
-                first.get_or_insert(node);
+                first = first.or(Some(node).filter(|node| node.content != Content::Null));
             }
         }
     }
@@ -141,7 +141,8 @@ impl<'t> Reader<'t> {
         match event {
             Event::Scalar(value, style, anchor, tag) => {
                 if anchor != 0 {
-                    let content = scalar::content(&value, style, tag.as_deref())?;
+                    let text = |_| Content::Text(value.clone().into_owned());
+                    let content = scalar::content(&value, style, tag.as_deref()).unwrap_or_else(text);
                     self.remember(anchor, &Node { at, content }, Some(value.clone()));
                 }
                 scalar::key(value, style, tag.as_deref())

@@ -128,6 +128,8 @@ proptest! {
     #[test]
     fn texts_mean_the_same_to_both(text in texts()) {
         match (ours(&text), theirs(&text)) {
+            // What a map's own key replaces it does not look at.
+            (Err(_), Ok(_)) if text.contains("<<") && is_inside_itself(&text) => {}
             // Around keys it looks for broken syntax first, and it blames what an alias refers to.
             (Err(_), Err(_)) if text.contains("<<") || text.contains('*') => {}
             (Err(ours), Err(theirs)) => prop_assert!(ours <= theirs, "{ours:?}, {theirs:?}"),
@@ -162,6 +164,10 @@ type Outcome = Result<Option<Node>, (Option<usize>, Option<usize>)>;
 
 fn ours(text: &str) -> Outcome {
     parse(text).map_err(|(error, _)| (error.line, error.column))
+}
+
+fn is_inside_itself(text: &str) -> bool {
+    parse(text).is_err_and(|(error, _)| error.message == explain::inside_itself().message)
 }
 
 fn theirs(text: &str) -> Outcome {
@@ -265,6 +271,9 @@ fn derived_types_of_every_form_are_read() {
     let tall = || Shape::Box { width: 2.0, height: Some(-1) };
     let flat = Shape::Box { width: 0.5, height: None };
     assert_eq!(shapes, Ok(vec![Shape::Dot, Shape::Circle(3), tall(), flat, tall()]));
+    assert_eq!(read("# nothing\n"), Ok(Vec::new()));
+    assert_eq!(from_str::<Case>("name: a\ntags:\n").unwrap().tags, Vec::<String>::new());
+    assert!(from_str::<Case>("").unwrap_err().message.contains("`name` is missing"));
     let texts = from_str::<Vec<String>>("[a, 1.50, 0x1F, True, '7', !!str null]");
     assert_eq!(texts.unwrap(), ["a", "1.50", "0x1F", "True", "7", "null"]);
     let mistakes = [
@@ -278,7 +287,6 @@ fn derived_types_of_every_form_are_read() {
         "- box: {height: 1}",
         "- box: [a]",
         "{}",
-        "",
     ];
     insta::assert_snapshot!(mistakes.map(|text| read(text).unwrap_err()).join("\n"));
 }

@@ -47,9 +47,17 @@ impl<'n> Typed<'n> {
             Content::Bool(value) => visitor.visit_bool(*value),
             Content::Number(value) => number(value, visitor),
             Content::Text(value) => visitor.visit_str(value),
-            Content::List(items) => visitor.visit_seq(Items { list: self, rest: items.iter() }),
-            Content::Map(entries) => visitor.visit_map(Entries { map: self, rest: entries.iter(), current: None }),
+            Content::List(items) => visitor.visit_seq(self.items(items)),
+            Content::Map(entries) => visitor.visit_map(self.entries(entries)),
         }
+    }
+
+    fn items(self, items: &'n [Node]) -> Items<'n> {
+        Items { list: self, rest: items.iter() }
+    }
+
+    fn entries(self, entries: &'n [Entry]) -> Entries<'n> {
+        Entries { map: self, rest: entries.iter(), current: None }
     }
 
     fn text<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
@@ -107,9 +115,29 @@ impl<'de> Deserializer<'de> for Typed<'_> {
         variant.and_then(|variant| visitor.visit_enum(variant)).map_err(|error| error.near(self.node.at))
     }
 
+    /// What is empty is an empty list where one is wanted.
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
+        match self.node.content {
+            Content::Null => visitor.visit_seq(self.items(&[])),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    /// What is empty is an empty map where one is wanted.
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
+        match self.node.content {
+            Content::Null => visitor.visit_map(self.entries(&[])).map_err(|error| error.near(self.node.at)),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(self, _: &str, _: &[&str], visitor: V) -> Result<V::Value, YamlError> {
+        self.deserialize_map(visitor)
+    }
+
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct identifier ignored_any
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct tuple
+        tuple_struct identifier ignored_any
     }
 }
 
