@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::dispatch::{ToolCallContext, TurnFacts};
 use crate::engine::Engine;
 use crate::event::TurnResult;
+use crate::footing::Footing;
 use crate::ids::{InstanceId, TraceContext, derived_id};
 use crate::inbound::{AgentEvent, EventTrace, ReplyTo, Terms};
 use crate::narrowing::Narrowing;
@@ -38,6 +39,7 @@ pub(crate) struct AgentCalls {
     trace: TraceContext,
     cancel: CancellationToken,
     asked: AtomicU32,
+    footing: Option<Arc<Footing>>,
 }
 
 impl AgentCalls {
@@ -49,6 +51,7 @@ impl AgentCalls {
             trace: context.trace.clone(),
             cancel,
             asked: AtomicU32::new(0),
+            footing: context.footing.clone(),
         }
     }
 
@@ -81,11 +84,15 @@ impl AgentCalls {
         Narrowing::both(self.facts.narrowing.as_ref(), wanted)
     }
 
-    /// Hands `event` over; comes back once it is on disk.
+    /// Hands `event` over; comes back once it is on disk, or in the queue where the answer is waited for.
     async fn submit(&self, event: AgentEvent, waiter: Option<oneshot::Sender<TurnResult>>) -> Result<(), ToolError> {
         taint::pass_on(&self.engine, &self.facts.instance, &event.target).await.map_err(untold)?;
+        if let Some(footing) = self.footing.as_ref().filter(|_| !event.is_asked_by_turn()) {
+            footing.secure().await.map_err(|error| Refusal::store(&error))?;
+        }
         let (accepted, answer) = oneshot::channel();
-        let command = Command::Submit { event: Box::new(event), waiter, accepted };
+        let footing = self.footing.clone();
+        let command = Command::Submit { event: Box::new(event), waiter, footing, accepted };
         self.engine.commands.send(command).map_err(|_| stopped())?;
         answer.await.map_err(|_| stopped())?.map_err(ToolError::from)
     }

@@ -14,6 +14,7 @@ use crate::JsonObject;
 use crate::agents::AgentCalls;
 use crate::engine::Engine;
 use crate::event::RuntimeEventKind;
+use crate::footing::Footing;
 use crate::ids::{InstanceId, TraceContext};
 use crate::limits::{cut_error_message, cut_output};
 use crate::message::{Message, ToolCall};
@@ -64,6 +65,8 @@ pub struct ToolCallContext {
     pub(crate) cancel: CancellationToken,
     /// Where an approval is recorded, and the id of its effect; nowhere for a call without a turn.
     pub(crate) approval: Option<(Arc<dyn TurnJournal>, String)>,
+    /// What the turn stands on; nothing for a call without a turn.
+    pub(crate) footing: Option<Arc<Footing>>,
 }
 
 impl ToolCallContext {

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use chrono::{DateTime, Utc};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::conversation::Conversation;
@@ -12,9 +13,11 @@ use crate::dead_letters;
 use crate::dispatch::TurnFacts;
 use crate::engine::Engine;
 use crate::event::{FinishReason, TurnError, TurnResult};
+use crate::footing::{Durable, Footing};
 use crate::inbound::AgentEvent;
 use crate::message::{Message, MessageData, MessageEvent, MessageSource, Role};
 use crate::middleware::{ExtensionStates, Notes};
+use crate::orchestrator::Command;
 use crate::ports::model::TokenUsage;
 use crate::ports::store::{CarriedFold, InboxRecord, InstanceMeta, InstanceStatus, InstanceStore, StoreError};
 use crate::responses;
@@ -34,6 +37,7 @@ pub(crate) struct TurnStart {
     pub(crate) is_new: bool,
     pub(crate) joined: JoinBox,
     pub(crate) cancel: CancellationToken,
+    pub(crate) footing: Arc<Footing>,
     /// The conversation, where it is still in memory.
     pub(crate) warm: Option<ConversationLog>,
 }
@@ -49,18 +53,38 @@ pub(crate) struct TurnEnd {
     pub(crate) meta: InstanceMeta,
 }
 
+/// A turn that is about to end.
+struct Ending {
+    engine: Arc<Engine>,
+    facts: Arc<TurnFacts>,
+    event: Arc<AgentEvent>,
+    started: Instant,
+    /// Those who watch know that it is over.
+    is_told: bool,
+}
+
+impl Ending {
+    fn tell(&mut self, result: &TurnResult) {
+        let duration = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        turn::publish_end(&self.engine, &self.facts, result, duration);
+        self.is_told = true;
+    }
+}
+
 /// Runs one turn from its event to its durable end.
 pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
-    let started = tokio::time::Instant::now();
-    let TurnStart { engine, facts, event, mut meta, is_new, joined, cancel, warm } = start;
+    let started = Instant::now();
+    let TurnStart { engine, facts, event, mut meta, is_new, joined, cancel, footing, warm } = start;
     meta.status = InstanceStatus::Processing;
     meta.retired_at = None;
-    let opened = open(&engine, &facts, &meta, is_new, warm).await;
+    let opened = open(&engine, &facts, &footing, &meta, is_new, warm).await;
+    let event = Arc::new(event);
+    let (about, of) = (Arc::clone(&event), Arc::clone(&facts));
+    let mut ending = Ending { engine: Arc::clone(&engine), facts: of, event: about, started, is_told: false };
     let mut end = match opened {
         Err(error) => TurnEnd { result: not_begun(&facts, &error), handled: vec![], answer: None, warm: None, meta },
         Ok((log, journal)) => {
             let (progress, is_accepted) = (TurnProgress::default(), AtomicBool::new(!event.is_asked_by_turn()));
-            let (engine, facts, event) = (Arc::clone(&engine), Arc::clone(&facts), Arc::new(event));
             let (states, notes, about) = (ExtensionStates::default(), Notes::default(), Arc::clone(&event));
             let mut context = TurnContext {
                 engine,
@@ -74,20 +98,23 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
                 states,
                 notes,
                 is_accepted,
+                footing,
             };
             let result = turn::run(&mut context, &event).await;
-            finish(context, &event, result, meta).await
+            finish(context, &mut ending, result, meta).await
         }
     };
-    let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     end.meta.status = InstanceStatus::Idle;
-    turn::publish_end(&engine, &facts, &end.result, duration);
+    if !ending.is_told {
+        ending.tell(&end.result);
+    }
     end
 }
 
 async fn open(
     engine: &Arc<Engine>,
     facts: &Arc<TurnFacts>,
+    footing: &Arc<Footing>,
     meta: &InstanceMeta,
     is_new: bool,
     warm: Option<ConversationLog>,
@@ -95,7 +122,7 @@ async fn open(
     if is_new {
         put_new(engine, meta).await?;
     }
-    let journal = engine.journal.open(&facts.instance, &facts.turn_id).await?;
+    let journal = engine.journal.open(&facts.instance, &facts.turn_id, footing).await?;
     let log = match warm {
         Some(log) => log,
         // Nothing is there to be read.
@@ -176,12 +203,11 @@ fn results_for_unanswered(conversation: &Conversation, now: DateTime<Utc>) -> Op
 
 /// Makes the outcome durable: first the turn's events, then the record that says that it is over, then the fold. A turn that
 /// the store has failed is not over: it is resumed.
-async fn finish(mut context: TurnContext, event: &AgentEvent, result: TurnResult, mut meta: InstanceMeta) -> TurnEnd {
-    let engine = Arc::clone(&context.engine);
-    let facts = Arc::clone(&context.facts);
+async fn finish(mut context: TurnContext, ending: &mut Ending, result: TurnResult, mut meta: InstanceMeta) -> TurnEnd {
+    let (engine, facts, event) = (Arc::clone(&ending.engine), Arc::clone(&ending.facts), Arc::clone(&ending.event));
     let mut handled = vec![event.id.clone()];
     handled.append(&mut context.progress.joined_ids);
-    let answer = responses::answer(event, &facts.trace, &result, engine.clock.now());
+    let answer = responses::answer(&event, &facts.trace, &result, engine.clock.now());
     let record = InboxRecord::Done {
         turn_id: result.turn_id.clone(),
         event_ids: handled.clone(),
@@ -193,9 +219,14 @@ async fn finish(mut context: TurnContext, event: &AgentEvent, result: TurnResult
     if result.error.as_ref().is_some_and(|error| error.code == STORE_FAILED) {
         return TurnEnd { result, handled: Vec::new(), answer: None, warm: None, meta };
     }
-    bury(&engine, event, &result).await;
+    bury(&engine, &event, &result).await;
     drop(context.journal);
-    match make_durable(&engine, &facts, context.log, context.states, record).await {
+    let standing = context.footing.secure().await;
+    let durable = match standing {
+        Ok(()) => make_durable(ending, context.log, context.states, record).await,
+        Err(error) => Err(error),
+    };
+    match durable {
         Ok((log, is_carried)) => {
             meta.updated_at = engine.clock.now();
             meta.spending.add(result.usage, facts.agent.pricing.as_ref());
@@ -203,6 +234,8 @@ async fn finish(mut context: TurnContext, event: &AgentEvent, result: TurnResult
             TurnEnd { result, handled, answer, warm, meta }
         }
         Err(error) => {
+            // It is not over, whatever was told.
+            ending.is_told = false;
             let result = TurnResult { finish_reason: FinishReason::Error, error: Some(store_failed(&error)), ..result };
             TurnEnd { result, handled: Vec::new(), answer: None, warm: None, meta }
         }
@@ -221,12 +254,12 @@ async fn bury(engine: &Arc<Engine>, event: &AgentEvent, result: &TurnResult) {
 
 /// Gives back the conversation, and whether the record has carried the fold.
 async fn make_durable(
-    engine: &Engine,
-    facts: &TurnFacts,
+    ending: &mut Ending,
     log: ConversationLog,
     states: ExtensionStates,
     mut record: InboxRecord,
 ) -> Result<(ConversationLog, bool), StoreError> {
+    let (engine, facts) = (&ending.engine, &ending.facts);
     if states.has_changes() {
         let (store, instance) = (Arc::clone(&engine.store), facts.instance.clone());
         blocking(move || states.save(&*store, &instance)).await?;
@@ -239,8 +272,28 @@ async fn make_durable(
             taint::pass_on(engine, &facts.instance, &answer.target).await?;
         }
     }
-    commit(engine, record).await?;
+    commit_end(ending, record).await?;
     Ok((log, is_carried))
+}
+
+/// Puts the record that ends a turn on disk. A turn that waits for the answer is told as soon as a kill can't undo it any more.
+async fn commit_end(ending: &mut Ending, record: InboxRecord) -> Result<(), StoreError> {
+    let result = match &record {
+        InboxRecord::Done { result, .. } if ending.event.is_asked_by_turn() => result.clone(),
+        _ => return commit(&ending.engine, record).await,
+    };
+    let (on_durable, durable) = Durable::new();
+    if ending.engine.store.write(record, on_durable) {
+        // Who watches hears of the end before anything that is made of the answer.
+        ending.tell(&result);
+        let answered = Command::Answered { event_id: ending.event.id.clone(), result, durable: durable.clone() };
+        // Without an orchestrator nobody waits.
+        let _ = ending.engine.commands.send(answered);
+        // Let it go on first: it asks its model while this thread waits for the disk.
+        tokio::task::yield_now().await;
+        ending.engine.store.flush();
+    }
+    durable.wait().await
 }
 
 /// Makes the turn's messages safe: the record that ends it carries what is given back, or they are on disk.

@@ -14,6 +14,7 @@ mod dead_letters;
 pub mod dispatch;
 pub mod engine;
 pub mod event;
+pub mod footing;
 pub mod history;
 pub mod ids;
 pub mod inbound;

@@ -215,7 +215,7 @@ impl Runtime {
         let event_id = event.id.clone();
         let (waiter, result) = oneshot::channel();
         let (answer, accepted) = oneshot::channel();
-        let command = Command::Submit { event: Box::new(event), waiter: Some(waiter), accepted: answer };
+        let command = Command::Submit { event: Box::new(event), waiter: Some(waiter), footing: None, accepted: answer };
         self.engine.commands.send(command).map_err(|_| ended())?;
         Ok(Submitted { event_id, accepted, result })
     }
@@ -254,6 +254,7 @@ impl Runtime {
             trace,
             cancel: CancellationToken::new(),
             approval: None,
+            footing: None,
         };
         Some(dispatch::call(context).await)
     }

@@ -226,6 +226,7 @@ async fn run_call(
         trace: context.trace.child(&format!("{}-tool-{index}", context.id)),
         cancel: turn.cancel.clone(),
         approval: Some((Arc::clone(&turn.journal), approval)),
+        footing: Some(Arc::clone(&turn.footing)),
     };
     let trace = tool_call.trace.clone();
     let work = Box::pin(async { encode(&turn.engine.outcome_of(dispatch::call(tool_call)).await) });

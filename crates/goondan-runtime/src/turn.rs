@@ -13,6 +13,7 @@ use crate::conversation::Conversation;
 use crate::dispatch::TurnFacts;
 use crate::engine::Engine;
 use crate::event::{FinishReason, RuntimeEventKind, TurnError, TurnResult};
+use crate::footing::Footing;
 use crate::inbound::AgentEvent;
 use crate::instance;
 use crate::message::{Message, MessageEvent, MessageSource, Part, Role};
@@ -65,6 +66,7 @@ pub struct TurnContext {
     pub(crate) notes: Notes,
     /// Whether it is on disk that the event was accepted.
     pub(crate) is_accepted: AtomicBool,
+    pub(crate) footing: Arc<Footing>,
 }
 
 /// A conversation with the store that it is written to.
@@ -175,9 +177,11 @@ impl TurnContext {
         self.append_with(Role::User, content, MessageSource::User, event.metadata.clone()).map(drop)
     }
 
-    /// Comes before something that must not be done twice: from then on the event has to come back after a power failure, or
-    /// else its turn would be another one. The record of a question may not be on disk yet; twice is as good as once.
+    /// Comes before something that must not be done twice: from then on the event has to come back after a power failure, with
+    /// all that the turn has learned, or else its turn would be another one. The record of a question may not be on disk yet;
+    /// twice is as good as once.
     pub(crate) async fn accept_durably(&self) -> Result<(), TurnError> {
+        self.footing.secure().await.map_err(|error| store_failed(&error))?;
         if !self.is_accepted.load(Ordering::Acquire) {
             let record = InboxRecord::Accepted { event: Box::new(AgentEvent::clone(&self.event)) };
             instance::commit(&self.engine, record).await.map_err(|error| store_failed(&error))?;

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
 use crate::event::TurnResult;
+use crate::footing::{Durable, Footing};
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
 use crate::instance::TurnEnd;
@@ -39,6 +40,8 @@ pub enum Command {
         event: Box<AgentEvent>,
         /// Who waits for the result.
         waiter: Option<oneshot::Sender<TurnResult>>,
+        /// What the turn stands on that waits. It is told the result before that is on disk.
+        footing: Option<Arc<Footing>>,
         /// Who waits for the acceptance.
         accepted: oneshot::Sender<Result<(), Refusal>>,
     },
@@ -48,6 +51,15 @@ pub enum Command {
         event: Box<AgentEvent>,
         /// Whether it is there.
         written: Result<(), StoreError>,
+    },
+    /// The turn of a question is over as soon as that is on disk, and a kill does not take it any more.
+    Answered {
+        /// The question.
+        event_id: String,
+        /// What came of it.
+        result: Box<TurnResult>,
+        /// Tells when it is on disk.
+        durable: Durable,
     },
     /// Nobody waits any more for the answer to an event.
     Abandon {
@@ -108,6 +120,8 @@ struct Waiter {
     sender: oneshot::Sender<TurnResult>,
     /// The instance whose turn stands still meanwhile.
     caller: Option<InstanceId>,
+    /// What that turn stands on; nothing where no turn waits.
+    footing: Option<Arc<Footing>>,
 }
 
 /// An event between its submission and its end.
@@ -214,8 +228,9 @@ impl Orchestrator {
 
     fn handle(&mut self, command: Command) {
         match command {
-            Command::Submit { event, waiter, accepted } => self.submit(*event, waiter, accepted),
+            Command::Submit { event, waiter, footing, accepted } => self.submit(*event, waiter, footing, accepted),
             Command::Durable { event, written } => self.durable(*event, written),
+            Command::Answered { event_id, result, durable } => self.answered(&event_id, &result, &durable),
             Command::Abandon { event_id, reason } => self.abandon(&event_id, reason),
             Command::Cancel { instance, answer } => drop(answer.send(self.cancel(&instance))),
             Command::Spawn { request, answer } => drop(answer.send(self.spawn(request))),
@@ -230,6 +245,7 @@ impl Orchestrator {
         &mut self,
         event: AgentEvent,
         waiter: Option<oneshot::Sender<TurnResult>>,
+        footing: Option<Arc<Footing>>,
         accepted: oneshot::Sender<Result<(), Refusal>>,
     ) {
         if let Some(result) = self.handled.get(&event.id) {
@@ -245,7 +261,7 @@ impl Orchestrator {
             return;
         }
         let caller = event.reply_to.as_ref().filter(|reply| !reply.async_).map(|reply| reply.caller.clone());
-        let waiter = match self.waiter(waiter, caller, &event.target) {
+        let waiter = match self.waiter(waiter, caller, footing, &event.target) {
             Ok(waiter) => waiter,
             Err(refusal) => {
                 let _ = accepted.send(Err(refusal));
@@ -304,6 +320,25 @@ impl Orchestrator {
         match answer {
             Ok(()) => self.enqueue(event),
             Err(_) => self.forget(&event.id, None),
+        }
+    }
+
+    /// Turns that wait for an answer go on while it is put on disk. They do nothing meanwhile that others see, and nothing that
+    /// must not be done twice; their journals tell what stands on it (`Footing`).
+    fn answered(&mut self, event_id: &str, result: &TurnResult, durable: &Durable) {
+        let Some(pending) = self.pending.get_mut(event_id) else { return };
+        let waiters = std::mem::take(&mut pending.waiters).into_iter();
+        let (turns, others) = waiters.partition(|waiter| waiter.footing.is_some());
+        pending.waiters = others;
+        let turns: Vec<Waiter> = turns;
+        for Waiter { sender, caller, footing } in turns {
+            if let Some(caller) = &caller {
+                self.waits.done(caller, &pending.target);
+            }
+            if let Some(footing) = footing {
+                footing.stand_on(event_id.to_owned(), durable.clone());
+            }
+            let _ = sender.send(result.clone());
         }
     }
 

@@ -1,9 +1,12 @@
 //! What is not taken, and why (rules A1, A4, A8).
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 
 use super::{Orchestrator, Waiter};
 use crate::event::TurnResult;
+use crate::footing::Footing;
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
 use crate::plan::ModelPlan;
@@ -29,7 +32,7 @@ impl Refusal {
         Refusal { code, message, suggestion: Some(suggestion.into()) }
     }
 
-    pub(super) fn store(error: &StoreError) -> Self {
+    pub(crate) fn store(error: &StoreError) -> Self {
         let suggestion = "Make room or fix the rights of the state folder, then send it again.";
         Refusal::new("E_STORE", error.message.clone(), suggestion)
     }
@@ -104,6 +107,7 @@ impl Orchestrator {
         &mut self,
         sender: Option<oneshot::Sender<TurnResult>>,
         caller: Option<InstanceId>,
+        footing: Option<Arc<Footing>>,
         target: &InstanceId,
     ) -> Result<Option<Waiter>, Refusal> {
         let Some(sender) = sender else { return Ok(None) };
@@ -112,7 +116,7 @@ impl Orchestrator {
         if let Some(caller) = &caller {
             self.waits.wait(caller, target).map_err(|chain| circular(&chain))?;
         }
-        Ok(Some(Waiter { sender, caller }))
+        Ok(Some(Waiter { sender, caller, footing }))
     }
 }
 

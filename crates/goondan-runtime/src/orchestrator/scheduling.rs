@@ -11,6 +11,7 @@ use super::{Ended, Orchestrator, Refusal, RunningTurn};
 use crate::dead_letters;
 use crate::dispatch::TurnFacts;
 use crate::event::{SwarmEvent, TurnError, TurnResult};
+use crate::footing::Footing;
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
 use crate::instance::{self, TurnEnd, TurnStart, failed_result};
@@ -87,10 +88,19 @@ impl Orchestrator {
         let (meta, is_new) = (instance.meta.clone(), instance.is_new);
         let facts = Arc::new(self.facts(agent, &event, &meta));
         let (warm, engine) = (self.instances.take_warm(id), Arc::clone(&self.engine));
-        let start = TurnStart { engine, facts, event, meta, is_new, joined, cancel, warm };
+        let footing = Arc::new(self.footing(&event));
+        let start = TurnStart { engine, facts, event, meta, is_new, joined, cancel, footing, warm };
         let target = id.clone();
         let task = self.turns.spawn(async move { (target, instance::handle(start).await) });
         self.turn_tasks.insert(task.id(), id.clone());
+    }
+
+    /// What the turn of an event may build on that it had recorded before it was cut off.
+    fn footing(&self, event: &AgentEvent) -> Footing {
+        if !self.begun.contains(&event.id) {
+            return Footing::default();
+        }
+        Footing::new(self.handled.needed_by(&event.target).map(str::to_owned).collect())
     }
 
     /// The agent that handles an event, with the model that the event asks for.
@@ -191,7 +201,11 @@ impl Orchestrator {
     /// Keeps the result of an event that is over, for who may ask for it again.
     fn remember(&mut self, event_id: &str, result: &TurnResult) {
         let asked_by = self.pending.get(event_id).and_then(|pending| pending.asked_by.clone());
-        let is_asking = |id: &InstanceId| self.instances.get(id).is_some_and(|instance| instance.turn.is_some());
+        let is_begun = |event: &AgentEvent| self.begun.contains(&event.id);
+        let is_asking = |id: &InstanceId| {
+            let instance = self.instances.get(id);
+            instance.is_some_and(|instance| instance.turn.is_some() || instance.queue.iter().any(is_begun))
+        };
         self.handled.put(event_id.to_owned(), result.clone(), size_of(result), asked_by.filter(is_asking));
     }
 

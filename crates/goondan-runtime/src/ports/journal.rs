@@ -10,13 +10,21 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::store::StoreError;
+use crate::footing::Footing;
 use crate::ids::InstanceId;
 
 /// Keeps the journals of turns. The embedded one serves one machine; a durable-execution engine fits behind it too.
 #[async_trait]
 pub trait Journal: Send + Sync {
-    /// The journal of a turn, with what is recorded of it.
-    async fn open(&self, instance: &InstanceId, turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError>;
+    /// The journal of a turn, with what is recorded of it. Each outcome is kept with the answers that are
+    /// [uncertain](Footing::uncertain) then; if those do not [hold](Footing::holds) when the turn is resumed, neither does the
+    /// outcome, nor anything behind it.
+    async fn open(
+        &self,
+        instance: &InstanceId,
+        turn_id: &str,
+        footing: &Arc<Footing>,
+    ) -> Result<Arc<dyn TurnJournal>, StoreError>;
     /// Forgets a turn that is over.
     async fn close(&self, instance: &InstanceId, turn_id: &str) -> Result<(), StoreError>;
 }

@@ -75,8 +75,8 @@ pub enum InboxRecord {
     },
 }
 
-/// New messages of a conversation, in the record that ends their turn. The record's sync makes them safe, so that the base
-/// need not be synced with each turn.
+/// New messages of a conversation, or all of a short one that was rewritten, in the record that ends their turn. The record's
+/// sync makes them safe, so that the base need not be synced with each turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CarriedFold {
@@ -84,6 +84,9 @@ pub struct CarriedFold {
     pub instance: InstanceId,
     /// Where in the base they come, as the store counts.
     pub at: u64,
+    /// They are the whole conversation: whatever the base was before is gone.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub is_whole: bool,
     /// The messages.
     pub messages: Vec<Arc<Message>>,
 }
@@ -227,6 +230,14 @@ pub trait Store: Send + Sync {
     fn commit(&self, record: InboxRecord, on_durable: OnDurable) {
         self.submit(record, on_durable);
     }
+    /// As [`submit`](Store::submit), but where that can be done at once, the record is written when this comes back: a kill
+    /// does not take it any more. Whether it is; then [`flush`](Store::flush) has to follow.
+    fn write(&self, record: InboxRecord, on_durable: OnDurable) -> bool {
+        self.submit(record, on_durable);
+        false
+    }
+    /// Puts on disk what was [written](Store::write). The calling thread may do the work and wait for a disk that is quick.
+    fn flush(&self) {}
     /// As [`submit`](Store::submit), for a record that nobody waits for. It is on disk before any that is submitted after it.
     fn submit_later(&self, record: InboxRecord) {
         self.submit(record, Box::new(|_| {}));

@@ -138,7 +138,7 @@ async fn until(clock: &dyn Clock, at: Option<DateTime<Utc>>) {
 async fn fire(engine: &Engine, id: &InstanceId, job: &Job) -> Result<(), Refusal> {
     let (accepted, answer) = oneshot::channel();
     let event = Box::new(event(engine, id, job));
-    engine.commands.send(Command::Submit { event, waiter: None, accepted }).map_err(|_| stopping())?;
+    engine.commands.send(Command::Submit { event, waiter: None, footing: None, accepted }).map_err(|_| stopping())?;
     answer.await.map_err(|_| stopping())?
 }
 

@@ -67,6 +67,12 @@ impl<V> Handled<V> {
         self.forget_oldest();
     }
 
+    /// The events that stay for the unfinished turn of `instance`.
+    pub(crate) fn needed_by(&self, instance: &InstanceId) -> impl Iterator<Item = &str> {
+        let needed = self.needed.get(instance).into_iter().flatten();
+        needed.map(|(_, event_id)| event_id.as_str()).filter(|event_id| self.entries.contains_key(*event_id))
+    }
+
     /// A turn of `instance` is over: it won't ask again.
     pub(crate) fn release(&mut self, instance: &InstanceId) {
         for (number, event_id) in self.needed.remove(instance).unwrap_or_default() {

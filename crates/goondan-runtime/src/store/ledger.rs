@@ -60,7 +60,11 @@ impl Ledger {
                     self.accept(place, answer);
                 }
                 if let Some(fold) = fold {
-                    self.unsettled.entry(fold.instance.clone()).or_default().push((turn_id.clone(), place));
+                    let folds = self.unsettled.entry(fold.instance.clone()).or_default();
+                    if fold.is_whole {
+                        folds.clear();
+                    }
+                    folds.push((turn_id.clone(), place));
                 }
             }
             InboxRecord::Settled { folds } => folds.iter().for_each(|settled| self.settle(settled)),
@@ -265,8 +269,9 @@ mod tests {
             let answer = answers.then(|| event(&format!("{}-answer", done.id), &instance("k0")));
             let mut record = done_with(&done, answer.clone());
             if let InboxRecord::Done { fold, .. } = &mut record {
-                *fold =
-                    carries.then(|| Box::new(CarriedFold { instance: done.target.clone(), at: 0, messages: vec![] }));
+                *fold = carries.then(|| {
+                    Box::new(CarriedFold { instance: done.target.clone(), at: 0, is_whole: false, messages: vec![] })
+                });
             }
             self.records.push(record);
             if carries {

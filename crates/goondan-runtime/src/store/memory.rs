@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::begun::{self, Traces};
 use super::ledger::Ledger;
 use crate::event::RuntimeEvent;
+use crate::footing::Footing;
 use crate::ids::InstanceId;
 use crate::message::{Message, MessageEvent};
 use crate::ports::journal::{Effect, Journal, Outcome, TurnJournal};
@@ -185,7 +186,12 @@ pub struct MemoryJournal;
 
 #[async_trait]
 impl Journal for MemoryJournal {
-    async fn open(&self, _instance: &InstanceId, _turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError> {
+    async fn open(
+        &self,
+        _instance: &InstanceId,
+        _turn_id: &str,
+        _footing: &Arc<Footing>,
+    ) -> Result<Arc<dyn TurnJournal>, StoreError> {
         Ok(Arc::new(MemoryJournal))
     }
 

@@ -69,6 +69,13 @@ pub(crate) fn replace_durably(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) ->
     fs.rename(&temporary, path)
 }
 
+/// As [`replace_durably`], for contents that need not survive a power failure.
+pub(crate) fn replace(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (temporary, file) = write_beside(fs, path, bytes)?;
+    drop(file);
+    fs.rename(&temporary, path)
+}
+
 fn write_beside(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> io::Result<(PathBuf, Box<dyn DataFile>)> {
     let temporary = path.with_extension("tmp");
     let mut file = fs.open(&temporary)?.file;

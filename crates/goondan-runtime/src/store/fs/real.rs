@@ -3,13 +3,19 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{DataFile, FileSystem, Opened};
 
-/// Systems commonly let a process open 1,024 files. That many of them may belong to conversations; above that, files are
-/// closed after each use, so that any number of turns can run.
-const COMFORTABLE: usize = 256;
+/// A quarter of the files that the process may open may belong to conversations; above that, files are closed after each use,
+/// so that any number of turns can run.
+#[cfg(unix)]
+const SHARE: u64 = 4;
+
+/// More are of no use, however many it may open.
+#[cfg(unix)]
+const MANY: usize = 4_096;
 
 /// Open files of this process: what is limited is limited by process.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
@@ -77,8 +83,22 @@ impl FileSystem for RealFs {
     }
 
     fn is_crowded(&self) -> bool {
-        OPEN.load(Ordering::Relaxed) > COMFORTABLE
+        static COMFORTABLE: OnceLock<usize> = OnceLock::new();
+        OPEN.load(Ordering::Relaxed) > *COMFORTABLE.get_or_init(comfortable)
     }
+}
+
+/// How many files may be open before it is crowded.
+#[cfg(unix)]
+fn comfortable() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    // Without a limit, as many as are of use.
+    limit.map_or(MANY, |limit| usize::try_from(limit / SHARE).unwrap_or(MANY).min(MANY))
+}
+
+#[cfg(not(unix))]
+fn comfortable() -> usize {
+    256
 }
 
 fn open(path: &Path, new: bool) -> io::Result<Box<dyn DataFile>> {

@@ -144,6 +144,20 @@ impl Appender {
         self.disk.replace(&self.path, bytes)
     }
 
+    /// As [`Appender::replace`], but they are only written: after a power failure the file may hold them, be as it was, or
+    /// hold nothing.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.forget_file();
+        self.disk.put(&self.path, bytes)?;
+        self.end = Some(bytes.len() as u64);
+        Ok(())
+    }
+
+    /// All that the file holds is safe elsewhere, too: a sync that fails takes none of it back.
+    pub(super) fn keep(&mut self) {
+        self.synced = self.len();
+    }
+
     fn forget_file(&mut self) {
         self.file = None;
         self.end = None;

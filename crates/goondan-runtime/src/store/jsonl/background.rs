@@ -51,6 +51,8 @@ struct Waiting {
     dropped: u64,
     metas: HashMap<InstanceId, InstanceMeta>,
     metas_due: Option<Instant>,
+    /// When the writer looks at this again by itself.
+    wakes_at: Option<Instant>,
     /// Files of instances to let go of, and whom to tell.
     close: Vec<(InstanceId, SyncSender<()>)>,
     is_over: bool,
@@ -77,8 +79,9 @@ impl Background {
         }
         waiting.events.push(event);
         if waiting.events_due.is_none() {
-            waiting.events_due = Some(Instant::now() + EVENTS_WAIT);
-            self.shared.wake.notify_one();
+            let due = Instant::now() + EVENTS_WAIT;
+            waiting.events_due = Some(due);
+            self.shared.wake_before(waiting, due);
         }
     }
 
@@ -87,8 +90,9 @@ impl Background {
         let mut waiting = self.shared.waiting();
         waiting.metas.insert(meta.id(), meta);
         if waiting.metas_due.is_none() {
-            waiting.metas_due = Some(Instant::now() + METAS_WAIT);
-            self.shared.wake.notify_one();
+            let due = Instant::now() + METAS_WAIT;
+            waiting.metas_due = Some(due);
+            self.shared.wake_before(waiting, due);
         }
     }
 
@@ -153,20 +157,33 @@ impl Shared {
         }
     }
 
-    /// Waits until something is due, and takes it. Metadata stays where it can still be replaced.
+    /// Sees to it that the writer looks at what waits at `due`. To wake a thread costs more than all the rest of a log call, so
+    /// it is left alone where it wakes in time by itself.
+    fn wake_before(&self, waiting: MutexGuard<'_, Waiting>, due: Instant) {
+        let is_late = waiting.wakes_at.is_none_or(|at| at > due);
+        drop(waiting);
+        if is_late {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Waits until something is due, and takes it. Metadata stays where it can still be replaced. Behind work, it looks once
+    /// more after a while before it sleeps for good: where there was something, there is soon something again.
     fn wait(&self) -> Due {
         let mut waiting = self.waiting();
+        let mut doze = Some(Instant::now() + EVENTS_WAIT);
         loop {
             let now = Instant::now();
-            match waiting.next_due() {
+            waiting.wakes_at = match waiting.next_due() {
                 _ if waiting.is_urgent() => return waiting.take(now),
                 Some(due) if due <= now => return waiting.take(now),
-                Some(due) => {
-                    let woken = self.wake.wait_timeout(waiting, due - now);
-                    waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
-                }
-                None => waiting = self.wake.wait(waiting).unwrap_or_else(PoisonError::into_inner),
-            }
+                Some(due) => Some(due),
+                None => doze.take().filter(|until| *until > now),
+            };
+            waiting = match waiting.wakes_at {
+                Some(at) => self.wake.wait_timeout(waiting, at - now).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.wake.wait(waiting).unwrap_or_else(PoisonError::into_inner),
+            };
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::store::fs::{DataFile, FileSystem, Opened, replace_durably};
+use crate::store::fs::{DataFile, FileSystem, Opened, replace, replace_durably};
 
 /// The file system of a store. Syncing a file does not put its name on disk, nor those of the folders above it: that is done
 /// when a file is made or replaced, and once in the life of a process for files that it finds. An earlier process may have
@@ -79,6 +79,13 @@ impl Disk {
     /// Puts `bytes` in the place of a file, synced but for its name.
     pub(super) fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let replaced = replace_durably(&*self.fs, path, bytes);
+        self.forget_names(path);
+        replaced
+    }
+
+    /// As [`Disk::replace`], and not synced.
+    pub(super) fn put(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let replaced = replace(&*self.fs, path, bytes);
         self.forget_names(path);
         replaced
     }

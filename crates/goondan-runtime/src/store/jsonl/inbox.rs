@@ -2,7 +2,7 @@
 //!
 //! Whoever must not wait for the disk hands its record to a thread of the inbox's own. Whoever may, and finds nobody at it,
 //! puts it on disk where it stands: to be woken again takes longer than a quick disk. What comes meanwhile goes with the next
-//! sync, all of it at once, on that thread.
+//! sync, all of it at once, on that thread. And a record may be written first, and synced when others have learned of it.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -51,7 +51,11 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     jobs: Vec<Job>,
+    /// There are records that are written, and that nobody syncs at the moment.
+    has_unsynced: bool,
     at_work: Worker,
+    /// Several waited for the last sync: those who come next are better off doing something else meanwhile.
+    is_crowded: bool,
     is_over: bool,
 }
 
@@ -73,6 +77,8 @@ struct Job {
 
 struct File {
     lines: Appender,
+    /// Those who wait for records that are written and not synced.
+    unsynced: Vec<OnDurable>,
     worth_compacting: u64,
     /// Once the file is that long, it is looked at whether most of it may go.
     check_at: u64,
@@ -96,7 +102,7 @@ impl Inbox {
             // An earlier process may have been killed before it did this. What turns build on must not vanish under them.
             lines.sync()?;
         }
-        let file = Mutex::new(File { lines, worth_compacting, check_at: worth_compacting });
+        let file = Mutex::new(File { lines, unsynced: Vec::new(), worth_compacting, check_at: worth_compacting });
         let shared = Arc::new(Shared { disk, queue: Mutex::default(), wake: Condvar::new(), file });
         let of_thread = Arc::clone(&shared);
         let spawned = std::thread::Builder::new().name("gdn-inbox".to_owned()).spawn(move || of_thread.run());
@@ -119,6 +125,14 @@ impl Inbox {
         self.shared.work_or_wake(queue);
     }
 
+    /// As [`Inbox::submit`], but where nobody is at it, it is written right here, and goes to disk with the next
+    /// [`Inbox::flush`]. Whether it is written.
+    pub(super) fn write(&self, record: &InboxRecord, on_durable: OnDurable) -> bool {
+        let Some((mut queue, job)) = self.admit(record, on_durable) else { return false };
+        queue.jobs.push(job);
+        self.shared.write_or_wake(queue)
+    }
+
     /// Appends a record that nobody waits for: it goes to disk with the next one that somebody waits for.
     pub(super) fn submit_later(&self, record: &InboxRecord) {
         if let Ok(line) = line_of(record) {
@@ -129,7 +143,7 @@ impl Inbox {
     /// Puts everything on disk that was submitted so far; may do so right here.
     pub(super) fn flush(&self, on_durable: OnDurable) {
         let mut queue = self.shared.queue();
-        if queue.jobs.is_empty() && queue.at_work == Worker::Nobody {
+        if queue.jobs.is_empty() && !queue.has_unsynced && queue.at_work == Worker::Nobody {
             drop(queue);
             return on_durable(Ok(()));
         }
@@ -183,7 +197,7 @@ impl Shared {
 
     /// Does the work here where that is quick and nobody is at it; else it is left to the thread.
     fn work_or_wake(&self, mut queue: MutexGuard<'_, Queue>) {
-        if queue.at_work != Worker::Nobody || !self.disk.is_quick() {
+        if queue.at_work != Worker::Nobody || queue.is_crowded || !self.disk.is_quick() {
             return self.wake_thread(&mut queue);
         }
         queue.at_work = Worker::Submitter;
@@ -192,9 +206,35 @@ impl Shared {
         let is_large = self.write(batch);
         let mut queue = self.queue();
         queue.at_work = Worker::Nobody;
+        queue.is_crowded = queue.is_awaited();
         if is_large || queue.is_awaited() || queue.is_over {
             self.wake_thread(&mut queue);
         }
+    }
+
+    /// Writes what waits where nobody is at it; else it is left to the thread. Whether all is written.
+    fn write_or_wake(&self, mut queue: MutexGuard<'_, Queue>) -> bool {
+        if queue.at_work != Worker::Nobody || queue.jobs.len() > MAX_BATCH {
+            self.wake_thread(&mut queue);
+            return false;
+        }
+        queue.at_work = Worker::Submitter;
+        let batch = queue.take_batch();
+        drop(queue);
+        let refused = self.file().append(batch);
+        let is_written = refused.result.is_ok();
+        refused.tell();
+        let mut queue = self.queue();
+        queue.at_work = Worker::Nobody;
+        queue.has_unsynced = true;
+        if queue.is_awaited() || queue.is_over {
+            self.wake_thread(&mut queue);
+        }
+        is_written
+    }
+
+    fn file(&self) -> MutexGuard<'_, File> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the thread does.
@@ -207,14 +247,15 @@ impl Shared {
             };
             let waited = self.wake.wait_while(self.queue(), is_idle);
             let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
-            if queue.is_over && queue.jobs.is_empty() {
+            if queue.is_over && queue.jobs.is_empty() && !queue.has_unsynced {
                 return;
             }
             queue.at_work = Worker::Thread;
             let batch = queue.take_batch();
+            queue.is_crowded = batch.iter().filter(|job| job.on_durable.is_some()).count() > 1;
             drop(queue);
             if self.write(batch) {
-                self.file.lock().unwrap_or_else(PoisonError::into_inner).compact_if_worthwhile(&self.disk);
+                self.file().compact_if_worthwhile(&self.disk);
             }
             let mut queue = self.queue();
             if !queue.is_awaited() {
@@ -225,20 +266,34 @@ impl Shared {
 
     /// Puts records on disk and tells those who wait, in their order. Whether it is time to look at the size of the file.
     fn write(&self, batch: Vec<Job>) -> bool {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let appended = file.lines.append_lines(batch.iter().map(|job| &*job.line));
-        let written = appended.and_then(|()| file.lines.sync());
+        let mut file = self.file();
+        let (refused, synced) = (file.append(batch), file.sync());
         let is_large = file.lines.len() >= file.check_at;
         drop(file);
-        for on_durable in batch.into_iter().filter_map(|job| job.on_durable) {
-            on_durable(written.clone());
-        }
+        synced.tell();
+        refused.tell();
         is_large
     }
 }
 
+/// What came of records, and who has to be told.
+struct News {
+    waiting: Vec<OnDurable>,
+    result: Result<(), StoreError>,
+}
+
+impl News {
+    fn tell(self) {
+        for on_durable in self.waiting {
+            on_durable(self.result.clone());
+        }
+    }
+}
+
 impl Queue {
+    /// Of what is synced next, the part that has to be written.
     fn take_batch(&mut self) -> Vec<Job> {
+        self.has_unsynced = false;
         let rest = self.jobs.split_off(self.jobs.len().min(MAX_BATCH));
         std::mem::replace(&mut self.jobs, rest)
     }
@@ -250,6 +305,22 @@ impl Queue {
 }
 
 impl File {
+    /// Appends records. Where that fails, it is told who is to know; else they are told with the next sync.
+    fn append(&mut self, batch: Vec<Job>) -> News {
+        let result = self.lines.append_lines(batch.iter().map(|job| &*job.line));
+        let mut waiting: Vec<OnDurable> = batch.into_iter().filter_map(|job| job.on_durable).collect();
+        if result.is_ok() {
+            self.unsynced.append(&mut waiting);
+        }
+        News { waiting, result }
+    }
+
+    /// Puts all that was appended on disk.
+    fn sync(&mut self) -> News {
+        let result = self.lines.sync();
+        News { waiting: std::mem::take(&mut self.unsynced), result }
+    }
+
     /// Rewrites the file where less than half of it still matters. A failure changes nothing: it is tried again later.
     fn compact_if_worthwhile(&mut self, disk: &Disk) {
         let before = self.lines.len();
@@ -342,6 +413,29 @@ mod tests {
         let lost = |id: &&String| !pending.contains(*id) && !handled.contains(id.as_str());
         assert_eq!(acknowledged.accepted.iter().find(lost), None, "an accepted event is lost");
         assert_eq!(acknowledged.done.intersection(&pending).next(), None, "an event that is done comes back");
+    }
+
+    #[test]
+    fn what_is_written_outlives_a_kill_and_is_synced_in_its_order() {
+        for round in 0..20 {
+            let fs = SimFs::new();
+            let (inbox, _) = open(&fs);
+            let (sender, receiver) = channel();
+            let told = |name: &'static str| {
+                let sender = sender.clone();
+                // Nobody listens any more once the process was killed.
+                Box::new(move |written: Result<(), StoreError>| drop(sender.send((name, written))))
+            };
+            let (one, two) = (event("one", &instance("k")), event("two", &instance("k")));
+            assert!(inbox.write(&accepted(&one), told("one")), "nobody else is at it");
+            if round % 2 == 0 {
+                assert_eq!(open(&fs.kill()).1.pending, [one]);
+                continue;
+            }
+            inbox.commit(&accepted(&two), told("two"));
+            assert_eq!([receiver.recv().unwrap(), receiver.recv().unwrap()], [("one", Ok(())), ("two", Ok(()))]);
+            assert_eq!(open(&fs.lose_power(None)).1.pending, [one, two]);
+        }
     }
 
     #[test]

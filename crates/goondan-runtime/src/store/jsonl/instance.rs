@@ -11,7 +11,8 @@ use crate::ids::InstanceId;
 use crate::message::{Message, MessageEvent};
 use crate::ports::store::{CarriedFold, Fold, InstanceStore, StoreError, StoredConversation};
 
-/// The events of a turn that have more bytes are synced where they are: to write them once more would take longer.
+/// What has more bytes, the events of a turn or a base that it rewrites, is synced where it is: to write it once more would
+/// take longer.
 const LARGE: u64 = 64 * 1024;
 
 /// An open conversation. Between turns it holds no file open.
@@ -40,7 +41,11 @@ impl JsonlInstance {
         let path = self.base.path().to_owned();
         let mut bytes = Vec::new();
         lines::encode(&mut bytes, messages).map_err(|cause| StoreError::new("encode", &path, &cause))?;
-        self.base.replace(&bytes).map_err(|cause| StoreError::new("write", &path, &cause))
+        let written = match &self.carried {
+            Some(_) => self.base.put(&bytes),
+            None => self.base.replace(&bytes),
+        };
+        written.map_err(|cause| StoreError::new("write", &path, &cause))
     }
 
     /// Even where nothing was appended: what is there may be of a process that was cut off before it could do this.
@@ -70,15 +75,20 @@ impl InstanceStore for JsonlInstance {
     }
 
     fn carry(&mut self, turn_id: &str, fold: Fold<'_>) -> Result<Option<CarriedFold>, StoreError> {
-        let Fold::Append(messages) = fold else { return Ok(None) };
-        if self.events.len() > LARGE {
+        // Where the base can't be used, the fold says so.
+        let Ok(end) = self.base.end() else { return Ok(None) };
+        let (at, size, messages) = match fold {
+            Fold::Append(messages) => (end, self.events.len(), messages),
+            // Each of its messages was in the base, or came with the turn.
+            Fold::Rewrite(messages) => (0, end + self.events.len(), messages),
+        };
+        if size > LARGE {
             return Ok(None);
         }
-        // Where the base can't be used, the fold says so.
-        let Ok(at) = self.base.end() else { return Ok(None) };
         self.carried = Some(turn_id.to_owned());
         self.unsettled.carries(&self.id);
-        Ok(Some(CarriedFold { instance: self.id.clone(), at, messages: messages.to_vec() }))
+        let is_whole = matches!(fold, Fold::Rewrite(_));
+        Ok(Some(CarriedFold { instance: self.id.clone(), at, is_whole, messages: messages.to_vec() }))
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {
@@ -95,13 +105,19 @@ impl InstanceStore for JsonlInstance {
     }
 
     fn fold(&mut self, fold: Fold<'_>) -> Result<(), StoreError> {
-        let before = self.base.len();
+        let mut before = self.base.len();
         match fold {
             Fold::Append(messages) => self.base.append_all(messages.iter())?,
-            Fold::Rewrite(messages) => self.rewrite(messages)?,
+            Fold::Rewrite(messages) => {
+                before = 0;
+                self.rewrite(messages)?;
+            }
         }
         match self.carried.take() {
-            Some(turn_id) => self.unsettled.add(&self.id, turn_id, self.base.len() - before),
+            Some(turn_id) => {
+                self.base.keep();
+                self.unsettled.add(&self.id, turn_id, self.base.len() - before);
+            }
             None => self.sync_base()?,
         }
         self.base.close();

@@ -1,6 +1,7 @@
 //! The journal of a running turn, beside its conversation.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -13,6 +14,7 @@ use tokio::sync::Mutex;
 use super::appender::Appender;
 use super::disk::Disk;
 use super::{layout, lines};
+use crate::footing::Footing;
 use crate::ids::InstanceId;
 use crate::instance::blocking;
 use crate::ports::journal::{Effect, EffectKind, Journal, Outcome, TurnJournal, WhenInterrupted};
@@ -72,19 +74,29 @@ impl JsonlJournal {
 
 #[async_trait]
 impl Journal for JsonlJournal {
-    async fn open(&self, instance: &InstanceId, turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError> {
-        let (disk, turn_id) = (Arc::clone(&self.disk), turn_id.to_owned());
-        let journal = match self.take_empty(instance) {
-            Some(appender) => JsonlTurnJournal::new(disk, turn_id, HashMap::new(), appender),
+    async fn open(
+        &self,
+        instance: &InstanceId,
+        turn_id: &str,
+        footing: &Arc<Footing>,
+    ) -> Result<Arc<dyn TurnJournal>, StoreError> {
+        let (appender, is_empty) = match self.take_empty(instance) {
+            Some(appender) => (appender, true),
             None => {
                 let appender = self.appender(instance);
-                if !self.disk.exists(appender.path()) {
-                    return Ok(self.begin(instance, JsonlTurnJournal::new(disk, turn_id, HashMap::new(), appender)));
-                }
-                blocking(move || open(disk, appender, turn_id)).await?
+                let is_empty = !self.disk.exists(appender.path());
+                (appender, is_empty)
             }
         };
-        Ok(self.begin(instance, journal))
+        let (disk, turn_id, footing) = (Arc::clone(&self.disk), turn_id.to_owned(), Arc::clone(footing));
+        let (recorded, appender) = if is_empty {
+            (HashMap::new(), appender)
+        } else {
+            let (disk, turn_id, footing) = (Arc::clone(&disk), turn_id.clone(), Arc::clone(&footing));
+            blocking(move || recorded(&disk, appender, &turn_id, &footing)).await?
+        };
+        let appender = Arc::new(Mutex::new(appender));
+        Ok(self.begin(instance, JsonlTurnJournal { disk, turn_id, footing, recorded, appender }))
     }
 
     async fn close(&self, instance: &InstanceId, _turn_id: &str) -> Result<(), StoreError> {
@@ -99,15 +111,23 @@ impl Journal for JsonlJournal {
     }
 }
 
-fn open(disk: Arc<Disk>, mut appender: Appender, turn_id: String) -> Result<JsonlTurnJournal, StoreError> {
+/// What an earlier run of a turn has recorded: effects that have begun, with outcomes where they got that far. The rest of
+/// the file is cut away.
+fn recorded(
+    disk: &Disk,
+    mut appender: Appender,
+    turn_id: &str,
+    footing: &Footing,
+) -> Result<(HashMap<String, Option<Value>>, Appender), StoreError> {
     let read = lines::read::<Record>(&**disk, appender.path());
     let records = read.map_err(|cause| StoreError::new("read", appender.path(), &cause))?;
     for warning in &records.warnings {
         tracing::warn!("{warning}");
     }
-    let sound_until = records.sound_until;
+    // A record stands on all those before it: behind one that can't be read, or does not count, nothing counts.
+    let lost = first_without_footing(&records.values, turn_id, footing);
+    let sound_until = lost.unwrap_or(usize::MAX).min(records.sound_until);
     let mut recorded = HashMap::new();
-    // A record stands on all those before it: behind one that can't be read, nothing counts.
     let sound = records.values.into_iter().take_while(|(_, place)| place.end <= sound_until);
     for (record, _) in sound.filter(|(record, _)| record.turn_id() == turn_id) {
         match record {
@@ -118,10 +138,19 @@ fn open(disk: Arc<Disk>, mut appender: Appender, turn_id: String) -> Result<Json
     if recorded.is_empty() {
         // Nothing of this turn: what lies there is of a turn that is over.
         appender.clear()?;
-    } else if !records.warnings.is_empty() {
+    } else if !records.warnings.is_empty() || lost.is_some() {
         appender.cut(sound_until as u64)?;
     }
-    Ok(JsonlTurnJournal::new(disk, turn_id, recorded, appender))
+    Ok((recorded, appender))
+}
+
+/// Where the first outcome stands that does not count, because a power failure has taken the answer that it stands on.
+/// Something that must not be done twice began behind answers that were on disk: it proves that nothing before it is lost.
+fn first_without_footing(records: &[(Record, Range<usize>)], turn_id: &str, footing: &Footing) -> Option<usize> {
+    let is_proof = |(record, _): &(Record, _)| matches!(record, Record::Intent { may_repeat: false, .. });
+    let start = records.iter().rposition(is_proof).unwrap_or_default();
+    let lost = |(record, _): &&(Record, _)| record.turn_id() == turn_id && !record.counts(footing);
+    records[start..].iter().find(lost).map(|(_, place)| place.start)
 }
 
 /// The turn that the journal in `path` is of; `None` where it is empty.
@@ -156,6 +185,9 @@ pub enum Record<S = String, V = Value> {
         effect: S,
         /// What came of it.
         value: V,
+        /// Events whose answers the turn stood on, and whose ends were not on disk yet.
+        #[serde(skip_serializing_if = "Vec::is_empty", default)]
+        stands_on: Vec<String>,
     },
 }
 
@@ -165,21 +197,25 @@ impl Record {
             Record::Intent { turn_id, .. } | Record::Outcome { turn_id, .. } => turn_id,
         }
     }
+
+    fn counts(&self, footing: &Footing) -> bool {
+        match self {
+            Record::Intent { .. } => true,
+            Record::Outcome { stands_on, .. } => footing.holds(stands_on),
+        }
+    }
 }
 
 struct JsonlTurnJournal {
     disk: Arc<Disk>,
     turn_id: String,
+    footing: Arc<Footing>,
     /// What was recorded before the turn was resumed: intents, with outcomes where they got that far.
     recorded: HashMap<String, Option<Value>>,
     appender: Arc<Mutex<Appender>>,
 }
 
 impl JsonlTurnJournal {
-    fn new(disk: Arc<Disk>, turn_id: String, recorded: HashMap<String, Option<Value>>, appender: Appender) -> Self {
-        JsonlTurnJournal { disk, turn_id, recorded, appender: Arc::new(Mutex::new(appender)) }
-    }
-
     /// Records what is about to be done. Before something that must not be done twice, the record is put on disk, and with it
     /// everything before it: not even a power failure makes the turn forget that it began.
     async fn begin(&self, effect: &Effect) -> Result<(), StoreError> {
@@ -190,7 +226,8 @@ impl JsonlTurnJournal {
     }
 
     async fn finish(&self, effect: &Effect, value: &Value) -> Result<(), StoreError> {
-        let record = Record::Outcome { turn_id: &*self.turn_id, effect: &*effect.id, value };
+        let stands_on = self.footing.uncertain();
+        let record = Record::Outcome { turn_id: &*self.turn_id, effect: &*effect.id, value, stands_on };
         self.write(&record, effect.kind == EffectKind::Approval).await
     }
 

@@ -143,6 +143,14 @@ impl Store for JsonlStore {
         self.inbox.commit(&record, on_durable);
     }
 
+    fn write(&self, record: InboxRecord, on_durable: OnDurable) -> bool {
+        self.inbox.write(&record, on_durable)
+    }
+
+    fn flush(&self) {
+        self.inbox.flush(Box::new(|_| {}));
+    }
+
     fn submit_later(&self, record: InboxRecord) {
         self.inbox.submit_later(&record);
     }

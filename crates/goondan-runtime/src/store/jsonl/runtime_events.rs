@@ -19,8 +19,8 @@ const MAX_BATCH: usize = 1_024;
 /// A file that has that many bytes is put aside.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// That many files stay open.
-const OPEN_FILES: usize = 64;
+/// That many files stay open, where there is room: to open one takes longer than to write what happens in a moment.
+const OPEN_FILES: usize = 1_024;
 
 /// Appends events to the files of their instances.
 pub(super) struct RuntimeEventFiles {

@@ -164,6 +164,8 @@ impl Unsettled {
     }
 
     fn restore_base(&self, path: &Path, folds: &[Carried]) -> std::io::Result<()> {
+        // What was there before a conversation was rewritten is gone.
+        let folds = &folds[folds.iter().rposition(|carried| carried.fold.is_whole).unwrap_or_default()..];
         let start = folds.first().map_or(0, |first| first.fold.at);
         let mut wanted = Vec::new();
         for carried in folds {

@@ -92,25 +92,60 @@ fn a_conversation_that_was_deleted_does_not_come_back() {
     assert_eq!(base(&store, &id), [""; 0]);
 }
 
+/// A turn that puts the message `name` in the place of all others, which begin with `first`.
+fn rewriting_turn(store: &JsonlStore, id: &InstanceId, first: &str, name: &str, is_folded: bool) {
+    let event = event(name, id);
+    submit(store, accepted(&event)).unwrap();
+    let mut conversation = store.open(id).unwrap();
+    conversation.load().unwrap();
+    let message = message(name, crate::message::Role::User);
+    conversation.append(&MessageEvent::Replace { target_id: first.to_owned(), message }).unwrap();
+    let whole = messages(&[name]);
+    let carried = conversation.carry(&event.turn_id(), Fold::Rewrite(&whole)).unwrap();
+    if carried.is_none() {
+        conversation.sync().unwrap();
+    }
+    let mut record = done(&event);
+    if let InboxRecord::Done { fold, .. } = &mut record {
+        *fold = carried.map(Box::new);
+    }
+    submit(store, record).unwrap();
+    if is_folded {
+        conversation.fold(Fold::Rewrite(&whole)).unwrap();
+    }
+}
+
 #[test]
-fn a_rewritten_base_is_not_undone_by_what_was_carried_before() {
+fn a_conversation_that_was_rewritten_comes_back_as_it_was_last() {
     for seed in std::iter::once(None).chain((0..40).map(Some)) {
         let (fs, id) = (SimFs::new(), instance("k"));
         let store = open(&fs);
         turn(&store, &id, "m0", true);
-        let rewriting = event("m1", &id);
-        submit(&store, accepted(&rewriting)).unwrap();
-        let mut conversation = store.open(&id).unwrap();
-        let replaced = MessageEvent::Replace {
-            target_id: "m0".to_owned(),
-            message: message("summary", crate::message::Role::User),
-        };
-        conversation.append(&replaced).unwrap();
-        let whole = messages(&["summary"]);
-        assert_eq!(conversation.carry(&rewriting.turn_id(), Fold::Rewrite(&whole)).unwrap(), None);
-        conversation.sync().unwrap();
-        submit(&store, done(&rewriting)).unwrap();
-        conversation.fold(Fold::Rewrite(&whole)).unwrap();
+        turn(&store, &id, "m1", true);
+        rewriting_turn(&store, &id, "m0", "m2", true);
+        turn(&store, &id, "m3", true);
+        let (fs, store) = after_power_failure(&fs, store, seed);
+        assert_eq!(base(&store, &id), ["m2", "m3"]);
+        rewriting_turn(&store, &id, "m2", "m4", false);
+        let (fs, store) = after_power_failure(&fs, store, seed);
+        assert_eq!(base(&store, &id), ["m4"]);
+        turn(&store, &id, "m5", true);
+        rewriting_turn(&store, &id, "m4", "m6", true);
+        drop(store);
+        assert_eq!(base(&open(&fs.lose_power(seed)), &id), ["m6"]);
+    }
+}
+
+#[test]
+fn a_large_base_that_is_rewritten_is_not_undone_by_what_was_carried_before() {
+    for seed in std::iter::once(None).chain((0..40).map(Some)) {
+        let (fs, id) = (SimFs::new(), instance("k"));
+        let store = open(&fs);
+        let long = "x".repeat(4_000);
+        for number in 0..10 {
+            turn(&store, &id, &format!("m{number}-{long}"), true);
+        }
+        rewriting_turn(&store, &id, &format!("m0-{long}"), "summary", true);
         let (fs, store) = after_power_failure(&fs, store, seed);
         assert_eq!(base(&store, &id), ["summary"]);
         turn(&store, &id, "m2", true);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::swarm::{Process, WORKSPACE, World, a, answers, b, within};
+use super::swarm::{Process, WORKSPACE, World, a, answers, b, q, within};
 use crate::message::{Message, Role};
 use crate::ports::store::Store;
 use crate::ports::tool::ToolCallStatus;
@@ -43,6 +43,24 @@ fn inputs(messages: &[Arc<Message>], start: &str) -> usize {
 
 fn tell(messages: &[Arc<Message>]) -> String {
     messages.iter().map(|message| format!("\n{} {:?} {}", message.id, message.data.role, message.text())).collect()
+}
+
+/// Runs the events `one` and `two` of the agent that waits for answers, and checks that what it was told is what was said.
+pub(super) async fn check_answers(process: Process, world: &World) {
+    for event in ["one", "two"] {
+        let result = within(process.send_to(q(), event)).await.unwrap_or_else(|| panic!("{event} was lost"));
+        assert_eq!(result.error, None, "{event}");
+    }
+    let messages = process.runtime.conversation(&q()).await.unwrap();
+    check_world(world, &messages);
+    let results = messages.iter().flat_map(|message| message.tool_results());
+    let waited = results.filter(|result| result.tool_call_id.starts_with("wait"));
+    let heard: Vec<_> = waited.map(|result| result.output.as_ref().unwrap().as_str().unwrap().to_owned()).collect();
+    let questions = process.runtime.conversation(&b()).await.unwrap();
+    let said: Vec<_> = questions.iter().filter(|message| message.data.role == Role::Assistant).collect();
+    let said: Vec<_> = said.into_iter().map(|message| message.text()).collect();
+    assert_eq!(heard, said, "{}", tell(&questions));
+    assert_eq!((heard.len(), inputs(&questions, "question of")), (2, 2), "{}", tell(&questions));
 }
 
 fn check_conversation(messages: &[Arc<Message>]) {

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 
-use super::checks::check;
-use super::swarm::{Process, World};
+use super::checks::{check, check_answers};
+use super::swarm::{Process, World, q, w};
 use crate::store::fs::sim::SimFs;
 
 /// How a process ends.
@@ -85,5 +85,82 @@ proptest! {
         let deaths: Vec<_> = deaths.into_iter().map(|(after, kind, seed)| (after, end(kind, seed))).collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(run(&deaths));
+        runtime.block_on(run_asking(&deaths));
+    }
+}
+
+/// As [`run`], for turns that wait for answers.
+async fn run_asking(deaths: &[(u64, End)]) -> u64 {
+    let (mut fs, world) = (SimFs::new(), World::default());
+    fs.take_time();
+    for (changes, end) in deaths {
+        fs.die_after(*changes);
+        if let Some(process) = Process::start(&fs, &world).await {
+            let dead = async {
+                while !fs.is_dead() {
+                    tokio::task::yield_now().await
+                }
+            };
+            tokio::select! {
+                _ = async { process.send_to(q(), "one").await; process.send_to(q(), "two").await } => {}
+                () = dead => {}
+            }
+            process.runtime.kill();
+        }
+        fs = end.next(&fs);
+    }
+    let process = Process::start(&fs, &world).await.unwrap();
+    check_answers(process, &world).await;
+    fs.changes()
+}
+
+#[tokio::test]
+async fn an_answer_that_was_heard_is_the_one_that_was_given() {
+    let changes = run_asking(&[]).await;
+    assert!(changes > 50, "the swarm made {changes} changes only");
+    for death in 0..changes {
+        run_asking(&[(death, End::Kill)]).await;
+        for seed in std::iter::once(None).chain((0..2).map(|seed| Some(death * 2 + seed))) {
+            run_asking(&[(death, End::PowerFailure(seed))]).await;
+        }
+    }
+}
+
+/// Events for the agent that forgets what is old.
+const LITTLE: [&str; 4] = ["quiet1", "quiet2", "quiet3", "quiet4"];
+
+/// As [`run`], for turns that rewrite their conversation.
+async fn run_forgetful(deaths: &[(u64, End)]) -> u64 {
+    let (mut fs, world) = (SimFs::new(), World::default());
+    for (changes, end) in deaths {
+        fs.die_after(*changes);
+        if let Some(process) = Process::start(&fs, &world).await {
+            for event in LITTLE {
+                if process.send_to(w(), event).await.is_none_or(|result| result.error.is_some()) {
+                    break;
+                }
+            }
+            process.runtime.kill();
+        }
+        fs = end.next(&fs);
+    }
+    let process = Process::start(&fs, &world).await.unwrap();
+    for event in LITTLE {
+        assert_eq!(process.send_to(w(), event).await.unwrap().error, None);
+    }
+    let messages = process.runtime.conversation(&w()).await.unwrap();
+    let ids: Vec<&str> = messages.iter().map(|message| &*message.id).collect();
+    assert_eq!(ids, ["turn-quiet3-m0", "turn-quiet3-m1", "turn-quiet4-m0", "turn-quiet4-m1"]);
+    fs.changes()
+}
+
+#[tokio::test]
+async fn nor_does_one_while_a_conversation_is_rewritten() {
+    let changes = run_forgetful(&[]).await;
+    assert!(changes > 50, "the swarm made {changes} changes only");
+    for death in 0..changes {
+        for end in [End::Kill, End::PowerFailure(None), End::PowerFailure(Some(death))] {
+            run_forgetful(&[(death, end)]).await;
+        }
     }
 }

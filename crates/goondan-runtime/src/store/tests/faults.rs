@@ -1,7 +1,7 @@
 //! The disk is full, or fails, and is well again later.
 
-use super::checks::check;
-use super::swarm::{Process, World, within};
+use super::checks::{check, check_answers};
+use super::swarm::{Process, World, q, within};
 use crate::event::{FinishReason, SwarmEvent};
 use crate::message::Role;
 use crate::store::fs::sim::SimFs;
@@ -113,5 +113,21 @@ async fn a_disk_that_fails_to_sync_loses_nothing_that_was_acknowledged() {
         let fs = fs.lose_power(None);
         let process = Process::start(&fs, &world).await.unwrap();
         check(process, &fs, &world).await;
+    }
+}
+
+#[tokio::test]
+async fn nor_does_it_part_what_was_heard_from_what_was_said() {
+    for syncs in 0..14 {
+        let (fs, world) = (SimFs::new(), World::default());
+        fs.take_time();
+        let process = Process::start(&fs, &world).await.unwrap();
+        fs.fail_syncs_after(syncs, 2);
+        within(process.send_to(q(), "one")).await;
+        fs.fail_syncs_after(0, 0);
+        drop(process);
+        let fs = fs.lose_power(Some(syncs.into()));
+        let process = Process::start(&fs, &world).await.unwrap();
+        check_answers(process, &world).await;
     }
 }

@@ -1,7 +1,9 @@
-//! A small swarm on a file system that fails: agent `a` calls three tools, one of which asks agent `b`.
+//! A small swarm on a file system that fails: agent `a` calls three tools, one of which asks agent `b`. Agent `w` answers, and
+//! forgets what is old. Agent `q` asks `b` and waits, and then does something that must not be done twice.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -49,9 +51,27 @@ metadata: {name: b}
 spec: {modelConfig: {modelRef: Model/m}}
 ---
 apiVersion: goondan.ai/v1
+kind: Extension
+metadata: {name: window}
+spec: {entry: 'builtin:message-window', config: {maxMessages: 3}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: w}
+spec: {modelConfig: {modelRef: Model/m}, extensions: [{ref: Extension/window}]}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: q}
+spec: {modelConfig: {modelRef: Model/m}, tools: [{ref: Tool/world}], permissions: {default: allow}}
+---
+apiVersion: goondan.ai/v1
 kind: Swarm
 metadata: {name: default}
-spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}, {ref: Agent/b}], policy: POLICY}
+spec:
+  entryAgent: Agent/a
+  agents: [{ref: Agent/a}, {ref: Agent/b}, {ref: Agent/w}, {ref: Agent/q}]
+  policy: POLICY
 ";
 
 /// What the tools did to the world, by call.
@@ -65,6 +85,16 @@ pub(super) fn a() -> InstanceId {
 /// The instance that is asked.
 pub(super) fn b() -> InstanceId {
     InstanceId::new("b", "main")
+}
+
+/// The instance that remembers little.
+pub(super) fn w() -> InstanceId {
+    InstanceId::new("w", "main")
+}
+
+/// The instance that waits for answers.
+pub(super) fn q() -> InstanceId {
+    InstanceId::new("q", "main")
 }
 
 /// A process that runs the swarm.
@@ -111,7 +141,12 @@ impl Process {
 
     /// Hands in an event and waits for its result. `None` where it was not accepted.
     pub(super) async fn send(&self, id: &str) -> Option<TurnResult> {
-        let input = ExternalInput { target: a(), text: format!("input {id}"), id: Some(id.to_owned()) };
+        self.send_to(a(), id).await
+    }
+
+    /// As [`Process::send`], for another instance.
+    pub(super) async fn send_to(&self, target: InstanceId, id: &str) -> Option<TurnResult> {
+        let input = ExternalInput { target, text: format!("input {id}"), id: Some(id.to_owned()) };
         within(self.runtime.send(input)).await.ok()?.result.await.ok()
     }
 
@@ -149,12 +184,13 @@ fn bundle(policy: &str) -> Bundle {
     };
     let world = ToolManifest {
         name: "world".to_owned(),
-        exports: vec![export("once", false), export("again", true), export("ask", true)].into(),
+        exports: vec![export("once", false), export("again", true), export("ask", true), export("wait", true)].into(),
         error_message_limit: None,
         output_limit: None,
         timeout_ms: None,
     };
-    let base = BasePackage { tools: vec![world], extensions: Vec::new() };
+    let extensions = vec![("message-window".to_owned(), JsonObject::new())];
+    let base = BasePackage { tools: vec![world], extensions };
     let files = MemoryFiles::new().file("/p/goondan.yaml", BUNDLE.replace("POLICY", policy));
     let loaded = load(LoadInput { root: Path::new("/p"), files: &files, base: &base });
     loaded.bundle.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics))
@@ -169,7 +205,7 @@ struct Tools {
 impl ToolSource for Tools {
     async fn open(&self, tool: &Resource<Tool>, _root: &Path) -> Result<ToolSet, OpenError> {
         let handler = |export: &ExportSpec| {
-            let asks = export.name == "ask";
+            let asks = ["ask", "wait"].contains(&&*export.name).then(|| export.name == "wait");
             Arc::new(Handler { fs: self.fs.clone(), world: Arc::clone(&self.world), asks }) as Arc<dyn ToolHandler>
         };
         Ok(ToolSet { exports: tool.spec.exports.iter().map(|export| (export.clone(), handler(export))).collect() })
@@ -179,7 +215,8 @@ impl ToolSource for Tools {
 struct Handler {
     fs: SimFs,
     world: World,
-    asks: bool,
+    /// It asks `b`, and waits for the answer or not.
+    asks: Option<bool>,
 }
 
 #[async_trait]
@@ -190,9 +227,12 @@ impl ToolHandler for Handler {
             std::future::pending::<()>().await;
         }
         *self.world.lock().unwrap().entry(ctx.tool_call_id.clone()).or_default() += 1;
-        if self.asks {
+        if let Some(waits) = self.asks {
             let input = AgentEventInput { input: format!("question of {}", ctx.turn_id), ..AgentEventInput::default() };
-            ctx.runtime.request("b", input, RequestOptions { timeout_ms: None, async_: true }).await?;
+            let asked = ctx.runtime.request("b", input, RequestOptions { timeout_ms: None, async_: !waits }).await?;
+            if let Some(answer) = asked.response {
+                return Ok(ToolOutput::from(answer));
+            }
         }
         Ok(ToolOutput::from(json!("done")))
     }
@@ -215,9 +255,13 @@ impl ModelFactory for Models {
 impl ModelClient for Models {
     /// An input is answered with calls first, and then with text; everything else, and what begins with `quiet`, with text.
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
-        let mut chunks = match unanswered_input(&request.messages) {
-            Some(event) => calls(&event),
-            None => vec![ModelChunk::Text(format!("answer to {}", request.messages.last().unwrap().id))],
+        let mut chunks = match (&*request.instance.agent, unanswered_input(&request.messages)) {
+            ("q", Some(event)) => vec![call("wait", &event)],
+            ("q", None) => behind_the_answer(&request.messages),
+            // It never says the same again.
+            ("b", _) => vec![ModelChunk::Text(format!("answer {}", SAID.fetch_add(1, Ordering::Relaxed)))],
+            (_, Some(event)) => vec![call("once", &event), call("again", &event), call("ask", &event)],
+            (_, None) => vec![ModelChunk::Text(format!("answer to {}", request.messages.last().unwrap().id))],
         };
         chunks.push(ModelChunk::Finish { usage: None });
         Ok(futures::stream::iter(chunks.into_iter().map(Ok)).boxed())
@@ -230,11 +274,21 @@ fn unanswered_input(messages: &[Arc<Message>]) -> Option<String> {
     inputs.next().filter(|event| !event.starts_with("quiet"))
 }
 
-fn calls(event: &str) -> Vec<ModelChunk> {
-    let call = |export: &str| ModelChunk::ToolCall {
+fn behind_the_answer(messages: &[Arc<Message>]) -> Vec<ModelChunk> {
+    let last = messages.iter().rev().find_map(|message| message.tool_results().next()).unwrap();
+    match last.tool_call_id.strip_prefix("wait-") {
+        Some(event) => vec![call("once", event)],
+        None => vec![ModelChunk::Text("done".to_owned())],
+    }
+}
+
+fn call(export: &str, event: &str) -> ModelChunk {
+    ModelChunk::ToolCall {
         id: format!("{export}-{event}"),
         name: format!("world__{export}"),
         arguments: Value::Object(JsonObject::new()),
-    };
-    vec![call("once"), call("again"), call("ask")]
+    }
 }
+
+/// How many answers `b` has given.
+static SAID: AtomicUsize = AtomicUsize::new(0);

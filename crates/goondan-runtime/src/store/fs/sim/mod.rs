@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::{DataFile, FileSystem, Opened};
 use tear::{Chance, survivor};
@@ -33,6 +34,8 @@ struct State {
     room: Option<usize>,
     /// So many syncs of files go well, then so many fail.
     failing_syncs: (u32, u32),
+    /// Whoever syncs a file lets others go first.
+    is_slow: bool,
     changes: u64,
     traffic: usize,
 }
@@ -70,6 +73,7 @@ impl SimFs {
             process: 0,
             room: None,
             failing_syncs: (0, 0),
+            is_slow: false,
             changes: 0,
             traffic: 0,
         };
@@ -119,6 +123,11 @@ impl SimFs {
     /// Some syncs of files go well, then some fail.
     pub(crate) fn fail_syncs_after(&self, well: u32, count: u32) {
         self.state().failing_syncs = (well, count);
+    }
+
+    /// Much happens while a file is synced.
+    pub(crate) fn take_time(&self) {
+        self.state().is_slow = true;
     }
 
     /// This process is killed, where it still lives. Gives back what the next one finds.
@@ -380,6 +389,12 @@ impl DataFile for SimFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        if self.fs.state().is_slow {
+            let (before, begin) = (self.fs.changes(), Instant::now());
+            while self.fs.changes() < before + 2 && begin.elapsed() < Duration::from_micros(200) {
+                std::hint::spin_loop();
+            }
+        }
         let mut state = self.fs.alive()?;
         state.change()?;
         match &mut state.failing_syncs {
