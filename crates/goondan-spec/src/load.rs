@@ -177,7 +177,7 @@ struct FilesRead {
 }
 
 fn read_files(folder: &Folder<'_>, found: &Found, known: &KnownFiles, gathered: &mut Gathered) -> FilesRead {
-    let nested = parallel::map_deep(&found.nested, |name| read_file(folder, name, known));
+    let nested = parallel::map_files(&found.nested, |name| read_file(folder, name, known));
     let nested: Vec<Arc<ParsedFile>> = nested.into_iter().filter(|file| file.package().is_some()).collect();
     let prefixes: Vec<&str> = nested.iter().filter_map(|file| Some(file.name.rsplit_once('/')?.0)).collect();
     let is_own = |name: &&String| {
@@ -185,7 +185,7 @@ fn read_files(folder: &Folder<'_>, found: &Found, known: &KnownFiles, gathered: 
     };
     let names: Vec<&String> = found.files.iter().filter(is_own).collect();
     gathered.diagnostics.retain(|problem| problem.file.as_ref().is_none_or(|file| is_own(&file)));
-    let mut own = parallel::map_deep(&names, |name| read_file(folder, name, known));
+    let mut own = parallel::map_files(&names, |name| read_file(folder, name, known));
     known.keep_only(&[own.as_slice(), &nested].concat());
     own.retain(|file| !file.is_tool_manifest());
     own.iter().for_each(|file| gathered.take(file.findings.clone()));

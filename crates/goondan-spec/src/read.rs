@@ -9,7 +9,6 @@ use crate::discover::may_be_tool_manifest;
 use crate::findings::Findings;
 use crate::kept::Keep;
 use crate::node::Node;
-use crate::parallel::STACK_SIZE;
 use crate::paths::{Folder, Unreadable};
 use crate::source::position_of_bytes;
 use crate::split::{self, Chunk};
@@ -96,7 +95,7 @@ impl KnownFiles {
     pub(crate) fn give_back(self) {
         if self.lock().len() > MANY_FILES {
             // Where the system has no thread to spare, it is given back here.
-            drop(std::thread::Builder::new().stack_size(STACK_SIZE).spawn(move || drop(self)));
+            drop(std::thread::Builder::new().spawn(move || drop(self)));
         }
     }
 

@@ -181,7 +181,7 @@ fn read_tools(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> 
         let Some((mut fields, reference)) = references::item(&item, findings) else { continue };
         let tool = scope.resolve(&reference, Kind::Tool, findings);
         let own = tool.as_ref().and_then(|id| scope.decoded().tools.get(id));
-        let own = own.map(|tool| tool.spec.exports.as_slice()).unwrap_or_default();
+        let own = own.map(|tool| &*tool.spec.exports).unwrap_or_default();
         let exports = fields.optional("exports").map(|field| export::read_selection(&field, own, findings));
         fields.finish(findings);
         let (Some(tool), Some(exports)) = (tool, exports.map_or(Some(None), |names| names.map(Some))) else { continue };

@@ -8,6 +8,7 @@ mod build;
 mod connection;
 mod connector;
 mod export;
+mod exports;
 mod extension;
 mod ingress;
 mod model;
@@ -25,6 +26,7 @@ pub use export::{
     ExportOverride, ExportSpec, MarkedArguments, PATCH, PATCHED, PATH, Permission, SHELL_COMMAND, SHELL_ENVIRONMENT,
     TREE, is_own_format,
 };
+pub use exports::Exports;
 pub use extension::Extension;
 pub use ingress::{IngressRule, InstanceKeyRoute};
 pub use model::{Model, Pricing};

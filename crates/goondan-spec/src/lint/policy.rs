@@ -154,7 +154,7 @@ fn reachable(group: Group<'_>, decoded: &Decoded) -> Reachable {
     let mut reachable = Reachable { names: Vec::new(), resources: Vec::new() };
     let uses = agents.into_iter().filter_map(|id| decoded.agents.get(id)).flat_map(|agent| &agent.spec.tools);
     for used in uses {
-        let exports = decoded.tools.get(&used.tool).map(|tool| tool.spec.exports.as_slice()).unwrap_or_default();
+        let exports = decoded.tools.get(&used.tool).map(|tool| &*tool.spec.exports).unwrap_or_default();
         if exports.is_empty() {
             let prefix = atoms(&qualified_name(&used.tool.name, ""));
             reachable.names.push([prefix, vec![Atom::Any]].concat());
