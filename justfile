@@ -27,6 +27,11 @@ bench:
     target/release/bench --all --table target/bench.md
     cat target/bench.md
 
+# Build what is shipped for Linux on x86-64, in target/release: relocations are packed, and functions with the same code become
+# one. It needs glibc 2.36 (August 2022) or newer to start; `cargo build --release` makes a binary that does not.
+dist:
+    cargo rustc --release -p goondan-cli --bin gdn -- -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,--icf=all
+
 # Try the tables of attacks, and print each class with its count
 attacks:
     cargo test -p goondan-spec -p goondan-runtime -p goondan-tools -p goondan-models attacks -- --nocapture 2>&1 | grep '^attacks: '

@@ -1,28 +1,38 @@
 //! Looks at a library's file before the system's loader does: the loader may crash on a file that is cut short, and says less.
 
 use std::env::consts::{ARCH, OS};
+use std::fs::File;
+use std::path::Path;
 
 use goondan_abi::raw::SYMBOL;
 use object::read::NameOrOrdinal;
-use object::{Architecture, BinaryFormat, Object, ObjectKind, ObjectSegment};
+use object::{Architecture, BinaryFormat, Object, ObjectKind, ObjectSegment, ReadCache, ReadRef};
 
 use crate::failure::Failure;
 
-/// Checks that `bytes` are a whole dynamic library for this machine that exports the symbol. `name` is for messages.
-pub(crate) fn check(name: &str, bytes: &[u8]) -> Result<(), Failure> {
-    let kind = object::FileKind::parse(bytes).map_err(|_| not_a_library(name, bytes))?;
+/// Checks that the file at `path` is a whole dynamic library for this machine that exports the symbol. `name` is for messages.
+pub(crate) fn check(name: &str, path: &Path) -> Result<(), Failure> {
+    let file = File::open(path).map_err(|cause| Failure::new(format!("{name} cannot be read: {cause}")))?;
+    // Most of a library is code, which is not looked at.
+    check_content(name, &ReadCache::new(file))
+}
+
+fn check_content<'d>(name: &str, content: impl ReadRef<'d>) -> Result<(), Failure> {
+    let size = content.len().map_err(|()| damaged(name, "its size is not known"))?;
+    let kind = object::FileKind::parse(content).map_err(|_| not_a_library(name, size))?;
     if matches!(kind, object::FileKind::MachOFat32 | object::FileKind::MachOFat64) {
         // Several architectures in one file: the loader picks, and says so where none fits.
         return Ok(());
     }
-    let file = object::File::parse(bytes).map_err(|cause| damaged(name, &cause.to_string()))?;
+    let file = object::File::parse(content).map_err(|cause| damaged(name, &cause.to_string()))?;
     if file.kind() != ObjectKind::Dynamic {
-        return Err(not_a_library(name, bytes));
+        return Err(not_a_library(name, size));
     }
     if !fits_this_machine(file.format(), file.architecture()) {
         return Err(foreign(name, file.format(), file.architecture()));
     }
-    if file.segments().any(|segment| segment.data().is_err()) {
+    let is_there = |(start, length): (u64, u64)| start.checked_add(length).is_some_and(|end| end <= size);
+    if !file.segments().all(|segment| is_there(segment.file_range())) {
         return Err(damaged(name, "a segment lies beyond its end"));
     }
     let exports = file.exports().map_err(|cause| damaged(name, &cause.to_string()))?;
@@ -60,8 +70,8 @@ fn fits_this_machine(format: BinaryFormat, architecture: Architecture) -> bool {
     (format, architecture) == (own_format, own_architecture)
 }
 
-fn not_a_library(name: &str, bytes: &[u8]) -> Failure {
-    let what = if bytes.is_empty() { "is empty" } else { "is not a dynamic library" };
+fn not_a_library(name: &str, size: u64) -> Failure {
+    let what = if size == 0 { "is empty" } else { "is not a dynamic library" };
     Failure::new(format!("{name} {what}"))
         .suggest("build a `cdylib` (Rust: `crate-type = [\"cdylib\"]`; C: `cc -shared -fPIC`) and name the file that comes of it")
 }
@@ -91,7 +101,7 @@ mod tests {
     use super::*;
 
     fn message(bytes: &[u8]) -> String {
-        check("x.so", bytes).expect_err("refused").message
+        check_content("x.so", bytes).expect_err("refused").message
     }
 
     #[test]
@@ -106,7 +116,7 @@ mod tests {
         let own = std::fs::read(std::env::current_exe().expect("a path")).expect("readable");
         let lengths = (0..64).chain((64..own.len()).step_by(own.len() / 200));
         for length in lengths {
-            assert!(check("x.so", &own[..length]).is_err());
+            assert!(check_content("x.so", &own[..length]).is_err());
         }
         assert!(message(&own).contains("does not export") || message(&own).contains("not a dynamic library"));
     }

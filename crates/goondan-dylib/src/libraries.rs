@@ -81,7 +81,8 @@ impl Libraries {
         entry: &str,
         root: &Path,
     ) -> Result<(Arc<OpenedLibrary>, Vec<ExportSpec>), Failure> {
-        let image = read_image(locate::library(root, entry)?).await?;
+        let source = locate::library(root, entry)?;
+        let image = blocking(move || Image::read(&source)).await?;
         // Held throughout, so that two tools with the same entry share one library.
         let mut opened = self.opened.lock().await;
         let (name, key) = (image.name(), (image.source.clone(), image.hash.clone()));
@@ -160,18 +161,12 @@ impl ToolSource for Libraries {
     }
 }
 
-async fn read_image(path: PathBuf) -> Result<Image, Failure> {
-    blocking(move || {
-        let image = Image::read(&path)?;
-        image::check(&image.name(), &image.bytes)?;
-        Ok(image)
-    })
-    .await
-}
-
+/// A private copy of a library that can be loaded.
 async fn place(staging: Arc<Staging>, image: Image) -> Result<PathBuf, Failure> {
     blocking(move || {
-        staging.place(&image).map_err(|cause| Failure::new(format!("{} could not be copied: {cause}", image.name())))
+        image::check(&image.name(), &image.source)?;
+        // It is still what was checked, or it is not placed.
+        staging.place(&image)
     })
     .await
 }

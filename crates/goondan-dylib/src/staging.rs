@@ -4,7 +4,7 @@
 //! and writing over a mapped file changes running code. So each load gets a new file with a new path and a new inode.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,11 +17,14 @@ use crate::failure::Failure;
 const READS: u32 = 20;
 const BETWEEN_READS: Duration = Duration::from_millis(50);
 
-/// A library's content, read in one piece.
+/// A file is read in pieces of that many bytes: libraries of many megabytes, read whole by one thread after another, would
+/// leave as much room in the allocator's pool of each.
+const PIECE: usize = 64 * 1024;
+
+/// A library's content, known by its hash.
 pub(crate) struct Image {
     /// Where it was read.
     pub(crate) source: PathBuf,
-    pub(crate) bytes: Vec<u8>,
     /// SHA-256 in hex.
     pub(crate) hash: String,
 }
@@ -42,23 +45,50 @@ impl Image {
         };
         for _ in 0..READS {
             let before = fs::metadata(source).map_err(unreadable)?;
-            let bytes = fs::read(source).map_err(unreadable)?;
+            let (hash, length) = hash_while_copying(source, &mut io::sink()).map_err(unreadable)?;
             let after = fs::metadata(source).map_err(unreadable)?;
             let steady = before.len() == after.len() && before.modified().ok() == after.modified().ok();
-            if steady && after.len() == bytes.len() as u64 {
-                let hash = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-                return Ok(Image { source: source.to_owned(), bytes, hash });
+            if steady && after.len() == length {
+                return Ok(Image { source: source.to_owned(), hash });
             }
             std::thread::sleep(BETWEEN_READS);
         }
-        Err(Failure::new(format!("{} keeps changing while it is read", source.display()))
-            .suggest("reload once its build is done"))
+        Err(changing(source))
     }
 
     /// The file's name, for messages.
     pub(crate) fn name(&self) -> String {
-        self.source.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+        file_name(&self.source)
     }
+}
+
+/// The last part of `path`.
+pub(crate) fn file_name(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Copies `source` to `target`; the SHA-256 of it in hex, and its length.
+fn hash_while_copying(source: &Path, target: &mut impl Write) -> io::Result<(String, u64)> {
+    let (mut file, mut hasher, mut length) = (File::open(source)?, Sha256::new(), 0);
+    let mut piece = vec![0; PIECE];
+    loop {
+        let read = match file.read(&mut piece) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        hasher.update(&piece[..read]);
+        target.write_all(&piece[..read])?;
+        length += read as u64;
+    }
+    let hash = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok((hash, length))
+}
+
+fn changing(source: &Path) -> Failure {
+    Failure::new(format!("{} keeps changing while it is read", source.display()))
+        .suggest("reload once its build is done")
 }
 
 impl Staging {
@@ -70,8 +100,14 @@ impl Staging {
         Ok(Staging { folder, _lock: lock, next: AtomicU64::new(1) })
     }
 
-    /// Writes `image` to a path that no process has ever loaded.
-    pub(crate) fn place(&self, image: &Image) -> io::Result<PathBuf> {
+    /// Copies `image` to a path that no process has ever loaded.
+    pub(crate) fn place(&self, image: &Image) -> Result<PathBuf, Failure> {
+        let (path, hash) =
+            self.copy(image).map_err(|cause| Failure::new(format!("{} could not be copied: {cause}", image.name())))?;
+        if hash == image.hash { Ok(path) } else { Err(changing(&image.source)) }
+    }
+
+    fn copy(&self, image: &Image) -> io::Result<(PathBuf, String)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let hash = image.hash.get(..12).unwrap_or(&image.hash);
         // A folder each, so that messages and backtraces know the library by its own name.
@@ -79,9 +115,8 @@ impl Staging {
         // All of it: cleaners of temporary folders take away what has not been used for long.
         fs::create_dir_all(&folder)?;
         let path = folder.join(image.name());
-        let mut file = File::create_new(&path)?;
-        file.write_all(&image.bytes)?;
-        Ok(path)
+        let (hash, _) = hash_while_copying(&image.source, &mut File::create_new(&path)?)?;
+        Ok((path, hash))
     }
 }
 
@@ -137,6 +172,7 @@ mod tests {
         fs::write(&source, b"two").expect("written");
         assert_eq!(fs::read(&first).expect("there"), b"one");
         assert_ne!(Image::read(&source).expect("read").hash, image.hash);
+        assert!(staging.place(&image).expect_err("another content").message.contains("keeps changing"));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::image;
 use crate::lane::{Lane, LaneStart};
 use crate::limits::Limits;
 use crate::link::{Down, Event, Outcome, Upcalls};
-use crate::staging::Image;
+use crate::staging::file_name;
 
 /// How often a lane that should end is looked at.
 const LOOK: Duration = Duration::from_millis(5);
@@ -77,11 +77,11 @@ pub fn serve(path: &Path, input: impl BufRead, output: impl Write + Send + 'stat
 }
 
 fn open(path: &Path, pipe: &Arc<Pipe>, limits: &Limits) -> Result<(Running, wire::Manifest), Failure> {
-    let image = Image::read(path)?;
-    image::check(&image.name(), &image.bytes)?;
+    let name = file_name(path);
+    image::check(&name, path)?;
     let start = LaneStart {
         path: path.to_owned(),
-        name: image.name(),
+        name,
         up: Arc::clone(pipe) as _,
         limits: limits.clone(),
         counters: Arc::default(),

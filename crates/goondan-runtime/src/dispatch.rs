@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::event::RuntimeEventKind;
 use crate::footing::Footing;
 use crate::ids::{InstanceId, TraceContext};
-use crate::limits::{cut_error_message, cut_output};
+use crate::limits::{cut_error_message, cut_output, surely_fits};
 use crate::message::{Message, ToolCall};
 use crate::middleware::ToolCallNext;
 use crate::narrowing::Narrowing;
@@ -183,6 +183,8 @@ async fn run_handler(
     let running = AssertUnwindSafe(tool.handler.call(&tool_context, arguments)).catch_unwind();
     tokio::pin!(running);
     let stopped = tokio::select! {
+        // Most handlers are done at once: then neither a timer nor a waiter is set up.
+        biased;
         outcome = &mut running => return outcome.unwrap_or_else(|panic| Err(panicked(tool, panic.as_ref()))),
         () = tokio::time::sleep(tool.limits.timeout) => timed_out(tool),
         () = context.cancel.cancelled() => cancelled(tool),
@@ -278,6 +280,10 @@ async fn succeeded(context: &ToolCallContext, tool: &RegisteredTool, output: Too
         metadata: output.metadata,
         attachments: output.attachments,
     };
+    if surely_fits(&output.output, tool.limits.output) {
+        result.output = Some(output.output);
+        return result;
+    }
     let name = format!("{}-{}.txt", context.step_id, context.call.tool_call_id);
     let path =
         context.engine.store.files_dir(&context.facts.instance).join(crate::store::jsonl::layout::file_name(&name));

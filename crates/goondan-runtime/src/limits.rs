@@ -47,10 +47,11 @@ pub struct Cut {
 /// Text is cut at its end. In an object or array the longest texts are cut, so that its shape survives; where that is not
 /// enough, its JSON is cut as text.
 pub fn cut_output(output: &Value, limit: usize, saved_at: &str) -> Option<Cut> {
+    if surely_fits(output, limit) {
+        return None;
+    }
     let whole = match output {
         Value::String(text) => text.clone(),
-        // Most outputs are small: do not make a text of each only to count it.
-        other if surely_fits(other, limit) => return None,
         other => other.to_string(),
     };
     let length = whole.chars().count();
@@ -129,8 +130,9 @@ fn escaped(character: char) -> usize {
     }
 }
 
-/// A cheap upper bound: six bytes for each byte of text (`\u00XX`), a handful for everything else.
-fn surely_fits(value: &Value, limit: usize) -> bool {
+/// Whether a cheap upper bound says that `output` need not be cut, as for most: six bytes for each byte of text in JSON
+/// (`\u00XX`), a handful for everything else.
+pub(crate) fn surely_fits(output: &Value, limit: usize) -> bool {
     fn bound(value: &Value, left: usize) -> Option<usize> {
         match value {
             Value::String(text) => left.checked_sub(6 * text.len() + 3),
@@ -141,7 +143,10 @@ fn surely_fits(value: &Value, limit: usize) -> bool {
             _ => left.checked_sub(26),
         }
     }
-    bound(value, limit).is_some()
+    match output {
+        Value::String(text) => text.len() <= limit,
+        other => bound(other, limit).is_some(),
+    }
 }
 
 /// The first `count` characters.

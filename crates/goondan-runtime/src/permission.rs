@@ -91,6 +91,7 @@ async fn permit_needed(
 struct Verdict {
     agent: String,
     action: Action,
+    /// Empty where it allows.
     why: String,
 }
 
@@ -159,6 +160,12 @@ pub(crate) fn sandboxes(context: &ToolCallContext) -> Vec<Sandbox> {
 }
 
 fn verdict(agent: &str, decision: &Decision) -> Verdict {
+    let why = if decision.action == Action::Allow { String::new() } else { why(decision) };
+    Verdict { agent: agent.to_owned(), action: decision.action, why }
+}
+
+/// What restricts the call.
+fn why(decision: &Decision) -> String {
     let about = decision.parts.iter().find(|part| part.action == decision.action && part.action != Action::Allow);
     let rule = match &decision.because {
         Because::Unstated => "it states no permissions".to_owned(),
@@ -168,8 +175,7 @@ fn verdict(agent: &str, decision: &Decision) -> Verdict {
             None => "without a `default`, execute and network are asked for".to_owned(),
         },
     };
-    let why = about.map_or(rule.clone(), |part| format!("`{}`: {rule}", part.part.shown));
-    Verdict { agent: agent.to_owned(), action: decision.action, why }
+    about.map_or(rule.clone(), |part| format!("`{}`: {rule}", part.part.shown))
 }
 
 /// The arguments of a call as a grant holds them: what has the value of its default is left out.

@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 use crate::diagnostic::Position;
 use crate::findings::ValueOrigin;
 use crate::kinds::{Agent, Connection, Connector, Extension, Model, Package, Swarm, Tool, ToolBuild, ToolManifest};
-use crate::{JsonObject, ResourceId};
+use crate::{JsonObject, Kind, ResourceId};
 
 /// The built-in package `@goondan/base`, as the caller describes it.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +18,31 @@ pub struct BasePackage {
     pub tools: Vec<ToolManifest>,
     /// The built-in extensions: name and default config.
     pub extensions: Vec<(String, JsonObject)>,
+}
+
+/// The resources of a [`BasePackage`].
+#[derive(Debug)]
+pub(crate) struct BuiltIn {
+    pub(crate) tools: Resources<Tool>,
+    pub(crate) extensions: Resources<Extension>,
+}
+
+impl BuiltIn {
+    pub(crate) fn of(base: &BasePackage) -> Self {
+        let tools = base.tools.iter().map(|tool| built_in(Kind::Tool, &tool.name, Tool::of_base(tool)));
+        let extensions = base.extensions.iter().map(|(name, config)| {
+            let extension = Extension { entry: format!("builtin:{name}"), config: config.clone() };
+            built_in(Kind::Extension, name, extension)
+        });
+        BuiltIn { tools: tools.collect(), extensions: extensions.collect() }
+    }
+}
+
+fn built_in<T>(kind: Kind, name: &str, spec: T) -> (ResourceId, Arc<Resource<T>>) {
+    let id = ResourceId::base(kind, name);
+    let resource =
+        Resource { id: id.clone(), labels: Default::default(), annotations: Default::default(), origin: None, spec };
+    (id, Arc::new(resource))
 }
 
 /// A resource with its identity and the place where it is defined.
@@ -38,13 +63,13 @@ pub struct Resource<T> {
 /// The file (relative to the bundle) and the place in it where a resource is named.
 pub type Origin = (String, Position);
 
-/// All resources of one kind, in load order, built-in ones last.
-pub type Resources<T> = IndexMap<ResourceId, Resource<T>>;
+/// All resources of one kind, in load order, built-in ones last. Bundles share what did not change between them.
+pub type Resources<T> = IndexMap<ResourceId, Arc<Resource<T>>>;
 
 /// The resources of every kind.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Decoded {
-    pub(crate) package: Option<Resource<Package>>,
+    pub(crate) package: Option<Arc<Resource<Package>>>,
     pub(crate) models: Resources<Model>,
     pub(crate) agents: Resources<Agent>,
     pub(crate) swarms: Resources<Swarm>,
@@ -82,7 +107,7 @@ impl Bundle {
 
     /// The Package document, where there is one.
     pub fn package(&self) -> Option<&Resource<Package>> {
-        self.resources.package.as_ref()
+        self.resources.package.as_deref()
     }
 
     /// All models.

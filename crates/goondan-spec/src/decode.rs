@@ -192,6 +192,11 @@ impl<'n> Field<'n> {
         Some(Fields { entries, at, path: self.path.clone(), asked: Vec::new() })
     }
 
+    /// The field of that name of a map; one without a value counts as absent.
+    pub(crate) fn child(&self, name: &str) -> Option<Field<'n>> {
+        self.node.entry(name).and_then(|entry| present(entry, &self.path))
+    }
+
     /// The entries of a map with keys of the user's own.
     pub(crate) fn entries(&self, findings: &mut Findings) -> Option<Vec<Field<'n>>> {
         let Content::Map(entries) = &self.node.content else {
@@ -232,8 +237,7 @@ impl<'n> Fields<'n> {
     /// The field of that name; one without a value counts as absent.
     pub(crate) fn optional(&mut self, name: &'static str) -> Option<Field<'n>> {
         self.asked.push(name);
-        let entry = self.entries.iter().find(|entry| entry.key == name)?;
-        (entry.value.content != Content::Null).then(|| field_of(entry, &self.path))
+        self.entries.iter().find(|entry| entry.key == name).and_then(|entry| present(entry, &self.path))
     }
 
     /// The field of that name, or a diagnostic that it is missing.
@@ -275,6 +279,10 @@ fn known_fields(wrong: &str, known: &[&'static str]) -> String {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("remove it; known here: {}", list(known, 12)),
     }
+}
+
+fn present<'n>(entry: &'n Entry, parent: &str) -> Option<Field<'n>> {
+    (entry.value.content != Content::Null).then(|| field_of(entry, parent))
 }
 
 fn field_of<'n>(entry: &'n Entry, parent: &str) -> Field<'n> {

@@ -5,7 +5,7 @@ use crate::decode::Field;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::findings::Findings;
 use crate::kinds::Entry;
-use crate::paths::Folder;
+use crate::paths::Looks;
 use crate::text::{alternatives, closest, excerpt};
 
 /// What marks a handler set of this program.
@@ -33,7 +33,7 @@ pub(crate) fn is_builtin(entry: &str) -> bool {
 /// Resolves the entry of a Tool.
 pub(crate) fn tool(
     field: &Field<'_>,
-    folder: &Folder<'_>,
+    folder: &Looks<'_>,
     base: &BasePackage,
     findings: &mut Findings,
 ) -> Option<Entry> {
@@ -54,12 +54,7 @@ pub(crate) fn tool(
 }
 
 /// Resolves the entry of an Extension or a Connector: a built-in one, or a file that has to be there.
-pub(crate) fn module(
-    field: &Field<'_>,
-    names: &[&str],
-    folder: &Folder<'_>,
-    findings: &mut Findings,
-) -> Option<String> {
+pub(crate) fn module(field: &Field<'_>, names: &[&str], folder: &Looks<'_>, findings: &mut Findings) -> Option<String> {
     let text = field.text(findings)?;
     if let Some(name) = text.strip_prefix(BUILTIN) {
         builtin(field, name, names, findings)?;
@@ -111,7 +106,7 @@ fn reserved(field: &Field<'_>, text: &str) -> Option<Diagnostic> {
     Some(field.invalid(message).suggest(instead))
 }
 
-fn executable(field: &Field<'_>, path: &str, folder: &Folder<'_>, findings: &mut Findings) -> Option<Entry> {
+fn executable(field: &Field<'_>, path: &str, folder: &Looks<'_>, findings: &mut Findings) -> Option<Entry> {
     let manifest = below(path, TOOL_MANIFEST);
     if folder.is_file(&manifest) {
         return Some(Entry::Executable(path.to_owned()));
@@ -125,7 +120,7 @@ fn executable(field: &Field<'_>, path: &str, folder: &Folder<'_>, findings: &mut
     None
 }
 
-fn library(field: &Field<'_>, path: &str, folder: &Folder<'_>, findings: &mut Findings) -> Option<Entry> {
+fn library(field: &Field<'_>, path: &str, folder: &Looks<'_>, findings: &mut Findings) -> Option<Entry> {
     let candidates = library_candidates(path);
     if let Some(found) = candidates.iter().find(|candidate| folder.is_file(candidate)) {
         // The path as written was checked for links that leave; the file behind it may still be one.
@@ -151,7 +146,7 @@ fn library(field: &Field<'_>, path: &str, folder: &Folder<'_>, findings: &mut Fi
     None
 }
 
-fn stays(field: &Field<'_>, path: &str, folder: &Folder<'_>, findings: &mut Findings) -> bool {
+fn stays(field: &Field<'_>, path: &str, folder: &Looks<'_>, findings: &mut Findings) -> bool {
     let stays = !folder.leaves_by_link(path);
     if !stays {
         let message = format!("`{}` leads to `{path}`, a link to a file outside the bundle.", field.path);

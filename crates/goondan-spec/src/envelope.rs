@@ -1,6 +1,7 @@
 //! What every document has around its `spec`: `apiVersion`, `kind` and `metadata` (rules L4, L6).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::ResourceId;
 use crate::decode::{Field, Fields};
@@ -16,14 +17,34 @@ const MAX_NAME: usize = 63;
 /// A document whose kind is known.
 #[derive(Debug)]
 pub(crate) struct Envelope<'n> {
+    /// What it says but for its `spec`.
+    pub(crate) head: Arc<Head>,
+    /// `None` where `spec` is missing or the document is not to be read further.
+    pub(crate) spec: Option<Field<'n>>,
+}
+
+/// Who a document is about.
+#[derive(Debug)]
+pub(crate) struct Head {
     /// With an empty name where it has none.
     pub(crate) id: ResourceId,
     /// Where `metadata.name` stands, or should.
     pub(crate) name_at: Position,
     pub(crate) labels: TextMap,
     pub(crate) annotations: TextMap,
-    /// `None` where `spec` is missing or the document is not to be read further.
-    pub(crate) spec: Option<Field<'n>>,
+}
+
+impl<'n> Envelope<'n> {
+    /// The envelope of a document in which nothing was wrong, and whose head was `head`.
+    pub(crate) fn of(head: Arc<Head>, root: &'n Node) -> Self {
+        Envelope { head, spec: Field::root(root).child("spec") }
+    }
+
+    /// Its `spec` is not to be read.
+    fn closed(id: ResourceId, name_at: Position) -> Self {
+        let head = Head { id, name_at, labels: TextMap::new(), annotations: TextMap::new() };
+        Envelope { head: Arc::new(head), spec: None }
+    }
 }
 
 /// Reads the envelope of a document of package `package`. `None` where no resource can be made out of it.
@@ -45,7 +66,7 @@ pub(crate) fn read<'n>(root: &'n Node, package: Option<&str>, findings: &mut Fin
     let name_at = name_field.map_or(fields.at, |entry| entry.value.at);
     if !check_version(version.as_ref(), &fields, findings) {
         // Its name is known all the same, so that references to it are not reported as well.
-        return Some(Envelope { id: id?, name_at, labels: TextMap::new(), annotations: TextMap::new(), spec: None });
+        return Some(Envelope::closed(id?, name_at));
     }
     check_kind(kind_field.as_ref(), kind, &fields, findings);
     let id = id?;
@@ -55,7 +76,7 @@ pub(crate) fn read<'n>(root: &'n Node, package: Option<&str>, findings: &mut Fin
         findings.add(fields.missing("spec").suggest("add `spec:` with the fields of the resource"));
     }
     fields.finish(findings);
-    Some(Envelope { id, name_at, labels, annotations, spec })
+    Some(Envelope { head: Arc::new(Head { id, name_at, labels, annotations }), spec })
 }
 
 fn not_a_resource(root: &Field<'_>) -> Diagnostic {

@@ -22,6 +22,7 @@ mod envelope;
 pub mod files;
 mod findings;
 mod index;
+mod kept;
 pub mod kinds;
 mod lint;
 mod load;

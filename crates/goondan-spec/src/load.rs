@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::bundle::{BasePackage, Bundle, Decoded, Resource, Resources};
+use crate::bundle::{BasePackage, BuiltIn, Bundle, Decoded, Resource, Resources};
 use crate::decode::Field;
 use crate::diagnostic::{Code, Diagnostic, Position};
 use crate::discover::{Found, discover};
@@ -13,10 +13,11 @@ use crate::envelope::{self, Envelope};
 use crate::files::{FileKind, Files};
 use crate::findings::{Findings, ValueOrigin};
 use crate::index::Index;
-use crate::kinds::{self, Extension, Scope, Tool, ToolBuild};
+use crate::kept::Keep;
+use crate::kinds::{self, Scope, ToolBuild};
 use crate::lint::{self, Places};
 use crate::meta::{Kind, ResourceId};
-use crate::paths::Folder;
+use crate::paths::{Folder, Looks};
 use crate::read::{KnownFiles, ParsedFile, read_file};
 use crate::source::Sources;
 use crate::text::reason;
@@ -69,8 +70,9 @@ pub fn load_again(input: LoadInput<'_>, known: &KnownFiles) -> Loaded {
     let files = read_files(&folder, &found, known, &mut gathered);
     let own = packages::own(&files.own);
     let documents = read_envelopes(&files.own, own, &mut gathered);
-    let index = make_index(&documents, input.base, &mut gathered);
-    let stage = Stage { folder: &folder, index: &index, base: input.base, documents: &documents };
+    let built_in = known.built_in(input.base);
+    let index = make_index(&documents, built_in, &mut gathered);
+    let stage = Stage { folder: &folder, index: &index, base: input.base, built_in, documents: &documents };
     let decoded = stage.decode_all(&mut gathered);
     gathered.diagnostics.extend(cycles::find(&files.own, &files.nested));
     gathered.file_names.extend(files.own.iter().map(|file| file.name.clone()));
@@ -78,8 +80,7 @@ pub fn load_again(input: LoadInput<'_>, known: &KnownFiles) -> Loaded {
         gathered.diagnostics.push(nothing_defined(&root));
     }
     if gathered.is_clean() {
-        let specs =
-            documents.iter().filter_map(|document| Some((&document.envelope.id, document.envelope.spec.as_ref()?)));
+        let specs = documents.iter().filter_map(|document| Some((document.id(), document.envelope.spec.as_ref()?)));
         gathered.diagnostics.extend(lint::lint(&decoded, &Places::new(specs)));
     }
     gathered.finish(root.clone(), decoded, files.own)
@@ -176,7 +177,7 @@ struct FilesRead {
 }
 
 fn read_files(folder: &Folder<'_>, found: &Found, known: &KnownFiles, gathered: &mut Gathered) -> FilesRead {
-    let nested = parallel::map_deep(&found.nested, |name| read_file(folder, name, known));
+    let nested = parallel::map_files(&found.nested, |name| read_file(folder, name, known));
     let nested: Vec<Arc<ParsedFile>> = nested.into_iter().filter(|file| file.package().is_some()).collect();
     let prefixes: Vec<&str> = nested.iter().filter_map(|file| Some(file.name.rsplit_once('/')?.0)).collect();
     let is_own = |name: &&String| {
@@ -184,7 +185,7 @@ fn read_files(folder: &Folder<'_>, found: &Found, known: &KnownFiles, gathered: 
     };
     let names: Vec<&String> = found.files.iter().filter(is_own).collect();
     gathered.diagnostics.retain(|problem| problem.file.as_ref().is_none_or(|file| is_own(&file)));
-    let mut own = parallel::map_deep(&names, |name| read_file(folder, name, known));
+    let mut own = parallel::map_files(&names, |name| read_file(folder, name, known));
     known.keep_only(&[own.as_slice(), &nested].concat());
     own.retain(|file| !file.is_tool_manifest());
     own.iter().for_each(|file| gathered.take(file.findings.clone()));
@@ -195,55 +196,74 @@ fn read_files(folder: &Folder<'_>, found: &Found, known: &KnownFiles, gathered: 
 struct Document<'f> {
     file: &'f str,
     envelope: Envelope<'f>,
+    kept: &'f Keep,
+}
+
+impl Document<'_> {
+    fn id(&self) -> &ResourceId {
+        &self.envelope.head.id
+    }
 }
 
 fn read_envelopes<'f>(files: &'f [Arc<ParsedFile>], own: Option<&str>, gathered: &mut Gathered) -> Vec<Document<'f>> {
     let read = parallel::map(files, |file| {
-        let mut envelopes = Vec::new();
-        let mut findings = Findings::about(file.name.clone());
-        for (position, root) in file.documents.iter().enumerate() {
-            findings.resource = None;
-            let read = envelope::read(root, own, &mut findings);
-            if let Some(envelope) = read.and_then(|read| packages::place(read, position, file, files, &mut findings)) {
-                envelopes.push(Document { file: &file.name, envelope });
-            }
-        }
-        (envelopes, findings)
+        let mut findings = Vec::new();
+        let positions = 0..file.documents.len();
+        let documents: Vec<Document<'_>> =
+            positions.filter_map(|position| read_document(file, position, files, own, &mut findings)).collect();
+        (documents, findings)
     });
-    let mut documents = Vec::new();
-    for (envelopes, findings) in read {
-        documents.extend(envelopes);
-        gathered.take(findings);
+    let mut all = Vec::new();
+    for (documents, findings) in read {
+        all.extend(documents);
+        findings.into_iter().for_each(|findings| gathered.take(findings));
     }
-    documents
+    all
 }
 
-fn make_index(documents: &[Document<'_>], base: &BasePackage, gathered: &mut Gathered) -> Index {
+/// Reads the envelope of one document of `file`, unless it is known.
+fn read_document<'f>(
+    file: &'f ParsedFile,
+    position: usize,
+    files: &[Arc<ParsedFile>],
+    own: Option<&str>,
+    findings: &mut Vec<Findings>,
+) -> Option<Document<'f>> {
+    let (root, kept) = (&file.documents[position], &file.kept[position]);
+    if let Some(head) = kept.head(own) {
+        return Some(Document { file: &file.name, envelope: Envelope::of(head, root), kept });
+    }
+    let mut found = Findings::about(file.name.clone());
+    let read = envelope::read(root, own, &mut found);
+    let envelope = read.and_then(|read| packages::place(read, position, file, files, &mut found));
+    envelope.iter().for_each(|envelope| kept.put_head(&envelope.head, &found));
+    findings.push(found);
+    Some(Document { file: &file.name, envelope: envelope?, kept })
+}
+
+fn make_index(documents: &[Document<'_>], built_in: &BuiltIn, gathered: &mut Gathered) -> Index {
     let mut index = Index::default();
-    let mut first: HashMap<&ResourceId, &Document<'_>> = HashMap::new();
-    for document in documents.iter().filter(|document| !document.envelope.id.name.is_empty()) {
-        let id = &document.envelope.id;
-        if index.insert(id) {
-            first.insert(id, document);
-        } else if let Some(first) = first.get(id) {
-            gathered.diagnostics.push(duplicate(document, first));
+    let named = || documents.iter().filter(|document| !document.id().name.is_empty());
+    let again: Vec<&Document<'_>> = named().filter(|document| !index.insert(document.id())).collect();
+    if !again.is_empty() {
+        let mut first: HashMap<&ResourceId, &Document<'_>> = HashMap::new();
+        for document in named() {
+            first.entry(document.id()).or_insert(document);
         }
+        gathered.diagnostics.extend(again.into_iter().map(|document| duplicate(document, first[document.id()])));
     }
-    for tool in &base.tools {
-        index.insert(&ResourceId::base(Kind::Tool, &tool.name));
-    }
-    for (extension, _) in &base.extensions {
-        index.insert(&ResourceId::base(Kind::Extension, extension));
+    for id in built_in.tools.keys().chain(built_in.extensions.keys()) {
+        index.insert(id);
     }
     index
 }
 
 fn duplicate(document: &Document<'_>, first: &Document<'_>) -> Diagnostic {
-    let id = &document.envelope.id;
-    let place = format!("`{}`, line {}", first.file, first.envelope.name_at.line);
+    let id = document.id();
+    let place = format!("`{}`, line {}", first.file, first.envelope.head.name_at.line);
     Diagnostic::new(Code::DUPLICATE_NAME, format!("There is a {} called `{}` already, in {place}.", id.kind, id.name))
         .in_file(document.file)
-        .at(document.envelope.name_at)
+        .at(document.envelope.head.name_at)
         .of(id)
         .field("metadata.name")
         .suggest("rename one of the two")
@@ -254,6 +274,7 @@ struct Stage<'s> {
     folder: &'s Folder<'s>,
     index: &'s Index,
     base: &'s BasePackage,
+    built_in: &'s BuiltIn,
     documents: &'s [Document<'s>],
 }
 
@@ -268,18 +289,17 @@ impl Stage<'_> {
         done.models =
             self.decode_spec(Kind::Model, &done, gathered, |spec, _, findings| kinds::decode_model(spec, findings));
         done.extensions = self.decode_spec(Kind::Extension, &done, gathered, kinds::decode_extension);
-        done.extensions.extend(self.base.extensions.iter().map(base_extension));
+        done.extensions.extend(self.built_in.extensions.clone());
         done.connectors = self.decode_spec(Kind::Connector, &done, gathered, kinds::decode_connector);
         done.tools = self.decode_spec(Kind::Tool, &done, gathered, kinds::decode_tool);
-        let base_tools = self.base.tools.iter().map(|tool| base_resource(Kind::Tool, &tool.name, Tool::of_base(tool)));
-        done.tools.extend(base_tools);
+        done.tools.extend(self.built_in.tools.clone());
         done.agents = self.decode_spec(Kind::Agent, &done, gathered, kinds::decode_agent);
         done.swarms = self.decode_spec(Kind::Swarm, &done, gathered, kinds::decode_swarm);
         done.connections = self.decode_spec(Kind::Connection, &done, gathered, kinds::decode_connection);
         done
     }
 
-    fn decode_spec<T: Send>(
+    fn decode_spec<T: Send + Sync + 'static>(
         &self,
         kind: Kind,
         done: &Decoded,
@@ -289,7 +309,7 @@ impl Stage<'_> {
         self.decode(kind, done, gathered, |spec, scope, findings| decode(spec?, scope, findings))
     }
 
-    fn decode<T: Send>(
+    fn decode<T: Send + Sync + 'static>(
         &self,
         kind: Kind,
         done: &Decoded,
@@ -297,21 +317,27 @@ impl Stage<'_> {
         decode: impl Fn(Option<&Field<'_>>, &Scope<'_>, &mut Findings) -> Option<T> + Sync,
     ) -> Resources<T> {
         let documents: Vec<&Document<'_>> =
-            self.documents.iter().filter(|document| document.envelope.id.kind == kind).collect();
+            self.documents.iter().filter(|document| document.id().kind == kind).collect();
         let decoded = parallel::map(&documents, |document| {
-            let envelope = &document.envelope;
+            let Envelope { head, spec } = &document.envelope;
+            if let Some((resource, findings)) = document.kept.resource(head, self.folder) {
+                return (Some(resource), findings);
+            }
             let mut findings = Findings::about(document.file);
-            findings.resource = Some(envelope.id.clone()).filter(|id| !id.name.is_empty());
-            let scope =
-                Scope { folder: self.folder, index: self.index, base: self.base, decoded: done, id: &envelope.id };
-            let spec = decode(envelope.spec.as_ref(), &scope, &mut findings);
-            (spec, findings)
+            findings.resource = Some(head.id.clone()).filter(|id| !id.name.is_empty());
+            let looks = Looks::at(self.folder);
+            let scope = Scope::new(&head.id, &looks, self.base, self.index, done);
+            let spec = decode(spec.as_ref(), &scope, &mut findings);
+            let resource = spec.map(|spec| Arc::new(resource(document, spec)));
+            if let Some(resource) = &resource {
+                document.kept.put_resource(head, resource, &findings, looks);
+            }
+            (resource, findings)
         });
         let mut resources = Resources::new();
-        for (document, (spec, findings)) in documents.into_iter().zip(decoded) {
+        for (resource, findings) in decoded {
             gathered.take(findings);
-            if let Some(spec) = spec {
-                let resource = resource(document, spec);
+            if let Some(resource) = resource {
                 resources.entry(resource.id.clone()).or_insert(resource);
             }
         }
@@ -320,26 +346,14 @@ impl Stage<'_> {
 }
 
 fn resource<T>(document: &Document<'_>, spec: T) -> Resource<T> {
-    let envelope = &document.envelope;
+    let head = &document.envelope.head;
     Resource {
-        id: envelope.id.clone(),
-        labels: envelope.labels.clone(),
-        annotations: envelope.annotations.clone(),
-        origin: Some((document.file.to_owned(), envelope.name_at)),
+        id: head.id.clone(),
+        labels: head.labels.clone(),
+        annotations: head.annotations.clone(),
+        origin: Some((document.file.to_owned(), head.name_at)),
         spec,
     }
-}
-
-fn base_resource<T>(kind: Kind, name: &str, spec: T) -> (ResourceId, Resource<T>) {
-    let id = ResourceId::base(kind, name);
-    let resource =
-        Resource { id: id.clone(), labels: Default::default(), annotations: Default::default(), origin: None, spec };
-    (id, resource)
-}
-
-fn base_extension((name, config): &(String, crate::JsonObject)) -> (ResourceId, Resource<Extension>) {
-    let extension = Extension { entry: format!("builtin:{name}"), config: config.clone() };
-    base_resource(Kind::Extension, name, extension)
 }
 
 fn nothing_defined(root: &Path) -> Diagnostic {

@@ -29,7 +29,7 @@ pub(crate) fn place<'f>(
     files: &[Arc<ParsedFile>],
     findings: &mut Findings,
 ) -> Option<Envelope<'f>> {
-    if envelope.id.kind != Kind::Package {
+    if envelope.head.id.kind != Kind::Package {
         return Some(envelope);
     }
     let in_manifest = manifest(files).is_some_and(|manifest| manifest.name == file.name);
@@ -53,6 +53,6 @@ pub(crate) fn place<'f>(
         .suggest("move it to the top of `goondan.yaml`")
     };
     let kind_at = file.documents.get(position).and_then(|document| document.entry("kind")).map(|kind| kind.value.at);
-    findings.add(diagnostic.at(kind_at.unwrap_or(envelope.name_at)).field("kind"));
+    findings.add(diagnostic.at(kind_at.unwrap_or(envelope.head.name_at)).field("kind"));
     None
 }

@@ -1,5 +1,6 @@
 //! Paths in a bundle: relative to its root, and never out of it.
 
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,8 +26,9 @@ pub(crate) struct Folder<'f> {
     seen: Mutex<HashMap<String, Seen>>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Seen {
+/// What was found at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen {
     /// `None` where nothing is, or nothing that can be looked at.
     kind: Option<FileKind>,
     leaves: bool,
@@ -43,6 +45,69 @@ impl<'f> Folder<'f> {
     pub(crate) fn new(files: &'f dyn Files, root: &'f Path) -> Self {
         let canonical = files.canonical(root).unwrap_or_else(|_| root.to_owned());
         Folder { files, root, canonical, seen: Mutex::default() }
+    }
+
+    /// What stands at a relative path.
+    pub(crate) fn look(&self, relative: &str) -> Seen {
+        if let Some(seen) = self.lock().get(relative) {
+            return *seen;
+        }
+        let path = self.root.join(relative);
+        let leaves = self.files.canonical(&path).is_ok_and(|target| !target.starts_with(&self.canonical));
+        let seen = Seen { kind: self.files.kind(&path).ok(), leaves };
+        self.lock().insert(relative.to_owned(), seen);
+        seen
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Seen>> {
+        // Whoever panicked while holding it left a map that is whole.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The text of a file of at most 1 MiB, without a byte order mark.
+    pub(crate) fn read(&self, relative: &str) -> Result<String, Unreadable> {
+        let path = self.root.join(relative);
+        match self.files.kind(&path) {
+            Ok(FileKind::File) => {}
+            Ok(_) => return Err(Unreadable::Io(io::Error::other("it is not a regular file"))),
+            Err(error) => return Err(Unreadable::Io(error)),
+        }
+        let bytes = self.files.read(&path, MAX_FILE_SIZE).map_err(Unreadable::Io)?;
+        if bytes.len() as u64 > MAX_FILE_SIZE {
+            return Err(Unreadable::TooLarge);
+        }
+        String::from_utf8(bytes).map_err(Unreadable::NotText)
+    }
+}
+
+/// What decoding one document asks of the folder. Where it asks nothing but what stands at paths, the document means the same
+/// as long as its text and the answers are the same.
+pub(crate) struct Looks<'f> {
+    folder: &'f Folder<'f>,
+    seen: RefCell<Vec<(String, Seen)>>,
+    /// It went by something else than what stands at paths.
+    beyond: Cell<bool>,
+}
+
+impl<'f> Looks<'f> {
+    pub(crate) fn at(folder: &'f Folder<'f>) -> Self {
+        Looks { folder, seen: RefCell::default(), beyond: Cell::new(false) }
+    }
+
+    /// Notes that the document goes by something else than what stands at paths.
+    pub(crate) fn go_beyond(&self) {
+        self.beyond.set(true);
+    }
+
+    /// The paths that were looked at, with what was there; `None` where that is not all that the document goes by.
+    pub(crate) fn into_seen(self) -> Option<Vec<(String, Seen)>> {
+        (!self.beyond.get()).then(|| self.seen.into_inner())
+    }
+
+    fn look(&self, relative: &str) -> Seen {
+        let seen = self.folder.look(relative);
+        self.seen.borrow_mut().push((relative.to_owned(), seen));
+        seen
     }
 
     /// The path that `field` names, relative to the root and without dots, or a diagnostic that it leaves the bundle.
@@ -73,22 +138,6 @@ impl<'f> Folder<'f> {
         }
     }
 
-    fn look(&self, relative: &str) -> Seen {
-        if let Some(seen) = self.lock().get(relative) {
-            return *seen;
-        }
-        let path = self.root.join(relative);
-        let leaves = self.files.canonical(&path).is_ok_and(|target| !target.starts_with(&self.canonical));
-        let seen = Seen { kind: self.files.kind(&path).ok(), leaves };
-        self.lock().insert(relative.to_owned(), seen);
-        seen
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Seen>> {
-        // Whoever panicked while holding it left a map that is whole.
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether a file stands at a relative path.
     pub(crate) fn is_file(&self, relative: &str) -> bool {
         matches!(self.look(relative).kind, Some(FileKind::File))
@@ -101,17 +150,8 @@ impl<'f> Folder<'f> {
 
     /// The text of a file of at most 1 MiB, without a byte order mark.
     pub(crate) fn read(&self, relative: &str) -> Result<String, Unreadable> {
-        let path = self.root.join(relative);
-        match self.files.kind(&path) {
-            Ok(FileKind::File) => {}
-            Ok(_) => return Err(Unreadable::Io(io::Error::other("it is not a regular file"))),
-            Err(error) => return Err(Unreadable::Io(error)),
-        }
-        let bytes = self.files.read(&path, MAX_FILE_SIZE).map_err(Unreadable::Io)?;
-        if bytes.len() as u64 > MAX_FILE_SIZE {
-            return Err(Unreadable::TooLarge);
-        }
-        String::from_utf8(bytes).map_err(Unreadable::NotText)
+        self.go_beyond();
+        self.folder.read(relative)
     }
 
     /// Reads a text file that `field` names, such as a prompt, and notes it as part of the bundle.

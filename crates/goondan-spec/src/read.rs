@@ -1,13 +1,14 @@
 //! One file of a bundle: read, cut into documents, parsed.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::bundle::{BasePackage, BuiltIn};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::discover::may_be_tool_manifest;
 use crate::findings::Findings;
+use crate::kept::Keep;
 use crate::node::Node;
-use crate::parallel::STACK_SIZE;
 use crate::paths::{Folder, Unreadable};
 use crate::source::position_of_bytes;
 use crate::split::{self, Chunk};
@@ -28,6 +29,8 @@ pub(crate) struct ParsedFile {
     pub(crate) text: Arc<str>,
     /// Those that could be parsed and hold something.
     pub(crate) documents: Vec<Node>,
+    /// What was made of each of them.
+    pub(crate) kept: Vec<Keep>,
     /// What is wrong with the file as YAML.
     pub(crate) findings: Findings,
     /// Tells this text from every other one.
@@ -37,7 +40,7 @@ pub(crate) struct ParsedFile {
 impl ParsedFile {
     fn empty(name: &str) -> Self {
         let (name, text, findings) = (name.to_owned(), Arc::from(""), Findings::about(name));
-        ParsedFile { name, text, documents: Vec::new(), findings, mark: Arc::default() }
+        ParsedFile { name, text, documents: Vec::new(), kept: Vec::new(), findings, mark: Arc::default() }
     }
 
     /// The name of the package that the file's first document declares.
@@ -55,15 +58,24 @@ impl ParsedFile {
     }
 }
 
-/// The files of an earlier load: one whose text is still the same is not parsed again. That saves time and nothing else; a
-/// bundle that is loaded with it is the bundle that is loaded without.
+/// The files of an earlier load: one whose text is still the same is not parsed again, and a document in it that goes by its
+/// own text alone is not checked again. That saves time and nothing else; a bundle that is loaded with it is the bundle that is
+/// loaded without. All loads that share it have the same built-in package.
 #[derive(Debug, Default)]
-pub struct KnownFiles(Mutex<HashMap<String, Arc<ParsedFile>>>);
+pub struct KnownFiles {
+    files: Mutex<HashMap<String, Arc<ParsedFile>>>,
+    built_in: OnceLock<BuiltIn>,
+}
 
 impl KnownFiles {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<ParsedFile>>> {
         // Whoever panicked while holding it left a map that is whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The resources of `base`.
+    pub(crate) fn built_in(&self, base: &BasePackage) -> &BuiltIn {
+        self.built_in.get_or_init(|| BuiltIn::of(base))
     }
 
     fn parsed(&self, name: &str, text: String) -> Arc<ParsedFile> {
@@ -83,7 +95,7 @@ impl KnownFiles {
     pub(crate) fn give_back(self) {
         if self.lock().len() > MANY_FILES {
             // Where the system has no thread to spare, it is given back here.
-            drop(std::thread::Builder::new().stack_size(STACK_SIZE).spawn(move || drop(self)));
+            drop(std::thread::Builder::new().spawn(move || drop(self)));
         }
     }
 
@@ -169,6 +181,7 @@ fn parse(file: &mut ParsedFile) {
             Ok(Some(mut document)) => {
                 document.shift(chunk.lines_before, chunk.bytes_before);
                 file.documents.push(document);
+                file.kept.push(Keep::default());
             }
             Err((error, mut at)) => {
                 at.line += chunk.lines_before;

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{self, Write};
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -78,6 +79,22 @@ impl Fingerprint {
     /// Of some bytes, such as a file.
     pub fn of_bytes(bytes: &[u8]) -> Self {
         Hasher::default().and_bytes(bytes).finish()
+    }
+
+    /// Of what `source` holds, as it is read. Not the one that the same bytes have.
+    ///
+    /// # Errors
+    /// Where it can't be read.
+    pub fn of_stream(mut source: impl Read) -> io::Result<Self> {
+        let (mut hasher, mut piece) = (Hasher::default(), vec![0; 64 * 1024]);
+        loop {
+            match source.read(&mut piece) {
+                Ok(0) => return Ok(hasher.finish()),
+                Ok(read) => hasher.0.update(&piece[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Of several others, in order.
@@ -260,7 +277,7 @@ impl<'a> Snapper<'a> {
     ) -> BTreeMap<String, Fingerprint> {
         let known = self.before.and_then(|before| before.snapshot.resources.get(&kind));
         let own = of(self.bundle).values().filter(|resource| !resource.id.is_base());
-        let fingerprint = |resource: &Resource<T>| {
+        let fingerprint = |resource: &Arc<Resource<T>>| {
             let known =
                 known.and_then(|known| known.get(&resource.id.name)).filter(|_| self.is_unchanged(resource, of));
             known.cloned().unwrap_or_else(|| self.hash(resource))
@@ -270,11 +287,12 @@ impl<'a> Snapper<'a> {
 
     /// Whether a resource means what it meant before. Equal is not enough: two maps are equal in whatever order their keys
     /// stand, and a model is shown the order. What was decoded from the same document and is equal is the same.
-    fn is_unchanged<T: PartialEq>(&self, resource: &Resource<T>, of: fn(&Bundle) -> &Resources<T>) -> bool {
+    fn is_unchanged<T: PartialEq>(&self, resource: &Arc<Resource<T>>, of: fn(&Bundle) -> &Resources<T>) -> bool {
         let Some(before) = self.before else { return false };
-        let same = |old: &Resource<T>| {
-            self.bundle.is_same_document(&before.bundle, resource.origin.as_ref(), old.origin.as_ref())
-                && old.spec == resource.spec
+        let same = |old: &Arc<Resource<T>>| {
+            let is_same_document =
+                || self.bundle.is_same_document(&before.bundle, resource.origin.as_ref(), old.origin.as_ref());
+            (Arc::ptr_eq(old, resource) || (is_same_document() && old.spec == resource.spec))
                 && before.contents.get(&resource.id) == self.contents.get(&resource.id)
                 && before.values.get(&resource.id) == self.values.get(&resource.id)
         };
@@ -291,13 +309,15 @@ impl<'a> Snapper<'a> {
     /// `known` are the resources of the bundle. Those that are built in are looked at once, and kept in `built_in`.
     fn parts(
         &self,
-        agent: &'a Resource<Agent>,
+        agent: &'a Arc<Resource<Agent>>,
         known: &Known,
         built_in: &mut HashMap<&'a ResourceId, Option<Fingerprint>>,
     ) -> BTreeMap<AgentPart, Fingerprint> {
+        if let Some(parts) = self.parts_before(agent, known) {
+            return parts.clone();
+        }
         let spec = &agent.spec;
-        let known =
-            |id: &ResourceId| known.get(&id.kind).and_then(|known| known.get(&id.name)).filter(|_| !id.is_base());
+        let known = |id: &ResourceId| of(known, id).filter(|_| !id.is_base());
         let tools = spec.tools.iter().fold(Hasher::default().and(&spec.tools), |hasher, used| {
             let hash = || self.bundle.tools().get(&used.tool).map(|tool| self.hash(tool));
             match known(&used.tool) {
@@ -324,6 +344,26 @@ impl<'a> Snapper<'a> {
             (AgentPart::Settings, Hasher::default().and(&settings).finish()),
         ])
     }
+
+    /// What an agent was made of before, where that is what it is made of now.
+    fn parts_before(
+        &self,
+        agent: &Arc<Resource<Agent>>,
+        known: &Known,
+    ) -> Option<&'a BTreeMap<AgentPart, Fingerprint>> {
+        let before = &self.before?.snapshot;
+        let tools = agent.spec.tools.iter().map(|used| &used.tool);
+        let extensions = agent.spec.extensions.iter().map(|used| &used.extension);
+        let mut named = tools.chain(extensions).chain([&agent.spec.model]);
+        let is_same = |id: &ResourceId| id.is_base() || of(known, id) == of(&before.resources, id);
+        let is_unchanged = self.is_unchanged(agent, Bundle::agents) && named.all(is_same);
+        before.agents.get(&agent.id.name).filter(|_| is_unchanged)
+    }
+}
+
+/// What is known of a resource.
+fn of<'k>(known: &'k Known, id: &ResourceId) -> Option<&'k Fingerprint> {
+    known.get(&id.kind).and_then(|known| known.get(&id.name))
 }
 
 /// Hashes values by what `Debug` shows of them.

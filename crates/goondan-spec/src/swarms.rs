@@ -18,7 +18,7 @@ impl Bundle {
     pub fn choose_swarm(&self, name: Option<&str>) -> Result<&Resource<Swarm>, Diagnostic> {
         let swarms = self.swarms();
         let names: Vec<&str> = swarms.keys().map(|id| id.name.as_str()).collect();
-        let named = |name: &str| swarms.values().find(|swarm| swarm.id.name == name);
+        let named = |name: &str| swarms.values().map(AsRef::as_ref).find(|swarm: &&Resource<_>| swarm.id.name == name);
         if let Some(name) = name {
             return named(name).ok_or_else(|| no_such_swarm(name, &names));
         }

@@ -28,6 +28,14 @@ const TOOLS: &[&str] = &[
     "{HEAD}spec: {entry: 'builtin:bash'}\n---\n{HEAD}spec: {entry: 'builtin:bash'}\n",
 ];
 const PROMPTS: &[&str] = &["Be brief.", "Be long.", ""];
+/// The first document of the project; what is defined bears its name.
+const PACKAGES: &[&str] = &[
+    "",
+    "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: '@a/b'}\n---\n",
+    "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: '@a/c'}\n---\n",
+];
+/// What stands where a library should.
+const LIBRARIES: &[Option<&str>] = &[Some("a library"), Some("another library"), None];
 const AGENTS: &[&str] = &["[]", "[{ref: Tool/t0}]", "[{ref: Tool/t0}, {ref: Tool/t1}, {ref: Tool/bash}]"];
 
 /// Which text each file has.
@@ -36,29 +44,37 @@ struct Edit {
     tools: [usize; 3],
     prompt: usize,
     agent: usize,
-    library: u8,
+    package: usize,
+    library: usize,
     token: u8,
 }
 
 fn edits() -> impl Strategy<Value = Vec<Edit>> {
-    let edit = (prop::array::uniform3(0..TOOLS.len()), 0..PROMPTS.len(), 0..AGENTS.len(), 0..2u8, 0..2u8);
-    let edit = edit.prop_map(|(tools, prompt, agent, library, token)| Edit { tools, prompt, agent, library, token });
+    let texts = (prop::array::uniform3(0..TOOLS.len()), 0..PROMPTS.len(), 0..AGENTS.len(), 0..PACKAGES.len());
+    let edit = (texts, 0..LIBRARIES.len(), 0..2u8).prop_map(|((tools, prompt, agent, package), library, token)| Edit {
+        tools,
+        prompt,
+        agent,
+        package,
+        library,
+        token,
+    });
     prop::collection::vec(edit, 2..6)
 }
 
 fn files(edit: &Edit) -> MemoryFiles {
     let project = format!(
-        "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: m}}\nspec: {{provider: scripted, model: script}}\n---\n\
+        "{}apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: m}}\nspec: {{provider: scripted, model: script}}\n---\n\
          apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: a}}\n\
          spec: {{modelConfig: {{modelRef: Model/m}}, prompt: {{systemRef: prompt.md}}, tools: {}}}\n---\n\
          apiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {{name: default}}\n\
          spec: {{entryAgent: Agent/a, agents: [{{ref: Agent/a}}]}}\n",
-        AGENTS[edit.agent]
+        PACKAGES[edit.package], AGENTS[edit.agent]
     );
-    let mut files = MemoryFiles::new()
-        .file("/p/goondan.yaml", project)
-        .file("/p/prompt.md", PROMPTS[edit.prompt])
-        .file("/p/lib/t.so", "a library");
+    let mut files = MemoryFiles::new().file("/p/goondan.yaml", project).file("/p/prompt.md", PROMPTS[edit.prompt]);
+    if let Some(library) = LIBRARIES[edit.library] {
+        files = files.file("/p/lib/t.so", library);
+    }
     for (number, text) in edit.tools.iter().enumerate() {
         let head = format!("apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: t{number}}}\n");
         let text = TOOLS[*text].replace("{HEAD}", &head);
@@ -83,7 +99,7 @@ fn seen(loaded: &Loaded) -> String {
 }
 
 fn contents(bundle: &Bundle, edit: &Edit) -> Fingerprints {
-    let library = |id: &ResourceId| (id.clone(), Fingerprint::of_bytes(&[edit.library]));
+    let library = |id: &ResourceId| (id.clone(), Fingerprint::of_bytes(&[edit.library as u8]));
     let tools = bundle.tools().values().filter(|tool| format!("{:?}", tool.spec.entry).contains("Library"));
     tools.map(|tool| library(&tool.id)).collect::<HashMap<_, _>>()
 }

@@ -14,6 +14,7 @@ mod capture;
 mod confine;
 mod custom_tools;
 mod define;
+pub mod diff;
 pub mod docs;
 mod encoding;
 mod errors;
@@ -55,7 +56,7 @@ use async_trait::async_trait;
 use goondan_runtime::JsonObject;
 use goondan_runtime::ids::InstanceId;
 use goondan_runtime::ports::tool::{OpenError, ToolSet, ToolSource};
-use goondan_runtime::spec::kinds::{Entry, Tool, ToolManifest};
+use goondan_runtime::spec::kinds::{Entry, Exports, Tool, ToolManifest};
 use goondan_runtime::spec::{Environment, Resource};
 
 use crate::confine::Helper;
@@ -157,14 +158,18 @@ pub fn base_tools() -> Vec<ToolManifest> {
     BUILTINS.iter().map(manifest).collect()
 }
 
-/// What one built-in tool declares. Its exports do not depend on its config.
-fn manifest(builtin: &Builtin) -> ToolManifest {
-    let (state, environment) = (State::default(), Environment::default());
-    let opening = Opening { config: &JsonObject::new(), environment: &environment, state: &state };
-    let exports = (builtin.open)(&opening).expect("every built-in tool opens without a config");
+/// What one built-in tool declares. Its exports do not depend on its config; to make their schemas takes longer than all
+/// else that a start does for a tool, so that waits until somebody asks.
+fn manifest(builtin: &'static Builtin) -> ToolManifest {
+    let exports = || {
+        let (state, environment) = (State::default(), Environment::default());
+        let opening = Opening { config: &JsonObject::new(), environment: &environment, state: &state };
+        let exports = (builtin.open)(&opening).expect("every built-in tool opens without a config");
+        exports.into_iter().map(|export| export.spec).collect()
+    };
     ToolManifest {
         name: builtin.name.to_owned(),
-        exports: exports.into_iter().map(|export| export.spec).collect(),
+        exports: Exports::later(exports),
         error_message_limit: builtin.error_message_limit,
         output_limit: builtin.output_limit,
         timeout_ms: builtin.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),

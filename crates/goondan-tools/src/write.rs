@@ -91,5 +91,6 @@ pub(crate) fn make_executable(root: &Root, place: &Place) -> Result<(), ToolErro
 
 /// What becomes of a file, as a diff.
 pub(crate) fn diff(path: &str, before: &str, after: &str) -> String {
-    similar::TextDiff::from_lines(before, after).unified_diff().context_radius(3).header(path, path).to_string()
+    let hunks = crate::diff::unified(before, after, 3);
+    if hunks.is_empty() { hunks } else { format!("--- {path}\n+++ {path}\n{hunks}") }
 }

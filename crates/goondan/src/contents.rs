@@ -1,6 +1,7 @@
 //! Fingerprints of files that resources name and that are not part of their decoded form: libraries, manifests, scripts.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -58,7 +59,7 @@ impl Contents {
 
 /// What can't be read is told by whoever needs it.
 fn read(path: &Path) -> Fingerprint {
-    std::fs::read(path).map(|bytes| Fingerprint::of_bytes(&bytes)).unwrap_or_default()
+    File::open(path).and_then(Fingerprint::of_stream).unwrap_or_default()
 }
 
 fn files_of(tool: &Tool) -> Vec<String> {

@@ -24,13 +24,13 @@ pub use goondan_dylib::{HostCommand, tool_host};
 pub use goondan_models as models;
 pub use goondan_runtime as runtime;
 pub use goondan_spec as spec;
-pub use goondan_tools::{HelperCommand, enter as enter_sandbox};
+pub use goondan_tools::{HelperCommand, diff, enter as enter_sandbox};
 
 pub use builder::{StartError, SwarmBuilder};
 pub use generation::{LastGeneration, LastReload};
 pub use goondan_runtime::registry::{Catalog, RegisteredTool, Registry, ToolName};
 pub use preview::{Preview, PreviewError};
-pub use project::{Project, environment, load, prepare};
+pub use project::{Project, environment, load};
 pub use reload::{ReloadNews, ReloadOutcome, ReloadTiming};
 pub use swarm::{Input, SendError, Submission, Swarm, Turn};
 pub use transfer::ImportFailed;

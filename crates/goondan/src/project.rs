@@ -12,12 +12,6 @@ use goondan_spec::{BasePackage, Bundle, Diagnostic, Environment, JsonObject, Kno
 /// What is built in does not change while the program runs.
 static BASE: LazyLock<BasePackage> = LazyLock::new(base_package);
 
-/// Makes what the first [`load`] needs whatever it loads. A program that knows that it will load something calls this on
-/// another thread while it does something else; nothing depends on it.
-pub fn prepare() {
-    LazyLock::force(&BASE);
-}
-
 /// What came of reading a project folder.
 pub struct Project {
     /// The folder that `path` named.

@@ -34,11 +34,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::New(args) => new::run(&args, output),
         Command::Validate(args) => validate::run(&args, output),
         Command::Policy(args) => policy::run(&args, output),
-        Command::Run(args) => {
-            // Ready by the time it is asked for. Where there is no thread to spare, it is made then.
-            drop(std::thread::Builder::new().spawn(goondan::prepare));
-            block_on(run::run(args, &state_root, output))
-        }
+        Command::Run(args) => block_on(run::run(args, &state_root, output)),
         Command::Build(args) => block_on(build::run(&args, output)),
         Command::Reload(args) => block_on(reload::run(&args, &state_root, output)),
         Command::Tool(args) => block_on(tool::run(args, &state_root, output)),

@@ -1,7 +1,7 @@
 //! Expectation and value side by side, reduced to what the expectation speaks about.
 
+use goondan::diff::unified;
 use serde_json::{Map, Value};
-use similar::TextDiff;
 
 use super::Matcher;
 
@@ -19,9 +19,9 @@ pub(super) fn short(value: &Value) -> String {
 
 /// The lines of both texts, `-` for expected and `+` for actual.
 pub(super) fn lines(expected: &str, actual: &str) -> String {
-    let diff = TextDiff::from_lines(expected, actual);
-    let text = diff.unified_diff().context_radius(3).missing_newline_hint(false).to_string();
-    text.lines().filter(|line| !line.starts_with("@@")).map(|line| format!("{line}\n")).collect()
+    let text = unified(expected, actual, 3);
+    // Where a hunk stands says nothing here, nor whether a line break ends the text.
+    text.lines().filter(|line| !line.starts_with(['@', '\\'])).map(|line| format!("{line}\n")).collect()
 }
 
 /// The expectation against the part of `actual` that it speaks about: what matches looks the same on both sides.

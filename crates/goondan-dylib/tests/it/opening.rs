@@ -128,7 +128,7 @@ async fn a_missing_export_is_told_with_those_that_are_there() {
     let bench = Bench::new();
     std::fs::copy(plugin("counter"), bench.path("libsubject.so")).expect("copied");
     let mut tool = tool("subject");
-    tool.spec.exports = vec![export("increment"), export("decrement")];
+    tool.spec.exports = vec![export("increment"), export("decrement")].into();
     says(bench.open_tool(&tool).await, "has no export `decrement`", "it has: current, increment");
 }
 

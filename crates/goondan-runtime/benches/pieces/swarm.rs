@@ -104,7 +104,7 @@ fn manifest() -> ToolManifest {
     };
     ToolManifest {
         name: "empty".to_owned(),
-        exports: vec![export],
+        exports: vec![export].into(),
         error_message_limit: None,
         output_limit: None,
         timeout_ms: None,

@@ -99,7 +99,7 @@ impl Orchestrator {
         if !self.begun.contains(&event.id) {
             return Footing::default();
         }
-        Footing::new(self.handled.needed_by(&event.target).map(str::to_owned).collect())
+        Footing::new(self.handled.needed_by(&event.target).collect())
     }
 
     /// The agent that handles an event, with the model that the event asks for.

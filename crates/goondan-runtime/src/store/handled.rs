@@ -75,11 +75,10 @@ impl<V> Handled<V> {
     }
 
     /// The events that stay for the unfinished turn of `instance`.
-    pub(crate) fn needed_by(&self, instance: &InstanceId) -> impl Iterator<Item = &str> {
+    pub(crate) fn needed_by(&self, instance: &InstanceId) -> impl Iterator<Item = String> {
         let needed = self.needed.get(instance).into_iter().flatten();
-        // An id is text, so that none is left out here.
-        let texts = needed.filter_map(|(_, event_id)| std::str::from_utf8(event_id).ok());
-        texts.filter(|event_id| self.entries.contains_key(event_id.as_bytes()))
+        let known = needed.map(|(_, event_id)| event_id).filter(|event_id| self.entries.contains_key(*event_id));
+        known.map(|event_id| String::from_utf8_lossy(event_id).into_owned())
     }
 
     /// A turn of `instance` is over: it won't ask again.

@@ -3,7 +3,7 @@
 use crate::ids::InstanceId;
 use crate::inbound::AgentEvent;
 use crate::kept;
-use crate::ports::store::{InboxRecord, SettledFold};
+use crate::ports::store::{CarriedFold, InboxRecord, SettledFold};
 
 /// What a [`Ledger`](super::ledger::Ledger) has to know of a record.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,7 +40,7 @@ pub(super) struct EventNote {
 pub(super) struct FoldNote {
     /// Whose conversation it is.
     pub(super) instance: InstanceId,
-    /// What earlier records carry of it is gone.
+    /// It stands in the place of the whole conversation.
     pub(super) is_whole: bool,
 }
 
@@ -54,11 +54,17 @@ impl From<&InboxRecord> for Note {
                 result_size: kept::size_of(result),
                 asked_by: asked_by.clone(),
                 answer: answer.as_deref().map(EventNote::from),
-                fold: fold.as_ref().map(|fold| FoldNote { instance: fold.instance.clone(), is_whole: fold.is_whole }),
+                fold: fold.as_deref().map(FoldNote::from),
             },
             InboxRecord::Settled { folds } => Note::Settled(folds.clone()),
             InboxRecord::Withdrawn { event_id, .. } => Note::Withdrawn(event_id.clone()),
         }
+    }
+}
+
+impl From<&CarriedFold> for FoldNote {
+    fn from(fold: &CarriedFold) -> Self {
+        FoldNote { instance: fold.instance.clone(), is_whole: fold.is_whole }
     }
 }
 

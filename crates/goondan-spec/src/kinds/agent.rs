@@ -180,8 +180,8 @@ fn read_tools(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> 
     for item in field.list(findings)? {
         let Some((mut fields, reference)) = references::item(&item, findings) else { continue };
         let tool = scope.resolve(&reference, Kind::Tool, findings);
-        let own = tool.as_ref().and_then(|id| scope.decoded.tools.get(id));
-        let own = own.map(|tool| tool.spec.exports.as_slice()).unwrap_or_default();
+        let own = tool.as_ref().and_then(|id| scope.decoded().tools.get(id));
+        let own = own.map(|tool| &*tool.spec.exports).unwrap_or_default();
         let exports = fields.optional("exports").map(|field| export::read_selection(&field, own, findings));
         fields.finish(findings);
         let (Some(tool), Some(exports)) = (tool, exports.map_or(Some(None), |names| names.map(Some))) else { continue };
@@ -216,7 +216,7 @@ fn read_extensions(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings
 pub(super) fn catalog(tools: &[ToolUse], scope: &Scope<'_>) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for used in tools {
-        let exports = &scope.decoded.tools.get(&used.tool)?.spec.exports;
+        let exports = &scope.decoded().tools.get(&used.tool)?.spec.exports;
         match &used.exports {
             Some(selected) => names.extend(selected.iter().map(|export| qualified_name(&used.tool.name, export))),
             None if exports.is_empty() => return None,
@@ -268,7 +268,7 @@ fn read_workdir(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -
 
 /// A model that says it cannot call tools is no model for an agent that has some.
 fn check_capability(model: &ResourceId, tools: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) {
-    let says = scope.decoded.models.get(model).and_then(|model| model.spec.capabilities.get("toolCalling"));
+    let says = scope.decoded().models.get(model).and_then(|model| model.spec.capabilities.get("toolCalling"));
     if says == Some(&false) {
         let message = format!("The agent has tools, but `{model}` says `toolCalling: false`.");
         findings.add(tools.invalid(message).suggest("remove the tools, or use a model that can call them"));

@@ -202,7 +202,8 @@ pub(crate) fn qualified_name(tool: &str, export: &str) -> String {
     format!("{tool}__{export}")
 }
 
-type Exports = (Vec<ExportSpec>, Vec<ExportOverride>);
+/// The exports, and what is stated of them.
+type Chosen = (Vec<ExportSpec>, Vec<ExportOverride>);
 
 /// Reads `spec.exports`, or takes all that the entry says where there is none.
 pub(super) fn read_all(
@@ -210,12 +211,12 @@ pub(super) fn read_all(
     source: Source<'_>,
     scope: &Scope<'_>,
     findings: &mut Findings,
-) -> Option<Exports> {
+) -> Option<Chosen> {
     let Some(field) = field else {
         let Source::Says(own) = source else { return Some((Vec::new(), Vec::new())) };
         return Some((own.to_vec(), Vec::new()));
     };
-    let mut exports: Exports = (Vec::new(), Vec::new());
+    let mut exports: Chosen = (Vec::new(), Vec::new());
     let mut names = HashSet::new();
     for item in field.filled_list("export", findings)? {
         let Some((stated, name_field)) = read_item(&item, scope, findings) else { continue };

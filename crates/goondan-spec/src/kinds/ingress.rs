@@ -52,10 +52,10 @@ impl Targets {
     /// Of the connection of `connector` to `swarm`, or to the bundle's first swarm.
     pub(crate) fn of(connector: Option<&ResourceId>, swarm: Option<&ResourceId>, scope: &Scope<'_>) -> Self {
         let swarm = match swarm {
-            Some(id) => scope.decoded.swarms.get(id),
-            None => scope.decoded.swarms.first().map(|(_, swarm)| swarm),
+            Some(id) => scope.decoded().swarms.get(id),
+            None => scope.decoded().swarms.first().map(|(_, swarm)| swarm),
         };
-        let connector = connector.and_then(|id| scope.decoded.connectors.get(id));
+        let connector = connector.and_then(|id| scope.decoded().connectors.get(id));
         Targets {
             agents: swarm.map(|swarm| swarm.spec.agents.clone()),
             events: connector.map(|found| found.spec.events.iter().map(|event| event.name.clone()).collect()),

@@ -8,6 +8,7 @@ mod build;
 mod connection;
 mod connector;
 mod export;
+mod exports;
 mod extension;
 mod ingress;
 mod model;
@@ -25,6 +26,7 @@ pub use export::{
     ExportOverride, ExportSpec, MarkedArguments, PATCH, PATCHED, PATH, Permission, SHELL_COMMAND, SHELL_ENVIRONMENT,
     TREE, is_own_format,
 };
+pub use exports::Exports;
 pub use extension::Extension;
 pub use ingress::{IngressRule, InstanceKeyRoute};
 pub use model::{Model, Pricing};
@@ -50,27 +52,43 @@ use crate::decode::Field;
 use crate::findings::Findings;
 use crate::index::Index;
 use crate::meta::{Kind, ResourceId};
-use crate::paths::Folder;
+use crate::paths::Looks;
 use crate::references;
 
 /// What a decoder may look at besides its own document.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'s> {
     /// The folder that paths start from.
-    pub(crate) folder: &'s Folder<'s>,
-    /// The names of all resources.
-    pub(crate) index: &'s Index,
+    pub(crate) folder: &'s Looks<'s>,
     /// The built-in package.
     pub(crate) base: &'s BasePackage,
-    /// The kinds that were decoded before this one.
-    pub(crate) decoded: &'s Decoded,
     /// The resource that is being decoded.
     pub(crate) id: &'s ResourceId,
+    index: &'s Index,
+    decoded: &'s Decoded,
 }
 
-impl Scope<'_> {
+impl<'s> Scope<'s> {
+    /// `index` are the names of all resources, `decoded` the kinds that were decoded before this one.
+    pub(crate) fn new(
+        id: &'s ResourceId,
+        folder: &'s Looks<'s>,
+        base: &'s BasePackage,
+        index: &'s Index,
+        decoded: &'s Decoded,
+    ) -> Self {
+        Scope { folder, base, id, index, decoded }
+    }
+
+    /// The kinds that were decoded before this one.
+    pub(crate) fn decoded(&self) -> &'s Decoded {
+        self.folder.go_beyond();
+        self.decoded
+    }
+
     /// Resolves a reference to a resource of that kind.
     pub(crate) fn resolve(&self, field: &Field<'_>, kind: Kind, findings: &mut Findings) -> Option<ResourceId> {
+        self.folder.go_beyond();
         references::resolve(field, kind, self.index, self.id.package.as_deref(), findings)
     }
 }

@@ -101,7 +101,7 @@ pub(super) fn read(
 /// error (rule S1b).
 fn check_sandbox(field: &Field<'_>, tools: &[ToolUse], scope: &Scope<'_>, findings: &mut Findings) {
     for used in tools {
-        let tool = scope.decoded.tools.get(&used.tool);
+        let tool = scope.decoded().tools.get(&used.tool);
         if tool.is_some_and(|tool| matches!(tool.spec.entry, Entry::Library(_))) {
             let message = format!("`{}` can't contain {}, which is a library.", field.path, used.tool);
             let remedy =
@@ -212,7 +212,7 @@ fn check_args(rule: &PermissionRule, field: &Field<'_>, tools: &[ToolUse], scope
 fn known_arguments(rule: &PermissionRule, tools: &[ToolUse], scope: &Scope<'_>) -> Option<Vec<String>> {
     let mut known = Vec::new();
     for used in tools {
-        let exports = &scope.decoded.tools.get(&used.tool)?.spec.exports;
+        let exports = &scope.decoded().tools.get(&used.tool)?.spec.exports;
         if exports.is_empty() {
             return None;
         }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::build::{self, Build, BuildShape, ToolBuild};
 use super::export::{self, ExportOverride, ExportShape, ExportSpec, Source};
+use super::exports::Exports;
 use super::{Scope, free_map};
 use crate::JsonObject;
 use crate::custom_tool::CustomTool;
@@ -35,7 +36,7 @@ pub struct Tool {
     ///
     /// An export of a library that states only its name has an empty description and `Null` parameters: the library
     /// says the rest.
-    pub exports: Vec<ExportSpec>,
+    pub exports: Exports,
     /// What `spec.exports` states, for laying it over what a library says of itself.
     pub overrides: Vec<ExportOverride>,
     /// Whether the entry runs in a process of its own.
@@ -82,7 +83,7 @@ pub struct ToolManifest {
     /// The resource name, such as `text-transform`.
     pub name: String,
     /// What it can do.
-    pub exports: Vec<ExportSpec>,
+    pub exports: Exports,
     /// Error messages are cut to that many characters, where the set says so.
     pub error_message_limit: Option<usize>,
     /// Output is cut to that many characters, where the set says so.
@@ -101,7 +102,7 @@ impl Tool {
             error_message_limit: ERROR_MESSAGE_LIMIT,
             output_limit: OUTPUT_LIMIT,
             timeout: Duration::from_millis(TIMEOUT_MS),
-            exports: Vec::new(),
+            exports: Exports::default(),
             overrides: Vec::new(),
             isolation: Isolation::None,
             build: None,
@@ -148,7 +149,7 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
         error_message_limit: limits.error_message,
         output_limit: limits.output,
         timeout: limits.timeout,
-        exports,
+        exports: exports.into(),
         overrides,
         isolation: isolation.unwrap_or(Some(Isolation::None))?,
         build: build?,

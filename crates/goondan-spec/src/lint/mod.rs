@@ -5,6 +5,7 @@ mod provider;
 mod schema_walk;
 mod unused;
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use crate::ResourceId;
@@ -23,7 +24,9 @@ pub(crate) fn lint(decoded: &Decoded, places: &Places<'_>) -> Vec<Diagnostic> {
 
 /// The trees that the resources were decoded from.
 pub(crate) struct Places<'n> {
-    specs: HashMap<&'n ResourceId, &'n Field<'n>>,
+    specs: Vec<(&'n ResourceId, &'n Field<'n>)>,
+    /// The same, once a place was asked for: most bundles have nothing to be told about.
+    by_id: OnceCell<HashMap<&'n ResourceId, &'n Field<'n>>>,
 }
 
 /// Where a part of a schema is written; nowhere, if the entry says it.
@@ -35,12 +38,13 @@ struct Place {
 impl<'n> Places<'n> {
     /// Of these resources.
     pub(crate) fn new(specs: impl Iterator<Item = (&'n ResourceId, &'n Field<'n>)>) -> Self {
-        Places { specs: specs.collect() }
+        Places { specs: specs.collect(), by_id: OnceCell::new() }
     }
 
     /// The place in the `parameters` of an export that `road` leads to.
     fn parameters(&self, tool: &ResourceId, export: &str, road: &[String]) -> Place {
-        let item = self.specs.get(tool).and_then(|spec| find_export(spec.node, export));
+        let by_id = self.by_id.get_or_init(|| self.specs.iter().copied().collect());
+        let item = by_id.get(tool).and_then(|spec| find_export(spec.node, export));
         let Some((index, item)) = item else { return Place { field: "spec.entry".to_owned(), at: None } };
         let road = std::iter::once("parameters").chain(road.iter().map(String::as_str));
         let field = road.clone().fold(format!("spec.exports[{index}]"), |path, segment| format!("{path}.{segment}"));

@@ -112,7 +112,7 @@ fn elsewhere(rule: &PermissionRule, agent: &Resource<Agent>, decoded: &Decoded) 
         let fits = |pattern: &String| may_match(pattern, &atoms(&qualified_name(&tool.id.name, &export.name)));
         (is_path || (!marked.patches.is_empty() && name == PATCHED)) && rule.tool.as_ref().is_none_or(fits)
     };
-    let used = agent.spec.tools.iter().filter_map(|used| decoded.tools.get(&used.tool));
+    let used = agent.spec.tools.iter().filter_map(|used| decoded.tools.get(&used.tool).map(AsRef::as_ref));
     let about: Vec<&Resource<Tool>> =
         used.filter(|tool| tool.spec.exports.iter().any(|export| is_about(tool, export))).collect();
     if about.is_empty() {
@@ -154,7 +154,7 @@ fn reachable(group: Group<'_>, decoded: &Decoded) -> Reachable {
     let mut reachable = Reachable { names: Vec::new(), resources: Vec::new() };
     let uses = agents.into_iter().filter_map(|id| decoded.agents.get(id)).flat_map(|agent| &agent.spec.tools);
     for used in uses {
-        let exports = decoded.tools.get(&used.tool).map(|tool| tool.spec.exports.as_slice()).unwrap_or_default();
+        let exports = decoded.tools.get(&used.tool).map(|tool| &*tool.spec.exports).unwrap_or_default();
         if exports.is_empty() {
             let prefix = atoms(&qualified_name(&used.tool.name, ""));
             reachable.names.push([prefix, vec![Atom::Any]].concat());

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use crate::ResourceId;
 use crate::bundle::{Decoded, Resource, Resources};
 use crate::diagnostic::{Code, Diagnostic};
+use crate::parallel;
 
 /// Agents in no swarm, tools and extensions of no agent, connectors of no connection. A Model may be named by the free
 /// config of a tool, so it is left out; and without a swarm nothing is in use yet.
@@ -34,9 +35,9 @@ pub(super) fn lint(decoded: &Decoded) -> Vec<Diagnostic> {
     found
 }
 
-fn unused<T>(all: &Resources<T>, used: &HashSet<&ResourceId>, how: &str, remedy: &str) -> Vec<Diagnostic> {
-    let forgotten = all.values().filter(|resource| !used.contains(&resource.id));
-    forgotten.filter_map(|resource| warning(resource, how, remedy)).collect()
+fn unused<T: Send + Sync>(all: &Resources<T>, used: &HashSet<&ResourceId>, how: &str, remedy: &str) -> Vec<Diagnostic> {
+    let forgotten: Vec<_> = all.values().filter(|resource| !used.contains(&resource.id)).collect();
+    parallel::map(&forgotten, |resource| warning(resource, how, remedy)).into_iter().flatten().collect()
 }
 
 /// Nothing for a built-in resource: it is there for whoever wants it.

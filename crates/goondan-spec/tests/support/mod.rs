@@ -53,7 +53,7 @@ fn manifest(name: &str, exports: &[(&str, Permission)]) -> ToolManifest {
     };
     ToolManifest {
         name: name.to_owned(),
-        exports: exports.iter().map(export).collect(),
+        exports: exports.iter().map(export).collect::<Vec<_>>().into(),
         error_message_limit: None,
         output_limit: None,
         timeout_ms: Some(5_000),

@@ -6,7 +6,6 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::{Value, json};
-use similar::TextDiff;
 
 use crate::define::{Operation, titled};
 use crate::errors::{self, blocking};
@@ -64,7 +63,7 @@ impl Operation for Edit {
             let before = read_text(&root, &place)?;
             let (after, line) = edited(&place.given, &before, &self.old_text, &self.new_text)?;
             replace(&root, &place, after.as_bytes())?;
-            let diff = TextDiff::from_lines(&before, &after).unified_diff().context_radius(2).to_string();
+            let diff = crate::diff::unified(&before, &after, 2);
             let output = json!({"path": root.relative(&place.path), "line": line, "diff": diff});
             Ok(titled(format!("Edited {}", place.given), output))
         })

@@ -146,7 +146,7 @@ pub(crate) fn resource_of(name: &str, entry: Entry, config: JsonObject) -> Resou
         error_message_limit: 1000,
         output_limit: 100_000,
         timeout: std::time::Duration::from_secs(120),
-        exports: Vec::new(),
+        exports: Default::default(),
         overrides: Vec::new(),
         isolation: Default::default(),
         build: None,

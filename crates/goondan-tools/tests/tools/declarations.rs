@@ -29,7 +29,7 @@ fn names_are_sorted_unique_and_short_enough() {
 #[test]
 fn schemas_are_plain_closed_and_described() {
     for tool in base_tools() {
-        for export in tool.exports {
+        for export in tool.exports.iter() {
             let name = format!("{}__{}", tool.name, export.name);
             assert!(!export.description.is_empty(), "{name}");
             assert_eq!(export.parameters["type"], "object", "{name}");
@@ -49,7 +49,7 @@ fn schemas_are_plain_closed_and_described() {
 
 #[test]
 fn declared_defaults_fit_their_schema() {
-    for export in base_tools().into_iter().flat_map(|tool| tool.exports) {
+    for export in base_tools().into_iter().flat_map(|tool| Vec::from(tool.exports)) {
         for (parameter, schema) in export.parameters["properties"].as_object().unwrap() {
             if let Some(default) = schema.get("default") {
                 assert!(jsonschema::is_valid(schema, default), "{}.{parameter}: {default}", export.name);
@@ -79,7 +79,7 @@ async fn every_tool_opens_with_what_it_declares() {
         let entry = Entry::Builtin(declared.name.clone());
         let opened = tools.open(&resource_of("mine", entry, object(json!({}))), ".".as_ref()).await.unwrap();
         let specs: Vec<_> = opened.exports.into_iter().map(|(spec, _)| spec).collect();
-        assert_eq!(specs, declared.exports, "{}", declared.name);
+        assert_eq!(specs, *declared.exports, "{}", declared.name);
     }
 }
 

@@ -181,9 +181,8 @@ impl Swarm {
             return Ok(serving.number);
         }
         inner.tools.set_environment(environment.clone());
-        // Who asks for a reload wants everything anew, whether it has changed or not.
-        let unchanged = match (cause, &state.basis) {
-            (Cause::Watch { .. }, Some(before)) if environment == state.environment => basis.unchanged_tools(before),
+        let unchanged = match &state.basis {
+            Some(before) if environment == state.environment => basis.unchanged_tools(before),
             _ => HashSet::new(),
         };
         let number = serving.number + 1;

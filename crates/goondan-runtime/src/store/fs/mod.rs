@@ -91,9 +91,9 @@ fn write_beside(
     write: impl FnOnce(&mut FileWriter) -> io::Result<()>,
 ) -> io::Result<(PathBuf, FileWriter)> {
     let temporary = path.with_extension("tmp");
-    let file = fs.open(&temporary)?.file;
+    let mut file = fs.open(&temporary)?.file;
+    file.set_len(0)?;
     let mut writer = FileWriter { file, at: 0 };
-    writer.file.set_len(0)?;
     write(&mut writer)?;
     Ok((temporary, writer))
 }

@@ -102,12 +102,12 @@ mod tests {
     use crate::ports::store::{CarriedFold, InboxRecord};
     use crate::store::suite::samples::{accepted, done_with, event, event_by, instance, messages, withdrawn};
 
-    fn full(is_whole: bool) -> InboxRecord {
+    fn full() -> InboxRecord {
         let (one, answer) = (event("one", &instance("k")), event_by("answer", &instance("k"), &instance("other")));
         let mut record = done_with(&event_by("one", &instance("asker"), &one.target), Some(answer));
         if let InboxRecord::Done { fold, .. } = &mut record {
             let messages = messages(&["m0", "m1"]);
-            *fold = Some(Box::new(CarriedFold { instance: instance("k"), at: 7, is_whole, messages }));
+            *fold = Some(Box::new(CarriedFold { instance: instance("k"), at: 7, is_whole: true, messages }));
         }
         record
     }
@@ -117,7 +117,7 @@ mod tests {
         let one = event_by("one", &instance("asker"), &instance("k"));
         let settled = SettledFold { instance: instance("k"), turn_id: Some("turn-1".to_owned()) };
         let settled = InboxRecord::Settled { folds: vec![settled] };
-        for record in [accepted(&one), done_with(&one, None), full(false), full(true), settled, withdrawn(&one)] {
+        for record in [accepted(&one), done_with(&one, None), full(), settled, withdrawn(&one)] {
             let text = serde_json::to_string(&record).unwrap();
             let outline: Outline<'_> = serde_json::from_str(&text).unwrap();
             assert_eq!(outline.note().unwrap(), Note::from(&record));
@@ -126,12 +126,12 @@ mod tests {
 
     #[test]
     fn what_is_left_out_of_it_is_left_out_of_the_record() {
-        let text = serde_json::to_string(&full(true)).unwrap();
+        let text = serde_json::to_string(&full()).unwrap();
         for keeps in [(true, true), (true, false), (false, true), (false, false)] {
             let keeps = Keeps { answer: keeps.0, fold: keeps.1 };
             let outline: Outline<'_> = serde_json::from_str(&text).unwrap();
             let reduced = outline.reduced(keeps).map(|outline| serde_json::to_string(&outline).unwrap());
-            let mut expected = full(true);
+            let mut expected = full();
             if let InboxRecord::Done { answer, fold, .. } = &mut expected {
                 *answer = answer.take().filter(|_| keeps.answer);
                 *fold = fold.take().filter(|_| keeps.fold);

@@ -184,7 +184,7 @@ fn bundle(policy: &str) -> Bundle {
     };
     let world = ToolManifest {
         name: "world".to_owned(),
-        exports: vec![export("once", false), export("again", true), export("ask", true), export("wait", true)],
+        exports: vec![export("once", false), export("again", true), export("ask", true), export("wait", true)].into(),
         error_message_limit: None,
         output_limit: None,
         timeout_ms: None,

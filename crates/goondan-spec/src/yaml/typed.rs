@@ -1,0 +1,288 @@
+//! From a tree to a type that serde knows.
+//!
+//! Files other than resources (cases, scripts, approvals) are read by derived types. They come this way, over the tree, and
+//! not from the parser's events: what decides the meaning of YAML exists once, and a derived type is compiled against
+//! something small. An error gets the place of the innermost value or key that it arose at.
+
+use std::fmt;
+
+use serde::de::{
+    DeserializeSeed, Deserializer, EnumAccess, Error, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
+    VariantAccess, Visitor,
+};
+use serde::forward_to_deserialize_any;
+use serde_json::Number;
+
+use super::YamlError;
+use crate::diagnostic::Position;
+use crate::node::{Content, Entry, Node};
+
+/// So much of a text is repeated where another type is wanted.
+const LONGEST_EXCERPT: usize = 40;
+
+/// A value of a document, to be read as the type that is wanted.
+#[derive(Clone, Copy)]
+pub(super) struct Typed<'n> {
+    /// The document; a number that shall be text is the text that stands there.
+    pub(super) text: &'n str,
+    pub(super) node: &'n Node,
+}
+
+impl<'n> Typed<'n> {
+    fn of(self, node: &'n Node) -> Self {
+        Typed { node, ..self }
+    }
+
+    /// What is written, where the tree has only what it means.
+    fn written(self, meaning: &impl fmt::Display) -> String {
+        match self.text.get(self.node.at.start..self.node.at.end) {
+            Some(written) if !written.is_empty() => written.to_owned(),
+            _ => meaning.to_string(),
+        }
+    }
+
+    fn any<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
+        match &self.node.content {
+            Content::Null => visitor.visit_unit(),
+            Content::Bool(value) => visitor.visit_bool(*value),
+            Content::Number(value) => number(value, visitor),
+            Content::Text(value) => visitor.visit_str(value),
+            Content::List(items) => visitor.visit_seq(self.items(items)),
+            Content::Map(entries) => visitor.visit_map(self.entries(entries)),
+        }
+    }
+
+    fn items(self, items: &'n [Node]) -> Items<'n> {
+        Items { list: self, rest: items.iter() }
+    }
+
+    fn entries(self, entries: &'n [Entry]) -> Entries<'n> {
+        Entries { map: self, rest: entries.iter(), current: None }
+    }
+
+    fn text<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
+        match &self.node.content {
+            Content::Number(number) => visitor.visit_string(self.written(number)),
+            Content::Bool(value) => visitor.visit_string(self.written(value)),
+            _ => self.any(visitor),
+        }
+    }
+}
+
+fn number<'de, V: Visitor<'de>>(number: &Number, visitor: V) -> Result<V::Value, YamlError> {
+    match (number.as_u64(), number.as_i64(), number.as_f64()) {
+        (Some(value), ..) => visitor.visit_u64(value),
+        (_, Some(value), _) => visitor.visit_i64(value),
+        (.., value) => visitor.visit_f64(value.unwrap_or(f64::NAN)),
+    }
+}
+
+impl<'de> Deserializer<'de> for Typed<'_> {
+    type Error = YamlError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
+        self.any(visitor).map_err(|error| error.near(self.node.at))
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
+        self.text(visitor).map_err(|error| error.near(self.node.at))
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
+        match self.node.content {
+            Content::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &str, visitor: V) -> Result<V::Value, YamlError> {
+        visitor.visit_newtype_struct(self).map_err(|error| error.near(self.node.at))
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(self, _: &str, _: &[&str], visitor: V) -> Result<V::Value, YamlError> {
+        let variant = match &self.node.content {
+            Content::Text(name) => Ok(Variant { name, at: self.node.at, content: None }),
+            Content::Map(entries) => match entries.as_slice() {
+                [one] => Ok(Variant { name: &one.key, at: one.key_at, content: Some(self.of(&one.value)) }),
+                _ => Err(YamlError::custom("A map with exactly one key is wanted here.")),
+            },
+            _ => Err(YamlError::custom(format!("Text is wanted here, but this is {}.", self.node.what()))),
+        };
+        variant.and_then(|variant| visitor.visit_enum(variant)).map_err(|error| error.near(self.node.at))
+    }
+
+    /// What is empty is an empty list where one is wanted.
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
+        match self.node.content {
+            Content::Null => visitor.visit_seq(self.items(&[])),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    /// What is empty is an empty map where one is wanted.
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
+        match self.node.content {
+            Content::Null => visitor.visit_map(self.entries(&[])).map_err(|error| error.near(self.node.at)),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(self, _: &str, _: &[&str], visitor: V) -> Result<V::Value, YamlError> {
+        self.deserialize_map(visitor)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct tuple
+        tuple_struct identifier ignored_any
+    }
+}
+
+struct Items<'n> {
+    list: Typed<'n>,
+    rest: std::slice::Iter<'n, Node>,
+}
+
+impl<'de> SeqAccess<'de> for Items<'_> {
+    type Error = YamlError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, YamlError> {
+        let Some(item) = self.rest.next() else { return Ok(None) };
+        seed.deserialize(self.list.of(item)).map(Some).map_err(|error| error.near(item.at))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.rest.len())
+    }
+}
+
+struct Entries<'n> {
+    map: Typed<'n>,
+    rest: std::slice::Iter<'n, Entry>,
+    /// The entry of which the key was read, and the value is next.
+    current: Option<&'n Entry>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'_> {
+    type Error = YamlError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, YamlError> {
+        self.current = self.rest.next();
+        let Some(entry) = self.current else { return Ok(None) };
+        seed.deserialize(entry.key.as_str().into_deserializer())
+            .map(Some)
+            .map_err(|error: YamlError| error.near(entry.key_at))
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, YamlError> {
+        let entry = self.current.take().ok_or_else(|| YamlError::custom("A value was asked for before its key."))?;
+        seed.deserialize(self.map.of(&entry.value)).map_err(|error| error.near(entry.value.at))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.rest.len())
+    }
+}
+
+/// A variant of an enum: its name alone, or a map of it and its content.
+struct Variant<'n> {
+    name: &'n str,
+    at: Position,
+    content: Option<Typed<'n>>,
+}
+
+impl<'n> Variant<'n> {
+    fn content(self) -> Result<Typed<'n>, YamlError> {
+        self.content.ok_or_else(|| YamlError::custom(format!("`{}` needs a value.", self.name)))
+    }
+}
+
+impl<'de> EnumAccess<'de> for Variant<'_> {
+    type Error = YamlError;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), YamlError> {
+        let name = seed.deserialize(self.name.into_deserializer()).map_err(|error: YamlError| error.near(self.at))?;
+        Ok((name, self))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Variant<'_> {
+    type Error = YamlError;
+
+    fn unit_variant(self) -> Result<(), YamlError> {
+        match self.content {
+            None => Ok(()),
+            Some(content) => Err(YamlError::custom(format!("`{}` takes no value.", self.name)).near(content.node.at)),
+        }
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, YamlError> {
+        seed.deserialize(self.content()?)
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, YamlError> {
+        self.content()?.deserialize_any(visitor)
+    }
+
+    fn struct_variant<V: Visitor<'de>>(self, _: &[&str], visitor: V) -> Result<V::Value, YamlError> {
+        self.content()?.deserialize_any(visitor)
+    }
+}
+
+impl YamlError {
+    /// With that place, unless it has one: the innermost is the most helpful.
+    fn near(mut self, place: Position) -> Self {
+        if self.line.is_none() {
+            (self.line, self.column) = (Some(place.line), Some(place.column));
+        }
+        self
+    }
+}
+
+impl Error for YamlError {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        YamlError { message: message.to_string(), suggestion: None, line: None, column: None }
+    }
+
+    fn invalid_type(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
+        YamlError::custom(format!("Expected {wanted}, found {}.", what(&found)))
+    }
+
+    fn invalid_value(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
+        YamlError::invalid_type(found, wanted)
+    }
+
+    fn unknown_variant(name: &str, known: &'static [&'static str]) -> Self {
+        YamlError::custom(format!("`{name}` is unknown; known here: {}.", names(known)))
+    }
+
+    fn unknown_field(name: &str, known: &'static [&'static str]) -> Self {
+        match known {
+            [] => YamlError::custom(format!("The field `{name}` is unknown; there are no fields here.")),
+            _ => YamlError::custom(format!("The field `{name}` is unknown; known here: {}.", names(known))),
+        }
+    }
+
+    fn missing_field(name: &'static str) -> Self {
+        YamlError::custom(format!("The field `{name}` is missing."))
+    }
+}
+
+/// What stands there, in the words of YAML.
+fn what(found: &Unexpected<'_>) -> String {
+    match found {
+        Unexpected::Unit => "nothing".to_owned(),
+        Unexpected::Str(text) => format!("the text `{}`", crate::text::excerpt(text, LONGEST_EXCERPT)),
+        Unexpected::Seq => "a list".to_owned(),
+        Unexpected::Map => "a map".to_owned(),
+        other => other.to_string().replace("integer ", "").replace("floating point ", ""),
+    }
+}
+
+fn names(known: &[&str]) -> String {
+    known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
