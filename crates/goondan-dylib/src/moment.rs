@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const MOMENT: Duration = Duration::from_micros(50);
 
 /// Looks between two pauses.
-const LOOKS: u32 = 32;
+const LOOKS: u32 = 4;
 
 /// What `look` finds within the moment. Other threads that are ready to run go first.
 pub(crate) fn look_for<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a thread looks for another call before it goes to sleep, and how often between two pauses.
 const MOMENT: Duration = Duration::from_micros(50);
-const LOOKS: u32 = 32;
+const LOOKS: u32 = 4;
 
 type Work = Box<dyn FnOnce() + Send>;
 
