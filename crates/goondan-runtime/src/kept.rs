@@ -6,12 +6,15 @@
 
 use std::io;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 
 use crate::event::TurnResult;
 
 /// So many bytes lie in one piece.
 const PAGE: usize = 64 * 1024;
+
+/// What is larger lies alone.
+const LARGE: usize = PAGE / 8;
 
 /// A result that is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,34 +32,60 @@ impl KeptResult {
     }
 }
 
-/// Where things are kept. What is put here stays for as long as somebody has it, and the room is used again when everything
-/// is gone that was put here at about the same time.
-#[derive(Debug)]
+/// Where things are kept. What is put here stays for as long as somebody has it, and a page is written again when everything
+/// is gone that was put there.
+#[derive(Debug, Default)]
 pub struct Shelf {
-    /// The free rest of a page.
-    page: BytesMut,
-}
-
-impl Default for Shelf {
-    fn default() -> Self {
-        // Pages that follow are as large as the first one.
-        Shelf { page: BytesMut::with_capacity(PAGE) }
-    }
+    /// The free rest of the page that is written.
+    page: Option<BytesMut>,
+    /// The ends of the pages before it.
+    full: Vec<BytesMut>,
+    /// A result, while it is written.
+    encoded: Vec<u8>,
 }
 
 impl Shelf {
     /// Keeps a result.
     pub fn put(&mut self, result: &TurnResult) -> KeptResult {
+        let mut encoded = std::mem::take(&mut self.encoded);
+        encoded.clear();
         // In the store it is written the same way.
-        let encoded = serde_json::to_writer((&mut self.page).writer(), result);
-        encoded.expect("every part of a result has a form in JSON, and there is always room");
-        KeptResult(self.page.split().freeze())
+        serde_json::to_writer(&mut encoded, result).expect("every part of a result has a form in JSON");
+        let kept = self.put_bytes(&encoded);
+        encoded.shrink_to(LARGE);
+        self.encoded = encoded;
+        KeptResult(kept)
     }
 
     /// Keeps a short text.
     pub(crate) fn put_text(&mut self, text: &str) -> Bytes {
-        self.page.extend_from_slice(text.as_bytes());
-        self.page.split().freeze()
+        self.put_bytes(text.as_bytes())
+    }
+
+    fn put_bytes(&mut self, bytes: &[u8]) -> Bytes {
+        if bytes.len() > LARGE {
+            return Bytes::copy_from_slice(bytes);
+        }
+        let page = match &mut self.page {
+            Some(page) if page.capacity() >= bytes.len() => page,
+            _ => self.turn_page(),
+        };
+        page.extend_from_slice(bytes);
+        page.split().freeze()
+    }
+
+    fn turn_page(&mut self) -> &mut BytesMut {
+        let next = self.free_page().unwrap_or_else(|| BytesMut::with_capacity(PAGE));
+        self.full.extend(self.page.take());
+        self.page.insert(next)
+    }
+
+    /// A page of which nothing is left. Others of that kind are given back.
+    fn free_page(&mut self) -> Option<BytesMut> {
+        let mut free = self.full.extract_if(.., |page| page.try_reclaim(PAGE));
+        let page = free.next();
+        free.for_each(drop);
+        page
     }
 }
 
@@ -98,13 +127,32 @@ mod tests {
     }
 
     #[test]
-    fn it_lies_in_pages_and_nothing_larger_is_split() {
+    fn it_lies_in_pages_and_nothing_large_does() {
         let mut shelf = Shelf::default();
         let texts: Vec<Bytes> = (0..4 * PAGE / 16).map(|_| shelf.put_text("sixteen letters!")).collect();
         let adjoining = texts.windows(2).filter(|pair| pair[0].as_ptr_range().end == pair[1].as_ptr()).count();
         assert!(adjoining >= texts.len() - 5, "{adjoining} of {}", texts.len());
         assert_eq!(shelf.put_text(&"x".repeat(2 * PAGE)).len(), 2 * PAGE);
         assert_eq!(shelf.put_text("x"), "x");
-        assert!(shelf.page.capacity() > PAGE / 2);
+        assert!(shelf.page.is_some_and(|page| page.capacity() > PAGE / 2) && shelf.full.len() <= 5);
+    }
+
+    #[test]
+    fn pages_are_written_again_and_those_that_are_too_many_are_given_back() {
+        let mut shelf = Shelf::default();
+        let long = "x".repeat(1024);
+        let mut lasting = vec![shelf.put_text("it stays")];
+        let mut held = std::collections::VecDeque::new();
+        for _ in 0..40 * PAGE / long.len() {
+            held.push_back(shelf.put_text(&long));
+            if held.len() > 4 * PAGE / long.len() {
+                held.pop_front();
+            }
+        }
+        assert!(shelf.full.len() <= 7, "{}: four are in use, and the one that something stays on", shelf.full.len());
+        held.clear();
+        lasting.extend((0..2 * PAGE / long.len()).map(|_| shelf.put_text(&long)));
+        assert!(shelf.full.len() <= 3, "{}", shelf.full.len());
+        assert_eq!(lasting[0], "it stays");
     }
 }
