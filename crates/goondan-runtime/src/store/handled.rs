@@ -70,6 +70,14 @@ impl<V> Handled<V> {
         }
     }
 
+    /// Forgets everything, and keeps the room for as much.
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        self.numbers.clear();
+        self.needed.clear();
+        (self.needed_count, self.bytes) = (0, 0);
+    }
+
     /// Remembers what came of an event, at the cost of so many bytes; at least until `needed_by` has ended a turn.
     pub(crate) fn put(&mut self, event_id: &str, value: V, bytes: usize, needed_by: Option<InstanceId>) {
         self.remove(event_id);
@@ -233,7 +241,7 @@ mod tests {
     proptest! {
         /// Whatever is put, needed, released and removed: what is needed stays, the rest has little room, and nothing is mixed up.
         #[test]
-        fn what_is_needed_stays_and_the_rest_has_little_room(acts in proptest::collection::vec((0u8..8, 0u32..12), 0..200)) {
+        fn what_is_needed_stays_and_the_rest_has_little_room(acts in proptest::collection::vec((0u8..9, 0u32..12), 0..200)) {
             const ROOM: usize = 3;
             let askers = [InstanceId::new("a", "0"), InstanceId::new("a", "1")];
             let mut handled = Handled::with_room_for(ROOM);
@@ -249,6 +257,10 @@ mod tests {
                     6 => {
                         handled.remove(&id);
                         put.remove(&id);
+                    }
+                    7 if which == 0 => {
+                        handled.clear();
+                        put.clear();
                     }
                     _ => {
                         handled.release(&asker);

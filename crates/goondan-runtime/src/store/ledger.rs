@@ -64,6 +64,14 @@ impl Ledger {
         self
     }
 
+    /// As if there had been no record. The room for them stays.
+    pub(super) fn clear(&mut self) {
+        self.pending.clear();
+        self.waiting.clear();
+        self.handled.clear();
+        self.unsettled.clear();
+    }
+
     /// One more record, which stands behind all that came before it.
     pub(super) fn apply(&mut self, place: usize, note: Note) {
         match note {

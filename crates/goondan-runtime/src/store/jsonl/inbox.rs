@@ -14,7 +14,7 @@ use super::disk::Disk;
 use super::lines;
 use super::records::{self, Reducible};
 use crate::ports::store::{InboxRecord, OnDurable, Recovered, StoreError};
-use crate::store::ledger::{Carried, Held};
+use crate::store::ledger::{Carried, Held, Ledger};
 
 /// At the most that many records go to disk with one sync.
 const MAX_BATCH: usize = 1_024;
@@ -85,6 +85,9 @@ struct File {
     /// Those who wait for records that are written and not synced.
     unsynced: Vec<OnDurable>,
     worth_compacting: u64,
+    /// What the last compaction came to, for its room: some hundred KB that are asked for and given back now and then have the
+    /// system's allocator keep more of everything.
+    ledger: Ledger,
     /// Once the file is that long, it is looked at whether most of it may go.
     check_at: u64,
 }
@@ -103,7 +106,9 @@ impl Inbox {
             // An earlier process may have been killed before it did this. What turns build on must not vanish under them.
             lines.sync()?;
         }
-        let file = Mutex::new(File { lines, unsynced: Vec::new(), worth_compacting, check_at: worth_compacting });
+        let check_at = worth_compacting;
+        let ledger = Ledger::default();
+        let file = Mutex::new(File { lines, unsynced: Vec::new(), worth_compacting, ledger, check_at });
         let shared = Arc::new(Shared { disk, queue: Mutex::default(), wake: Condvar::new(), file });
         let of_thread = Arc::clone(&shared);
         let spawned = std::thread::Builder::new().name("gdn-inbox".to_owned()).spawn(move || of_thread.run());
@@ -337,7 +342,7 @@ impl File {
 
     /// Gives back how many bytes matter.
     fn compact(&mut self, disk: &Disk, path: &Path) -> io::Result<u64> {
-        let reducible = Reducible::open(&**disk, path)?;
+        let reducible = Reducible::open(&**disk, path, &mut self.ledger)?;
         let mut kept = 0;
         reducible.lines(|line| {
             kept += line.len() as u64;

@@ -16,7 +16,8 @@ pub(super) fn take_up(fs: &dyn FileSystem, path: &Path) -> io::Result<(Held, usi
     let read = |line: &Line<'_>| line.value::<InboxRecord>(path);
     let mut held = Held::default();
     let mut count = 0;
-    let ledger = survey(fs, path, |line| match read(line) {
+    let mut ledger = Ledger::default();
+    survey(fs, path, &mut ledger, |line| match read(line) {
         Ok(record) => {
             count += usize::from(record.is_some());
             record.as_ref().map(Note::from)
@@ -39,20 +40,21 @@ pub(super) fn take_up(fs: &dyn FileSystem, path: &Path) -> io::Result<(Held, usi
 pub(super) struct Reducible<'a> {
     fs: &'a dyn FileSystem,
     path: &'a Path,
-    ledger: Ledger,
+    ledger: &'a Ledger,
 }
 
 impl<'a> Reducible<'a> {
-    /// The file at `path`.
-    pub(super) fn open(fs: &'a dyn FileSystem, path: &'a Path) -> io::Result<Self> {
-        let ledger = survey(fs, path, |line| outlined(line, path).map(|(_, note)| note))?;
+    /// The file at `path`. What `ledger` had in it is forgotten.
+    pub(super) fn open(fs: &'a dyn FileSystem, path: &'a Path, ledger: &'a mut Ledger) -> io::Result<Self> {
+        ledger.clear();
+        survey(fs, path, ledger, |line| outlined(line, path).map(|(_, note)| note))?;
         Ok(Reducible { fs, path, ledger })
     }
 
     /// The lines that a file needs which says the same and nothing else.
     pub(super) fn lines(&self, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut encoded = Vec::new();
-        for_each(self.fs, self.path, &self.ledger, |line| {
+        for_each(self.fs, self.path, self.ledger, |line| {
             let Some((outline, note)) = outlined(line, self.path) else { return Ok(()) };
             let Some(keeps) = self.ledger.keeps(line.place.start, &note) else { return Ok(()) };
             let Some(reduced) = outline.reduced(keeps) else { return take(line.bytes) };
@@ -71,8 +73,12 @@ fn outlined<'a>(line: &Line<'a>, path: &Path) -> Option<(Outline<'a>, Note)> {
 }
 
 /// What all lines come to. A record is known by where its line begins.
-fn survey(fs: &dyn FileSystem, path: &Path, mut note: impl FnMut(&Line<'_>) -> Option<Note>) -> io::Result<Ledger> {
-    let mut ledger = Ledger::default();
+fn survey(
+    fs: &dyn FileSystem,
+    path: &Path,
+    ledger: &mut Ledger,
+    mut note: impl FnMut(&Line<'_>) -> Option<Note>,
+) -> io::Result<()> {
     if let Some(mut lines) = LineReader::open(fs, path)? {
         while let Some(line) = lines.next()? {
             if let Some(note) = note(&line) {
@@ -80,7 +86,7 @@ fn survey(fs: &dyn FileSystem, path: &Path, mut note: impl FnMut(&Line<'_>) -> O
             }
         }
     }
-    Ok(ledger)
+    Ok(())
 }
 
 /// The lines of the records that matter, in their order.
