@@ -111,6 +111,12 @@ impl AgentEvent {
         format!("turn-{}", self.id.strip_prefix("evt-").unwrap_or(&self.id))
     }
 
+    /// The ids that the event of a turn may have.
+    pub(crate) fn ids_for_turn(turn_id: &str) -> [String; 2] {
+        let rest = turn_id.strip_prefix("turn-").unwrap_or(turn_id);
+        [format!("evt-{rest}"), rest.to_owned()]
+    }
+
     /// The span of that turn.
     pub fn turn_trace(&self) -> TraceContext {
         TraceContext::root(&self.trace.trace_id, self.trace.parent_span_id.as_deref(), &self.turn_id())

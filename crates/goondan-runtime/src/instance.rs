@@ -19,12 +19,15 @@ use crate::message::{Message, MessageData, MessageEvent, MessageSource, Role};
 use crate::middleware::{ExtensionStates, Notes};
 use crate::orchestrator::Command;
 use crate::ports::model::TokenUsage;
-use crate::ports::store::{CarriedFold, InboxRecord, InstanceMeta, InstanceStatus, InstanceStore, StoreError};
+use crate::ports::store::{
+    CarriedFold, InboxRecord, InstanceMeta, InstanceStatus, InstanceStore, StoreError, StoredConversation,
+};
 use crate::responses;
 use crate::step;
 use crate::taint;
 use crate::turn::{
     self, ConversationLog, JoinBox, STORE_FAILED, TurnContext, TurnProgress, is_message_of, store_failed,
+    turn_of_message,
 };
 
 /// What the orchestrator hands to a turn.
@@ -35,6 +38,8 @@ pub(crate) struct TurnStart {
     pub(crate) meta: InstanceMeta,
     /// The store does not know the instance yet.
     pub(crate) is_new: bool,
+    /// No turn of the instance has begun in this process.
+    pub(crate) is_first: bool,
     pub(crate) joined: JoinBox,
     pub(crate) cancel: CancellationToken,
     pub(crate) footing: Arc<Footing>,
@@ -74,10 +79,10 @@ impl Ending {
 /// Runs one turn from its event to its durable end.
 pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
     let started = Instant::now();
-    let TurnStart { engine, facts, event, mut meta, is_new, joined, cancel, footing, warm } = start;
+    let TurnStart { engine, facts, event, mut meta, is_new, is_first, joined, cancel, footing, warm } = start;
     meta.status = InstanceStatus::Processing;
     meta.retired_at = None;
-    let opened = open(&engine, &facts, &footing, &meta, is_new, warm).await;
+    let opened = open(&engine, &facts, &footing, &meta, (is_new, is_first), warm).await;
     let event = Arc::new(event);
     let (about, of) = (Arc::clone(&event), Arc::clone(&facts));
     let mut ending = Ending { engine: Arc::clone(&engine), facts: of, event: about, started, is_told: false };
@@ -116,7 +121,7 @@ async fn open(
     facts: &Arc<TurnFacts>,
     footing: &Arc<Footing>,
     meta: &InstanceMeta,
-    is_new: bool,
+    (is_new, is_first): (bool, bool),
     warm: Option<ConversationLog>,
 ) -> Result<(ConversationLog, Arc<dyn crate::ports::journal::TurnJournal>), StoreError> {
     if is_new {
@@ -126,10 +131,10 @@ async fn open(
     let log = match warm {
         Some(log) => log,
         // Nothing is there to be read.
-        None if is_new => load(engine, facts)?,
+        None if is_new => load(engine, facts, false)?,
         None => {
             let (engine, facts) = (Arc::clone(engine), Arc::clone(facts));
-            blocking(move || load(&engine, &facts)).await?
+            blocking(move || load(&engine, &facts, is_first)).await?
         }
     };
     Ok((log, journal))
@@ -144,28 +149,45 @@ async fn put_new(engine: &Arc<Engine>, meta: &InstanceMeta) -> Result<(), StoreE
     blocking(move || store.put_meta(&meta)).await
 }
 
-fn load(engine: &Engine, facts: &TurnFacts) -> Result<ConversationLog, StoreError> {
+fn load(engine: &Engine, facts: &TurnFacts, is_first: bool) -> Result<ConversationLog, StoreError> {
     let mut store = engine.store.open(&facts.instance)?;
-    let (conversation, warnings) = take_up(&mut *store, &facts.turn_id, engine.clock.now())?;
+    // A turn of this process has left nothing behind unless it was over.
+    let was_over = |turn_id: &str| if is_first { was_over(engine, turn_id) } else { Ok(true) };
+    let (conversation, warnings) = take_up(&mut *store, &facts.turn_id, was_over, engine.clock.now())?;
     for warning in warnings {
         tracing::warn!(instance = %facts.instance, "{warning}");
     }
     Ok(ConversationLog { conversation, store })
 }
 
+/// Asks the orchestrator whether a turn of an earlier process has ended. Not for asynchronous code.
+fn was_over(engine: &Engine, turn_id: &str) -> Result<bool, StoreError> {
+    let (answer, told) = oneshot::channel();
+    let _ = engine.commands.send(Command::IsOver { turn_id: turn_id.to_owned(), answer });
+    told.blocking_recv().map_err(|_| StoreError { message: "the swarm has ended".to_owned() })
+}
+
 /// Reads a conversation for a turn that begins, and makes it whole. Gives back what could not be read, too.
 ///
 /// Events that lie behind the base are of this turn, which was cut off and starts over with its journal; or of one that
 /// was over and not folded when the process ended, and are folded now. One that was over because it could not go on (a
-/// panic, an agent that is gone) may have left calls without results: they get one, as every call does.
+/// panic, an agent that is gone) may have left calls without results: they get one, as every call does. Or they are of one that
+/// was not over and whose event is gone: a question, which counts from its answer on. It was never asked, or is asked again.
 pub(crate) fn take_up(
     store: &mut dyn InstanceStore,
     turn_id: &str,
+    was_over: impl Fn(&str) -> Result<bool, StoreError>,
     now: DateTime<Utc>,
 ) -> Result<(Conversation, Vec<String>), StoreError> {
     let mut stored = store.load()?;
     let warnings = std::mem::take(&mut stored.warnings);
-    if stored.events.iter().any(|event| is_of(event, turn_id)) {
+    let counts = match turn_behind(&stored) {
+        Some(turn) if turn == turn_id => false,
+        // What is in the base was folded, so it was over.
+        Some(turn) => is_in_base(&stored, turn) || was_over(turn)?,
+        None => true,
+    };
+    if !counts {
         stored.events.clear();
         store.discard_events()?;
     }
@@ -183,8 +205,16 @@ pub(crate) fn take_up(
     Ok((conversation, warnings))
 }
 
-fn is_of(event: &MessageEvent, turn_id: &str) -> bool {
-    matches!(event, MessageEvent::Append { message } if is_message_of(&message.id, turn_id))
+/// The turn whose events lie behind the base.
+fn turn_behind(stored: &StoredConversation) -> Option<&str> {
+    stored.events.iter().find_map(|event| match event {
+        MessageEvent::Append { message } => turn_of_message(&message.id),
+        _ => None,
+    })
+}
+
+fn is_in_base(stored: &StoredConversation, turn_id: &str) -> bool {
+    stored.base.iter().any(|message| is_message_of(&message.id, turn_id))
 }
 
 fn results_for_unanswered(conversation: &Conversation, now: DateTime<Utc>) -> Option<Message> {

@@ -236,10 +236,15 @@ pub(crate) fn message_id(turn_id: &str, number: u32) -> String {
     format!("{turn_id}-m{number}")
 }
 
+/// The turn that a message is numbered in.
+pub(crate) fn turn_of_message(message_id: &str) -> Option<&str> {
+    let (turn_id, number) = message_id.rsplit_once("-m")?;
+    number.parse::<u32>().is_ok().then_some(turn_id)
+}
+
 /// Whether a message was appended by a turn. Messages of middleware may have other ids.
 pub(crate) fn is_message_of(message_id: &str, turn_id: &str) -> bool {
-    let number = message_id.strip_prefix(turn_id).and_then(|rest| rest.strip_prefix("-m"));
-    number.is_some_and(|number| number.parse::<u32>().is_ok())
+    turn_of_message(message_id) == Some(turn_id)
 }
 
 /// Runs the turn of `event` through the agent's middleware, with its events. The user message is appended first.

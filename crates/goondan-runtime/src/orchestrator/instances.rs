@@ -22,6 +22,8 @@ pub(super) struct Instance {
     pub(super) turn: Option<Box<RunningTurn>>,
     /// The store does not know it yet.
     pub(super) is_new: bool,
+    /// A turn of it has begun in this process.
+    pub(super) has_run: bool,
     /// It is being retired or deleted: no turn may begin.
     pub(super) is_tended: bool,
     /// The conversation, while it is in memory.
@@ -152,7 +154,15 @@ impl Instances {
 
 impl Instance {
     fn new(known: Known) -> Self {
-        Instance { known, queue: VecDeque::new(), turn: None, is_new: false, is_tended: false, warm: None }
+        Instance {
+            known,
+            queue: VecDeque::new(),
+            turn: None,
+            is_new: false,
+            has_run: false,
+            is_tended: false,
+            warm: None,
+        }
     }
 
     /// What is known of it, which is `id`.

@@ -64,6 +64,13 @@ pub enum Command {
         /// Tells when it is on disk.
         durable: Durable,
     },
+    /// Tell whether a turn has ended, as far as is remembered.
+    IsOver {
+        /// Which one.
+        turn_id: String,
+        /// Whether it has.
+        answer: oneshot::Sender<bool>,
+    },
     /// Nobody waits any more for the answer to an event.
     Abandon {
         /// The event.
@@ -236,6 +243,7 @@ impl Orchestrator {
             Command::Submit { event, waiter, footing, accepted } => self.submit(*event, waiter, footing, accepted),
             Command::Durable { event, written } => self.durable(*event, written),
             Command::Answered { event_id, result, durable } => self.answered(&event_id, &result, &durable),
+            Command::IsOver { turn_id, answer } => drop(answer.send(self.is_over(&turn_id))),
             Command::Abandon { event_id, reason } => self.abandon(&event_id, reason),
             Command::Cancel { instance, answer } => drop(answer.send(self.cancel(&instance))),
             Command::Spawn { request, answer } => drop(answer.send(self.spawn(request))),
@@ -244,6 +252,11 @@ impl Orchestrator {
             Command::Tended { instance, done } => self.tended(instance, done),
             Command::Shutdown { grace } => self.stopping = Some(tokio::time::Instant::now() + grace),
         }
+    }
+
+    /// Whether a turn is known to have ended.
+    fn is_over(&self, turn_id: &str) -> bool {
+        AgentEvent::ids_for_turn(turn_id).iter().any(|event_id| self.handled.get(event_id).is_some())
     }
 
     fn submit(

@@ -85,10 +85,11 @@ impl Orchestrator {
             is_wanted: false,
         }));
         let (meta, is_new) = (instance.meta(id), instance.is_new);
+        let is_first = !std::mem::replace(&mut instance.has_run, true);
         let facts = Arc::new(self.facts(agent, &event, &meta));
         let (warm, engine) = (self.instances.take_warm(id), Arc::clone(&self.engine));
         let footing = Arc::new(self.footing(&event));
-        let start = TurnStart { engine, facts, event, meta, is_new, joined, cancel, footing, warm };
+        let start = TurnStart { engine, facts, event, meta, is_new, is_first, joined, cancel, footing, warm };
         let target = id.clone();
         let task = self.turns.spawn(async move { (target, instance::handle(start).await) });
         self.turn_tasks.insert(task.id(), id.clone());

@@ -45,8 +45,13 @@ fn tell(messages: &[Arc<Message>]) -> String {
     messages.iter().map(|message| format!("\n{} {:?} {}", message.id, message.data.role, message.text())).collect()
 }
 
-/// Runs the events `one` and `two` of the agent that waits for answers, and checks that what it was told is what was said.
-pub(super) async fn check_answers(process: Process, world: &World) {
+/// Runs the events `one` and `two` of the agent that waits for answers, and those of the agent that it asks, and checks that what
+/// it was told is what was said, and that the other remembers everything once.
+pub(super) async fn check_answers(process: Process, world: &World, beside: &[&str]) {
+    for event in beside {
+        let result = within(process.send_to(b(), event)).await.unwrap_or_else(|| panic!("{event} was lost"));
+        assert_eq!(result.error, None, "{event}");
+    }
     for event in ["one", "two"] {
         let result = within(process.send_to(q(), event)).await.unwrap_or_else(|| panic!("{event} was lost"));
         assert_eq!(result.error, None, "{event}");
@@ -56,11 +61,14 @@ pub(super) async fn check_answers(process: Process, world: &World) {
     let results = messages.iter().flat_map(|message| message.tool_results());
     let waited = results.filter(|result| result.tool_call_id.starts_with("wait"));
     let heard: Vec<_> = waited.map(|result| result.output.as_ref().unwrap().as_str().unwrap().to_owned()).collect();
-    let questions = process.runtime.conversation(&b()).await.unwrap();
-    let said: Vec<_> = questions.iter().filter(|message| message.data.role == Role::Assistant).collect();
-    let said: Vec<_> = said.into_iter().map(|message| message.text()).collect();
-    assert_eq!(heard, said, "{}", tell(&questions));
-    assert_eq!((heard.len(), inputs(&questions, "question of")), (2, 2), "{}", tell(&questions));
+    let asked = process.runtime.conversation(&b()).await.unwrap();
+    let questions = asked.iter().enumerate().filter(|(_, message)| message.text().starts_with("question of"));
+    let said: Vec<_> = questions.map(|(place, _)| asked[place + 1].text()).collect();
+    assert_eq!((said.len(), &heard), (2, &said), "{}", tell(&asked));
+    assert_eq!(asked.len(), 2 * (2 + beside.len()), "each has an input and an answer:{}", tell(&asked));
+    for event in beside {
+        assert_eq!(inputs(&asked, &format!("input {event}")), 1, "{}", tell(&asked));
+    }
 }
 
 fn check_conversation(messages: &[Arc<Message>]) {

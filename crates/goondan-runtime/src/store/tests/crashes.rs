@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::checks::{check, check_answers};
-use super::swarm::{Process, World, q, w};
+use super::swarm::{Process, World, b, q, w};
 use crate::store::fs::sim::SimFs;
 
 /// How a process ends.
@@ -85,12 +85,16 @@ proptest! {
         let deaths: Vec<_> = deaths.into_iter().map(|(after, kind, seed)| (after, end(kind, seed))).collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(run(&deaths));
-        runtime.block_on(run_asking(&deaths));
+        runtime.block_on(run_asking(&deaths, &[]));
+        runtime.block_on(run_asking(&deaths, &BESIDE));
     }
 }
 
-/// As [`run`], for turns that wait for answers.
-async fn run_asking(deaths: &[(u64, End)]) -> u64 {
+/// Events for the agent that is asked.
+const BESIDE: [&str; 4] = ["quiet1", "quiet2", "quiet3", "quiet4"];
+
+/// As [`run`], for turns that wait for answers of an agent that has these events to handle, too.
+async fn run_asking(deaths: &[(u64, End)], beside: &[&str]) -> u64 {
     let (mut fs, world) = (SimFs::new(), World::default());
     fs.take_time();
     for (changes, end) in deaths {
@@ -101,8 +105,17 @@ async fn run_asking(deaths: &[(u64, End)]) -> u64 {
                     tokio::task::yield_now().await
                 }
             };
+            let asking = async {
+                process.send_to(q(), "one").await;
+                process.send_to(q(), "two").await
+            };
+            let beside = async {
+                for event in beside {
+                    process.send_to(b(), event).await;
+                }
+            };
             tokio::select! {
-                _ = async { process.send_to(q(), "one").await; process.send_to(q(), "two").await } => {}
+                _ = async { futures::join!(asking, beside) } => {}
                 () = dead => {}
             }
             process.runtime.kill();
@@ -110,18 +123,20 @@ async fn run_asking(deaths: &[(u64, End)]) -> u64 {
         fs = end.next(&fs);
     }
     let process = Process::start(&fs, &world).await.unwrap();
-    check_answers(process, &world).await;
+    check_answers(process, &world, beside).await;
     fs.changes()
 }
 
 #[tokio::test]
 async fn an_answer_that_was_heard_is_the_one_that_was_given() {
-    let changes = run_asking(&[]).await;
-    assert!(changes > 50, "the swarm made {changes} changes only");
-    for death in 0..changes {
-        run_asking(&[(death, End::Kill)]).await;
-        for seed in std::iter::once(None).chain((0..2).map(|seed| Some(death * 2 + seed))) {
-            run_asking(&[(death, End::PowerFailure(seed))]).await;
+    for beside in [&[][..], &BESIDE] {
+        let changes = run_asking(&[], beside).await;
+        assert!(changes > 50, "the swarm made {changes} changes only");
+        for death in 0..changes {
+            run_asking(&[(death, End::Kill)], beside).await;
+            for seed in std::iter::once(None).chain((0..2).map(|seed| Some(death * 2 + seed))) {
+                run_asking(&[(death, End::PowerFailure(seed))], beside).await;
+            }
         }
     }
 }

@@ -122,7 +122,7 @@ fn calls_that_a_lost_turn_left_open_get_a_result() {
     message.data.content.extend([call("c1"), call("c2")]);
     conversation.append(&append("turn-x-m0")).unwrap();
     conversation.append(&MessageEvent::Append { message }).unwrap();
-    let (whole, _) = take_up(&mut *conversation, "turn-y", chrono::DateTime::UNIX_EPOCH).unwrap();
+    let (whole, _) = take_up(&mut *conversation, "turn-y", |_| Ok(true), chrono::DateTime::UNIX_EPOCH).unwrap();
     let last = whole.last().unwrap();
     let results: Vec<_> = last.tool_results().map(|result| &*result.tool_call_id).collect();
     assert_eq!((last.data.role, results), (Role::Tool, vec!["c1", "c2"]));
