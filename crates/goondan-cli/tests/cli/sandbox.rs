@@ -91,7 +91,7 @@ impl Sandbox {
         {
             settings.add_filter(&escaped(&path), name);
         }
-        settings.add_filter(r"\d+ ms", "[N] ms");
+        settings.add_filter(r"(under )?\d+ ms", "[N] ms");
         settings.add_filter(r"in \d+\.\d s", "in [N] s");
         settings.add_filter(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)?", "[TIME]");
         settings.set_omit_expression(true);
