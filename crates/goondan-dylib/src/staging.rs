@@ -4,7 +4,7 @@
 //! and writing over a mapped file changes running code. So each load gets a new file with a new path and a new inode.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write};
+use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -69,21 +69,28 @@ pub(crate) fn file_name(path: &Path) -> String {
 
 /// Copies `source` to `target`; the SHA-256 of it in hex, and its length.
 fn hash_while_copying(source: &Path, target: &mut impl Write) -> io::Result<(String, u64)> {
-    let (mut file, mut hasher, mut length) = (File::open(source)?, Sha256::new(), 0);
-    let mut piece = vec![0; PIECE];
-    loop {
-        let read = match file.read(&mut piece) {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        hasher.update(&piece[..read]);
-        target.write_all(&piece[..read])?;
-        length += read as u64;
-    }
-    let hash = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut hashed = Hashed { target, hasher: Sha256::new() };
+    let length = io::copy(&mut BufReader::with_capacity(PIECE, File::open(source)?), &mut hashed)?;
+    let hash = hashed.hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     Ok((hash, length))
+}
+
+/// Hashes what is written to `target`.
+struct Hashed<'t, W> {
+    target: &'t mut W,
+    hasher: Sha256,
+}
+
+impl<W: Write> Write for Hashed<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.target.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.target.flush()
+    }
 }
 
 fn changing(source: &Path) -> Failure {

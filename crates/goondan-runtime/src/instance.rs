@@ -82,7 +82,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
     let TurnStart { engine, facts, event, mut meta, is_new, is_first, joined, cancel, footing, warm } = start;
     meta.status = InstanceStatus::Processing;
     meta.retired_at = None;
-    let opened = open(&engine, &facts, &footing, &meta, (is_new, is_first), warm).await;
+    let opened = open(&engine, &facts, &footing, &meta, is_new, is_first, warm).await;
     let event = Arc::new(event);
     let (about, of) = (Arc::clone(&event), Arc::clone(&facts));
     let mut ending = Ending { engine: Arc::clone(&engine), facts: of, event: about, started, is_told: false };
@@ -121,7 +121,8 @@ async fn open(
     facts: &Arc<TurnFacts>,
     footing: &Arc<Footing>,
     meta: &InstanceMeta,
-    (is_new, is_first): (bool, bool),
+    is_new: bool,
+    is_first: bool,
     warm: Option<ConversationLog>,
 ) -> Result<(ConversationLog, Arc<dyn crate::ports::journal::TurnJournal>), StoreError> {
     if is_new {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{self, Write};
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,9 @@ use crate::bundle::{Bundle, Resource, Resources};
 use crate::kinds::Agent;
 use crate::value::Environment;
 use crate::{Kind, ResourceId};
+
+/// What is hashed as it is read comes in pieces of that many bytes.
+const PIECE: usize = 64 * 1024;
 
 /// Half a SHA-256, in hex: it tells changes, and is no means against somebody who wants two things to look the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,16 +88,10 @@ impl Fingerprint {
     ///
     /// # Errors
     /// Where it can't be read.
-    pub fn of_stream(mut source: impl Read) -> io::Result<Self> {
-        let (mut hasher, mut piece) = (Hasher::default(), vec![0; 64 * 1024]);
-        loop {
-            match source.read(&mut piece) {
-                Ok(0) => return Ok(hasher.finish()),
-                Ok(read) => hasher.0.update(&piece[..read]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+    pub fn of_stream(source: impl Read) -> io::Result<Self> {
+        let mut hasher = Hasher::default();
+        io::copy(&mut BufReader::with_capacity(PIECE, source), &mut hasher)?;
+        Ok(hasher.finish())
     }
 
     /// Of several others, in order.
@@ -388,6 +385,17 @@ impl Hasher {
         let digit = |half: u8| char::from(DIGITS[usize::from(half)]);
         let hash = self.0.finalize();
         Fingerprint(hash.iter().take(16).flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect())
+    }
+}
+
+impl io::Write for Hasher {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

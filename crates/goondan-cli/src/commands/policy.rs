@@ -124,13 +124,12 @@ fn arguments(text: &str) -> Result<Map<String, Value>, CliError> {
 }
 
 fn find_agent<'b>(bundle: &'b Bundle, name: &str) -> Result<&'b Resource<Agent>, CliError> {
-    bundle.agents().values().map(AsRef::as_ref).find(|agent: &&Resource<Agent>| agent.id.name == name).ok_or_else(
-        || {
-            let known: Vec<&str> = bundle.agents().keys().map(|id| id.name.as_str()).collect();
-            CliError::usage(format!("The project has no agent `{name}`."))
-                .suggest(format!("Its agents are: {}.", known.join(", ")))
-        },
-    )
+    let agent = bundle.agents().values().find(|agent| agent.id.name == name);
+    agent.map(AsRef::as_ref).ok_or_else(|| {
+        let known: Vec<&str> = bundle.agents().keys().map(|id| id.name.as_str()).collect();
+        CliError::usage(format!("The project has no agent `{name}`."))
+            .suggest(format!("Its agents are: {}.", known.join(", ")))
+    })
 }
 
 fn find_export<'b>(bundle: &'b Bundle, agent: &Resource<Agent>, tool: &str) -> Result<&'b ExportSpec, CliError> {

@@ -23,13 +23,13 @@ impl End {
     }
 }
 
-/// Runs two events, dies after so many changes each time, and then runs to the end. Checks what came of it, and gives back how many changes
-/// there were.
-async fn run(deaths: &[(u64, End)]) -> u64 {
-    let (mut fs, world) = (SimFs::new(), World::default());
+/// Runs `work` once for each death, in a process that takes up what the one before it has left. Gives back what lies on the
+/// disk in the end.
+async fn die_at(fs: SimFs, world: &World, deaths: &[(u64, End)], work: impl AsyncFn(&Process)) -> SimFs {
+    let mut fs = fs;
     for (changes, end) in deaths {
         fs.die_after(*changes);
-        if let Some(process) = Process::start(&fs, &world).await {
+        if let Some(process) = Process::start(&fs, world).await {
             // The dead wait for tools that never return.
             let dead = async {
                 while !fs.is_dead() {
@@ -37,13 +37,24 @@ async fn run(deaths: &[(u64, End)]) -> u64 {
                 }
             };
             tokio::select! {
-                _ = async { futures::join!(process.send("one"), process.send("two")) } => {}
+                () = work(&process) => {}
                 () = dead => {}
             }
             process.runtime.kill();
         }
         fs = end.next(&fs);
     }
+    fs
+}
+
+/// Runs two events, dies after so many changes each time, and then runs to the end. Checks what came of it, and gives back how many changes
+/// there were.
+async fn run(deaths: &[(u64, End)]) -> u64 {
+    let world = World::default();
+    let work = async |process: &Process| {
+        futures::join!(process.send("one"), process.send("two"));
+    };
+    let fs = die_at(SimFs::new(), &world, deaths, work).await;
     let process = Process::start(&fs, &world).await.unwrap();
     check(process, &fs, &world).await;
     fs.changes()
@@ -95,33 +106,22 @@ const BESIDE: [&str; 4] = ["quiet1", "quiet2", "quiet3", "quiet4"];
 
 /// As [`run`], for turns that wait for answers of an agent that has these events to handle, too.
 async fn run_asking(deaths: &[(u64, End)], beside: &[&str]) -> u64 {
-    let (mut fs, world) = (SimFs::new(), World::default());
-    fs.take_time();
-    for (changes, end) in deaths {
-        fs.die_after(*changes);
-        if let Some(process) = Process::start(&fs, &world).await {
-            let dead = async {
-                while !fs.is_dead() {
-                    tokio::task::yield_now().await
-                }
-            };
-            let asking = async {
-                process.send_to(q(), "one").await;
-                process.send_to(q(), "two").await
-            };
-            let beside = async {
-                for event in beside {
-                    process.send_to(b(), event).await;
-                }
-            };
-            tokio::select! {
-                _ = async { futures::join!(asking, beside) } => {}
-                () = dead => {}
+    let world = World::default();
+    let work = async |process: &Process| {
+        let asking = async {
+            process.send_to(q(), "one").await;
+            process.send_to(q(), "two").await
+        };
+        let beside = async {
+            for event in beside {
+                process.send_to(b(), event).await;
             }
-            process.runtime.kill();
-        }
-        fs = end.next(&fs);
-    }
+        };
+        futures::join!(asking, beside);
+    };
+    let slow = SimFs::new();
+    slow.take_time();
+    let fs = die_at(slow, &world, deaths, work).await;
     let process = Process::start(&fs, &world).await.unwrap();
     check_answers(process, &world, beside).await;
     fs.changes()
@@ -146,19 +146,15 @@ const LITTLE: [&str; 4] = ["quiet1", "quiet2", "quiet3", "quiet4"];
 
 /// As [`run`], for turns that rewrite their conversation.
 async fn run_forgetful(deaths: &[(u64, End)]) -> u64 {
-    let (mut fs, world) = (SimFs::new(), World::default());
-    for (changes, end) in deaths {
-        fs.die_after(*changes);
-        if let Some(process) = Process::start(&fs, &world).await {
-            for event in LITTLE {
-                if process.send_to(w(), event).await.is_none_or(|result| result.error.is_some()) {
-                    break;
-                }
+    let world = World::default();
+    let work = async |process: &Process| {
+        for event in LITTLE {
+            if process.send_to(w(), event).await.is_none_or(|result| result.error.is_some()) {
+                break;
             }
-            process.runtime.kill();
         }
-        fs = end.next(&fs);
-    }
+    };
+    let fs = die_at(SimFs::new(), &world, deaths, work).await;
     let process = Process::start(&fs, &world).await.unwrap();
     for event in LITTLE {
         assert_eq!(process.send_to(w(), event).await.unwrap().error, None);
