@@ -1,13 +1,11 @@
 //! One tool call: catalog, arguments, policy, handler, limits. Whatever happens, a [`ToolCallResult`] comes out.
 
-use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use goondan_spec::kinds::Permission;
 use tokio_util::sync::CancellationToken;
 
 use crate::JsonObject;
@@ -20,8 +18,9 @@ use crate::limits::{cut_error_message, cut_output, surely_fits};
 use crate::message::{Message, ToolCall};
 use crate::middleware::ToolCallNext;
 use crate::narrowing::Narrowing;
-use crate::permission;
+use crate::permission::{self, Permit};
 use crate::plan::AgentPlan;
+use crate::policy::Road;
 use crate::ports::journal::TurnJournal;
 use crate::ports::tool::{
     LogLevel, ProgressSink, ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolLogger,
@@ -130,7 +129,7 @@ pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
         return failed(&context.call, DEFAULT_ERROR_LIMIT, not_in_catalog(context));
     };
     let outcome = match permitted_arguments(context, &tool).await {
-        Ok((arguments, granted)) => run_handler(context, &tool, arguments, granted).await,
+        Ok((arguments, permit)) => run_handler(context, &tool, arguments, permit).await,
         Err(error) => return failed(&context.call, tool.limits.error_message, error),
     };
     let is_untrusted = taint::is_untrusted(&context.engine, &tool);
@@ -148,13 +147,13 @@ pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
 async fn permitted_arguments(
     context: &ToolCallContext,
     tool: &RegisteredTool,
-) -> Result<(JsonObject, BTreeSet<Permission>), ToolError> {
+) -> Result<(JsonObject, Permit), ToolError> {
     let arguments = tool
         .schema
         .check(&context.call.input)
         .map_err(|invalid| ToolError::new(invalid.message).code("E_TOOL_INVALID_ARGS").suggest(invalid.suggestion))?;
-    let granted = permission::permit(context, tool, &arguments).await?;
-    Ok((arguments, granted))
+    let permit = permission::permit(context, tool, &arguments).await?;
+    Ok((arguments, permit))
 }
 
 fn not_in_catalog(context: &ToolCallContext) -> ToolError {
@@ -172,14 +171,15 @@ async fn run_handler(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: JsonObject,
-    granted: BTreeSet<Permission>,
+    permit: Permit,
 ) -> Result<ToolOutput, ToolError> {
     // A built-in tool that needs no permission works in no folder.
     if tool.builtin.is_none() || !tool.spec.permissions.is_empty() {
         prepare_workdir(&context.facts.workdir).await?;
     }
     let cancellation = context.cancel.child_token();
-    let tool_context = ToolContext { granted, ..tool_context(context, tool, cancellation.clone()) };
+    let Permit { granted, road } = permit;
+    let tool_context = ToolContext { granted, road, ..tool_context(context, tool, cancellation.clone()) };
     let running = AssertUnwindSafe(tool.handler.call(&tool_context, arguments)).catch_unwind();
     tokio::pin!(running);
     let stopped = tokio::select! {
@@ -262,6 +262,7 @@ pub(crate) fn tool_context(
         project_dir: context.engine.generation.load().bundle.root().to_owned(),
         sandboxes: permission::sandboxes(context),
         granted: tool.spec.permissions.clone(),
+        road: Road::Shell,
         runtime: Arc::new(AgentCalls::of_call(context, cancellation.clone())),
         logger: Arc::clone(&reporter) as Arc<dyn ToolLogger>,
         progress: reporter,

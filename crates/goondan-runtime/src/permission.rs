@@ -15,7 +15,7 @@ use crate::dispatch::{ToolCallContext, tool_context};
 use crate::event::RuntimeEventKind;
 use crate::instance::blocking;
 use crate::policy::{
-    self, ApprovalAnswer, ApprovalRequest, Because, Decision, Grant, PathArguments, PolicyQuestion, Scope,
+    self, ApprovalAnswer, ApprovalRequest, Because, Decision, Grant, PathArguments, PolicyQuestion, Road, Scope,
 };
 use crate::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
 use crate::ports::store::StoreError;
@@ -32,15 +32,26 @@ const PREVIEW_TIME: Duration = Duration::from_secs(5);
 /// The longest preview, in bytes.
 const LONGEST_PREVIEW: usize = 16_000;
 
+/// What a call that may run may do.
+pub(crate) struct Permit {
+    /// All that it needs, and of what is optional to it what is allowed.
+    pub(crate) granted: BTreeSet<Permission>,
+    /// How its command lines run.
+    pub(crate) road: Road,
+}
+
 /// Lets the call pass and says what it may do, or why it is refused.
 pub(crate) async fn permit(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
-) -> Result<BTreeSet<Permission>, ToolError> {
+) -> Result<Permit, ToolError> {
     let paths = paths(context, tool, arguments).await;
     let needs = &tool.spec.permissions;
-    permit_needed(context, tool, arguments, verdicts(context, tool, needs, arguments, &paths).await).await?;
+    let mut judged = verdicts(context, tool, needs, arguments, &paths).await;
+    let roads = judged.iter_mut().map(|verdict| std::mem::take(&mut verdict.road));
+    let road = roads.fold(Road::Shell, Road::and);
+    permit_needed(context, tool, arguments, judged).await?;
     let mut granted = needs.clone();
     for &optional in tool.spec.optional_permissions.difference(needs) {
         let with = needs.iter().copied().chain([optional]).collect();
@@ -49,7 +60,7 @@ pub(crate) async fn permit(
             granted.insert(optional);
         }
     }
-    Ok(granted)
+    Ok(Permit { granted, road })
 }
 
 /// Lets the call pass with what it needs.
@@ -93,6 +104,8 @@ struct Verdict {
     action: Action,
     /// Empty where it allows.
     why: String,
+    /// The road that it asks for.
+    road: Road,
 }
 
 /// Of the agent, then of its callers, the nearest last (rule S1b). The agent's own policy is the one that its turn began
@@ -117,6 +130,7 @@ async fn verdicts(
                 agent: caller.agent.clone(),
                 action: if needs.is_empty() { Action::Allow } else { Action::Ask },
                 why: "the agent is no longer part of the swarm".to_owned(),
+                road: Road::Shell,
             },
         });
     }
@@ -129,6 +143,7 @@ async fn verdicts(
             agent: context.facts.instance.agent.clone(),
             action: Action::Ask,
             why: format!("the conversation has read untrusted output of {origin}"),
+            road: Road::Shell,
         });
     }
     verdicts
@@ -161,7 +176,7 @@ pub(crate) fn sandboxes(context: &ToolCallContext) -> Vec<Sandbox> {
 
 fn verdict(agent: &str, decision: &Decision) -> Verdict {
     let why = if decision.action == Action::Allow { String::new() } else { why(decision) };
-    Verdict { agent: agent.to_owned(), action: decision.action, why }
+    Verdict { agent: agent.to_owned(), action: decision.action, why, road: decision.road() }
 }
 
 /// What restricts the call.

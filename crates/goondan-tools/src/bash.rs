@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use goondan_runtime::JsonObject;
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::{PATH, Permission, SHELL_COMMAND, SHELL_ENVIRONMENT};
+use goondan_runtime::spec::kinds::{PATH, PROGRAM, Permission, SHELL_COMMAND, SHELL_ENVIRONMENT, SHELL_FOLDER};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::process::Command;
 
 use crate::confine::Launcher;
 use crate::define::{Export, Operation, titled};
+use crate::line::Work;
 use crate::paths::Root;
 use crate::process::{self, Finished};
 use crate::shell;
@@ -46,7 +46,7 @@ struct Exec {
     #[schemars(length(min = 1), extend("format" = SHELL_COMMAND))]
     command: String,
     /// The folder to run it in, relative to the working directory.
-    #[schemars(extend("format" = PATH))]
+    #[schemars(extend("format" = SHELL_FOLDER))]
     cwd: Option<String>,
     /// The time limit in milliseconds; 0 for none but the tool's own.
     #[serde(default = "default_timeout")]
@@ -64,8 +64,9 @@ impl Operation for Exec {
 
     async fn run(self, ctx: &ToolContext, launcher: &Launcher) -> Result<ToolOutput, ToolError> {
         let folder = shell::folder(&ctx.workdir, self.cwd.as_deref())?;
-        let command = shell::command(&self.command, &folder, shell::environment(&launcher.env, self.env)?);
-        let finished = run(launcher, command, self.timeout_ms, ctx, "the command").await?;
+        let environment = shell::environment(&launcher.env, self.env)?;
+        let work = shell::work(&self.command, folder.clone(), environment, launcher, ctx)?;
+        let finished = run(launcher, work, self.timeout_ms, ctx, "the command").await?;
         let mut output = JsonObject::new();
         output.insert("command".to_owned(), json!(self.command));
         output.insert("cwd".to_owned(), json!(folder));
@@ -85,7 +86,7 @@ struct Script {
     args: Vec<String>,
     /// The program that reads the script.
     #[serde(default = "default_shell")]
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("format" = PROGRAM))]
     shell: String,
     /// The time limit in milliseconds; 0 for none but the tool's own.
     #[serde(default = "default_timeout")]
@@ -105,9 +106,11 @@ impl Operation for Script {
         let root = Root::of(ctx)?;
         let script = root.resolve(&self.path)?;
         root.open(&script)?;
-        let mut command = process::command(&self.shell, root.folder(), shell::environment(&launcher.env, self.env)?);
+        let environment = shell::environment(&launcher.env, self.env)?;
+        let mut command = process::command(&self.shell, root.folder(), environment);
         command.arg(&script.path).args(&self.args);
-        let finished = run(launcher, command, self.timeout_ms, ctx, &format!("`{}`", self.shell)).await?;
+        let work = Work::Program(Box::new(launcher.confine(command, ctx, None)?));
+        let finished = run(launcher, work, self.timeout_ms, ctx, &format!("`{}`", self.shell)).await?;
         let mut output = JsonObject::new();
         output.insert("path".to_owned(), json!(script.path));
         output.insert("shell".to_owned(), json!(self.shell));
@@ -116,17 +119,16 @@ impl Operation for Script {
     }
 }
 
-/// Runs `command`, called `what` where it does not start.
+/// Runs `work`, called `what` where it does not start.
 async fn run(
     launcher: &Launcher,
-    command: Command,
+    work: Work,
     timeout_ms: u64,
     ctx: &ToolContext,
     what: &str,
 ) -> Result<Finished, ToolError> {
-    let command = launcher.confine(command, ctx, None)?;
     let limit = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
-    let finished = process::run(command, limit, KEEP, &ctx.cancellation).await;
+    let finished = process::run(work, limit, KEEP, &ctx.cancellation).await;
     launcher.judge(finished.map_err(|failure| failure.into_error(what))?)
 }
 

@@ -26,6 +26,7 @@ mod http_fetch;
 mod introspection;
 mod inventories;
 mod json_query;
+mod line;
 mod memory;
 mod messaging;
 mod net_guard;

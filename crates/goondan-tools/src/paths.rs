@@ -120,11 +120,25 @@ impl Root {
 
     /// Opens a file for appending, and makes it where it does not exist.
     pub(crate) fn open_to_append(&self, place: &Place) -> Result<File, ToolError> {
-        let what = format!("append to `{}`", place.given);
+        self.open_to_change(place, &format!("append to `{}`", place.given), How::Append)
+    }
+
+    /// Opens a file for writing, and empties it or makes it.
+    pub(crate) fn open_to_write(&self, place: &Place) -> Result<File, ToolError> {
+        let what = format!("write `{}`", place.given);
+        let file = self.open_to_change(place, &what, How::Write)?;
+        let emptied = file.metadata().map(|metadata| {
+            expect_file(&metadata, &what).and_then(|()| file.set_len(0).map_err(|error| errors::io(&what, &error)))
+        });
+        emptied.map_err(|error| errors::io(&what, &error))??;
+        Ok(file)
+    }
+
+    fn open_to_change(&self, place: &Place, what: &str, how: How) -> Result<File, ToolError> {
         if let Ok(metadata) = std::fs::symlink_metadata(&place.path) {
-            expect_file(&metadata, &what)?;
+            expect_file(&metadata, what)?;
         }
-        self.open_with(place, &what, How::Append)
+        self.open_with(place, what, how)
     }
 
     /// Makes the folders above `place`.

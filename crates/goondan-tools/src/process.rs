@@ -1,7 +1,7 @@
 //! Runs a program in a process group of its own, and makes sure that the group ends (rule S4).
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::pin::pin;
@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 use futures::future::{self, Either};
 use goondan_runtime::ports::tool::ToolError;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop};
-use tokio::process::Command;
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::capture::Capture;
-use crate::confine::{Contained, Watched, Watcher};
+use crate::confine::{self, Contained, NoSandbox, Watched, Watcher, start};
 use crate::errors;
+use crate::line::{Started, Work};
 
 /// How long a group has between the request to end and the end.
 pub(crate) const GRACE: Duration = Duration::from_millis(500);
@@ -45,7 +46,7 @@ pub(crate) fn environment(allowed: &[String], extra: BTreeMap<String, String>) -
 }
 
 /// A command with nothing inherited but what is said here, and nothing to read on its standard input.
-pub(crate) fn command(program: &str, folder: &Path, environment: Environment) -> Command {
+pub(crate) fn command(program: impl AsRef<OsStr>, folder: &Path, environment: Environment) -> Command {
     let mut command = Command::new(program);
     command.current_dir(folder).env_clear().envs(environment);
     piped(&mut command);
@@ -57,11 +58,12 @@ pub(crate) fn piped(command: &mut Command) {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
 }
 
-/// `command`, to be started as the leader of a new group that does not outlive its handle.
-fn grouped(command: Command) -> CommandWrap {
+/// `command`, to be started as the leader of a new session, and so of a group, that does not outlive its handle. A session
+/// of its own has no terminal: what runs in it can neither write over a question nor answer it.
+pub(crate) fn grouped(command: Command) -> CommandWrap {
     let mut wrap = CommandWrap::from(command);
     #[cfg(unix)]
-    wrap.wrap(process_wrap::tokio::ProcessGroup::leader());
+    wrap.wrap(process_wrap::tokio::ProcessSession);
     wrap.wrap(KillOnDrop);
     wrap
 }
@@ -78,25 +80,18 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Starts a program as the leader of a new group.
-    pub(crate) fn spawn(program: Contained) -> io::Result<Group> {
-        program.prepare();
-        let child = grouped(program.command).spawn()?;
-        Ok(Group::of(child, program.watcher))
-    }
-
-    /// Starts a program as [`Group::spawn`] does, and tries again for a moment where its program was written just now:
+    /// Starts a program as the leader of a new group. It tries again for a moment where the program was written just now:
     /// until another child that was forked meanwhile has let go of the file, the operating system calls it busy.
     pub(crate) async fn spawn_patiently(program: Contained) -> io::Result<Group> {
         program.prepare();
         let mut command = grouped(program.command);
         for _ in 0..BUSY_TRIES {
-            match command.spawn() {
+            match start::inside(&program.layers, || command.spawn()) {
                 Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => tokio::time::sleep(LOOK).await,
                 child => return Ok(Group::of(child?, program.watcher)),
             }
         }
-        Ok(Group::of(command.spawn()?, program.watcher))
+        Ok(Group::of(start::inside(&program.layers, || command.spawn())?, program.watcher))
     }
 
     fn of(child: Box<dyn ChildWrapper>, watcher: Option<Arc<Watcher>>) -> Group {
@@ -123,12 +118,23 @@ impl Group {
         let deadline = Instant::now() + GRACE;
         self.signal(Signal::TERMINATE);
         if timeout(GRACE, self.child.wait()).await.is_ok() {
-            while self.lives() && Instant::now() < deadline {
-                tokio::time::sleep(LOOK).await;
-            }
+            self.linger(deadline.saturating_duration_since(Instant::now())).await;
         }
         self.kill();
         self.child.wait().await
+    }
+
+    /// Waits until no process of the group is left, for as long as `limit`.
+    pub(crate) async fn linger(&self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        while self.lives() && Instant::now() < deadline {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// The id of the group.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.child.id()
     }
 
     /// Kills every process of the group. One that is gone already is no error.
@@ -168,7 +174,19 @@ pub(crate) struct Signal(i32);
 
 impl Signal {
     /// The request to end, which has this number everywhere.
-    const TERMINATE: Signal = Signal(15);
+    pub(crate) const TERMINATE: Signal = Signal(15);
+
+    /// Sends it to a group. One that is gone already is no error.
+    #[cfg(unix)]
+    pub(crate) fn send_to(self, group: u32) {
+        use nix::sys::signal::{Signal, killpg};
+        let group = i32::try_from(group).map(nix::unistd::Pid::from_raw);
+        let _ = group.map(|group| Signal::try_from(self.0).map(|signal| killpg(group, signal)));
+    }
+
+    /// There are no signals here.
+    #[cfg(not(unix))]
+    pub(crate) fn send_to(self, _group: u32) {}
 
     /// The signal of a name such as `SIGINT` or `int`; none where there is no such signal.
     #[cfg(unix)]
@@ -214,6 +232,9 @@ impl Failure {
     pub(crate) fn into_error(self, what: &str) -> ToolError {
         match self {
             Failure::Cancelled => errors::cancelled(),
+            Failure::Io(error) if error.get_ref().is_some_and(|inner| inner.is::<NoSandbox>()) => {
+                confine::refused(&error.to_string())
+            }
             Failure::Io(error) => errors::io(format_args!("start {what}"), &error),
         }
     }
@@ -225,28 +246,28 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Runs a program to its end, to the time limit or to a cancellation, and leaves no process of its group behind.
+/// Runs `work` to its end, to the time limit or to a cancellation, and leaves no process of it behind.
 /// `keep` is how many bytes of standard output and of standard error are kept.
 pub(crate) async fn run(
-    program: Contained,
+    work: Work,
     limit: Option<Duration>,
     keep: (usize, usize),
     cancellation: &CancellationToken,
 ) -> Result<Finished, Failure> {
-    let started = Instant::now();
-    let mut group = Group::spawn_patiently(program).await?;
-    let (stdout_pipe, stderr_pipe) = (group.pipes().stdout().take(), group.pipes().stderr().take());
+    let begun = Instant::now();
+    let mut started = work.start(false).await?;
+    let (stdout_pipe, stderr_pipe) = started.take_output();
     let (mut stdout, mut stderr) = (Capture::new(keep.0), Capture::new(keep.1));
     let reading = async {
         tokio::join!(stdout.read(stdout_pipe), stderr.read(stderr_pipe));
     };
-    let end = while_reading(end_of(&mut group, limit, cancellation), reading).await?;
+    let end = while_reading(end_of(&mut started, limit, cancellation), reading).await?;
     let (status, timed_out) = match end {
         End::Exited(status) => (status, false),
         End::TimedOut(status) => (status, true),
         End::Cancelled => return Err(Failure::Cancelled),
     };
-    Ok(Finished { status, timed_out, duration: started.elapsed(), stdout: stdout.text(), stderr: stderr.text() })
+    Ok(Finished { status, timed_out, duration: begun.elapsed(), stdout: stdout.text(), stderr: stderr.text() })
 }
 
 /// Why a program is no longer running.
@@ -257,13 +278,13 @@ enum End {
 }
 
 /// Waits for the program, and ends its group at the limit or on cancellation.
-async fn end_of(group: &mut Group, limit: Option<Duration>, cancellation: &CancellationToken) -> io::Result<End> {
+async fn end_of(started: &mut Started, limit: Option<Duration>, cancellation: &CancellationToken) -> io::Result<End> {
     let cancelled = tokio::select! {
-        status = group.wait() => return status.map(End::Exited),
+        status = started.wait() => return status.map(End::Exited),
         () = passing(limit) => false,
         () = cancellation.cancelled() => true,
     };
-    let status = group.end().await?;
+    let status = started.end().await?;
     Ok(if cancelled { End::Cancelled } else { End::TimedOut(status) })
 }
 
@@ -284,6 +305,47 @@ pub(crate) async fn passing(limit: Option<Duration>) {
     match limit {
         Some(limit) => tokio::time::sleep(limit).await,
         None => future::pending().await,
+    }
+}
+
+/// The end of a command that came to `code` without a program.
+pub(crate) fn failed_with(code: u8) -> ExitStatus {
+    #[cfg(unix)]
+    return std::os::unix::process::ExitStatusExt::from_raw(i32::from(code) << 8);
+    #[cfg(windows)]
+    return std::os::windows::process::ExitStatusExt::from_raw(u32::from(code));
+}
+
+/// The end of a pipe that is read here.
+pub(crate) fn reading_end<E: FromPipe>(end: io::PipeReader) -> io::Result<E> {
+    E::from_pipe(Handle::from(end))
+}
+
+/// The end of a pipe that is written here.
+pub(crate) fn writing_end(end: io::PipeWriter) -> io::Result<ChildStdin> {
+    ChildStdin::from_std(std::process::ChildStdin::from(Handle::from(end)))
+}
+
+#[cfg(unix)]
+type Handle = std::os::fd::OwnedFd;
+#[cfg(windows)]
+type Handle = std::os::windows::io::OwnedHandle;
+
+/// Makes what a child has of a pipe.
+pub(crate) trait FromPipe: Sized {
+    /// The end that is read.
+    fn from_pipe(end: Handle) -> io::Result<Self>;
+}
+
+impl FromPipe for ChildStdout {
+    fn from_pipe(end: Handle) -> io::Result<Self> {
+        ChildStdout::from_std(end.into())
+    }
+}
+
+impl FromPipe for ChildStderr {
+    fn from_pipe(end: Handle) -> io::Result<Self> {
+        ChildStderr::from_std(end.into())
     }
 }
 

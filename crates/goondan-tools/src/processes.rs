@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::capture::Capture;
-use crate::confine::Contained;
-use crate::errors;
-use crate::process::{Group, Signal, passing, while_reading};
+use crate::line::{Started, Work};
+use crate::process::{Failure, Signal, passing, while_reading};
 use crate::state::{Owner, lock};
 
 /// How many processes an instance may have running.
@@ -45,18 +44,20 @@ struct Table {
 
 impl Processes {
     /// Starts a program, which runs the command line `line`, and returns its id. It is ended after `limit`, if there is one.
-    pub(crate) fn start(
+    pub(crate) async fn start(
         &self,
         ctx: &ToolContext,
         line: &str,
-        program: Contained,
+        work: Work,
         limit: Option<Duration>,
     ) -> Result<String, ToolError> {
         let owner = Owner::of(ctx);
+        lock(&self.table).make_room(&owner)?;
+        let process = Background::start(line, work, limit).await;
+        let process = process.map_err(|error| Failure::from(error).into_error("the command"))?;
         let mut table = lock(&self.table);
+        // Others may have come meanwhile.
         table.make_room(&owner)?;
-        let process =
-            Background::start(line, program, limit).map_err(|error| errors::io("start the command", &error))?;
         table.started += 1;
         let number = table.started;
         table.all.insert((owner, number), Arc::new(process));
@@ -153,16 +154,15 @@ pub(crate) struct End {
 }
 
 impl Background {
-    fn start(line: &str, mut program: Contained, limit: Option<Duration>) -> std::io::Result<Background> {
-        program.command.stdin(Stdio::piped());
-        let mut group = Group::spawn(program)?;
-        let stdin = group.pipes().stdin().take();
+    async fn start(line: &str, work: Work, limit: Option<Duration>) -> std::io::Result<Background> {
+        let mut started = work.with_input().start(true).await?;
+        let stdin = started.take_input();
         let state = State { stdout: Capture::new(KEEP), stderr: Capture::new(KEEP), end: None };
         let state = Arc::new(Mutex::new(state));
         let (signals, requests) = mpsc::unbounded_channel();
         let (stop, done) = (CancellationToken::new(), CancellationToken::new());
         let ends = Ends { limit, stop: stop.clone(), done: done.clone().drop_guard() };
-        let watcher = tokio::spawn(watch(group, requests, ends, Arc::clone(&state)));
+        let watcher = tokio::spawn(watch(started, requests, ends, Arc::clone(&state)));
         Ok(Background {
             line: line.to_owned(),
             started: Instant::now(),
@@ -229,34 +229,34 @@ struct Ends {
 }
 
 /// Follows a process to its end.
-async fn watch(mut group: Group, requests: mpsc::UnboundedReceiver<Signal>, ends: Ends, state: Arc<Mutex<State>>) {
-    let started = Instant::now();
-    let (stdout, stderr) = (group.pipes().stdout().take(), group.pipes().stderr().take());
+async fn watch(mut started: Started, requests: mpsc::UnboundedReceiver<Signal>, ends: Ends, state: Arc<Mutex<State>>) {
+    let begun = Instant::now();
+    let (stdout, stderr) = started.take_output();
     let reading = async {
         tokio::join!(
             follow(stdout, |piece| lock(&state).stdout.push(piece)),
             follow(stderr, |piece| lock(&state).stderr.push(piece)),
         );
     };
-    let status = while_reading(end_of(&mut group, requests, &ends), reading).await;
+    let status = while_reading(end_of(&mut started, requests, &ends), reading).await;
     // What it has left behind ends with it.
-    drop(group);
-    lock(&state).end = Some(End { status: status.ok(), after: started.elapsed() });
+    drop(started);
+    lock(&state).end = Some(End { status: status.ok(), after: begun.elapsed() });
 }
 
 /// Waits for the end of a process, passes signals on to it, and ends it at the limit.
 async fn end_of(
-    group: &mut Group,
+    started: &mut Started,
     mut requests: mpsc::UnboundedReceiver<Signal>,
     ends: &Ends,
 ) -> std::io::Result<ExitStatus> {
     let mut limit = pin!(passing(ends.limit));
     loop {
         tokio::select! {
-            status = group.wait() => return status,
-            () = &mut limit => return group.end().await,
-            () = ends.stop.cancelled() => return group.end().await,
-            Some(signal) = requests.recv() => group.signal(signal),
+            status = started.wait() => return status,
+            () = &mut limit => return started.end().await,
+            () = ends.stop.cancelled() => return started.end().await,
+            Some(signal) = requests.recv() => started.signal(signal),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::{PATH, Permission, SHELL_COMMAND, SHELL_ENVIRONMENT};
+use goondan_runtime::spec::kinds::{Permission, SHELL_COMMAND, SHELL_ENVIRONMENT, SHELL_FOLDER};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ struct Exec {
     #[schemars(length(min = 1), extend("format" = SHELL_COMMAND))]
     command: String,
     /// The folder to run it in, relative to the working directory.
-    #[schemars(extend("format" = PATH))]
+    #[schemars(extend("format" = SHELL_FOLDER))]
     workdir: Option<String>,
     /// Environment variables to set.
     #[serde(default)]
@@ -78,16 +78,16 @@ impl Operation for Exec {
     async fn run(self, ctx: &ToolContext, shared: &Shared) -> Result<ToolOutput, ToolError> {
         let folder = shell::folder(&ctx.workdir, self.workdir.as_deref())?;
         let extra = self.env.into_iter().map(|(name, value)| (name, Value::from(value))).collect();
-        let command = shell::command(&self.command, &folder, shell::environment(&shared.launcher.env, extra)?);
-        let command = shared.launcher.confine(command, ctx, None)?;
+        let environment = shell::environment(&shared.launcher.env, extra)?;
+        let work = shell::work(&self.command, folder.clone(), environment, &shared.launcher, ctx)?;
         let title = shell::title(&self.command);
         let limit = self.timeout.map(Duration::from_secs);
         if self.background {
-            let id = shared.processes.start(ctx, &self.command, command, limit)?;
+            let id = shared.processes.start(ctx, &self.command, work, limit).await?;
             let output = json!({"process_id": id, "command": self.command, "workdir": folder, "status": "running"});
             return Ok(titled(title, output));
         }
-        let finished = process::run(command, limit.or(Some(DEFAULT_TIMEOUT)), KEEP, &ctx.cancellation).await;
+        let finished = process::run(work, limit.or(Some(DEFAULT_TIMEOUT)), KEEP, &ctx.cancellation).await;
         let finished = shared.launcher.judge(finished.map_err(|failure| failure.into_error("the command"))?)?;
         let output = json!({
             "command": self.command,

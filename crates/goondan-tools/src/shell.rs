@@ -1,16 +1,19 @@
 //! What the tools that run shell commands have in common.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use goondan_runtime::JsonObject;
-use goondan_runtime::ports::tool::ToolError;
+use goondan_runtime::policy;
+use goondan_runtime::ports::tool::{Road, ToolContext, ToolError};
 use goondan_runtime::spec::kinds::{ProcessLimits, Sandbox};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::Value;
-use tokio::process::Command;
 
+use crate::confine::Launcher;
 use crate::errors;
+use crate::line::{Line, Work};
 use crate::process::{self, Environment};
 use crate::text_transform::scalar;
 
@@ -52,11 +55,27 @@ pub(crate) const CONFIG: &[(&str, &str)] = &[
     ("limits", "an object of `cpuSeconds`, `memoryMib`, `fileSizeMib` and `processes`: what programs may use up"),
 ];
 
-/// A command line for /bin/sh. Not a login shell: a profile may export the very keys that the environment was freed of.
-pub(crate) fn command(line: &str, folder: &Path, environment: Environment) -> Command {
-    let mut command = process::command("/bin/sh", folder, environment);
+/// A command line, to be run on the road that the call has been allowed to take: without a shell where patterns allow
+/// its commands, else by /bin/sh. That is no login shell: a profile may export the very keys that the environment was
+/// freed of.
+pub(crate) fn work(
+    line: &str,
+    folder: PathBuf,
+    environment: Environment,
+    launcher: &Launcher,
+    ctx: &ToolContext,
+) -> Result<Work, ToolError> {
+    if let Road::Direct(contained) = &ctx.road {
+        let script = policy::shell::parse(line).map_err(|beyond| {
+            ToolError::new(format!("the command line was allowed by patterns, but it {}", beyond.0))
+                .code("E_TOOL_DENIED")
+        })?;
+        let line = Line::new(script, contained.clone(), launcher, ctx, folder, environment);
+        return Ok(Work::Line(Arc::new(line)));
+    }
+    let mut command = process::command("/bin/sh", &folder, environment);
     command.arg("-c").arg(line);
-    command
+    launcher.confine(command, ctx, None).map(|program| Work::Program(Box::new(program)))
 }
 
 /// A command line in a few words, for people.

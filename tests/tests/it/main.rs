@@ -1,3 +1,4 @@
 //! Integration tests of the whole product. Tests of the command line stand beside the command, in `crates/goondan-cli/tests`.
 
 mod architecture;
+mod command_lines;

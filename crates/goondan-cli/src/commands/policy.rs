@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use goondan::runtime::policy::shell::What;
-use goondan::runtime::policy::{self, Because, Decision, PartDecision, PathArguments, PolicyQuestion};
+use goondan::runtime::policy::{
+    self, Because, Containment, Decision, PartDecision, PathArguments, PolicyQuestion, Road,
+};
 use goondan::runtime::schema::ArgumentSchema;
 use goondan::spec::kinds::{Action, Agent, ExportSpec, Workdir, Written};
 use goondan::spec::{Bundle, Resource};
@@ -89,10 +91,21 @@ pub(crate) fn run(args: &PolicyArgs, output: &Output) -> Result<(), CliError> {
     let verdicts: Vec<(&str, Decision)> = chain.iter().map(|agent| (agent.id.name.as_str(), says(agent))).collect();
     let action = verdicts.iter().fold(Action::Allow, |action, (_, one)| policy::stricter(action, one.action));
     let notes = notes(refusal, folder.is_none() && !paths.is_empty());
+    let has_line = marked.commands.iter().any(|name| arguments.contains_key(name));
+    let road = road(has_line, action, &verdicts);
     if output.json {
-        return output.json_pretty(&as_json(&args.tool, action, &verdicts, &notes));
+        let mut value = as_json(&args.tool, action, &verdicts, &notes);
+        if let Some(road) = &road {
+            value["road"] = road_json(road);
+        }
+        return output.json_pretty(&value);
     }
-    output.line(as_text(&args.tool, action, &verdicts, &notes).trim_end())
+    let mut text = as_text(&args.tool, action, &verdicts);
+    if let Some(road) = &road {
+        text.push_str(&format!("\nRoad: {}\n", road_text(road, action, &verdicts)));
+    }
+    notes.iter().for_each(|note| text.push_str(&format!("\nNote: {note}\n")));
+    output.line(text.trim_end())
 }
 
 /// Where the agent works, if that is the same for all of its conversations.
@@ -161,7 +174,7 @@ fn word(action: Action) -> &'static str {
     }
 }
 
-fn as_text(tool: &str, action: Action, verdicts: &[(&str, Decision)], notes: &[String]) -> String {
+fn as_text(tool: &str, action: Action, verdicts: &[(&str, Decision)]) -> String {
     let mut text = format!("{tool}: {}\n", word(action));
     for (index, (agent, decision)) in verdicts.iter().enumerate() {
         let role = if index == 0 { "Agent" } else { "called by Agent" };
@@ -175,16 +188,75 @@ fn as_text(tool: &str, action: Action, verdicts: &[(&str, Decision)], notes: &[S
             text.push_str(&format!("  {shown:width$}  {:5}  {}\n", word(part.action), part_reason(part)));
         }
     }
-    notes.iter().for_each(|note| text.push_str(&format!("\nNote: {note}\n")));
     text
 }
 
 fn part_reason(part: &PartDecision) -> String {
     match &part.part.what {
         What::Hidden { why } => format!("{why}; {}", reason(&part.because)),
-        What::Write { inside: false } => format!("a file outside of the working folder; {}", reason(&part.because)),
-        What::Write { inside: true } | What::Command | What::Variable | What::Path => reason(&part.because),
+        What::Read { inside: false } | What::Write { inside: false } => {
+            format!("a file outside of the working folder; {}", reason(&part.because))
+        }
+        What::Read { .. } | What::Write { .. } | What::Command | What::Variable | What::Program | What::Path => {
+            reason(&part.because)
+        }
     }
+}
+
+/// The road that a call takes if it runs; nothing where it has no command line.
+fn road(has_line: bool, action: Action, verdicts: &[(&str, Decision)]) -> Option<Road> {
+    let all = verdicts.iter().map(|(_, decision)| decision.road());
+    (has_line && action != Action::Deny).then(|| all.fold(Road::Shell, Road::and))
+}
+
+/// The road in words.
+fn road_text(road: &Road, action: Action, verdicts: &[(&str, Decision)]) -> String {
+    let Road::Direct(commands) = road else {
+        return match action {
+            Action::Allow => "/bin/sh runs the line: the policy allows it whatever it does.".to_owned(),
+            Action::Ask | Action::Deny => "/bin/sh runs the line if somebody allows it.".to_owned(),
+        };
+    };
+    let mut text = "gdn starts the commands itself, without a shell.".to_owned();
+    for (number, containments) in commands.iter().enumerate() {
+        let shown = verdicts.iter().flat_map(|(_, decision)| &decision.parts);
+        let shown = shown.filter(|part| part.part.command == Some(number)).map(|part| part.part.shown.as_str());
+        let name = shown.take(1).collect::<String>();
+        for containment in containments {
+            text.push_str(&format!("\n  {name}: in a sandbox; {}", sandbox_text(containment)));
+        }
+        if containments.is_empty() {
+            text.push_str(&format!("\n  {name}: in no sandbox of its own"));
+        }
+    }
+    text
+}
+
+fn sandbox_text(containment: &Containment) -> String {
+    let sandbox = &containment.sandbox;
+    let writes = if containment.writes { "it writes in the working folder" } else { "it writes nothing" };
+    let network = if sandbox.network { "uses the network" } else { "has no network" };
+    let starts = match sandbox.programs.as_deref().unwrap_or_default() {
+        [] => "starts no other program unless it is made for that, as `make` is".to_owned(),
+        programs if programs.iter().any(|one| one == "*") => "starts any program".to_owned(),
+        programs => format!("starts {}", programs.join(", ")),
+    };
+    let more = [("reads", &sandbox.read), ("writes", &sandbox.write)].map(|(what, folders)| match folders.as_slice() {
+        [] => String::new(),
+        folders => format!(", {what} {}", folders.join(", ")),
+    });
+    format!("{writes}, {network}, {starts}{}", more.concat())
+}
+
+fn road_json(road: &Road) -> Value {
+    let Road::Direct(commands) = road else { return json!({"kind": "shell"}) };
+    let sandbox = |one: &Containment| {
+        let mut value = json!(one.sandbox);
+        value["writesWorkdir"] = json!(one.writes);
+        value
+    };
+    let commands = commands.iter().map(|all| all.iter().map(sandbox).collect::<Vec<_>>());
+    json!({"kind": "direct", "sandboxes": commands.collect::<Vec<_>>()})
 }
 
 fn reason(because: &Because) -> String {
@@ -221,7 +293,9 @@ fn part_json(part: &PartDecision) -> Value {
     let (kind, why) = match &part.part.what {
         What::Command => ("command", None),
         What::Variable => ("variable", None),
+        What::Program => ("program", None),
         What::Path => ("path", None),
+        What::Read { .. } => ("read", None),
         What::Write { .. } => ("write", None),
         What::Hidden { why } => ("hidden", Some(why)),
     };

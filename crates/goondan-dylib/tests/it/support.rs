@@ -243,6 +243,7 @@ impl Engine {
             workdir: std::env::temp_dir(),
             project_dir: std::env::temp_dir(),
             sandboxes: Vec::new(),
+            road: Default::default(),
             granted: Default::default(),
             runtime: Arc::clone(&heard) as _,
             logger: Arc::clone(&heard) as _,

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use goondan_spec::kinds::{Action, MarkedArguments, Permission, PermissionRule, Permissions, Written};
+use goondan_spec::kinds::{
+    Action, MarkedArguments, Permission, PermissionRule, Permissions, RuleSandbox, Sandbox, Written,
+};
 use goondan_spec::pattern;
 use serde_json::Value;
 
@@ -45,6 +47,72 @@ pub struct PartDecision {
     pub action: Action,
     /// What decided.
     pub because: Because,
+    /// What contains the command, where a pattern allows it.
+    pub contained: Option<Containment>,
+}
+
+/// What contains a command that a rule allows by a pattern. A pattern says which program runs; what that may touch
+/// follows from what the agent may do otherwise, and from the rule's own `sandbox`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Containment {
+    /// What is open beside the usual.
+    pub sandbox: Sandbox,
+    /// It writes in the working folder.
+    pub writes: bool,
+}
+
+/// How the command lines of a call are run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Road {
+    /// By a shell: somebody has allowed the whole line, whatever it does.
+    #[default]
+    Shell,
+    /// Without a shell, so that nothing runs but the commands that were judged. Each has what contains it, by its number.
+    Direct(Vec<Vec<Containment>>),
+}
+
+impl Decision {
+    /// The road that a call takes for this policy.
+    pub fn road(&self) -> Road {
+        let mut road = Road::Shell;
+        for part in self.parts.iter().filter(|_| self.action == Action::Allow) {
+            if let Some(contained) = &part.contained {
+                road.contain(part.part.command.unwrap_or(0), contained.clone());
+            } else if matches!(part.because, Because::Rule { by_pattern: true, .. }) {
+                road.make_direct();
+            }
+        }
+        road
+    }
+}
+
+impl Road {
+    fn make_direct(&mut self) -> &mut Vec<Vec<Containment>> {
+        if *self == Road::Shell {
+            *self = Road::Direct(Vec::new());
+        }
+        match self {
+            Road::Direct(commands) => commands,
+            Road::Shell => unreachable!("it was made direct"),
+        }
+    }
+
+    fn contain(&mut self, command: usize, containment: Containment) {
+        let commands = self.make_direct();
+        commands.resize(commands.len().max(command + 1), Vec::new());
+        commands[command].push(containment);
+    }
+
+    /// The road that satisfies both: what either of them contains is contained.
+    pub fn and(mut self, other: Road) -> Road {
+        if let Road::Direct(commands) = other {
+            self.make_direct();
+            for (number, containments) in commands.into_iter().enumerate() {
+                containments.into_iter().for_each(|one| self.contain(number, one));
+            }
+        }
+        self
+    }
 }
 
 /// What decides.
@@ -60,6 +128,8 @@ pub enum Because {
         number: Option<usize>,
         /// Where it is written.
         written: Written,
+        /// It allows a command by a pattern, not a line that somebody has written down whole.
+        by_pattern: bool,
     },
     /// A restricting rule may or may not match what is not known before it runs.
     Doubt {
@@ -71,38 +141,70 @@ pub enum Because {
 /// What `permissions` say about a call: the last matching rule, else the default. A shell command line, a patch and a list
 /// of paths are taken to pieces, and what holds for the strictest piece holds for all of it.
 pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -> Decision {
+    let mut parts = Vec::new();
+    let mut judge = |asked: Asked<'_>| {
+        let judged = about_part(permissions, question, &asked);
+        let contained = contained(permissions, question, &asked, &judged);
+        let part = asked.part.clone();
+        parts.push(PartDecision { part, action: judged.action, because: judged.because, contained });
+    };
+    for (name, part) in variables(question) {
+        let argument = question.marked.commands.first().map_or(name, String::as_str);
+        judge(Asked { argument, line: None, number: None, stays: true, part: &part });
+    }
+    for (argument, part) in programs(question) {
+        judge(Asked { argument, line: None, number: None, stays: true, part: &part });
+    }
+    let folder = folder_outside(question);
     let commands = &question.marked.commands;
     let lines = commands.iter().filter_map(|name| Some((name.as_str(), question.arguments.get(name)?.as_str()?)));
-    let mut parts = Vec::new();
     for (argument, line) in lines {
-        let in_line = shell::parts(line).into_iter();
-        for part in variables(question).chain(in_line) {
-            let line = (part.what != What::Variable).then_some(line);
-            let (action, because) =
-                about_part(permissions, question, &Asked { argument, line, number: None, part: &part });
-            parts.push(PartDecision { part, action, because });
+        if let Some(part) = &folder {
+            judge(Asked { argument, line: None, number: None, stays: true, part });
+        }
+        for part in shell::parts(line) {
+            judge(Asked { argument, line: Some(line), number: None, stays: folder.is_none(), part: &part });
         }
     }
     for (argument, number, given) in question.paths.listed() {
         let part = Part::path(given);
-        let asked = Asked { argument, line: None, number: Some(number), part: &part };
-        let (action, because) = about_part(permissions, question, &asked);
-        parts.push(PartDecision { part, action, because });
+        judge(Asked { argument, line: None, number: Some(number), stays: true, part: &part });
     }
     let strictest = parts.iter().rev().max_by_key(|part| strictness(part.action));
     match strictest {
         Some(part) => Decision { action: part.action, because: part.because.clone(), parts },
         None => {
-            let (action, because) = about_call(permissions, question, None);
+            let Judged { action, because, .. } = about_call(permissions, question, None);
             Decision { action, because, parts }
         }
     }
 }
 
-/// Variables that a call sets beside its command line. They hold for every command in it, as assignments before it do.
-fn variables<'a>(question: PolicyQuestion<'a>) -> impl Iterator<Item = Part> + 'a {
-    let objects = question.marked.environments.iter().filter_map(move |name| question.arguments.get(name)?.as_object());
-    objects.flatten().map(|(name, value)| Part::variable(name, &as_text(value)))
+/// The folder in which a command line runs, where that lies outside of the working folder.
+fn folder_outside(question: PolicyQuestion<'_>) -> Option<Part> {
+    let outside = question.marked.folders.iter().find(|name| !question.paths.is_inside(name))?;
+    Some(Part::folder(question.arguments.get(outside)?.as_str()?))
+}
+
+/// Variables that a call sets beside what it runs, and the argument that they stand in. They hold for every command of a
+/// line, as assignments before it do.
+fn variables<'a>(question: PolicyQuestion<'a>) -> impl Iterator<Item = (&'a str, Part)> + 'a {
+    let names = question.marked.environments.iter();
+    names.filter_map(move |name| Some((name, question.arguments.get(name)?.as_object()?))).flat_map(
+        |(argument, variables)| {
+            variables.iter().map(|(name, value)| (argument.as_str(), Part::variable(name, &as_text(value))))
+        },
+    )
+}
+
+/// Programs that read a script as what it is. Which of them does so changes nothing about what was judged.
+const SHELLS: [&str; 6] = ["/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh", "bash", "sh"];
+
+/// Other programs that a call names, and the arguments that they stand in.
+fn programs<'a>(question: PolicyQuestion<'a>) -> impl Iterator<Item = (&'a str, Part)> + 'a {
+    let named = question.marked.programs.iter();
+    let named = named.filter_map(move |name| Some((name.as_str(), question.arguments.get(name)?.as_str()?)));
+    named.filter(|(_, program)| !SHELLS.contains(program)).map(|(name, program)| (name, Part::program(program)))
 }
 
 /// The stricter of two actions: a callee never gets more than its callers have.
@@ -125,47 +227,110 @@ struct Asked<'a> {
     number: Option<usize>,
     /// The line as a whole, where the part stands in it.
     line: Option<&'a str>,
+    /// The line runs in the working folder.
+    stays: bool,
     part: &'a Part,
 }
 
-fn about_part(permissions: Option<&Permissions>, question: PolicyQuestion<'_>, asked: &Asked<'_>) -> (Action, Because) {
-    let What::Write { inside } = asked.part.what else { return about_call(permissions, question, Some(asked)) };
-    // A redirection needs to write, too. Where it may leave the working folder, the permission to write alone is not
-    // enough: what the tool needs anyhow must suffice.
-    let mut needs = question.needs.clone();
-    needs.insert(Permission::Write);
-    let writing = about_call(permissions, PolicyQuestion { needs: &needs, ..question }, Some(asked));
-    if inside {
-        return writing;
+impl Asked<'_> {
+    /// Somebody wrote down this very command line.
+    fn is_whole(&self, expected: &str) -> bool {
+        !expected.contains(['*', '?']) && self.line == Some(expected)
     }
-    let running = about_call(permissions, question, Some(asked));
-    if strictness(writing.0) >= strictness(running.0) { writing } else { running }
 }
 
-fn about_call(
-    permissions: Option<&Permissions>,
+/// What was decided, and by which rule.
+struct Judged<'p> {
+    action: Action,
+    because: Because,
+    rule: Option<&'p PermissionRule>,
+}
+
+fn about_part<'p>(permissions: Option<&'p Permissions>, question: PolicyQuestion<'_>, asked: &Asked<'_>) -> Judged<'p> {
+    let (needed, inside) = match asked.part.what {
+        What::Read { inside } => (Permission::Read, inside),
+        What::Write { inside } => (Permission::Write, inside),
+        _ => return about_call(permissions, question, Some(asked)),
+    };
+    // A redirection needs to read or to write, too. Where it may leave the working folder, that permission alone is not
+    // enough: what the tool needs anyhow must suffice.
+    let mut needs = question.needs.clone();
+    needs.insert(needed);
+    let opening = about_call(permissions, PolicyQuestion { needs: &needs, ..question }, Some(asked));
+    if inside && asked.stays {
+        // What a command that may run reads by itself, it may be given.
+        let is_asked = needed == Permission::Read && opening.action == Action::Ask;
+        return Judged { action: if is_asked { Action::Allow } else { opening.action }, ..opening };
+    }
+    let running = about_call(permissions, question, Some(asked));
+    if strictness(opening.action) >= strictness(running.action) { opening } else { running }
+}
+
+fn about_call<'p>(
+    permissions: Option<&'p Permissions>,
     question: PolicyQuestion<'_>,
     asked: Option<&Asked<'_>>,
-) -> (Action, Because) {
-    let Some(permissions) = permissions else { return (unstated(question.needs), Because::Unstated) };
+) -> Judged<'p> {
+    let Some(permissions) = permissions else {
+        return Judged { action: unstated(question.needs), because: Because::Unstated, rule: None };
+    };
     let mut doubt = None;
-    let mut found = None;
+    let mut judged = Judged { action: permissions.default, because: Because::Default, rule: None };
     for (number, rule) in permissions.rules.iter().enumerate().rev() {
         match fits(rule, question, asked) {
             Fit::Yes => {
                 let number = rule.written.0.is_some().then_some(number);
-                found = Some((rule.action, Because::Rule { number, written: rule.written.clone() }));
+                let by_pattern = allows_by_pattern(rule, asked);
+                let because = Because::Rule { number, written: rule.written.clone(), by_pattern };
+                judged = Judged { action: rule.action, because, rule: Some(rule) };
                 break;
             }
             Fit::Perhaps => doubt = doubt.or_else(|| Some(Because::Doubt { written: rule.written.clone() })),
             Fit::No => {}
         }
     }
-    let (action, because) = found.unwrap_or((permissions.default, Because::Default));
     match doubt {
-        Some(doubt) if action == Action::Allow => (Action::Ask, doubt),
-        _ => (action, because),
+        Some(because) if judged.action == Action::Allow => Judged { action: Action::Ask, because, rule: None },
+        _ => judged,
     }
+}
+
+/// Whether a rule allows a command for what it looks like, and not a whole line for what it is.
+fn allows_by_pattern(rule: &PermissionRule, asked: Option<&Asked<'_>>) -> bool {
+    let Some(asked) = asked.filter(|asked| asked.line.is_some() && rule.action == Action::Allow) else { return false };
+    rule.args.get(asked.argument).is_some_and(|pattern| !asked.is_whole(pattern))
+}
+
+/// What contains a command that a pattern allows.
+fn contained(
+    permissions: Option<&Permissions>,
+    question: PolicyQuestion<'_>,
+    asked: &Asked<'_>,
+    judged: &Judged<'_>,
+) -> Option<Containment> {
+    let Because::Rule { by_pattern: true, .. } = judged.because else { return None };
+    let rule = judged.rule.filter(|_| asked.part.what == What::Command)?;
+    let mut sandbox = match &rule.sandbox {
+        RuleSandbox::Off => return None,
+        RuleSandbox::Usual => Sandbox::default(),
+        RuleSandbox::With(sandbox) => sandbox.clone(),
+    };
+    sandbox.programs.get_or_insert_default();
+    sandbox.network |= by_permission(permissions, question, Permission::Network).0 == Action::Allow;
+    let writes = by_permission(permissions, question, Permission::Write) != (Action::Deny, true);
+    Some(Containment { sandbox, writes })
+}
+
+/// What a policy says about a permission of a tool whatever the arguments are, and whether a rule says so.
+fn by_permission(permissions: Option<&Permissions>, question: PolicyQuestion<'_>, one: Permission) -> (Action, bool) {
+    let Some(permissions) = permissions else { return (unstated(&BTreeSet::from([one])), false) };
+    let is_about = |rule: &&PermissionRule| {
+        rule.args.is_empty()
+            && rule.permission.is_none_or(|permission| permission == one)
+            && rule.tool.as_ref().is_none_or(|tool| pattern::matches(tool, question.tool_name))
+    };
+    let rule = permissions.rules.iter().rev().find(is_about);
+    rule.map_or((permissions.default, false), |rule| (rule.action, true))
 }
 
 /// Whether a rule is about a call, the surest last.
@@ -180,7 +345,13 @@ pub(super) enum Fit {
 fn fits(rule: &PermissionRule, question: PolicyQuestion<'_>, asked: Option<&Asked<'_>>) -> Fit {
     let is_about = rule.tool.as_ref().is_none_or(|tool| pattern::matches(tool, question.tool_name))
         && rule.permission.is_none_or(|permission| question.needs.contains(&permission));
-    if !is_about {
+    // What a rule allows by its arguments it does not allow with any variable, or with any program to read them.
+    let is_silent = |asked: &Asked<'_>| {
+        matches!(asked.part.what, What::Variable | What::Program)
+            && !rule.args.is_empty()
+            && !rule.args.contains_key(asked.argument)
+    };
+    if !is_about || (rule.action == Action::Allow && asked.is_some_and(is_silent)) {
         return Fit::No;
     }
     let argument = |(name, expected): (&String, &String)| {
@@ -202,8 +373,7 @@ fn fits_text(expected: &str, value: Option<&Value>) -> Fit {
 /// Whether the pattern of a rule is about a part. What allows must match for certain and as a whole; what restricts is
 /// about everything that it may match.
 fn fits_part(action: Action, expected: &str, asked: &Asked<'_>) -> Fit {
-    // Somebody wrote down this very command line.
-    if !expected.contains(['*', '?']) && asked.line == Some(expected) {
+    if asked.is_whole(expected) {
         return Fit::Yes;
     }
     let part = asked.part;

@@ -66,6 +66,15 @@ impl PathArguments {
         self.0.is_empty()
     }
 
+    /// Whether all that an argument names lies below the working folder, or is it. What is not there does.
+    pub(super) fn is_inside(&self, name: &str) -> bool {
+        let leaves = |name: &String| name == ".." || name.starts_with("../") || name.starts_with('/');
+        let is_inside = |one: &Places| {
+            [&one.folded, &one.real].into_iter().all(|names| names.is_empty() || names.iter().any(|name| !leaves(name)))
+        };
+        self.0.get(name).is_none_or(|paths| paths.each.iter().all(is_inside))
+    }
+
     fn collect(marked: &MarkedArguments, arguments: &JsonObject, places: impl Fn(&str) -> Places) -> Self {
         let mut all: BTreeMap<String, Paths> = BTreeMap::new();
         let texts = |names: &'_ [String]| -> Vec<(String, &Value)> {

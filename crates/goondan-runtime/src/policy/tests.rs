@@ -27,7 +27,14 @@ pub(super) fn rule(
     action: Action,
 ) -> PermissionRule {
     let args: BTreeMap<_, _> = args.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    PermissionRule { tool: tool.map(str::to_owned), permission, args, action, written: Written::default() }
+    PermissionRule {
+        tool: tool.map(str::to_owned),
+        permission,
+        args,
+        action,
+        sandbox: Default::default(),
+        written: Written::default(),
+    }
 }
 
 #[test]
@@ -76,20 +83,34 @@ fn every_command_of_a_line_must_be_allowed() {
         "g'i't \"status\"",
         "git log | git show && ls",
         "git log 2>&1 >/dev/null",
-        "(git status; ls) & git log\nls # rm x",
-        "if git diff; then ls; else git log; fi",
-        "for f in a b; do echo $f; done",
-        "echo \"$(git log)\" `ls`",
-        "echo ${HOME} ~ $((1 + 2)) 'rm x; $(rm y)'",
+        "(git status; ls) && git log\nls # rm x",
+        "git diff || ls; git log",
+        "echo \"$(git log)\"",
+        "echo 'rm x; $(rm y)' a~ b=c {} [ *.rs a?b",
         "timeout -k 5 10 nice -n 3 git log",
         "nohup env git log",
         "sh -c 'git log; ls'",
-        "command -p git log",
         "echo a\\;b",
-        "git log <<'E'\n$(rm x)\nE\n",
-        "find_it() { ls; }; ls",
+        "git log \"$(echo \"$(git tag)\")\"",
     ] {
         assert_eq!(shell_action(Action::Ask, &rules, allowed), Action::Allow, "{allowed}");
+    }
+    // Only a shell can run these, so nobody can tell what runs.
+    for beyond in [
+        "(git status; ls) & git log",
+        "if git diff; then ls; else git log; fi",
+        "for f in a b; do echo $f; done",
+        "echo $(git log) `ls`",
+        "echo ${HOME} ~ $((1 + 2))",
+        "command -p git log",
+        "git log <<'E'\n$(rm x)\nE\n",
+        "find_it() { ls; }; ls",
+        "echo a\\\nb",
+        "echo .*",
+        "git log 3>&1",
+        "git log 12>x",
+    ] {
+        assert_eq!(shell_action(Action::Ask, &rules, beyond), Action::Ask, "{beyond}");
     }
     for asked in ASKED {
         assert_eq!(shell_action(Action::Ask, &rules, asked), Action::Ask, "{asked}");
@@ -226,30 +247,38 @@ fn a_denied_command_is_denied_wherever_it_stands() {
         "r\\m x",
         "r''m \"x\"",
         "\\rm x",
-        "r\\\nm x",
         "ls; rm x",
         "ls | rm x",
         "X=1 rm x",
         "sudo rm x",
         "sudo -u root env A=b rm x",
         "timeout 5 rm x",
-        "echo $(rm x)",
-        "echo \"`rm x`\"",
+        "echo \"$(rm x)\"",
         "sh -c 'rm x'",
         "xargs -0 rm < list",
-        "find . -exec rm {} +",
-        "cat <<E\n$(rm x)\nE\n",
-        "f() { rm x; }; f",
+        "find . -exec rm '{}' +",
+        "rm *",
         "rm $X",
     ] {
         assert_eq!(shell_action(Action::Allow, &rules, denied), Action::Deny, "{denied}");
     }
-    for doubtful in
-        ["$X x", "eval 'r''m x'", "r$X x", "echo cm0gLXJm | base64 -d | sh", "a 'b", "git -c alias.x='!rm x' x"]
-    {
+    for doubtful in [
+        "$X x",
+        "eval 'r''m x'",
+        "r$X x",
+        "echo cm0gLXJm | base64 -d | sh",
+        "a 'b",
+        "git -c alias.x='!rm x' x",
+        "r\\\nm x",
+        "echo $(rm x)",
+        "echo \"`rm x`\"",
+        "cat <<E\n$(rm x)\nE\n",
+        "f() { rm x; }; f",
+        "echo $X",
+    ] {
         assert_eq!(shell_action(Action::Allow, &rules, doubtful), Action::Ask, "{doubtful}");
     }
-    for fine in ["ls", "git rm x", "echo rm x", "echo 'a; rm x'", "echo $X", "ls > out"] {
+    for fine in ["ls", "git rm x", "echo rm x", "echo 'a; rm x'", "echo *", "ls > out"] {
         assert_eq!(shell_action(Action::Allow, &rules, fine), Action::Allow, "{fine}");
     }
 }

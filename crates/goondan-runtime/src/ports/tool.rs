@@ -18,6 +18,7 @@ use crate::ids::InstanceId;
 use crate::inbound::Terms;
 use crate::message::Message;
 use crate::narrowing::Narrowing;
+pub use crate::policy::{Containment, Road};
 
 /// The function behind one export. Arguments were checked against the export's schema, with defaults filled in.
 #[async_trait]
@@ -94,6 +95,8 @@ pub struct ToolContext {
     /// What the call may do: all that the export needs, and of what is optional to it what the agent and its callers are
     /// allowed without being asked.
     pub granted: BTreeSet<Permission>,
+    /// How command lines among the arguments run.
+    pub road: Road,
     /// Other agents.
     pub runtime: Arc<dyn AgentToolRuntime>,
     /// Structured log lines that end up beside the conversation.

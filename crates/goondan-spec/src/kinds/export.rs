@@ -49,6 +49,14 @@ pub const SHELL_ENVIRONMENT: &str = "shell-environment";
 /// The `format` of an argument that is the path of a file or folder. A policy compares what it leads to (rule S1).
 pub const PATH: &str = "path";
 
+/// The `format` of an argument that is the folder in which a command line runs. It is a [`PATH`], and outside of the
+/// working folder it is judged as `cd` to it would be.
+pub const SHELL_FOLDER: &str = "shell-folder";
+
+/// The `format` of an argument that names the program which reads another argument. Other than the ordinary shells, a rule
+/// must name it.
+pub const PROGRAM: &str = "program";
+
 /// The `format` of an argument that is the path of a folder all of which is looked at. A rule that restricts a path below
 /// it is about it, too.
 pub const TREE: &str = "path-tree";
@@ -68,6 +76,10 @@ pub struct MarkedArguments {
     pub environments: Vec<String>,
     /// Names of paths, and of lists of them.
     pub paths: Vec<String>,
+    /// Those of the paths that are folders in which command lines run.
+    pub folders: Vec<String>,
+    /// Names of programs.
+    pub programs: Vec<String>,
     /// Names of paths that stand for all that is below them.
     pub trees: Vec<String>,
     /// Names of patches.
@@ -78,7 +90,7 @@ impl ExportSpec {
     /// The arguments whose `format` says what they mean.
     pub fn marked_arguments(&self) -> MarkedArguments {
         let properties = self.parameters.get("properties").and_then(Value::as_object);
-        let named = |format: &str| {
+        let named = |format: &str| -> Vec<String> {
             let has_format = |schema: &Value| schema.get("format").and_then(Value::as_str) == Some(format);
             let is_marked =
                 |schema: &Value| has_format(schema) || (format == PATH && schema.get("items").is_some_and(has_format));
@@ -88,7 +100,9 @@ impl ExportSpec {
         MarkedArguments {
             commands: named(SHELL_COMMAND),
             environments: named(SHELL_ENVIRONMENT),
-            paths: named(PATH),
+            paths: [named(PATH), named(SHELL_FOLDER)].concat(),
+            folders: named(SHELL_FOLDER),
+            programs: named(PROGRAM),
             trees: named(TREE),
             patches: named(PATCH),
         }
@@ -115,7 +129,7 @@ fn remove_own_format(schema: &mut Value) {
 
 /// Whether a `format` is one of those that only this program knows.
 pub fn is_own_format(format: &str) -> bool {
-    matches!(format, SHELL_COMMAND | SHELL_ENVIRONMENT | PATH | TREE | PATCH)
+    matches!(format, SHELL_COMMAND | SHELL_ENVIRONMENT | SHELL_FOLDER | PROGRAM | PATH | TREE | PATCH)
 }
 
 /// What an export needs.

@@ -23,8 +23,8 @@ pub use build::{Build, BuildCommand, ToolBuild};
 pub use connection::Connection;
 pub use connector::{Connector, ConnectorEvent, PropertyType};
 pub use export::{
-    ExportOverride, ExportSpec, MarkedArguments, PATCH, PATCHED, PATH, Permission, SHELL_COMMAND, SHELL_ENVIRONMENT,
-    TREE, is_own_format,
+    ExportOverride, ExportSpec, MarkedArguments, PATCH, PATCHED, PATH, PROGRAM, Permission, SHELL_COMMAND,
+    SHELL_ENVIRONMENT, SHELL_FOLDER, TREE, is_own_format,
 };
 pub use exports::Exports;
 pub use extension::Extension;
@@ -32,7 +32,7 @@ pub use ingress::{IngressRule, InstanceKeyRoute};
 pub use model::{Model, Pricing};
 pub use package::{Dependency, Package};
 pub use permissions::{Action, PermissionRule, Permissions, Written};
-pub use sandbox::{ProcessLimits, Sandbox};
+pub use sandbox::{ProcessLimits, RuleSandbox, Sandbox};
 pub use swarm::{Budget, Lifecycle, Policy, Swarm};
 pub use tool::{Entry, Isolation, Tool, ToolManifest};
 

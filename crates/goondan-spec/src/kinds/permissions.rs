@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 
 use super::agent::ToolUse;
-use super::sandbox::{self, Sandbox};
+use super::sandbox::{self, RuleSandbox, RuleSandboxShape, Sandbox};
 use super::{Entry, ExportSpec, PATCHED, Permission, Scope, qualified_name};
 use crate::decode::Field;
 use crate::diagnostic::Position;
@@ -35,6 +35,8 @@ pub struct PermissionRule {
     pub args: BTreeMap<String, String>,
     /// What then happens.
     pub action: Action,
+    /// What contains the commands that it allows by a pattern.
+    pub sandbox: RuleSandbox,
     /// Where it is written.
     pub written: Written,
 }
@@ -119,6 +121,7 @@ fn unstated_rules() -> [PermissionRule; 2] {
         permission: Some(permission),
         args: BTreeMap::new(),
         action: Action::Ask,
+        sandbox: RuleSandbox::Usual,
         written: Written::default(),
     })
 }
@@ -135,6 +138,8 @@ fn read_rule(
     let permission = fields.optional("permission").map(|field| Permission::read(&field, findings));
     let args_field = fields.optional("args");
     let args = args_field.as_ref().map(|field| read_args(field, findings));
+    let sandbox_field = fields.optional("sandbox");
+    let sandbox = sandbox_field.as_ref().map(|field| sandbox::read_of_rule(field, findings));
     let states_nothing = tool.is_none() && permission.is_none() && args.is_none();
     fields.finish(findings);
     if states_nothing {
@@ -146,10 +151,16 @@ fn read_rule(
         permission: permission.map_or(Some(None), |permission| permission.map(Some))?,
         args: args.unwrap_or_else(|| Some(BTreeMap::new()))?,
         action: action?,
+        sandbox: sandbox.unwrap_or(Some(RuleSandbox::Usual))?,
         written: Written(Some((findings.file.clone(), item.at()))),
     };
     if let Some(field) = args_field {
         check_args(&rule, &field, tools, scope, findings);
+    }
+    if let Some(field) = sandbox_field.filter(|_| rule.action != Action::Allow || rule.args.is_empty()) {
+        let message = format!("`{}` contains nothing: it is for commands that a rule allows by a pattern.", field.path);
+        let remedy = "say `action: allow` and a pattern in `args`, or contain all programs with `permissions.sandbox`";
+        findings.add(field.invalid(message).suggest(remedy));
     }
     Some(rule)
 }
@@ -262,4 +273,6 @@ pub(crate) struct RuleShape {
     args: Option<BTreeMap<String, String>>,
     /// What then happens.
     action: Action,
+    /// What is open to a command that the rule allows by a pattern, beside its usual sandbox; `false` for no sandbox.
+    sandbox: Option<RuleSandboxShape>,
 }

@@ -20,6 +20,43 @@ pub struct Sandbox {
     /// Folders that may be written, too.
     #[serde(default)]
     pub write: Vec<String>,
+    /// Programs that may be started, by their names or paths; `"*"` stands for any. Without it, an agent's sandbox bounds
+    /// no programs, and that of a rule takes the commands that the rule allows alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub programs: Option<Vec<String>>,
+}
+
+/// What contains a command that a rule allows by a pattern.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum RuleSandbox {
+    /// The one that such commands have: it follows from what the agent may do otherwise.
+    #[default]
+    Usual,
+    /// None.
+    Off,
+    /// The usual one, with more.
+    With(Sandbox),
+}
+
+/// `false`, or what is open beside the usual.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "RuleSandbox")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) enum RuleSandboxShape {
+    /// `false`: the command runs without a sandbox.
+    Off(bool),
+    /// What is open beside the usual.
+    With(Sandbox),
+}
+
+/// Reads `sandbox` of a permission rule.
+pub(super) fn read_of_rule(field: &Field<'_>, findings: &mut Findings) -> Option<RuleSandbox> {
+    match field.node.to_json() {
+        serde_json::Value::Bool(false) => Some(RuleSandbox::Off),
+        serde_json::Value::Bool(true) => Some(RuleSandbox::Usual),
+        _ => read(field, findings).map(RuleSandbox::With),
+    }
 }
 
 /// What a program may use up. What is absent has no limit of its own.
@@ -36,13 +73,17 @@ pub struct ProcessLimits {
     pub processes: Option<u64>,
 }
 
-/// Reads `permissions.sandbox` of an agent.
+/// Reads `permissions.sandbox` of an agent, or what a rule opens.
 pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<Sandbox> {
     match serde_json::from_value(field.node.to_json()) {
         Ok(sandbox) => Some(sandbox),
         Err(error) => {
             let message = format!("`{}` is no sandbox: {error}.", field.path);
-            findings.add(field.invalid(message).suggest("write `{}`, or `{network: true, read: […], write: […]}`"));
+            findings.add(
+                field
+                    .invalid(message)
+                    .suggest("write `{}`, or `{network: true, read: […], write: […], programs: […]}`"),
+            );
             None
         }
     }

@@ -53,6 +53,7 @@ impl Folder {
         let flags = match how {
             How::Read => OFlag::O_RDONLY,
             How::Append => OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT,
+            How::Write => OFlag::O_WRONLY | OFlag::O_CREAT,
             How::Create => OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL,
         };
         Ok(File::from(openat(&self.0, name, COMMON | flags, Mode::from_bits_truncate(0o666))?))

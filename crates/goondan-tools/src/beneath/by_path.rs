@@ -36,6 +36,7 @@ impl Folder {
         match how {
             How::Read => options.read(true),
             How::Append => options.append(true).create(true),
+            How::Write => options.write(true).create(true).truncate(false),
             How::Create => options.write(true).create_new(true),
         };
         options.open(self.0.join(name))

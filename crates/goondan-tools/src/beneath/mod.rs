@@ -26,6 +26,8 @@ pub(crate) enum How {
     Read,
     /// To add to it; it is made where it does not exist.
     Append,
+    /// To write it from its start on, over what it holds; it is made where it does not exist.
+    Write,
     /// To fill it; it must not exist.
     Create,
 }

@@ -1,13 +1,16 @@
 //! The sandbox of Linux: Landlock for files, seccomp for the network.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
     path_beneath_rules,
 };
 use nix::libc;
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+};
 
 use super::Layer;
 
@@ -17,27 +20,45 @@ const NEEDED: ABI = ABI::V3;
 /// What is used where it is there: devices, signals and sockets of processes outside.
 const WANTED: ABI = ABI::V6;
 
-/// Devices that hold nothing.
-const DEVICES: [&str; 7] =
-    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx"];
+/// Devices that hold nothing. No terminal is among them: a program could write over a question on it, and answer it.
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// Puts a character into the input of a terminal.
+const TIOCSTI: u32 = 0x5412;
+
+/// Pastes into a console.
+const TIOCLINUX: u32 = 0x541c;
 
 /// The bit that marks system calls of the x32 interface, which the filter of x86-64 does not tell apart.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
 
-/// Puts on all layers; what one of them forbids is forbidden.
-pub(super) fn sandbox(layers: &[Layer]) -> Result<(), String> {
+/// Whether this system can contain anything. Found out once, on a thread that ends with it.
+pub(crate) fn is_there() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    let layers = [Layer { network: false, ..Layer::default() }];
+    *FOUND.get_or_init(|| std::thread::spawn(move || sandbox(&layers).is_ok()).join().unwrap_or(false))
+}
+
+/// Puts all layers on this thread, and so on what it starts from now on; what one of them forbids is forbidden.
+pub(crate) fn sandbox(layers: &[Layer]) -> Result<(), String> {
     for layer in layers {
         files(layer).map_err(|error| format!("this kernel has no Landlock that would do ({error})"))?;
     }
-    if layers.iter().any(|layer| !layer.network) {
-        no_network().map_err(|error| format!("the network can't be shut off by seccomp: {error}"))?;
+    if !layers.is_empty() {
+        let has_network = layers.iter().all(|layer| layer.network);
+        calls(has_network).map_err(|error| format!("system calls can't be shut off by seccomp: {error}"))?;
     }
     Ok(())
 }
 
 fn files(layer: &Layer) -> Result<(), String> {
     let all = AccessFs::from_all(WANTED);
+    let (read, write) = match &layer.execute {
+        None => (AccessFs::from_read(WANTED), all),
+        Some(_) => (AccessFs::from_read(WANTED) & !AccessFs::Execute, all & !AccessFs::Execute),
+    };
+    let programs = layer.execute.iter().flatten();
     let restrict = || {
         let status = Ruleset::default()
             .set_compatibility(CompatLevel::HardRequirement)
@@ -46,8 +67,9 @@ fn files(layer: &Layer) -> Result<(), String> {
             .handle_access(all)?
             .scope(Scope::from_all(WANTED))?
             .create()?
-            .add_rules(path_beneath_rules(&layer.read, AccessFs::from_read(WANTED)))?
-            .add_rules(path_beneath_rules(&layer.write, all))?
+            .add_rules(path_beneath_rules(&layer.read, read))?
+            .add_rules(path_beneath_rules(&layer.write, write))?
+            .add_rules(path_beneath_rules(programs.clone(), AccessFs::from_read(WANTED)))?
             .add_rules(path_beneath_rules(DEVICES, AccessFs::from_file(WANTED)))?
             .restrict_self()?;
         Ok::<_, landlock::RulesetError>(status)
@@ -59,14 +81,24 @@ fn files(layer: &Layer) -> Result<(), String> {
     }
 }
 
-/// No sockets of any kind: those of the local machine lead out, too (think of a container engine). Pairs of connected
+/// System calls that no program in a sandbox makes: those that type on a terminal, and without the network those that make
+/// sockets of any kind. Sockets of the local machine lead out, too (think of a container engine). Pairs of connected
 /// sockets are left.
-fn no_network() -> Result<(), String> {
-    let calls = [libc::SYS_socket, libc::SYS_io_uring_setup];
+fn calls(has_network: bool) -> Result<(), String> {
+    let typing = |request: u32| {
+        let is_request = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(request))?;
+        SeccompRule::new(vec![is_request])
+    };
+    let text = |error: seccompiler::BackendError| error.to_string();
+    let typing = [typing(TIOCSTI).map_err(text)?, typing(TIOCLINUX).map_err(text)?].to_vec();
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::from([(libc::SYS_ioctl, typing)]);
+    // It does what other calls do, past the filter.
+    rules.insert(libc::SYS_io_uring_setup, Vec::new());
+    if !has_network {
+        rules.insert(libc::SYS_socket, Vec::new());
+    }
     #[cfg(target_arch = "x86_64")]
-    let calls = [calls[0], calls[1], calls[0] | X32, calls[1] | X32];
-    let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
-        calls.into_iter().map(|call| (call, Vec::new())).collect();
+    rules.extend(rules.clone().into_iter().map(|(call, rules)| (call | X32, rules)));
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
     let refusal = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refusal, arch).map_err(|error| error.to_string())?;

@@ -1,14 +1,18 @@
 //! Contains the programs that tools run: limits on what they use up, and a sandbox (rule S4).
 //!
-//! Restrictions of a process are put on by the process itself before it becomes the program. That is the work of a helper:
-//! this very program, started again with [`HelperCommand`], which restricts itself ([`enter`]) and then executes. What
-//! cannot be put on is an error of the call, never left out.
+//! A sandbox holds for a thread and all that it starts, so a program in one is started by a thread that is made for it
+//! and ends with it (`start`). Limits hold for a process: they are put on by a helper, this very program, started again with
+//! [`HelperCommand`], which limits itself ([`enter`]) and then executes. What cannot be put on is an error of the call,
+//! never left out.
 //!
 //! The helper also ends what is left behind where this program is killed (`watcher`).
 
+mod command;
 mod enter;
 #[cfg(target_os = "linux")]
 mod linux;
+pub(crate) mod programs;
+pub(crate) mod start;
 mod watcher;
 
 use std::path::{Path, PathBuf};
@@ -23,7 +27,11 @@ use crate::process::{self, Finished};
 use crate::shell::Settings;
 
 pub use enter::enter;
+pub(crate) use start::NoSandbox;
 pub(crate) use watcher::{Watched, Watcher};
+
+/// Stands for any program.
+const ANY: &str = "*";
 
 /// The exit code of a helper that could not do its work.
 const REFUSED: i32 = 125;
@@ -32,7 +40,7 @@ const REFUSED: i32 = 125;
 const MARK: &str = "gdn-sandbox: ";
 
 /// What every program may read: the system, without the folders of its users.
-const SYSTEM: [&str; 21] = [
+const SYSTEM: [&str; 22] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -44,7 +52,8 @@ const SYSTEM: [&str; 21] = [
     "/opt",
     "/nix",
     "/sys",
-    "/dev",
+    "/dev/fd",
+    "/dev/shm",
     "/run",
     // Not all of /proc: it shows the environment of other processes, to root at least.
     "/proc/self",
@@ -77,10 +86,13 @@ struct Restrictions {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Layer {
+pub(crate) struct Layer {
     network: bool,
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
+    /// The programs that may be started; any that may be read where it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    execute: Option<Vec<PathBuf>>,
 }
 
 /// The helper at work.
@@ -103,6 +115,8 @@ pub(crate) struct Contained {
     pub(crate) command: Command,
     /// Who ends it where this program can't.
     pub(crate) watcher: Option<Arc<Watcher>>,
+    /// The sandboxes that it is started in, each on top of the others.
+    pub(crate) layers: Vec<Layer>,
 }
 
 impl Contained {
@@ -137,21 +151,35 @@ impl Launcher {
         ctx: &ToolContext,
         program: Option<&Path>,
     ) -> Result<Contained, ToolError> {
+        self.confine_with(command, ctx, program, Vec::new())
+    }
+
+    /// As [`Launcher::confine`], and in `more` sandboxes.
+    fn confine_with(
+        &self,
+        mut command: Command,
+        ctx: &ToolContext,
+        program: Option<&Path>,
+        more: Vec<Layer>,
+    ) -> Result<Contained, ToolError> {
         let watcher = self.helper.as_ref().map(|helper| Arc::clone(&helper.watcher));
         let sandboxes = self.sandbox.iter().chain(ctx.sandboxes.iter());
-        let layers: Vec<Layer> = sandboxes.map(|sandbox| layer(sandbox, ctx, program)).collect();
-        if layers.is_empty() && self.limits == ProcessLimits::default() {
-            return Ok(Contained { command, watcher });
+        let mut layers: Vec<Layer> = sandboxes.map(|sandbox| layer(sandbox, ctx, program)).collect();
+        layers.extend(more);
+        if !layers.is_empty() {
+            // The common one can't be written.
+            command.env("TMPDIR", &ctx.workdir);
+        }
+        if self.limits == ProcessLimits::default() {
+            return Ok(Contained { command, watcher, layers });
         }
         let Some(helper) = &self.helper else {
             return Err(refused("this program can't start the helper that it takes")
                 .suggest("give `SwarmBuilder::sandbox_helper` a command, or run the swarm with `gdn`"));
         };
-        let has_sandbox = !layers.is_empty();
         let restrictions = serde_json::to_string(&Restrictions { limits: self.limits, layers })
             .map_err(|error| refused(&format!("its restrictions can't be told: {error}")))?;
-        let scratch = has_sandbox.then_some(ctx.workdir.as_path());
-        Ok(Contained { command: wrapped(&helper.command, &restrictions, command, scratch), watcher })
+        Ok(Contained { command: wrapped(&helper.command, &restrictions, command), watcher, layers: Vec::new() })
     }
 
     /// What came of a program, unless the helper refused to run it.
@@ -163,7 +191,7 @@ impl Launcher {
     }
 }
 
-fn refused(reason: &str) -> ToolError {
+pub(crate) fn refused(reason: &str) -> ToolError {
     ToolError::new(format!("the program was not run, because it can't be contained as wanted: {reason}"))
         .code("E_TOOL_SANDBOX")
         .suggest(
@@ -172,16 +200,12 @@ fn refused(reason: &str) -> ToolError {
 }
 
 /// The command that starts the helper, which becomes `command`.
-fn wrapped(helper: &HelperCommand, restrictions: &str, command: Command, scratch: Option<&Path>) -> Command {
+fn wrapped(helper: &HelperCommand, restrictions: &str, command: Command) -> Command {
     let inner = command.as_std();
     let mut outer = Command::new(&helper.program);
     outer.args(&helper.args).arg(restrictions).arg("--").arg(inner.get_program()).args(inner.get_args());
     outer.env_clear();
     outer.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    if let Some(scratch) = scratch {
-        // The common one can't be written.
-        outer.env("TMPDIR", scratch);
-    }
     if let Some(folder) = inner.get_current_dir() {
         outer.current_dir(folder);
     }
@@ -202,5 +226,7 @@ fn layer(sandbox: &Sandbox, ctx: &ToolContext, program: Option<&Path>) -> Layer 
     read.extend(sandbox.read.iter().map(place));
     let mut write = vec![ctx.workdir.clone()];
     write.extend(sandbox.write.iter().map(place));
-    Layer { network: sandbox.network, read, write }
+    let programs = sandbox.programs.as_ref().filter(|programs| !programs.iter().any(|one| one == ANY));
+    let execute = programs.map(|programs| programs.iter().flat_map(|name| programs::named(name, &project)).collect());
+    Layer { network: sandbox.network, read, write, execute }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::shelf::Ready;
 use crate::confine::Launcher;
 use crate::errors;
+use crate::line::Work;
 use crate::process;
 use crate::shell;
 use crate::text_transform::scalar;
@@ -32,10 +33,10 @@ pub(crate) async fn run(
         .check(&Value::Object(arguments))
         .map_err(|invalid| errors::invalid(invalid.message).suggest(invalid.suggestion))?;
     let environment = shell::environment(&launcher.env, workspace(ctx))?;
-    let mut command = process::command(&tool.program.to_string_lossy(), &ctx.workdir, environment);
+    let mut command = process::command(&tool.program, &ctx.workdir, environment);
     command.args(flags(&tool.manifest, &arguments));
-    let command = launcher.confine(command, ctx, Some(&tool.program))?;
-    let finished = process::run(command, limit, KEEP, &ctx.cancellation).await;
+    let work = Work::Program(Box::new(launcher.confine(command, ctx, Some(&tool.program))?));
+    let finished = process::run(work, limit, KEEP, &ctx.cancellation).await;
     let finished = finished.map_err(|failure| failure.into_error(&format!("`{}`", tool.manifest.entrypoint)))?;
     let finished = launcher.judge(finished)?;
     Ok(json!({

@@ -129,6 +129,7 @@ impl Bench {
             workdir: self.work(),
             project_dir: self.dir.path().to_owned(),
             sandboxes: Vec::new(),
+            road: Default::default(),
             granted: Default::default(),
             runtime: Arc::clone(&self.runtime) as Arc<dyn AgentToolRuntime>,
             logger: Arc::new(Silent),

@@ -1,36 +1,23 @@
-//! What a shell command line does, as far as it can be told before it runs: every simple command in it, every file that
-//! it writes, and every place where what will run is hidden.
+//! What a shell command line does, as far as it can be told before it runs: every command in it and every file that it
+//! opens.
 //!
-//! The commands are those of lists, pipelines, loops, functions, subshells and substitutions, wherever they stand.
-//! Well-known programs that run other programs (`timeout`, `xargs`, `sh -c`, …) are looked through. Whatever is not
-//! understood for certain, or is read differently by different shells, is [`What::Hidden`]: somebody has to look at it.
+//! A line of the small grammar ([`parse`]) is known whole, and can be run without a shell, so that what runs is what was
+//! judged. Any other line is one part that is [`What::Hidden`]: somebody has to look at it.
 //!
-//! This deliberately does not know what a program does with its arguments: a pattern says what runs, not what comes of it.
+//! Well-known programs that run other programs (`timeout`, `xargs`, …) are looked through, so that rules find what they
+//! name. This deliberately does not know what a program does with its arguments: a sandbox bounds that.
 
+mod parse;
+mod parts;
 mod programs;
-mod shells;
+pub mod script;
 mod unwrap;
-mod walk;
-mod word;
 
-use std::io::Cursor;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use brush_parser::ast::Program;
-use brush_parser::{Parser, ParserOptions};
 use goondan_spec::pattern::Atom;
 
-/// The longest command line that is looked at, in bytes.
-const LONGEST: usize = 32 * 1024;
-
-/// The most things that can nest. The parser is recursive, and so is this.
-const MOST_NESTING: usize = 200;
-
-/// More than that is looked at on a stack of its own.
-const SHALLOW: usize = 12;
-
-/// The size of that stack: about ten times what [`MOST_NESTING`] levels take in a debug build.
-const STACK: usize = 64 << 20;
+pub use parse::{Beyond, parse};
+pub use parts::fold;
+use script::Script;
 
 /// A part of a command line that a policy decides about.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +30,10 @@ pub struct Part {
     pub(crate) whole: Vec<Atom>,
     /// What a restricting pattern may match: also without assignments, folders and the programs around it.
     pub(crate) names: Vec<Vec<Atom>>,
+    /// Which command of the script it belongs to ([`script::Command::number`]).
+    pub command: Option<usize>,
+    /// The names of the programs that it starts, the outermost first.
+    pub programs: Vec<String>,
 }
 
 /// What a part is.
@@ -52,8 +43,15 @@ pub enum What {
     Command,
     /// An environment variable that is set beside the line.
     Variable,
+    /// A program that reads what the call is about.
+    Program,
     /// One of several files that a call is about.
     Path,
+    /// A file that a redirection reads.
+    Read {
+        /// It is a path below the working folder, as far as its text tells.
+        inside: bool,
+    },
     /// A file that a redirection writes.
     Write {
         /// It is a path below the working folder, as far as its text tells.
@@ -69,74 +67,56 @@ pub enum What {
 impl Part {
     /// A variable that is set beside a command line.
     pub(crate) fn variable(name: &str, value: &str) -> Self {
-        let text = format!("{name}={value}");
-        let whole = goondan_spec::pattern::atoms(&text);
-        Part { shown: excerpt(&text), what: What::Variable, names: vec![whole.clone()], whole }
+        Part::text(&format!("{name}={value}"), What::Variable)
+    }
+
+    /// A program that a call names.
+    pub(crate) fn program(given: &str) -> Self {
+        Part::text(given, What::Program)
     }
 
     /// One of several paths.
     pub(crate) fn path(given: &str) -> Self {
-        Part { shown: excerpt(given), what: What::Path, whole: Vec::new(), names: Vec::new() }
+        Part { whole: Vec::new(), names: Vec::new(), ..Part::text(given, What::Path) }
     }
 
-    fn hidden(shown: impl Into<String>, why: impl Into<String>) -> Self {
-        let shown: String = shown.into();
-        let whole = goondan_spec::pattern::atoms(shown.trim());
-        Part { what: What::Hidden { why: why.into() }, names: vec![whole.clone()], whole, shown: excerpt(&shown) }
+    /// The folder outside of the working folder that a command line runs in. It is judged as `cd` would be.
+    pub(crate) fn folder(given: &str) -> Self {
+        Part::text(&format!("{} {}", script::CD, fold(given)), What::Command)
+    }
+
+    fn hidden(shown: &str, why: impl Into<String>) -> Self {
+        Part::text(shown.trim(), What::Hidden { why: why.into() })
+    }
+
+    fn text(text: &str, what: What) -> Self {
+        let whole = goondan_spec::pattern::atoms(text);
+        Part { shown: excerpt(text), what, names: vec![whole.clone()], whole, command: None, programs: Vec::new() }
     }
 }
 
-/// The parts of `line`. There is at least one, unless the line holds nothing but blanks and comments.
+/// The parts of `line`. There is at least one.
 pub fn parts(line: &str) -> Vec<Part> {
-    if let Some(why) = refused(line) {
-        return vec![Part::hidden(line, why)];
-    }
-    if nesting(line) <= SHALLOW {
-        return parsed(line);
-    }
-    let owned = line.to_owned();
-    let looking = std::thread::Builder::new().stack_size(STACK).spawn(move || parsed(&owned));
-    let seen = looking.ok().and_then(|thread| thread.join().ok());
-    seen.unwrap_or_else(|| vec![Part::hidden(line, "it can't be read here")])
-}
-
-/// Why a line is not even read.
-fn refused(line: &str) -> Option<&'static str> {
-    let odd = |c: char| (c.is_control() && c != '\n' && c != '\t') || (!c.is_ascii() && c.is_whitespace());
-    if line.len() > LONGEST {
-        Some("it is too long")
-    } else if line.contains(odd) {
-        Some("it holds characters that shells read differently")
-    } else if nesting(line) > MOST_NESTING {
-        Some("it is nested too deep")
-    } else {
-        None
+    match parse(line) {
+        Ok(script) => parts::of(&script),
+        Err(Beyond(why)) => vec![Part::hidden(line, format!("it {why}"))],
     }
 }
 
-/// An upper bound of how deep things nest.
-fn nesting(line: &str) -> usize {
-    let openers = line.bytes().filter(|byte| matches!(byte, b'(' | b'{' | b'`' | b'[')).count();
-    let word = |word: &&str| matches!(*word, "if" | "while" | "until" | "for" | "case" | "elif" | "sh");
-    openers + line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(word).count()
+/// Whether no `cd` of a script leaves the folder that it begins in, as far as the text tells.
+pub fn stays(script: &Script) -> bool {
+    parts::stays(script)
 }
 
-fn parsed(line: &str) -> Vec<Part> {
-    let mut parts = Vec::new();
-    walk::line(line, &mut parts);
-    parts
-}
-
-/// The options of the parser: what all of sh, dash and bash read alike.
-fn options() -> ParserOptions {
-    ParserOptions { enable_extended_globbing: false, ..ParserOptions::default() }
-}
-
-/// The program that `line` is; `None` where it can't be parsed. The parser is somebody else's: a panic is no more than
-/// a line that it can't read.
-fn parse(line: &str) -> Option<Program> {
-    let read = || Parser::new(Cursor::new(line.as_bytes()), &options(), &Default::default()).parse_program();
-    catch_unwind(AssertUnwindSafe(read)).ok()?.ok()
+/// The names of the programs that each command of a script starts, by its number.
+pub fn programs(script: &Script) -> Vec<Vec<String>> {
+    let mut all: Vec<Vec<String>> = Vec::new();
+    for part in parts::of(script) {
+        let Some(number) = part.command else { continue };
+        all.resize(all.len().max(number + 1), Vec::new());
+        all[number].extend(part.programs);
+    }
+    all
 }
 
 fn excerpt(text: &str) -> String {

@@ -2,7 +2,7 @@
 
 use goondan_spec::pattern::Atom;
 
-use super::word::Known;
+use super::unwrap::Known;
 
 /// A program that runs the command in its arguments.
 pub(super) struct Wrapper {
@@ -35,13 +35,9 @@ impl Wrapper {
 const PLAIN: Wrapper =
     Wrapper { name: "", valued: &[], flags: &[], positional: 0, assigns: false, appends: false, elevates: false };
 
-const WRAPPERS: [Wrapper; 13] = [
+const WRAPPERS: [Wrapper; 9] = [
     Wrapper { name: "nohup", ..PLAIN },
     Wrapper { name: "setsid", flags: &["-f", "-w", "-c", "--fork", "--wait"], ..PLAIN },
-    Wrapper { name: "builtin", ..PLAIN },
-    Wrapper { name: "command", flags: &["-p"], ..PLAIN },
-    Wrapper { name: "exec", flags: &["-c", "-l", "-cl"], valued: &["-a"], ..PLAIN },
-    Wrapper { name: "time", flags: &["-p"], ..PLAIN },
     Wrapper { name: "nice", valued: &["-n", "--adjustment"], ..PLAIN },
     Wrapper { name: "ionice", valued: &["-c", "-n"], flags: &["-t"], ..PLAIN },
     Wrapper { name: "stdbuf", valued: &["-i", "-o", "-e"], ..PLAIN },
@@ -76,35 +72,9 @@ pub(super) fn wrapper(name: &str) -> Option<&'static Wrapper> {
     WRAPPERS.iter().find(|wrapper| wrapper.name == name)
 }
 
-/// Commands that change what others mean, or run what can't be seen.
-const HIDING: [&str; 27] = [
-    "eval",
-    ".",
-    "source",
-    "alias",
-    "unalias",
-    "trap",
-    "coproc",
-    "select",
-    "function",
-    "enable",
-    "bind",
-    "complete",
-    "mapfile",
-    "readarray",
-    "fc",
-    "su",
-    "busybox",
-    "toybox",
-    "watch",
-    "script",
-    "parallel",
-    "chroot",
-    "unshare",
-    "nsenter",
-    "strace",
-    "gdb",
-    "expect",
+/// Programs that run what can't be seen.
+const HIDING: [&str; 12] = [
+    "busybox", "chroot", "expect", "gdb", "nsenter", "parallel", "script", "strace", "su", "toybox", "unshare", "watch",
 ];
 
 /// Beginnings of arguments with which programs run other programs. No list of these is ever complete: a pattern such as
@@ -148,10 +118,17 @@ const RUNNING: [(&str, &[&str]); 6] = [
     ("ssh", &["-o", "-F"]),
 ];
 
+/// Programs that run a script. One in a file is an argument as any other.
+const SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "rbash", "sh", "zsh"];
+
 /// Why it can't be told what the command `name` runs.
 pub(super) fn hides(name: &str, words: &[Known]) -> Option<String> {
+    let is_script = |word: &Known| word.text().is_some_and(|text| !text.is_empty() && !text.starts_with('-'));
+    if SHELLS.contains(&name) && !words.get(1).is_some_and(is_script) {
+        return Some(format!("nobody knows what `{name}` is given to run"));
+    }
     if HIDING.contains(&name) {
-        return Some(format!("`{name}` runs or changes what can't be seen"));
+        return Some(format!("`{name}` runs what can't be seen"));
     }
     let (_, arguments) = RUNNING.iter().find(|(program, _)| *program == name)?;
     let mut before_dashes = words.iter().skip(1).take_while(|word| word.text().as_deref() != Some("--"));

@@ -2,29 +2,61 @@
 
 use goondan_spec::pattern::{Atom, atoms};
 
+use super::parts::show;
 use super::programs::{self, Wrapper};
-use super::walk::{Simple, show};
-use super::word::Known;
-use super::{Part, What, shells};
+use super::{Part, What};
+
+/// What is known of a word.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Known {
+    pub(super) atoms: Vec<Atom>,
+    /// Nobody knows how many words it makes.
+    pub(super) is_open: bool,
+}
+
+impl Known {
+    /// The text, where all of it is known.
+    pub(super) fn text(&self) -> Option<String> {
+        let text = self.atoms.iter().map(|atom| match atom {
+            Atom::Char(c) => Some(*c),
+            Atom::One | Atom::Any => None,
+        });
+        text.collect()
+    }
+
+    /// The atoms as they stand in a command line; a known word with blanks in it is quoted.
+    pub(super) fn quoted(&self) -> Vec<Atom> {
+        let needs_quotes =
+            |atom: &Atom| matches!(atom, Atom::Char(c) if c.is_whitespace() || ";&|<>()`'\"".contains(*c));
+        if !self.atoms.is_empty() && !self.atoms.iter().any(needs_quotes) {
+            return self.atoms.clone();
+        }
+        let quote = [Atom::Char('\'')];
+        [&quote, self.atoms.as_slice(), &quote].concat()
+    }
+}
+
+/// A simple command, as far as it is known.
+#[derive(Debug, Clone)]
+pub(super) struct Simple {
+    /// Which one of the script it is, or is run by.
+    pub(super) number: usize,
+    /// `NAME=value` before the command.
+    pub(super) assignments: Vec<Vec<Atom>>,
+    /// The command and its arguments.
+    pub(super) words: Vec<Known>,
+}
 
 /// The parts that a simple command makes.
 pub(super) fn command(simple: Simple, parts: &mut Vec<Part>) {
-    let Some(name) = simple.words.first() else {
-        if !simple.assignments.is_empty() {
-            parts.push(plain(&simple));
-        }
-        return;
-    };
     let shown = show(&whole(&simple));
-    let Some(name) = name.text().filter(|name| !name.is_empty()) else {
-        parts.push(Part::hidden(shown, "which command runs is not known before"));
+    let Some(name) = simple.words.first().and_then(Known::text).filter(|name| !name.is_empty()) else {
+        parts.push(Part::hidden(&shown, "which command runs is not known before"));
         return;
     };
     let base = base_name(&name);
     if let Some(why) = programs::hides(base, &simple.words) {
-        parts.push(Part::hidden(shown, why));
-    } else if shells::NAMES.contains(&base) {
-        shells::command(&simple, &shown, parts);
+        parts.push(Part::hidden(&shown, why));
     } else if base == "find" {
         parts.push(plain(&simple));
         find(&simple, &shown, parts);
@@ -41,20 +73,28 @@ pub(super) fn base_name(name: &str) -> &str {
 }
 
 /// A command that stands for itself.
-pub(super) fn plain(simple: &Simple) -> Part {
+fn plain(simple: &Simple) -> Part {
     let all = whole(simple);
     let mut names = vec![all.clone()];
-    if let Some(name) = simple.words.first().and_then(Known::text) {
+    let name = simple.words.first().and_then(Known::text);
+    if let Some(name) = &name {
         let words = simple.words.get(1..).unwrap_or_default();
         let named = |name: &str| {
             let first = std::iter::once(atoms(name));
             join(first.chain(words.iter().map(Known::quoted)))
         };
-        names.push(named(&name));
-        names.push(named(base_name(&name)));
+        names.push(named(name));
+        names.push(named(base_name(name)));
         names.dedup();
     }
-    Part { shown: show(&all), what: What::Command, whole: all, names }
+    Part {
+        shown: show(&all),
+        what: What::Command,
+        whole: all,
+        names,
+        command: Some(simple.number),
+        programs: name.into_iter().collect(),
+    }
 }
 
 fn whole(simple: &Simple) -> Vec<Atom> {
@@ -75,10 +115,6 @@ fn join(words: impl Iterator<Item = Vec<Atom>>) -> Vec<Atom> {
 /// A command that `wrapper` runs.
 fn wrapped(simple: &Simple, wrapper: &Wrapper, shown: &str, parts: &mut Vec<Part>) {
     let outer = plain(simple);
-    if wrapper.name == "command" && matches!(simple.words.get(1).and_then(Known::text).as_deref(), Some("-v" | "-V")) {
-        parts.push(outer);
-        return;
-    }
     let Some((assignments, at)) = behind_options(&simple.words, wrapper) else {
         parts.push(Part::hidden(shown, format!("what `{}` runs is not certain", wrapper.name)));
         return;
@@ -91,7 +127,8 @@ fn wrapped(simple: &Simple, wrapper: &Wrapper, shown: &str, parts: &mut Vec<Part
     if wrapper.appends {
         words.push(Known { atoms: vec![Atom::Any], is_open: true });
     }
-    let inner = Simple { assignments: [simple.assignments.clone(), assignments].concat(), words };
+    let assignments = [simple.assignments.clone(), assignments].concat();
+    let inner = Simple { number: simple.number, assignments, words };
     let mut inside = Vec::new();
     command(inner, &mut inside);
     if wrapper.elevates {
@@ -100,6 +137,7 @@ fn wrapped(simple: &Simple, wrapper: &Wrapper, shown: &str, parts: &mut Vec<Part
     }
     for part in &mut inside {
         part.names.extend(outer.names.iter().cloned());
+        part.programs.splice(0..0, outer.programs.iter().cloned());
     }
     parts.append(&mut inside);
 }
@@ -175,7 +213,7 @@ fn find(simple: &Simple, shown: &str, parts: &mut Vec<Part>) {
         let rest = words.get(at..).unwrap_or_default();
         let length = rest.iter().position(is_end).unwrap_or(rest.len());
         let inner = rest.iter().take(length).map(found).collect();
-        command(Simple { assignments: simple.assignments.clone(), words: inner }, parts);
+        command(Simple { words: inner, ..simple.clone() }, parts);
         at += length;
     }
 }

@@ -1,0 +1,88 @@
+//! Contains a command that a policy allows by a pattern.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use goondan_runtime::ports::tool::{Containment, ToolContext, ToolError};
+use tokio::process::Command;
+
+use super::programs::{self, Found};
+use super::{ANY, Contained, Launcher, Layer, layer, start};
+
+/// What programs of a user's tool chains read below the home folder. Where keys lie is not among it.
+const HOMES: [&str; 20] = [
+    ".gitconfig",
+    ".config/git",
+    ".cargo/bin",
+    ".cargo/config.toml",
+    ".cargo/env",
+    ".cargo/git",
+    ".cargo/registry",
+    ".rustup",
+    ".pyenv",
+    ".nvm",
+    ".volta",
+    ".asdf",
+    ".sdkman",
+    ".rbenv",
+    ".bun/bin",
+    ".deno/bin",
+    ".local/bin",
+    ".local/lib",
+    ".local/share/uv",
+    "go/pkg",
+];
+
+impl Launcher {
+    /// `command`, which starts `found` and may start the programs `beside` it, in the sandbox that `containments` ask
+    /// for beside what the tool, the agent and its callers want. Where this system has no sandbox, it runs without.
+    pub(crate) fn confine_command(
+        &self,
+        command: Command,
+        ctx: &ToolContext,
+        found: &Found,
+        beside: &[Found],
+        containments: &[Containment],
+    ) -> Result<Contained, ToolError> {
+        let path = command.as_std().get_envs().find(|(name, _)| *name == "PATH").and_then(|(_, path)| path);
+        let path = path.unwrap_or_default().to_owned();
+        let is_there = !containments.is_empty() && start::is_there();
+        let wanted = containments.iter().filter(|_| is_there);
+        let layers = wanted.map(|one| layer_of(one, ctx, found, beside, &path)).collect();
+        self.confine_with(command, ctx, Some(&found.path), layers)
+    }
+}
+
+fn layer_of(containment: &Containment, ctx: &ToolContext, found: &Found, beside: &[Found], path: &OsStr) -> Layer {
+    let mut layer = layer(&containment.sandbox, ctx, Some(&found.path));
+    let project = std::path::absolute(&ctx.project_dir).unwrap_or_else(|_| ctx.project_dir.clone());
+    let is_in_project = ctx.workdir.starts_with(&project);
+    if !is_in_project {
+        layer.read.retain(|folder| *folder != project);
+    }
+    let repository = repository(&ctx.workdir).filter(|_| is_in_project);
+    if containment.writes {
+        layer.write.extend(repository.clone());
+    } else {
+        layer.write.retain(|folder| *folder != ctx.workdir);
+    }
+    layer.read.extend(repository);
+    layer.read.extend(programs::folders(path, &[]));
+    if let Some(home) = std::env::home_dir() {
+        layer.read.extend(HOMES.iter().map(|below| home.join(below)));
+    }
+    let all = || std::iter::once(found).chain(beside);
+    let stated = containment.sandbox.programs.as_deref().unwrap_or_default();
+    if stated.iter().any(|one| one == ANY) || (stated.is_empty() && all().any(|one| one.is_launcher)) {
+        layer.execute = None;
+    } else {
+        layer.execute.get_or_insert_default().extend(all().flat_map(Found::files));
+    }
+    layer
+}
+
+/// What git keeps of the repository that `folder` lies in, where that is above it.
+fn repository(folder: &Path) -> Option<PathBuf> {
+    let above = folder.ancestors().skip(1).map(|folder| folder.join(".git"));
+    if folder.join(".git").exists() { None } else { above.into_iter().find(|git| git.is_dir()) }
+}

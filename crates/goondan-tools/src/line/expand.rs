@@ -1,0 +1,170 @@
+//! What words become: the names of files, and what commands print.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use globset::{GlobBuilder, GlobMatcher};
+use goondan_runtime::policy::shell::script::{Piece, Script, Word};
+use tokio::io::AsyncReadExt as _;
+use tokio::process::ChildStdout;
+
+use super::streams::Stream;
+use super::{Scope, Shell};
+use crate::process::reading_end;
+
+/// The most that a command may print for an argument, in bytes.
+const LONGEST_OUTPUT: u64 = 1 << 20;
+
+/// The most names that a pattern may become.
+const MOST_NAMES: usize = 100_000;
+
+impl Shell<'_> {
+    /// The arguments that a word becomes.
+    pub(super) async fn expand(self, word: &Word, scope: &Scope) -> io::Result<Vec<OsString>> {
+        if word.is_glob() {
+            let (word, folder) = (word.clone(), scope.folder.clone());
+            let names = tokio::task::spawn_blocking(move || names(&word, &folder)).await.map_err(io::Error::other)?;
+            return Ok(names);
+        }
+        let mut text = Vec::new();
+        for piece in &word.pieces {
+            match piece {
+                Piece::Text(more) => text.extend_from_slice(more.as_bytes()),
+                Piece::Output(script) => text.extend(self.printed(script, scope).await?),
+                Piece::Star | Piece::Question => {}
+            }
+        }
+        Ok(vec![argument(text)])
+    }
+
+    /// What commands print, without line breaks at its end.
+    async fn printed(self, script: &Script, scope: &Scope) -> io::Result<Vec<u8>> {
+        let (reader, writer) = io::pipe()?;
+        let mut own = scope.clone();
+        own.streams.set(1, Stream::Writer(Arc::new(writer)));
+        let running = async move { self.script(script, &mut own).await };
+        let mut printed = Vec::new();
+        let mut reader = reading_end::<ChildStdout>(reader)?.take(LONGEST_OUTPUT + 1);
+        let (end, read) = tokio::join!(running, async {
+            let read = reader.read_to_end(&mut printed).await;
+            // Who writes more than that is not waited for.
+            drop(reader);
+            read
+        });
+        end?;
+        read?;
+        if printed.len() as u64 > LONGEST_OUTPUT {
+            return Err(io::Error::other("a command prints more than fits into an argument"));
+        }
+        printed.retain(|byte| *byte != 0);
+        while printed.last() == Some(&b'\n') {
+            printed.pop();
+        }
+        Ok(printed)
+    }
+}
+
+#[cfg(unix)]
+fn argument(text: Vec<u8>) -> OsString {
+    std::os::unix::ffi::OsStringExt::from_vec(text)
+}
+
+#[cfg(not(unix))]
+fn argument(text: Vec<u8>) -> OsString {
+    String::from_utf8_lossy(&text).into_owned().into()
+}
+
+/// One name of a path, in pieces.
+type Part = Vec<Piece>;
+
+/// The files that a pattern matches, in the order of their bytes; the pattern itself where there are none.
+fn names(word: &Word, folder: &Path) -> Vec<OsString> {
+    let (mut found, parts) = (vec![OsString::new()], parts(word));
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
+            found.iter_mut().for_each(|name| name.push("/"));
+        }
+        let is_last = index + 1 == parts.len();
+        found = found.iter().flat_map(|before| below(before, part, folder, is_last)).take(MOST_NAMES).collect();
+    }
+    found.sort();
+    if found.is_empty() { vec![literal(word)] } else { found }
+}
+
+/// The pattern as a text.
+fn literal(word: &Word) -> OsString {
+    let text = word.pieces.iter().map(|piece| match piece {
+        Piece::Text(text) => text.as_str(),
+        Piece::Star => "*",
+        Piece::Question => "?",
+        Piece::Output(_) => "",
+    });
+    text.collect::<String>().into()
+}
+
+/// A pattern, name by name.
+fn parts(word: &Word) -> Vec<Part> {
+    let mut parts = vec![Part::new()];
+    for piece in &word.pieces {
+        let Piece::Text(text) = piece else {
+            parts.last_mut().into_iter().for_each(|part| part.push(piece.clone()));
+            continue;
+        };
+        for (index, name) in text.split('/').enumerate() {
+            if index > 0 {
+                parts.push(Part::new());
+            }
+            parts.last_mut().into_iter().for_each(|part| part.push(Piece::Text(name.to_owned())));
+        }
+    }
+    parts
+}
+
+/// What matches `part` in the folder that `before` names.
+fn below(before: &OsString, part: &Part, folder: &Path, is_last: bool) -> Vec<OsString> {
+    let joined = |name: &std::ffi::OsStr| {
+        let mut whole = before.clone();
+        whole.push(name);
+        whole
+    };
+    let place = |name: &OsString| folder.join(PathBuf::from(name));
+    if let Some(name) = plain(part) {
+        let whole = joined(name.as_ref());
+        let is_there = whole.is_empty() || place(&whole).symlink_metadata().is_ok();
+        return if is_there { vec![whole] } else { Vec::new() };
+    }
+    let Some(matcher) = matcher(part) else { return Vec::new() };
+    let hides = begins_open(part);
+    let inside = if before.is_empty() { folder.to_owned() } else { place(before) };
+    let entries = std::fs::read_dir(inside).into_iter().flatten().flatten();
+    let fitting = entries.filter(|entry| {
+        let name = entry.file_name();
+        let is_hidden = hides && name.as_encoded_bytes().starts_with(b".");
+        !is_hidden && matcher.is_match(&name) && (is_last || place(&joined(&name)).is_dir())
+    });
+    fitting.map(|entry| joined(&entry.file_name())).collect()
+}
+
+/// The text of a part without a pattern.
+fn plain(part: &Part) -> Option<String> {
+    part.iter().map(|piece| if let Piece::Text(text) = piece { Some(text.as_str()) } else { None }).collect()
+}
+
+/// Matches the names of a part; nothing where its pattern is none.
+fn matcher(part: &Part) -> Option<GlobMatcher> {
+    let pattern = part.iter().map(|piece| match piece {
+        Piece::Text(text) => globset::escape(text),
+        Piece::Star => "*".to_owned(),
+        Piece::Question => "?".to_owned(),
+        Piece::Output(_) => String::new(),
+    });
+    Some(GlobBuilder::new(&pattern.collect::<String>()).literal_separator(true).build().ok()?.compile_matcher())
+}
+
+/// Whether a part begins with a pattern, which does not match what is hidden by a dot.
+fn begins_open(part: &Part) -> bool {
+    let first = part.iter().find(|piece| **piece != Piece::Text(String::new()));
+    matches!(first, Some(Piece::Star | Piece::Question))
+}

@@ -1,0 +1,242 @@
+//! Runs command lines of the small grammar without a shell: the programs that were judged are started, and nothing else.
+
+mod expand;
+mod job;
+mod streams;
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::process::ExitStatus;
+use std::sync::Arc;
+
+use futures::future::join_all;
+use goondan_runtime::policy::shell::script::{CD, Command, Group, Script, Stage, Step, When};
+use goondan_runtime::policy::shell::{self};
+use goondan_runtime::ports::tool::{Containment, ToolContext};
+
+use crate::confine::programs::{self, Found};
+use crate::confine::{Launcher, NoSandbox};
+use crate::process::{self, Environment, Group as Processes, failed_with};
+use job::Running;
+pub(crate) use job::{Started, Work};
+use streams::{Stream, Streams};
+
+/// What a shell says of a program that is not there.
+const NOT_FOUND: u8 = 127;
+/// What a shell says of a program that can't be started.
+const NOT_STARTED: u8 = 126;
+/// What a shell says of a redirection or a folder that fails.
+const FAILED: u8 = 2;
+
+type Future<'a, T> = Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;
+
+/// A command line, and all that it takes to run it.
+pub(crate) struct Line {
+    script: Script,
+    /// The names of the programs that each command starts.
+    programs: Vec<Vec<String>>,
+    /// What contains each command.
+    contained: Vec<Vec<Containment>>,
+    launcher: Launcher,
+    ctx: ToolContext,
+    /// The folder that it begins in.
+    folder: PathBuf,
+    environment: Environment,
+    /// Redirections stay in the working folder where their text does.
+    stays: bool,
+}
+
+/// What a command finds when it is started, and what `cd` changes.
+#[derive(Clone)]
+struct Scope {
+    folder: PathBuf,
+    streams: Streams,
+}
+
+impl Line {
+    /// `script`, to be run in `folder` with each command contained as its policies want it.
+    pub(crate) fn new(
+        script: Script,
+        contained: Vec<Vec<Containment>>,
+        launcher: &Launcher,
+        ctx: &ToolContext,
+        folder: PathBuf,
+        environment: Environment,
+    ) -> Line {
+        let workdir = ctx.workdir.canonicalize().unwrap_or_else(|_| ctx.workdir.clone());
+        Line {
+            programs: shell::programs(&script),
+            stays: shell::stays(&script) && folder.starts_with(&workdir),
+            script,
+            contained,
+            launcher: launcher.clone(),
+            ctx: ToolContext { workdir, ..ctx.clone() },
+            folder,
+            environment,
+        }
+    }
+
+    async fn run(self: Arc<Self>, streams: Streams, running: Arc<Running>) -> io::Result<ExitStatus> {
+        let mut scope = Scope { folder: self.folder.clone(), streams };
+        let shell = Shell { line: &self, running: &running };
+        shell.script(&self.script, &mut scope).await
+    }
+}
+
+/// Runs the parts of a line.
+#[derive(Clone, Copy)]
+struct Shell<'a> {
+    line: &'a Line,
+    running: &'a Running,
+}
+
+impl<'a> Shell<'a> {
+    fn script<'s>(self, script: &'s Script, scope: &'s mut Scope) -> Future<'s, io::Result<ExitStatus>>
+    where
+        'a: 's,
+    {
+        Box::pin(async move {
+            let mut last = failed_with(0);
+            for step in &script.steps {
+                let runs = match step.when {
+                    When::Always => true,
+                    When::IfOk => last.success(),
+                    When::IfFailed => !last.success(),
+                };
+                if runs && !self.running.is_stopping() {
+                    last = self.step(step, scope).await?;
+                }
+            }
+            Ok(last)
+        })
+    }
+
+    async fn step(self, step: &Step, scope: &mut Scope) -> io::Result<ExitStatus> {
+        if let [only] = step.stages.as_slice() {
+            return self.stage(only, scope).await;
+        }
+        let mut stages = Vec::new();
+        let mut input = None;
+        for (index, stage) in step.stages.iter().enumerate() {
+            let mut own = scope.clone();
+            if let Some(input) = input.take() {
+                own.streams.set(0, input);
+            }
+            if index + 1 < step.stages.len() {
+                let (reader, writer) = io::pipe()?;
+                input = Some(Stream::Reader(Arc::new(reader)));
+                own.streams.set(1, Stream::Writer(Arc::new(writer)));
+            }
+            // Its ends of the pipes go when it is over, so that its neighbours notice.
+            stages.push(async move { self.stage(stage, &mut own).await });
+        }
+        let ends = join_all(stages).await;
+        ends.into_iter().next_back().unwrap_or_else(|| Ok(failed_with(0)))
+    }
+
+    async fn stage(self, stage: &Stage, scope: &mut Scope) -> io::Result<ExitStatus> {
+        match stage {
+            Stage::Command(command) if command.name() == CD => self.change_folder(command, scope).await,
+            Stage::Command(command) => self.command(command, scope).await,
+            Stage::Group(group) => self.group(group, scope).await,
+        }
+    }
+
+    async fn group(self, group: &Group, scope: &Scope) -> io::Result<ExitStatus> {
+        let mut own = scope.clone();
+        if let Err(reason) = own.streams.redirect(self.line, &scope.folder, &group.redirects) {
+            return scope.streams.complain(reason, FAILED).await;
+        }
+        self.script(&group.script, &mut own).await
+    }
+
+    async fn change_folder(self, command: &Command, scope: &mut Scope) -> io::Result<ExitStatus> {
+        let given = command.folder().unwrap_or_default();
+        let folder = by_text(&scope.folder.join(&given));
+        if !folder.is_dir() {
+            return scope.streams.complain(format!("cd: there is no folder {given}"), FAILED).await;
+        }
+        scope.folder = folder;
+        Ok(failed_with(0))
+    }
+
+    async fn command(self, command: &Command, scope: &Scope) -> io::Result<ExitStatus> {
+        let mut words = Vec::new();
+        for word in &command.words {
+            words.extend(self.expand(word, scope).await?);
+        }
+        let mut streams = scope.streams.clone();
+        if let Err(reason) = streams.redirect(self.line, &scope.folder, &command.redirects) {
+            return scope.streams.complain(reason, FAILED).await;
+        }
+        let name = command.name();
+        let found = match self.line.find(&name, &scope.folder) {
+            Ok(found) => found,
+            Err((reason, code)) => return streams.complain(reason, code).await,
+        };
+        let mut started = process::command(&found.path, &scope.folder, self.line.environment(command, &scope.folder));
+        #[cfg(unix)]
+        started.arg0(&name);
+        started.args(words.iter().skip(1));
+        streams.give_to(&mut started)?;
+        let inner = self.line.programs.get(command.number).into_iter().flatten().filter(|inner| **inner != name);
+        let beside: Vec<Found> = inner.filter_map(|inner| self.line.find(inner, &scope.folder).ok()).collect();
+        let contained = self.line.contained.get(command.number).map_or(&[][..], Vec::as_slice);
+        let (launcher, ctx) = (&self.line.launcher, &self.line.ctx);
+        let contained = launcher.confine_command(started, ctx, &found, &beside, contained).map_err(io::Error::other)?;
+        let group = Processes::spawn_patiently(contained).await;
+        match group {
+            Ok(group) => {
+                drop(streams);
+                self.running.wait_for(group).await
+            }
+            Err(error) if error.get_ref().is_some_and(|inner| inner.is::<NoSandbox>()) => Err(error),
+            Err(error) => streams.complain(format!("{name}: {error}"), NOT_STARTED).await,
+        }
+    }
+}
+
+impl Line {
+    /// The environment of a command: that of the line, and what is assigned before the command.
+    fn environment(&self, command: &Command, folder: &Path) -> Environment {
+        let mut environment = self.environment.clone();
+        environment.insert("PATH".into(), self.path());
+        environment.insert("PWD".into(), folder.into());
+        environment.extend(command.assignments.iter().map(|(name, value)| (name.into(), value.into())));
+        environment
+    }
+
+    /// The folders that programs are looked for in, without those that an agent may fill.
+    fn path(&self) -> OsString {
+        let given = self.environment.get(OsStr::new("PATH")).cloned().unwrap_or_default();
+        let folders: Vec<PathBuf> = programs::folders(&given, &[&self.ctx.workdir]).collect();
+        std::env::join_paths(folders).unwrap_or_default()
+    }
+
+    /// The program that a name stands for, or why there is none and what a shell would say.
+    fn find(&self, name: &str, folder: &Path) -> Result<Found, (String, u8)> {
+        if !name.contains('/') {
+            let found = programs::on_path(name, &self.path(), &[&self.ctx.workdir]).map(Found::at);
+            return found.ok_or_else(|| (format!("{name}: not found"), NOT_FOUND));
+        }
+        if !name.starts_with('/') && by_text(folder) != by_text(&self.ctx.workdir) {
+            let reason = format!("{name}: not started, since it was judged as a file of the working folder");
+            return Err((reason, NOT_STARTED));
+        }
+        let path = folder.join(name);
+        if !path.exists() {
+            return Err((format!("{name}: not found"), NOT_FOUND));
+        }
+        if !programs::is_program(&path) {
+            return Err((format!("{name}: it is no program"), NOT_STARTED));
+        }
+        Ok(Found::at(path))
+    }
+}
+
+/// An absolute path without `.` and `..`, as a shell goes there.
+fn by_text(path: &Path) -> PathBuf {
+    path.to_str().map_or_else(|| path.to_owned(), |text| PathBuf::from(shell::fold(text)))
+}
