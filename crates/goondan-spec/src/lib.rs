@@ -10,6 +10,7 @@
 //! Start reading at [`load`].
 
 pub mod bundle;
+pub mod command_line;
 mod custom_tool;
 mod cycles;
 mod decode;

@@ -70,7 +70,10 @@ impl Operation for Exec {
         let mut output = JsonObject::new();
         output.insert("command".to_owned(), json!(self.command));
         output.insert("cwd".to_owned(), json!(folder));
-        Ok(report(&self.command, output, finished))
+        let note = shell::note(ctx, &finished);
+        let mut report = report(&self.command, output, finished);
+        shell::add(&mut report.output, note);
+        Ok(report)
     }
 }
 

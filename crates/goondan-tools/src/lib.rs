@@ -61,6 +61,7 @@ use goondan_runtime::spec::kinds::{Entry, Exports, Tool, ToolManifest};
 use goondan_runtime::spec::{Environment, Resource};
 
 use crate::confine::Helper;
+pub use crate::confine::start::is_there as has_sandbox;
 pub use crate::confine::{HelperCommand, enter};
 pub use crate::executable::ExecutableTools;
 use crate::state::{Owner, State, lock};

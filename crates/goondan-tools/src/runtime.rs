@@ -89,7 +89,7 @@ impl Operation for Exec {
         }
         let finished = process::run(work, limit.or(Some(DEFAULT_TIMEOUT)), KEEP, &ctx.cancellation).await;
         let finished = shared.launcher.judge(finished.map_err(|failure| failure.into_error("the command"))?)?;
-        let output = json!({
+        let mut output = json!({
             "command": self.command,
             "workdir": folder,
             "durationMs": millis(finished.duration),
@@ -99,6 +99,7 @@ impl Operation for Exec {
             "signal": process::signal_name(finished.status),
             "timedOut": finished.timed_out,
         });
+        shell::add(&mut output, shell::note(ctx, &finished));
         Ok(titled(title, output))
     }
 }

@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use goondan_runtime::JsonObject;
-use goondan_runtime::policy;
 use goondan_runtime::ports::tool::{Road, ToolContext, ToolError};
+use goondan_runtime::spec::command_line;
 use goondan_runtime::spec::kinds::{ProcessLimits, Sandbox};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::Value;
 
-use crate::confine::Launcher;
+use crate::confine::{Launcher, start};
 use crate::errors;
 use crate::line::{Line, Work};
-use crate::process::{self, Environment};
+use crate::process::{self, Environment, Finished};
 use crate::text_transform::scalar;
 
 /// What the `spec.config` of such a tool may say.
@@ -66,7 +66,7 @@ pub(crate) fn work(
     ctx: &ToolContext,
 ) -> Result<Work, ToolError> {
     if let Road::Direct(contained) = &ctx.road {
-        let script = policy::shell::parse(line).map_err(|beyond| {
+        let script = command_line::parse(line).map_err(|beyond| {
             ToolError::new(format!("the command line was allowed by patterns, but it {}", beyond.0))
                 .code("E_TOOL_DENIED")
         })?;
@@ -76,6 +76,29 @@ pub(crate) fn work(
     let mut command = process::command("/bin/sh", &folder, environment);
     command.arg("-c").arg(line);
     launcher.confine(command, ctx, None).map(|program| Work::Program(Box::new(program)))
+}
+
+/// What to know of a command that failed in a sandbox, which may be why: nothing where there is none.
+pub(crate) fn note(ctx: &ToolContext, finished: &Finished) -> Option<String> {
+    let Road::Direct(commands) = &ctx.road else { return None };
+    if finished.status.success() || !start::is_there() || commands.iter().all(Vec::is_empty) {
+        return None;
+    }
+    let all = || commands.iter().flatten();
+    let network = if all().all(|one| one.sandbox.network) { "" } else { "has no network, " };
+    let writes = if all().all(|one| one.writes) { "writes in the working folder alone" } else { "writes nothing" };
+    Some(format!(
+        "It ran in a sandbox: what a pattern allows {network}{writes}, and starts other programs only where it is made for \
+         that. Whoever runs the swarm can open the sandbox in the rule that allows the command; `gdn policy explain` \
+         shows both."
+    ))
+}
+
+/// Adds a note to an output, where there is one.
+pub(crate) fn add(output: &mut Value, note: Option<String>) {
+    if let Some(note) = note {
+        output["note"] = Value::from(note);
+    }
 }
 
 /// A command line in a few words, for people.

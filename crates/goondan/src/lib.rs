@@ -24,7 +24,7 @@ pub use goondan_dylib::{HostCommand, tool_host};
 pub use goondan_models as models;
 pub use goondan_runtime as runtime;
 pub use goondan_spec as spec;
-pub use goondan_tools::{HelperCommand, diff, enter as enter_sandbox};
+pub use goondan_tools::{HelperCommand, diff, enter as enter_sandbox, has_sandbox};
 
 pub use builder::{StartError, SwarmBuilder};
 pub use generation::{LastGeneration, LastReload};

@@ -4,7 +4,7 @@
 //! written outside of the working folder.
 
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and says what it skips")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

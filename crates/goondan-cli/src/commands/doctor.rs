@@ -43,7 +43,7 @@ struct Check {
 
 /// Checks this machine and the project. Fails where any check fails; warnings do not count.
 pub(crate) fn run(args: &DoctorArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let mut checks = vec![version(), state(state_root), shell()];
+    let mut checks = vec![version(), state(state_root), shell(), sandbox()];
     checks.extend(project_checks(&args.project));
     if output.json {
         output.json_pretty(&checks)?;
@@ -107,6 +107,16 @@ fn shell() -> Check {
         true => check("shell", Status::Ok, "sh is there for tools that run commands"),
         false => check("shell", Status::Warn, "there is no sh in PATH; tools that run commands will fail"),
     }
+}
+
+/// What patterns allow runs in a sandbox where there is one.
+fn sandbox() -> Check {
+    if goondan::has_sandbox() {
+        return check("sandbox", Status::Ok, "programs can be contained by Landlock and seccomp");
+    }
+    check("sandbox", Status::Warn, "this system can't contain programs").suggest(
+        "A rule that allows `git *` then allows all that git does. Sandboxes take Linux 6.2 or later with Landlock.",
+    )
 }
 
 fn project_checks(path: &Path) -> Vec<Check> {

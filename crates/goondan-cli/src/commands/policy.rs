@@ -218,6 +218,10 @@ fn road_text(road: &Road, action: Action, verdicts: &[(&str, Decision)]) -> Stri
         };
     };
     let mut text = "gdn starts the commands itself, without a shell.".to_owned();
+    if !goondan::has_sandbox() {
+        text.push_str("\n  This system has no sandbox, so each of them does all that it can.");
+        return text;
+    }
     for (number, containments) in commands.iter().enumerate() {
         let shown = verdicts.iter().flat_map(|(_, decision)| &decision.parts);
         let shown = shown.filter(|part| part.part.command == Some(number)).map(|part| part.part.shown.as_str());

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::ResourceId;
 use crate::bundle::{Decoded, Resource};
+use crate::command_line;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::kinds::{Action, Agent, Entry, ExportSpec, PATCHED, PermissionRule, Tool, qualified_name};
 use crate::pattern::{Atom, always_matches, atoms, may_match, pattern_atoms};
@@ -57,6 +58,7 @@ fn of_agent(
         let later = rules.get(index + 1..).unwrap_or_default();
         let shadow = later.iter().find(|later| covers(later, rule));
         let problem = shadow.map(shadowed).or_else(|| idle(rule, tools)).or_else(|| elsewhere(rule, agent, decoded));
+        let problem = problem.or_else(|| unreadable(rule, agent, decoded));
         let about = problem.and_then(|problem| warning(agent, rule, index, problem));
         found.extend(about);
     }
@@ -131,6 +133,50 @@ fn elsewhere(rule: &PermissionRule, agent: &Resource<Agent>, decoded: &Decoded) 
         reason: format!("`{shown}` lies outside of the working folder, which {} do not leave", list_of(&about)),
         remedy: "open the folder in `config.roots` of a Tool with `entry: builtin:fs`, or remove the rule".to_owned(),
     })
+}
+
+/// A rule that allows by a pattern what no single command looks like: only a shell can run that, and what a shell runs is
+/// allowed as a whole or not at all.
+fn unreadable(rule: &PermissionRule, agent: &Resource<Agent>, decoded: &Decoded) -> Option<Problem> {
+    if rule.action != Action::Allow {
+        return None;
+    }
+    let commands = command_arguments(rule, agent, decoded);
+    let patterns = rule.args.iter().filter(|(name, pattern)| commands.contains(*name) && pattern.contains(['*', '?']));
+    let mut found = patterns.filter_map(|(_, pattern)| Some((pattern, no_command(pattern)?)));
+    found.next().map(|(pattern, reason)| Problem {
+        reason: format!("a pattern allows single commands, and `{}` {reason}", excerpt(pattern, 80)),
+        remedy: "write a line that takes a shell as a whole, without `*` and `?`; or allow the tool without `args`"
+            .to_owned(),
+    })
+}
+
+/// Why a pattern matches no command; nothing where it may match one, a redirection or a variable.
+fn no_command(pattern: &str) -> Option<String> {
+    let sample = pattern.replace(['*', '?'], "x");
+    let is_variable = || sample.split_once('=').is_some_and(|(name, _)| !name.is_empty() && !name.contains(' '));
+    if sample.starts_with(['<', '>']) {
+        return None;
+    }
+    match command_line::parse(&sample) {
+        Err(_) if is_variable() => None,
+        Err(beyond) => Some(beyond.0),
+        Ok(script) => match script.steps.as_slice() {
+            [only] if only.stages.len() == 1 => None,
+            _ => Some("is several".to_owned()),
+        },
+    }
+}
+
+/// The arguments of the agent's tools that are command lines.
+fn command_arguments(rule: &PermissionRule, agent: &Resource<Agent>, decoded: &Decoded) -> HashSet<String> {
+    let used = agent.spec.tools.iter().filter_map(|used| decoded.tools.get(&used.tool).map(AsRef::as_ref));
+    let exports = used.flat_map(|tool| tool.spec.exports.iter().map(|export| (&tool.id.name, export)));
+    let fits = |(tool, export): &(&String, &ExportSpec)| {
+        let name = qualified_name(tool, &export.name);
+        rule.tool.as_ref().is_none_or(|pattern| may_match(pattern, &atoms(&name)))
+    };
+    exports.filter(fits).flat_map(|(_, export)| export.marked_arguments().commands).collect()
 }
 
 fn list_of(tools: &[&Resource<Tool>]) -> String {

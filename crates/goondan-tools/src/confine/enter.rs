@@ -26,7 +26,10 @@ pub fn enter(restrictions: &str, command: &[OsString]) -> ExitCode {
 #[cfg(target_os = "linux")]
 fn restrict(restrictions: &Restrictions) -> Result<(), String> {
     limit(restrictions)?;
-    super::linux::sandbox(&restrictions.layers)
+    let mut layers = restrictions.layers.clone();
+    // This process becomes the program, so what is its own here stays its own.
+    layers.iter_mut().for_each(|layer| layer.read.push("/proc/self".into()));
+    super::linux::sandbox(&layers)
 }
 
 #[cfg(all(unix, not(target_os = "linux")))]

@@ -81,22 +81,22 @@ fn files(layer: &Layer) -> Result<(), String> {
     }
 }
 
-/// System calls that no program in a sandbox makes: those that type on a terminal, and without the network those that make
-/// sockets of any kind. Sockets of the local machine lead out, too (think of a container engine). Pairs of connected
-/// sockets are left.
+/// System calls that no program in a sandbox makes: those that type on a terminal, and those that make sockets. With the
+/// network, sockets of the network alone are left: those of the local machine lead out of every sandbox (think of a
+/// container engine, or of whatever starts services). Pairs of connected sockets are always left.
 fn calls(has_network: bool) -> Result<(), String> {
-    let typing = |request: u32| {
-        let is_request = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(request))?;
-        SeccompRule::new(vec![is_request])
+    let with = |argument: u8, value: u64| {
+        let is_value = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)?;
+        SeccompRule::new(vec![is_value])
     };
     let text = |error: seccompiler::BackendError| error.to_string();
-    let typing = [typing(TIOCSTI).map_err(text)?, typing(TIOCLINUX).map_err(text)?].to_vec();
+    let typing = [TIOCSTI, TIOCLINUX].map(|request| with(1, u64::from(request)).map_err(text));
+    let typing = typing.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let local = with(0, u64::from(libc::AF_UNIX.cast_unsigned())).map_err(text)?;
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::from([(libc::SYS_ioctl, typing)]);
     // It does what other calls do, past the filter.
     rules.insert(libc::SYS_io_uring_setup, Vec::new());
-    if !has_network {
-        rules.insert(libc::SYS_socket, Vec::new());
-    }
+    rules.insert(libc::SYS_socket, if has_network { vec![local] } else { Vec::new() });
     #[cfg(target_arch = "x86_64")]
     rules.extend(rules.clone().into_iter().map(|(call, rules)| (call | X32, rules)));
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;

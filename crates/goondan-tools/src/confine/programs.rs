@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Programs whose work it is to start others: compilers, interpreters, what builds, and what runs a command that it is given.
 /// A pattern for one of them allows all that it may start; its sandbox bounds that.
-const LAUNCHERS: [&str; 74] = [
+const LAUNCHERS: [&str; 72] = [
     "ash",
     "bash",
     "bazel",
@@ -27,7 +27,6 @@ const LAUNCHERS: [&str; 74] = [
     "docker",
     "dotnet",
     "elixir",
-    "env",
     "fish",
     "g++",
     "gcc",
@@ -77,7 +76,6 @@ const LAUNCHERS: [&str; 74] = [
     "tsc",
     "uv",
     "uvx",
-    "xargs",
     "yarn",
     "zig",
     "zsh",

@@ -9,8 +9,8 @@ use super::Layer;
 #[error("{0}")]
 pub(crate) struct NoSandbox(pub(crate) String);
 
-/// Whether sandboxes can be had here.
-pub(crate) fn is_there() -> bool {
+/// Whether this system has sandboxes for programs: Linux with Landlock and seccomp has.
+pub fn is_there() -> bool {
     #[cfg(target_os = "linux")]
     return super::linux::is_there();
     #[cfg(not(target_os = "linux"))]

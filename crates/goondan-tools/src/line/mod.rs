@@ -12,9 +12,9 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use goondan_runtime::policy::shell::script::{CD, Command, Group, Script, Stage, Step, When};
-use goondan_runtime::policy::shell::{self};
+use goondan_runtime::policy::shell;
 use goondan_runtime::ports::tool::{Containment, ToolContext};
+use goondan_runtime::spec::command_line::{CD, Command, Group, Script, Stage, Step, When};
 
 use crate::confine::programs::{self, Found};
 use crate::confine::{Launcher, NoSandbox};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
-use goondan_runtime::policy::shell::script::{Redirect, Target, stays_inside};
 use goondan_runtime::ports::tool::ToolError;
+use goondan_runtime::spec::command_line::{Redirect, Target, stays_inside};
 use tokio::process::Command;
 
 use super::Line;

@@ -1,23 +1,20 @@
 //! What a shell command line does, as far as it can be told before it runs: every command in it and every file that it
 //! opens.
 //!
-//! A line of the small grammar ([`parse`]) is known whole, and can be run without a shell, so that what runs is what was
+//! A line of the small grammar ([`command_line`]) is known whole, and can be run without a shell, so that what runs is what was
 //! judged. Any other line is one part that is [`What::Hidden`]: somebody has to look at it.
 //!
 //! Well-known programs that run other programs (`timeout`, `xargs`, …) are looked through, so that rules find what they
 //! name. This deliberately does not know what a program does with its arguments: a sandbox bounds that.
 
-mod parse;
 mod parts;
 mod programs;
-pub mod script;
 mod unwrap;
 
+use goondan_spec::command_line::{self, Beyond, Script, parse};
 use goondan_spec::pattern::Atom;
 
-pub use parse::{Beyond, parse};
 pub use parts::fold;
-use script::Script;
 
 /// A part of a command line that a policy decides about.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +27,7 @@ pub struct Part {
     pub(crate) whole: Vec<Atom>,
     /// What a restricting pattern may match: also without assignments, folders and the programs around it.
     pub(crate) names: Vec<Vec<Atom>>,
-    /// Which command of the script it belongs to ([`script::Command::number`]).
+    /// Which command of the script it belongs to ([`command_line::Command::number`]).
     pub command: Option<usize>,
     /// The names of the programs that it starts, the outermost first.
     pub programs: Vec<String>,
@@ -82,7 +79,7 @@ impl Part {
 
     /// The folder outside of the working folder that a command line runs in. It is judged as `cd` would be.
     pub(crate) fn folder(given: &str) -> Self {
-        Part::text(&format!("{} {}", script::CD, fold(given)), What::Command)
+        Part::text(&format!("{} {}", command_line::CD, fold(given)), What::Command)
     }
 
     fn hidden(shown: &str, why: impl Into<String>) -> Self {

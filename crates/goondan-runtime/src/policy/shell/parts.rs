@@ -1,8 +1,8 @@
 //! What a policy decides about in a script: its commands, the files that it opens, and the folders that it goes to.
 
+use goondan_spec::command_line::{Command, Group, Piece, Redirect, Script, Stage, Target, stays_inside};
 use goondan_spec::pattern::{Atom, atoms};
 
-use super::script::{Command, Group, Piece, Redirect, Script, Stage, Target, stays_inside};
 use super::unwrap::{self, Known, Simple};
 use super::{Part, What, excerpt};
 

@@ -1,8 +1,4 @@
-//! Reads command lines of a small grammar: what every shell reads alike, and what can be started without one.
-//!
-//! A line is commands in pipelines (`|`), lists (`&&`, `||`, `;`, line breaks) and groups (`(…)`); their words are plain
-//! text, quoted text, `*` and `?`, and `"$(…)"`; their streams go to files and to each other. Everything else takes a
-//! shell, which nobody can judge beforehand.
+//! Reads a command line.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -307,12 +303,17 @@ impl Reader<'_> {
             return Ok(());
         }
         let word = self.word()?;
-        // `12>x` redirects the stream 12.
+        self.refuse_number(&word)?;
+        command.words.push(word);
+        Ok(())
+    }
+
+    /// Refuses a word that a redirection behind it takes for a stream: `12>x` redirects the stream 12.
+    fn refuse_number(&mut self, word: &Word) -> Result<(), Beyond> {
         let is_number = || word.text().is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         if matches!(self.peek(), Some('<' | '>')) && is_number() {
             return beyond("redirects a stream other than 0, 1 and 2");
         }
-        command.words.push(word);
         Ok(())
     }
 
@@ -431,7 +432,9 @@ impl Reader<'_> {
         if self.is_at_end_of_word() || self.peek() == Some('#') {
             return beyond("has a redirection to nowhere");
         }
-        let Some(path) = self.word()?.text() else { return beyond("redirects to what is not known") };
+        let word = self.word()?;
+        self.refuse_number(&word)?;
+        let Some(path) = word.text() else { return beyond("redirects to what is not known") };
         Ok(Redirect { stream, target: target(path, is_read, append)? })
     }
 
@@ -441,7 +444,7 @@ impl Reader<'_> {
             Some('2') => 2,
             _ => return beyond("uses a redirection that only a shell understands"),
         };
-        if append || !self.is_at_end_of_word() {
+        if append || !self.is_at_end_of_word() || matches!(self.peek(), Some('<' | '>')) {
             return beyond("uses a redirection that only a shell understands");
         }
         Ok(Redirect { stream, target: Target::Stream(other) })

@@ -1,6 +1,6 @@
 //! What a command line of the small grammar is.
 
-use goondan_spec::pattern::{Atom, atoms};
+use crate::pattern::{Atom, atoms};
 
 /// Commands, one after the other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -111,7 +111,7 @@ impl Word {
     }
 
     /// What is known of its text. Files have any names.
-    pub(super) fn atoms(&self) -> Vec<Atom> {
+    pub fn atoms(&self) -> Vec<Atom> {
         let of = |piece: &Piece| match piece {
             Piece::Text(text) => atoms(text),
             Piece::Output(_) | Piece::Star | Piece::Question => vec![Atom::Any],
