@@ -6,18 +6,16 @@ use std::sync::Arc;
 use clap::Args;
 use goondan::runtime::event::SwarmEvent;
 use goondan::runtime::policy::Approver;
-use goondan::spec::{Bundle, Code, Diagnostic, Sources, render};
+use goondan::spec::{Bundle, Code, Diagnostic, ResourceId, Sources, render};
 use goondan::{Project, StartError, StateRoot, Swarm, models};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::commands::run::Asked;
 use crate::commands::{sandbox_exec, tool_host};
+use crate::elsewhere;
 use crate::exit::{CliError, Exit};
-use crate::output::Output;
-
-/// The file that makes a folder a project.
-pub(crate) const MANIFESTS: [&str; 2] = ["goondan.yaml", "goondan.yml"];
+use crate::output::{Output, style};
 
 /// How a swarm is started; the same words in every command that starts one.
 #[derive(Debug, Clone, Args)]
@@ -60,6 +58,18 @@ pub(crate) fn load_valid(path: &Path, output: &Output) -> Result<(PathBuf, Arc<B
     }
 }
 
+/// The project at `path` with its swarm of that name, or the one that is run where none is named.
+pub(crate) fn chosen_swarm(
+    path: &Path,
+    name: Option<&str>,
+    output: &Output,
+) -> Result<(Arc<Bundle>, ResourceId), CliError> {
+    let (_, bundle, _) = load_valid(path, output)?;
+    let swarm = bundle.choose_swarm(name).map(|swarm| swarm.id.clone());
+    let swarm = swarm.map_err(|problem| not_startable(std::slice::from_ref(&problem)))?;
+    Ok((bundle, swarm))
+}
+
 /// Shows problems with the lines that they are about.
 fn warn(diagnostics: &[Diagnostic], sources: &Sources, output: &Output) -> Result<(), CliError> {
     if diagnostics.is_empty() {
@@ -97,6 +107,7 @@ pub(crate) async fn start(
     let (root, bundle, sources) = load_valid(project, output)?;
     // Read once here as well, because an unusable file is a matter of configuration, not of the project.
     goondan::environment(&root, args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
+    tell_elsewhere(&bundle, args.swarm.as_deref(), state_root, output)?;
     let mut builder = Swarm::builder(bundle)
         .state_root(&state_root.0)
         .approver(approver)
@@ -125,12 +136,31 @@ pub(crate) async fn start(
     Ok((swarm, events))
 }
 
+/// Tells of state that lies elsewhere, as long as the project has none of its own.
+fn tell_elsewhere(
+    bundle: &Bundle,
+    swarm: Option<&str>,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
+    // Without a swarm nothing starts, and that is told then.
+    let Ok(swarm) = bundle.choose_swarm(swarm) else { return Ok(()) };
+    if state_root.workspace_of(bundle, swarm).dir.exists() {
+        return Ok(());
+    }
+    let yellow = style::WARNING;
+    for [what, remedy] in elsewhere::words(state_root, bundle, swarm) {
+        output.note(&format!("{yellow}warning{yellow:#}: {what}\n  {remedy}"))?;
+    }
+    Ok(())
+}
+
 /// Checks that there is something to load at `path`.
 fn find(path: &Path) -> Result<(), CliError> {
     let shown = path.display();
     if path.is_file() {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        return match MANIFESTS.contains(&name) {
+        return match goondan::project::MANIFESTS.contains(&name) {
             true => Ok(()),
             false => Err(CliError::configuration(format!("`{shown}` is no project folder and no goondan.yaml."))
                 .suggest("Name the folder that holds goondan.yaml.")),
@@ -141,7 +171,7 @@ fn find(path: &Path) -> Result<(), CliError> {
             .suggest(format!("Create a project there with `gdn init {shown}`."))
             .help("init"));
     }
-    if MANIFESTS.iter().any(|name| path.join(name).is_file()) {
+    if goondan::manifest_in(path).is_some() {
         return Ok(());
     }
     let (place, command) = match path == Path::new(".") {

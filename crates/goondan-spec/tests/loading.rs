@@ -236,7 +236,7 @@ fn every_field_arrives() {
     let extension = &bundle.extensions()[&id(Kind::Extension, "short-memory")].spec;
     assert_eq!((&extension.config["keep"], &extension.config["at"]), (&2.into(), &100.into()));
     let swarm = &bundle.swarms()[0].spec;
-    assert_eq!((swarm.instance_key.as_str(), swarm.policy.max_steps_per_turn), ("newsroom", 12));
+    assert_eq!((swarm.instance_key.as_deref(), swarm.policy.max_steps_per_turn), (Some("newsroom"), 12));
     assert_eq!(swarm.policy.lifecycle.ttl, Some(Duration::from_secs(3600)));
     assert_eq!(bundle.connections()[0].spec.ingress.len(), 3);
     assert_eq!(bundle.package().unwrap().spec.version.as_deref(), Some("1.2.0"));

@@ -21,17 +21,19 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use crate::adapters::ToolSources;
 use crate::approvals::ApprovalFile;
 use crate::generation::Notebook;
+use crate::identity::Owner;
 use crate::reload::{FIRST_GENERATION, ReadBefore, ReloadListeners, ToolReloads, plan_swarm, take_stock};
 use crate::secrets;
 use crate::swarm::{Inner, Swarm};
 use crate::variables::Variables;
-use crate::workspace::StateRoot;
+use crate::workspace::{StateRoot, Workspace};
 
 /// Settings of a swarm that is about to start.
 pub struct SwarmBuilder {
     pub(crate) bundle: Arc<Bundle>,
     pub(crate) swarm: Option<String>,
     pub(crate) state_root: Option<PathBuf>,
+    pub(crate) workspace: Option<Workspace>,
     pub(crate) variables: Variables,
     pub(crate) models: Arc<dyn ModelFactory>,
     pub(crate) approver: Arc<dyn Approver>,
@@ -67,6 +69,7 @@ impl SwarmBuilder {
             bundle,
             swarm: None,
             state_root: None,
+            workspace: None,
             variables: Variables::OfProject { env_file: None },
             models: Arc::new(Providers::default()),
             approver: Arc::new(Headless),
@@ -91,6 +94,13 @@ impl SwarmBuilder {
     #[must_use]
     pub fn state_root(mut self, path: impl Into<PathBuf>) -> Self {
         self.state_root = Some(path.into());
+        self
+    }
+
+    /// Keeps conversations in that workspace, instead of in the project's own.
+    #[must_use]
+    pub fn workspace(mut self, workspace: Workspace) -> Self {
+        self.workspace = Some(workspace);
         self
     }
 
@@ -201,10 +211,13 @@ impl SwarmBuilder {
         let generation = plan_swarm(&self.bundle, swarm, FIRST_GENERATION, &ports, &environment, None, &self.redactor)
             .await
             .map_err(StartError::Diagnostics)?;
-        let workspace = root.workspace(&swarm.spec.instance_key);
+        let workspace = self.workspace.unwrap_or_else(|| root.workspace_of(&self.bundle, swarm));
         let dir = workspace.dir.clone();
         let store = tokio::task::spawn_blocking(move || JsonlStore::open(&dir)).await;
         let store = store.map_err(|panic| workspace_error(panic.to_string()))?.map_err(cannot_open)?;
+        if let Err(error) = workspace.claim(&Owner::of(&self.bundle, swarm)) {
+            return Err(workspace_error(format!("the project could not be noted in the workspace: {error}")));
+        }
         let reloader = Arc::new(ToolReloads::default());
         let approvals = match self.approvals {
             Some(book) => book,

@@ -56,6 +56,20 @@ pub fn base_package() -> BasePackage {
     BasePackage { tools: goondan_tools::base_tools(), extensions }
 }
 
+/// Files that make a folder a project.
+pub const MANIFESTS: [&str; 2] = ["goondan.yaml", "goondan.yml"];
+
+/// The file that makes `folder` a project, if there is one.
+pub fn manifest_in(folder: &Path) -> Option<PathBuf> {
+    MANIFESTS.iter().map(|name| folder.join(name)).find(|path| path.is_file())
+}
+
+/// The project that `folder` lies in: it, or the nearest folder above that is one.
+pub fn around(folder: &Path) -> Option<PathBuf> {
+    let folder = std::path::absolute(folder).ok()?;
+    folder.ancestors().find(|folder| manifest_in(folder).is_some()).map(Path::to_owned)
+}
+
 fn folder(path: &Path) -> PathBuf {
     if path.is_dir() {
         return path.to_owned();

@@ -7,9 +7,10 @@ use goondan::StateRoot;
 use goondan::spec::{Bundle, Environment};
 use serde::Serialize;
 
+use crate::elsewhere;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, style};
-use crate::project::{self, MANIFESTS};
+use crate::project;
 
 /// Keys that the well-known providers look for.
 const PROVIDER_KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
@@ -44,7 +45,7 @@ struct Check {
 /// Checks this machine and the project. Fails where any check fails; warnings do not count.
 pub(crate) fn run(args: &DoctorArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let mut checks = vec![version(), state(state_root), shell()];
-    checks.extend(project_checks(&args.project));
+    checks.extend(project_checks(&args.project, state_root));
     if output.json {
         output.json_pretty(&checks)?;
     } else {
@@ -109,8 +110,8 @@ fn shell() -> Check {
     }
 }
 
-fn project_checks(path: &Path) -> Vec<Check> {
-    let is_project = path.is_file() || MANIFESTS.iter().any(|name| path.join(name).is_file());
+fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<Check> {
+    let is_project = path.is_file() || goondan::manifest_in(path).is_some();
     if !is_project {
         let nothing = format!("no goondan.yaml in {}", path.display());
         return vec![check("project", Status::Warn, nothing).suggest("Create one with `gdn init`."), provider_keys()];
@@ -129,9 +130,25 @@ fn project_checks(path: &Path) -> Vec<Check> {
         Some(bundle) => {
             let status = if warnings == 0 { Status::Ok } else { Status::Warn };
             let detail = format!("{} is valid, with {warnings} warnings", path.display());
-            std::iter::once(check("project", status, detail)).chain(models(&project.root, bundle)).collect()
+            let mut checks = vec![check("project", status, detail)];
+            checks.extend(workspaces(bundle, state_root));
+            checks.extend(models(&project.root, bundle));
+            checks
         }
     }
+}
+
+/// Where the swarms keep their state, and state of the project that lies elsewhere.
+fn workspaces(bundle: &Bundle, state_root: &StateRoot) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for swarm in bundle.swarms().values() {
+        let own = state_root.workspace_of(bundle, swarm);
+        checks.push(check("workspace", Status::Ok, format!("{} keeps its state in `{}`", swarm.id, own.id)));
+        let elsewhere = elsewhere::words(state_root, bundle, swarm);
+        checks
+            .extend(elsewhere.into_iter().map(|[what, remedy]| check("workspace", Status::Warn, what).suggest(remedy)));
+    }
+    checks
 }
 
 /// Whether every model finds its key. The key itself is never shown.

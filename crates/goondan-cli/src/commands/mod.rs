@@ -17,6 +17,8 @@ pub(crate) mod tool;
 pub(crate) mod tool_host;
 pub(crate) mod validate;
 
+pub(crate) use self::init::quoted;
+
 use std::future::Future;
 use std::time::Duration;
 

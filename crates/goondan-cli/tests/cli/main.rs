@@ -24,3 +24,4 @@ mod tool;
 mod validate;
 #[cfg(unix)]
 mod watch;
+mod workspaces;

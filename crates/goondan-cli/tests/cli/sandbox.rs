@@ -60,6 +60,12 @@ impl Sandbox {
         finished(self.command(arguments).stdin(Stdio::null()).output().unwrap())
     }
 
+    /// Runs `gdn` in a folder below, with nothing on standard input.
+    pub(crate) fn gdn_in(&self, folder: &str, arguments: &[&str]) -> Outcome {
+        let mut command = self.command(arguments);
+        finished(command.current_dir(self.dir().join(folder)).stdin(Stdio::null()).output().unwrap())
+    }
+
     /// Runs `gdn` with the Rust toolchain of this machine, without the network, and with one folder for what compilers make
     /// on the way, so that only the first test that builds a crate waits long.
     pub(crate) fn gdn_building(&self, arguments: &[&str]) -> Outcome {
@@ -91,6 +97,7 @@ impl Sandbox {
         {
             settings.add_filter(&escaped(&path), name);
         }
+        settings.add_filter(r"\bp-[0-9a-f]{12}\b", "p-[HASH]");
         settings.add_filter(r"(under )?\d+ ms", "[N] ms");
         settings.add_filter(r"in \d+\.\d s", "in [N] s");
         settings.add_filter(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)?", "[TIME]");

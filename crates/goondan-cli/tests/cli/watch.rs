@@ -304,7 +304,7 @@ fn a_reload_can_be_asked_for_and_shown_beforehand() {
     sandbox.write("copy/script.yaml", "default: {text: other}\n");
     let text = manifest("{provider: scripted, model: any, options: {script: script.yaml}}", "workdir: project");
     sandbox.write("copy/goondan.yaml", &text);
-    let shown = sandbox.gdn(&["reload", "--dry-run", "copy"]);
+    let shown = sandbox.gdn_in("p", &["reload", "--dry-run", "../copy"]);
     let elsewhere = sandbox.gdn(&["reload", "copy"]);
     assert_eq!(running.ask("nothing yet?"), "heard nothing yet?");
     let reloaded = sandbox.gdn(&["reload", "p"]);

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
+use goondan::project::MANIFESTS;
 use serde_json::json;
 
 use self::templates::{File, Template};
 use crate::exit::CliError;
 use crate::output::{Output, style};
-use crate::project::MANIFESTS;
 
 /// The longest name of a resource (rule L6).
 const NAME_LIMIT: usize = 63;
@@ -138,7 +138,7 @@ fn report(args: &InitArgs, name: &str, files: &[File], output: &Output) -> Resul
 }
 
 /// `text` as one word of a shell.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./~".contains(c);
     match !text.is_empty() && text.chars().all(plain) {
         true => text.to_owned(),
