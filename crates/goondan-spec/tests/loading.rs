@@ -250,7 +250,7 @@ fn how_a_tool_is_built_is_known_before_it_is() {
     let loaded = load_files(&files);
     assert_eq!(found(&loaded), ["E_CONFIG_ENTRY_NOT_FOUND goondan.yaml:5 spec.entry"]);
     assert!(loaded.diagnostics[0].suggestion.as_ref().unwrap().starts_with("run `gdn build`"));
-    let [ToolBuild { tool, entry, build }] = loaded.builds.as_slice() else { panic!("{:?}", loaded.builds) };
+    let [ToolBuild { tool, entry, build, .. }] = loaded.builds.as_slice() else { panic!("{:?}", loaded.builds) };
     assert_eq!((tool.name.as_str(), entry.as_str()), ("x", "tools/x/target/release/x"));
     assert_eq!((build.command.to_string().as_str(), build.cwd.as_deref()), ("cargo build", Some("tools/x")));
     assert_eq!((build.sources.as_slice(), build.timeout), (&["src/**/*.rs".to_owned()][..], Duration::from_secs(5)));

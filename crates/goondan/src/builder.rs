@@ -22,7 +22,7 @@ use crate::adapters::ToolSources;
 use crate::approvals::ApprovalFile;
 use crate::generation::Notebook;
 use crate::identity::Owner;
-use crate::reload::{FIRST_GENERATION, ReadBefore, ReloadListeners, ToolReloads, plan_swarm, take_stock};
+use crate::reload::{FIRST_GENERATION, ReadBefore, ReloadCheck, ReloadListeners, ToolReloads, plan_swarm, take_stock};
 use crate::secrets;
 use crate::swarm::{Inner, Swarm};
 use crate::variables::Variables;
@@ -44,6 +44,7 @@ pub struct SwarmBuilder {
     pub(crate) tool_host: Option<HostCommand>,
     pub(crate) sandbox_helper: Option<HelperCommand>,
     pub(crate) reloads_at_hangup: bool,
+    pub(crate) reload_check: Option<ReloadCheck>,
 }
 
 /// Why a swarm could not start.
@@ -80,6 +81,7 @@ impl SwarmBuilder {
             tool_host: None,
             sandbox_helper: None,
             reloads_at_hangup: false,
+            reload_check: None,
         }
     }
 
@@ -181,6 +183,14 @@ impl SwarmBuilder {
         self
     }
 
+    /// Asks that before a reload takes up a project, and before a watch builds its tools. The project that it starts with has
+    /// been looked at by whoever starts it.
+    #[must_use]
+    pub fn reload_check(mut self, check: ReloadCheck) -> Self {
+        self.reload_check = Some(check);
+        self
+    }
+
     /// Contains programs of tools with the help of that command, which must call [`crate::enter_sandbox`] before it starts
     /// a thread.
     #[must_use]
@@ -252,6 +262,7 @@ impl SwarmBuilder {
             tools,
             variables: self.variables,
             contents: Arc::default(),
+            reload_check: self.reload_check,
             state_root: root,
             notebook,
             reloading: Arc::default(),

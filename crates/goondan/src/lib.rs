@@ -16,7 +16,9 @@ pub mod reload;
 mod secrets;
 pub mod swarm;
 mod transfer;
+pub mod trust;
 mod variables;
+pub mod wants;
 pub mod watch;
 pub mod workspace;
 
@@ -33,8 +35,10 @@ pub use goondan_runtime::registry::{Catalog, RegisteredTool, Registry, ToolName}
 pub use identity::{AdoptError, Elsewhere, Owner};
 pub use preview::{Preview, PreviewError};
 pub use project::{Project, around, environment, load, manifest_in};
-pub use reload::{ReloadNews, ReloadOutcome, ReloadTiming};
+pub use reload::{ReloadCheck, ReloadNews, ReloadOutcome, ReloadTiming};
 pub use swarm::{Input, SendError, Submission, Swarm, Turn};
 pub use transfer::ImportFailed;
+pub use trust::{TrustList, Trusted};
+pub use wants::{Asks, Want, wants};
 pub use watch::{Watch, WatchOptions};
 pub use workspace::{StateRoot, Workspace};
