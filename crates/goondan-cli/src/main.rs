@@ -13,6 +13,7 @@ mod exit;
 mod instances;
 mod output;
 mod project;
+mod trust;
 
 fn main() -> std::process::ExitCode {
     app::main(std::env::args_os().collect())

@@ -16,6 +16,7 @@ use crate::commands::{sandbox_exec, tool_host};
 use crate::elsewhere;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, style};
+use crate::trust::Trust;
 
 /// How a swarm is started; the same words in every command that starts one.
 #[derive(Debug, Clone, Args)]
@@ -32,9 +33,19 @@ pub(crate) struct StartArgs {
     /// Answer every approval with yes
     #[arg(short, long)]
     pub(crate) yes: bool,
+    /// Trust the project for this run
+    #[arg(long)]
+    pub(crate) trust: bool,
     /// Build the tools that say how before starting, as `gdn build` does
     #[arg(long)]
     pub(crate) build: bool,
+}
+
+impl StartArgs {
+    /// What they say about trust.
+    pub(crate) fn trust(&self, state_root: &StateRoot) -> Trust {
+        Trust::new(state_root, self.trust, self.yes)
+    }
 }
 
 /// Loads the project at `path`, whatever is wrong in it. Fails only where there is no project at all.
@@ -45,7 +56,24 @@ pub(crate) fn load(path: &Path) -> Result<Project, CliError> {
 
 /// Loads a project that is about to be used: warnings are shown, errors end the command.
 pub(crate) fn load_valid(path: &Path, output: &Output) -> Result<(PathBuf, Arc<Bundle>, Sources), CliError> {
-    let Project { root, bundle, diagnostics, sources, .. } = load(path)?;
+    valid(load(path)?, output)
+}
+
+/// As [`load_valid`], of a project that is about to be run: one that nobody trusts must want nothing.
+pub(crate) fn load_trusted(
+    path: &Path,
+    trust: &Trust,
+    output: &Output,
+) -> Result<(PathBuf, Arc<Bundle>, Sources), CliError> {
+    let project = load(path)?;
+    if project.bundle.is_some() {
+        trust.require(&project, output)?;
+    }
+    valid(project, output)
+}
+
+fn valid(project: Project, output: &Output) -> Result<(PathBuf, Arc<Bundle>, Sources), CliError> {
+    let Project { root, bundle, diagnostics, sources, .. } = project;
     match bundle {
         Some(bundle) => {
             warn(&diagnostics, &sources, output)?;
@@ -104,7 +132,8 @@ pub(crate) async fn start(
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), CliError> {
-    let (root, bundle, sources) = load_valid(project, output)?;
+    let trust = args.trust(state_root);
+    let (root, bundle, sources) = load_trusted(project, &trust, output)?;
     // Read once here as well, because an unusable file is a matter of configuration, not of the project.
     goondan::environment(&root, args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
     tell_elsewhere(&bundle, args.swarm.as_deref(), state_root, output)?;
@@ -112,6 +141,7 @@ pub(crate) async fn start(
         .state_root(&state_root.0)
         .approver(approver)
         .redactor(crate::app::redactor().clone())
+        .reload_check(trust.reload_check())
         .reloads_at_hangup(cfg!(unix));
     if let Some(file) = &args.env_file {
         builder = builder.env_file(file);

@@ -3,14 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goondan::StateRoot;
 use goondan::spec::{Bundle, Environment};
+use goondan::{Project, StateRoot};
 use serde::Serialize;
 
+use crate::commands::quoted;
 use crate::elsewhere;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, style};
 use crate::project;
+use crate::trust::Trust;
 
 /// Keys that the well-known providers look for.
 const PROVIDER_KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
@@ -132,8 +134,26 @@ fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<Check> {
             let detail = format!("{} is valid, with {warnings} warnings", path.display());
             let mut checks = vec![check("project", status, detail)];
             checks.extend(workspaces(bundle, state_root));
-            checks.extend(models(&project.root, bundle));
+            let trust = Trust::new(state_root, false, false);
+            checks.push(trusted(&trust, &project));
+            checks.extend(models(&project.root, bundle, &trust));
             checks
+        }
+    }
+}
+
+/// Whether the project may do what it wants.
+fn trusted(trust: &Trust, project: &Project) -> Check {
+    let is_given = trust.is_given(&project.root);
+    match trust.open_wants(project) {
+        Err(error) => check("trust", Status::Fail, error.message),
+        Ok(wants) if wants.is_empty() => {
+            let why = if is_given.unwrap_or(false) { "is trusted" } else { "wants nothing that needs trust" };
+            check("trust", Status::Ok, format!("the project {why}"))
+        }
+        Ok(wants) => {
+            check("trust", Status::Warn, format!("the project is not trusted and wants {} things", wants.len()))
+                .suggest(format!("`gdn trust {}` lists them, and trusts it.", quoted(&project.root.to_string_lossy())))
         }
     }
 }
@@ -152,8 +172,13 @@ fn workspaces(bundle: &Bundle, state_root: &StateRoot) -> Vec<Check> {
 }
 
 /// Whether every model finds its key. The key itself is never shown.
-fn models(root: &Path, bundle: &Bundle) -> Vec<Check> {
-    let environment = match goondan::environment(root, None) {
+fn models(root: &Path, bundle: &Bundle, trust: &Trust) -> Vec<Check> {
+    let environment = match trust.is_given(root) {
+        Ok(true) => goondan::environment(root, None),
+        // Its `.env` files are not read before somebody trusts it.
+        _ => Ok(Environment::of_process()),
+    };
+    let environment = match environment {
         Ok(environment) => environment,
         Err(problem) => return vec![check("variables", Status::Fail, problem.message)],
     };

@@ -12,6 +12,7 @@ use crate::commands::tool_host;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, plan_words, style};
 use crate::project;
+use crate::trust::Trust;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,14 +41,20 @@ pub(crate) struct ReloadArgs {
     /// With --dry-run: read variables from this file before .env.local and .env
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     env_file: Option<PathBuf>,
+    /// With --dry-run: trust the project for this run
+    #[arg(long, requires = "dry_run")]
+    trust: bool,
 }
 
 /// Shows or brings about a reload.
 pub(crate) async fn run(args: &ReloadArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let (_, bundle, _) = project::load_valid(&args.project, output)?;
     if args.dry_run {
+        // It opens libraries and reads variables, as a start does.
+        let trust = Trust::new(state_root, args.trust, false);
+        let (_, bundle, _) = project::load_trusted(&args.project, &trust, output)?;
         preview(args, bundle, state_root, output).await
     } else {
+        let (_, bundle, _) = project::load_valid(&args.project, output)?;
         request(args, &bundle, state_root, output).await
     }
 }
