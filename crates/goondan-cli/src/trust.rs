@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use goondan::{Asks, Project, ReloadCheck, StateRoot, TrustList, Want, wants};
+use goondan::{Leeway, Project, ReloadCheck, StateRoot, TrustList, Want, wants};
 use rustyline::{Behavior, Config, DefaultEditor};
 
 use crate::commands::quoted;
@@ -20,15 +20,14 @@ pub(crate) struct Trust {
     state_root: StateRoot,
     /// Trusted without being written down.
     this_run: bool,
-    asks: Asks,
+    leeway: Leeway,
 }
 
 impl Trust {
-    /// `flag` is `--trust`, `yes` is `--yes`.
-    pub(crate) fn new(state_root: &StateRoot, flag: bool, yes: bool) -> Self {
+    /// `flag` is `--trust`.
+    pub(crate) fn new(state_root: &StateRoot, flag: bool, leeway: Leeway) -> Self {
         let by_variable = std::env::var_os(VARIABLE).is_some_and(|value| value == "1");
-        let asks = if yes { Asks::Agreed } else { Asks::Answered };
-        Trust { state_root: state_root.clone(), this_run: flag || by_variable, asks }
+        Trust { state_root: state_root.clone(), this_run: flag || by_variable, leeway }
     }
 
     /// Ends the command where the project wants something and nobody trusts it. On a terminal somebody is asked, once for all.
@@ -56,7 +55,7 @@ impl Trust {
         if self.this_run || self.is_listed(&project.root)? {
             return Ok(Vec::new());
         }
-        Ok(wants(project, &self.state_root, self.asks))
+        Ok(wants(project, &self.state_root, self.leeway))
     }
 
     /// Whether anything of the project may be used, whatever it wants later.
@@ -74,7 +73,7 @@ impl Trust {
         let trust = self.clone();
         Arc::new(move |project| {
             // A list that can't be read trusts nothing.
-            let wants = trust.open_wants(project).unwrap_or_else(|_| wants(project, &trust.state_root, trust.asks));
+            let wants = trust.open_wants(project).unwrap_or_else(|_| wants(project, &trust.state_root, trust.leeway));
             match wants.is_empty() {
                 true => Ok(()),
                 false => Err(wants.iter().map(|want| want.refused(&project.root)).collect()),

@@ -221,7 +221,13 @@ impl SwarmBuilder {
         let generation = plan_swarm(&self.bundle, swarm, FIRST_GENERATION, &ports, &environment, None, &self.redactor)
             .await
             .map_err(StartError::Diagnostics)?;
-        let workspace = self.workspace.unwrap_or_else(|| root.workspace_of(&self.bundle, swarm));
+        let workspace = match self.workspace {
+            Some(workspace) => workspace,
+            None => root
+                .workspace_to_run(&self.bundle, swarm)
+                .map_err(|error| workspace_error(error.to_string()))?
+                .map_err(|stranger| begun_by_another(&root.workspace_of(&self.bundle, swarm), &stranger))?,
+        };
         let dir = workspace.dir.clone();
         let store = tokio::task::spawn_blocking(move || JsonlStore::open(&dir)).await;
         let store = store.map_err(|panic| workspace_error(panic.to_string()))?.map_err(cannot_open)?;
@@ -287,6 +293,14 @@ fn cannot_open(error: OpenWorkspaceError) -> StartError {
     let suggestion = held
         .then(|| "send the input to that process, wait until it has ended, or use another `--state-root`".to_owned());
     StartError::Workspace { message: error.to_string(), suggestion }
+}
+
+fn begun_by_another(workspace: &Workspace, stranger: &Owner) -> StartError {
+    let path = stranger.path.display();
+    StartError::Workspace {
+        message: format!("the workspace {} was begun by the project in {path}, which states its name", workspace.id),
+        suggestion: Some(format!("look at that project, then move {} away", workspace.dir.display())),
+    }
 }
 
 fn workspace_error(message: String) -> StartError {

@@ -98,6 +98,18 @@ impl StateRoot {
         }
     }
 
+    /// The workspace of a project's swarm that is about to run. One that is the project's own by its path, and that another
+    /// project has begun by stating its name, is refused with that project: who knows what it left there.
+    pub(crate) fn workspace_to_run(
+        &self,
+        bundle: &Bundle,
+        swarm: &Resource<Swarm>,
+    ) -> io::Result<Result<Workspace, Owner>> {
+        let (own, me) = (self.workspace_of(bundle, swarm), Owner::of(bundle, swarm));
+        let stranger = own.owner()?.filter(|owner| swarm.spec.instance_key.is_none() && owner.path != me.path);
+        Ok(stranger.map_or(Ok(own), Err))
+    }
+
     /// The workspaces of the project in the folder `root`: those that its swarms use, which need not exist yet, and those
     /// that say so themselves.
     pub fn workspaces_of(&self, root: &Path) -> io::Result<Vec<Workspace>> {

@@ -134,3 +134,18 @@ fn a_project_that_was_moved_is_told_where_its_state_is() {
     let shown = sandbox.gdn(&["instance", "show", "a:main", "--project", "moved"]);
     assert!(shown.ok().contains("of p"), "{shown:?}");
 }
+
+#[test]
+fn nobody_prepares_the_workspace_of_another_project() {
+    let sandbox = twins();
+    let victim = rows(&sandbox, &[])[0]["workspace"].as_str().unwrap().to_owned();
+    std::fs::remove_dir_all(sandbox.state()).unwrap();
+    let path = sandbox.dir().join("q/goondan.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("spec: {entryAgent", &format!("spec: {{instanceKey: {victim}, entryAgent")))
+        .unwrap();
+    sandbox.gdn(&["run", "q", "--input", "do evil later"]).ok();
+    let refused = sandbox.gdn(&["run", "p", "--input", "hi"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("was begun by the project in"), "{refused:?}");
+}

@@ -34,22 +34,22 @@ pub struct Want {
     pub line: Option<usize>,
 }
 
-/// What the answers to questions of tools will be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asks {
-    /// Somebody gives them, one by one.
-    Answered,
-    /// All are answered with yes (`--yes`): to be asked is to be allowed.
-    Agreed,
+/// What whoever runs a project lets it do beyond what it says itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Leeway {
+    /// All questions of tools are answered with yes (`--yes`): to be asked is to be allowed.
+    pub yes: bool,
+    /// Tools work in a folder that belongs to neither the project nor the conversation (`--workdir`).
+    pub workdir: bool,
 }
 
 /// Everything that `project` wants, in the order of what it is; once each.
-pub fn wants(project: &Project, state_root: &StateRoot, asks: Asks) -> Vec<Want> {
+pub fn wants(project: &Project, state_root: &StateRoot, leeway: Leeway) -> Vec<Want> {
     let mut wants = tools::builds(&project.builds);
     if let Some(bundle) = &project.bundle {
         wants.extend(tools::programs(bundle));
         wants.extend(tools::settings(bundle));
-        wants.extend(agents::powers(bundle, asks));
+        wants.extend(agents::powers(bundle, leeway));
         wants.extend(bundle.models().values().filter_map(|model| live(model)));
         wants.extend(values(bundle));
         wants.extend(shared_state(bundle, state_root));
