@@ -22,6 +22,10 @@ fn what(state_root: &StateRoot, elsewhere: &Elsewhere) -> String {
             owner.path.display(),
             workspace.id
         ),
+        Elsewhere::Renamed(workspace) => format!(
+            "The state of this project under the names that it had before is in the workspace `{}`.",
+            workspace.id
+        ),
         Elsewhere::Shared(workspace) => {
             // Whoever ran last is a hint for people, no more.
             let last = state_root.workspace(&workspace.id).last_generation().ok().flatten();

@@ -42,6 +42,8 @@ pub enum Elsewhere {
     Shared(Workspace),
     /// The project of that name stood in another folder, and is there no more.
     Moved(Workspace, Owner),
+    /// The project, or its swarm, had another name then, or stated where its state is.
+    Renamed(Workspace),
 }
 
 /// Why state could not be adopted.
@@ -124,18 +126,19 @@ impl StateRoot {
         Ok(found)
     }
 
-    /// State that the project may have had before: under its swarm's name alone, or when it stood elsewhere. There is none
-    /// for a Swarm that states where its state is.
+    /// State that the project may have had before: under its swarm's name alone, when it stood elsewhere, or under other names.
+    /// There is none for a Swarm that states where its state is.
     pub fn elsewhere(&self, bundle: &Bundle, swarm: &Resource<Swarm>) -> io::Result<Vec<Elsewhere>> {
         if swarm.spec.instance_key.is_some() {
             return Ok(Vec::new());
         }
-        let (me, own) = (Owner::of(bundle, swarm), self.workspace_of(bundle, swarm));
-        let shared = self.workspace(&swarm.id.name);
+        let (me, shared) = (Owner::of(bundle, swarm), self.workspace(&swarm.id.name));
+        let used: Vec<Workspace> = bundle.swarms().values().map(|swarm| self.workspace_of(bundle, swarm)).collect();
         let mut found = Vec::new();
-        for workspace in self.workspaces()?.into_iter().filter(|workspace| *workspace != own) {
+        for workspace in self.workspaces()?.into_iter().filter(|workspace| !used.contains(workspace)) {
             match workspace.owner()? {
                 None if workspace == shared => found.push(Elsewhere::Shared(workspace)),
+                Some(owner) if owner.path == me.path => found.push(Elsewhere::Renamed(workspace)),
                 Some(owner) if (&owner.name, &owner.swarm) == (&me.name, &me.swarm) && !owner.is_there() => {
                     found.push(Elsewhere::Moved(workspace, owner));
                 }
@@ -184,7 +187,7 @@ impl Elsewhere {
     /// Where it lies.
     pub fn workspace(&self) -> &Workspace {
         match self {
-            Elsewhere::Shared(workspace) | Elsewhere::Moved(workspace, _) => workspace,
+            Elsewhere::Shared(workspace) | Elsewhere::Moved(workspace, _) | Elsewhere::Renamed(workspace) => workspace,
         }
     }
 }

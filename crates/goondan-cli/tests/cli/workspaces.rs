@@ -149,3 +149,18 @@ fn nobody_prepares_the_workspace_of_another_project() {
     assert_eq!(refused.code, 1);
     assert!(refused.stderr.contains("was begun by the project in"), "{refused:?}");
 }
+
+#[test]
+fn a_project_that_was_renamed_is_told_where_its_state_is() {
+    let sandbox = twins();
+    let path = sandbox.dir().join("p/goondan.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let package = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: twin}\n---\n";
+    for renamed in [format!("{package}{text}"), text.replace("metadata: {name: s}", "metadata: {name: other}")] {
+        std::fs::write(&path, renamed).unwrap();
+        let told = sandbox.gdn(&["doctor", "p"]);
+        assert!(told.stdout.contains("under the names that it had before"), "{told:?}");
+    }
+    std::fs::write(&path, text).unwrap();
+    assert!(!sandbox.gdn(&["doctor", "p"]).stdout.contains("before"), "a project is not told of what it uses");
+}

@@ -8,8 +8,9 @@ mod tools;
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
-use goondan_models::provider;
+use goondan_models::{Provider, provider};
 use goondan_spec::bundle::Origin;
 use goondan_spec::kinds::Model;
 use goondan_spec::{Bundle, Code, Diagnostic, Resource, ValueSource, env_files};
@@ -50,7 +51,7 @@ pub fn wants(project: &Project, state_root: &StateRoot, leeway: Leeway) -> Vec<W
         wants.extend(tools::programs(bundle));
         wants.extend(tools::settings(bundle));
         wants.extend(agents::powers(bundle, leeway));
-        wants.extend(bundle.models().values().filter_map(|model| live(model)));
+        wants.extend(bundle.models().values().filter(|model| is_live(&model.spec)).map(|model| live(model)));
         wants.extend(values(bundle));
         wants.extend(shared_state(bundle, state_root));
     }
@@ -85,26 +86,29 @@ impl Want {
     }
 }
 
+/// Whether somebody runs the model; a provider that nobody knows is taken for one.
+fn is_live(model: &Model) -> bool {
+    provider(&model.provider).is_none_or(Provider::is_live)
+}
+
 /// A model that somebody runs: it reads the conversations, and may cost money.
-fn live(model: &Resource<Model>) -> Option<Want> {
+fn live(model: &Resource<Model>) -> Want {
     let spec = &model.spec;
-    let known = provider(&spec.provider);
-    if known.is_some_and(|provider| !provider.is_live()) {
-        return None;
-    }
     let whom = match &spec.endpoint {
         Some(endpoint) => format!("sends its conversations to {endpoint}"),
         None => format!("sends its conversations to the provider `{}`", spec.provider),
     };
-    let custom = || known.filter(|_| spec.endpoint.is_none())?.key_variable.map(str::to_owned);
+    // Its customary key goes to the provider alone.
+    let known = provider(&spec.provider).filter(|_| spec.endpoint.is_none());
+    let custom = || known?.key_variable.map(str::to_owned);
     let key = spec.api_key.as_ref().and_then(name).or_else(custom);
     let key = key.map(|key| format!(", with the key in {key}")).unwrap_or_default();
-    Some(Want::new(format!("{whom}{key}"), model.origin.as_ref()))
+    Want::new(format!("{whom}{key}"), model.origin.as_ref())
 }
 
 /// Values from outside of the bundle, those of live models excepted: they are told with the model.
 fn values(bundle: &Bundle) -> Vec<Want> {
-    let is_told = |resource| bundle.models().get(resource).is_some_and(|model| live(model).is_some());
+    let is_told = |resource| bundle.models().get(resource).is_some_and(|model| is_live(&model.spec));
     let outside = bundle.outside_values().filter(|(_, resource, _)| !is_told(*resource));
     let want = |(source, resource, origin): (&ValueSource, _, Origin)| {
         Some(Want::new(format!("hands the value of {} to {resource}", name(source)?), Some(&origin)))
@@ -124,7 +128,7 @@ fn name(source: &ValueSource) -> Option<String> {
 /// Swarms that take up what another project has kept: conversations, and events that wait.
 fn shared_state(bundle: &Bundle, state_root: &StateRoot) -> Vec<Want> {
     let root = canonical(bundle.root());
-    let taken = |swarm: &std::sync::Arc<Resource<_>>| {
+    let taken = |swarm: &Arc<Resource<_>>| {
         let workspace = state_root.workspace_of(bundle, swarm);
         let is_mine = workspace.owner().ok().flatten().is_some_and(|owner| owner.path == root);
         (swarm.spec.instance_key.is_some() && workspace.dir.exists() && !is_mine).then(|| {

@@ -1,5 +1,7 @@
 //! What tools bring along: libraries, programs, commands that build them, and settings that reach beyond the project.
 
+use std::sync::Arc;
+
 use goondan_spec::bundle::Origin;
 use goondan_spec::kinds::{Entry, Tool, ToolBuild};
 use goondan_spec::{Bundle, Resource};
@@ -20,7 +22,7 @@ pub(super) fn builds(builds: &[ToolBuild]) -> Vec<Want> {
 
 /// Libraries and programs.
 pub(super) fn programs(bundle: &Bundle) -> Vec<Want> {
-    let want = |tool: &std::sync::Arc<Resource<Tool>>| {
+    let want = |tool: &Arc<Resource<Tool>>| {
         let what = match &tool.spec.entry {
             Entry::Builtin(_) => return None,
             Entry::Library(path) => format!("loads the library `{path}`"),
