@@ -6,7 +6,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
     build, completions, doctor, init, instance, logs, new, policy, reload, run, sandbox_exec, schema, test, tool,
-    tool_host, validate,
+    tool_host, trust, validate,
 };
 
 const ABOUT: &str = "Declarative agent swarms: a project folder with a goondan.yaml is checked and run.";
@@ -78,6 +78,8 @@ pub(crate) enum Command {
     Tool(tool::ToolArgs),
     /// Say what the rules of a project allow, and why
     Policy(policy::PolicyArgs),
+    /// Say that a project may do what it wants, before it is run
+    Trust(trust::TrustArgs),
     /// List, show or delete conversations
     Instance(instance::InstanceArgs),
     /// Show what happened in turns, steps and tool calls

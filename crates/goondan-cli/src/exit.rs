@@ -23,6 +23,8 @@ pub(crate) enum Exit {
     Network = 5,
     /// A model endpoint refused the key.
     Authentication = 6,
+    /// The project is not trusted.
+    Untrusted = 7,
     /// The user pressed Ctrl-C (SIGINT).
     Interrupt = 130,
     /// The system or a supervisor asked it to end (SIGTERM).
@@ -50,6 +52,8 @@ pub(crate) struct CliError {
     pub(crate) exit: Exit,
     /// Diagnostics of the project, for `--json`; a terminal has seen them by then.
     pub(crate) diagnostics: Box<[Value]>,
+    /// What a project wants that is not trusted, for `--json`.
+    pub(crate) wants: Box<[Value]>,
     /// Whether it was shown already, or there is nobody left to show it to.
     pub(crate) silent: bool,
 }
@@ -67,6 +71,8 @@ struct ErrorObject<'a> {
     exit_code: u8,
     #[serde(skip_serializing_if = "<[Value]>::is_empty")]
     diagnostics: &'a [Value],
+    #[serde(skip_serializing_if = "<[Value]>::is_empty")]
+    wants: &'a [Value],
 }
 
 impl CliError {
@@ -79,6 +85,7 @@ impl CliError {
             help_url: None,
             exit,
             diagnostics: Box::default(),
+            wants: Box::default(),
             silent: false,
         }
     }
@@ -136,6 +143,7 @@ impl CliError {
             help_url: self.help_url.as_deref(),
             exit_code: self.exit as u8,
             diagnostics: &self.diagnostics,
+            wants: &self.wants,
         };
         serde_json::to_string(&object).expect("strings, numbers and JSON values always serialise")
     }

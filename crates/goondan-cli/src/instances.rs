@@ -1,9 +1,50 @@
 //! Conversations on disk, found by the names that people type.
 
+use std::path::{Path, PathBuf};
+
+use clap::Args;
 use goondan::workspace::InstanceSummary;
 use goondan::{StateRoot, Workspace};
 
 use crate::exit::CliError;
+use crate::project;
+
+/// Where conversations are looked for; the same words in every command that looks for some.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ScopeArgs {
+    /// Look at this project [default: the one around this folder; all where there is none]
+    #[arg(short, long, value_name = "PATH")]
+    project: Option<PathBuf>,
+    /// Look only in this workspace
+    #[arg(long, value_name = "ID", conflicts_with = "project")]
+    workspace: Option<String>,
+}
+
+/// Where conversations are looked for.
+#[derive(Debug, Clone)]
+pub(crate) enum Scope {
+    /// In all workspaces.
+    Everywhere,
+    /// In that one.
+    Workspace(String),
+    /// In those of the project in that folder; they need not exist yet.
+    Project(PathBuf, Vec<Workspace>),
+}
+
+impl ScopeArgs {
+    /// What they amount to, where `all` asks for everything.
+    pub(crate) fn scope(&self, all: bool, state_root: &StateRoot) -> Result<Scope, CliError> {
+        let root = match (&self.workspace, &self.project) {
+            (Some(id), _) => return Ok(Scope::Workspace(id.clone())),
+            (None, Some(path)) => Some(project::load(path)?.root),
+            (None, None) if all => None,
+            (None, None) => goondan::around(Path::new(".")),
+        };
+        let Some(root) = root else { return Ok(Scope::Everywhere) };
+        let workspaces = state_root.workspaces_of(&root).map_err(|error| unreadable_root(state_root, &error))?;
+        Ok(Scope::Project(root, workspaces))
+    }
+}
 
 /// A conversation and the workspace that holds it.
 #[derive(Debug, Clone)]
@@ -21,10 +62,10 @@ impl Found {
     }
 }
 
-/// All conversations below `state_root`, or those of one workspace; newest first.
-pub(crate) fn all(state_root: &StateRoot, workspace: Option<&str>) -> Result<Vec<Found>, CliError> {
+/// All conversations there; newest first.
+pub(crate) fn all(state_root: &StateRoot, scope: &Scope) -> Result<Vec<Found>, CliError> {
     let mut found = Vec::new();
-    for place in workspaces(state_root, workspace)? {
+    for place in workspaces(state_root, scope)? {
         let summaries = place.instances().map_err(|error| unreadable(&place, &error))?;
         found.extend(summaries.into_iter().map(|summary| Found { workspace: place.clone(), summary }));
     }
@@ -33,8 +74,8 @@ pub(crate) fn all(state_root: &StateRoot, workspace: Option<&str>) -> Result<Vec
 }
 
 /// The one conversation that `name` means: `agent:key`, or an agent or key that is unique. `None` where nothing has that name.
-pub(crate) fn named(state_root: &StateRoot, workspace: Option<&str>, name: &str) -> Result<Option<Found>, CliError> {
-    let all = all(state_root, workspace)?;
+pub(crate) fn named(state_root: &StateRoot, scope: &Scope, name: &str) -> Result<Option<Found>, CliError> {
+    let all = all(state_root, scope)?;
     let exact: Vec<&Found> = all.iter().filter(|found| found.name() == name).collect();
     let matches = match exact.is_empty() {
         false => exact,
@@ -48,9 +89,23 @@ pub(crate) fn named(state_root: &StateRoot, workspace: Option<&str>, name: &str)
 }
 
 /// The error of a name that nothing has.
-pub(crate) fn unknown(name: &str) -> CliError {
-    CliError::failure("INSTANCE_NOT_FOUND", format!("There is no instance `{name}`."))
-        .suggest("`gdn instance list` shows which there are; `--state-root` chooses where to look.")
+pub(crate) fn unknown(scope: &Scope, name: &str) -> CliError {
+    let hint = match scope {
+        Scope::Project(..) => {
+            "`gdn instance list` shows which this project has, `gdn instance list --all` those of all projects."
+        }
+        _ => "`gdn instance list --all` shows which there are; `--state-root` chooses where to look.",
+    };
+    CliError::failure("INSTANCE_NOT_FOUND", format!("There is no instance `{name}`{}.", of(scope))).suggest(hint)
+}
+
+/// Whose conversations they are, for the end of a sentence.
+pub(crate) fn of(scope: &Scope) -> String {
+    match scope {
+        Scope::Everywhere => String::new(),
+        Scope::Workspace(id) => format!(" in the workspace `{id}`"),
+        Scope::Project(root, _) => format!(" of the project in {}", root.display()),
+    }
 }
 
 fn goes_by(found: &Found, name: &str) -> bool {
@@ -64,14 +119,15 @@ fn ambiguous(name: &str, found: &[&Found]) -> CliError {
         .suggest(format!("Say which one:\n{}", choices.join("\n")))
 }
 
-fn workspaces(state_root: &StateRoot, wanted: Option<&str>) -> Result<Vec<Workspace>, CliError> {
-    let all = state_root.workspaces().map_err(|error| {
-        CliError::configuration(format!("The state root `{}` can't be read: {error}.", state_root.0.display()))
-            .suggest("Choose another one with `--state-root` or GOONDAN_STATE_ROOT.")
-    })?;
-    let Some(wanted) = wanted else { return Ok(all) };
+/// The workspaces to look into.
+pub(crate) fn workspaces(state_root: &StateRoot, scope: &Scope) -> Result<Vec<Workspace>, CliError> {
+    if let Scope::Project(_, workspaces) = scope {
+        return Ok(workspaces.clone());
+    }
+    let all = state_root.workspaces().map_err(|error| unreadable_root(state_root, &error))?;
+    let Scope::Workspace(wanted) = scope else { return Ok(all) };
     let ids: Vec<String> = all.iter().map(|workspace| workspace.id.clone()).collect();
-    let chosen: Vec<Workspace> = all.into_iter().filter(|workspace| workspace.id == wanted).collect();
+    let chosen: Vec<Workspace> = all.into_iter().filter(|workspace| workspace.id == *wanted).collect();
     if chosen.is_empty() {
         let known =
             if ids.is_empty() { "There is none yet.".to_owned() } else { format!("There are: {}.", ids.join(", ")) };
@@ -80,6 +136,11 @@ fn workspaces(state_root: &StateRoot, wanted: Option<&str>) -> Result<Vec<Worksp
         );
     }
     Ok(chosen)
+}
+
+fn unreadable_root(state_root: &StateRoot, error: &std::io::Error) -> CliError {
+    CliError::configuration(format!("The state root `{}` can't be read: {error}.", state_root.0.display()))
+        .suggest("Choose another one with `--state-root` or GOONDAN_STATE_ROOT.")
 }
 
 fn unreadable(workspace: &Workspace, error: &std::io::Error) -> CliError {

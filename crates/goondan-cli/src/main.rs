@@ -8,10 +8,12 @@
 mod app;
 mod args;
 mod commands;
+mod elsewhere;
 mod exit;
 mod instances;
 mod output;
 mod project;
+mod trust;
 
 fn main() -> std::process::ExitCode {
     app::main(std::env::args_os().collect())

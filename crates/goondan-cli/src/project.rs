@@ -6,18 +6,17 @@ use std::sync::Arc;
 use clap::Args;
 use goondan::runtime::event::SwarmEvent;
 use goondan::runtime::policy::Approver;
-use goondan::spec::{Bundle, Code, Diagnostic, Sources, render};
-use goondan::{Project, StartError, StateRoot, Swarm, models};
+use goondan::spec::{Bundle, Code, Diagnostic, ResourceId, Sources, render};
+use goondan::{Leeway, Project, StartError, StateRoot, Swarm, models};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::commands::run::Asked;
 use crate::commands::{sandbox_exec, tool_host};
+use crate::elsewhere;
 use crate::exit::{CliError, Exit};
-use crate::output::Output;
-
-/// The file that makes a folder a project.
-pub(crate) const MANIFESTS: [&str; 2] = ["goondan.yaml", "goondan.yml"];
+use crate::output::{Output, style};
+use crate::trust::Trust;
 
 /// How a swarm is started; the same words in every command that starts one.
 #[derive(Debug, Clone, Args)]
@@ -34,9 +33,19 @@ pub(crate) struct StartArgs {
     /// Answer every approval with yes
     #[arg(short, long)]
     pub(crate) yes: bool,
+    /// Trust the project for this run
+    #[arg(long)]
+    pub(crate) trust: bool,
     /// Build the tools that say how before starting, as `gdn build` does
     #[arg(long)]
     pub(crate) build: bool,
+}
+
+impl StartArgs {
+    /// What they say about trust.
+    pub(crate) fn trust(&self, state_root: &StateRoot) -> Trust {
+        Trust::new(state_root, self.trust, Leeway { yes: self.yes, workdir: self.workdir.is_some() })
+    }
 }
 
 /// Loads the project at `path`, whatever is wrong in it. Fails only where there is no project at all.
@@ -47,7 +56,24 @@ pub(crate) fn load(path: &Path) -> Result<Project, CliError> {
 
 /// Loads a project that is about to be used: warnings are shown, errors end the command.
 pub(crate) fn load_valid(path: &Path, output: &Output) -> Result<(PathBuf, Arc<Bundle>, Sources), CliError> {
-    let Project { root, bundle, diagnostics, sources, .. } = load(path)?;
+    valid(load(path)?, output)
+}
+
+/// As [`load_valid`], of a project that is about to be run: one that nobody trusts must want nothing.
+pub(crate) fn load_trusted(
+    path: &Path,
+    trust: &Trust,
+    output: &Output,
+) -> Result<(PathBuf, Arc<Bundle>, Sources), CliError> {
+    let project = load(path)?;
+    if project.bundle.is_some() {
+        trust.require(&project, output)?;
+    }
+    valid(project, output)
+}
+
+fn valid(project: Project, output: &Output) -> Result<(PathBuf, Arc<Bundle>, Sources), CliError> {
+    let Project { root, bundle, diagnostics, sources, .. } = project;
     match bundle {
         Some(bundle) => {
             warn(&diagnostics, &sources, output)?;
@@ -58,6 +84,18 @@ pub(crate) fn load_valid(path: &Path, output: &Output) -> Result<(PathBuf, Arc<B
             Err(invalid(&diagnostics))
         }
     }
+}
+
+/// The project at `path` with its swarm of that name, or the one that is run where none is named.
+pub(crate) fn chosen_swarm(
+    path: &Path,
+    name: Option<&str>,
+    output: &Output,
+) -> Result<(Arc<Bundle>, ResourceId), CliError> {
+    let (_, bundle, _) = load_valid(path, output)?;
+    let swarm = bundle.choose_swarm(name).map(|swarm| swarm.id.clone());
+    let swarm = swarm.map_err(|problem| not_startable(std::slice::from_ref(&problem)))?;
+    Ok((bundle, swarm))
 }
 
 /// Shows problems with the lines that they are about.
@@ -94,13 +132,16 @@ pub(crate) async fn start(
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), CliError> {
-    let (root, bundle, sources) = load_valid(project, output)?;
+    let trust = args.trust(state_root);
+    let (root, bundle, sources) = load_trusted(project, &trust, output)?;
     // Read once here as well, because an unusable file is a matter of configuration, not of the project.
     goondan::environment(&root, args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
+    tell_elsewhere(&bundle, args.swarm.as_deref(), state_root, output)?;
     let mut builder = Swarm::builder(bundle)
         .state_root(&state_root.0)
         .approver(approver)
         .redactor(crate::app::redactor().clone())
+        .reload_check(trust.reload_check())
         .reloads_at_hangup(cfg!(unix));
     if let Some(file) = &args.env_file {
         builder = builder.env_file(file);
@@ -125,12 +166,31 @@ pub(crate) async fn start(
     Ok((swarm, events))
 }
 
+/// Tells of state that lies elsewhere, as long as the project has none of its own.
+fn tell_elsewhere(
+    bundle: &Bundle,
+    swarm: Option<&str>,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
+    // Without a swarm nothing starts, and that is told then.
+    let Ok(swarm) = bundle.choose_swarm(swarm) else { return Ok(()) };
+    if state_root.workspace_of(bundle, swarm).dir.exists() {
+        return Ok(());
+    }
+    let yellow = style::WARNING;
+    for [what, remedy] in elsewhere::words(state_root, bundle, swarm) {
+        output.note(&format!("{yellow}warning{yellow:#}: {what}\n  {remedy}"))?;
+    }
+    Ok(())
+}
+
 /// Checks that there is something to load at `path`.
 fn find(path: &Path) -> Result<(), CliError> {
     let shown = path.display();
     if path.is_file() {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        return match MANIFESTS.contains(&name) {
+        return match goondan::project::MANIFESTS.contains(&name) {
             true => Ok(()),
             false => Err(CliError::configuration(format!("`{shown}` is no project folder and no goondan.yaml."))
                 .suggest("Name the folder that holds goondan.yaml.")),
@@ -141,7 +201,7 @@ fn find(path: &Path) -> Result<(), CliError> {
             .suggest(format!("Create a project there with `gdn init {shown}`."))
             .help("init"));
     }
-    if MANIFESTS.iter().any(|name| path.join(name).is_file()) {
+    if goondan::manifest_in(path).is_some() {
         return Ok(());
     }
     let (place, command) = match path == Path::new(".") {

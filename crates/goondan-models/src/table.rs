@@ -31,6 +31,13 @@ pub(crate) enum Backend {
     },
 }
 
+impl Provider {
+    /// Whether it is a service that somebody runs, here or on the network; a script or a cassette is none.
+    pub fn is_live(&self) -> bool {
+        matches!(self.backend, Backend::Live { .. })
+    }
+}
+
 /// Where a provider is reached when a Model has no `endpoint`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Address {

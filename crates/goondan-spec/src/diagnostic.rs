@@ -95,6 +95,8 @@ codes! {
     CYCLE = "E_CONFIG_CYCLE",
     /// Nothing to run: no Swarm, or several and none chosen.
     NO_SWARM = "E_CONFIG_NO_SWARM",
+    /// The project wants to do what needs trust, and nobody has said that it is trusted.
+    PROJECT_UNTRUSTED = "E_PROJECT_UNTRUSTED",
     /// No YAML file of the bundle defines a resource.
     EMPTY = "W_CONFIG_EMPTY",
     /// A resource that nothing refers to.

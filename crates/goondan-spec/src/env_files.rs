@@ -10,7 +10,7 @@ use crate::text::reason;
 use crate::value::Environment;
 
 /// Read where they exist, the first one first.
-const OPTIONAL: [&str; 2] = [".env.local", ".env"];
+pub const OPTIONAL: [&str; 2] = [".env.local", ".env"];
 
 /// `process` with what the environment files add: a variable that the process has set wins over `explicit`
 /// (`--env-file`), that over `.env.local` and that over `.env`, both in the folder `root`.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::ResourceId;
-use crate::bundle::{Bundle, Resource};
+use crate::bundle::{Bundle, Origin, Resource};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::findings::ValueOrigin;
 use crate::kinds::Swarm;
@@ -55,6 +55,12 @@ impl Bundle {
             ValueSource::Value(_) | ValueSource::Env(_) => None,
         });
         named.collect()
+    }
+
+    /// The values that resources take from outside of the bundle, with the resource and the place where it says so.
+    pub fn outside_values(&self) -> impl Iterator<Item = (&ValueSource, &ResourceId, Origin)> {
+        let outside = self.values.iter().filter(|origin| !matches!(origin.source, ValueSource::Value(_)));
+        outside.map(|origin| (&origin.source, &origin.resource, (origin.file.clone(), origin.at)))
     }
 
     fn used_by(&self, swarm: &ResourceId) -> BTreeSet<ResourceId> {

@@ -236,7 +236,7 @@ fn every_field_arrives() {
     let extension = &bundle.extensions()[&id(Kind::Extension, "short-memory")].spec;
     assert_eq!((&extension.config["keep"], &extension.config["at"]), (&2.into(), &100.into()));
     let swarm = &bundle.swarms()[0].spec;
-    assert_eq!((swarm.instance_key.as_str(), swarm.policy.max_steps_per_turn), ("newsroom", 12));
+    assert_eq!((swarm.instance_key.as_deref(), swarm.policy.max_steps_per_turn), (Some("newsroom"), 12));
     assert_eq!(swarm.policy.lifecycle.ttl, Some(Duration::from_secs(3600)));
     assert_eq!(bundle.connections()[0].spec.ingress.len(), 3);
     assert_eq!(bundle.package().unwrap().spec.version.as_deref(), Some("1.2.0"));
@@ -250,7 +250,7 @@ fn how_a_tool_is_built_is_known_before_it_is() {
     let loaded = load_files(&files);
     assert_eq!(found(&loaded), ["E_CONFIG_ENTRY_NOT_FOUND goondan.yaml:5 spec.entry"]);
     assert!(loaded.diagnostics[0].suggestion.as_ref().unwrap().starts_with("run `gdn build`"));
-    let [ToolBuild { tool, entry, build }] = loaded.builds.as_slice() else { panic!("{:?}", loaded.builds) };
+    let [ToolBuild { tool, entry, build, .. }] = loaded.builds.as_slice() else { panic!("{:?}", loaded.builds) };
     assert_eq!((tool.name.as_str(), entry.as_str()), ("x", "tools/x/target/release/x"));
     assert_eq!((build.command.to_string().as_str(), build.cwd.as_deref()), ("cargo build", Some("tools/x")));
     assert_eq!((build.sources.as_slice(), build.timeout), (&["src/**/*.rs".to_owned()][..], Duration::from_secs(5)));

@@ -21,17 +21,19 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use crate::adapters::ToolSources;
 use crate::approvals::ApprovalFile;
 use crate::generation::Notebook;
-use crate::reload::{FIRST_GENERATION, ReadBefore, ReloadListeners, ToolReloads, plan_swarm, take_stock};
+use crate::identity::Owner;
+use crate::reload::{FIRST_GENERATION, ReadBefore, ReloadCheck, ReloadListeners, ToolReloads, plan_swarm, take_stock};
 use crate::secrets;
 use crate::swarm::{Inner, Swarm};
 use crate::variables::Variables;
-use crate::workspace::StateRoot;
+use crate::workspace::{StateRoot, Workspace};
 
 /// Settings of a swarm that is about to start.
 pub struct SwarmBuilder {
     pub(crate) bundle: Arc<Bundle>,
     pub(crate) swarm: Option<String>,
     pub(crate) state_root: Option<PathBuf>,
+    pub(crate) workspace: Option<Workspace>,
     pub(crate) variables: Variables,
     pub(crate) models: Arc<dyn ModelFactory>,
     pub(crate) approver: Arc<dyn Approver>,
@@ -42,6 +44,7 @@ pub struct SwarmBuilder {
     pub(crate) tool_host: Option<HostCommand>,
     pub(crate) sandbox_helper: Option<HelperCommand>,
     pub(crate) reloads_at_hangup: bool,
+    pub(crate) reload_check: Option<ReloadCheck>,
 }
 
 /// Why a swarm could not start.
@@ -67,6 +70,7 @@ impl SwarmBuilder {
             bundle,
             swarm: None,
             state_root: None,
+            workspace: None,
             variables: Variables::OfProject { env_file: None },
             models: Arc::new(Providers::default()),
             approver: Arc::new(Headless),
@@ -77,6 +81,7 @@ impl SwarmBuilder {
             tool_host: None,
             sandbox_helper: None,
             reloads_at_hangup: false,
+            reload_check: None,
         }
     }
 
@@ -91,6 +96,13 @@ impl SwarmBuilder {
     #[must_use]
     pub fn state_root(mut self, path: impl Into<PathBuf>) -> Self {
         self.state_root = Some(path.into());
+        self
+    }
+
+    /// Keeps conversations in that workspace, instead of in the project's own.
+    #[must_use]
+    pub fn workspace(mut self, workspace: Workspace) -> Self {
+        self.workspace = Some(workspace);
         self
     }
 
@@ -171,6 +183,14 @@ impl SwarmBuilder {
         self
     }
 
+    /// Asks that before a reload takes up a project, and before a watch builds its tools. The project that it starts with has
+    /// been looked at by whoever starts it.
+    #[must_use]
+    pub fn reload_check(mut self, check: ReloadCheck) -> Self {
+        self.reload_check = Some(check);
+        self
+    }
+
     /// Contains programs of tools with the help of that command, which must call [`crate::enter_sandbox`] before it starts
     /// a thread.
     #[must_use]
@@ -201,10 +221,19 @@ impl SwarmBuilder {
         let generation = plan_swarm(&self.bundle, swarm, FIRST_GENERATION, &ports, &environment, None, &self.redactor)
             .await
             .map_err(StartError::Diagnostics)?;
-        let workspace = root.workspace(&swarm.spec.instance_key);
+        let workspace = match self.workspace {
+            Some(workspace) => workspace,
+            None => root
+                .workspace_to_run(&self.bundle, swarm)
+                .map_err(|error| workspace_error(error.to_string()))?
+                .map_err(|stranger| begun_by_another(&root.workspace_of(&self.bundle, swarm), &stranger))?,
+        };
         let dir = workspace.dir.clone();
         let store = tokio::task::spawn_blocking(move || JsonlStore::open(&dir)).await;
         let store = store.map_err(|panic| workspace_error(panic.to_string()))?.map_err(cannot_open)?;
+        if let Err(error) = workspace.claim(&Owner::of(&self.bundle, swarm)) {
+            return Err(workspace_error(format!("the project could not be noted in the workspace: {error}")));
+        }
         let reloader = Arc::new(ToolReloads::default());
         let approvals = match self.approvals {
             Some(book) => book,
@@ -239,6 +268,7 @@ impl SwarmBuilder {
             tools,
             variables: self.variables,
             contents: Arc::default(),
+            reload_check: self.reload_check,
             state_root: root,
             notebook,
             reloading: Arc::default(),
@@ -263,6 +293,14 @@ fn cannot_open(error: OpenWorkspaceError) -> StartError {
     let suggestion = held
         .then(|| "send the input to that process, wait until it has ended, or use another `--state-root`".to_owned());
     StartError::Workspace { message: error.to_string(), suggestion }
+}
+
+fn begun_by_another(workspace: &Workspace, stranger: &Owner) -> StartError {
+    let path = stranger.path.display();
+    StartError::Workspace {
+        message: format!("the workspace {} was begun by the project in {path}, which states its name", workspace.id),
+        suggestion: Some(format!("look at that project, then move {} away", workspace.dir.display())),
+    }
 }
 
 fn workspace_error(message: String) -> StartError {

@@ -51,7 +51,7 @@ impl SwarmBuilder {
         let environment = self.variables.read(&OsFiles, self.bundle.root()).map_err(refused)?;
         let swarm = self.bundle.choose_swarm(self.swarm.as_deref()).map_err(refused)?;
         let root = StateRoot::find(self.state_root.as_deref());
-        let workspace = root.workspace(&swarm.spec.instance_key);
+        let workspace = self.workspace.unwrap_or_else(|| root.workspace_of(&self.bundle, swarm));
         let Some(last) = workspace.last_generation()? else { return Err(PreviewError::NothingRan(workspace)) };
         if !last.is_comparable() {
             return Err(PreviewError::OtherVersion(last.version));

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use goondan_runtime::middleware::builtin_names;
 use goondan_spec::files::{Files, OsFiles};
-use goondan_spec::kinds::ToolBuild;
+use goondan_spec::kinds::{ExportSpec, ToolBuild};
 use goondan_spec::source::Sources;
 use goondan_spec::{BasePackage, Bundle, Diagnostic, Environment, JsonObject, KnownFiles, LoadInput};
 
@@ -54,6 +54,26 @@ pub fn base_package() -> BasePackage {
     // Defaults of the configs live with the extensions.
     let extensions = builtin_names().map(|name| (name.to_owned(), JsonObject::new())).collect();
     BasePackage { tools: goondan_tools::base_tools(), extensions }
+}
+
+/// An export of what is built in, as it is without a Tool that says otherwise.
+pub(crate) fn base_export(tool: &str, export: &str) -> Option<&'static ExportSpec> {
+    let tool = BASE.tools.iter().find(|known| known.name == tool)?;
+    tool.exports.iter().find(|known| known.name == export)
+}
+
+/// Files that make a folder a project.
+pub const MANIFESTS: [&str; 2] = ["goondan.yaml", "goondan.yml"];
+
+/// The file that makes `folder` a project, if there is one.
+pub fn manifest_in(folder: &Path) -> Option<PathBuf> {
+    MANIFESTS.iter().map(|name| folder.join(name)).find(|path| path.is_file())
+}
+
+/// The project that `folder` lies in: it, or the nearest folder above that is one.
+pub fn around(folder: &Path) -> Option<PathBuf> {
+    let folder = std::path::absolute(folder).ok()?;
+    folder.ancestors().find(|folder| manifest_in(folder).is_some()).map(Path::to_owned)
 }
 
 fn folder(path: &Path) -> PathBuf {

@@ -23,7 +23,7 @@ use crate::adapters::ToolSources;
 use crate::builder::SwarmBuilder;
 use crate::contents::Contents;
 use crate::generation::Notebook;
-use crate::reload::{ReadBefore, ReloadListeners, ReloadState};
+use crate::reload::{ReadBefore, ReloadCheck, ReloadListeners, ReloadState};
 use crate::variables::Variables;
 use crate::workspace::StateRoot;
 
@@ -49,6 +49,7 @@ pub(crate) struct Inner {
     pub(crate) reloading: Arc<tokio::sync::Mutex<ReloadState>>,
     /// What goes on beside the first turns.
     pub(crate) stocktaking: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) reload_check: Option<ReloadCheck>,
     pub(crate) read_before: ReadBefore,
     pub(crate) reload_listeners: ReloadListeners,
 }

@@ -41,10 +41,10 @@ impl StateRoot {
         Ok(workspaces)
     }
 
-    /// The workspace of a swarm with that instance key; it need not exist yet.
-    pub fn workspace(&self, swarm_instance_key: &str) -> Workspace {
-        let dir = layout::workspace_dir(&self.0, swarm_instance_key);
-        Workspace { id: layout::workspace_id(swarm_instance_key), dir }
+    /// The workspace with that id, or with the one that is made of a stated instance key; it need not exist yet.
+    /// [`StateRoot::workspace_of`] knows that of a project.
+    pub fn workspace(&self, key: &str) -> Workspace {
+        Workspace { id: layout::workspace_id(key), dir: layout::workspace_dir(&self.0, key) }
     }
 }
 

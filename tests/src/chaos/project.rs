@@ -41,6 +41,7 @@ apiVersion: goondan.ai/v1
 kind: Swarm
 metadata: {name: chaos}
 spec:
+  instanceKey: chaos
   entryAgent: Agent/coordinator
   agents: [{ref: Agent/coordinator}, {ref: Agent/worker}]
 "#;

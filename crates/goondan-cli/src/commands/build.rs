@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use goondan::spec::kinds::ToolBuild;
 use goondan::spec::{Code, Diagnostic, render};
-use goondan::{BuildEnd, BuildOutcome, Builds, Project};
+use goondan::{BuildEnd, BuildOutcome, Builds, Leeway, Project, StateRoot};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -13,6 +13,7 @@ use crate::commands::run::{Signals, watched};
 use crate::exit::{CliError, Exit};
 use crate::output::{Activity, Output, printable, shorten, style};
 use crate::project::{self, as_json};
+use crate::trust::Trust;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,12 +32,16 @@ pub(crate) struct BuildArgs {
     /// Build this tool (may be given several times) [default: all that have `spec.build`]
     #[arg(short, long = "tool", value_name = "NAME")]
     tools: Vec<String>,
+    /// Trust the project for this run
+    #[arg(long)]
+    trust: bool,
 }
 
 /// Builds tools and says what came of it.
-pub(crate) async fn run(args: &BuildArgs, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(args: &BuildArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let trust = Trust::new(state_root, args.trust, Leeway::default());
     watched(async |mut signals| {
-        let outcomes = make(&args.project, &args.tools, &mut signals, output).await?;
+        let outcomes = make(&args.project, &args.tools, &trust, &mut signals, output).await?;
         if output.json {
             output.json_pretty(&outcomes.iter().map(object).collect::<Vec<_>>())?;
         } else if outcomes.is_empty() {
@@ -54,8 +59,13 @@ pub(crate) async fn run(args: &BuildArgs, output: &Output) -> Result<(), CliErro
 }
 
 /// Builds all tools of a project that is about to start.
-pub(crate) async fn before_start(project: &Path, signals: &mut Signals, output: &Output) -> Result<(), CliError> {
-    let outcomes = make(project, &[], signals, output).await?;
+pub(crate) async fn before_start(
+    project: &Path,
+    trust: &Trust,
+    signals: &mut Signals,
+    output: &Output,
+) -> Result<(), CliError> {
+    let outcomes = make(project, &[], trust, signals, output).await?;
     verdict(&outcomes)
 }
 
@@ -63,6 +73,7 @@ pub(crate) async fn before_start(project: &Path, signals: &mut Signals, output: 
 async fn make(
     path: &Path,
     names: &[String],
+    trust: &Trust,
     signals: &mut Signals,
     output: &Output,
 ) -> Result<Vec<BuildOutcome>, CliError> {
@@ -70,6 +81,9 @@ async fn make(
     refuse_other_mistakes(&project, output)?;
     let builds = Builds::of_project(&project);
     let chosen = choose(&builds, names)?;
+    if !chosen.is_empty() {
+        trust.require(&project, output)?;
+    }
     let mut outcomes = Vec::new();
     for tool in chosen {
         let outcome = make_one(&builds, tool, signals, output).await?;

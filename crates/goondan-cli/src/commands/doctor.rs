@@ -3,13 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goondan::StateRoot;
 use goondan::spec::{Bundle, Environment};
+use goondan::{Leeway, Project, StateRoot};
 use serde::Serialize;
 
+use crate::commands::quoted;
+use crate::elsewhere;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, style};
-use crate::project::{self, MANIFESTS};
+use crate::project;
+use crate::trust::Trust;
 
 /// Keys that the well-known providers look for.
 const PROVIDER_KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
@@ -44,7 +47,7 @@ struct Check {
 /// Checks this machine and the project. Fails where any check fails; warnings do not count.
 pub(crate) fn run(args: &DoctorArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let mut checks = vec![version(), state(state_root), shell(), sandbox()];
-    checks.extend(project_checks(&args.project));
+    checks.extend(project_checks(&args.project, state_root));
     if output.json {
         output.json_pretty(&checks)?;
     } else {
@@ -119,8 +122,8 @@ fn sandbox() -> Check {
     )
 }
 
-fn project_checks(path: &Path) -> Vec<Check> {
-    let is_project = path.is_file() || MANIFESTS.iter().any(|name| path.join(name).is_file());
+fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<Check> {
+    let is_project = path.is_file() || goondan::manifest_in(path).is_some();
     if !is_project {
         let nothing = format!("no goondan.yaml in {}", path.display());
         return vec![check("project", Status::Warn, nothing).suggest("Create one with `gdn init`."), provider_keys()];
@@ -139,14 +142,53 @@ fn project_checks(path: &Path) -> Vec<Check> {
         Some(bundle) => {
             let status = if warnings == 0 { Status::Ok } else { Status::Warn };
             let detail = format!("{} is valid, with {warnings} warnings", path.display());
-            std::iter::once(check("project", status, detail)).chain(models(&project.root, bundle)).collect()
+            let mut checks = vec![check("project", status, detail)];
+            checks.extend(workspaces(bundle, state_root));
+            let trust = Trust::new(state_root, false, Leeway::default());
+            checks.push(trusted(&trust, &project));
+            checks.extend(models(&project.root, bundle, &trust));
+            checks
         }
     }
 }
 
+/// Whether the project may do what it wants.
+fn trusted(trust: &Trust, project: &Project) -> Check {
+    let is_given = trust.is_given(&project.root);
+    match trust.open_wants(project) {
+        Err(error) => check("trust", Status::Fail, error.message),
+        Ok(wants) if wants.is_empty() => {
+            let why = if is_given.unwrap_or(false) { "is trusted" } else { "wants nothing that needs trust" };
+            check("trust", Status::Ok, format!("the project {why}"))
+        }
+        Ok(wants) => {
+            check("trust", Status::Warn, format!("the project is not trusted and wants {} things", wants.len()))
+                .suggest(format!("`gdn trust {}` lists them, and trusts it.", quoted(&project.root.to_string_lossy())))
+        }
+    }
+}
+
+/// Where the swarms keep their state, and state of the project that lies elsewhere.
+fn workspaces(bundle: &Bundle, state_root: &StateRoot) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for swarm in bundle.swarms().values() {
+        let own = state_root.workspace_of(bundle, swarm);
+        checks.push(check("workspace", Status::Ok, format!("{} keeps its state in `{}`", swarm.id, own.id)));
+        let elsewhere = elsewhere::words(state_root, bundle, swarm);
+        checks
+            .extend(elsewhere.into_iter().map(|[what, remedy]| check("workspace", Status::Warn, what).suggest(remedy)));
+    }
+    checks
+}
+
 /// Whether every model finds its key. The key itself is never shown.
-fn models(root: &Path, bundle: &Bundle) -> Vec<Check> {
-    let environment = match goondan::environment(root, None) {
+fn models(root: &Path, bundle: &Bundle, trust: &Trust) -> Vec<Check> {
+    let environment = match trust.is_given(root) {
+        Ok(true) => goondan::environment(root, None),
+        // Its `.env` files are not read before somebody trusts it.
+        _ => Ok(Environment::of_process()),
+    };
+    let environment = match environment {
         Ok(environment) => environment,
         Err(problem) => return vec![check("variables", Status::Fail, problem.message)],
     };

@@ -11,7 +11,7 @@ use goondan::runtime::event::RuntimeEvent;
 use serde_json::Value;
 
 use crate::exit::CliError;
-use crate::instances;
+use crate::instances::{self, Scope, ScopeArgs};
 use crate::output::{Output, printable, style};
 
 /// How often `--follow` looks for new lines.
@@ -22,7 +22,7 @@ const IN_FRONT: [&str; 7] = ["type", "timestamp", "agentName", "instanceKey", "t
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn logs                                   The latest events of all conversations
+  gdn logs                                   The latest events of this project's conversations
   gdn logs --agent writer --lines 20
   gdn logs --trace 4bf92f3577b34da6a3ce929d0e0e4736
   gdn logs --follow --json | jq .            Everything that happens from now on, as JSON";
@@ -40,9 +40,11 @@ pub(crate) struct LogsArgs {
     /// Only events of this causal chain, through all agents
     #[arg(long, value_name = "ID")]
     trace: Option<String>,
-    /// Look only in this workspace
-    #[arg(long, value_name = "ID")]
-    workspace: Option<String>,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    /// Look at all projects
+    #[arg(long, conflicts_with_all = ["workspace", "project"])]
+    all: bool,
     /// Go on with what happens from now on, until Ctrl-C
     #[arg(short, long)]
     follow: bool,
@@ -53,27 +55,34 @@ pub(crate) struct LogsArgs {
 
 /// Shows runtime events, oldest first.
 pub(crate) async fn run(args: &LogsArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let scope = args.scope.scope(args.all, state_root)?;
     let mut seen = Seen::default();
-    let mut events = read(args, state_root, &mut seen)?;
+    let mut events = read(args, state_root, &scope, &mut seen)?;
     events.drain(..events.len().saturating_sub(args.lines));
     if events.is_empty() && !args.follow {
-        return output.note("No events found.");
+        return output.note(&format!("No events found{}.", instances::of(&scope)));
     }
     events.iter().try_for_each(|event| show(event, output))?;
     match args.follow {
-        true => follow(args, state_root, &mut seen, output).await,
+        true => follow(args, state_root, &scope, &mut seen, output).await,
         false => Ok(()),
     }
 }
 
 /// Shows what comes, until Ctrl-C.
-async fn follow(args: &LogsArgs, state_root: &StateRoot, seen: &mut Seen, output: &Output) -> Result<(), CliError> {
+async fn follow(
+    args: &LogsArgs,
+    state_root: &StateRoot,
+    scope: &Scope,
+    seen: &mut Seen,
+    output: &Output,
+) -> Result<(), CliError> {
     loop {
         tokio::select! {
             () = tokio::time::sleep(POLL) => {}
             _ = tokio::signal::ctrl_c() => return Ok(()),
         }
-        read(args, state_root, seen)?.iter().try_for_each(|event| show(event, output))?;
+        read(args, state_root, scope, seen)?.iter().try_for_each(|event| show(event, output))?;
     }
 }
 
@@ -106,9 +115,14 @@ impl Mark {
 }
 
 /// The events that `seen` does not know yet and that the arguments ask for, oldest first.
-fn read(args: &LogsArgs, state_root: &StateRoot, seen: &mut Seen) -> Result<Vec<RuntimeEvent>, CliError> {
+fn read(
+    args: &LogsArgs,
+    state_root: &StateRoot,
+    scope: &Scope,
+    seen: &mut Seen,
+) -> Result<Vec<RuntimeEvent>, CliError> {
     let mut fresh = Vec::new();
-    for found in instances::all(state_root, args.workspace.as_deref())? {
+    for found in instances::all(state_root, scope)? {
         let id = &found.summary.id;
         let wanted = |want: &Option<String>, name: &str| want.as_deref().is_none_or(|want| want == name);
         if !wanted(&args.agent, &id.agent) || !wanted(&args.instance_key, &id.instance_key) {

@@ -15,7 +15,10 @@ pub(crate) mod schema;
 pub(crate) mod test;
 pub(crate) mod tool;
 pub(crate) mod tool_host;
+pub(crate) mod trust;
 pub(crate) mod validate;
+
+pub(crate) use self::init::quoted;
 
 use std::future::Future;
 use std::time::Duration;
@@ -30,16 +33,17 @@ use crate::output::Output;
 pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
     let state_root = StateRoot::find(cli.global.state_root.as_deref());
     match cli.command {
-        Command::Init(args) => init::run(&args, output),
+        Command::Init(args) => init::run(&args, &state_root, output),
         Command::New(args) => new::run(&args, output),
         Command::Validate(args) => validate::run(&args, output),
         Command::Policy(args) => policy::run(&args, output),
         Command::Run(args) => block_on(run::run(args, &state_root, output)),
-        Command::Build(args) => block_on(build::run(&args, output)),
+        Command::Build(args) => block_on(build::run(&args, &state_root, output)),
         Command::Reload(args) => block_on(reload::run(&args, &state_root, output)),
         Command::Tool(args) => block_on(tool::run(args, &state_root, output)),
         Command::Instance(args) => instance::run(&args, &state_root, output),
         Command::Logs(args) => block_on(logs::run(&args, &state_root, output)),
+        Command::Trust(args) => trust::run(&args, &state_root, output),
         Command::Schema(args) => schema::run(&args, output),
         Command::Test(args) => test::run(&args, output),
         Command::Doctor(args) => doctor::run(&args, &state_root, output),

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use goondan::spec::Bundle;
-use goondan::{LastGeneration, LastReload, Preview, PreviewError, StateRoot, Swarm, Workspace};
+use goondan::{LastGeneration, LastReload, Leeway, Preview, PreviewError, StateRoot, Swarm, Workspace};
 use serde_json::json;
 
 use crate::commands::tool_host;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, plan_words, style};
 use crate::project;
+use crate::trust::Trust;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,14 +41,20 @@ pub(crate) struct ReloadArgs {
     /// With --dry-run: read variables from this file before .env.local and .env
     #[arg(long, value_name = "FILE", requires = "dry_run")]
     env_file: Option<PathBuf>,
+    /// With --dry-run: trust the project for this run
+    #[arg(long, requires = "dry_run")]
+    trust: bool,
 }
 
 /// Shows or brings about a reload.
 pub(crate) async fn run(args: &ReloadArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let (_, bundle, _) = project::load_valid(&args.project, output)?;
     if args.dry_run {
+        // It opens libraries and reads variables, as a start does.
+        let trust = Trust::new(state_root, args.trust, Leeway::default());
+        let (_, bundle, _) = project::load_trusted(&args.project, &trust, output)?;
         preview(args, bundle, state_root, output).await
     } else {
+        let (_, bundle, _) = project::load_valid(&args.project, output)?;
         request(args, &bundle, state_root, output).await
     }
 }
@@ -58,7 +65,11 @@ async fn preview(
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<(), CliError> {
+    let workspace = compared(args, &bundle, state_root, output)?;
     let mut builder = Swarm::builder(bundle).state_root(&state_root.0);
+    if let Some(workspace) = workspace {
+        builder = builder.workspace(workspace);
+    }
     if let Some(host) = tool_host::command() {
         builder = builder.tool_host(host);
     }
@@ -79,12 +90,28 @@ async fn preview(
     output.line(&format!("{whom} generation {}: {}", last.generation, plan_words(&plan)))
 }
 
+/// The workspace to compare with, where that is not the project's own: another copy is compared with the project around this
+/// folder, unless it was run itself.
+fn compared(
+    args: &ReloadArgs,
+    bundle: &Bundle,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<Option<Workspace>, CliError> {
+    let name = args.swarm.as_deref();
+    let own = bundle.choose_swarm(name).ok().map(|swarm| state_root.workspace_of(bundle, swarm));
+    let around = goondan::around(Path::new("."));
+    let (Some(around), true) = (around, own.is_some_and(|own| !own.dir.exists())) else { return Ok(None) };
+    let (running, swarm) = project::chosen_swarm(&around, name, output)?;
+    Ok(Some(state_root.workspace_of(&running, &running.swarms()[&swarm])))
+}
+
 async fn request(args: &ReloadArgs, bundle: &Bundle, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let swarm = bundle.choose_swarm(args.swarm.as_deref()).map_err(|problem| CliError {
         suggestion: problem.suggestion.clone(),
         ..CliError::configuration(problem.message.clone())
     })?;
-    let workspace = state_root.workspace(&swarm.spec.instance_key);
+    let workspace = state_root.workspace_of(bundle, swarm);
     let (process, last) = running(&workspace, &swarm.id.name, &args.project)?;
     let before = last.last_reload.map_or(0, |reload| reload.number);
     hang_up(process)?;

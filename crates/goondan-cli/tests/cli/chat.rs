@@ -11,7 +11,7 @@ use crate::projects::scripted;
 use crate::sandbox::Sandbox;
 
 /// A person who types and reads.
-struct Person {
+pub(crate) struct Person {
     child: Child,
     /// What the person sees and types on.
     screen: File,
@@ -22,17 +22,21 @@ struct Person {
 
 impl Person {
     fn sit_down(sandbox: &Sandbox) -> Self {
+        Person::with(sandbox.command(&["run", "p"]))
+    }
+
+    /// Sits down at a terminal that `command` runs on.
+    pub(crate) fn with(mut command: Command) -> Self {
         let size = Winsize { ws_row: 24, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
         let OpenptyResult { master, slave } = openpty(&size, None).unwrap();
         let terminal = File::from(slave);
         let copy = || terminal.try_clone().unwrap();
-        let mut command = sandbox.command(&["run", "p"]);
         command.env("TERM", "xterm").stdin(copy()).stdout(copy()).stderr(copy());
         Person { child: command.spawn().unwrap(), screen: File::from(master), terminal, seen: String::new() }
     }
 
     /// Reads on until `text` is on the screen, and forgets what was there until then.
-    fn read_until(&mut self, text: &str) {
+    pub(crate) fn read_until(&mut self, text: &str) {
         let mut bytes = [0; 1024];
         while !self.seen.contains(text) {
             let read = self.screen.read(&mut bytes).unwrap();
@@ -43,7 +47,7 @@ impl Person {
         self.seen.drain(..end);
     }
 
-    fn write(&mut self, text: &str) {
+    pub(crate) fn write(&mut self, text: &str) {
         self.screen.write_all(text.as_bytes()).unwrap();
     }
 
@@ -52,7 +56,7 @@ impl Person {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
-    fn exit_code(mut self) -> Option<i32> {
+    pub(crate) fn exit_code(mut self) -> Option<i32> {
         let code = self.child.wait().unwrap().code();
         let flags = tcgetattr(&self.terminal).unwrap().local_flags;
         assert!(flags.contains(LocalFlags::ICANON | LocalFlags::ECHO), "the terminal is as it was before");

@@ -2,7 +2,7 @@
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&[&str]; 22] = [
+const COMMANDS: [&[&str]; 24] = [
     &[],
     &["init"],
     &["new"],
@@ -19,6 +19,8 @@ const COMMANDS: [&[&str]; 22] = [
     &["instance", "show"],
     &["instance", "retry"],
     &["instance", "delete"],
+    &["instance", "adopt"],
+    &["trust"],
     &["logs"],
     &["schema"],
     &["test"],

@@ -21,6 +21,9 @@ mod schema;
 mod signals;
 mod stream;
 mod tool;
+#[cfg(unix)]
+mod trust;
 mod validate;
 #[cfg(unix)]
 mod watch;
+mod workspaces;

@@ -46,8 +46,15 @@ impl Sandbox {
         std::fs::write(path, text).unwrap();
     }
 
-    /// `gdn` with `arguments`, not started yet.
+    /// `gdn` with `arguments`, not started yet. It trusts the test's projects.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.stranger(arguments);
+        command.env("GOONDAN_TRUST", "1");
+        command
+    }
+
+    /// As [`Sandbox::command`], on a machine that trusts nothing yet.
+    pub(crate) fn stranger(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gdn"));
         command.args(arguments).current_dir(self.dir()).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -58,6 +65,17 @@ impl Sandbox {
     /// Runs `gdn` with nothing on standard input.
     pub(crate) fn gdn(&self, arguments: &[&str]) -> Outcome {
         finished(self.command(arguments).stdin(Stdio::null()).output().unwrap())
+    }
+
+    /// Runs `command` with nothing on standard input.
+    pub(crate) fn finished(&self, mut command: Command) -> Outcome {
+        finished(command.stdin(Stdio::null()).output().unwrap())
+    }
+
+    /// Runs `gdn` in a folder below, with nothing on standard input.
+    pub(crate) fn gdn_in(&self, folder: &str, arguments: &[&str]) -> Outcome {
+        let mut command = self.command(arguments);
+        finished(command.current_dir(self.dir().join(folder)).stdin(Stdio::null()).output().unwrap())
     }
 
     /// Runs `gdn` with the Rust toolchain of this machine, without the network, and with one folder for what compilers make
@@ -91,6 +109,7 @@ impl Sandbox {
         {
             settings.add_filter(&escaped(&path), name);
         }
+        settings.add_filter(r"\bp-[0-9a-f]{12}\b", "p-[HASH]");
         settings.add_filter(r"(under )?\d+ ms", "[N] ms");
         settings.add_filter(r"in \d+\.\d s", "in [N] s");
         settings.add_filter(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)?", "[TIME]");

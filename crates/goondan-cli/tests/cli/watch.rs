@@ -16,7 +16,7 @@ use crate::sandbox::Sandbox;
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// A swarm that is watched, with every line that it prints.
-struct Watching {
+pub(crate) struct Watching {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: Receiver<String>,
@@ -26,7 +26,11 @@ struct Watching {
 impl Watching {
     /// Starts the project `p` and waits until a first answer shows that it runs.
     fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
-        let mut command = sandbox.command(&[&["run", "p", "--input-format", "stream-json"], arguments].concat());
+        Watching::of(sandbox.command(&[&["run", "p", "--input-format", "stream-json"], arguments].concat()))
+    }
+
+    /// Starts `command`, and waits in the same way.
+    pub(crate) fn of(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), lines(child.stdout.take().unwrap()));
@@ -43,7 +47,7 @@ impl Watching {
         serde_json::from_str(&line).unwrap()
     }
 
-    fn until(&self, kind: &str) -> Value {
+    pub(crate) fn until(&self, kind: &str) -> Value {
         loop {
             let event = self.next();
             if event["type"] == kind {
@@ -62,7 +66,7 @@ impl Watching {
         }
     }
 
-    fn ask(&mut self, input: &str) -> String {
+    pub(crate) fn ask(&mut self, input: &str) -> String {
         let stdin = self.stdin.as_mut().unwrap();
         writeln!(stdin, "{}", json!({"input": input})).unwrap();
         self.until("result")["response"].as_str().unwrap_or_default().to_owned()
@@ -78,7 +82,7 @@ impl Watching {
         }
     }
 
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         drop(self.stdin.take());
         assert!(self.child.wait().unwrap().success());
     }
@@ -205,7 +209,7 @@ fn variables_are_read_anew() {
 }
 
 /// The example library in C, whose tool answers with `word`.
-fn source(word: &str) -> String {
+pub(crate) fn source(word: &str) -> String {
     let example = fs::read_to_string(plugins().join("c-reverse/reverse.c")).unwrap();
     let (before, rest) = example.split_once("/* Finds the argument").unwrap();
     let (_, after) = rest.split_once("static void cancel").unwrap();
@@ -221,7 +225,7 @@ fn plugins() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/plugins")
 }
 
-fn compiler() -> String {
+pub(crate) fn compiler() -> String {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include");
     format!("cc -shared -fPIC -I '{}'", include.display())
 }
@@ -304,7 +308,7 @@ fn a_reload_can_be_asked_for_and_shown_beforehand() {
     sandbox.write("copy/script.yaml", "default: {text: other}\n");
     let text = manifest("{provider: scripted, model: any, options: {script: script.yaml}}", "workdir: project");
     sandbox.write("copy/goondan.yaml", &text);
-    let shown = sandbox.gdn(&["reload", "--dry-run", "copy"]);
+    let shown = sandbox.gdn_in("p", &["reload", "--dry-run", "../copy"]);
     let elsewhere = sandbox.gdn(&["reload", "copy"]);
     assert_eq!(running.ask("nothing yet?"), "heard nothing yet?");
     let reloaded = sandbox.gdn(&["reload", "p"]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use goondan::runtime::ports::model::ModelFactory;
 use goondan::spec::Bundle;
-use goondan::{ReloadNews, ReloadOutcome, StartError, Swarm, SwarmBuilder, Watch, WatchOptions};
+use goondan::{ReloadNews, ReloadOutcome, StartError, StateRoot, Swarm, SwarmBuilder, Watch, WatchOptions, Workspace};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -95,13 +95,24 @@ impl Life {
 }
 
 fn builder(world: &World<'_>, bundle: Arc<Bundle>) -> SwarmBuilder {
+    let workspace = workspace(world, &bundle);
     Swarm::builder(bundle)
         .state_root(world.state_root())
+        .workspace(workspace)
         .environment(world.case.env.clone().into_iter().collect())
         .redactor(world.logs.redactor.clone())
         .approver(Arc::new(world.answers.clone()))
         .clock(Arc::new(world.clock.clone()))
         .models(Arc::clone(&world.models) as Arc<dyn ModelFactory>)
+}
+
+/// The workspace of the swarm's name, or of the `instanceKey` that it states: a case can say what lies where in it, wherever its
+/// project happens to be.
+fn workspace(world: &World<'_>, bundle: &Bundle) -> Workspace {
+    let swarm = bundle.choose_swarm(None).ok();
+    let key = swarm.map(|swarm| swarm.spec.instance_key.as_deref().unwrap_or(&swarm.id.name));
+    // A bundle without a swarm does not start.
+    StateRoot(world.state_root()).workspace(key.unwrap_or_default())
 }
 
 /// Tasks run on the case's own thread, while a step waits. So nothing moves once a step has ended, and a kill drops

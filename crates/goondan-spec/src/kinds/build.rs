@@ -6,7 +6,7 @@ use std::time::Duration;
 use globset::Glob;
 use schemars::JsonSchema;
 
-use super::Scope;
+use super::{Scope, Written};
 use crate::decode::{Field, Fields};
 use crate::diagnostic::Code;
 use crate::findings::Findings;
@@ -63,6 +63,8 @@ pub struct ToolBuild {
     pub entry: String,
     /// How.
     pub build: Build,
+    /// Where that is said.
+    pub written: Written,
 }
 
 /// How long a build may take where nothing else is said, in milliseconds: a first build compiles every dependency.

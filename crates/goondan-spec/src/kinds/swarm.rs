@@ -19,8 +19,8 @@ pub struct Swarm {
     pub entry_agent: ResourceId,
     /// At least one.
     pub agents: Vec<ResourceId>,
-    /// The name of the workspace; `metadata.name` by default.
-    pub instance_key: String,
+    /// The name of the workspace, where it is stated; else every project has one of its own.
+    pub instance_key: Option<String>,
     /// Limits.
     pub policy: Policy,
 }
@@ -105,8 +105,8 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
         findings.add(entry_field?.invalid(message).suggest(suggestion));
         return None;
     }
-    let instance_key = instance_key.map_or(Some(scope.id.name.as_str()), |key| key)?;
-    Some(Swarm { entry_agent, agents, instance_key: instance_key.to_owned(), policy: policy? })
+    let instance_key = instance_key.map_or(Some(None), |key| key.map(Some))?.map(str::to_owned);
+    Some(Swarm { entry_agent, agents, instance_key, policy: policy? })
 }
 
 /// The agents, and whether each item could be resolved.
@@ -203,7 +203,8 @@ pub(crate) struct SwarmSpec {
     /// Who takes part.
     #[schemars(length(min = 1))]
     agents: Vec<ItemShape>,
-    /// The name of the workspace; `metadata.name` by default.
+    /// The name of the workspace that keeps its conversations. Without it, the project has one of its own; projects that
+    /// state the same name share one.
     #[schemars(length(min = 1))]
     instance_key: Option<String>,
     /// Limits.

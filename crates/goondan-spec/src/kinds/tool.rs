@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::build::{self, Build, BuildShape, ToolBuild};
 use super::export::{self, ExportOverride, ExportShape, ExportSpec, Source};
 use super::exports::Exports;
-use super::{Scope, free_map};
+use super::{Scope, Written, free_map};
 use crate::JsonObject;
 use crate::custom_tool::CustomTool;
 use crate::decode::{Field, Fields};
@@ -172,7 +172,8 @@ fn read_build(
         return None;
     }
     if let Ok(entry) = paths::normal(stated) {
-        findings.builds.push(ToolBuild { tool: scope.id.clone(), entry, build: build.clone() });
+        let written = Written(Some((findings.file.clone(), field.at())));
+        findings.builds.push(ToolBuild { tool: scope.id.clone(), entry, build: build.clone(), written });
     }
     Some(Some(build))
 }

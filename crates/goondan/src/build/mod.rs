@@ -91,6 +91,11 @@ impl Builds {
         Builds::new(&project.root, &project.builds)
     }
 
+    /// None, of a project whose tools are not to be built.
+    pub(crate) fn none_of(project: &Project) -> Self {
+        Builds::new(&project.root, &[])
+    }
+
     fn new(root: &Path, builds: &[ToolBuild]) -> Self {
         let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
         let buildable = |plan: &ToolBuild| Buildable { sources: Sources::of(&root, plan), plan: plan.clone() };

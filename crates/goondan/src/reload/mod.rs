@@ -28,6 +28,9 @@ use crate::swarm::{Inner, Swarm};
 use crate::watch::texts::Texts;
 use crate::watch::trace::{Recorder, Trace};
 
+/// Says whether a project may be taken up, or why not.
+pub type ReloadCheck = Arc<dyn Fn(&Project) -> Result<(), Vec<Diagnostic>> + Send + Sync>;
+
 /// The number of the generation that a swarm starts with.
 pub(crate) const FIRST_GENERATION: u64 = 1;
 
@@ -153,8 +156,16 @@ impl Swarm {
             if let Some(bundle) = &project.bundle {
                 trace.note_plan(bundle);
             }
-            let builds = Builds::of_project(&project);
-            Read { project, environment, looked: Looked { trace, builds } }
+            match swarm.reload_check.as_ref().map_or(Ok(()), |check| check(&project)) {
+                Ok(()) => {
+                    let builds = Builds::of_project(&project);
+                    Read { project, environment, looked: Looked { trace, builds } }
+                }
+                Err(refusals) => {
+                    let looked = Looked { trace, builds: Builds::none_of(&project) };
+                    Read { project: refused(project, refusals), environment, looked }
+                }
+            }
         });
         read.await.expect("reading a bundle does not panic, and nobody cancels it")
     }
@@ -235,6 +246,12 @@ impl Swarm {
     pub(crate) fn downgrade(&self) -> Weak<Inner> {
         Arc::downgrade(self.inner())
     }
+}
+
+/// A project that is not taken up.
+fn refused(project: Project, refusals: Vec<Diagnostic>) -> Project {
+    let diagnostics = project.diagnostics.into_iter().chain(refusals).collect();
+    Project { bundle: None, diagnostics, ..project }
 }
 
 /// The bundle with its environment, or everything that is wrong with them.

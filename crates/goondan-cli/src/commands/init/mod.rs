@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
+use goondan::project::MANIFESTS;
+use goondan::{StateRoot, TrustList};
 use serde_json::json;
 
 use self::templates::{File, Template};
 use crate::exit::CliError;
 use crate::output::{Output, style};
-use crate::project::MANIFESTS;
 
 /// The longest name of a resource (rule L6).
 const NAME_LIMIT: usize = 63;
@@ -44,17 +45,21 @@ pub(crate) struct InitArgs {
 }
 
 /// Writes a project that validates and runs as it is.
-pub(crate) fn run(args: &InitArgs, output: &Output) -> Result<(), CliError> {
+pub(crate) fn run(args: &InitArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let name = name(args)?;
     let files = args.template.files(&name);
     if !args.force {
         refuse_existing(&args.folder, &files)?;
     }
+    let is_new = holds_nothing(&args.folder);
     for file in &files {
         write(&args.folder, file)?;
     }
     if args.git {
         git_init(&args.folder)?;
+    }
+    if is_new {
+        trust(&args.folder, state_root, output)?;
     }
     report(args, &name, &files, output)
 }
@@ -88,6 +93,19 @@ fn name_from(text: &str) -> String {
     let mut name = joined.trim_start_matches(|c: char| !c.is_ascii_lowercase()).to_owned();
     name.truncate(NAME_LIMIT);
     if is_name(&name) { name } else { "my-swarm".to_owned() }
+}
+
+/// Whether there is nothing in the folder yet that somebody else may have put there.
+fn holds_nothing(folder: &Path) -> bool {
+    std::fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none())
+}
+
+/// Trusts what was just written. A project without trust runs as well, and asks once it wants more.
+fn trust(folder: &Path, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    match TrustList::of(state_root).add(folder) {
+        Ok(_) => Ok(()),
+        Err(error) => output.note(&format!("The project was not noted as trusted: {error}.")),
+    }
 }
 
 fn refuse_existing(folder: &Path, files: &[File]) -> Result<(), CliError> {
@@ -138,7 +156,7 @@ fn report(args: &InitArgs, name: &str, files: &[File], output: &Output) -> Resul
 }
 
 /// `text` as one word of a shell.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./~".contains(c);
     match !text.is_empty() && text.chars().all(plain) {
         true => text.to_owned(),

@@ -22,9 +22,10 @@ pub(super) struct DeleteArgs {
 
 /// Deletes a conversation. What is not there counts as deleted.
 pub(super) fn run(args: &DeleteArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let Which { name, workspace } = &args.which;
-    let Some(found) = instances::named(state_root, workspace.as_deref(), name)? else {
-        return output.note(&format!("There is no instance `{name}`; nothing was deleted."));
+    let (name, scope) = (&args.which.name, args.which.scope(state_root)?);
+    let Some(found) = instances::named(state_root, &scope, name)? else {
+        let of = instances::of(&scope);
+        return output.note(&format!("There is no instance `{name}`{of}; nothing was deleted."));
     };
     if !args.force && !confirmed(&found)? {
         return output.note("Nothing was deleted.");

@@ -9,7 +9,7 @@ use goondan::StateRoot;
 use goondan::models::Mask;
 
 use crate::exit::CliError;
-use crate::instances::{self, Found};
+use crate::instances::{self, Found, Scope, ScopeArgs};
 use crate::output::Output;
 
 /// Arguments of `gdn instance export`.
@@ -18,12 +18,11 @@ pub(super) struct ExportArgs {
     /// The conversation, as `agent:key`; an agent or a key alone will do where it is unique
     #[arg(value_name = "INSTANCE", required_unless_present = "all", conflicts_with = "all")]
     name: Option<String>,
-    /// All conversations, one behind the other
+    /// All conversations of the project, one behind the other
     #[arg(long)]
     all: bool,
-    /// Look only in this workspace
-    #[arg(long, value_name = "ID")]
-    workspace: Option<String>,
+    #[command(flatten)]
+    scope: ScopeArgs,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -46,20 +45,23 @@ pub(super) fn run(args: &ExportArgs, state_root: &StateRoot, output: &Output) ->
 }
 
 fn chosen(args: &ExportArgs, state_root: &StateRoot) -> Result<Vec<Found>, CliError> {
-    let workspace = args.workspace.as_deref();
+    let scope = args.scope.scope(false, state_root)?;
     let Some(name) = &args.name else {
-        let found = instances::all(state_root, workspace)?;
+        let found = instances::all(state_root, &scope)?;
         // Names are unique in a workspace alone.
         let mut names: Vec<String> = found.iter().map(Found::name).collect();
         names.sort_unstable();
         return match names.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(CliError::usage(format!("Several workspaces have an instance `{}`.", pair[0]))
                 .suggest("Choose a workspace with `--workspace`; `gdn instance list` shows which there are.")),
-            None if found.is_empty() => Err(CliError::failure("INSTANCE_NOT_FOUND", "There are no instances.")),
+            None if found.is_empty() => Err(CliError::failure(
+                "INSTANCE_NOT_FOUND",
+                format!("There are no instances{}.", instances::of(&scope)),
+            )),
             None => Ok(found),
         };
     };
-    Ok(vec![instances::named(state_root, workspace, name)?.ok_or_else(|| instances::unknown(name))?])
+    Ok(vec![instances::named(state_root, &scope, name)?.ok_or_else(|| instances::unknown(&scope, name))?])
 }
 
 /// What the process and the `.env` files of this folder say: values of variables that are named like secrets are masked.
@@ -81,7 +83,7 @@ fn write_file(found: &[Found], mask: &Mask, path: &Path) -> Result<(), CliError>
 fn write_all(found: &[Found], mask: &Mask, out: &mut dyn Write) -> Result<(), CliError> {
     for found in found {
         if !found.workspace.export(&found.summary.id, mask, out)? {
-            return Err(instances::unknown(&found.name()));
+            return Err(instances::unknown(&Scope::Workspace(found.workspace.id.clone()), &found.name()));
         }
     }
     Ok(out.flush()?)

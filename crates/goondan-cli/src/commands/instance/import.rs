@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use goondan::runtime::ids::InstanceId;
@@ -12,6 +12,7 @@ use goondan::{ImportFailed, StateRoot, Workspace};
 use super::{in_sentence_case, not_opened};
 use crate::exit::CliError;
 use crate::output::Output;
+use crate::project;
 
 /// Arguments of `gdn instance import`.
 #[derive(Debug, Args)]
@@ -22,7 +23,7 @@ pub(super) struct ImportArgs {
     /// Import it under this name
     #[arg(long = "as", value_name = "AGENT:KEY", value_parser = instance_id)]
     target: Option<InstanceId>,
-    /// Into this workspace, which need not exist yet [default: the only one there is]
+    /// Into this workspace, which need not exist yet [default: that of the project around this folder, or the only one there is]
     #[arg(long, value_name = "ID")]
     workspace: Option<String>,
 }
@@ -36,7 +37,7 @@ fn instance_id(text: &str) -> Result<InstanceId, String> {
 
 /// Imports conversations into a workspace that no swarm holds.
 pub(super) fn run(args: &ImportArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let workspace = workspace(args, state_root)?;
+    let workspace = workspace(args, state_root, output)?;
     let mut input: Box<dyn BufRead> = match args.file.to_str() {
         Some("-") => Box::new(io::stdin().lock()),
         _ => Box::new(BufReader::new(File::open(&args.file).map_err(|error| {
@@ -51,7 +52,7 @@ pub(super) fn run(args: &ImportArgs, state_root: &StateRoot, output: &Output) ->
     output.note(&format!("Imported {} into {}.", ids.join(", "), workspace.id))
 }
 
-fn workspace(args: &ImportArgs, state_root: &StateRoot) -> Result<Workspace, CliError> {
+fn workspace(args: &ImportArgs, state_root: &StateRoot, output: &Output) -> Result<Workspace, CliError> {
     if let Some(id) = &args.workspace {
         let workspace = state_root.workspace(id);
         if workspace.id != *id {
@@ -60,16 +61,21 @@ fn workspace(args: &ImportArgs, state_root: &StateRoot) -> Result<Workspace, Cli
         }
         return Ok(workspace);
     }
+    if let Some(root) = goondan::around(Path::new(".")) {
+        let (bundle, swarm) = project::chosen_swarm(&root, None, output)?;
+        return Ok(state_root.workspace_of(&bundle, &bundle.swarms()[&swarm]));
+    }
     let mut workspaces = state_root.workspaces()?;
     match (workspaces.pop(), workspaces.is_empty()) {
         (Some(only), true) => Ok(only),
         (None, _) => Err(CliError::usage("There is no workspace yet.").suggest(
-            "Name one with `--workspace`. A swarm has the workspace of its `instanceKey`, which is its name by default.",
+            "Go into the folder of a project: it has a workspace of its own. Or name one with `--workspace`.",
         )),
         (Some(last), false) => {
             let ids = workspaces.iter().chain([&last]).map(|workspace| workspace.id.as_str());
             let ids = ids.collect::<Vec<_>>().join(", ");
-            Err(CliError::usage("There are several workspaces.").suggest(format!("Choose one with `--workspace`: {ids}.")))
+            Err(CliError::usage("There are several workspaces.")
+                .suggest(format!("Choose one with `--workspace`: {ids}.")))
         }
     }
 }

@@ -1,12 +1,14 @@
 //! `gdn instance list`.
 
+use std::path::PathBuf;
+
 use chrono::{DateTime, Local, Utc};
 use clap::Args;
 use goondan::StateRoot;
 use serde::Serialize;
 
 use crate::exit::CliError;
-use crate::instances::{self, Found};
+use crate::instances::{self, Found, Scope, ScopeArgs};
 use crate::output::{Output, Table};
 
 /// Arguments of `gdn instance list`.
@@ -15,16 +17,18 @@ pub(super) struct ListArgs {
     /// Only conversations of this agent
     #[arg(short, long, value_name = "NAME")]
     agent: Option<String>,
-    /// Look only in this workspace
-    #[arg(long, value_name = "ID")]
-    workspace: Option<String>,
-    /// At most that many
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, conflicts_with = "all")]
-    limit: usize,
-    /// All of them
-    #[arg(long)]
+    #[command(flatten)]
+    scope: ScopeArgs,
+    /// At most that many [default: 20; with --all no limit]
+    #[arg(short = 'n', long, value_name = "N")]
+    limit: Option<usize>,
+    /// Those of all projects
+    #[arg(long, conflicts_with_all = ["workspace", "project"])]
     all: bool,
 }
+
+/// So many are listed where nothing else is said.
+const LIMIT: usize = 20;
 
 /// One conversation, for programs.
 #[derive(Serialize)]
@@ -33,6 +37,8 @@ pub(super) struct Row {
     agent: String,
     instance_key: String,
     workspace: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    project: Option<PathBuf>,
     status: String,
     messages: usize,
     created_at: DateTime<Utc>,
@@ -46,6 +52,7 @@ impl From<&Found> for Row {
             agent: summary.id.agent.clone(),
             instance_key: summary.id.instance_key.clone(),
             workspace: found.workspace.id.clone(),
+            project: project(found),
             status: summary.status.clone(),
             messages: summary.messages,
             created_at: summary.created_at,
@@ -54,35 +61,59 @@ impl From<&Found> for Row {
     }
 }
 
+/// The folder of the project that it belongs to, where that is known.
+fn project(found: &Found) -> Option<PathBuf> {
+    // A note that can't be read is no reason to show nothing.
+    found.workspace.owner().ok().flatten().map(|owner| owner.path)
+}
+
 /// Lists conversations.
 pub(super) fn run(args: &ListArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let mut found = instances::all(state_root, args.workspace.as_deref())?;
+    let scope = args.scope.scope(args.all, state_root)?;
+    let mut found = instances::all(state_root, &scope)?;
     if let Some(agent) = &args.agent {
         found.retain(|found| found.summary.id.agent == *agent);
     }
-    let limit = if args.all { usize::MAX } else { args.limit };
+    let limit = args.limit.unwrap_or(if args.all { usize::MAX } else { LIMIT });
     let hidden = found.len().saturating_sub(limit);
     found.truncate(limit);
     if output.json {
         return output.json_pretty(&found.iter().map(Row::from).collect::<Vec<_>>());
     }
     if found.is_empty() {
-        return output.note("No instances found.");
+        return output.note(&nothing(&scope));
     }
-    let mut table = Table::new(&["INSTANCE", "WORKSPACE", "STATUS", "MESSAGES", "CREATED", "UPDATED"]);
-    for found in &found {
-        let summary = &found.summary;
-        let (created, updated) = (local(summary.created_at), local(summary.updated_at));
-        let messages = summary.messages.to_string();
-        table.row([found.name(), found.workspace.id.clone(), summary.status.clone(), messages, created, updated]);
-    }
-    for line in table.lines() {
+    for line in table(&found, matches!(scope, Scope::Everywhere)).lines() {
         output.line(&line)?;
     }
     if hidden > 0 {
-        output.note(&format!("{hidden} more; `--all` shows them."))?;
+        output.note(&format!("{hidden} more; `--limit {}` shows them.", limit + hidden))?;
     }
     Ok(())
+}
+
+fn nothing(scope: &Scope) -> String {
+    let hint = match scope {
+        Scope::Project(..) => " `--all` shows those of all projects.",
+        Scope::Everywhere | Scope::Workspace(_) => "",
+    };
+    format!("No instances found{}.{hint}", instances::of(scope))
+}
+
+fn table(found: &[Found], with_projects: bool) -> Table {
+    let mut heads = vec!["INSTANCE", "WORKSPACE", "STATUS", "MESSAGES", "CREATED", "UPDATED"];
+    heads.extend(with_projects.then_some("PROJECT"));
+    let mut table = Table::new(&heads);
+    for found in found {
+        let summary = &found.summary;
+        let (created, updated) = (local(summary.created_at), local(summary.updated_at));
+        let messages = summary.messages.to_string();
+        let mut row =
+            vec![found.name(), found.workspace.id.clone(), summary.status.clone(), messages, created, updated];
+        row.extend(with_projects.then(|| project(found).map_or("-".to_owned(), |path| path.display().to_string())));
+        table.row(row);
+    }
+    table
 }
 
 /// A moment as the person at this machine reads it.

@@ -1,5 +1,6 @@
 //! `gdn instance`.
 
+mod adopt;
 mod delete;
 mod export;
 mod import;
@@ -13,11 +14,13 @@ use goondan::StateRoot;
 use goondan::runtime::store::jsonl::{LockError, OpenWorkspaceError};
 
 use crate::exit::CliError;
+use crate::instances::{Scope, ScopeArgs};
 use crate::output::Output;
 
 const EXAMPLES: &str = "\
 Examples:
   gdn instance list
+  gdn instance list --all
   gdn instance show assistant:main
   gdn instance retry assistant:main --project my-swarm
   gdn instance export assistant:main -o main.jsonl
@@ -44,6 +47,8 @@ enum InstanceCommand {
     Export(export::ExportArgs),
     /// Read conversations that `export` has written
     Import(import::ImportArgs),
+    /// Make state that lies elsewhere that of a project: what an earlier version kept, or the project before it was moved
+    Adopt(adopt::AdoptArgs),
     /// Delete a conversation and everything that belongs to it
     Delete(delete::DeleteArgs),
 }
@@ -54,9 +59,17 @@ struct Which {
     /// The conversation, as `agent:key`; an agent or a key alone will do where it is unique
     #[arg(value_name = "INSTANCE")]
     name: String,
-    /// Look only in this workspace
-    #[arg(long, value_name = "ID")]
-    workspace: Option<String>,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    /// Look at all projects
+    #[arg(long, conflicts_with_all = ["workspace", "project"])]
+    all: bool,
+}
+
+impl Which {
+    fn scope(&self, state_root: &StateRoot) -> Result<Scope, CliError> {
+        self.scope.scope(self.all, state_root)
+    }
 }
 
 /// A workspace that a command needs for itself can't be opened.
@@ -82,6 +95,7 @@ pub(crate) fn run(args: &InstanceArgs, state_root: &StateRoot, output: &Output) 
         InstanceCommand::List(args) => list::run(args, state_root, output),
         InstanceCommand::Show(args) => show::run(args, state_root, output),
         InstanceCommand::Retry(args) => super::block_on(retry::run(args, state_root, output)),
+        InstanceCommand::Adopt(args) => adopt::run(args, state_root, output),
         InstanceCommand::Export(args) => export::run(args, state_root, output),
         InstanceCommand::Import(args) => import::run(args, state_root, output),
         InstanceCommand::Delete(args) => delete::run(args, state_root, output),

@@ -8,7 +8,7 @@ use goondan::{StateRoot, Workspace};
 
 use crate::commands::run::{Asked, OnInterrupt, Session, Signals, View, not_accepted, watched};
 use crate::exit::CliError;
-use crate::instances;
+use crate::instances::{self, Scope};
 use crate::output::{Output, TurnReport, turn_error, write_error};
 use crate::project::{Launch, StartArgs};
 
@@ -60,8 +60,9 @@ fn failed_events(
     let dir = session.swarm.workspace_dir();
     let id = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let workspace = Workspace { id, dir };
-    let found = instances::named(state_root, Some(&workspace.id), &args.name)?;
-    let id = found.ok_or_else(|| instances::unknown(&args.name))?.summary.id;
+    let scope = Scope::Workspace(workspace.id.clone());
+    let found = instances::named(state_root, &scope, &args.name)?;
+    let id = found.ok_or_else(|| instances::unknown(&scope, &args.name))?.summary.id;
     let events = match &args.event {
         Some(event) => vec![event.clone()],
         None => workspace.dead_letters(&id)?.into_iter().map(|letter| letter.event.id).collect(),

@@ -24,8 +24,8 @@ pub(super) struct ShowArgs {
 
 /// Shows a conversation.
 pub(super) fn run(args: &ShowArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let Which { name, workspace } = &args.which;
-    let found = instances::named(state_root, workspace.as_deref(), name)?.ok_or_else(|| instances::unknown(name))?;
+    let (name, scope) = (&args.which.name, args.which.scope(state_root)?);
+    let found = instances::named(state_root, &scope, name)?.ok_or_else(|| instances::unknown(&scope, name))?;
     let id = &found.summary.id;
     let (mut messages, warnings) = found.workspace.conversation(id)?;
     let effects = found.workspace.unfinished(id)?;

@@ -12,7 +12,6 @@ use self::scaffold::{File, Language, Scaffold};
 use super::init::{is_name, quoted};
 use crate::exit::CliError;
 use crate::output::{Output, style};
-use crate::project::MANIFESTS;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -122,7 +121,7 @@ fn tool(args: &ToolArgs, output: &Output) -> Result<(), CliError> {
         Lang::C => Language::C,
         Lang::Rust => Language::Rust { sdk: sdk::dependency(args.sdk.as_deref(), &folder)? },
     };
-    let around = MANIFESTS.iter().any(|name| Path::new(name).is_file()).then(|| inner(&folder)).flatten();
+    let around = goondan::manifest_in(Path::new("")).is_some().then(|| inner(&folder)).flatten();
     let scaffold = Scaffold { name: &args.name, language: &language };
     let mut files = scaffold.files(&folder);
     files.extend(around.map(|folder| scaffold.resource(&folder)));

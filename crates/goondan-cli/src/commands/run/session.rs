@@ -67,7 +67,7 @@ impl Session {
         output: &Output,
     ) -> Result<Self, CliError> {
         if launch.args.build {
-            build::before_start(launch.project, &mut signals, output).await?;
+            build::before_start(launch.project, &launch.args.trust(state_root), &mut signals, output).await?;
         }
         let (approver, questions) = approver(launch.args.yes, launch.asked);
         let (watch, hangups) = (launch.watch, Hangups::open()?);

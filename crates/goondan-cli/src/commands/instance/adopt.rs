@@ -1,0 +1,58 @@
+//! `gdn instance adopt`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use goondan::{AdoptError, StateRoot};
+use serde_json::json;
+
+use super::{in_sentence_case, not_opened};
+use crate::exit::CliError;
+use crate::instances::{self, Scope};
+use crate::output::Output;
+use crate::project;
+
+/// Arguments of `gdn instance adopt`.
+#[derive(Debug, Args)]
+pub(super) struct AdoptArgs {
+    /// The workspace that becomes the project's
+    #[arg(value_name = "ID")]
+    workspace: String,
+    /// The project folder, or its goondan.yaml
+    #[arg(short, long, value_name = "PATH", default_value = ".")]
+    project: PathBuf,
+    /// The Swarm that goes on with it [default: the only one, or the one named `default`]
+    #[arg(short, long, value_name = "NAME")]
+    swarm: Option<String>,
+}
+
+/// Makes a workspace that of a project. What the project has kept until now is put aside.
+pub(super) fn run(args: &AdoptArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let (bundle, swarm) = project::chosen_swarm(&args.project, args.swarm.as_deref(), output)?;
+    let swarm = &bundle.swarms()[&swarm];
+    let scope = Scope::Workspace(args.workspace.clone());
+    let from = instances::workspaces(state_root, &scope)?.remove(0);
+    let aside = state_root.adopt(&from, &bundle, swarm).map_err(|error| refused(&error))?;
+    let own = state_root.workspace_of(&bundle, swarm);
+    if output.json {
+        let aside = aside.map(|workspace| workspace.id);
+        return output.json_pretty(&json!({ "workspace": own.id, "adopted": from.id, "aside": aside }));
+    }
+    output.line(&format!("The workspace `{}` is now that of this project: `{}`.", from.id, own.id))?;
+    match aside {
+        Some(aside) => output.line(&format!("What it had kept until now is in the workspace `{}`.", aside.id)),
+        None => Ok(()),
+    }
+}
+
+fn refused(error: &AdoptError) -> CliError {
+    let refused = CliError::failure("WORKSPACE_ERROR", format!("{}.", in_sentence_case(&error.to_string())));
+    match error {
+        AdoptError::Workspace(error) => not_opened(error),
+        AdoptError::Owned(workspace, _) => refused.suggest(format!(
+            "Nothing was changed. Copy conversations with `gdn instance export --all --workspace {}` and `gdn instance import`.",
+            workspace.id
+        )),
+        AdoptError::Own(_) | AdoptError::Io(_) => refused.suggest("Nothing was changed."),
+    }
+}

@@ -1,0 +1,107 @@
+//! `gdn trust`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use goondan::{Leeway, StateRoot, TrustList, Trusted, wants};
+use serde_json::json;
+
+use crate::exit::CliError;
+use crate::output::{Output, Table, style};
+use crate::trust::{listing, unreadable, unwritten};
+
+const EXAMPLES: &str = "\
+Examples:
+  gdn trust                   Trust the project in this folder
+  gdn trust ~/src             Trust this folder and everything below it
+  gdn trust --list
+  gdn trust --revoke ~/src";
+
+/// Arguments of `gdn trust`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct TrustArgs {
+    /// The folder of a project, or one that holds several
+    #[arg(value_name = "PATH", default_value = ".")]
+    folder: PathBuf,
+    /// List the folders that are trusted
+    #[arg(long, conflicts_with_all = ["folder", "revoke"])]
+    list: bool,
+    /// Trust this folder no longer
+    #[arg(long, value_name = "PATH", conflicts_with = "folder")]
+    revoke: Option<PathBuf>,
+}
+
+/// Looks at the list of trusted folders, or changes it.
+pub(crate) fn run(args: &TrustArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let list = TrustList::of(state_root);
+    match &args.revoke {
+        Some(folder) => revoke(&list, folder, output),
+        None if args.list => show(&list, output),
+        None => trust(&list, folder_of(&args.folder), state_root, output),
+    }
+}
+
+fn trust(list: &TrustList, folder: &Path, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    if !folder.is_dir() {
+        return Err(CliError::configuration(format!("The folder `{}` does not exist.", folder.display())));
+    }
+    if list.lies_in(folder) {
+        let shown = folder.display();
+        output.note(&format!("The state root lies in {shown}: for a project in that folder itself, use `--trust`."))?;
+    }
+    let wants = match goondan::manifest_in(folder) {
+        Some(_) => wants(&goondan::load(folder), state_root, Leeway::default()),
+        None => Vec::new(),
+    };
+    let trusted = list.add(folder).map_err(|error| unwritten(list, &error))?;
+    if output.json {
+        return output.json_pretty(&json!({ "trusted": trusted, "wants": wants }));
+    }
+    if !wants.is_empty() {
+        output.note(&listing(folder, &wants))?;
+    }
+    let good = style::GOOD;
+    output.line(&format!("{good}Trusted{good:#} {} and all that is below it.", trusted.path.display()))
+}
+
+fn show(list: &TrustList, output: &Output) -> Result<(), CliError> {
+    let folders = list.folders().map_err(|error| unreadable(list, &error))?;
+    if output.json {
+        return output.json_pretty(&folders);
+    }
+    if folders.is_empty() {
+        return output.note("No folder is trusted.");
+    }
+    let mut table = Table::new(&["FOLDER", "SINCE"]);
+    for Trusted { path, since } in &folders {
+        table.row([path.display().to_string(), since.format("%Y-%m-%d %H:%M:%S").to_string()]);
+    }
+    table.lines().iter().try_for_each(|line| output.line(line))
+}
+
+fn revoke(list: &TrustList, folder: &Path, output: &Output) -> Result<(), CliError> {
+    let folder = folder_of(folder);
+    let is_less = list.remove(folder).map_err(|error| unwritten(list, &error))?;
+    let above = list.trusts(folder).map_err(|error| unreadable(list, &error))?;
+    if output.json {
+        return output.json_pretty(&json!({ "revoked": is_less, "stillTrustedBy": above }));
+    }
+    let shown = folder.display();
+    output.line(&match is_less {
+        true => format!("{shown} is no longer on the list."),
+        false => format!("{shown} was not on the list."),
+    })?;
+    match above {
+        Some(above) => output.line(&format!("It is still trusted, because {} is.", above.path.display())),
+        None => Ok(()),
+    }
+}
+
+/// The folder of a project that may be named by its goondan.yaml.
+fn folder_of(path: &Path) -> &Path {
+    match path.is_file() {
+        true => path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")),
+        false => path,
+    }
+}

@@ -1,0 +1,130 @@
+//! Whether a project may do what it wants: asked once, before anything of it is run, opened or looked up (rule S13).
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use goondan::{Leeway, Project, ReloadCheck, StateRoot, TrustList, Want, wants};
+use rustyline::{Behavior, Config, DefaultEditor};
+
+use crate::commands::quoted;
+use crate::exit::{CliError, Exit};
+use crate::output::{Output, style};
+
+/// The variable that, set to `1`, trusts whatever is run: for containers and services that build projects.
+const VARIABLE: &str = "GOONDAN_TRUST";
+
+/// What this run is told about trust, and where the rest is written down.
+#[derive(Debug, Clone)]
+pub(crate) struct Trust {
+    state_root: StateRoot,
+    /// Trusted without being written down.
+    this_run: bool,
+    leeway: Leeway,
+}
+
+impl Trust {
+    /// `flag` is `--trust`.
+    pub(crate) fn new(state_root: &StateRoot, flag: bool, leeway: Leeway) -> Self {
+        let by_variable = std::env::var_os(VARIABLE).is_some_and(|value| value == "1");
+        Trust { state_root: state_root.clone(), this_run: flag || by_variable, leeway }
+    }
+
+    /// Ends the command where the project wants something and nobody trusts it. On a terminal somebody is asked, once for all.
+    pub(crate) fn require(&self, project: &Project, output: &Output) -> Result<(), CliError> {
+        let wants = self.open_wants(project)?;
+        if wants.is_empty() {
+            return Ok(());
+        }
+        let root = &project.root;
+        let list = TrustList::of(&self.state_root);
+        let can_be_asked = Output::stdin_is_terminal() && Output::stderr_is_terminal() && !list.lies_in(root);
+        if !can_be_asked {
+            output.explain(&listing(root, &wants))?;
+            return Err(refused(root, &wants, list.lies_in(root)));
+        }
+        writeln!(anstream::stderr().lock(), "{}", listing(root, &wants))?;
+        match agreed() {
+            true => list.add(root).map(drop).map_err(|error| unwritten(&list, &error)),
+            false => Err(refused(root, &wants, false)),
+        }
+    }
+
+    /// What the project wants and may not do; nothing where it is trusted.
+    pub(crate) fn open_wants(&self, project: &Project) -> Result<Vec<Want>, CliError> {
+        if self.this_run || self.is_listed(&project.root)? {
+            return Ok(Vec::new());
+        }
+        Ok(wants(project, &self.state_root, self.leeway))
+    }
+
+    /// Whether anything of the project may be used, whatever it wants later.
+    pub(crate) fn is_given(&self, root: &Path) -> Result<bool, CliError> {
+        Ok(self.this_run || self.is_listed(root)?)
+    }
+
+    fn is_listed(&self, root: &Path) -> Result<bool, CliError> {
+        let list = TrustList::of(&self.state_root);
+        Ok(list.trusts(root).map_err(|error| unreadable(&list, &error))?.is_some())
+    }
+
+    /// Refuses reloads by which a project that nobody trusts comes to want something.
+    pub(crate) fn reload_check(&self) -> ReloadCheck {
+        let trust = self.clone();
+        Arc::new(move |project| {
+            // A list that can't be read trusts nothing.
+            let wants = trust.open_wants(project).unwrap_or_else(|_| wants(project, &trust.state_root, trust.leeway));
+            match wants.is_empty() {
+                true => Ok(()),
+                false => Err(wants.iter().map(|want| want.refused(&project.root)).collect()),
+            }
+        })
+    }
+}
+
+/// What the project wants, a line each.
+pub(crate) fn listing(root: &Path, wants: &[Want]) -> String {
+    let bold = style::HEADING;
+    let heading = format!("{bold}The project in {} wants to be trusted. It{bold:#}", root.display());
+    let place = |want: &Want| want.place().unwrap_or_default();
+    let width = wants.iter().map(|want| place(want).chars().count()).max().unwrap_or(0);
+    let lines = wants.iter().map(|want| format!("\n  {:width$}  {}", place(want), want.what));
+    heading + &lines.collect::<String>()
+}
+
+/// Reads the answer from the terminal itself. Anything but a clear yes is a no, and so are Ctrl-C and Ctrl-D.
+fn agreed() -> bool {
+    let config = Config::builder().behavior(Behavior::PreferTerm).build();
+    let answer = DefaultEditor::with_config(config)
+        .and_then(|mut editor| editor.readline("Trust this project, from now on? [y/N] "));
+    answer.is_ok_and(|line| matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+fn refused(root: &Path, wants: &[Want], list_lies_in_it: bool) -> CliError {
+    let message = format!("The project in {} is not trusted, so nothing of it was run.", root.display());
+    let lasting = match list_lies_in_it {
+        true => "The state root lies in the project, and can't speak for it: choose another one".to_owned(),
+        false => format!("Look at what it wants, then run `gdn trust {}`", quoted(&root.to_string_lossy())),
+    };
+    let mut error = CliError::new(Exit::Untrusted, "E_PROJECT_UNTRUSTED", message)
+        .suggest(format!("{lasting}; `--trust` or {VARIABLE}=1 trust it for one run."))
+        .help("trust");
+    let values = wants.iter().map(|want| serde_json::to_value(want).expect("a want holds texts and numbers alone"));
+    error.wants = values.collect();
+    error
+}
+
+/// The error of a list that can't be read.
+pub(crate) fn unreadable(list: &TrustList, error: &std::io::Error) -> CliError {
+    CliError::configuration(format!("The list of trusted folders, {}, can't be read: {error}.", list.path().display()))
+        .suggest("Correct the file, or remove it: then every project is asked about again.")
+}
+
+/// The error of a list that can't be written.
+pub(crate) fn unwritten(list: &TrustList, error: &std::io::Error) -> CliError {
+    CliError::configuration(format!(
+        "The list of trusted folders, {}, can't be changed: {error}.",
+        list.path().display()
+    ))
+    .suggest("Choose another folder with --state-root or GOONDAN_STATE_ROOT.")
+}

@@ -1,0 +1,166 @@
+//! What a project wants to do that can do harm, found out from its files alone: nothing is run, opened or looked up.
+//!
+//! A project that wants none of it can be run by anybody who has just cloned it: its models are scripted, and its agents stay
+//! in folders of their own, with tools that ask before they run programs or use the network.
+
+mod agents;
+mod tools;
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use goondan_models::{Provider, provider};
+use goondan_spec::bundle::Origin;
+use goondan_spec::kinds::Model;
+use goondan_spec::{Bundle, Code, Diagnostic, Resource, ValueSource, env_files};
+use serde::Serialize;
+
+use crate::approvals;
+use crate::identity::canonical;
+use crate::project::Project;
+use crate::workspace::StateRoot;
+
+/// Something that a project does only once it is trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct Want {
+    /// A sentence about the project without its beginning, such as "loads the library `libdice.so`". It holds nothing that
+    /// could change how a terminal looks.
+    pub what: String,
+    /// The file that says so, relative to the project.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Where in that file, counted from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+}
+
+/// What whoever runs a project lets it do beyond what it says itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Leeway {
+    /// All questions of tools are answered with yes (`--yes`): to be asked is to be allowed.
+    pub yes: bool,
+    /// Tools work in a folder that belongs to neither the project nor the conversation (`--workdir`).
+    pub workdir: bool,
+}
+
+/// Everything that `project` wants, in the order of what it is; once each.
+pub fn wants(project: &Project, state_root: &StateRoot, leeway: Leeway) -> Vec<Want> {
+    let mut wants = tools::builds(&project.builds);
+    if let Some(bundle) = &project.bundle {
+        wants.extend(tools::programs(bundle));
+        wants.extend(tools::settings(bundle));
+        wants.extend(agents::powers(bundle, leeway));
+        wants.extend(bundle.models().values().filter(|model| is_live(&model.spec)).map(|model| live(model)));
+        wants.extend(values(bundle));
+        wants.extend(shared_state(bundle, state_root));
+    }
+    wants.extend(files(&project.root));
+    let mut told = HashSet::new();
+    wants.retain(|want| told.insert(want.clone()));
+    wants
+}
+
+impl Want {
+    fn new(what: impl AsRef<str>, origin: Option<&Origin>) -> Self {
+        let (file, line) = origin.map(|(file, at)| (plain(file), at.line)).unzip();
+        Want { what: plain(what.as_ref()), file, line }
+    }
+
+    fn in_file(what: impl AsRef<str>, file: &str) -> Self {
+        Want { what: plain(what.as_ref()), file: Some(plain(file)), line: None }
+    }
+
+    /// Where it is written, as `file:line`.
+    pub fn place(&self) -> Option<String> {
+        let file = self.file.as_ref()?;
+        Some(self.line.map_or_else(|| file.clone(), |line| format!("{file}:{line}")))
+    }
+
+    /// The error of a project in `root` that wants it and is not trusted.
+    pub fn refused(&self, root: &Path) -> Diagnostic {
+        let place = self.place().map(|place| format!(" ({place})")).unwrap_or_default();
+        let message = format!("The project is not trusted, and it {}{place}.", self.what);
+        Diagnostic::new(Code::PROJECT_UNTRUSTED, message)
+            .suggest(format!("look at it, and if you trust it run `gdn trust {}`", root.display()))
+    }
+}
+
+/// Whether somebody runs the model; a provider that nobody knows is taken for one.
+fn is_live(model: &Model) -> bool {
+    provider(&model.provider).is_none_or(Provider::is_live)
+}
+
+/// A model that somebody runs: it reads the conversations, and may cost money.
+fn live(model: &Resource<Model>) -> Want {
+    let spec = &model.spec;
+    let whom = match &spec.endpoint {
+        Some(endpoint) => format!("sends its conversations to {endpoint}"),
+        None => format!("sends its conversations to the provider `{}`", spec.provider),
+    };
+    // Its customary key goes to the provider alone.
+    let known = provider(&spec.provider).filter(|_| spec.endpoint.is_none());
+    let custom = || known?.key_variable.map(str::to_owned);
+    let key = spec.api_key.as_ref().and_then(name).or_else(custom);
+    let key = key.map(|key| format!(", with the key in {key}")).unwrap_or_default();
+    Want::new(format!("{whom}{key}"), model.origin.as_ref())
+}
+
+/// Values from outside of the bundle, those of live models excepted: they are told with the model.
+fn values(bundle: &Bundle) -> Vec<Want> {
+    let is_told = |resource| bundle.models().get(resource).is_some_and(|model| is_live(&model.spec));
+    let outside = bundle.outside_values().filter(|(_, resource, _)| !is_told(*resource));
+    let want = |(source, resource, origin): (&ValueSource, _, Origin)| {
+        Some(Want::new(format!("hands the value of {} to {resource}", name(source)?), Some(&origin)))
+    };
+    outside.filter_map(want).collect()
+}
+
+/// Where a value from outside comes from.
+fn name(source: &ValueSource) -> Option<String> {
+    match source {
+        ValueSource::Value(_) => None,
+        ValueSource::Env(name) => Some(name.clone()),
+        ValueSource::SecretRef { name, .. } => Some(format!("Secret/{name}")),
+    }
+}
+
+/// Swarms that take up what another project has kept: conversations, and events that wait.
+fn shared_state(bundle: &Bundle, state_root: &StateRoot) -> Vec<Want> {
+    let root = canonical(bundle.root());
+    let taken = |swarm: &Arc<Resource<_>>| {
+        let workspace = state_root.workspace_of(bundle, swarm);
+        let is_mine = workspace.owner().ok().flatten().is_some_and(|owner| owner.path == root);
+        (swarm.spec.instance_key.is_some() && workspace.dir.exists() && !is_mine).then(|| {
+            let what =
+                format!("goes on with the conversations in the workspace `{}`, which it did not begin", workspace.id);
+            Want::new(what, swarm.origin.as_ref())
+        })
+    };
+    bundle.swarms().values().filter_map(taken).collect()
+}
+
+/// Files of the project that say what is allowed, or where things are.
+fn files(root: &Path) -> Vec<Want> {
+    let variables = env_files::OPTIONAL.map(|name| (name, "sets variables for its models and tools"));
+    let approvals = (approvals::FILE, "brings approvals along: calls that run without a question");
+    let there = variables.into_iter().chain([approvals]).filter(|(name, _)| root.join(name).exists());
+    there.map(|(name, what)| Want::in_file(what, name)).collect()
+}
+
+/// `text` in one line, without anything that changes how other text looks.
+fn plain(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\n' | '\t' => " ".to_owned(),
+        // What turns the direction of writing, and what can't be seen.
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => {
+            c.escape_unicode().to_string()
+        }
+        c if c.is_control() => c.escape_unicode().to_string(),
+        c => c.to_string(),
+    };
+    text.trim().chars().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! What tools bring along: libraries, programs, commands that build them, and settings that reach beyond the project.
+
+use std::sync::Arc;
+
+use goondan_spec::bundle::Origin;
+use goondan_spec::kinds::{Entry, Tool, ToolBuild};
+use goondan_spec::{Bundle, Resource};
+use serde_json::Value;
+
+use super::Want;
+
+/// Commands that build tools.
+pub(super) fn builds(builds: &[ToolBuild]) -> Vec<Want> {
+    let want = |build: &ToolBuild| {
+        Want::new(
+            format!("runs the command `{}` to build {}", build.build.command, build.tool),
+            build.written.0.as_ref(),
+        )
+    };
+    builds.iter().map(want).collect()
+}
+
+/// Libraries and programs.
+pub(super) fn programs(bundle: &Bundle) -> Vec<Want> {
+    let want = |tool: &Arc<Resource<Tool>>| {
+        let what = match &tool.spec.entry {
+            Entry::Builtin(_) => return None,
+            Entry::Library(path) => format!("loads the library `{path}`"),
+            Entry::Executable(folder) => format!("starts the program that `{folder}/tool.yaml` names"),
+        };
+        Some(Want::new(what, tool.origin.as_ref()))
+    };
+    bundle.tools().values().filter_map(want).collect()
+}
+
+/// Settings of tools and extensions that open folders or hand values over.
+pub(super) fn settings(bundle: &Bundle) -> Vec<Want> {
+    let tools = bundle.tools().values().map(|tool| (tool.id.to_string(), &tool.spec.config, tool.origin.as_ref()));
+    let extensions =
+        bundle.extensions().values().map(|one| (one.id.to_string(), &one.spec.config, one.origin.as_ref()));
+    let uses = bundle.agents().values().flat_map(|agent| {
+        let of_use = |used: &'_ goondan_spec::kinds::ExtensionUse| used.extension.to_string();
+        agent.spec.extensions.iter().map(move |used| (of_use(used), &used.config, agent.origin.as_ref()))
+    });
+    let mut wants = Vec::new();
+    for (whose, config, origin) in tools.chain(extensions).chain(uses) {
+        for key in ["roots", "dir"] {
+            wants.extend(
+                texts(config.get(key))
+                    .map(|folder| Want::new(format!("opens the folder `{folder}` to {whose}"), origin)),
+            );
+        }
+        wants.extend(texts(config.get("env")).map(|name| handed(name, &whose, origin)));
+        config.values().for_each(|value| sources(value, &mut |name| wants.push(handed(name, &whose, origin))));
+    }
+    wants
+}
+
+fn handed(name: &str, whose: &str, origin: Option<&Origin>) -> Want {
+    Want::new(format!("hands the value of {name} to {whose}"), origin)
+}
+
+/// The text, or those in the list.
+fn texts(value: Option<&Value>) -> impl Iterator<Item = &str> {
+    let (one, several) = match value {
+        Some(Value::Array(items)) => (None, items.as_slice()),
+        one => (one, &[][..]),
+    };
+    one.into_iter().chain(several).filter_map(Value::as_str)
+}
+
+/// The variables and secrets that value sources in a config name.
+fn sources(value: &Value, found: &mut dyn FnMut(&str)) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(from) = fields.get("valueFrom") {
+                let names = [from.get("env"), from.pointer("/secretRef/ref")];
+                names.into_iter().flatten().filter_map(Value::as_str).for_each(&mut *found);
+            }
+            fields.values().for_each(|value| sources(value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| sources(item, found)),
+        _ => {}
+    }
+}
