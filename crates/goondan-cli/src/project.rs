@@ -7,7 +7,7 @@ use clap::Args;
 use goondan::runtime::event::SwarmEvent;
 use goondan::runtime::policy::Approver;
 use goondan::spec::{Bundle, Code, Diagnostic, ResourceId, Sources, render};
-use goondan::{Leeway, Project, StartError, StateRoot, Swarm, models};
+use goondan::{Project, StartError, StateRoot, Swarm, models};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -44,7 +44,7 @@ pub(crate) struct StartArgs {
 impl StartArgs {
     /// What they say about trust.
     pub(crate) fn trust(&self, state_root: &StateRoot) -> Trust {
-        Trust::new(state_root, self.trust, Leeway { yes: self.yes, workdir: self.workdir.is_some() })
+        Trust::new(state_root, self.trust)
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use goondan::{Leeway, Project, ReloadCheck, StateRoot, TrustList, Want, wants};
+use goondan::{Project, ReloadCheck, StateRoot, TrustList, Want, wants};
 use rustyline::{Behavior, Config, DefaultEditor};
 
 use crate::commands::quoted;
@@ -20,14 +20,13 @@ pub(crate) struct Trust {
     state_root: StateRoot,
     /// Trusted without being written down.
     this_run: bool,
-    leeway: Leeway,
 }
 
 impl Trust {
     /// `flag` is `--trust`.
-    pub(crate) fn new(state_root: &StateRoot, flag: bool, leeway: Leeway) -> Self {
+    pub(crate) fn new(state_root: &StateRoot, flag: bool) -> Self {
         let by_variable = std::env::var_os(VARIABLE).is_some_and(|value| value == "1");
-        Trust { state_root: state_root.clone(), this_run: flag || by_variable, leeway }
+        Trust { state_root: state_root.clone(), this_run: flag || by_variable }
     }
 
     /// Ends the command where the project wants something and nobody trusts it. On a terminal somebody is asked, once for all.
@@ -55,7 +54,7 @@ impl Trust {
         if self.this_run || self.is_listed(&project.root)? {
             return Ok(Vec::new());
         }
-        Ok(wants(project, &self.state_root, self.leeway))
+        Ok(wants(project, &self.state_root))
     }
 
     /// Whether anything of the project may be used, whatever it wants later.
@@ -73,7 +72,7 @@ impl Trust {
         let trust = self.clone();
         Arc::new(move |project| {
             // A list that can't be read trusts nothing.
-            let wants = trust.open_wants(project).unwrap_or_else(|_| wants(project, &trust.state_root, trust.leeway));
+            let wants = trust.open_wants(project).unwrap_or_else(|_| wants(project, &trust.state_root));
             match wants.is_empty() {
                 true => Ok(()),
                 false => Err(wants.iter().map(|want| want.refused(&project.root)).collect()),

@@ -39,6 +39,6 @@ pub use reload::{ReloadCheck, ReloadNews, ReloadOutcome, ReloadTiming};
 pub use swarm::{Input, SendError, Submission, Swarm, Turn};
 pub use transfer::ImportFailed;
 pub use trust::{TrustList, Trusted};
-pub use wants::{Leeway, Want, wants};
+pub use wants::{Want, wants};
 pub use watch::{Watch, WatchOptions};
 pub use workspace::{StateRoot, Workspace};

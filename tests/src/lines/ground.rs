@@ -135,7 +135,7 @@ impl Ground {
         let notes = files.remove(Path::new(witness::NOTES)).unwrap_or_default();
         let mut notes: Vec<String> = String::from_utf8_lossy(&notes).lines().map(str::to_owned).collect();
         notes.sort();
-        Ok(Outcome { notes, files, printed, succeeded })
+        Ok(Outcome { notes, files, printed: witness::calm(&printed), succeeded })
     }
 }
 
@@ -145,7 +145,10 @@ fn collect(folder: &Path, work: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) -
         if path.is_dir() {
             collect(&path, work, files)?;
         } else {
-            files.insert(path.strip_prefix(work)?.to_owned(), fs::read(&path)?);
+            let content = fs::read(&path)?;
+            let content =
+                std::str::from_utf8(&content).map_or(content.clone(), |text| witness::calm(text).into_bytes());
+            files.insert(path.strip_prefix(work)?.to_owned(), content);
         }
     }
     Ok(())

@@ -21,6 +21,18 @@ pub fn lay(bin: &Path, work: &Path) -> io::Result<()> {
     fs::write(bin.join(PLACE), work.to_string_lossy().as_bytes())
 }
 
+/// What shells and `gdn` say of files and folders that are not there. Each has its own words.
+const COMPLAINTS: [&str; 5] = ["cannot ", "can't ", "No such file", "there is no folder", "not found"];
+
+/// `text` with every complaint in the same words.
+pub fn calm(text: &str) -> String {
+    let calm = |line: &str| match COMPLAINTS.iter().any(|complaint| line.contains(complaint)) {
+        true => format!("complaint{}", if line.ends_with('\n') { "\n" } else { "" }),
+        false => line.to_owned(),
+    };
+    text.split_inclusive('\n').map(|line| calm(line)).collect()
+}
+
 /// Notes its arguments, its folder, what it reads and the variable `A`; prints its arguments; fails where one is `fail`.
 pub fn main() -> ExitCode {
     match note() {
@@ -33,7 +45,7 @@ pub fn main() -> ExitCode {
 }
 
 fn note() -> io::Result<ExitCode> {
-    let args: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let args: Vec<String> = std::env::args_os().map(|arg| calm(&arg.to_string_lossy())).collect();
     let program = std::env::current_exe()?;
     let work = PathBuf::from(fs::read_to_string(program.with_file_name(PLACE))?);
     let mut read = Vec::new();
@@ -47,7 +59,7 @@ fn note() -> io::Result<ExitCode> {
         "program": called,
         "args": args.get(1..),
         "in": folder,
-        "reads": String::from_utf8_lossy(&read),
+        "reads": calm(&String::from_utf8_lossy(&read)),
         "A": std::env::var("A").ok(),
     });
     let mut notes = OpenOptions::new().append(true).create(true).open(work.join(NOTES))?;

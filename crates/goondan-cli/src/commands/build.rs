@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use goondan::spec::kinds::ToolBuild;
 use goondan::spec::{Code, Diagnostic, render};
-use goondan::{BuildEnd, BuildOutcome, Builds, Leeway, Project, StateRoot};
+use goondan::{BuildEnd, BuildOutcome, Builds, Project, StateRoot};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +39,7 @@ pub(crate) struct BuildArgs {
 
 /// Builds tools and says what came of it.
 pub(crate) async fn run(args: &BuildArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let trust = Trust::new(state_root, args.trust, Leeway::default());
+    let trust = Trust::new(state_root, args.trust);
     watched(async |mut signals| {
         let outcomes = make(&args.project, &args.tools, &trust, &mut signals, output).await?;
         if output.json {

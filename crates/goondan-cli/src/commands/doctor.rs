@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use goondan::spec::{Bundle, Environment};
-use goondan::{Leeway, Project, StateRoot};
+use goondan::{Project, StateRoot};
 use serde::Serialize;
 
 use crate::commands::quoted;
@@ -144,7 +144,7 @@ fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<Check> {
             let detail = format!("{} is valid, with {warnings} warnings", path.display());
             let mut checks = vec![check("project", status, detail)];
             checks.extend(workspaces(bundle, state_root));
-            let trust = Trust::new(state_root, false, Leeway::default());
+            let trust = Trust::new(state_root, false);
             checks.push(trusted(&trust, &project));
             checks.extend(models(&project.root, bundle, &trust));
             checks

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use goondan::spec::Bundle;
-use goondan::{LastGeneration, LastReload, Leeway, Preview, PreviewError, StateRoot, Swarm, Workspace};
+use goondan::{LastGeneration, LastReload, Preview, PreviewError, StateRoot, Swarm, Workspace};
 use serde_json::json;
 
 use crate::commands::tool_host;
@@ -50,7 +50,7 @@ pub(crate) struct ReloadArgs {
 pub(crate) async fn run(args: &ReloadArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     if args.dry_run {
         // It opens libraries and reads variables, as a start does.
-        let trust = Trust::new(state_root, args.trust, Leeway::default());
+        let trust = Trust::new(state_root, args.trust);
         let (_, bundle, _) = project::load_trusted(&args.project, &trust, output)?;
         preview(args, bundle, state_root, output).await
     } else {

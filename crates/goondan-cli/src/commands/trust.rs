@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goondan::{Leeway, StateRoot, TrustList, Trusted, wants};
+use goondan::{StateRoot, TrustList, Trusted, wants};
 use serde_json::json;
 
 use crate::exit::CliError;
@@ -51,7 +51,7 @@ fn trust(list: &TrustList, folder: &Path, state_root: &StateRoot, output: &Outpu
         output.note(&format!("The state root lies in {shown}: for a project in that folder itself, use `--trust`."))?;
     }
     let wants = match goondan::manifest_in(folder) {
-        Some(_) => wants(&goondan::load(folder), state_root, Leeway::default()),
+        Some(_) => wants(&goondan::load(folder), state_root),
         None => Vec::new(),
     };
     let trusted = list.add(folder).map_err(|error| unwritten(list, &error))?;

@@ -1,7 +1,7 @@
 //! What a project wants to do that can do harm, found out from its files alone: nothing is run, opened or looked up.
 //!
-//! A project that wants none of it can be run by anybody who has just cloned it: its models are scripted, and its agents stay
-//! in folders of their own, with tools that ask before they run programs or use the network.
+//! A project that wants none of it can be run by anybody who has just cloned it: its tools are built in, and ask before they
+//! run programs outside of a sandbox or use the network.
 
 mod agents;
 mod tools;
@@ -35,23 +35,14 @@ pub struct Want {
     pub line: Option<usize>,
 }
 
-/// What whoever runs a project lets it do beyond what it says itself.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Leeway {
-    /// All questions of tools are answered with yes (`--yes`): to be asked is to be allowed.
-    pub yes: bool,
-    /// Tools work in a folder that belongs to neither the project nor the conversation (`--workdir`).
-    pub workdir: bool,
-}
-
 /// Everything that `project` wants, in the order of what it is; once each.
-pub fn wants(project: &Project, state_root: &StateRoot, leeway: Leeway) -> Vec<Want> {
+pub fn wants(project: &Project, state_root: &StateRoot) -> Vec<Want> {
     let mut wants = tools::builds(&project.builds);
     if let Some(bundle) = &project.bundle {
         wants.extend(tools::programs(bundle));
         wants.extend(tools::settings(bundle));
-        wants.extend(agents::powers(bundle, leeway));
-        wants.extend(bundle.models().values().filter(|model| is_live(&model.spec)).map(|model| live(model)));
+        wants.extend(agents::powers(bundle));
+        wants.extend(bundle.models().values().filter_map(|model| key(model)));
         wants.extend(values(bundle));
         wants.extend(shared_state(bundle, state_root));
     }
@@ -91,19 +82,11 @@ fn is_live(model: &Model) -> bool {
     provider(&model.provider).is_none_or(Provider::is_live)
 }
 
-/// A model that somebody runs: it reads the conversations, and may cost money.
-fn live(model: &Resource<Model>) -> Want {
+/// The key of a model that goes to an endpoint which the project has chosen. To its provider, a key may go.
+fn key(model: &Resource<Model>) -> Option<Want> {
     let spec = &model.spec;
-    let whom = match &spec.endpoint {
-        Some(endpoint) => format!("sends its conversations to {endpoint}"),
-        None => format!("sends its conversations to the provider `{}`", spec.provider),
-    };
-    // Its customary key goes to the provider alone.
-    let known = provider(&spec.provider).filter(|_| spec.endpoint.is_none());
-    let custom = || known?.key_variable.map(str::to_owned);
-    let key = spec.api_key.as_ref().and_then(name).or_else(custom);
-    let key = key.map(|key| format!(", with the key in {key}")).unwrap_or_default();
-    Want::new(format!("{whom}{key}"), model.origin.as_ref())
+    let (endpoint, key) = spec.endpoint.as_ref().zip(spec.api_key.as_ref().and_then(name))?;
+    is_live(spec).then(|| Want::new(format!("sends the key in {key} to {endpoint}"), model.origin.as_ref()))
 }
 
 /// Values from outside of the bundle, those of live models excepted: they are told with the model.
