@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use goondan::StateRoot;
-use goondan::spec::{Bundle, Environment};
+use goondan::spec::{Bundle, Environment, shown};
 use serde::Serialize;
 
 use crate::exit::{CliError, Exit};
@@ -62,9 +62,9 @@ fn show(check: &Check, output: &Output) -> Result<(), CliError> {
         Status::Warn => (style::WARNING, "warn"),
         Status::Fail => (style::ERROR, "fail"),
     };
-    output.line(&format!("{colour}{word}{colour:#}  {:<12} {}", check.name, check.detail))?;
+    output.line(&format!("{colour}{word}{colour:#}  {:<12} {}", check.name, shown::line(&check.detail)))?;
     match &check.suggestion {
-        Some(suggestion) => output.line(&format!("                    {suggestion}")),
+        Some(suggestion) => output.line(&format!("                    {}", shown::line(suggestion))),
         None => Ok(()),
     }
 }

@@ -7,7 +7,7 @@ use goondan::runtime::policy::shell::What;
 use goondan::runtime::policy::{self, Because, Decision, PartDecision, PathArguments, PolicyQuestion};
 use goondan::runtime::schema::ArgumentSchema;
 use goondan::spec::kinds::{Action, Agent, ExportSpec, Workdir, Written};
-use goondan::spec::{Bundle, Resource};
+use goondan::spec::{Bundle, Resource, shown};
 use serde_json::{Map, Value, json};
 
 use crate::exit::CliError;
@@ -162,20 +162,21 @@ fn word(action: Action) -> &'static str {
 }
 
 fn as_text(tool: &str, action: Action, verdicts: &[(&str, Decision)], notes: &[String]) -> String {
-    let mut text = format!("{tool}: {}\n", word(action));
+    let mut text = format!("{}: {}\n", shown::line(tool), word(action));
     for (index, (agent, decision)) in verdicts.iter().enumerate() {
         let role = if index == 0 { "Agent" } else { "called by Agent" };
-        text.push_str(&format!("\n{role}/{agent}: {}\n", word(decision.action)));
+        text.push_str(&format!("\n{role}/{}: {}\n", shown::line(agent), word(decision.action)));
         if decision.parts.is_empty() {
-            text.push_str(&format!("  {}\n", reason(&decision.because)));
+            text.push_str(&format!("  {}\n", shown::line(reason(&decision.because))));
         }
         let width = decision.parts.iter().map(|part| part.part.shown.chars().count()).max().unwrap_or(0).min(48);
         for part in &decision.parts {
-            let shown = part.part.shown.replace('\n', "⏎");
-            text.push_str(&format!("  {shown:width$}  {:5}  {}\n", word(part.action), part_reason(part)));
+            let part_shown = shown::line(part.part.shown.replace('\n', "⏎")).to_string();
+            let reason = shown::line(part_reason(part));
+            text.push_str(&format!("  {part_shown:width$}  {:5}  {reason}\n", word(part.action)));
         }
     }
-    notes.iter().for_each(|note| text.push_str(&format!("\nNote: {note}\n")));
+    notes.iter().for_each(|note| text.push_str(&format!("\nNote: {}\n", shown::line(note))));
     text
 }
 

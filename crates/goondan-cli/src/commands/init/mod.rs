@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
+use goondan::spec::shown;
 use serde_json::json;
 
 use self::templates::{File, Template};
@@ -129,7 +130,7 @@ fn report(args: &InitArgs, name: &str, files: &[File], output: &Output) -> Resul
         return output.json_pretty(&json!({ "name": name, "template": template, "path": args.folder, "files": paths }));
     }
     let good = style::GOOD;
-    let place = quoted(&args.folder.to_string_lossy());
+    let place = shown::line(quoted(&args.folder.to_string_lossy())).to_string();
     output.line(&format!("{good}Created{good:#} {name} from the template {template}, {} files:", paths.len()))?;
     for path in &paths {
         output.line(&format!("  {path}"))?;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use goondan::runtime::ids::InstanceId;
 use goondan::runtime::store::transfer::ImportError;
+use goondan::spec::shown;
 use goondan::{ImportFailed, StateRoot, Workspace};
 
 use super::{in_sentence_case, not_opened};
@@ -48,7 +49,7 @@ pub(super) fn run(args: &ImportArgs, state_root: &StateRoot, output: &Output) ->
     if output.json {
         return output.json_pretty(&serde_json::json!({"workspace": workspace.id, "imported": ids}));
     }
-    output.note(&format!("Imported {} into {}.", ids.join(", "), workspace.id))
+    output.note(&format!("Imported {} into {}.", shown::line(ids.join(", ")), shown::line(&workspace.id)))
 }
 
 fn workspace(args: &ImportArgs, state_root: &StateRoot) -> Result<Workspace, CliError> {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan::runtime::event::FinishReason;
+use goondan::spec::shown;
 use goondan::{Input, StateRoot, Swarm};
 use rustyline::error::ReadlineError;
 use rustyline::{DefaultEditor, ExternalPrinter};
@@ -13,7 +14,7 @@ use super::signals::Signal;
 use super::terminal::Terminal;
 use super::view::View;
 use crate::exit::CliError;
-use crate::output::{Output, style, turn_error, write_error};
+use crate::output::{Output, screen, style, turn_error, write_error};
 
 const HELP: &str = "\
 /help            this text
@@ -67,7 +68,10 @@ pub(super) async fn chat(
     while !session.is_stopping() {
         session.signals.clear();
         let who = target.agent.clone().unwrap_or_else(|| session.swarm.entry_agent());
-        let Some((again, line)) = type_line(prompt, format!("{who}> "), &mut session, output).await? else { break };
+        let Some((again, line)) = type_line(prompt, format!("{}> ", shown::line(who)), &mut session, output).await?
+        else {
+            break;
+        };
         prompt = again;
         let line = match line {
             Line::Text(line) => line,
@@ -89,7 +93,9 @@ pub(super) async fn chat(
             Typed::Quit => break,
             Typed::Agent(name) => target.agent = Some(name.to_owned()),
             Typed::Key(key) => target.instance_key = Some(key.to_owned()),
-            Typed::Unknown(command) => output.note(&format!("There is no {command}; /help lists what there is."))?,
+            Typed::Unknown(command) => {
+                output.note(&format!("There is no {}; /help lists what there is.", shown::line(command)))?
+            }
             Typed::Say(text) => {
                 let input = Input { text: text.to_owned(), ..target.clone() };
                 say(&mut session, input, output).await?;
@@ -101,7 +107,7 @@ pub(super) async fn chat(
 
 fn greet(swarm: &Swarm, output: &Output) -> Result<(), CliError> {
     let faint = style::FAINT;
-    output.note(&format!("{faint}Swarm {}. /help lists commands, Ctrl-D leaves.{faint:#}", swarm.name()))
+    output.note(&format!("{faint}Swarm {}. /help lists commands, Ctrl-D leaves.{faint:#}", shown::line(swarm.name())))
 }
 
 /// Waits for a line; meanwhile the project may be reloaded. `None` where a signal ends the chat.
@@ -131,7 +137,7 @@ async fn type_line(
 fn tell(beside: &Beside, words: &str) {
     let mut printer = beside.lock().unwrap_or_else(PoisonError::into_inner);
     // A terminal that is gone ends the chat by itself.
-    let _ = printer.print(format!("{words}\n"));
+    let _ = printer.print(format!("{}\n", screen::harmless(words)));
 }
 
 /// One turn of the chat. Only what ends the chat is an error here.
