@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use goondan::StateRoot;
+use goondan::runtime::private;
 use goondan::spec::{Bundle, Environment, shown};
 use serde::Serialize;
 
@@ -85,15 +86,19 @@ fn version() -> Check {
     check("gdn", Status::Ok, format!("{} on {os} {machine}", env!("CARGO_PKG_VERSION")))
 }
 
-/// Whether state can be kept: a file is written there and taken away again.
+/// Whether state can be kept, and kept from others: a file is written there and taken away again.
 fn state(state_root: &StateRoot) -> Check {
     let folder = &state_root.0;
     let probe = folder.join(format!(".doctor-{}", std::process::id()));
-    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&probe, b"probe"));
+    let written = private::make_folder(folder).and_then(|()| private::write(&probe, b"probe"));
     let outcome = written.and_then(|()| std::fs::remove_file(&probe));
     let shown = folder.display();
     match outcome {
-        Ok(()) => check("state root", Status::Ok, format!("{shown} can be written")),
+        Ok(()) => match state_root.prepare() {
+            Ok(()) => check("state root", Status::Ok, format!("{shown} can be written")),
+            Err(error) => check("state root", Status::Warn, format!("others may look into {shown}: {error}"))
+                .suggest("Choose a folder of your own with --state-root or GOONDAN_STATE_ROOT."),
+        },
         Err(error) => check("state root", Status::Fail, format!("{shown} can't be written: {error}"))
             .suggest("Choose another folder with --state-root or GOONDAN_STATE_ROOT."),
     }

@@ -13,6 +13,10 @@ mod init;
 mod instances;
 mod misuse;
 mod new;
+#[cfg(unix)]
+mod person;
+#[cfg(unix)]
+mod privacy;
 mod projects;
 mod run;
 mod safety;

@@ -38,6 +38,7 @@ fn instance_id(text: &str) -> Result<InstanceId, String> {
 /// Imports conversations into a workspace that no swarm holds.
 pub(super) fn run(args: &ImportArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let workspace = workspace(args, state_root)?;
+    state_root.prepare_or_warn();
     let mut input: Box<dyn BufRead> = match args.file.to_str() {
         Some("-") => Box::new(io::stdin().lock()),
         _ => Box::new(BufReader::new(File::open(&args.file).map_err(|error| {

@@ -1,6 +1,7 @@
 //! A person at a terminal.
 
-use std::path::PathBuf;
+mod history;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan::runtime::event::FinishReason;
@@ -9,6 +10,7 @@ use goondan::{Input, StateRoot, Swarm};
 use rustyline::error::ReadlineError;
 use rustyline::{DefaultEditor, ExternalPrinter};
 
+use self::history::History;
 use super::session::{OnInterrupt, Session};
 use super::signals::Signal;
 use super::terminal::Terminal;
@@ -45,7 +47,7 @@ enum Line {
 /// A prompt with a history that outlives the process.
 struct Prompt {
     editor: DefaultEditor,
-    history: PathBuf,
+    history: History,
     beside: Arc<Beside>,
 }
 
@@ -177,11 +179,9 @@ fn understand(line: &str) -> Typed<'_> {
 impl Prompt {
     /// Opens the terminal, with the history of earlier chats.
     fn open(state_root: &StateRoot) -> Result<Self, CliError> {
-        std::fs::create_dir_all(&state_root.0)?;
-        let history = state_root.0.join("chat-history.txt");
+        let history = History::of(state_root);
         let mut editor = DefaultEditor::new().map_err(terminal_error)?;
-        // The first chat has no history, and a damaged one is no reason not to chat.
-        let _ = editor.load_history(&history);
+        history.load(&mut editor);
         let printer = editor.create_external_printer().map_err(terminal_error)?;
         Ok(Prompt { editor, history, beside: Arc::new(Mutex::new(Box::new(printer))) })
     }
@@ -200,9 +200,7 @@ impl Prompt {
         match self.editor.readline(text) {
             Ok(line) => {
                 if !line.trim().is_empty() {
-                    // What can't be remembered can still be asked.
-                    let _ = self.editor.add_history_entry(&line);
-                    let _ = self.editor.save_history(&self.history);
+                    self.history.remember(&line, &mut self.editor);
                 }
                 Ok(Line::Text(line))
             }
