@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::commands::run::{Signals, watched};
 use crate::exit::{CliError, Exit};
-use crate::output::{Activity, Output, shorten, style};
+use crate::output::{Activity, Output, style};
 use crate::project::{self, as_json};
 
 const EXAMPLES: &str = "\
@@ -94,7 +94,7 @@ async fn make_one(
     let cancellation = CancellationToken::new();
     let mut heard = |line: &str| {
         match output.verbose {
-            0 => activity.show(format!("building {}  {}", tool.tool, shorten(line))),
+            0 => activity.show(format!("building {}  {line}", tool.tool)),
             // With standard error gone there is nobody left to tell.
             _ => drop(output.trace(&shown::lines(line).to_string())),
         }

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use goondan::spec::shown;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::Output;
+use super::{Output, shorten};
 
 /// How often the spinner turns.
 const TICK: Duration = Duration::from_millis(100);
@@ -27,7 +26,7 @@ impl Activity {
         if !self.enabled {
             return;
         }
-        let message = shown::line(message).to_string();
+        let message = shorten(&message.to_string());
         match &self.bar {
             Some(bar) => bar.set_message(message),
             None => self.bar = Some(spinner(message)),

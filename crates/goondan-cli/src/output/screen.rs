@@ -261,6 +261,18 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_while_a_question_stands_waits() {
+        let standing = question();
+        write(Stream::Err, Words::Ours, "later\u{202e}\n").unwrap();
+        Messages.write_all(b"a log line\nof two\n").unwrap();
+        let kept: Vec<String> =
+            screen().kept.as_ref().unwrap().writes.iter().map(|(_, _, text)| text.clone()).collect();
+        assert_eq!(kept, ["later\\u{202e}\n", "a log line\n  │ of two\n"]);
+        drop(standing);
+        assert!(screen().kept.is_none());
+    }
+
+    #[test]
     fn what_is_kept_is_bounded() {
         let mut kept = KeptBack::default();
         (0..3).for_each(|_| kept.keep(Stream::Err, Words::Ours, "x".repeat(MOST_KEPT / 2)));

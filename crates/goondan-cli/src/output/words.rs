@@ -13,11 +13,13 @@ const GOES_ON: &str = "  ┆ ";
 
 /// The first line's worth of `text`, with what can't be seen escaped.
 pub(crate) fn shorten(text: &str) -> String {
-    let mut begin: String = text.chars().take(LINE).collect();
-    if text.chars().nth(LINE).is_some() {
-        begin.push('…');
+    let begin: String = text.chars().take(LINE + 1).collect();
+    let mut shown = shown::line(begin).to_string();
+    if let Some((end, _)) = shown.char_indices().nth(LINE) {
+        shown.truncate(end);
+        shown.push('…');
     }
-    shown::line(begin).to_string()
+    shown
 }
 
 /// `text` whole, in rows that are no wider than `width` and begin with a gutter. What can't be seen is escaped.

@@ -9,6 +9,8 @@ mod cases;
 mod chat;
 mod documentation;
 mod help;
+#[cfg(unix)]
+mod hostile;
 mod init;
 mod instances;
 mod misuse;
@@ -24,6 +26,8 @@ mod sandbox;
 mod schema;
 mod signals;
 mod stream;
+#[cfg(unix)]
+mod terminal;
 mod tool;
 mod validate;
 #[cfg(unix)]

@@ -3,20 +3,27 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Child, Command};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use nix::pty::{OpenptyResult, Winsize, openpty};
 use nix::sys::termios::{LocalFlags, tcgetattr};
 
 use crate::sandbox::Sandbox;
 
+/// Nothing takes that long; a test that waits for what never comes fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A person who types and reads.
 pub(crate) struct Person {
     child: Child,
-    /// What the person sees and types on.
-    screen: File,
+    /// What the person types on.
+    keyboard: File,
+    /// What comes on the screen; it ends when nobody has the terminal any more.
+    screen: Receiver<Vec<u8>>,
     /// The terminal's other side, as the command has it.
     terminal: File,
-    seen: String,
+    seen: Vec<u8>,
 }
 
 impl Person {
@@ -32,23 +39,37 @@ impl Person {
         let terminal = File::from(slave);
         let copy = || terminal.try_clone().unwrap();
         command.env("TERM", "xterm").stdin(copy()).stdout(copy()).stderr(copy());
-        Person { child: command.spawn().unwrap(), screen: File::from(master), terminal, seen: String::new() }
+        let child = command.spawn().unwrap();
+        let keyboard = File::from(master);
+        let screen = read_on(keyboard.try_clone().unwrap());
+        Person { child, keyboard, screen, terminal, seen: Vec::new() }
     }
 
     /// Reads on until `text` is on the screen; what was there until then.
     pub(crate) fn read_until(&mut self, text: &str) -> String {
-        let mut bytes = [0; 1024];
-        while !self.seen.contains(text) {
-            let read = self.screen.read(&mut bytes).unwrap();
-            assert!(read > 0, "the terminal was closed; seen: {}", self.seen);
-            self.seen.push_str(&String::from_utf8_lossy(&bytes[..read]));
+        loop {
+            if let Some(start) = self.seen.windows(text.len()).position(|bytes| bytes == text.as_bytes()) {
+                let until = self.seen.drain(..start + text.len()).collect();
+                return String::from_utf8(until).unwrap();
+            }
+            let Ok(more) = self.screen.recv_timeout(PATIENCE) else {
+                panic!("{text:?} never came; seen: {}", String::from_utf8_lossy(&self.seen));
+            };
+            self.seen.extend(more);
         }
-        let end = self.seen.find(text).unwrap() + text.len();
-        self.seen.drain(..end).collect()
+    }
+
+    /// All that is on the screen once the command has ended.
+    pub(crate) fn read_to_end(self) -> String {
+        let Person { mut child, screen, terminal, mut seen, .. } = self;
+        child.wait().unwrap();
+        drop(terminal);
+        screen.iter().for_each(|more| seen.extend(more));
+        String::from_utf8(seen).unwrap()
     }
 
     pub(crate) fn write(&mut self, text: &str) {
-        self.screen.write_all(text.as_bytes()).unwrap();
+        self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -62,4 +83,17 @@ impl Person {
         assert!(flags.contains(LocalFlags::ICANON | LocalFlags::ECHO), "the terminal is as it was before");
         code
     }
+}
+
+/// Reads on a thread of its own: a command whose output nobody reads would stand still. Linux ends with an error.
+fn read_on(mut screen: File) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(read) = screen.read(&mut bytes)
+            && read > 0
+            && sender.send(bytes[..read].to_vec()).is_ok()
+        {}
+    });
+    receiver
 }
