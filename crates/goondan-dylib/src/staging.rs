@@ -188,6 +188,21 @@ mod tests {
         assert!(staging.place(&image).expect_err("another content").message.contains("keeps changing"));
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn copies_are_nobody_elses() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = tempfile::tempdir().expect("a folder");
+        let source = root.path().join("libx.so");
+        fs::write(&source, b"one").expect("written");
+        let staging = Staging::new(&root.path().join("staging")).expect("a staging folder");
+        let copy = staging.place(&Image::read(&source).expect("read")).expect("placed");
+        let above = copy.ancestors().take_while(|path| *path != root.path());
+        let modes: Vec<u32> =
+            above.map(|path| fs::metadata(path).expect("there").permissions().mode() & 0o777).collect();
+        assert_eq!(modes, [0o600, 0o700, 0o700, 0o700]);
+    }
+
     #[test]
     fn leftovers_go_and_folders_in_use_stay() {
         let root = tempfile::tempdir().expect("a folder");

@@ -147,6 +147,11 @@ mod tests {
         append(&file, &[("k".to_owned(), Arc::clone(&vector))]);
         fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(b"{\"key\": \"torn").unwrap();
         append(&file, &[("l".to_owned(), vector.clone())]);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "texts can be told from them");
+        }
         let read = read(&file);
         assert_eq!((read.len(), &read["k"], &read["l"]), (2, &vector, &vector));
     }
