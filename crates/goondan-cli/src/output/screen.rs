@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use goondan::spec::shown::{Escaper, Kept, is_visible, push_escape};
 
@@ -48,10 +48,19 @@ struct KeptBack {
     left_out: usize,
 }
 
-/// Writes `text`, or keeps it until the question that stands is answered.
+/// Writes `text`. On a terminal it waits until the question that stands is answered; who reads a file or a pipe sees no
+/// question, and whoever does not read must not keep others from writing.
 pub(crate) fn write(stream: Stream, words: Words, text: &str) -> io::Result<()> {
+    match (stream.is_terminal(), words) {
+        (true, _) => write_on_terminal(stream, words, text),
+        (false, Words::Ours) => put(stream, words, &harmless(text)),
+        (false, Words::Foreign | Words::Json) => put(stream, words, text),
+    }
+}
+
+fn write_on_terminal(stream: Stream, words: Words, text: &str) -> io::Result<()> {
     let mut screen = screen();
-    let text = screen.fit(stream, words, text);
+    let text = screen.fit(words, text);
     match &mut screen.kept {
         Some(kept) => {
             kept.keep(stream, words, text.into_owned());
@@ -101,12 +110,11 @@ impl Screen {
         Screen { kept: None, answers: Escaper::new(Kept::Writing) }
     }
 
-    fn fit<'t>(&mut self, stream: Stream, words: Words, text: &'t str) -> Cow<'t, str> {
+    fn fit<'t>(&mut self, words: Words, text: &'t str) -> Cow<'t, str> {
         match words {
             Words::Ours => Cow::Owned(harmless(text)),
-            Words::Foreign if stream.is_terminal() => self.answers.escape(text),
-            Words::Json if stream.is_terminal() => Cow::Owned(json(text)),
-            Words::Foreign | Words::Json => Cow::Borrowed(text),
+            Words::Foreign => self.answers.escape(text),
+            Words::Json => Cow::Owned(json(text)),
         }
     }
 }
@@ -124,10 +132,13 @@ impl KeptBack {
 }
 
 impl Stream {
+    /// Asked of the system once: events are written by the thousand.
     fn is_terminal(self) -> bool {
+        static OUT: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
+        static ERR: LazyLock<bool> = LazyLock::new(|| io::stderr().is_terminal());
         match self {
-            Stream::Out => io::stdout().is_terminal(),
-            Stream::Err => io::stderr().is_terminal(),
+            Stream::Out => *OUT,
+            Stream::Err => *ERR,
         }
     }
 }
@@ -137,15 +148,17 @@ pub(crate) struct Messages;
 
 impl Write for Messages {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let message = String::from_utf8_lossy(bytes);
-        let message = message.trim_end_matches('\n').replace('\n', "\n  │ ");
-        write(Stream::Err, Words::Ours, &format!("{message}\n"))?;
+        write(Stream::Err, Words::Ours, &message(&String::from_utf8_lossy(bytes)))?;
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+fn message(text: &str) -> String {
+    text.trim_end_matches('\n').replace('\n', "\n  │ ") + "\n"
 }
 
 fn screen() -> MutexGuard<'static, Screen> {
@@ -263,8 +276,8 @@ mod tests {
     #[test]
     fn what_comes_while_a_question_stands_waits() {
         let standing = question();
-        write(Stream::Err, Words::Ours, "later\u{202e}\n").unwrap();
-        Messages.write_all(b"a log line\nof two\n").unwrap();
+        write_on_terminal(Stream::Err, Words::Ours, "later\u{202e}\n").unwrap();
+        write_on_terminal(Stream::Out, Words::Foreign, &message("a log line\nof two\n")).unwrap();
         let kept: Vec<String> =
             screen().kept.as_ref().unwrap().writes.iter().map(|(_, _, text)| text.clone()).collect();
         assert_eq!(kept, ["later\\u{202e}\n", "a log line\n  │ of two\n"]);

@@ -35,7 +35,15 @@ fn on_terminal(sandbox: &Sandbox, arguments: &[&str]) -> String {
 /// Both streams of a command that is watched by nobody.
 fn piped(sandbox: &Sandbox, arguments: &[&str]) -> String {
     let outcome = sandbox.gdn(arguments);
-    outcome.stdout + &outcome.stderr
+    let seen = outcome.stdout + &outcome.stderr;
+    assert_no_imitation(&seen);
+    seen
+}
+
+/// Some of the texts have a line that looks like an error of ours.
+#[track_caller]
+fn assert_no_imitation(seen: &str) {
+    assert!(!seen.lines().any(|line| line.starts_with("error[E]")), "{seen}");
 }
 
 #[test]
@@ -141,19 +149,27 @@ fn names_and_lines_of_yaml_and_of_files() {
 fn reports_of_cases() {
     let sandbox = Sandbox::new();
     let files = json!({"goondan.yaml": manifest("{provider: scripted, model: any}", "")});
-    let case = |text: &String| {
-        json!({
-            "case": text, "about": text, "rules": ["M1"], "files": files, "models": {"a": [{"text": text}]},
+    let case = |name: &str, text: &String| {
+        yaml(&json!({
+            "case": name, "about": text, "rules": ["M1"], "files": files, "models": {"a": [{"text": text}]},
             "steps": [{"send": {"input": text}, "expect": {"response": format!("not {text}")}}],
-        })
+        }))
     };
-    let cases: Vec<String> = texts().iter().map(|text| yaml(&case(text))).collect();
-    sandbox.write("cases/all.case.yaml", &cases.join("\n---\n"));
-    sandbox.write("cases/broken.case.yaml", &format!("case: {}\n", texts().join("\n")));
+    let texts = texts();
+    let cases = texts.iter().enumerate().map(|(index, text)| case(&format!("c-{index}"), text));
+    sandbox.write("cases/all.case.yaml", &cases.collect::<Vec<_>>().join("\n---\n"));
+    let named = texts.iter().map(|text| case(text, text));
+    sandbox.write("cases/names.case.yaml", &named.collect::<Vec<_>>().join("\n---\n"));
     for format in ["text", "json", "junit"] {
         assert_harmless(&on_terminal(&sandbox, &["test", "cases", "--format", format]));
     }
-    assert_harmless(&piped(&sandbox, &["test", "cases"]));
+    let seen = piped(&sandbox, &["test", "cases"]);
+    assert_eq!(
+        (seen.matches("FAIL  c-").count(), seen.matches("ERROR ").count()),
+        (texts.len(), texts.len()),
+        "{seen}"
+    );
+    assert_harmless(&seen);
 }
 
 /// The model runs one command after the other: the first waits for a file, the second must be asked for.
@@ -194,10 +210,20 @@ fn a_question_is_answered_by_nothing_that_was_typed_before_it() {
     assert!(!seen.contains("\nerror[E]"), "no row of a stranger begins like one of ours: {seen}");
 }
 
+/// A warning that names the state root, which is open to everybody.
 #[test]
-fn log_lines_and_faults() {
-    let sandbox = project(&json!({"default": {"text": "x"}}));
-    let mut command = sandbox.command(&["run", "p", "--input", &texts().join(" ").replace('\0', ""), "-vvv"]);
-    let output = command.env("GOONDAN_LOG", "trace").stdin(Stdio::null()).output().unwrap();
-    assert_harmless(&String::from_utf8(output.stderr).unwrap());
+fn log_lines() {
+    use std::os::unix::fs::PermissionsExt;
+    let sandbox = scripted(ECHO);
+    for text in texts().iter().filter(|text| !text.contains('/')).step_by(9) {
+        let state = sandbox.dir().join(text);
+        std::fs::create_dir(&state).unwrap();
+        std::fs::set_permissions(&state, std::fs::Permissions::from_mode(0o1777)).unwrap();
+        let mut command = sandbox.command(&["run", "p", "--input", "x"]);
+        let output = command.env("GOONDAN_STATE_ROOT", &state).stdin(Stdio::null()).output().unwrap();
+        let seen = String::from_utf8(output.stderr).unwrap();
+        assert!(seen.contains("others may look into the state root"), "{seen}");
+        assert_harmless(&seen);
+        assert_no_imitation(&seen);
+    }
 }

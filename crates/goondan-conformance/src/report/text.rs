@@ -29,7 +29,7 @@ pub fn case_line(report: &CaseReport) -> String {
 
 /// A line about a mistake in a case.
 pub fn case_error(error: &CaseError) -> String {
-    format!("{}\n", indented(&format!("ERROR {error}"), 0))
+    format!("{}\n", indented(&format!("ERROR {error}"), 6).trim_start())
 }
 
 /// Such as `12 passed, 1 failed`.
