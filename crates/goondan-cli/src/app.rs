@@ -1,6 +1,7 @@
 //! From raw arguments to an exit code.
 
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
@@ -12,7 +13,7 @@ use tracing_subscriber::EnvFilter;
 use crate::args::{Cli, Command, Global};
 use crate::commands::{self, sandbox_exec};
 use crate::exit::{CliError, Exit};
-use crate::output::{Output, write_error};
+use crate::output::{Output, screen, write_error};
 
 /// Runs the command that `arguments` (the program's name first) describe.
 pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
@@ -24,11 +25,13 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
     if given("--no-color") {
         anstream::ColorChoice::Never.write_global();
     }
+    std::panic::set_hook(Box::new(tell_panic));
     let exit = match parse(&arguments) {
         Ok(Cli { command: Command::SandboxExec(args), .. }) => return sandbox_exec::run(&args),
         Ok(cli) => run(cli),
         Err(error) => Err(error),
     };
+    screen::release();
     match exit {
         Ok(()) => Exit::Ok.into(),
         Err(error) => {
@@ -105,6 +108,13 @@ fn hide_memory() {
     }
 }
 
+/// What a panic says may hold the words of strangers, as everything else.
+fn tell_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("without a name").to_owned();
+    let _ = writeln!(redactor().writer(screen::Messages), "a fault of gdn: thread {name}: {panic}");
+}
+
 /// Knows the secrets of the swarm that this process runs, once it runs. Logging begins before that.
 pub(crate) fn redactor() -> &'static Redactor {
     static REDACTOR: LazyLock<Redactor> = LazyLock::new(Redactor::new);
@@ -125,7 +135,7 @@ fn start_logging(global: &Global) {
     // A second initialisation can only happen in tests, and there the first one serves as well.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(|| redactor().writer(std::io::stderr()))
+        .with_writer(|| redactor().writer(screen::Messages))
         .with_ansi(Output::stderr_has_colour())
         .try_init();
 }

@@ -1,15 +1,13 @@
 //! Whether a project may do what it wants: asked once, before anything of it is run, opened or looked up (rule S13).
 
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
 use goondan::{Project, ReloadCheck, StateRoot, TrustList, Want, wants};
-use rustyline::{Behavior, Config, DefaultEditor};
 
 use crate::commands::quoted;
 use crate::exit::{CliError, Exit};
-use crate::output::{Output, style};
+use crate::output::{self, Output, style};
 
 /// The variable that, set to `1`, trusts whatever is run: for containers and services that build projects.
 const VARIABLE: &str = "GOONDAN_TRUST";
@@ -42,8 +40,7 @@ impl Trust {
             output.explain(&listing(root, &wants))?;
             return Err(refused(root, &wants, list.lies_in(root)));
         }
-        writeln!(anstream::stderr().lock(), "{}", listing(root, &wants))?;
-        match agreed() {
+        match agreed(&listing(root, &wants)) {
             true => list.add(root).map(drop).map_err(|error| unwritten(&list, &error)),
             false => Err(refused(root, &wants, false)),
         }
@@ -91,12 +88,10 @@ pub(crate) fn listing(root: &Path, wants: &[Want]) -> String {
     heading + &lines.collect::<String>()
 }
 
-/// Reads the answer from the terminal itself. Anything but a clear yes is a no, and so are Ctrl-C and Ctrl-D.
-fn agreed() -> bool {
-    let config = Config::builder().behavior(Behavior::PreferTerm).build();
-    let answer = DefaultEditor::with_config(config)
-        .and_then(|mut editor| editor.readline("Trust this project, from now on? [y/N] "));
-    answer.is_ok_and(|line| matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+/// Asks at the terminal. Anything but a clear yes is a no, and so are Ctrl-C and Ctrl-D.
+fn agreed(listing: &str) -> bool {
+    let answer = output::ask(|_| listing.to_owned(), "Trust this project, from now on? [y/N] ");
+    answer.is_ok_and(|line| output::is_yes(&line))
 }
 
 fn refused(root: &Path, wants: &[Want], list_lies_in_it: bool) -> CliError {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use goondan_runtime::private;
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
@@ -101,7 +102,7 @@ fn changing(source: &Path) -> Failure {
 impl Staging {
     /// A new folder under `root`. Folders that ended processes left there are removed.
     pub(crate) fn new(root: &Path) -> io::Result<Staging> {
-        fs::create_dir_all(root)?;
+        private::make_folder(root)?;
         remove_leftovers(root);
         let (folder, lock) = claim(root)?;
         Ok(Staging { folder, _lock: lock, next: AtomicU64::new(1) })
@@ -120,9 +121,9 @@ impl Staging {
         // A folder each, so that messages and backtraces know the library by its own name.
         let folder = self.folder.join(format!("{number}-{hash}"));
         // All of it: cleaners of temporary folders take away what has not been used for long.
-        fs::create_dir_all(&folder)?;
+        private::make_folder(&folder)?;
         let path = folder.join(image.name());
-        let (hash, _) = hash_while_copying(&image.source, &mut File::create_new(&path)?)?;
+        let (hash, _) = hash_while_copying(&image.source, &mut create_new(&path)?)?;
         Ok((path, hash))
     }
 }
@@ -131,12 +132,17 @@ impl Staging {
 fn claim(root: &Path) -> io::Result<(PathBuf, File)> {
     let unique = unique_name();
     let (draft, lock_path) = (root.join(format!(".{unique}.lock")), root.join(format!("{unique}.lock")));
-    let lock = File::create_new(&draft)?;
+    let lock = create_new(&draft)?;
     lock.lock()?;
     fs::rename(&draft, &lock_path)?;
     let folder = root.join(&unique);
-    fs::create_dir(&folder)?;
+    private::make_folder(&folder)?;
     Ok((folder, lock))
+}
+
+/// Makes a file that must not be there yet.
+fn create_new(path: &Path) -> io::Result<File> {
+    private::options().read(true).write(true).create_new(true).open(path)
 }
 
 /// Unique among processes that live and folders that this one made.
@@ -180,6 +186,21 @@ mod tests {
         assert_eq!(fs::read(&first).expect("there"), b"one");
         assert_ne!(Image::read(&source).expect("read").hash, image.hash);
         assert!(staging.place(&image).expect_err("another content").message.contains("keeps changing"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn copies_are_nobody_elses() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = tempfile::tempdir().expect("a folder");
+        let source = root.path().join("libx.so");
+        fs::write(&source, b"one").expect("written");
+        let staging = Staging::new(&root.path().join("staging")).expect("a staging folder");
+        let copy = staging.place(&Image::read(&source).expect("read")).expect("placed");
+        let above = copy.ancestors().take_while(|path| *path != root.path());
+        let modes: Vec<u32> =
+            above.map(|path| fs::metadata(path).expect("there").permissions().mode() & 0o777).collect();
+        assert_eq!(modes, [0o600, 0o700, 0o700, 0o700]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ use crate::ports::tool::{
     LogLevel, ProgressSink, ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolLogger,
     ToolOutput,
 };
+use crate::private;
 use crate::redact::Redactor;
 use crate::registry::{Catalog, RegisteredTool};
 use crate::taint;
@@ -175,7 +176,7 @@ async fn run_handler(
 ) -> Result<ToolOutput, ToolError> {
     // A built-in tool that needs no permission works in no folder.
     if tool.builtin.is_none() || !tool.spec.permissions.is_empty() {
-        prepare_workdir(&context.facts.workdir).await?;
+        prepare_workdir(context).await?;
     }
     let cancellation = context.cancel.child_token();
     let Permit { granted, road } = permit;
@@ -211,13 +212,17 @@ async fn marked(
 }
 
 /// Makes the working folder where there is none. To look costs less than to ask another thread.
-async fn prepare_workdir(workdir: &std::path::Path) -> Result<(), ToolError> {
+async fn prepare_workdir(context: &ToolCallContext) -> Result<(), ToolError> {
+    let workdir = &context.facts.workdir;
     if workdir.is_dir() {
         return Ok(());
     }
-    tokio::fs::create_dir_all(workdir)
-        .await
-        .map_err(|cause| ToolError::new(format!("failed to make the working folder {}: {cause}", workdir.display())))
+    // The instance's own folder is part of its state; any other is the project's.
+    let made = match *workdir == context.engine.store.workdir(&context.facts.instance) {
+        true => private::make_folder(workdir),
+        false => tokio::fs::create_dir_all(workdir).await,
+    };
+    made.map_err(|cause| ToolError::new(format!("failed to make the working folder {}: {cause}", workdir.display())))
 }
 
 fn timed_out(tool: &RegisteredTool) -> ToolError {
@@ -301,10 +306,12 @@ async fn succeeded(context: &ToolCallContext, tool: &RegisteredTool, output: Too
 }
 
 async fn save(path: &std::path::Path, text: &str) -> std::io::Result<()> {
-    if let Some(folder) = path.parent() {
-        tokio::fs::create_dir_all(folder).await?;
-    }
-    tokio::fs::write(path, text).await
+    let (path, text) = (path.to_owned(), text.to_owned());
+    let write = move || {
+        path.parent().map_or(Ok(()), private::make_folder)?;
+        private::write(&path, text.as_bytes())
+    };
+    tokio::task::spawn_blocking(write).await.map_err(std::io::Error::other)?
 }
 
 pub(crate) fn failed(call: &ToolCall, limit: usize, error: ToolError) -> ToolCallResult {

@@ -31,6 +31,7 @@ pub mod plan;
 pub mod policy;
 pub mod ports;
 mod powers;
+pub mod private;
 pub mod real_path;
 pub mod redact;
 pub mod registry;

@@ -39,6 +39,7 @@ mod references;
 pub mod render;
 pub mod schema;
 pub mod sent_schema;
+pub mod shown;
 pub mod snapshot;
 pub mod source;
 mod split;

@@ -216,6 +216,7 @@ impl SwarmBuilder {
             .await
             .map_err(|problem| StartError::Diagnostics(vec![problem]))?;
         let root = StateRoot::find(self.state_root.as_deref());
+        root.prepare_or_warn();
         let tools = Arc::new(ToolSources::new(&root.0, self.tool_host, self.sandbox_helper, environment.clone()));
         let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
         let generation = plan_swarm(&self.bundle, swarm, FIRST_GENERATION, &ports, &environment, None, &self.redactor)

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use goondan_runtime::private;
 use goondan_runtime::store::jsonl::holder_of;
 use goondan_spec::{Basis, ReloadPlan, ResourceId, Snapshot};
 use serde::{Deserialize, Serialize};
@@ -63,7 +64,7 @@ impl LastGeneration {
     fn write(&self, workspace: &Workspace) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(self)?;
         let draft = workspace.dir.join(format!("{FILE}.new"));
-        fs::write(&draft, text)?;
+        private::write(&draft, &text)?;
         fs::rename(&draft, workspace.dir.join(FILE))
     }
 }

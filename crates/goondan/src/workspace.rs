@@ -12,6 +12,7 @@ use goondan_runtime::ids::InstanceId;
 use goondan_runtime::message::Message;
 use goondan_runtime::ports::journal::EffectKind;
 use goondan_runtime::ports::store::{DeadLetter, InstanceMeta, InstanceStatus, Store, StoredConversation};
+use goondan_runtime::private;
 use goondan_runtime::store::jsonl::{JournalRecord, JsonlStore, OpenWorkspaceError, layout, read_lines};
 use serde::Serialize;
 use serde_json::Value;
@@ -27,6 +28,24 @@ impl StateRoot {
         let home = || std::env::home_dir().unwrap_or_else(std::env::temp_dir).join(".goondan");
         let path = explicit.map(Path::to_owned).or_else(stated).unwrap_or_else(home);
         StateRoot(std::path::absolute(&path).unwrap_or(path))
+    }
+
+    /// Makes the folder where there is none, and keeps others out of one that is there.
+    ///
+    /// # Errors
+    /// There is none, or others may look into it.
+    pub fn prepare(&self) -> io::Result<()> {
+        private::make_folder(&self.0)?;
+        private::tighten(&self.0)
+    }
+
+    /// As [`StateRoot::prepare`], where it is the least of one's worries: what can't be made is told when it is opened.
+    pub fn prepare_or_warn(&self) {
+        if let Err(error) = self.prepare()
+            && self.0.is_dir()
+        {
+            tracing::warn!(folder = %self.0.display(), %error, "others may look into the state root");
+        }
     }
 
     /// All workspaces, sorted by id.

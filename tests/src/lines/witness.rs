@@ -30,7 +30,7 @@ pub fn calm(text: &str) -> String {
         true => format!("complaint{}", if line.ends_with('\n') { "\n" } else { "" }),
         false => line.to_owned(),
     };
-    text.split_inclusive('\n').map(|line| calm(line)).collect()
+    text.split_inclusive('\n').map(calm).collect()
 }
 
 /// Notes its arguments, its folder, what it reads and the variable `A`; prints its arguments; fails where one is `fail`.

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use goondan::spec::kinds::ToolBuild;
-use goondan::spec::{Code, Diagnostic, render};
+use goondan::spec::{Code, Diagnostic, render, shown};
 use goondan::{BuildEnd, BuildOutcome, Builds, Project, StateRoot};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::run::{Signals, watched};
 use crate::exit::{CliError, Exit};
-use crate::output::{Activity, Output, printable, shorten, style};
+use crate::output::{Activity, Output, style};
 use crate::project::{self, as_json};
 use crate::trust::Trust;
 
@@ -50,7 +50,7 @@ pub(crate) async fn run(args: &BuildArgs, state_root: &StateRoot, output: &Outpu
         let good = style::GOOD;
         for outcome in outcomes.iter().filter(|outcome| outcome.is_built() && !output.json) {
             let seconds = outcome.duration.as_secs_f32();
-            output.line(&format!("{good}Built{good:#} {} in {seconds:.1} s", outcome.tool))?;
+            output.line(&format!("{good}Built{good:#} {} in {seconds:.1} s", shown::line(&outcome.tool)))?;
         }
         verdict(&outcomes)?;
         check_entries(&args.project, &outcomes, output)
@@ -89,7 +89,7 @@ async fn make(
         let outcome = make_one(&builds, tool, signals, output).await?;
         let shown_already = output.verbose > 0 || outcome.output.trim().is_empty();
         if !outcome.is_built() && !shown_already {
-            output.trace(outcome.output.trim_end())?;
+            output.trace(&shown::lines(outcome.output.trim_end()).to_string())?;
         }
         outcomes.push(outcome);
     }
@@ -102,16 +102,15 @@ async fn make_one(
     signals: &mut Signals,
     output: &Output,
 ) -> Result<BuildOutcome, CliError> {
-    output.note(&format!("Building {}: {}", tool.tool, printable(&tool.build.command.to_string())))?;
+    output.note(&format!("Building {}: {}", shown::line(&tool.tool), shown::line(&tool.build.command)))?;
     let mut activity = Activity::new(output);
     activity.show(format!("building {}", tool.tool));
     let cancellation = CancellationToken::new();
     let mut heard = |line: &str| {
-        let line = printable(line);
         match output.verbose {
-            0 => activity.show(format!("building {}  {}", tool.tool, shorten(&line))),
+            0 => activity.show(format!("building {}  {line}", tool.tool)),
             // With standard error gone there is nobody left to tell.
-            _ => drop(output.trace(&line)),
+            _ => drop(output.trace(&shown::lines(line).to_string())),
         }
     };
     let mut building = std::pin::pin!(builds.run(tool, &cancellation, &mut heard));

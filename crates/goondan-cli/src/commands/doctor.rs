@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goondan::spec::{Bundle, Environment};
+use goondan::runtime::private;
+use goondan::spec::{Bundle, Environment, shown};
 use goondan::{Project, StateRoot};
 use serde::Serialize;
 
@@ -65,9 +66,9 @@ fn show(check: &Check, output: &Output) -> Result<(), CliError> {
         Status::Warn => (style::WARNING, "warn"),
         Status::Fail => (style::ERROR, "fail"),
     };
-    output.line(&format!("{colour}{word}{colour:#}  {:<12} {}", check.name, check.detail))?;
+    output.line(&format!("{colour}{word}{colour:#}  {:<12} {}", check.name, shown::line(&check.detail)))?;
     match &check.suggestion {
-        Some(suggestion) => output.line(&format!("                    {suggestion}")),
+        Some(suggestion) => output.line(&format!("                    {}", shown::line(suggestion))),
         None => Ok(()),
     }
 }
@@ -88,15 +89,19 @@ fn version() -> Check {
     check("gdn", Status::Ok, format!("{} on {os} {machine}", env!("CARGO_PKG_VERSION")))
 }
 
-/// Whether state can be kept: a file is written there and taken away again.
+/// Whether state can be kept, and kept from others: a file is written there and taken away again.
 fn state(state_root: &StateRoot) -> Check {
     let folder = &state_root.0;
     let probe = folder.join(format!(".doctor-{}", std::process::id()));
-    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&probe, b"probe"));
+    let written = private::make_folder(folder).and_then(|()| private::write(&probe, b"probe"));
     let outcome = written.and_then(|()| std::fs::remove_file(&probe));
     let shown = folder.display();
     match outcome {
-        Ok(()) => check("state root", Status::Ok, format!("{shown} can be written")),
+        Ok(()) => match state_root.prepare() {
+            Ok(()) => check("state root", Status::Ok, format!("{shown} can be written")),
+            Err(error) => check("state root", Status::Warn, format!("others may look into {shown}: {error}"))
+                .suggest("Choose a folder of your own with --state-root or GOONDAN_STATE_ROOT."),
+        },
         Err(error) => check("state root", Status::Fail, format!("{shown} can't be written: {error}"))
             .suggest("Choose another folder with --state-root or GOONDAN_STATE_ROOT."),
     }

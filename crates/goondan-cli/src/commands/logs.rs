@@ -8,11 +8,12 @@ use chrono::{Local, SecondsFormat};
 use clap::Args;
 use goondan::StateRoot;
 use goondan::runtime::event::RuntimeEvent;
+use goondan::spec::shown;
 use serde_json::Value;
 
 use crate::exit::CliError;
 use crate::instances::{self, Scope, ScopeArgs};
-use crate::output::{Output, printable, style};
+use crate::output::{Output, style};
 
 /// How often `--follow` looks for new lines.
 const POLL: Duration = Duration::from_millis(250);
@@ -158,8 +159,8 @@ fn show(event: &RuntimeEvent, output: &Output) -> Result<(), CliError> {
     let fields = fields(&value);
     output.line(&format!(
         "{faint}{time}{faint:#} {} {colour}{kind}{colour:#}{fields} {faint}trace={}{faint:#}",
-        event.instance(),
-        event.trace.trace_id,
+        shown::line(event.instance()),
+        shown::line(&event.trace.trace_id),
     ))
 }
 
@@ -168,8 +169,8 @@ fn fields(event: &Value) -> String {
     let Value::Object(fields) = event else { return String::new() };
     let rest = fields.iter().filter(|(name, _)| !IN_FRONT.contains(&name.as_str()));
     let words = rest.map(|(name, value)| match value {
-        Value::String(text) => format!(" {name}={}", printable(text).replace('\n', " ")),
-        other => format!(" {name}={other}"),
+        Value::String(text) => format!(" {name}={}", shown::line(text)),
+        other => format!(" {name}={}", shown::line(other)),
     });
     words.collect()
 }
@@ -193,6 +194,6 @@ mod tests {
     #[test]
     fn a_line_holds_the_fields_that_are_its_own() {
         let event = json!({"type": "tool.failed", "agentName": "a", "toolName": "bash__exec", "duration": 3, "errorMessage": "no\nway"});
-        assert_eq!(fields(&event), " toolName=bash__exec duration=3 errorMessage=no way");
+        assert_eq!(fields(&event), " toolName=bash__exec duration=3 errorMessage=no\\nway");
     }
 }

@@ -9,7 +9,7 @@ use goondan::runtime::policy::{
 };
 use goondan::runtime::schema::ArgumentSchema;
 use goondan::spec::kinds::{Action, Agent, ExportSpec, Workdir, Written};
-use goondan::spec::{Bundle, Resource};
+use goondan::spec::{Bundle, Resource, shown};
 use serde_json::{Map, Value, json};
 
 use crate::exit::CliError;
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &PolicyArgs, output: &Output) -> Result<(), CliError> {
     if let Some(road) = &road {
         text.push_str(&format!("\nRoad: {}\n", road_text(road, action, &verdicts)));
     }
-    notes.iter().for_each(|note| text.push_str(&format!("\nNote: {note}\n")));
+    notes.iter().for_each(|note| text.push_str(&format!("\nNote: {}\n", shown::line(note))));
     output.line(text.trim_end())
 }
 
@@ -175,17 +175,18 @@ fn word(action: Action) -> &'static str {
 }
 
 fn as_text(tool: &str, action: Action, verdicts: &[(&str, Decision)]) -> String {
-    let mut text = format!("{tool}: {}\n", word(action));
+    let mut text = format!("{}: {}\n", shown::line(tool), word(action));
     for (index, (agent, decision)) in verdicts.iter().enumerate() {
         let role = if index == 0 { "Agent" } else { "called by Agent" };
-        text.push_str(&format!("\n{role}/{agent}: {}\n", word(decision.action)));
+        text.push_str(&format!("\n{role}/{}: {}\n", shown::line(agent), word(decision.action)));
         if decision.parts.is_empty() {
-            text.push_str(&format!("  {}\n", reason(&decision.because)));
+            text.push_str(&format!("  {}\n", shown::line(reason(&decision.because))));
         }
         let width = decision.parts.iter().map(|part| part.part.shown.chars().count()).max().unwrap_or(0).min(48);
         for part in &decision.parts {
-            let shown = part.part.shown.replace('\n', "⏎");
-            text.push_str(&format!("  {shown:width$}  {:5}  {}\n", word(part.action), part_reason(part)));
+            let part_shown = shown::line(part.part.shown.replace('\n', "⏎")).to_string();
+            let reason = shown::line(part_reason(part));
+            text.push_str(&format!("  {part_shown:width$}  {:5}  {reason}\n", word(part.action)));
         }
     }
     text
@@ -227,10 +228,11 @@ fn road_text(road: &Road, action: Action, verdicts: &[(&str, Decision)]) -> Stri
         let shown = shown.filter(|part| part.part.command == Some(number)).map(|part| part.part.shown.as_str());
         let name = shown.take(1).collect::<String>();
         for containment in containments {
+            let name = shown::line(&name);
             text.push_str(&format!("\n  {name}: in a sandbox; {}", sandbox_text(containment)));
         }
         if containments.is_empty() {
-            text.push_str(&format!("\n  {name}: in no sandbox of its own"));
+            text.push_str(&format!("\n  {}: in no sandbox of its own", shown::line(&name)));
         }
     }
     text

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use goondan::spec::Bundle;
+use goondan::spec::{Bundle, shown};
 use goondan::{LastGeneration, LastReload, Preview, PreviewError, StateRoot, Swarm, Workspace};
 use serde_json::json;
 
@@ -125,7 +125,7 @@ async fn request(args: &ReloadArgs, bundle: &Bundle, state_root: &StateRoot, out
     if reload.ok {
         return Ok(());
     }
-    output.note(&reload.messages.join("\n"))?;
+    output.note(&shown::lines(reload.messages.join("\n")).to_string())?;
     Err(CliError::new(Exit::Validation, "E_RELOAD_FAILED", format!("Not reloaded; generation {generation} serves on."))
         .suggest("Correct what the lines above say, then reload again."))
 }

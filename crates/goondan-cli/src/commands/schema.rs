@@ -61,7 +61,7 @@ fn write_all(folder: &Path, output: &Output) -> Result<(), CliError> {
             CliError::configuration(format!("`{}` can't be written: {error}.", path.display()))
                 .suggest("Choose a folder that you may write to.")
         })?;
-        output.line(&path.display().to_string())?;
+        output.foreign(&format!("{}\n", path.display()))?;
     }
     Ok(())
 }

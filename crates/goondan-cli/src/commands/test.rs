@@ -59,8 +59,8 @@ pub(crate) fn run(args: &TestArgs, output: &Output) -> Result<(), CliError> {
     let options = Options { filter: args.filter.clone(), jobs: args.jobs, ..Options::new(args.paths.iter().cloned()) };
     let summary = match args.format.unwrap_or(if output.json { Format::Json } else { Format::Text }) {
         Format::Text => run_aloud(&options, output)?,
-        Format::Json => run_silently(&options, output, json)?,
-        Format::Junit => run_silently(&options, output, junit)?,
+        Format::Json => run_silently(&options, output, |summary| output.json_text(&json(summary)))?,
+        Format::Junit => run_silently(&options, output, |summary| output.foreign(&junit(summary)))?,
     };
     match summary.is_good() {
         true => Ok(()),
@@ -90,12 +90,16 @@ fn run_aloud(options: &Options, output: &Output) -> Result<Summary, CliError> {
     Ok(summary)
 }
 
-fn run_silently(options: &Options, output: &Output, render: fn(&Summary) -> String) -> Result<Summary, CliError> {
+fn run_silently(
+    options: &Options,
+    output: &Output,
+    print: impl FnOnce(&Summary) -> Result<(), CliError>,
+) -> Result<Summary, CliError> {
     let mut activity = Activity::new(output);
     activity.show("running cases");
     let summary = run_cases(options, &mut |report| activity.show(format!("ran {}", report.case)));
     activity.hide();
-    output.line(render(&summary).trim_end())?;
+    print(&summary)?;
     Ok(summary)
 }
 

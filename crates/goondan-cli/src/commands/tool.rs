@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use goondan::StateRoot;
 use goondan::runtime::ports::tool::{ToolCallResult, ToolCallStatus};
+use goondan::spec::shown;
 use serde_json::Value;
 
 use crate::commands::run::{Asked, Session, Signals, watched};
 use crate::exit::CliError;
-use crate::output::{Output, printable, style};
+use crate::output::{Output, style};
 use crate::project::{Launch, StartArgs};
 
 const EXAMPLES: &str = "\
@@ -92,13 +93,13 @@ async fn list(args: &ListArgs, signals: Signals, state_root: &StateRoot, output:
         return output.json_pretty(&tools);
     }
     if tools.is_empty() {
-        return output.note(&format!("The agent `{agent}` has no tools."));
+        return output.note(&format!("The agent `{}` has no tools.", shown::line(agent)));
     }
     let colour = style::NAME;
     let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
     for tool in &tools {
-        let about = printable(first_sentence(&tool.description));
-        output.line(&format!("{colour}{:width$}{colour:#}  {about}", tool.name))?;
+        let (name, about) = (shown::line(&tool.name).to_string(), shown::line(first_sentence(&tool.description)));
+        output.line(&format!("{colour}{name:width$}{colour:#}  {about}"))?;
     }
     Ok(())
 }
@@ -148,7 +149,7 @@ fn show(result: &ToolCallResult, output: &Output) -> Result<(), CliError> {
     match (result.status, &result.error) {
         (ToolCallStatus::Ok, _) if output.json => Ok(()),
         (ToolCallStatus::Ok, _) => match result.output.as_ref().unwrap_or(&Value::Null) {
-            Value::String(text) => output.line(text),
+            Value::String(text) => output.foreign(&format!("{text}\n")),
             value => output.json_pretty(value),
         },
         (ToolCallStatus::Error, Some(error)) => {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use goondan::spec::{Diagnostic, render};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::exit::{CliError, Exit};
 use crate::output::Output;
@@ -50,15 +50,12 @@ pub(crate) fn run(args: &ValidateArgs, output: &Output) -> Result<(), CliError> 
     let project = project::load(&args.project)?;
     let diagnostics = &project.diagnostics;
     let format = args.format.unwrap_or(if output.json { Format::Json } else { Format::Pretty });
-    let text = match format {
-        Format::Pretty => render::pretty(diagnostics, &project.sources, Output::stdout_has_colour()),
-        Format::Short => render::short(diagnostics),
-        Format::Json => json(diagnostics),
-        Format::Github => render::github(diagnostics),
-    };
-    if !text.is_empty() {
-        output.line(text.trim_end_matches('\n'))?;
-    }
+    match format {
+        Format::Pretty => output.piece(&render::pretty(diagnostics, &project.sources, Output::stdout_has_colour())),
+        Format::Short => output.piece(&render::short(diagnostics)),
+        Format::Json => output.json_pretty(&report(diagnostics)),
+        Format::Github => output.piece(&render::github(diagnostics)),
+    }?;
     let fails = diagnostics.iter().any(|diagnostic| args.strict || diagnostic.is_error());
     // The program ends: what a large project holds need not be given back piece by piece.
     std::mem::forget(project);
@@ -69,8 +66,7 @@ pub(crate) fn run(args: &ValidateArgs, output: &Output) -> Result<(), CliError> 
 }
 
 /// One object: `valid`, `errors`, `warnings`.
-fn json(diagnostics: &[Diagnostic]) -> String {
+fn report(diagnostics: &[Diagnostic]) -> Value {
     let (errors, warnings): (Vec<&Diagnostic>, Vec<&Diagnostic>) = diagnostics.iter().partition(|one| one.is_error());
-    let report = json!({ "valid": errors.is_empty(), "errors": errors, "warnings": warnings });
-    format!("{report:#}")
+    json!({ "valid": errors.is_empty(), "errors": errors, "warnings": warnings })
 }

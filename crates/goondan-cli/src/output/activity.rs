@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::Output;
+use super::{Output, shorten};
 
 /// How often the spinner turns.
 const TICK: Duration = Duration::from_millis(100);
@@ -21,12 +21,12 @@ impl Activity {
         Activity { enabled: Output::stderr_is_terminal() && !output.quiet && !output.json, bar: None }
     }
 
-    /// Shows `message`, in place of what was there.
-    pub(crate) fn show(&mut self, message: impl Into<String>) {
+    /// Shows `message`, in place of what was there. It may hold words of strangers, and no style.
+    pub(crate) fn show(&mut self, message: impl std::fmt::Display) {
         if !self.enabled {
             return;
         }
-        let message = message.into();
+        let message = shorten(&message.to_string());
         match &self.bar {
             Some(bar) => bar.set_message(message),
             None => self.bar = Some(spinner(message)),

@@ -1,22 +1,27 @@
 //! Where text goes: results on standard output, everything else on standard error, colours only on terminals.
 
 mod activity;
+mod ask;
 mod reload;
 mod report;
+pub(crate) mod screen;
 mod table;
 mod words;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use anstyle::{AnsiColor, Style};
+use goondan::spec::shown;
 use serde::Serialize;
 
 pub(crate) use activity::Activity;
+pub(crate) use ask::{Size, ask, is_yes};
 pub(crate) use reload::{build_words, outcome_words, plan_words};
 pub(crate) use report::{TurnFacts, TurnReport, turn_error};
 pub(crate) use table::Table;
-pub(crate) use words::{printable, shorten};
+pub(crate) use words::{gutter, shorten};
 
+use self::screen::{Stream, Words, write};
 use crate::args::Global;
 use crate::exit::CliError;
 
@@ -48,30 +53,34 @@ impl Output {
         Output { json: global.json, quiet: global.quiet, verbose: global.verbose }
     }
 
-    /// A line of the result.
+    /// A line of the result, for people.
     pub(crate) fn line(&self, text: &str) -> Result<(), CliError> {
-        Ok(writeln!(anstream::stdout().lock(), "{text}")?)
+        self.piece(&format!("{text}\n"))
     }
 
-    /// A piece of the result as it arrives: flushed, without a line break of its own.
+    /// A piece of the result, for people, without a line break of its own.
     pub(crate) fn piece(&self, text: &str) -> Result<(), CliError> {
-        let mut stdout = anstream::stdout().lock();
-        write!(stdout, "{text}")?;
-        Ok(stdout.flush()?)
+        Ok(write(Stream::Out, Words::Ours, text)?)
+    }
+
+    /// A piece of what somebody else wrote and that is the result: programs get it byte for byte.
+    pub(crate) fn foreign(&self, text: &str) -> Result<(), CliError> {
+        Ok(write(Stream::Out, Words::Foreign, text)?)
     }
 
     /// A value of the result, indented for people who look at it.
     pub(crate) fn json_pretty(&self, value: &impl Serialize) -> Result<(), CliError> {
-        self.line(&serde_json::to_string_pretty(value).map_err(io::Error::other)?)
+        self.json_text(&(serde_json::to_string_pretty(value).map_err(io::Error::other)? + "\n"))
     }
 
-    /// A value of the result in one line, flushed: somebody may be waiting for it.
+    /// A value of the result in one line.
     pub(crate) fn json_line(&self, value: &impl Serialize) -> Result<(), CliError> {
-        let mut line = serde_json::to_vec(value).map_err(io::Error::other)?;
-        line.push(b'\n');
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(&line)?;
-        Ok(stdout.flush()?)
+        self.json_text(&(serde_json::to_string(value).map_err(io::Error::other)? + "\n"))
+    }
+
+    /// Lines of the result that are JSON already.
+    pub(crate) fn json_text(&self, json: &str) -> Result<(), CliError> {
+        Ok(write(Stream::Out, Words::Json, json)?)
     }
 
     /// Something worth knowing that is no result.
@@ -79,7 +88,7 @@ impl Output {
         if self.quiet || self.json {
             return Ok(());
         }
-        Ok(writeln!(anstream::stderr().lock(), "{text}")?)
+        self.trace(text)
     }
 
     /// What explains an error that follows: `--quiet` leaves errors alone, and `--json` tells all in the error itself.
@@ -87,22 +96,22 @@ impl Output {
         if self.json {
             return Ok(());
         }
-        Ok(writeln!(anstream::stderr().lock(), "{text}")?)
+        self.trace(text)
     }
 
     /// A line for people who watch what happens, also with `--json`.
     pub(crate) fn trace(&self, text: &str) -> Result<(), CliError> {
-        Ok(writeln!(anstream::stderr().lock(), "{text}")?)
+        Ok(write(Stream::Err, Words::Ours, &format!("{text}\n"))?)
     }
 
     /// Text that clap has already styled, as a result.
     pub(crate) fn print_styled(text: &str) -> Result<(), CliError> {
-        Ok(write!(anstream::stdout().lock(), "{text}")?)
+        Ok(write(Stream::Out, Words::Ours, text)?)
     }
 
-    /// Text that clap has already styled, beside the result.
+    /// Text that clap has already styled, beside the result; also a question whose answer is typed behind it.
     pub(crate) fn note_styled(text: &str) -> Result<(), CliError> {
-        Ok(write!(anstream::stderr().lock(), "{text}")?)
+        Ok(write(Stream::Err, Words::Ours, text)?)
     }
 
     /// Whether results are read by a person right now.
@@ -133,17 +142,23 @@ impl Output {
 
 /// Puts `error` on standard error, in the form that was asked for.
 pub(crate) fn write_error(error: &CliError, json: bool) -> io::Result<()> {
-    let mut stderr = anstream::stderr().lock();
-    if json {
-        return writeln!(stderr, "{}", error.to_json());
+    match json {
+        true => write(Stream::Err, Words::Json, &format!("{}\n", error.to_json())),
+        false => write(Stream::Err, Words::Ours, &error_words(error)),
     }
+}
+
+/// An error for people. Providers and tools write messages, too: their further lines can't be taken for ours.
+fn error_words(error: &CliError) -> String {
     let (red, faint) = (style::ERROR, style::FAINT);
-    writeln!(stderr, "{red}error[{}]{red:#}: {}", error.code, error.message)?;
+    let indented = |text: &str, by: &str| shown::lines(text).to_string().replace('\n', by);
+    let code = shown::line(&error.code);
+    let mut words = format!("{red}error[{code}]{red:#}: {}\n", indented(&error.message, "\n  "));
     if let Some(suggestion) = &error.suggestion {
-        writeln!(stderr, "  suggestion: {}", suggestion.replace('\n', "\n              "))?;
+        words.push_str(&format!("  suggestion: {}\n", indented(suggestion, "\n              ")));
     }
     if let Some(url) = &error.help_url {
-        writeln!(stderr, "  {faint}help: {url}{faint:#}")?;
+        words.push_str(&format!("  {faint}help: {}{faint:#}\n", shown::line(url)));
     }
-    Ok(())
+    words
 }

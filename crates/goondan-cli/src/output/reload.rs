@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use goondan::spec::{AgentChange, AgentEffect, AgentPart, Diagnostic, ReloadPlan, render};
+use goondan::spec::{AgentChange, AgentEffect, AgentPart, Diagnostic, ReloadPlan, render, shown};
 use goondan::{BuildOutcome, ReloadOutcome};
 
-use super::{printable, style};
+use super::style;
 
 /// A line names so many things, and counts the others.
 const NAMED: usize = 6;
@@ -42,9 +42,10 @@ pub(crate) fn build_words(outcome: &BuildOutcome, serving: u64) -> String {
     let (error, took) = (style::ERROR, milliseconds(outcome.duration));
     let line = format!(
         "{error}Not built{error:#}: {}: {}; generation {serving} serves on ({took})",
-        outcome.tool, outcome.end
+        shown::line(&outcome.tool),
+        shown::line(&outcome.end)
     );
-    match printable(outcome.output.trim_end()).as_str() {
+    match shown::lines(outcome.output.trim_end()).to_string().as_str() {
         "" => line,
         output => format!("{output}\n{line}"),
     }
@@ -85,9 +86,10 @@ fn part_words(parts: &[AgentPart]) -> String {
 }
 
 fn list(names: &[String]) -> String {
-    match names.len().checked_sub(NAMED) {
-        None | Some(0) => names.join(", "),
-        Some(more) => format!("{} and {more} more", names[..NAMED].join(", ")),
+    let named = shown::line(names[..names.len().min(NAMED)].join(", "));
+    match names.len().saturating_sub(NAMED) {
+        0 => named.to_string(),
+        more => format!("{named} and {more} more"),
     }
 }
 

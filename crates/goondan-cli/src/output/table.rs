@@ -1,5 +1,7 @@
 //! Columns that line up.
 
+use goondan::spec::shown;
+
 use super::style;
 
 /// A table with a heading; the last column is not padded.
@@ -13,8 +15,9 @@ impl Table {
         Table { rows: vec![heading.iter().map(|&cell| cell.to_owned()).collect()] }
     }
 
+    /// Adds a row. Its cells may hold words of strangers, and no style.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        self.rows.push(cells.into_iter().map(|cell| shown::line(cell).to_string()).collect());
     }
 
     /// The lines, the heading first.

@@ -9,10 +9,16 @@ mod cases;
 mod chat;
 mod documentation;
 mod help;
+#[cfg(unix)]
+mod hostile;
 mod init;
 mod instances;
 mod misuse;
 mod new;
+#[cfg(unix)]
+mod person;
+#[cfg(unix)]
+mod privacy;
 mod projects;
 mod run;
 mod safety;
@@ -20,6 +26,8 @@ mod sandbox;
 mod schema;
 mod signals;
 mod stream;
+#[cfg(unix)]
+mod terminal;
 mod tool;
 #[cfg(unix)]
 mod trust;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::chat::Person;
+use crate::person::Person;
 use crate::projects::{ECHO, manifest, scripted};
 use crate::sandbox::{Outcome, Sandbox};
 use crate::watch::{Watching, compiler, source};
@@ -292,7 +292,7 @@ fn what_init_writes_is_trusted_unless_something_was_there() {
 #[test]
 fn a_person_is_asked_once() {
     let sandbox = calling("bash", "bash__exec", "{command: ls}", "");
-    let sit_down = || Person::with(sandbox.stranger(&["run", "p", "--input", "x"]));
+    let sit_down = || Person::at(sandbox.stranger(&["run", "p", "--input", "x"]));
     let mut unsure = sit_down();
     unsure.read_until("lets Agent/a run programs without a question");
     unsure.read_until("[y/N]");

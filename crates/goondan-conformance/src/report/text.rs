@@ -1,5 +1,7 @@
 //! For people.
 
+use goondan::spec::shown;
+
 use super::{CaseReport, Failure, Outcome, Summary};
 use crate::case::CaseError;
 use crate::matcher::Mismatch;
@@ -13,13 +15,12 @@ pub fn text(summary: &Summary) -> String {
 
 /// A line about one case, with everything that is wrong below it.
 pub fn case_line(report: &CaseReport) -> String {
-    let CaseReport { case, duration, .. } = report;
-    let millis = duration.as_millis();
+    let (case, millis) = (shown::line(&report.case), report.duration.as_millis());
     match &report.outcome {
         Outcome::Passed => format!("ok    {case} ({millis} ms)\n"),
-        Outcome::Skipped(reason) => format!("skip  {case}: {reason}\n"),
+        Outcome::Skipped(reason) => format!("skip  {case}: {}\n", shown::line(reason)),
         Outcome::Failed(failures) => {
-            let place = format!("{}:{}", report.file.display(), report.line);
+            let place = format!("{}:{}", shown::line(report.file.display()), report.line);
             let failures: String = failures.iter().map(failure).collect();
             format!("FAIL  {case} ({millis} ms) at {place}\n{failures}")
         }
@@ -28,7 +29,7 @@ pub fn case_line(report: &CaseReport) -> String {
 
 /// A line about a mistake in a case.
 pub fn case_error(error: &CaseError) -> String {
-    format!("ERROR {error}\n")
+    format!("{}\n", indented(&format!("ERROR {error}"), 6).trim_start())
 }
 
 /// Such as `12 passed, 1 failed`.
@@ -53,7 +54,9 @@ fn mismatch(mismatch: &Mismatch) -> String {
     format!("{line}\n{}", diff.unwrap_or_default())
 }
 
+/// Text of tools, models and files, each line of it deeper than those of the report.
 fn indented(text: &str, by: usize) -> String {
+    let text = shown::lines(text).to_string();
     let lines: Vec<String> = text.lines().map(|line| format!("{:by$}{line}", "")).collect();
     lines.join("\n")
 }

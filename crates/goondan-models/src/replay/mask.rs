@@ -33,7 +33,11 @@ impl Mask {
         let key = model.spec.api_key.as_ref().and_then(|source| environment.resolve(source, "apiKey").ok());
         secrets.extend(key.map(|key| key.expose().to_owned()));
         if let Some(Value::Object(headers)) = model.spec.options.get("headers") {
-            secrets.extend(headers.values().filter_map(|value| value.as_str().map(str::to_owned)));
+            let variable =
+                |value: &Value| environment.get(value.pointer("/valueFrom/env")?.as_str()?).map(str::to_owned);
+            secrets.extend(
+                headers.values().filter_map(|value| value.as_str().map(str::to_owned).or_else(|| variable(value))),
+            );
         }
         Mask::hiding(secrets)
     }

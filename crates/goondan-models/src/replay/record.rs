@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use goondan_runtime::ports::model::{ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
+use goondan_runtime::private;
 use goondan_runtime::spec::kinds::Model;
 use goondan_runtime::spec::{Environment, Resource};
 use serde_json::{Value, json};
@@ -53,7 +54,7 @@ impl Tape {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = match file.take() {
             Some(file) => Ok(file),
-            None => File::create(&self.path),
+            None => private::options().write(true).create(true).truncate(true).open(&self.path),
         };
         let written = opened.and_then(|mut open| {
             open.write_all(text.as_bytes())?;

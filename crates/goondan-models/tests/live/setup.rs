@@ -1,5 +1,8 @@
 //! Models that can't be used as they are, and those that can without a key.
 
+use std::sync::Arc;
+
+use goondan_models::Providers;
 use goondan_runtime::ports::model::ModelErrorKind;
 use goondan_runtime::spec::{Environment, ValueSource};
 use serde_json::{Value, json};
@@ -73,4 +76,35 @@ fn endpoints_and_options_are_checked_when_the_client_is_made() {
         let (message, _) = refused("openai", |model| model.options = options);
         assert!(message.contains(words), "{message}");
     }
+}
+
+/// A provider, or somebody on the way to it, may send back what it was sent.
+#[tokio::test]
+async fn a_cassette_holds_neither_the_key_nor_a_header_that_comes_back() {
+    let told = format!("no access with Bearer {KEY} and red-team-pass");
+    let answers = [
+        Canned::json("401 Unauthorized", json!({"error": {"message": told}})),
+        Canned::events(format!(
+            "data: {}\n\ndata: [DONE]\n\n",
+            json!({"choices": [{"index": 0, "delta": {"content": told}, "finish_reason": "stop"}]})
+        )),
+    ];
+    let mock = Mock::start(answers.into()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let cassette = folder.path().join("tape.jsonl");
+    let headers = json!({"headers": {"x-team": {"valueFrom": {"env": "TEAM"}}}});
+    let model = model("openai", Some(format!("http://{}/v1", mock.address)), headers);
+    let environment = [("TEAM".to_owned(), "red-team-pass".to_owned())].into_iter().collect();
+    let recorder = goondan_models::record(Arc::new(Providers::new()), &cassette);
+    let client = recorder.client(&model, folder.path(), &environment).unwrap();
+    failure(&client, hello()).await;
+    answer(&client, hello()).await;
+    let head = mock.asked()[0].head.to_lowercase();
+    assert!(head.contains(&format!("bearer {KEY}")) && head.contains("x-team: red-team-pass"), "both were sent");
+    let text = std::fs::read_to_string(&cassette).unwrap();
+    assert_eq!(text.lines().count(), 2, "{text}");
+    for secret in [KEY, "red-team-pass"] {
+        assert!(!text.contains(secret), "{text}");
+    }
+    assert!(!text.to_lowercase().contains("authorization") && text.contains("***"), "{text}");
 }

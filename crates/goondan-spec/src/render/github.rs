@@ -2,6 +2,7 @@
 
 use super::severity;
 use crate::diagnostic::Diagnostic;
+use crate::shown;
 
 /// One workflow command a diagnostic.
 pub fn github(diagnostics: &[Diagnostic]) -> String {
@@ -23,7 +24,7 @@ fn command(diagnostic: &Diagnostic) -> String {
 }
 
 fn data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+    shown::lines(text).to_string().replace('%', "%25").replace('\n', "%0A")
 }
 
 fn property(text: &str) -> String {

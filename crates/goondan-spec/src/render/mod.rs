@@ -47,11 +47,6 @@ fn subject(diagnostic: &Diagnostic) -> Option<String> {
     }
 }
 
-/// Without anything that could move a terminal's cursor or end a line.
-fn one_line(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_debug().collect::<Vec<_>>() } else { vec![c] }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

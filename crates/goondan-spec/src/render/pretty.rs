@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Element, Level, Origin, Renderer, Snippet};
 
-use super::{one_line, subject, summary};
+use super::{subject, summary};
 use crate::diagnostic::{Diagnostic, Position, Severity};
+use crate::shown;
 use crate::source::Sources;
 use crate::text::excerpt;
 
@@ -41,16 +42,16 @@ fn one(diagnostic: &Diagnostic, sources: &Sources, renderer: &Renderer) -> Strin
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    let title = level.primary_title(shown(&diagnostic.message)).id(diagnostic.code.0);
+    let title = level.primary_title(cut(&diagnostic.message)).id(diagnostic.code.0);
     let mut elements: Vec<Element<'_>> = Vec::new();
     if let Some(file) = &diagnostic.file {
         elements.push(place(file, diagnostic.position, sources));
     }
     if let Some(subject) = subject(diagnostic) {
-        elements.push(Level::NOTE.with_name("in").message(shown(&subject)).into());
+        elements.push(Level::NOTE.with_name("in").message(cut(&subject)).into());
     }
     if let Some(suggestion) = &diagnostic.suggestion {
-        elements.push(Level::HELP.message(shown(suggestion)).into());
+        elements.push(Level::HELP.message(cut(suggestion)).into());
     }
     if let Some(url) = &diagnostic.help_url {
         elements.push(Level::NOTE.with_name("see").message(url.clone()).into());
@@ -59,20 +60,29 @@ fn one(diagnostic: &Diagnostic, sources: &Sources, renderer: &Renderer) -> Strin
 }
 
 /// The line in question, or the file's name alone where there is no line to show.
-fn place<'s>(file: &str, at: Option<Position>, sources: &'s Sources) -> Element<'s> {
-    let name = one_line(file);
+fn place(file: &str, at: Option<Position>, sources: &Sources) -> Element<'static> {
+    let name = shown::line(file).to_string();
     let Some((source, at)) = sources.get(file).zip(at) else { return Origin::path(name).into() };
     let (line, mark) = line_of(source, at);
     let caret = AnnotationKind::Primary.span(mark);
     Snippet::source(line).path(name).line_start(at.line).annotation(caret).into()
 }
 
-fn shown(text: &str) -> String {
-    one_line(&excerpt(text, LONGEST_MESSAGE))
+fn cut(text: &str) -> String {
+    shown::line(excerpt(text, LONGEST_MESSAGE)).to_string()
 }
 
-/// The first line of a place, and the bytes of it that are meant. The renderer cuts a long line to the terminal's width.
-fn line_of(source: &str, at: Position) -> (&str, Range<usize>) {
+/// The first line of a place as it is shown, and the bytes of it that are meant. The renderer cuts a long line to the
+/// terminal's width.
+fn line_of(source: &str, at: Position) -> (String, Range<usize>) {
+    let (line, mark) = raw_line_of(source, at);
+    let [before, marked, after] = [&line[..mark.start], &line[mark.clone()], &line[mark.end..]]
+        .map(|part| part.split('\t').map(|cell| shown::line(cell).to_string()).collect::<Vec<_>>().join("\t"));
+    let mark = before.len()..before.len() + marked.len();
+    (before + &marked + &after, mark)
+}
+
+fn raw_line_of(source: &str, at: Position) -> (&str, Range<usize>) {
     let start = source.floor_char_boundary(at.start.min(source.len()));
     let end = source.ceil_char_boundary(at.end.clamp(start, source.len()));
     let line_start = source[..start].rfind('\n').map_or(0, |newline| newline + 1);
@@ -100,8 +110,16 @@ mod tests {
 
     #[test]
     fn control_characters_never_reach_the_terminal() {
-        let diagnostic = Diagnostic::new(Code::CYCLE, "a\u{1b}[2Jb\nc").in_file("f\u{7}");
-        let text = pretty(&[diagnostic], &Sources::default(), false);
-        assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
+        let source = "x: \u{9b}2J\u{202e}wrong\u{200b} # \u{1b}]0;t\u{7}\ty: 1";
+        let start = source.find("wrong").unwrap();
+        let mut sources = Sources::default();
+        sources.insert("f\u{7}", source.to_owned());
+        let at = position_of_bytes(source, start, start + 5);
+        let diagnostic = Diagnostic::new(Code::CYCLE, "a\u{1b}[2Jb\nc\u{2066}").in_file("f\u{7}").at(at);
+        let text = pretty(&[diagnostic], &sources, false);
+        assert!(text.chars().all(|c| shown::is_visible(c) || c == '\n'), "{text:?}");
+        assert!(text.contains("x: \\u{9b}2J\\u{202e}wrong\\u{200b}"), "{text}");
+        let (line, mark) = line_of(source, at);
+        assert_eq!(&line[mark], "wrong");
     }
 }

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use goondan_runtime::ports::powers::Embeddings;
 use goondan_runtime::ports::tool::ToolError;
+use goondan_runtime::private;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -117,11 +118,12 @@ fn append(file: &Path, vectors: &[(String, Arc<[f32]>)]) {
 }
 
 fn try_append(file: &Path, vectors: &[(String, Arc<[f32]>)]) -> std::io::Result<()> {
-    let folder: PathBuf = file.parent().map(Path::to_owned).unwrap_or_default();
-    fs::create_dir_all(folder)?;
+    file.parent().map_or(Ok(()), private::make_folder)?;
     let is_full = fs::metadata(file).is_ok_and(|file| file.len() > LARGEST);
-    let mut options = fs::OpenOptions::new();
-    let mut open = if is_full { fs::File::create(file)? } else { options.append(true).create(true).open(file)? };
+    let mut options = private::options();
+    // What is appended to can't be begun anew, and what is begun anew need not be appended to.
+    options.create(true).append(!is_full).write(is_full).truncate(is_full);
+    let mut open = options.open(file)?;
     let mut text = String::new();
     for (key, vector) in vectors {
         let bytes: Vec<u8> = vector.iter().flat_map(|float| float.to_le_bytes()).collect();
@@ -145,6 +147,11 @@ mod tests {
         append(&file, &[("k".to_owned(), Arc::clone(&vector))]);
         fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(b"{\"key\": \"torn").unwrap();
         append(&file, &[("l".to_owned(), vector.clone())]);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "texts can be told from them");
+        }
         let read = read(&file);
         assert_eq!((read.len(), &read["k"], &read["l"]), (2, &vector, &vector));
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use goondan_models::{Provider, provider};
 use goondan_spec::bundle::Origin;
 use goondan_spec::kinds::Model;
-use goondan_spec::{Bundle, Code, Diagnostic, Resource, ValueSource, env_files};
+use goondan_spec::{Bundle, Code, Diagnostic, Resource, ValueSource, env_files, shown};
 use serde::Serialize;
 
 use crate::approvals;
@@ -133,16 +133,7 @@ fn files(root: &Path) -> Vec<Want> {
 
 /// `text` in one line, without anything that changes how other text looks.
 fn plain(text: &str) -> String {
-    let shown = |c: char| match c {
-        '\n' | '\t' => " ".to_owned(),
-        // What turns the direction of writing, and what can't be seen.
-        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => {
-            c.escape_unicode().to_string()
-        }
-        c if c.is_control() => c.escape_unicode().to_string(),
-        c => c.to_string(),
-    };
-    text.trim().chars().map(shown).collect()
+    shown::line(text.trim().replace(['\n', '\t'], " ")).to_string()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 use goondan::project::MANIFESTS;
+use goondan::spec::shown;
 use goondan::{StateRoot, TrustList};
 use serde_json::json;
 
@@ -147,7 +148,7 @@ fn report(args: &InitArgs, name: &str, files: &[File], output: &Output) -> Resul
         return output.json_pretty(&json!({ "name": name, "template": template, "path": args.folder, "files": paths }));
     }
     let good = style::GOOD;
-    let place = quoted(&args.folder.to_string_lossy());
+    let place = shown::line(quoted(&args.folder.to_string_lossy())).to_string();
     output.line(&format!("{good}Created{good:#} {name} from the template {template}, {} files:", paths.len()))?;
     for path in &paths {
         output.line(&format!("  {path}"))?;

@@ -1,9 +1,10 @@
 //! `gdn instance delete`.
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 
 use clap::Args;
 use goondan::StateRoot;
+use goondan::spec::shown;
 
 use super::{Which, not_opened};
 use crate::exit::CliError;
@@ -25,13 +26,13 @@ pub(super) fn run(args: &DeleteArgs, state_root: &StateRoot, output: &Output) ->
     let (name, scope) = (&args.which.name, args.which.scope(state_root)?);
     let Some(found) = instances::named(state_root, &scope, name)? else {
         let of = instances::of(&scope);
-        return output.note(&format!("There is no instance `{name}`{of}; nothing was deleted."));
+        return output.note(&format!("There is no instance `{}`{of}; nothing was deleted.", shown::line(name)));
     };
     if !args.force && !confirmed(&found)? {
         return output.note("Nothing was deleted.");
     }
     found.workspace.delete(&found.summary.id).map_err(|error| not_opened(&error))?;
-    output.note(&format!("Deleted {}.", found.name()))
+    output.note(&format!("Deleted {}.", shown::line(found.name())))
 }
 
 fn confirmed(found: &Found) -> Result<bool, CliError> {
@@ -39,9 +40,8 @@ fn confirmed(found: &Found) -> Result<bool, CliError> {
         return Err(CliError::usage("Deleting needs a yes, and there is no terminal to ask on.")
             .suggest(format!("Add `--force`: gdn instance delete {} --force", found.name())));
     }
-    let mut stderr = anstream::stderr().lock();
-    write!(stderr, "Delete {} with {} messages? [y/N] ", found.name(), found.summary.messages)?;
-    stderr.flush()?;
+    let (name, messages) = (shown::line(found.name()), found.summary.messages);
+    Output::note_styled(&format!("Delete {name} with {messages} messages? [y/N] "))?;
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use goondan::StateRoot;
 use goondan::models::Mask;
+use goondan::spec::shown;
 
 use crate::exit::CliError;
 use crate::instances::{self, Found, Scope, ScopeArgs};
@@ -33,13 +34,18 @@ pub(super) fn run(args: &ExportArgs, state_root: &StateRoot, output: &Output) ->
     let found = chosen(args, state_root)?;
     let mask = Mask::of_environment(&environment()?);
     match &args.output {
+        None if Output::stdout_is_terminal() => {
+            let mut text = Vec::new();
+            write_all(&found, &mask, &mut text)?;
+            output.json_text(&String::from_utf8_lossy(&text))
+        }
         None => write_all(&found, &mask, &mut BufWriter::new(io::stdout().lock())),
         Some(path) => {
             let written = write_file(&found, &mask, path);
             written
                 .map_err(|error| CliError { message: format!("{} ({})", error.message, path.display()), ..error })?;
             let exported = found.iter().map(Found::name).collect::<Vec<_>>().join(", ");
-            output.note(&format!("Exported {exported} to {}.", path.display()))
+            output.note(&format!("Exported {} to {}.", shown::line(exported), shown::line(path.display())))
         }
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use goondan::runtime::ids::InstanceId;
 use goondan::runtime::store::transfer::ImportError;
+use goondan::spec::shown;
 use goondan::{ImportFailed, StateRoot, Workspace};
 
 use super::{in_sentence_case, not_opened};
@@ -38,6 +39,7 @@ fn instance_id(text: &str) -> Result<InstanceId, String> {
 /// Imports conversations into a workspace that no swarm holds.
 pub(super) fn run(args: &ImportArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let workspace = workspace(args, state_root, output)?;
+    state_root.prepare_or_warn();
     let mut input: Box<dyn BufRead> = match args.file.to_str() {
         Some("-") => Box::new(io::stdin().lock()),
         _ => Box::new(BufReader::new(File::open(&args.file).map_err(|error| {
@@ -49,7 +51,7 @@ pub(super) fn run(args: &ImportArgs, state_root: &StateRoot, output: &Output) ->
     if output.json {
         return output.json_pretty(&serde_json::json!({"workspace": workspace.id, "imported": ids}));
     }
-    output.note(&format!("Imported {} into {}.", ids.join(", "), workspace.id))
+    output.note(&format!("Imported {} into {}.", shown::line(ids.join(", ")), shown::line(&workspace.id)))
 }
 
 fn workspace(args: &ImportArgs, state_root: &StateRoot, output: &Output) -> Result<Workspace, CliError> {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use goondan::runtime::ids::InstanceId;
+use goondan::spec::shown;
 use goondan::{StateRoot, Workspace};
 
 use crate::commands::run::{Asked, OnInterrupt, Session, Signals, View, not_accepted, watched};
@@ -38,9 +39,9 @@ async fn start(args: &RetryArgs, signals: Signals, state_root: &StateRoot, outpu
         Launch { project: &args.project, args: &args.start, record: None, watch: false, asked: Asked::Terminal };
     let mut session = Session::start(launch, signals, state_root, output).await?;
     let retried = match failed_events(args, &session, state_root) {
-        Ok((id, events)) if events.is_empty() => {
-            output.note(&format!("{id} has no failed events, so there is nothing to retry.")).map(|()| None)
-        }
+        Ok((id, events)) if events.is_empty() => output
+            .note(&format!("{} has no failed events, so there is nothing to retry.", shown::line(id)))
+            .map(|()| None),
         Ok((id, events)) => retry_all(&mut session, &id, &events, output).await,
         Err(error) => Err(error),
     };

@@ -4,13 +4,14 @@ use clap::Args;
 use goondan::StateRoot;
 use goondan::runtime::message::{Message, Part, Role, ToolResultPart};
 use goondan::runtime::ports::tool::ToolCallStatus;
+use goondan::spec::shown;
 use serde_json::json;
 
 use super::list::{Row, local};
 use super::{Which, unfinished};
 use crate::exit::CliError;
 use crate::instances::{self, Found};
-use crate::output::{Output, printable, style};
+use crate::output::{Output, style};
 
 /// Arguments of `gdn instance show`.
 #[derive(Debug, Args)]
@@ -43,7 +44,7 @@ pub(super) fn run(args: &ShowArgs, state_root: &StateRoot, output: &Output) -> R
         }));
     }
     for warning in &warnings {
-        output.note(&format!("warning: {warning}"))?;
+        output.note(&format!("warning: {}", shown::line(warning)))?;
     }
     heading(&found, output)?;
     messages.iter().try_for_each(|message| show(message, output))?;
@@ -56,9 +57,9 @@ fn heading(found: &Found, output: &Output) -> Result<(), CliError> {
     let summary = &found.summary;
     output.line(&format!(
         "{bold}{}{bold:#} {faint}in {}, {}, {} messages, updated {}{faint:#}",
-        found.name(),
-        found.workspace.id,
-        summary.status,
+        shown::line(found.name()),
+        shown::line(&found.workspace.id),
+        shown::line(&summary.status),
         summary.messages,
         local(summary.updated_at),
     ))
@@ -73,7 +74,7 @@ fn show(message: &Message, output: &Output) -> Result<(), CliError> {
             Part::ToolResult(result) => format!("← {} {}", result.tool_name, outcome(result)),
             Part::File(file) => format!("({}, {} characters of Base64)", file.media_type, file.data.len()),
         };
-        let text = printable(&text).replace('\n', "\n            ");
+        let text = shown::lines(text).to_string().replace('\n', "\n            ");
         output.line(&format!("{name}{role:<11}{name:#} {text}"))?;
     }
     Ok(())

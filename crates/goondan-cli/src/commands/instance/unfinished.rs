@@ -2,6 +2,7 @@
 
 use goondan::runtime::ports::journal::EffectKind;
 use goondan::runtime::ports::store::DeadLetter;
+use goondan::spec::shown;
 use goondan::workspace::UnfinishedEffect;
 use serde_json::{Value, json};
 
@@ -32,7 +33,7 @@ pub(super) fn show_effects(effects: &[UnfinishedEffect], output: &Output) -> Res
     let Some(first) = effects.first() else { return Ok(()) };
     output.line(&format!(
         "\n{bold}Unfinished turn{bold:#} {faint}{}, resumes at the next start{faint:#}",
-        first.turn_id
+        shown::line(&first.turn_id)
     ))?;
     for effect in effects {
         let Some(what) = words(effect) else { continue };
@@ -72,11 +73,12 @@ pub(super) fn show_dead_letters(found: &Found, letters: &[DeadLetter], output: &
     if letters.is_empty() {
         return Ok(());
     }
-    let name = found.name();
+    let name = shown::line(found.name());
     output.line(&format!("\n{bold}Failed events{bold:#} {faint}`gdn instance retry {name}` tries again{faint:#}"))?;
     for DeadLetter { event, error, failed_at } in letters {
-        output.line(&format!("{}  {faint}{}{faint:#}  {}", event.id, local(*failed_at), shorten(&event.input)))?;
-        output.line(&format!("  {red}{}{red:#}: {}", error.code, shorten(&error.message)))?;
+        let (id, code) = (shown::line(&event.id), shown::line(&error.code));
+        output.line(&format!("{id}  {faint}{}{faint:#}  {}", local(*failed_at), shorten(&event.input)))?;
+        output.line(&format!("  {red}{code}{red:#}: {}", shorten(&error.message)))?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ mod sdk;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
+use goondan::spec::shown;
 use serde_json::json;
 
 use self::scaffold::{File, Language, Scaffold};
@@ -187,7 +188,7 @@ fn report(args: &ToolArgs, folder: &Path, files: &[File], output: &Output) -> Re
     let good = style::GOOD;
     output.line(&format!("{good}Created{good:#} the tool {name}:"))?;
     for file in files {
-        output.line(&format!("  {}", file.path.display()))?;
+        output.line(&format!("  {}", shown::line(file.path.display())))?;
     }
     output.line(&format!("\nNext:\n  {}", next.join("\n  ")))
 }

@@ -1,19 +1,22 @@
 //! A person at a terminal.
 
-use std::path::PathBuf;
+mod history;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan::runtime::event::FinishReason;
+use goondan::spec::shown;
 use goondan::{Input, StateRoot, Swarm};
 use rustyline::error::ReadlineError;
 use rustyline::{DefaultEditor, ExternalPrinter};
 
+use self::history::History;
 use super::session::{OnInterrupt, Session};
 use super::signals::Signal;
 use super::terminal::Terminal;
 use super::view::View;
 use crate::exit::CliError;
-use crate::output::{Output, style, turn_error, write_error};
+use crate::output::{Output, screen, style, turn_error, write_error};
 
 const HELP: &str = "\
 /help            this text
@@ -44,7 +47,7 @@ enum Line {
 /// A prompt with a history that outlives the process.
 struct Prompt {
     editor: DefaultEditor,
-    history: PathBuf,
+    history: History,
     beside: Arc<Beside>,
 }
 
@@ -67,7 +70,10 @@ pub(super) async fn chat(
     while !session.is_stopping() {
         session.signals.clear();
         let who = target.agent.clone().unwrap_or_else(|| session.swarm.entry_agent());
-        let Some((again, line)) = type_line(prompt, format!("{who}> "), &mut session, output).await? else { break };
+        let Some((again, line)) = type_line(prompt, format!("{}> ", shown::line(who)), &mut session, output).await?
+        else {
+            break;
+        };
         prompt = again;
         let line = match line {
             Line::Text(line) => line,
@@ -89,7 +95,9 @@ pub(super) async fn chat(
             Typed::Quit => break,
             Typed::Agent(name) => target.agent = Some(name.to_owned()),
             Typed::Key(key) => target.instance_key = Some(key.to_owned()),
-            Typed::Unknown(command) => output.note(&format!("There is no {command}; /help lists what there is."))?,
+            Typed::Unknown(command) => {
+                output.note(&format!("There is no {}; /help lists what there is.", shown::line(command)))?
+            }
             Typed::Say(text) => {
                 let input = Input { text: text.to_owned(), ..target.clone() };
                 say(&mut session, input, output).await?;
@@ -101,7 +109,7 @@ pub(super) async fn chat(
 
 fn greet(swarm: &Swarm, output: &Output) -> Result<(), CliError> {
     let faint = style::FAINT;
-    output.note(&format!("{faint}Swarm {}. /help lists commands, Ctrl-D leaves.{faint:#}", swarm.name()))
+    output.note(&format!("{faint}Swarm {}. /help lists commands, Ctrl-D leaves.{faint:#}", shown::line(swarm.name())))
 }
 
 /// Waits for a line; meanwhile the project may be reloaded. `None` where a signal ends the chat.
@@ -131,7 +139,7 @@ async fn type_line(
 fn tell(beside: &Beside, words: &str) {
     let mut printer = beside.lock().unwrap_or_else(PoisonError::into_inner);
     // A terminal that is gone ends the chat by itself.
-    let _ = printer.print(format!("{words}\n"));
+    let _ = printer.print(format!("{}\n", screen::harmless(words)));
 }
 
 /// One turn of the chat. Only what ends the chat is an error here.
@@ -171,11 +179,9 @@ fn understand(line: &str) -> Typed<'_> {
 impl Prompt {
     /// Opens the terminal, with the history of earlier chats.
     fn open(state_root: &StateRoot) -> Result<Self, CliError> {
-        std::fs::create_dir_all(&state_root.0)?;
-        let history = state_root.0.join("chat-history.txt");
+        let history = History::of(state_root);
         let mut editor = DefaultEditor::new().map_err(terminal_error)?;
-        // The first chat has no history, and a damaged one is no reason not to chat.
-        let _ = editor.load_history(&history);
+        history.load(&mut editor);
         let printer = editor.create_external_printer().map_err(terminal_error)?;
         Ok(Prompt { editor, history, beside: Arc::new(Mutex::new(Box::new(printer))) })
     }
@@ -194,9 +200,7 @@ impl Prompt {
         match self.editor.readline(text) {
             Ok(line) => {
                 if !line.trim().is_empty() {
-                    // What can't be remembered can still be asked.
-                    let _ = self.editor.add_history_entry(&line);
-                    let _ = self.editor.save_history(&self.history);
+                    self.history.remember(&line, &mut self.editor);
                 }
                 Ok(Line::Text(line))
             }

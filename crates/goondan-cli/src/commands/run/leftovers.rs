@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 
 use goondan::runtime::event::{RuntimeEventKind, SwarmEvent};
-
-use crate::output::printable;
+use goondan::spec::shown;
 
 /// Finds words for such turns: nobody in this run has asked for them.
 #[derive(Debug, Default)]
@@ -23,7 +22,7 @@ impl Leftovers {
                     if event.trace.parent_span_id.is_none() && Some(event_id.as_str()) != mine =>
                 {
                     self.running.insert(event_id.clone());
-                    Some(format!("{} goes on with a turn of an earlier run.", event.instance()))
+                    Some(format!("{} goes on with a turn of an earlier run.", shown::line(event.instance())))
                 }
                 _ => None,
             },
@@ -32,9 +31,15 @@ impl Leftovers {
                     Some(error) => format!("[{}] {}", error.code, error.message),
                     None => result.response_text(),
                 };
-                Some(format!("{instance} has ended that turn: {}", printable(&outcome)))
+                let instance = shown::line(instance);
+                Some(format!("{instance} has ended that turn: {}", told(&outcome)))
             }
             _ => None,
         }
     }
+}
+
+/// An answer or an error, of which the further lines can't be taken for ours.
+fn told(outcome: &str) -> String {
+    shown::lines(outcome).to_string().replace('\n', "\n  ")
 }

@@ -1,11 +1,12 @@
 //! Reloads of a running swarm: `--watch`, SIGHUP, and what is told of them.
 
+use goondan::spec::shown;
 use goondan::{BuildEnd, ReloadNews, Swarm, Watch, WatchOptions};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
 use super::signals::Hangups;
-use crate::output::{Output, build_words, outcome_words, printable};
+use crate::output::{Output, build_words, outcome_words};
 
 /// Watches the project where that is wanted, reloads at SIGHUP, and hears of every reload. Ends when it is dropped.
 pub(crate) struct Reloads {
@@ -32,7 +33,9 @@ impl Reloads {
         loop {
             let Some(news) = self.news.recv().await else { return std::future::pending().await };
             match news {
-                ReloadNews::Building { tool, command } => return format!("Building {tool}: {}", printable(&command)),
+                ReloadNews::Building { tool, command } => {
+                    return format!("Building {}: {}", shown::line(tool), shown::line(command));
+                }
                 ReloadNews::Built(outcome) if outcome.is_built() || outcome.end == BuildEnd::Cancelled => {}
                 ReloadNews::Built(outcome) => return build_words(&outcome, self.serving),
                 ReloadNews::Reloaded(outcome) => {

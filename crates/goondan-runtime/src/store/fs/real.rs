@@ -1,12 +1,13 @@
 //! The machine's own file system.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{DataFile, FileSystem, Opened};
+use crate::private;
 
 /// A quarter of the files that the process may open may belong to conversations; above that, files are closed after each use,
 /// so that any number of turns can run.
@@ -35,7 +36,7 @@ impl FileSystem for RealFs {
         if made.as_ref().is_err_and(is_missing)
             && let Some(folder) = path.parent()
         {
-            fs::create_dir_all(folder)?;
+            private::make_folder(folder)?;
             made = open(path, true);
         }
         Ok(Opened { file: made?, is_new: true })
@@ -54,7 +55,7 @@ impl FileSystem for RealFs {
     }
 
     fn make_folder(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        private::make_folder(path)
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
@@ -102,7 +103,7 @@ fn comfortable() -> usize {
 }
 
 fn open(path: &Path, new: bool) -> io::Result<Box<dyn DataFile>> {
-    let file = OpenOptions::new().read(true).write(true).create_new(new).open(path)?;
+    let file = private::options().read(true).write(true).create_new(new).open(path)?;
     OPEN.fetch_add(1, Ordering::Relaxed);
     Ok(Box::new(RealFile(file)))
 }

@@ -1,9 +1,11 @@
 //! One process at a time holds a workspace (rule C5).
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use crate::private;
 
 /// Why the workspace could not be taken.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +38,7 @@ impl WorkspaceLock {
         let path = dir.join("lock");
         let unusable = |cause| LockError::Unusable { path: path.clone(), cause };
         let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(unusable)?;
+            private::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(unusable)?;
         if !lock(&mut file).map_err(unusable)? {
             return Err(LockError::Held { dir: dir.to_owned(), holder: holder(&mut file) });
         }

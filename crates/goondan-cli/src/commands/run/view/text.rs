@@ -4,9 +4,10 @@ use goondan::Swarm;
 use goondan::runtime::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan::runtime::ids::InstanceId;
 use goondan::runtime::ports::tool::ToolCallStatus;
+use goondan::spec::shown;
 
 use crate::exit::CliError;
-use crate::output::{Activity, Output, printable, shorten, style};
+use crate::output::{Activity, Output, shorten, style};
 
 /// Shows a turn to a person.
 ///
@@ -101,7 +102,7 @@ impl TextView {
                 self.tool_line(event, &format!("← {tool_name}"), &format!("failed {duration} ms: {message}"))
             }
             RuntimeEventKind::ToolProgress { title, .. } => {
-                self.activity.show(format!("{}: {}", event.agent_name, shorten(title)));
+                self.activity.show(format!("{}: {title}", event.agent_name));
                 Ok(())
             }
             _ => Ok(()),
@@ -114,6 +115,7 @@ impl TextView {
         self.end_line()?;
         let who = if self.is_mine(&event.instance()) { String::new() } else { format!("{} ", event.agent_name) };
         let (name, faint) = (style::NAME, style::FAINT);
+        let (who, what, detail) = (shown::line(who), shown::line(what), shown::line(detail));
         self.output.trace(&format!("{faint}{who}{faint:#}{name}{what}{name:#} {faint}{detail}{faint:#}"))
     }
 
@@ -122,11 +124,7 @@ impl TextView {
             return Ok(());
         }
         self.activity.hide();
-        // What a model writes must not be able to drive the terminal; a file or pipe gets it as it is.
-        match self.streams {
-            true => self.output.piece(&printable(text))?,
-            false => self.output.piece(text)?,
-        }
+        self.output.foreign(text)?;
         self.written.push_str(text);
         self.fresh_line = text.ends_with('\n');
         Ok(())

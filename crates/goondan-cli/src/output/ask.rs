@@ -1,0 +1,45 @@
+//! Asks somebody at the terminal.
+
+use rustyline::{Behavior, Config, DefaultEditor};
+
+use super::screen;
+
+/// The size of a terminal that does not tell it, in columns and rows.
+const USUAL: (usize, usize) = (80, 24);
+
+/// The size of a terminal.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) columns: usize,
+    pub(crate) rows: usize,
+}
+
+/// Writes a question and reads its answer, at the terminal itself, so that redirected output gets no question. Meanwhile
+/// nothing else is written, and what was typed before is no answer.
+///
+/// # Errors
+/// Ctrl-C, Ctrl-D, or a terminal that is gone.
+pub(crate) fn ask(question: impl FnOnce(Size) -> String, prompt: &str) -> rustyline::Result<String> {
+    let standing = screen::question();
+    let config = Config::builder().behavior(Behavior::PreferTerm).build();
+    let mut editor = DefaultEditor::with_config(config)?;
+    let (columns, rows) = editor.dimensions().map_or(USUAL, |(columns, rows)| (columns.into(), rows.into()));
+    standing.write(&question(Size { columns, rows }))?;
+    forget_typed();
+    editor.readline(prompt)
+}
+
+/// Whether an answer is a clear yes.
+pub(crate) fn is_yes(answer: &str) -> bool {
+    matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
+#[cfg(unix)]
+fn forget_typed() {
+    use nix::sys::termios::{FlushArg, tcflush};
+    // Somebody is asked only where standard input is a terminal; one that is gone has nothing to forget.
+    let _ = tcflush(std::io::stdin(), FlushArg::TCIFLUSH);
+}
+
+#[cfg(not(unix))]
+fn forget_typed() {}

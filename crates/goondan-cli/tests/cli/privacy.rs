@@ -1,0 +1,135 @@
+//! What is written about conversations is nobody else's, whatever the umask.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::person::Person;
+use crate::projects::{ECHO, manifest, scripted};
+use crate::sandbox::Sandbox;
+
+/// The model has a command print more than it may see, and notes something down.
+const BUSY: &str = "\
+rules:
+  - when: {role: user}
+    reply: {calls: [{id: c, tool: bash__exec, args: {command: 'touch made; seq 1 600'}}]}
+  - when: {role: tool}
+    reply: {text: done}
+";
+
+/// A shell that takes nothing away from modes, in which `gdn` then runs with `arguments`.
+fn without_umask(sandbox: &Sandbox, arguments: &[&str]) -> Command {
+    let gdn = sandbox.command(arguments);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "umask 000; exec \"$@\"", "sh"]).arg(gdn.get_program()).args(gdn.get_args());
+    shell.current_dir(sandbox.dir()).env_clear();
+    shell.envs(gdn.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell
+}
+
+#[track_caller]
+fn run(sandbox: &Sandbox, arguments: &[&str]) {
+    let output = without_umask(sandbox, arguments).stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+/// Everything below `folder`, and itself. What tools make in their working folders is theirs, and lies below all the same.
+fn below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = vec![folder.to_owned()];
+    if folder.is_dir() && folder.file_name().is_none_or(|name| name != "workdir") {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            found.extend(below(&entry.unwrap().path()));
+        }
+    }
+    found
+}
+
+#[track_caller]
+fn assert_private(folder: &Path) -> Vec<PathBuf> {
+    let paths = below(folder);
+    for path in &paths {
+        let expected = if path.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(mode(path), expected, "{}: {:o}", path.display(), mode(path));
+    }
+    paths
+}
+
+#[test]
+fn state_is_private_from_the_first_folder_on() {
+    let sandbox = scripted(BUSY);
+    let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
+    sandbox.write("p/goondan.yaml", &manifest(model, "permissions: {default: allow}"));
+    let tool = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: bash}\nspec: {entry: 'builtin:bash', outputLimit: 100}\n";
+    sandbox.write("p/tools/bash.yaml", tool);
+    run(&sandbox, &["run", "p", "--input", "go", "--record", "tape.jsonl"]);
+    let paths = assert_private(&sandbox.state());
+    let has = |name: &str| paths.iter().any(|path| path.to_string_lossy().contains(name));
+    for name in ["lock", "inbox.jsonl", "generation.json", "base.jsonl", "runtime-events.jsonl", "files/", "workdir"] {
+        assert!(has(name), "{name} is missing: {paths:#?}");
+    }
+    assert_eq!(mode(&sandbox.dir().join("tape.jsonl")), 0o600, "the cassette");
+    run(&sandbox, &["instance", "export", "a:main", "-o", "out.jsonl"]);
+    assert_eq!(mode(&sandbox.dir().join("out.jsonl")), 0o600, "the export");
+    run(&sandbox, &["instance", "import", "out.jsonl", "--as", "a:copy", "--workspace", "other"]);
+    run(&sandbox, &["doctor", "p"]);
+    assert_private(&sandbox.state());
+}
+
+#[test]
+fn files_of_a_project_are_made_as_its_user_makes_files() {
+    let sandbox = Sandbox::new();
+    run(&sandbox, &["init", "swarm"]);
+    assert_eq!(mode(&sandbox.dir().join("swarm")), 0o777);
+    assert_eq!(mode(&sandbox.dir().join("swarm/goondan.yaml")), 0o666);
+}
+
+#[test]
+fn a_state_root_that_was_open_is_closed() {
+    let sandbox = scripted(ECHO);
+    std::fs::create_dir(sandbox.state()).unwrap();
+    let open = |mode| std::fs::set_permissions(sandbox.state(), std::fs::Permissions::from_mode(mode)).unwrap();
+    open(0o755);
+    assert_eq!(sandbox.gdn(&["run", "p", "--input", "hi"]).ok(), "heard hi\n");
+    assert_eq!(mode(&sandbox.state()), 0o700);
+    // A folder for everybody's files is not closed: others have theirs in it. That is told instead.
+    open(0o1777);
+    let run = sandbox.gdn(&["run", "p", "--input", "hi"]);
+    assert_eq!(run.ok(), "heard hi\n");
+    assert!(run.stderr.contains("others may look into the state root"), "{}", run.stderr);
+    let checked = sandbox.gdn(&["doctor", "p"]);
+    assert!(checked.ok().contains("warn  state root   others may look into"), "{}", checked.stdout);
+    assert_eq!(mode(&sandbox.state()), 0o1777);
+}
+
+/// Types `lines` into a chat, and gives back the history that is kept.
+fn chat(sandbox: &Sandbox, lines: &[&str], history: Option<&str>) -> Option<String> {
+    let mut command = without_umask(sandbox, &["run", "p"]);
+    command.env("MY_API_KEY", "hunter2-hunter2").envs(history.map(|value| ("GOONDAN_HISTORY", value)));
+    let mut person = Person::at(command);
+    for line in lines {
+        person.read_until("a> ");
+        person.write(&format!("{line}\r"));
+        person.read_until("heard");
+    }
+    person.read_until("a> ");
+    person.write("/quit\r");
+    assert_eq!(person.exit_code(), Some(0));
+    let file = sandbox.state().join("chat-history.txt");
+    file.exists().then(|| {
+        assert_eq!(mode(&file), 0o600);
+        std::fs::read_to_string(file).unwrap()
+    })
+}
+
+#[test]
+fn a_history_is_private_holds_no_secret_and_can_be_switched_off() {
+    let sandbox = scripted(ECHO);
+    let lines = ["one", "it is hunter2-hunter2", "two"];
+    assert_eq!(chat(&sandbox, &lines, Some("off")), None);
+    assert_eq!(chat(&sandbox, &lines, None).as_deref(), Some("#V2\none\ntwo\n/quit\n"));
+    assert_private(&sandbox.state());
+}

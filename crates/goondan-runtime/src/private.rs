@@ -1,0 +1,111 @@
+//! Files and folders of one user.
+//!
+//! Conversations, and all that is written about them, are nobody else's business, whatever the umask of the user says. So
+//! everything below a state root is made here, and so is what else holds conversations: cassettes, histories, exports. Files
+//! of a project are made as the user makes files. Systems other than Unix have no modes; there the folder of the user is private.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// The modes of folders and files.
+#[cfg(unix)]
+const FOLDER: u32 = 0o700;
+#[cfg(unix)]
+const FILE: u32 = 0o600;
+
+/// What others than the user may do.
+#[cfg(unix)]
+const OF_OTHERS: u32 = 0o077;
+
+/// A folder such as `/tmp`, where everybody may make files.
+#[cfg(unix)]
+const EVERYBODYS: u32 = 0o1000;
+
+/// Makes a folder, and those above it that are missing. One that is there stays as it is.
+pub fn make_folder(path: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, FOLDER);
+    builder.recursive(true).create(path)
+}
+
+/// Options that make a private file where they make one.
+pub fn options() -> OpenOptions {
+    #[allow(unused_mut, reason = "other systems than Unix have no modes")]
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, FILE);
+    options
+}
+
+/// Writes a file as a whole.
+pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    options().write(true).create(true).truncate(true).open(path)?.write_all(content)
+}
+
+/// Keeps others out of a folder that is there, and so from all that is in it.
+///
+/// # Errors
+/// The folder belongs to somebody else, or to everybody.
+#[cfg(unix)]
+pub fn tighten(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut permissions = fs::metadata(folder)?.permissions();
+    let mode = permissions.mode();
+    if mode & OF_OTHERS == 0 {
+        return Ok(());
+    }
+    if mode & EVERYBODYS != 0 {
+        return Err(io::Error::other("it is a folder for everybody's files"));
+    }
+    permissions.set_mode(mode & !OF_OTHERS);
+    fs::set_permissions(folder, permissions)
+}
+
+/// Keeps others out of a folder that is there: nothing to do here.
+///
+/// # Errors
+/// The folder is not there.
+#[cfg(not(unix))]
+pub fn tighten(folder: &Path) -> io::Result<()> {
+    fs::metadata(folder).map(drop)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).expect("it is there").permissions().mode() & 0o7777
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+    }
+
+    #[test]
+    fn what_is_made_is_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("a/b");
+        make_folder(&folder).unwrap();
+        write(&folder.join("f"), b"x").unwrap();
+        assert_eq!([&dir.path().join("a"), &folder, &folder.join("f")].map(|path| mode(path)), [0o700, 0o700, 0o600]);
+        write(&folder.join("f"), b"").unwrap();
+        assert_eq!(fs::read(folder.join("f")).unwrap(), b"");
+    }
+
+    #[test]
+    fn others_are_kept_out_of_a_folder_that_was_open() {
+        let dir = tempfile::tempdir().unwrap();
+        set_mode(dir.path(), 0o755);
+        tighten(dir.path()).unwrap();
+        assert_eq!(mode(dir.path()), 0o700);
+        set_mode(dir.path(), 0o1777);
+        assert!(tighten(dir.path()).is_err(), "such a folder is not ours");
+        assert_eq!(mode(dir.path()), 0o1777);
+        assert!(tighten(&dir.path().join("missing")).is_err());
+    }
+}

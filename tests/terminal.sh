@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Runs a swarm in a terminal of tmux with texts that want to repaint it, and looks at every byte that came there.
+# Usage: tests/terminal.sh [path of gdn]. Needs tmux and perl.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+GDN=$(realpath "${1:-target/debug/gdn}")
+WORK=$(mktemp -d)
+SESSION=gdn-terminal-$$
+trap 'tmux kill-session -t "$SESSION" 2>/dev/null || true; rm -rf "$WORK"' EXIT
+export GOONDAN_STATE_ROOT=$WORK/state
+
+mkdir "$WORK/p"
+cat > "$WORK/p/goondan.yaml" <<'YAML'
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: m}
+spec: {provider: scripted, model: any, options: {script: script.yaml}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: a}
+spec:
+  modelConfig: {modelRef: Model/m}
+  tools: [{ref: Tool/bash}, {ref: Tool/fs}]
+  permissions:
+    default: allow
+    rules: [{tool: bash__*, args: {command: "rm *"}, action: ask}]
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: s}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}]}
+YAML
+cat > "$WORK/p/script.yaml" <<'YAML'
+rules:
+  - when: {role: user, contains: please ask}
+    reply: {calls: [{id: c, tool: bash__exec, args: {command: "rm '{{ input }}'"}}]}
+  - when: {role: user}
+    reply:
+      text: "I say {{ input }}"
+      calls:
+        - {id: b, tool: bash__exec, args: {command: "printf '%s' '{{ input }}'"}}
+        - {id: f, tool: fs__write, args: {path: "{{ input }}", content: "{{ input }}"}}
+        - {id: r, tool: fs__read, args: {path: "{{ input }}"}}
+        - {id: u, tool: "x\e[2J\u202E\u200Bfs__read", args: {}}
+  - when: {role: tool}
+    reply: {text: "it said {{ results.b.output.stdout }} and {{ input }}"}
+YAML
+
+# A text a line, for `printf %b`: each weapon at four places.
+weapons=('\e[2J' '\e[H' '\e[5A' '\e[1000D' '\e[8m' '\e[30;40m' '\e[38;2;0;0;0m' '\e]0;title\a' '\e]8;;http://evil\e\\' '\e]52;c;aGk=\a'
+  '\ec' '\e7' '\e[?1049h' '\e[6n' '\e' '\u9b2J' '\u9d0;t\u9c' '\u85' '\a' '\b\b\b' '\v' '\f' '\xe' '\r' '\x7f' '\uad' '\u34f' '\u61c'
+  '\u115f' '\u1160' '\u17b4' '\u180e' '\u200b' '\u200c' '\u200d' '\u200e' '\u200f' '\u2028' '\u2029' '\u202a\u202c' '\u202d' '\u202e'
+  '\u2060' '\u2064' '\u2066\u2069' '\u2067' '\u206a' '\u2800' '\u3164' '\ufe00' '\ufeff' '\uffa0' '\U000e0041' '\U0001d173')
+for weapon in "${weapons[@]}"; do
+  printf '%s\n' "${weapon}key" "key${weapon}" "a${weapon}b${weapon}" "x\\nerror[E]: ${weapon}y"
+done > "$WORK/texts"
+
+cat > "$WORK/turns" <<'BASH'
+set -u
+export LC_ALL=C.UTF-8
+cd "$WORK"
+while IFS= read -r text <&3; do
+  printf -v key %b "$text"
+  "$GDN" run p -v --instance-key "$key" --input "$key" </dev/null
+done 3< texts
+"$GDN" instance list --all
+"$GDN" logs -n 100000
+"$GDN" logs -n 100000 --json
+"$GDN" instance show "a:$key"
+"$GDN" instance export --all
+echo "turns"" are over"
+"$GDN" run p --instance-key "$key"
+echo "chat"" is over"
+BASH
+export WORK GDN
+
+# Waits until the pane shows a text behind what was waited for before.
+seen=0
+await() {
+  local at
+  for _ in $(seq 1200); do
+    at=$(tail -c "+$((seen + 1))" "$WORK/pane" | grep -abom1 -F "$1" | head -n1 | cut -d: -f1 || true)
+    if [ -n "$at" ]; then
+      seen=$((seen + at + ${#1}))
+      return 0
+    fi
+    sleep 0.1
+  done
+  echo "\"$1\" never came" >&2
+  tail -c 2000 "$WORK/pane" | cat -v >&2
+  return 1
+}
+
+tmux new-session -d -s "$SESSION" -x 120 -y 40 "exec bash --norc --noprofile -c 'read -r; . \"$WORK/turns\"; read -r'"
+: > "$WORK/pane"
+tmux pipe-pane -t "$SESSION" "exec cat >> '$WORK/pane'"
+tmux send-keys -t "$SESSION" Enter
+await "turns are over"
+await "a> "
+# Typed text is the person's own; the model repeats it as the words of a command.
+tmux send-keys -t "$SESSION" "please ask" Enter
+await "Allow this?"
+tmux send-keys -t "$SESSION" n Enter
+await "it said"
+await "a> "
+tmux send-keys -t "$SESSION" C-d
+await "chat is over"
+
+# What gdn may write: styles, the line that says what is going on, the prompt. The rest must be visible.
+LC_ALL=C.UTF-8 perl -CSD -0777 -ne '
+  my $bytes = length;
+  my $own = s/\e\[(?:[0-4]?|3[1-79]|9[0-7])m|\e\[\d*K|\e\[J|\e\[1[AB]|\e\[\d+C|\e\[\?(?:25|2004|2026)[hl]//g;
+  my @hidden = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\x{34f}\x{61c}\x{115f}\x{1160}\x{17b4}\x{17b5}\x{180b}-\x{180f}\x{200b}-\x{200f}\x{2028}-\x{202e}\x{2060}-\x{206f}\x{2800}\x{3164}\x{fe00}-\x{fe0f}\x{feff}\x{ffa0}\x{fff9}-\x{fffb}\x{1d173}-\x{1d17a}\x{e0000}-\x{e0fff}]/g;
+  my $shown = () = /\\u\{[0-9a-f]+\}|\\u[0-9a-f]{4}/g;
+  printf "%d characters, %d sequences of its own, %d escapes shown, %d hidden characters\n", $bytes, $own, $shown, scalar @hidden;
+  exit(@hidden ? 1 : 0);
+' "$WORK/pane"
+echo "$(wc -l < "$WORK/texts") hostile texts did nothing to the terminal"
