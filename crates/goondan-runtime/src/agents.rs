@@ -24,6 +24,7 @@ use crate::ports::tool::{
     AgentCatalog, AgentEventInput, AgentToolRuntime, RequestOptions, RequestResult, SendResult, SpawnOptions,
     SpawnResult, SpawnedAgentInfo, ToolError,
 };
+use crate::reserved;
 use crate::responses::{answer_id, response_of};
 use crate::taint;
 
@@ -55,11 +56,13 @@ impl AgentCalls {
         }
     }
 
-    fn event(&self, target: &str, input: AgentEventInput, default_type: &str) -> AgentEvent {
+    /// The event that `input` asks for. Every event of a tool comes through here.
+    fn event(&self, target: &str, input: AgentEventInput, default_type: &str) -> Result<AgentEvent, ToolError> {
+        reserved::check(input.event_type.as_deref(), &input.metadata)?;
         let number = self.asked.fetch_add(1, Ordering::Relaxed).to_string();
         let caller = &self.facts.instance;
         let key = input.instance_key.unwrap_or_else(|| caller.instance_key.clone());
-        AgentEvent {
+        Ok(AgentEvent {
             id: format!("evt-{}", derived_id(&[&caller.to_string(), &self.place, &number])),
             event_type: input.event_type.unwrap_or_else(|| default_type.to_owned()),
             created_at: self.engine.clock.now(),
@@ -70,8 +73,12 @@ impl AgentCalls {
             trace: EventTrace::from(&self.trace),
             callers: self.facts.callers.iter().cloned().chain([caller.clone()]).collect(),
             reply_to: None,
-            terms: Terms { narrowing: self.narrowed(input.terms.narrowing.as_ref()), ..input.terms },
-        }
+            terms: Terms {
+                narrowing: self.narrowed(input.terms.narrowing.as_ref()),
+                bound_by: self.facts.bound_by.union(&input.terms.bound_by).cloned().collect(),
+                ..input.terms
+            },
+        })
     }
 
     /// The call's place in its turn.
@@ -146,13 +153,14 @@ impl AgentToolRuntime for AgentCalls {
         input: AgentEventInput,
         options: RequestOptions,
     ) -> Result<RequestResult, ToolError> {
-        let mut event = self.event(target, input, "agent.request");
+        let mut event = self.event(target, input, reserved::REQUEST)?;
         let correlation_id = format!("req-{}", event.id.trim_start_matches("evt-"));
         event.reply_to = Some(ReplyTo {
             caller: self.facts.instance.clone(),
             turn_id: self.facts.turn_id.clone(),
             correlation_id: correlation_id.clone(),
             async_: options.async_,
+            terms: self.facts.terms(),
         });
         let mut result = RequestResult {
             event_id: event.id.clone(),
@@ -177,7 +185,7 @@ impl AgentToolRuntime for AgentCalls {
     }
 
     async fn send(&self, target: &str, input: AgentEventInput) -> Result<SendResult, ToolError> {
-        let event = self.event(target, input, "agent.send");
+        let event = self.event(target, input, reserved::SEND)?;
         let event_id = event.id.clone();
         self.submit(event, None).await?;
         Ok(SendResult { event_id, target: target.to_owned(), accepted: true })

@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::event::RuntimeEventKind;
 use crate::footing::Footing;
 use crate::ids::{InstanceId, TraceContext};
+use crate::inbound::{AgentEvent, Terms};
 use crate::limits::{cut_error_message, cut_output, surely_fits};
 use crate::message::{Message, ToolCall};
 use crate::middleware::ToolCallNext;
@@ -29,6 +30,7 @@ use crate::ports::tool::{
 };
 use crate::redact::Redactor;
 use crate::registry::{Catalog, RegisteredTool};
+use crate::reserved::UNTRUSTED;
 use crate::taint;
 
 /// A handler that was told to stop gets that long to clean up before it is dropped.
@@ -45,11 +47,35 @@ pub struct TurnFacts {
     pub(crate) trace: TraceContext,
     /// Who is in the chain above this instance.
     pub(crate) callers: Vec<InstanceId>,
+    /// Agents that are not in the chain and narrow the turn all the same.
+    pub(crate) bound_by: BTreeSet<String>,
     /// The only tools that may run in the turn.
     pub(crate) narrowing: Option<Narrowing>,
     /// The agent as it was when the turn began.
     pub(crate) agent: Arc<AgentPlan>,
     pub(crate) workdir: PathBuf,
+}
+
+impl TurnFacts {
+    /// The agents whose policies narrow the turn (rule S1b).
+    pub(crate) fn narrowing_agents(&self) -> impl Iterator<Item = &str> {
+        let callers = self.callers.iter().map(|caller| caller.agent.as_str());
+        callers.chain(self.bound_by.iter().map(String::as_str))
+    }
+
+    /// `event` has joined the turn. What is done from now on may be what it asks for, so it is bounded by all that would
+    /// bound a turn of its own.
+    pub(crate) fn join(&mut self, event: &AgentEvent) {
+        let agents = event.callers.iter().map(|caller| &caller.agent).chain(&event.terms.bound_by);
+        let strangers = agents.filter(|agent| self.callers.iter().all(|caller| caller.agent != **agent));
+        self.bound_by.extend(strangers.cloned());
+        self.narrowing = Narrowing::both(self.narrowing.as_ref(), event.terms.narrowing.as_ref());
+    }
+
+    /// What bounds the turn beside its chain.
+    pub(crate) fn terms(&self) -> Terms {
+        Terms { narrowing: self.narrowing.clone(), bound_by: self.bound_by.clone(), ..Terms::default() }
+    }
 }
 
 /// A call on its way through middleware to its handler.
@@ -135,7 +161,11 @@ pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
     };
     let is_untrusted = taint::is_untrusted(&context.engine, &tool);
     let outcome = match is_untrusted {
-        false => outcome,
+        // A tool does not say of itself what is to be trusted.
+        false => outcome.map(|mut output| {
+            output.metadata.shift_remove(UNTRUSTED);
+            output
+        }),
         true => marked(context, &tool, outcome).await,
     };
     match outcome {
@@ -206,7 +236,7 @@ async fn marked(
         return Err(ToolError::new(format!("its output is untrusted, and that could not be recorded: {error}")));
     }
     let mut output = outcome?;
-    output.metadata.insert("untrusted".to_owned(), true.into());
+    output.metadata.insert(UNTRUSTED.to_owned(), true.into());
     Ok(output)
 }
 

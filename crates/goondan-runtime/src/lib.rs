@@ -34,6 +34,7 @@ mod powers;
 pub mod real_path;
 pub mod redact;
 pub mod registry;
+pub mod reserved;
 pub mod responses;
 mod routing;
 pub mod runtime;

@@ -109,12 +109,12 @@ async fn verdicts(
     let own = policy::decide(context.facts.agent.permissions.as_ref(), question);
     let mut verdicts = vec![verdict(&context.facts.instance.agent, &own)];
     let generation = context.engine.generation.load();
-    for caller in &context.facts.callers {
-        verdicts.push(match generation.agent(&caller.agent) {
+    for caller in context.facts.narrowing_agents() {
+        verdicts.push(match generation.agent(caller) {
             Some(caller) => verdict(&caller.name, &policy::decide(caller.permissions.as_ref(), question)),
             // Nobody knows any more what it was allowed.
             None => Verdict {
-                agent: caller.agent.clone(),
+                agent: caller.to_owned(),
                 action: if needs.is_empty() { Action::Allow } else { Action::Ask },
                 why: "the agent is no longer part of the swarm".to_owned(),
             },
@@ -148,7 +148,7 @@ async fn paths(context: &ToolCallContext, tool: &RegisteredTool, arguments: &Jso
 /// What contains the programs of a call: the sandboxes of the agent and of its callers.
 pub(crate) fn sandboxes(context: &ToolCallContext) -> Vec<Sandbox> {
     let generation = context.engine.generation.load();
-    let callers = context.facts.callers.iter().filter_map(|caller| generation.agent(&caller.agent));
+    let callers = context.facts.narrowing_agents().filter_map(|caller| generation.agent(caller));
     let all = std::iter::once(&context.facts.agent).chain(callers);
     let mut sandboxes: Vec<Sandbox> = Vec::new();
     for sandbox in all.filter_map(|agent| agent.permissions.as_ref()?.sandbox.as_ref()) {

@@ -17,6 +17,7 @@ use crate::ports::model::{ModelError, ModelRequest, TokenUsage};
 use crate::ports::tool::{ToolCallResult, ToolError};
 use crate::redact::Redactor;
 use crate::registry::Catalog;
+use crate::reserved::UNTRUSTED;
 use crate::turn::{TurnContext, cancelled, store_failed};
 
 /// A step on its way through middleware.
@@ -275,7 +276,7 @@ pub(crate) fn result_parts(result: &ToolCallResult) -> impl Iterator<Item = Part
         status: result.status,
         output: result.output.clone(),
         error: result.error.clone(),
-        untrusted: result.metadata.get("untrusted").and_then(Value::as_bool).unwrap_or(false),
+        untrusted: result.metadata.get(UNTRUSTED).and_then(Value::as_bool).unwrap_or(false),
     };
     std::iter::once(Part::ToolResult(part)).chain(result.attachments.iter().cloned().map(Part::File))
 }
