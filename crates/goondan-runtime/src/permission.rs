@@ -2,29 +2,25 @@
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use goondan_spec::kinds::{Action, Permission, Sandbox};
+use goondan_spec::kinds::{Action, Permission, Permissions, Sandbox};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::JsonObject;
 use crate::dispatch::{ToolCallContext, tool_context};
 use crate::event::RuntimeEventKind;
-use crate::instance::blocking;
+use crate::grants::{self, Seen};
 use crate::policy::{
     self, ApprovalAnswer, ApprovalRequest, Because, Decision, Grant, PathArguments, PolicyQuestion, Scope,
 };
 use crate::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
-use crate::ports::store::StoreError;
 use crate::ports::tool::ToolError;
+use crate::protected::{self, Ground, Protected};
 use crate::registry::RegisteredTool;
 use crate::taint;
-
-/// Approvals of a conversation are kept under this name, which no extension can have.
-const STATE: &str = "gdn.approvals";
 
 /// How long a tool may take to tell what a call would do.
 const PREVIEW_TIME: Duration = Duration::from_secs(5);
@@ -38,13 +34,13 @@ pub(crate) async fn permit(
     tool: &RegisteredTool,
     arguments: &JsonObject,
 ) -> Result<BTreeSet<Permission>, ToolError> {
-    let paths = paths(context, tool, arguments).await;
+    let places = Places::of(context, tool, arguments).await;
     let needs = &tool.spec.permissions;
-    permit_needed(context, tool, arguments, verdicts(context, tool, needs, arguments, &paths).await).await?;
+    permit_needed(context, tool, arguments, verdicts(context, tool, needs, arguments, &places).await).await?;
     let mut granted = needs.clone();
     for &optional in tool.spec.optional_permissions.difference(needs) {
         let with = needs.iter().copied().chain([optional]).collect();
-        let verdicts = verdicts(context, tool, &with, arguments, &paths).await;
+        let verdicts = verdicts(context, tool, &with, arguments, &places).await;
         if verdicts.iter().all(|verdict| verdict.action == Action::Allow) {
             granted.insert(optional);
         }
@@ -61,28 +57,33 @@ async fn permit_needed(
 ) -> Result<(), ToolError> {
     if let Some(denying) = verdicts.iter().find(|verdict| verdict.action == Action::Deny) {
         let why = format!("the policy of Agent/{} denies it ({})", denying.agent, denying.why);
-        return Err(denied(context, tool, &why, Way::Rule));
+        return Err(denied(context, tool, &why, Way::Rule, None));
     }
     let asking: Vec<&Verdict> = verdicts.iter().filter(|verdict| verdict.action == Action::Ask).collect();
     let Some(first) = asking.first() else { return Ok(()) };
-    let kept = kept_arguments(tool, arguments);
-    let grant =
-        |verdict: &&Verdict| Grant { agent: verdict.agent.clone(), tool: tool.name.to_string(), args: kept.clone() };
-    let mut wanted: Vec<Grant> = asking.iter().map(grant).collect();
-    let held = held_grants(context).await;
-    wanted.retain(|grant| !held.contains(grant));
+    let seen = Seen::of(context, tool, arguments).await;
+    let mut wanted: Vec<Grant> = asking.iter().map(|verdict| seen.grant(&verdict.agent)).collect();
+    if seen.is_known() {
+        let held = grants::held(context).await;
+        wanted.retain(|grant| !held.contains(grant));
+    }
     if wanted.is_empty() {
         return Ok(());
     }
     match answer(context, tool, arguments, first).await? {
+        ApprovalAnswer::Allow { .. } if Seen::of(context, tool, arguments).await != seen => {
+            Err(denied(context, tool, "the files that it runs were changed while it was asked about", Way::Ask, None))
+        }
         ApprovalAnswer::Allow { scope } => {
-            remember(context, scope, wanted).await;
+            if seen.is_known() {
+                grants::remember(context, scope, wanted).await;
+            }
             Ok(())
         }
-        ApprovalAnswer::Deny => Err(denied(context, tool, "it was refused when asked", Way::Ask)),
+        ApprovalAnswer::Deny => Err(denied(context, tool, "it was refused when asked", Way::Ask, None)),
         ApprovalAnswer::NobodyThere => {
             let why = format!("it needs an approval and nobody is there to ask (Agent/{}: {})", first.agent, first.why);
-            Err(denied(context, tool, &why, Way::Approve))
+            Err(denied(context, tool, &why, Way::Approve, first.rule.as_deref()))
         }
     }
 }
@@ -93,6 +94,8 @@ struct Verdict {
     action: Action,
     /// Empty where it allows.
     why: String,
+    /// The rule that would allow it, where it has to say more than which tool.
+    rule: Option<String>,
 }
 
 /// Of the agent, then of its callers, the nearest last (rule S1b). The agent's own policy is the one that its turn began
@@ -102,21 +105,25 @@ async fn verdicts(
     tool: &RegisteredTool,
     needs: &BTreeSet<Permission>,
     arguments: &JsonObject,
-    paths: &PathArguments,
+    places: &Places,
 ) -> Vec<Verdict> {
     let marked = &tool.marked_arguments;
-    let question = PolicyQuestion { tool_name: tool.name.as_str(), needs, arguments, marked, paths };
-    let own = policy::decide(context.facts.agent.permissions.as_ref(), question);
-    let mut verdicts = vec![verdict(&context.facts.instance.agent, &own)];
+    let question = PolicyQuestion { tool_name: tool.name.as_str(), needs, arguments, marked, paths: &places.arguments };
+    let verdict = |agent: &str, permissions: Option<&Permissions>| {
+        let decision = policy::decide(permissions, question);
+        places.verdict(agent, permissions, question, &decision).unwrap_or_else(|| verdict(agent, &decision))
+    };
+    let mut verdicts = vec![verdict(&context.facts.instance.agent, context.facts.agent.permissions.as_ref())];
     let generation = context.engine.generation.load();
     for caller in context.facts.narrowing_agents() {
         verdicts.push(match generation.agent(caller) {
-            Some(caller) => verdict(&caller.name, &policy::decide(caller.permissions.as_ref(), question)),
+            Some(caller) => verdict(&caller.name, caller.permissions.as_ref()),
             // Nobody knows any more what it was allowed.
             None => Verdict {
                 agent: caller.to_owned(),
                 action: if needs.is_empty() { Action::Allow } else { Action::Ask },
                 why: "the agent is no longer part of the swarm".to_owned(),
+                rule: None,
             },
         });
     }
@@ -129,20 +136,50 @@ async fn verdicts(
             agent: context.facts.instance.agent.clone(),
             action: Action::Ask,
             why: format!("the conversation has read untrusted output of {origin}"),
+            rule: None,
         });
     }
     verdicts
 }
 
-/// Where the paths in the arguments lead.
-async fn paths(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> PathArguments {
-    let marked = &tool.marked_arguments;
-    if marked.paths.is_empty() && marked.trees.is_empty() && marked.patches.is_empty() {
-        return PathArguments::default();
+/// Where the paths in the arguments of a call lead.
+#[derive(Default)]
+struct Places {
+    arguments: PathArguments,
+    protected: Vec<Protected>,
+}
+
+impl Places {
+    async fn of(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Places {
+        let marked = &tool.marked_arguments;
+        if marked.paths.is_empty() && marked.trees.is_empty() && marked.patches.is_empty() {
+            return Places::default();
+        }
+        let (folder, known, owned) = (context.facts.workdir.clone(), marked.clone(), arguments.clone());
+        let own_folder = context.engine.store.workdir(&context.facts.instance);
+        let (generation, is_builtin) = (context.engine.generation.load_full(), tool.builtin.is_some());
+        let asked = tokio::task::spawn_blocking(move || {
+            let arguments = PathArguments::within(&folder, &known, &owned);
+            let ground = Ground { bundle: &generation.bundle, workdir: &folder, own_folder: &own_folder, is_builtin };
+            Places { protected: protected::find(&ground, &arguments), arguments }
+        });
+        let by_text = |_| Places { arguments: PathArguments::of(marked, arguments), protected: Vec::new() };
+        asked.await.unwrap_or_else(by_text)
     }
-    let (folder, known, owned) = (context.facts.workdir.clone(), marked.clone(), arguments.clone());
-    let asked = tokio::task::spawn_blocking(move || PathArguments::within(&folder, &known, &owned)).await;
-    asked.unwrap_or_else(|_| PathArguments::of(marked, arguments))
+
+    /// What an agent's policy says of a call that it allows, and that names a protected place which no rule of it names.
+    fn verdict(
+        &self,
+        agent: &str,
+        permissions: Option<&Permissions>,
+        question: PolicyQuestion<'_>,
+        decision: &Decision,
+    ) -> Option<Verdict> {
+        let is_open = |place: &&Protected| place.concerns(question.needs) && !place.is_named(permissions, decision);
+        let open = self.protected.iter().find(is_open).filter(|_| decision.action == Action::Allow)?;
+        let rule = Some(open.rule(question.tool_name));
+        Some(Verdict { agent: agent.to_owned(), action: Action::Ask, why: open.reason(), rule })
+    }
 }
 
 /// What contains the programs of a call: the sandboxes of the agent and of its callers.
@@ -161,7 +198,7 @@ pub(crate) fn sandboxes(context: &ToolCallContext) -> Vec<Sandbox> {
 
 fn verdict(agent: &str, decision: &Decision) -> Verdict {
     let why = if decision.action == Action::Allow { String::new() } else { why(decision) };
-    Verdict { agent: agent.to_owned(), action: decision.action, why }
+    Verdict { agent: agent.to_owned(), action: decision.action, why, rule: None }
 }
 
 /// What restricts the call.
@@ -176,58 +213,6 @@ fn why(decision: &Decision) -> String {
         },
     };
     about.map_or(rule.clone(), |part| format!("`{}`: {rule}", part.part.shown))
-}
-
-/// The arguments of a call as a grant holds them: what has the value of its default is left out.
-fn kept_arguments(tool: &RegisteredTool, arguments: &JsonObject) -> JsonObject {
-    let properties = tool.schema.as_value().get("properties");
-    let default = |name: &str| properties.and_then(|properties| properties.get(name)?.get("default"));
-    let kept = arguments.iter().filter(|(name, value)| default(name) != Some(*value));
-    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
-}
-
-/// Approvals that hold always, and those of this conversation.
-async fn held_grants(context: &ToolCallContext) -> Vec<Grant> {
-    let mut grants = context.engine.approvals.grants();
-    let (store, instance) = (Arc::clone(&context.engine.store), context.facts.instance.clone());
-    match blocking(move || read_grants(&*store, &instance)).await {
-        Ok(of_conversation) => grants.extend(of_conversation),
-        Err(error) => tracing::warn!(%error, "the approvals of the conversation can't be read"),
-    }
-    grants
-}
-
-fn read_grants(
-    store: &dyn crate::ports::store::Store,
-    instance: &crate::ids::InstanceId,
-) -> Result<Vec<Grant>, StoreError> {
-    let state = store.extension_state(instance, STATE)?;
-    Ok(state.and_then(|state| serde_json::from_value(state).ok()).unwrap_or_default())
-}
-
-async fn remember(context: &ToolCallContext, scope: Scope, grants: Vec<Grant>) {
-    let kept = match scope {
-        Scope::Once => Ok(()),
-        Scope::Conversation => {
-            let (engine, instance) = (Arc::clone(&context.engine), context.facts.instance.clone());
-            let kept = blocking(move || {
-                // Calls of one step may be approved at the same time.
-                let _one_at_a_time = engine.granting.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                let mut all = read_grants(&*engine.store, &instance)?;
-                all.extend(grants);
-                engine.store.put_extension_state(&instance, STATE, &json!(all))
-            });
-            kept.await.map_err(|error| error.message)
-        }
-        Scope::Always => {
-            let engine = Arc::clone(&context.engine);
-            let kept = tokio::task::spawn_blocking(move || engine.approvals.remember(grants)).await;
-            kept.unwrap_or_else(|_| Err("the task was dropped".to_owned()))
-        }
-    };
-    if let Err(error) = kept {
-        tracing::warn!(error, "an approval holds for this call alone: it could not be kept");
-    }
 }
 
 /// An answer as the journal keeps it.
@@ -347,11 +332,11 @@ enum Way {
     Approve,
 }
 
-fn denied(context: &ToolCallContext, tool: &RegisteredTool, why: &str, way: Way) -> ToolError {
+fn denied(context: &ToolCallContext, tool: &RegisteredTool, why: &str, way: Way, rule: Option<&str>) -> ToolError {
     let agent = &context.facts.instance.agent;
     let rule = format!(
-        "add `{{tool: \"{}\", action: allow}}` to `spec.permissions.rules` of Agent/{agent}{}",
-        tool.name,
+        "add `{}` to `spec.permissions.rules` of Agent/{agent}{}",
+        rule.map_or_else(|| format!("{{tool: \"{}\", action: allow}}", tool.name), str::to_owned),
         if context.facts.callers.is_empty() { "" } else { " and of the agents that call it" }
     );
     let suggestion = match way {

@@ -91,6 +91,15 @@ impl PathArguments {
         PathArguments(all)
     }
 
+    /// Every path: its argument, how it is written, and where it may lead. Nothing where the working folder is not known.
+    pub fn absolute(&self) -> impl Iterator<Item = (&str, &str, Vec<&Path>)> {
+        let all = self.0.iter().flat_map(|(name, paths)| paths.each.iter().map(move |places| (name, places)));
+        all.map(|(name, places)| {
+            let names = places.folded.iter().chain(&places.real).map(Path::new);
+            (name.as_str(), places.given.as_str(), names.filter(|path| path.is_absolute()).collect())
+        })
+    }
+
     /// The paths that are judged one by one: the argument, its number there, and how it is written.
     pub(super) fn listed(&self) -> impl Iterator<Item = (&str, usize, &str)> {
         let lists = self.0.iter().filter(|(_, paths)| paths.is_list);

@@ -30,6 +30,12 @@ pub trait ToolHandler: Send + Sync {
     async fn preview(&self, _ctx: &ToolContext, _input: &JsonObject) -> Option<String> {
         None
     }
+
+    /// The files that a call with these arguments runs, beside those that the arguments name. An approval holds for what is
+    /// in them now.
+    async fn programs(&self, _ctx: &ToolContext, _input: &JsonObject) -> Vec<PathBuf> {
+        Vec::new()
+    }
 }
 
 /// Makes handlers for one form of entry (built-in, library, executable).
