@@ -112,6 +112,22 @@ fn an_answer_may_hold_for_good() {
     insta::assert_snapshot!("approvals", kept.replace(&project, "[PROJECT]"));
 }
 
+#[test]
+fn a_project_is_protected_however_it_is_named() {
+    let sandbox = project("workdir: project\n  permissions: {default: allow}");
+    let yaml = sandbox.dir().join("p/goondan.yaml");
+    let text = std::fs::read_to_string(&yaml).unwrap().replace("Tool/bash", "Tool/fs");
+    std::fs::write(&yaml, &text).unwrap();
+    let absolute = sandbox.dir().join("p").display().to_string();
+    for named in ["p", "./p", "p/../p", &absolute] {
+        let arguments = json!({"path": "goondan.yaml", "content": "x"}).to_string();
+        let outcome = sandbox.gdn(&["tool", "call", "fs__write", "-p", named, "--args", &arguments, "--json"]);
+        let result: Value = serde_json::from_str(&outcome.stdout).unwrap();
+        assert_eq!(result["error"]["code"], "E_TOOL_DENIED", "{named}: {result}");
+    }
+    assert_eq!(std::fs::read_to_string(&yaml).unwrap(), text);
+}
+
 /// A kernel without Landlock must refuse; one with it must contain.
 #[test]
 #[cfg(target_os = "linux")]
