@@ -25,11 +25,11 @@ use crate::permission;
 use crate::plan::AgentPlan;
 use crate::ports::journal::TurnJournal;
 use crate::ports::tool::{
-    LogLevel, ProgressSink, ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolLogger,
-    ToolOutput,
+    ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolLogger, ToolOutput,
 };
 use crate::redact::Redactor;
 use crate::registry::{Catalog, RegisteredTool};
+use crate::reporter::Reporter;
 use crate::reserved::UNTRUSTED;
 use crate::taint;
 
@@ -274,13 +274,7 @@ pub(crate) fn tool_context(
     cancellation: CancellationToken,
 ) -> ToolContext {
     let facts = &context.facts;
-    let reporter = Arc::new(Reporter {
-        engine: Arc::clone(&context.engine),
-        facts: Arc::clone(facts),
-        trace: context.trace.clone(),
-        tool_call_id: context.call.tool_call_id.clone(),
-        tool_name: tool.name.to_string(),
-    });
+    let reporter = Arc::new(Reporter::of(context, tool));
     ToolContext {
         agent_name: facts.instance.agent.clone(),
         instance_key: facts.instance.instance_key.clone(),
@@ -352,48 +346,5 @@ pub(crate) fn failed(call: &ToolCall, limit: usize, error: ToolError) -> ToolCal
         title: None,
         metadata: JsonObject::new(),
         attachments: Vec::new(),
-    }
-}
-
-/// Logs and progress of one call.
-struct Reporter {
-    engine: Arc<Engine>,
-    facts: Arc<TurnFacts>,
-    trace: TraceContext,
-    tool_call_id: String,
-    tool_name: String,
-}
-
-impl ToolLogger for Reporter {
-    fn log(&self, level: LogLevel, message: &str, fields: JsonObject) {
-        let (instance, trace_id) = (&self.facts.instance, &self.trace.trace_id);
-        let (tool, call) = (&self.tool_name, &self.tool_call_id);
-        let mut fields = serde_json::Value::Object(fields);
-        self.engine.redactor.clean_value(&mut fields);
-        let message = self.engine.redactor.text(message);
-        macro_rules! emit {
-            ($macro:ident) => {
-                tracing::$macro!(target: "gdn::tool", %instance, trace_id, tool, call, %fields, "{message}")
-            };
-        }
-        match level {
-            LogLevel::Debug => emit!(debug),
-            LogLevel::Info => emit!(info),
-            LogLevel::Warn => emit!(warn),
-            LogLevel::Error => emit!(error),
-        }
-    }
-}
-
-impl ProgressSink for Reporter {
-    fn update(&self, title: &str, metadata: JsonObject) {
-        let kind = RuntimeEventKind::ToolProgress {
-            tool_call_id: self.tool_call_id.clone(),
-            tool_name: self.tool_name.clone(),
-            turn_id: self.facts.turn_id.clone(),
-            title: crate::limits::head(title, 200).to_owned(),
-            metadata: crate::limits::bounded(metadata),
-        };
-        self.engine.bus.runtime(&self.facts.instance, &self.trace, kind);
     }
 }

@@ -28,13 +28,16 @@ const PREVIEW_TIME: Duration = Duration::from_secs(5);
 /// The longest preview, in bytes.
 const LONGEST_PREVIEW: usize = 16_000;
 
+/// The most paths that a call may name: each is looked up before a policy decides.
+const MOST_PATHS: usize = 10_000;
+
 /// Lets the call pass and says what it may do, or why it is refused.
 pub(crate) async fn permit(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
 ) -> Result<BTreeSet<Permission>, ToolError> {
-    let places = Places::of(context, tool, arguments).await;
+    let places = Places::of(context, tool, arguments).await?;
     let needs = &tool.spec.permissions;
     permit_needed(context, tool, arguments, verdicts(context, tool, needs, arguments, &places).await).await?;
     let mut granted = needs.clone();
@@ -86,6 +89,12 @@ async fn permit_needed(
             Err(denied(context, tool, &why, Way::Approve, first.rule.as_deref()))
         }
     }
+}
+
+fn too_many_paths() -> ToolError {
+    ToolError::new(format!("the call names more than {MOST_PATHS} paths"))
+        .code("E_TOOL_INVALID_ARGS")
+        .suggest("Make several calls of it.")
 }
 
 /// What the policy of one agent says.
@@ -150,10 +159,13 @@ struct Places {
 }
 
 impl Places {
-    async fn of(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Places {
+    async fn of(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Result<Places, ToolError> {
         let marked = &tool.marked_arguments;
         if marked.paths.is_empty() && marked.trees.is_empty() && marked.patches.is_empty() {
-            return Places::default();
+            return Ok(Places::default());
+        }
+        if PathArguments::count(marked, arguments) > MOST_PATHS {
+            return Err(too_many_paths());
         }
         let (folder, known, owned) = (context.facts.workdir.clone(), marked.clone(), arguments.clone());
         let own_folder = context.engine.store.workdir(&context.facts.instance);
@@ -164,7 +176,7 @@ impl Places {
             Places { protected: protected::find(&ground, &arguments), arguments }
         });
         let by_text = |_| Places { arguments: PathArguments::of(marked, arguments), protected: Vec::new() };
-        asked.await.unwrap_or_else(by_text)
+        Ok(asked.await.unwrap_or_else(by_text))
     }
 
     /// What an agent's policy says of a call that it allows, and that names a protected place which no rule of it names.
