@@ -24,6 +24,7 @@ use crate::ports::tool::{
     AgentCatalog, AgentEventInput, AgentToolRuntime, RequestOptions, RequestResult, SendResult, SpawnOptions,
     SpawnResult, SpawnedAgentInfo, ToolError,
 };
+use crate::real_path::real_path;
 use crate::reserved;
 use crate::responses::{answer_id, response_of};
 use crate::taint;
@@ -102,6 +103,17 @@ impl AgentCalls {
         let command = Command::Submit { event: Box::new(event), waiter, footing, accepted };
         self.engine.commands.send(command).map_err(|_| stopped())?;
         answer.await.map_err(|_| stopped())?.map_err(ToolError::from)
+    }
+
+    /// A folder for an instance that this one makes: no tool of it gets further than the tools of this one (rule S1b).
+    fn folder_inside(&self, cwd: &str) -> Result<String, ToolError> {
+        let folder = real_path(&self.facts.workdir).unwrap_or_else(|_| self.facts.workdir.clone());
+        match real_path(&folder.join(cwd)) {
+            Ok(inside) if inside.starts_with(&folder) => Ok(inside.display().to_string()),
+            _ => Err(ToolError::new(format!("`{cwd}` leads out of the working folder {}", folder.display()))
+                .code("E_TOOL_PATH_ESCAPE")
+                .suggest("Name a folder inside it.")),
+        }
     }
 
     /// What is known of all instances, oldest first.
@@ -197,16 +209,17 @@ impl AgentToolRuntime for AgentCalls {
             let caller = self.facts.instance.to_string();
             format!("{target}-{}", &derived_id(&[&caller, &self.place, &number, "spawn"])[..8])
         });
+        let cwd = options.cwd.map(|cwd| self.folder_inside(&cwd)).transpose()?;
         let (answer, spawned) = oneshot::channel();
         let request = SpawnRequest {
             id: InstanceId::new(target, &*instance_key),
             owner: Some(self.facts.instance.clone()),
-            cwd: options.cwd.clone(),
+            cwd: cwd.clone(),
             narrowing: self.narrowed(options.narrowing.as_ref()),
         };
         self.engine.commands.send(Command::Spawn { request, answer }).map_err(|_| stopped())?;
         let spawned = spawned.await.map_err(|_| stopped())?.map_err(ToolError::from)?;
-        Ok(SpawnResult { target: target.to_owned(), instance_key, spawned, cwd: options.cwd })
+        Ok(SpawnResult { target: target.to_owned(), instance_key, spawned, cwd })
     }
 
     async fn list(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {

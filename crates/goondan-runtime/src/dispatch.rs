@@ -57,10 +57,10 @@ pub struct TurnFacts {
 }
 
 impl TurnFacts {
-    /// The agents whose policies narrow the turn (rule S1b).
-    pub(crate) fn narrowing_agents(&self) -> impl Iterator<Item = &str> {
-        let callers = self.callers.iter().map(|caller| caller.agent.as_str());
-        callers.chain(self.bound_by.iter().map(String::as_str))
+    /// The agents whose policies narrow the turn (rule S1b), with their instances where these are in the chain.
+    pub(crate) fn narrowing_agents(&self) -> impl Iterator<Item = (&str, Option<&InstanceId>)> {
+        let callers = self.callers.iter().map(|caller| (caller.agent.as_str(), Some(caller)));
+        callers.chain(self.bound_by.iter().map(|agent| (agent.as_str(), None)))
     }
 
     /// `event` has joined the turn. What is done from now on may be what it asks for, so it is bounded by all that would

@@ -1,11 +1,12 @@
 //! May this call run? The policies of the agent and of everybody who called it, approvals that hold, somebody's word.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures::FutureExt;
-use goondan_spec::kinds::{Action, Permission, Permissions, Sandbox};
+use goondan_spec::kinds::{Action, Permission, Permissions, Sandbox, Workdir};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -13,12 +14,15 @@ use crate::JsonObject;
 use crate::dispatch::{ToolCallContext, tool_context};
 use crate::event::RuntimeEventKind;
 use crate::grants::{self, Seen};
+use crate::ids::InstanceId;
+use crate::plan::AgentPlan;
 use crate::policy::{
     self, ApprovalAnswer, ApprovalRequest, Because, Decision, Grant, PathArguments, PolicyQuestion, Scope,
 };
 use crate::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
 use crate::ports::tool::ToolError;
 use crate::protected::{self, Ground, Protected};
+use crate::real_path::real_path;
 use crate::registry::RegisteredTool;
 use crate::taint;
 
@@ -118,15 +122,16 @@ async fn verdicts(
 ) -> Vec<Verdict> {
     let marked = &tool.marked_arguments;
     let question = PolicyQuestion { tool_name: tool.name.as_str(), needs, arguments, marked, paths: &places.arguments };
-    let verdict = |agent: &str, permissions: Option<&Permissions>| {
+    let verdict = |agent: &AgentPlan, paths: &PathArguments| {
+        let (question, permissions) = (PolicyQuestion { paths, ..question }, agent.permissions.as_ref());
         let decision = policy::decide(permissions, question);
-        places.verdict(agent, permissions, question, &decision).unwrap_or_else(|| verdict(agent, &decision))
+        places.verdict(&agent.name, permissions, question, &decision).unwrap_or_else(|| verdict(&agent.name, &decision))
     };
-    let mut verdicts = vec![verdict(&context.facts.instance.agent, context.facts.agent.permissions.as_ref())];
+    let mut verdicts = vec![verdict(&context.facts.agent, &places.arguments)];
     let generation = context.engine.generation.load();
-    for caller in context.facts.narrowing_agents() {
+    for (caller, instance) in context.facts.narrowing_agents() {
         verdicts.push(match generation.agent(caller) {
-            Some(caller) => verdict(&caller.name, caller.permissions.as_ref()),
+            Some(caller) => verdict(caller, &places.seen_by(context, caller, instance)),
             // Nobody knows any more what it was allowed.
             None => Verdict {
                 agent: caller.to_owned(),
@@ -179,6 +184,31 @@ impl Places {
         Ok(asked.await.unwrap_or_else(by_text))
     }
 
+    /// The paths as the rules of an agent above the turn see them: from its own folder. `out/*` allows what is there, and
+    /// not what lies in an `out` of the folder in which somebody works for it. Where both have a folder for each of their
+    /// conversations, that is the same folder by its role.
+    fn seen_by(
+        &self,
+        context: &ToolCallContext,
+        agent: &AgentPlan,
+        instance: Option<&InstanceId>,
+    ) -> Cow<'_, PathArguments> {
+        let (engine, facts) = (&context.engine, &context.facts);
+        let is_own = facts.workdir == engine.workdir(&facts.agent, &facts.instance, None);
+        if self.arguments.is_empty() || (is_own && agent.workdir == facts.agent.workdir) {
+            return Cow::Borrowed(&self.arguments);
+        }
+        let folder = match (&agent.workdir, instance) {
+            (Workdir::Instance, None) => None,
+            (_, instance) => Some(engine.workdir(agent, instance.unwrap_or(&facts.instance), None)),
+        };
+        if folder.as_ref() == Some(&facts.workdir) {
+            return Cow::Borrowed(&self.arguments);
+        }
+        let folder = folder.map(|folder| real_path(&folder).unwrap_or(folder));
+        Cow::Owned(self.arguments.seen_from(folder.as_deref()))
+    }
+
     /// What an agent's policy says of a call that it allows, and that names a protected place which no rule of it names.
     fn verdict(
         &self,
@@ -197,7 +227,7 @@ impl Places {
 /// What contains the programs of a call: the sandboxes of the agent and of its callers.
 pub(crate) fn sandboxes(context: &ToolCallContext) -> Vec<Sandbox> {
     let generation = context.engine.generation.load();
-    let callers = context.facts.narrowing_agents().filter_map(|caller| generation.agent(caller));
+    let callers = context.facts.narrowing_agents().filter_map(|(caller, _)| generation.agent(caller));
     let all = std::iter::once(&context.facts.agent).chain(callers);
     let mut sandboxes: Vec<Sandbox> = Vec::new();
     for sandbox in all.filter_map(|agent| agent.permissions.as_ref()?.sandbox.as_ref()) {

@@ -47,6 +47,15 @@ struct Places {
     real: Vec<String>,
     /// Nobody can tell by its text what it leads to.
     is_odd: bool,
+    /// What it is called where somebody else works. That only restricts.
+    elsewhere: Vec<String>,
+}
+
+impl Places {
+    /// What it is called wherever.
+    fn all(&self) -> impl Iterator<Item = &String> {
+        self.folded.iter().chain(&self.real).chain(&self.elsewhere)
+    }
 }
 
 impl PathArguments {
@@ -62,6 +71,7 @@ impl PathArguments {
             folded: vec![name(style, &fold(Path::new(&*style.unify(given))))],
             real: Vec::new(),
             is_odd: style.is_odd(given),
+            elsewhere: Vec::new(),
         })
     }
 
@@ -77,8 +87,28 @@ impl PathArguments {
                 folded: names(style, &real_folder, &fold(&whole)),
                 real: real.map(|real| names(style, &real_folder, &real)).unwrap_or_default(),
                 is_odd: style.is_odd(given),
+                elsewhere: Vec::new(),
             }
         })
+    }
+
+    /// The same paths for the rules of an agent that works in `folder`: what these allow, they allow as seen from there; what
+    /// they restrict, they restrict in the folder of the call, too. Without a folder only absolute patterns allow.
+    pub fn seen_from(&self, folder: Option<&Path>) -> Self {
+        let seen = |known: &Vec<String>| -> Vec<String> {
+            let absolute = known.iter().map(Path::new).find(|path| path.is_absolute());
+            absolute.map_or_else(Vec::new, |path| match folder {
+                Some(folder) => names(self.style, folder, path),
+                None => vec![name(self.style, path)],
+            })
+        };
+        let mut paths = self.paths.clone();
+        for places in paths.values_mut().flat_map(|paths| &mut paths.each) {
+            let (folded, real) = (seen(&places.folded), seen(&places.real));
+            places.elsewhere = [&*places.folded, &*places.real].concat();
+            (places.folded, places.real) = (folded, real);
+        }
+        PathArguments { paths, style: self.style }
     }
 
     /// Whether there are none.
@@ -162,10 +192,8 @@ impl PathArguments {
             Action::Ask | Action::Deny => {
                 let expected = &*style.folded(expected);
                 let is = |name: &str| pattern::matches(expected, &style.folded(name));
-                let is_about = |one: &Places| is(&one.given) || one.folded.iter().chain(&one.real).any(|name| is(name));
-                let is_above = |one: &Places| {
-                    one.folded.iter().chain(&one.real).any(|folder| may_be_below(&style.folded(folder), expected))
-                };
+                let is_about = |one: &Places| is(&one.given) || one.all().any(|name| is(name));
+                let is_above = |one: &Places| one.all().any(|folder| may_be_below(&style.folded(folder), expected));
                 match () {
                     () if chosen.iter().any(is_about) => Fit::Yes,
                     () if chosen.iter().any(|one| one.is_odd) => Fit::Perhaps,
