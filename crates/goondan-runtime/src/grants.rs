@@ -24,6 +24,9 @@ use crate::registry::RegisteredTool;
 /// Approvals of a conversation are kept under this name, which no extension can have.
 const STATE: &str = "gdn.approvals";
 
+/// What stands for the tool's own code among the programs of a grant.
+const CODE: &str = "library";
+
 /// The largest file that is read to be told from others, in bytes. A call that runs a larger one is asked about each time.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
@@ -44,7 +47,10 @@ impl Seen {
             tool: tool.name.to_string(),
             args: kept_arguments(tool, arguments),
             folder: folder(context),
-            programs: programs(context, tool, arguments).await,
+            programs: programs(context, tool, arguments).await.map(|mut programs| {
+                programs.extend(tool.handler.code().map(|code| (CODE.to_owned(), code.to_owned())));
+                programs
+            }),
         }
     }
 
