@@ -54,13 +54,14 @@ impl Seen {
         }
     }
 
-    /// The grant that `agent` needs.
-    pub(crate) fn grant(&self, agent: &str) -> Grant {
+    /// The grant that `agent` needs, `untrusted` where that is why it is asked.
+    pub(crate) fn grant(&self, agent: &str, untrusted: bool) -> Grant {
         Grant {
             agent: agent.to_owned(),
             tool: self.tool.clone(),
             args: self.args.clone(),
             folder: self.folder.clone(),
+            untrusted,
             programs: self.programs.clone().unwrap_or_default(),
         }
     }

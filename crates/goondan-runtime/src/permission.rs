@@ -67,23 +67,21 @@ async fn permit_needed(
         return Err(denied(context, tool, &why, Way::Rule, None));
     }
     let asking: Vec<&Verdict> = verdicts.iter().filter(|verdict| verdict.action == Action::Ask).collect();
-    let Some(first) = asking.first() else { return Ok(()) };
-    let seen = Seen::of(context, tool, arguments).await;
-    let mut wanted: Vec<Grant> = asking.iter().map(|verdict| seen.grant(&verdict.agent)).collect();
-    if seen.is_known() {
-        let held = grants::held(context).await;
-        wanted.retain(|grant| !held.contains(grant));
-    }
-    if wanted.is_empty() {
+    if asking.is_empty() {
         return Ok(());
     }
+    let seen = Seen::of(context, tool, arguments).await;
+    let held = if seen.is_known() { grants::held(context).await } else { Vec::new() };
+    let wanted = asking.into_iter().map(|verdict| (verdict, seen.grant(&verdict.agent, verdict.is_untrusted)));
+    let wanted: Vec<(&Verdict, Grant)> = wanted.filter(|(_, grant)| !held.contains(grant)).collect();
+    let Some(&(first, _)) = wanted.first() else { return Ok(()) };
     match answer(context, tool, arguments, first).await? {
         ApprovalAnswer::Allow { .. } if Seen::of(context, tool, arguments).await != seen => {
             Err(denied(context, tool, "the files that it runs were changed while it was asked about", Way::Ask, None))
         }
         ApprovalAnswer::Allow { scope } => {
             if seen.is_known() {
-                grants::remember(context, scope, wanted).await;
+                grants::remember(context, scope, wanted.into_iter().map(|(_, grant)| grant).collect()).await;
             }
             Ok(())
         }
@@ -109,6 +107,8 @@ struct Verdict {
     why: String,
     /// The rule that would allow it, where it has to say more than which tool.
     rule: Option<String>,
+    /// It is asked because of what the conversation has read.
+    is_untrusted: bool,
 }
 
 /// Of the agent, then of its callers, the nearest last (rule S1b). The agent's own policy is the one that its turn began
@@ -138,6 +138,7 @@ async fn verdicts(
                 action: if needs.is_empty() { Action::Allow } else { Action::Ask },
                 why: "the agent is no longer part of the swarm".to_owned(),
                 rule: None,
+                is_untrusted: false,
             },
         });
     }
@@ -151,6 +152,7 @@ async fn verdicts(
             action: Action::Ask,
             why: format!("the conversation has read untrusted output of {origin}"),
             rule: None,
+            is_untrusted: true,
         });
     }
     verdicts
@@ -220,7 +222,7 @@ impl Places {
         let is_open = |place: &&Protected| place.concerns(question.needs) && !place.is_named(permissions, decision);
         let open = self.protected.iter().find(is_open).filter(|_| decision.action == Action::Allow)?;
         let rule = Some(open.rule(question.tool_name));
-        Some(Verdict { agent: agent.to_owned(), action: Action::Ask, why: open.reason(), rule })
+        Some(Verdict { agent: agent.to_owned(), action: Action::Ask, why: open.reason(), rule, is_untrusted: false })
     }
 }
 
@@ -240,7 +242,7 @@ pub(crate) fn sandboxes(context: &ToolCallContext) -> Vec<Sandbox> {
 
 fn verdict(agent: &str, decision: &Decision) -> Verdict {
     let why = if decision.action == Action::Allow { String::new() } else { why(decision) };
-    Verdict { agent: agent.to_owned(), action: decision.action, why, rule: None }
+    Verdict { agent: agent.to_owned(), action: decision.action, why, rule: None, is_untrusted: false }
 }
 
 /// What restricts the call.

@@ -129,7 +129,7 @@ mod tests {
     fn grant(command: &str) -> Grant {
         let args = serde_json::json!({ "command": command }).as_object().unwrap().clone();
         let (agent, tool, folder) = ("a".to_owned(), "bash__exec".to_owned(), "/p".to_owned());
-        Grant { agent, tool, args, folder, programs: BTreeMap::new() }
+        Grant { agent, tool, args, folder, untrusted: false, programs: BTreeMap::new() }
     }
 
     fn folders() -> (tempfile::TempDir, PathBuf, PathBuf) {

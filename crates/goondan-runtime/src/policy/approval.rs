@@ -75,6 +75,9 @@ pub struct Grant {
     pub args: JsonObject,
     /// Where it works: a folder by its path, or the folder of its own that each conversation of an agent has.
     pub folder: String,
+    /// It was given though the conversation had read untrusted output. One that was not, does not hold in such a conversation.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untrusted: bool,
     /// What is in the files that it runs, by their paths.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub programs: BTreeMap<String, String>,
