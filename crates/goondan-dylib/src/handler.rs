@@ -25,6 +25,8 @@ const MAX_OPERATIONS: usize = 64;
 /// One export of one opened library.
 pub(crate) struct ExportHandler {
     pub(crate) library: Arc<OpenedLibrary>,
+    /// The hash of the library's file.
+    pub(crate) content: String,
     /// The Tool resource's name.
     pub(crate) tool: String,
     pub(crate) export: String,
@@ -46,6 +48,10 @@ impl ToolHandler for ExportHandler {
             Some(outcome) => outcome.map(output).map_err(error),
             None => Err(self.never_ended(started.elapsed())),
         }
+    }
+
+    fn code(&self) -> Option<&str> {
+        Some(&self.content)
     }
 }
 

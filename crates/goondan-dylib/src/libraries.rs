@@ -80,12 +80,13 @@ impl Libraries {
         tool: &Tool,
         entry: &str,
         root: &Path,
-    ) -> Result<(Arc<OpenedLibrary>, Vec<ExportSpec>), Failure> {
+    ) -> Result<(Arc<OpenedLibrary>, String, Vec<ExportSpec>), Failure> {
         let source = locate::library(root, entry)?;
         let image = blocking(move || Image::read(&source)).await?;
         // Held throughout, so that two tools with the same entry share one library.
         let mut opened = self.opened.lock().await;
-        let (name, key) = (image.name(), (image.source.clone(), image.hash.clone()));
+        let (name, content) = (image.name(), image.hash.clone());
+        let key = (image.source.clone(), content.clone());
         let known = opened.by_content.get(&key).and_then(Weak::upgrade).filter(|library| library.is_fit());
         let library = match known {
             Some(library) => library,
@@ -97,7 +98,7 @@ impl Libraries {
         opened.by_content.retain(|_, library| library.strong_count() > 0);
         opened.by_content.insert(key, Arc::downgrade(&library));
         let exports = manifest::exports(&library.manifest, tool, &name)?;
-        Ok((library, exports))
+        Ok((library, content, exports))
     }
 
     async fn staging(&self, opened: &mut Opened) -> Result<Arc<Staging>, Failure> {
@@ -145,10 +146,11 @@ impl ToolSource for Libraries {
             return Err(Failure::new("its entry is not a library").of_tool(&tool.id));
         };
         let opened = self.open_library(&tool.spec, entry, bundle_root).await;
-        let (library, exports) = opened.map_err(|failure| failure.of_tool(&tool.id))?;
+        let (library, content, exports) = opened.map_err(|failure| failure.of_tool(&tool.id))?;
         let handler = |export: ExportSpec| {
             let handler = ExportHandler {
                 library: Arc::clone(&library),
+                content: content.clone(),
                 tool: tool.id.name.clone(),
                 export: export.name.clone(),
                 config: tool.spec.config.clone(),

@@ -24,6 +24,8 @@ use crate::ports::tool::{
     AgentCatalog, AgentEventInput, AgentToolRuntime, RequestOptions, RequestResult, SendResult, SpawnOptions,
     SpawnResult, SpawnedAgentInfo, ToolError,
 };
+use crate::real_path::real_path;
+use crate::reserved;
 use crate::responses::{answer_id, response_of};
 use crate::taint;
 
@@ -55,11 +57,13 @@ impl AgentCalls {
         }
     }
 
-    fn event(&self, target: &str, input: AgentEventInput, default_type: &str) -> AgentEvent {
+    /// The event that `input` asks for. Every event of a tool comes through here.
+    fn event(&self, target: &str, input: AgentEventInput, default_type: &str) -> Result<AgentEvent, ToolError> {
+        reserved::check(input.event_type.as_deref(), &input.metadata)?;
         let number = self.asked.fetch_add(1, Ordering::Relaxed).to_string();
         let caller = &self.facts.instance;
         let key = input.instance_key.unwrap_or_else(|| caller.instance_key.clone());
-        AgentEvent {
+        Ok(AgentEvent {
             id: format!("evt-{}", derived_id(&[&caller.to_string(), &self.place, &number])),
             event_type: input.event_type.unwrap_or_else(|| default_type.to_owned()),
             created_at: self.engine.clock.now(),
@@ -70,8 +74,12 @@ impl AgentCalls {
             trace: EventTrace::from(&self.trace),
             callers: self.facts.callers.iter().cloned().chain([caller.clone()]).collect(),
             reply_to: None,
-            terms: Terms { narrowing: self.narrowed(input.terms.narrowing.as_ref()), ..input.terms },
-        }
+            terms: Terms {
+                narrowing: self.narrowed(input.terms.narrowing.as_ref()),
+                bound_by: self.facts.bound_by.union(&input.terms.bound_by).cloned().collect(),
+                ..input.terms
+            },
+        })
     }
 
     /// The call's place in its turn.
@@ -95,6 +103,17 @@ impl AgentCalls {
         let command = Command::Submit { event: Box::new(event), waiter, footing, accepted };
         self.engine.commands.send(command).map_err(|_| stopped())?;
         answer.await.map_err(|_| stopped())?.map_err(ToolError::from)
+    }
+
+    /// A folder for an instance that this one makes: no tool of it gets further than the tools of this one (rule S1b).
+    fn folder_inside(&self, cwd: &str) -> Result<String, ToolError> {
+        let folder = real_path(&self.facts.workdir).unwrap_or_else(|_| self.facts.workdir.clone());
+        match real_path(&folder.join(cwd)) {
+            Ok(inside) if inside.starts_with(&folder) => Ok(inside.display().to_string()),
+            _ => Err(ToolError::new(format!("`{cwd}` leads out of the working folder {}", folder.display()))
+                .code("E_TOOL_PATH_ESCAPE")
+                .suggest("Name a folder inside it.")),
+        }
     }
 
     /// What is known of all instances, oldest first.
@@ -146,13 +165,14 @@ impl AgentToolRuntime for AgentCalls {
         input: AgentEventInput,
         options: RequestOptions,
     ) -> Result<RequestResult, ToolError> {
-        let mut event = self.event(target, input, "agent.request");
+        let mut event = self.event(target, input, reserved::REQUEST)?;
         let correlation_id = format!("req-{}", event.id.trim_start_matches("evt-"));
         event.reply_to = Some(ReplyTo {
             caller: self.facts.instance.clone(),
             turn_id: self.facts.turn_id.clone(),
             correlation_id: correlation_id.clone(),
             async_: options.async_,
+            terms: self.facts.terms(),
         });
         let mut result = RequestResult {
             event_id: event.id.clone(),
@@ -177,7 +197,7 @@ impl AgentToolRuntime for AgentCalls {
     }
 
     async fn send(&self, target: &str, input: AgentEventInput) -> Result<SendResult, ToolError> {
-        let event = self.event(target, input, "agent.send");
+        let event = self.event(target, input, reserved::SEND)?;
         let event_id = event.id.clone();
         self.submit(event, None).await?;
         Ok(SendResult { event_id, target: target.to_owned(), accepted: true })
@@ -189,16 +209,17 @@ impl AgentToolRuntime for AgentCalls {
             let caller = self.facts.instance.to_string();
             format!("{target}-{}", &derived_id(&[&caller, &self.place, &number, "spawn"])[..8])
         });
+        let cwd = options.cwd.map(|cwd| self.folder_inside(&cwd)).transpose()?;
         let (answer, spawned) = oneshot::channel();
         let request = SpawnRequest {
             id: InstanceId::new(target, &*instance_key),
             owner: Some(self.facts.instance.clone()),
-            cwd: options.cwd.clone(),
+            cwd: cwd.clone(),
             narrowing: self.narrowed(options.narrowing.as_ref()),
         };
         self.engine.commands.send(Command::Spawn { request, answer }).map_err(|_| stopped())?;
         let spawned = spawned.await.map_err(|_| stopped())?.map_err(ToolError::from)?;
-        Ok(SpawnResult { target: target.to_owned(), instance_key, spawned, cwd: options.cwd })
+        Ok(SpawnResult { target: target.to_owned(), instance_key, spawned, cwd })
     }
 
     async fn list(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {

@@ -1,5 +1,6 @@
 //! One tool call: catalog, arguments, policy, handler, limits. Whatever happens, a [`ToolCallResult`] comes out.
 
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::engine::Engine;
 use crate::event::RuntimeEventKind;
 use crate::footing::Footing;
 use crate::ids::{InstanceId, TraceContext};
+use crate::inbound::{AgentEvent, Terms};
 use crate::limits::{cut_error_message, cut_output, surely_fits};
 use crate::message::{Message, ToolCall};
 use crate::middleware::ToolCallNext;
@@ -23,12 +25,13 @@ use crate::plan::AgentPlan;
 use crate::policy::Road;
 use crate::ports::journal::TurnJournal;
 use crate::ports::tool::{
-    LogLevel, ProgressSink, ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolLogger,
-    ToolOutput,
+    ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolLogger, ToolOutput,
 };
 use crate::private;
 use crate::redact::Redactor;
 use crate::registry::{Catalog, RegisteredTool};
+use crate::reporter::Reporter;
+use crate::reserved::UNTRUSTED;
 use crate::taint;
 
 /// A handler that was told to stop gets that long to clean up before it is dropped.
@@ -45,11 +48,35 @@ pub struct TurnFacts {
     pub(crate) trace: TraceContext,
     /// Who is in the chain above this instance.
     pub(crate) callers: Vec<InstanceId>,
+    /// Agents that are not in the chain and narrow the turn all the same.
+    pub(crate) bound_by: BTreeSet<String>,
     /// The only tools that may run in the turn.
     pub(crate) narrowing: Option<Narrowing>,
     /// The agent as it was when the turn began.
     pub(crate) agent: Arc<AgentPlan>,
     pub(crate) workdir: PathBuf,
+}
+
+impl TurnFacts {
+    /// The agents whose policies narrow the turn (rule S1b), with their instances where these are in the chain.
+    pub(crate) fn narrowing_agents(&self) -> impl Iterator<Item = (&str, Option<&InstanceId>)> {
+        let callers = self.callers.iter().map(|caller| (caller.agent.as_str(), Some(caller)));
+        callers.chain(self.bound_by.iter().map(|agent| (agent.as_str(), None)))
+    }
+
+    /// `event` has joined the turn. What is done from now on may be what it asks for, so it is bounded by all that would
+    /// bound a turn of its own.
+    pub(crate) fn join(&mut self, event: &AgentEvent) {
+        let agents = event.callers.iter().map(|caller| &caller.agent).chain(&event.terms.bound_by);
+        let strangers = agents.filter(|agent| self.callers.iter().all(|caller| caller.agent != **agent));
+        self.bound_by.extend(strangers.cloned());
+        self.narrowing = Narrowing::both(self.narrowing.as_ref(), event.terms.narrowing.as_ref());
+    }
+
+    /// What bounds the turn beside its chain.
+    pub(crate) fn terms(&self) -> Terms {
+        Terms { narrowing: self.narrowing.clone(), bound_by: self.bound_by.clone(), ..Terms::default() }
+    }
 }
 
 /// A call on its way through middleware to its handler.
@@ -135,7 +162,11 @@ pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
     };
     let is_untrusted = taint::is_untrusted(&context.engine, &tool);
     let outcome = match is_untrusted {
-        false => outcome,
+        // A tool does not say of itself what is to be trusted.
+        false => outcome.map(|mut output| {
+            output.metadata.shift_remove(UNTRUSTED);
+            output
+        }),
         true => marked(context, &tool, outcome).await,
     };
     match outcome {
@@ -207,7 +238,7 @@ async fn marked(
         return Err(ToolError::new(format!("its output is untrusted, and that could not be recorded: {error}")));
     }
     let mut output = outcome?;
-    output.metadata.insert("untrusted".to_owned(), true.into());
+    output.metadata.insert(UNTRUSTED.to_owned(), true.into());
     Ok(output)
 }
 
@@ -249,13 +280,7 @@ pub(crate) fn tool_context(
     cancellation: CancellationToken,
 ) -> ToolContext {
     let facts = &context.facts;
-    let reporter = Arc::new(Reporter {
-        engine: Arc::clone(&context.engine),
-        facts: Arc::clone(facts),
-        trace: context.trace.clone(),
-        tool_call_id: context.call.tool_call_id.clone(),
-        tool_name: tool.name.to_string(),
-    });
+    let reporter = Arc::new(Reporter::of(context, tool));
     ToolContext {
         agent_name: facts.instance.agent.clone(),
         instance_key: facts.instance.instance_key.clone(),
@@ -330,48 +355,5 @@ pub(crate) fn failed(call: &ToolCall, limit: usize, error: ToolError) -> ToolCal
         title: None,
         metadata: JsonObject::new(),
         attachments: Vec::new(),
-    }
-}
-
-/// Logs and progress of one call.
-struct Reporter {
-    engine: Arc<Engine>,
-    facts: Arc<TurnFacts>,
-    trace: TraceContext,
-    tool_call_id: String,
-    tool_name: String,
-}
-
-impl ToolLogger for Reporter {
-    fn log(&self, level: LogLevel, message: &str, fields: JsonObject) {
-        let (instance, trace_id) = (&self.facts.instance, &self.trace.trace_id);
-        let (tool, call) = (&self.tool_name, &self.tool_call_id);
-        let mut fields = serde_json::Value::Object(fields);
-        self.engine.redactor.clean_value(&mut fields);
-        let message = self.engine.redactor.text(message);
-        macro_rules! emit {
-            ($macro:ident) => {
-                tracing::$macro!(target: "gdn::tool", %instance, trace_id, tool, call, %fields, "{message}")
-            };
-        }
-        match level {
-            LogLevel::Debug => emit!(debug),
-            LogLevel::Info => emit!(info),
-            LogLevel::Warn => emit!(warn),
-            LogLevel::Error => emit!(error),
-        }
-    }
-}
-
-impl ProgressSink for Reporter {
-    fn update(&self, title: &str, metadata: JsonObject) {
-        let kind = RuntimeEventKind::ToolProgress {
-            tool_call_id: self.tool_call_id.clone(),
-            tool_name: self.tool_name.clone(),
-            turn_id: self.facts.turn_id.clone(),
-            title: crate::limits::head(title, 200).to_owned(),
-            metadata: crate::limits::bounded(metadata),
-        };
-        self.engine.bus.runtime(&self.facts.instance, &self.trace, kind);
     }
 }

@@ -1,5 +1,7 @@
 //! Events on their way to an instance, in the shape in which they lie in the inbox.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +51,10 @@ pub struct Terms {
     /// The only tools that may run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub narrowing: Option<Narrowing>,
+    /// Agents that stand in no chain above the turn and narrow it all the same (rule S1b): what they, or somebody for them,
+    /// asked for has joined a turn that this one goes back to.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub bound_by: BTreeSet<String>,
     /// The Model resource that is asked instead of the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -93,6 +99,9 @@ pub struct ReplyTo {
     /// The answer comes as an event of its own (rule A5) instead of to a waiting call.
     #[serde(rename = "async")]
     pub async_: bool,
+    /// What bounds the turn that asked bounds the turn that takes the answer.
+    #[serde(default, skip_serializing_if = "Terms::are_none")]
+    pub terms: Terms,
 }
 
 impl AgentEvent {

@@ -1,30 +1,30 @@
 //! May this call run? The policies of the agent and of everybody who called it, approvals that hold, somebody's word.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use goondan_spec::kinds::{Action, Permission, Sandbox};
+use goondan_spec::kinds::{Action, Permission, Permissions, Sandbox, Workdir};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::JsonObject;
 use crate::dispatch::{ToolCallContext, tool_context};
 use crate::event::RuntimeEventKind;
-use crate::instance::blocking;
+use crate::grants::{self, Seen};
+use crate::ids::InstanceId;
+use crate::plan::AgentPlan;
 use crate::policy::{
     self, ApprovalAnswer, ApprovalRequest, Because, Decision, Grant, PathArguments, PolicyQuestion, Road, Scope,
 };
 use crate::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
-use crate::ports::store::StoreError;
 use crate::ports::tool::ToolError;
+use crate::protected::{self, Ground, Protected};
+use crate::real_path::real_path;
 use crate::registry::RegisteredTool;
 use crate::taint;
-
-/// Approvals of a conversation are kept under this name, which no extension can have.
-const STATE: &str = "gdn.approvals";
 
 /// How long a tool may take to tell what a call would do.
 const PREVIEW_TIME: Duration = Duration::from_secs(5);
@@ -40,22 +40,25 @@ pub(crate) struct Permit {
     pub(crate) road: Road,
 }
 
+/// The most paths that a call may name: each is looked up before a policy decides.
+const MOST_PATHS: usize = 10_000;
+
 /// Lets the call pass and says what it may do, or why it is refused.
 pub(crate) async fn permit(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
 ) -> Result<Permit, ToolError> {
-    let paths = paths(context, tool, arguments).await;
+    let places = Places::of(context, tool, arguments).await?;
     let needs = &tool.spec.permissions;
-    let mut judged = verdicts(context, tool, needs, arguments, &paths).await;
+    let mut judged = verdicts(context, tool, needs, arguments, &places).await;
     let roads = judged.iter_mut().map(|verdict| std::mem::take(&mut verdict.road));
     let road = roads.fold(Road::Shell, Road::and);
     permit_needed(context, tool, arguments, judged).await?;
     let mut granted = needs.clone();
     for &optional in tool.spec.optional_permissions.difference(needs) {
         let with = needs.iter().copied().chain([optional]).collect();
-        let verdicts = verdicts(context, tool, &with, arguments, &paths).await;
+        let verdicts = verdicts(context, tool, &with, arguments, &places).await;
         if verdicts.iter().all(|verdict| verdict.action == Action::Allow) {
             granted.insert(optional);
         }
@@ -72,30 +75,39 @@ async fn permit_needed(
 ) -> Result<(), ToolError> {
     if let Some(denying) = verdicts.iter().find(|verdict| verdict.action == Action::Deny) {
         let why = format!("the policy of Agent/{} denies it ({})", denying.agent, denying.why);
-        return Err(denied(context, tool, &why, Way::Rule));
+        return Err(denied(context, tool, &why, Way::Rule, None));
     }
     let asking: Vec<&Verdict> = verdicts.iter().filter(|verdict| verdict.action == Action::Ask).collect();
-    let Some(first) = asking.first() else { return Ok(()) };
-    let kept = kept_arguments(tool, arguments);
-    let grant =
-        |verdict: &&Verdict| Grant { agent: verdict.agent.clone(), tool: tool.name.to_string(), args: kept.clone() };
-    let mut wanted: Vec<Grant> = asking.iter().map(grant).collect();
-    let held = held_grants(context).await;
-    wanted.retain(|grant| !held.contains(grant));
-    if wanted.is_empty() {
+    if asking.is_empty() {
         return Ok(());
     }
+    let seen = Seen::of(context, tool, arguments).await;
+    let held = if seen.is_known() { grants::held(context).await } else { Vec::new() };
+    let wanted = asking.into_iter().map(|verdict| (verdict, seen.grant(&verdict.agent, verdict.is_untrusted)));
+    let wanted: Vec<(&Verdict, Grant)> = wanted.filter(|(_, grant)| !held.contains(grant)).collect();
+    let Some(&(first, _)) = wanted.first() else { return Ok(()) };
     match answer(context, tool, arguments, first).await? {
+        ApprovalAnswer::Allow { .. } if Seen::of(context, tool, arguments).await != seen => {
+            Err(denied(context, tool, "the files that it runs were changed while it was asked about", Way::Ask, None))
+        }
         ApprovalAnswer::Allow { scope } => {
-            remember(context, scope, wanted).await;
+            if seen.is_known() {
+                grants::remember(context, scope, wanted.into_iter().map(|(_, grant)| grant).collect()).await;
+            }
             Ok(())
         }
-        ApprovalAnswer::Deny => Err(denied(context, tool, "it was refused when asked", Way::Ask)),
+        ApprovalAnswer::Deny => Err(denied(context, tool, "it was refused when asked", Way::Ask, None)),
         ApprovalAnswer::NobodyThere => {
             let why = format!("it needs an approval and nobody is there to ask (Agent/{}: {})", first.agent, first.why);
-            Err(denied(context, tool, &why, Way::Approve))
+            Err(denied(context, tool, &why, Way::Approve, first.rule.as_deref()))
         }
     }
+}
+
+fn too_many_paths() -> ToolError {
+    ToolError::new(format!("the call names more than {MOST_PATHS} paths"))
+        .code("E_TOOL_INVALID_ARGS")
+        .suggest("Make several calls of it.")
 }
 
 /// What the policy of one agent says.
@@ -106,6 +118,10 @@ struct Verdict {
     why: String,
     /// The road that it asks for.
     road: Road,
+    /// The rule that would allow it, where it has to say more than which tool.
+    rule: Option<String>,
+    /// It is asked because of what the conversation has read.
+    is_untrusted: bool,
 }
 
 /// Of the agent, then of its callers, the nearest last (rule S1b). The agent's own policy is the one that its turn began
@@ -115,22 +131,28 @@ async fn verdicts(
     tool: &RegisteredTool,
     needs: &BTreeSet<Permission>,
     arguments: &JsonObject,
-    paths: &PathArguments,
+    places: &Places,
 ) -> Vec<Verdict> {
     let marked = &tool.marked_arguments;
-    let question = PolicyQuestion { tool_name: tool.name.as_str(), needs, arguments, marked, paths };
-    let own = policy::decide(context.facts.agent.permissions.as_ref(), question);
-    let mut verdicts = vec![verdict(&context.facts.instance.agent, &own)];
+    let question = PolicyQuestion { tool_name: tool.name.as_str(), needs, arguments, marked, paths: &places.arguments };
+    let verdict = |agent: &AgentPlan, paths: &PathArguments| {
+        let (question, permissions) = (PolicyQuestion { paths, ..question }, agent.permissions.as_ref());
+        let decision = policy::decide(permissions, question);
+        places.verdict(&agent.name, permissions, question, &decision).unwrap_or_else(|| verdict(&agent.name, &decision))
+    };
+    let mut verdicts = vec![verdict(&context.facts.agent, &places.arguments)];
     let generation = context.engine.generation.load();
-    for caller in &context.facts.callers {
-        verdicts.push(match generation.agent(&caller.agent) {
-            Some(caller) => verdict(&caller.name, &policy::decide(caller.permissions.as_ref(), question)),
+    for (caller, instance) in context.facts.narrowing_agents() {
+        verdicts.push(match generation.agent(caller) {
+            Some(caller) => verdict(caller, &places.seen_by(context, caller, instance)),
             // Nobody knows any more what it was allowed.
             None => Verdict {
-                agent: caller.agent.clone(),
+                agent: caller.to_owned(),
                 action: if needs.is_empty() { Action::Allow } else { Action::Ask },
                 why: "the agent is no longer part of the swarm".to_owned(),
                 road: Road::Shell,
+                rule: None,
+                is_untrusted: false,
             },
         });
     }
@@ -144,26 +166,92 @@ async fn verdicts(
             action: Action::Ask,
             why: format!("the conversation has read untrusted output of {origin}"),
             road: Road::Shell,
+            rule: None,
+            is_untrusted: true,
         });
     }
     verdicts
 }
 
-/// Where the paths in the arguments lead.
-async fn paths(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> PathArguments {
-    let marked = &tool.marked_arguments;
-    if marked.paths.is_empty() && marked.trees.is_empty() && marked.patches.is_empty() {
-        return PathArguments::default();
+/// Where the paths in the arguments of a call lead.
+#[derive(Default)]
+struct Places {
+    arguments: PathArguments,
+    protected: Vec<Protected>,
+}
+
+impl Places {
+    async fn of(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Result<Places, ToolError> {
+        let marked = &tool.marked_arguments;
+        if marked.paths.is_empty() && marked.trees.is_empty() && marked.patches.is_empty() {
+            return Ok(Places::default());
+        }
+        if PathArguments::count(marked, arguments) > MOST_PATHS {
+            return Err(too_many_paths());
+        }
+        let (folder, known, owned) = (context.facts.workdir.clone(), marked.clone(), arguments.clone());
+        let own_folder = context.engine.store.workdir(&context.facts.instance);
+        let (generation, is_builtin) = (context.engine.generation.load_full(), tool.builtin.is_some());
+        let asked = tokio::task::spawn_blocking(move || {
+            let arguments = PathArguments::within(&folder, &known, &owned);
+            let ground = Ground { bundle: &generation.bundle, workdir: &folder, own_folder: &own_folder, is_builtin };
+            Places { protected: protected::find(&ground, &arguments), arguments }
+        });
+        let by_text = |_| Places { arguments: PathArguments::of(marked, arguments), protected: Vec::new() };
+        Ok(asked.await.unwrap_or_else(by_text))
     }
-    let (folder, known, owned) = (context.facts.workdir.clone(), marked.clone(), arguments.clone());
-    let asked = tokio::task::spawn_blocking(move || PathArguments::within(&folder, &known, &owned)).await;
-    asked.unwrap_or_else(|_| PathArguments::of(marked, arguments))
+
+    /// The paths as the rules of an agent above the turn see them: from its own folder. `out/*` allows what is there, and
+    /// not what lies in an `out` of the folder in which somebody works for it. Where both have a folder for each of their
+    /// conversations, that is the same folder by its role.
+    fn seen_by(
+        &self,
+        context: &ToolCallContext,
+        agent: &AgentPlan,
+        instance: Option<&InstanceId>,
+    ) -> Cow<'_, PathArguments> {
+        let (engine, facts) = (&context.engine, &context.facts);
+        let is_own = facts.workdir == engine.workdir(&facts.agent, &facts.instance, None);
+        if self.arguments.is_empty() || (is_own && agent.workdir == facts.agent.workdir) {
+            return Cow::Borrowed(&self.arguments);
+        }
+        let folder = match (&agent.workdir, instance) {
+            (Workdir::Instance, None) => None,
+            (_, instance) => Some(engine.workdir(agent, instance.unwrap_or(&facts.instance), None)),
+        };
+        if folder.as_ref() == Some(&facts.workdir) {
+            return Cow::Borrowed(&self.arguments);
+        }
+        let folder = folder.map(|folder| real_path(&folder).unwrap_or(folder));
+        Cow::Owned(self.arguments.seen_from(folder.as_deref()))
+    }
+
+    /// What an agent's policy says of a call that it allows, and that names a protected place which no rule of it names.
+    fn verdict(
+        &self,
+        agent: &str,
+        permissions: Option<&Permissions>,
+        question: PolicyQuestion<'_>,
+        decision: &Decision,
+    ) -> Option<Verdict> {
+        let is_open = |place: &&Protected| place.concerns(question.needs) && !place.is_named(permissions, decision);
+        let open = self.protected.iter().find(is_open).filter(|_| decision.action == Action::Allow)?;
+        let rule = Some(open.rule(question.tool_name));
+        Some(Verdict {
+            agent: agent.to_owned(),
+            action: Action::Ask,
+            why: open.reason(),
+            rule,
+            is_untrusted: false,
+            road: Road::Shell,
+        })
+    }
 }
 
 /// What contains the programs of a call: the sandboxes of the agent and of its callers.
 pub(crate) fn sandboxes(context: &ToolCallContext) -> Vec<Sandbox> {
     let generation = context.engine.generation.load();
-    let callers = context.facts.callers.iter().filter_map(|caller| generation.agent(&caller.agent));
+    let callers = context.facts.narrowing_agents().filter_map(|(caller, _)| generation.agent(caller));
     let all = std::iter::once(&context.facts.agent).chain(callers);
     let mut sandboxes: Vec<Sandbox> = Vec::new();
     for sandbox in all.filter_map(|agent| agent.permissions.as_ref()?.sandbox.as_ref()) {
@@ -176,7 +264,14 @@ pub(crate) fn sandboxes(context: &ToolCallContext) -> Vec<Sandbox> {
 
 fn verdict(agent: &str, decision: &Decision) -> Verdict {
     let why = if decision.action == Action::Allow { String::new() } else { why(decision) };
-    Verdict { agent: agent.to_owned(), action: decision.action, why, road: decision.road() }
+    Verdict {
+        agent: agent.to_owned(),
+        action: decision.action,
+        why,
+        road: decision.road(),
+        rule: None,
+        is_untrusted: false,
+    }
 }
 
 /// What restricts the call.
@@ -191,58 +286,6 @@ fn why(decision: &Decision) -> String {
         },
     };
     about.map_or(rule.clone(), |part| format!("`{}`: {rule}", part.part.shown))
-}
-
-/// The arguments of a call as a grant holds them: what has the value of its default is left out.
-fn kept_arguments(tool: &RegisteredTool, arguments: &JsonObject) -> JsonObject {
-    let properties = tool.schema.as_value().get("properties");
-    let default = |name: &str| properties.and_then(|properties| properties.get(name)?.get("default"));
-    let kept = arguments.iter().filter(|(name, value)| default(name) != Some(*value));
-    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
-}
-
-/// Approvals that hold always, and those of this conversation.
-async fn held_grants(context: &ToolCallContext) -> Vec<Grant> {
-    let mut grants = context.engine.approvals.grants();
-    let (store, instance) = (Arc::clone(&context.engine.store), context.facts.instance.clone());
-    match blocking(move || read_grants(&*store, &instance)).await {
-        Ok(of_conversation) => grants.extend(of_conversation),
-        Err(error) => tracing::warn!(%error, "the approvals of the conversation can't be read"),
-    }
-    grants
-}
-
-fn read_grants(
-    store: &dyn crate::ports::store::Store,
-    instance: &crate::ids::InstanceId,
-) -> Result<Vec<Grant>, StoreError> {
-    let state = store.extension_state(instance, STATE)?;
-    Ok(state.and_then(|state| serde_json::from_value(state).ok()).unwrap_or_default())
-}
-
-async fn remember(context: &ToolCallContext, scope: Scope, grants: Vec<Grant>) {
-    let kept = match scope {
-        Scope::Once => Ok(()),
-        Scope::Conversation => {
-            let (engine, instance) = (Arc::clone(&context.engine), context.facts.instance.clone());
-            let kept = blocking(move || {
-                // Calls of one step may be approved at the same time.
-                let _one_at_a_time = engine.granting.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                let mut all = read_grants(&*engine.store, &instance)?;
-                all.extend(grants);
-                engine.store.put_extension_state(&instance, STATE, &json!(all))
-            });
-            kept.await.map_err(|error| error.message)
-        }
-        Scope::Always => {
-            let engine = Arc::clone(&context.engine);
-            let kept = tokio::task::spawn_blocking(move || engine.approvals.remember(grants)).await;
-            kept.unwrap_or_else(|_| Err("the task was dropped".to_owned()))
-        }
-    };
-    if let Err(error) = kept {
-        tracing::warn!(error, "an approval holds for this call alone: it could not be kept");
-    }
 }
 
 /// An answer as the journal keeps it.
@@ -362,11 +405,11 @@ enum Way {
     Approve,
 }
 
-fn denied(context: &ToolCallContext, tool: &RegisteredTool, why: &str, way: Way) -> ToolError {
+fn denied(context: &ToolCallContext, tool: &RegisteredTool, why: &str, way: Way, rule: Option<&str>) -> ToolError {
     let agent = &context.facts.instance.agent;
     let rule = format!(
-        "add `{{tool: \"{}\", action: allow}}` to `spec.permissions.rules` of Agent/{agent}{}",
-        tool.name,
+        "add `{}` to `spec.permissions.rules` of Agent/{agent}{}",
+        rule.map_or_else(|| format!("{{tool: \"{}\", action: allow}}", tool.name), str::to_owned),
         if context.facts.callers.is_empty() { "" } else { " and of the agents that call it" }
     );
     let suggestion = match way {

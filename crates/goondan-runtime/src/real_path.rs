@@ -9,9 +9,10 @@ use std::path::{Component, Path, PathBuf};
 const MOST_LINKS: usize = 40;
 
 /// `path` with every symbolic link and every `..` in it resolved, as the operating system would. Parts that do not
-/// exist are kept as they are. `path` must be absolute. Fails where links go round in a circle.
+/// exist are kept as they are. It is absolute, whether `path` is or not. Fails where links go round in a circle.
 pub fn real_path(path: &Path) -> io::Result<PathBuf> {
-    let mut todo: VecDeque<OsString> = parts(path);
+    let mut todo: VecDeque<OsString> =
+        if path.is_absolute() { parts(path) } else { parts(&std::path::absolute(path)?) };
     let mut done = PathBuf::new();
     let mut links = 0;
     while let Some(part) = todo.pop_front() {
@@ -53,5 +54,17 @@ fn link_target(path: &Path) -> io::Result<Option<PathBuf>> {
         Ok(_) => Ok(None),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_path_is_made_absolute() {
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(real_path(Path::new("src/x")).unwrap(), real_path(&here.join("src/x")).unwrap());
+        assert!(real_path(Path::new("src")).unwrap().is_absolute());
     }
 }

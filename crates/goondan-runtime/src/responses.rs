@@ -92,6 +92,40 @@ pub(crate) fn answer(
         // The answer goes back up: it is as deep as the question was when it was asked.
         callers: event.callers[..event.callers.len().saturating_sub(1)].to_vec(),
         reply_to: None,
-        terms: Default::default(),
+        terms: reply_to.terms.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::inbound::{ReplyTo, Terms};
+    use crate::instance::failed_result;
+    use crate::narrowing::Narrowing;
+    use crate::store::suite::samples::{event, instance};
+
+    #[test]
+    fn an_answer_brings_back_what_bounded_the_turn_that_asked() {
+        let terms = Terms {
+            narrowing: Some(Narrowing::to(["fs__read"])),
+            bound_by: BTreeSet::from(["careful".to_owned()]),
+            ..Terms::default()
+        };
+        let reply_to = ReplyTo {
+            caller: instance("asks"),
+            turn_id: "turn-1".to_owned(),
+            correlation_id: "req-1".to_owned(),
+            async_: true,
+            terms: terms.clone(),
+        };
+        let callers = vec![instance("above"), instance("asks")];
+        let event = AgentEvent { reply_to: Some(reply_to), callers, ..event("evt-1", &instance("asked")) };
+        let error = crate::turn::cancelled();
+        let result = failed_result(event.turn_id(), error);
+        let answer = answer(&event, &event.turn_trace(), &result, DateTime::UNIX_EPOCH).unwrap();
+        assert_eq!(answer.terms, terms);
+        assert_eq!(answer.callers, [instance("above")]);
+    }
 }

@@ -32,6 +32,7 @@ use crate::ports::reload::Reloader;
 use crate::ports::store::{InstanceMeta, Store, StoreError};
 use crate::ports::tool::{InstanceObserver, ToolCallResult};
 use crate::redact::Redactor;
+use crate::reserved;
 use crate::schedule::{self, Timetable};
 
 /// What a runtime is made of.
@@ -181,7 +182,7 @@ impl Runtime {
         let clock = &self.engine.clock;
         let event = AgentEvent {
             id: input.id.unwrap_or_else(|| format!("evt-{}", clock.hex(16))),
-            event_type: "user.input".to_owned(),
+            event_type: reserved::INPUT.to_owned(),
             created_at: clock.now(),
             target: input.target,
             input: input.text,
@@ -232,6 +233,7 @@ impl Runtime {
             workdir: self.engine.workdir(&agent, &instance, None),
             trace: trace.clone(),
             callers: Vec::new(),
+            bound_by: Default::default(),
             narrowing: None,
             turn_id: turn_id.clone(),
             instance,

@@ -17,7 +17,11 @@ use crate::ports::model::{ModelError, ModelRequest, TokenUsage};
 use crate::ports::tool::{ToolCallResult, ToolError};
 use crate::redact::Redactor;
 use crate::registry::Catalog;
+use crate::reserved::UNTRUSTED;
 use crate::turn::{TurnContext, cancelled, store_failed};
+
+/// So many calls of one answer run. Each of the others is told that it was one too many.
+const MOST_CALLS: usize = 1_000;
 
 /// A step on its way through middleware.
 pub struct StepContext<'a> {
@@ -195,12 +199,21 @@ async fn run_calls(context: &StepContext<'_>, message: &Arc<Message>) -> Result<
     results.into_iter().collect()
 }
 
+fn too_many_calls() -> ToolError {
+    ToolError::new(format!("the call was not run: an answer may make {MOST_CALLS} calls"))
+        .code("E_TOOL_TOO_MANY_CALLS")
+        .suggest("Make the call again, with fewer at a time.")
+}
+
 async fn run_call(
     context: &StepContext<'_>,
     message: &Arc<Message>,
     index: usize,
     call: ToolCall,
 ) -> Result<ToolCallResult, TurnError> {
+    if index >= MOST_CALLS {
+        return Ok(dispatch::failed(&call, usize::MAX, too_many_calls()));
+    }
     let turn = &*context.turn;
     let promises = context.catalog.get(&call.tool_name).map(|tool| &tool.spec);
     let may_repeat = promises.is_none_or(|spec| spec.idempotent || spec.read_only);
@@ -275,7 +288,7 @@ pub(crate) fn result_parts(result: &ToolCallResult) -> impl Iterator<Item = Part
         status: result.status,
         output: result.output.clone(),
         error: result.error.clone(),
-        untrusted: result.metadata.get("untrusted").and_then(Value::as_bool).unwrap_or(false),
+        untrusted: result.metadata.get(UNTRUSTED).and_then(Value::as_bool).unwrap_or(false),
     };
     std::iter::once(Part::ToolResult(part)).chain(result.attachments.iter().cloned().map(Part::File))
 }

@@ -220,6 +220,8 @@ impl TurnContext {
         let events: Vec<AgentEvent> = serde_json::from_value(value).unwrap_or_default();
         self.joined.forget(&events.iter().map(|event| event.id.as_str()).collect());
         for event in events {
+            // Before its text can make a model call anything.
+            Arc::make_mut(&mut self.facts).join(&event);
             self.append_event(&event)?;
             self.progress.joined_ids.push(event.id);
         }

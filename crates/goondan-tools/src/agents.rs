@@ -7,6 +7,7 @@ use goondan_runtime::JsonObject;
 use goondan_runtime::ports::tool::{
     AgentEventInput, RequestOptions, SpawnOptions, SpawnedAgentInfo, ToolContext, ToolError, ToolOutput,
 };
+use goondan_runtime::reserved::{REQUEST, SEND};
 use goondan_runtime::spec::kinds::PATH;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -215,11 +216,11 @@ fn instance(info: SpawnedAgentInfo) -> Value {
 }
 
 fn request_type() -> String {
-    "agent.request".to_owned()
+    REQUEST.to_owned()
 }
 
 fn send_type() -> String {
-    "agent.send".to_owned()
+    SEND.to_owned()
 }
 
 fn request_timeout() -> u64 {

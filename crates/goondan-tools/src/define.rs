@@ -1,6 +1,7 @@
 //! Turns a parameter struct that knows how to run into an export: schema, decoding and behaviour in one place.
 
 use std::marker::PhantomData;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -32,6 +33,11 @@ pub(crate) trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
         _shared: &Self::Shared,
     ) -> impl Future<Output = Result<Option<String>, ToolError>> + Send {
         std::future::ready(Ok(None))
+    }
+
+    /// The files that the call runs, beside those that its arguments name.
+    fn programs(self, _ctx: &ToolContext, _shared: &Self::Shared) -> impl Future<Output = Vec<PathBuf>> + Send {
+        std::future::ready(Vec::new())
     }
 
     /// Runs one call.
@@ -112,6 +118,13 @@ impl<O: Operation> ToolHandler for Typed<O> {
         match operation.preview(ctx, &self.shared).await {
             Ok(preview) => preview,
             Err(error) => Some(format!("the call would fail: {}", error.message)),
+        }
+    }
+
+    async fn programs(&self, ctx: &ToolContext, input: &JsonObject) -> Vec<PathBuf> {
+        match decode::<O>(input.clone()) {
+            Ok(operation) => operation.programs(ctx, &self.shared).await,
+            Err(_) => Vec::new(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Tools whose entry is a folder with a `tool.yaml` (rule T2): one export that runs the folder's program.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -70,5 +70,9 @@ impl ToolHandler for Program {
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
         let output = program::run(ctx, &self.tool, input, &self.launcher, None).await?;
         Ok(titled(format!("Ran {}", self.tool.manifest.name), output))
+    }
+
+    async fn programs(&self, _ctx: &ToolContext, _input: &JsonObject) -> Vec<PathBuf> {
+        vec![self.tool.program.clone()]
     }
 }

@@ -9,6 +9,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use goondan_runtime::path_style::PathStyle;
 use goondan_runtime::ports::tool::{ToolContext, ToolError};
 use goondan_runtime::real_path::real_path;
 use serde::Deserialize;
@@ -86,6 +87,10 @@ impl Root {
     pub(crate) fn resolve(&self, given: &str) -> Result<Place, ToolError> {
         if given.is_empty() || given.contains('\0') {
             return Err(errors::invalid("a path must not be empty or hold a NUL character"));
+        }
+        if PathStyle::HERE.is_odd(given) {
+            let message = format!("`{given}` is another spelling of a file, a stream of one, or a device");
+            return Err(ToolError::new(message).code(errors::PATH_ESCAPE).suggest("write the plain name of the file"));
         }
         let path = real_path(&self.folder.join(given))
             .map_err(|error| errors::io(format_args!("follow the path `{given}`"), &error))?;

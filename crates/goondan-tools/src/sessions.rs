@@ -10,6 +10,7 @@ use goondan_runtime::message::Message;
 use goondan_runtime::narrowing::Narrowing;
 use goondan_runtime::ports::store::{InstanceMeta, InstanceStatus};
 use goondan_runtime::ports::tool::{AgentEventInput, RequestOptions, SpawnOptions, ToolContext, ToolError, ToolOutput};
+use goondan_runtime::reserved::SEND;
 use goondan_runtime::spec::kinds::Permission::{Read, Write};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -123,7 +124,7 @@ impl Operation for Send {
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let session = find(ctx, &self.session_id).await?.id();
         let event = AgentEventInput {
-            event_type: Some("agent.send".to_owned()),
+            event_type: Some(SEND.to_owned()),
             input: self.content,
             instance_key: Some(session.instance_key.clone()),
             ..AgentEventInput::default()

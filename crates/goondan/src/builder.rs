@@ -135,7 +135,7 @@ impl SwarmBuilder {
         self
     }
 
-    /// Keeps approvals that hold always there, instead of in [`crate::approvals::FILE`] of the project.
+    /// Keeps approvals that hold always there, instead of in [`crate::approvals::FILE`] of the workspace.
     #[must_use]
     pub fn approvals(mut self, book: Arc<dyn ApprovalBook>) -> Self {
         self.approvals = Some(book);
@@ -239,7 +239,7 @@ impl SwarmBuilder {
         let approvals = match self.approvals {
             Some(book) => book,
             None => {
-                let kept = ApprovalFile::of(self.bundle.root());
+                let kept = ApprovalFile::of(&workspace.dir, self.bundle.root());
                 Arc::new(kept.map_err(|problem| StartError::Diagnostics(vec![problem]))?)
             }
         };

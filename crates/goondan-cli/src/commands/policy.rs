@@ -196,7 +196,7 @@ fn part_reason(part: &PartDecision) -> String {
     match &part.part.what {
         What::Hidden { why } => format!("{why}; {}", reason(&part.because)),
         What::Read { inside: false } | What::Write { inside: false } => {
-            format!("a file outside of the working folder; {}", reason(&part.because))
+            format!("a file outside of the working folder, or a protected one; {}", reason(&part.because))
         }
         What::Read { .. } | What::Write { .. } | What::Command | What::Variable | What::Program | What::Path => {
             reason(&part.because)

@@ -102,11 +102,30 @@ fn an_answer_may_hold_for_good() {
     let sandbox = project(PERMISSIONS);
     assert_eq!(asked(&sandbox, "touch x", Some("conversation")).1, "ok");
     assert_eq!(asked(&sandbox, "touch x", None), (None, "ok".to_owned()));
-    assert!(!sandbox.dir().join("p/.goondan").exists());
     assert_eq!(asked(&sandbox, "touch y", Some("always")).1, "ok");
     assert_eq!(asked(&sandbox, "touch y", None), (None, "ok".to_owned()));
-    let kept = std::fs::read_to_string(sandbox.dir().join("p/.goondan/approvals.yaml")).unwrap();
-    insta::assert_snapshot!("approvals", kept);
+    // What people allow is none of the project's.
+    assert!(!sandbox.dir().join("p/.goondan").exists());
+    let mut workspaces = std::fs::read_dir(sandbox.state().join("workspaces")).unwrap();
+    let kept = std::fs::read_to_string(workspaces.next().unwrap().unwrap().path().join("approvals.yaml")).unwrap();
+    let project = sandbox.dir().join("p").canonicalize().unwrap().display().to_string();
+    insta::assert_snapshot!("approvals", kept.replace(&project, "[PROJECT]"));
+}
+
+#[test]
+fn a_project_is_protected_however_it_is_named() {
+    let sandbox = project("workdir: project\n  permissions: {default: allow}");
+    let yaml = sandbox.dir().join("p/goondan.yaml");
+    let text = std::fs::read_to_string(&yaml).unwrap().replace("Tool/bash", "Tool/fs");
+    std::fs::write(&yaml, &text).unwrap();
+    let absolute = sandbox.dir().join("p").display().to_string();
+    for named in ["p", "./p", "p/../p", &absolute] {
+        let arguments = json!({"path": "goondan.yaml", "content": "x"}).to_string();
+        let outcome = sandbox.gdn(&["tool", "call", "fs__write", "-p", named, "--args", &arguments, "--json"]);
+        let result: Value = serde_json::from_str(&outcome.stdout).unwrap();
+        assert_eq!(result["error"]["code"], "E_TOOL_DENIED", "{named}: {result}");
+    }
+    assert_eq!(std::fs::read_to_string(&yaml).unwrap(), text);
 }
 
 /// A kernel without Landlock must refuse; one with it must contain.

@@ -148,17 +148,14 @@ fn a_yes_to_everything_is_no_trust() {
     let sandbox = Sandbox::new();
     let command = format!("{{command: \"touch '{}'\"}}", mark(&sandbox).display());
     let project = calling("bash", "bash__exec", &command, "");
-    let text = std::fs::read_to_string(project.dir().join("p/goondan.yaml")).unwrap();
-    project.write("p/goondan.yaml", &text.replace(ALLOW, ""));
-    gdn(&project, &["run", "p", "--input", "x"]).ok();
-    assert!(!mark(&sandbox).exists(), "nobody was there to ask");
     let refused = gdn(&project, &["run", "p", "--yes", "--input", "x"]);
     assert!(refused.code == 7 && refused.stderr.contains("run programs"), "{refused:?}");
     let refused = gdn(&project, &["tool", "call", "bash__exec", "-p", "p", "--yes", "--args", r#"{"command": "ls"}"#]);
     assert_eq!(refused.code, 7);
-    gdn(&project, &["run", "p", "--yes", "--trust", "--input", "x"]).ok();
+    assert!(!mark(&sandbox).exists(), "nothing was run");
+    gdn(&project, &["run", "p", "--trust", "--input", "x"]).ok();
     assert!(mark(&sandbox).exists());
-    assert_eq!(gdn(&project, &["run", "p", "--yes", "--input", "x"]).code, 7, "that was for one run");
+    assert_eq!(gdn(&project, &["run", "p", "--input", "x"]).code, 7, "that was for one run");
 }
 
 /// Somebody who listens: gives back the address, and every request that comes.
@@ -211,7 +208,7 @@ fn a_variable_is_not_sent_to_an_endpoint_of_the_project() {
     let set = |_: &Sandbox, command: &mut Command| {
         command.env("BANK_TOKEN", "hunter2-hunter2");
     };
-    let wants = ["sends its conversations to http://127.0.0.1:", "with the key in BANK_TOKEN"];
+    let wants = ["sends the key in BANK_TOKEN to http://127.0.0.1:"];
     unheard_then_heard("{valueFrom: {env: BANK_TOKEN}}", set, &wants, "hunter2-hunter2");
 }
 
@@ -222,7 +219,7 @@ fn a_secret_is_not_sent_to_an_endpoint_of_the_project() {
         command.env("GOONDAN_SECRETS_DIR", sandbox.dir().join("secrets"));
     };
     let key = "{valueFrom: {secretRef: {ref: Secret/bank, key: token}}}";
-    unheard_then_heard(key, set, &["with the key in Secret/bank"], "hunter2-hunter2");
+    unheard_then_heard(key, set, &["sends the key in Secret/bank"], "hunter2-hunter2");
 }
 
 #[test]

@@ -15,6 +15,8 @@ async fn an_unchanged_file_is_not_loaded_again() {
     first.call("increment", json!({})).await.expect("it answers");
     assert_eq!(second.call("current", json!({})).await.expect("it answers").output, json!({ "count": 1 }));
     assert_eq!(bench.libraries.metrics().serving, 1);
+    // An approval of a call holds for this code.
+    assert_eq!(first.handler("current").code(), second.handler("current").code());
 }
 
 #[tokio::test]
@@ -24,6 +26,7 @@ async fn a_changed_file_is_loaded_beside_the_old_one() {
     old.call("increment", json!({})).await.expect("it answers");
     let new = bench.example("hostile").await;
     assert_eq!(new.code("fail").await.as_deref(), Some("E_NOT_FOUND"));
+    assert!(old.handler("current").code().is_some() && old.handler("current").code() != new.handler("fail").code());
     // Whoever holds the old one goes on using it.
     assert_eq!(old.call("increment", json!({})).await.expect("it answers").output, json!({ "count": 2 }));
     assert_eq!(bench.libraries.metrics().serving, 2);

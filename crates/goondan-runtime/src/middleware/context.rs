@@ -17,6 +17,7 @@ use crate::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
 use crate::ports::model::{ModelError, ModelRequest};
 use crate::ports::store::{Store, StoreError};
 use crate::ports::tool::AgentCatalog;
+use crate::reserved::is_extension_state;
 use crate::step;
 use crate::turn::{TurnContext, store_failed};
 
@@ -115,8 +116,11 @@ impl TurnContext {
     }
 
     /// What `extension` keeps for this instance: what it set in this turn, else what an earlier turn left. Journaled, so
-    /// that a resumed turn finds what it found before.
+    /// that a resumed turn finds what it found before. Names with a dot are the engine's: nothing is found there.
     pub async fn state(&mut self, extension: &str) -> Result<Option<Value>, TurnError> {
+        if !is_extension_state(extension) {
+            return Ok(None);
+        }
         if let Some(kept) = self.states.0.get(extension) {
             return Ok(kept.current.clone());
         }
@@ -145,6 +149,10 @@ impl TurnContext {
 
     /// Keeps `state` for the later turns of this instance. It is written when the turn ends, whatever its outcome.
     pub fn set_state(&mut self, extension: &str, state: Value) {
+        if !is_extension_state(extension) {
+            tracing::error!(extension, "nothing is kept under this name: names with a dot are the engine's");
+            return;
+        }
         self.states.0.entry(extension.to_owned()).or_default().current = Some(state);
     }
 }

@@ -21,7 +21,7 @@ use crate::turn::{TurnContext, TurnOutcome};
 pub(super) const NAME: &str = "context-message";
 
 /// Where a context message keeps the hash of its text.
-const MARKER: &str = "contextMessage";
+pub(crate) const MARKER: &str = "contextMessage";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
@@ -184,6 +184,7 @@ mod tests {
             turn_id: "turn-0".to_owned(),
             correlation_id: "req-1".to_owned(),
             async_: false,
+            terms: Default::default(),
         });
         AgentEvent {
             id: "evt-1".to_owned(),

@@ -35,6 +35,8 @@ pub use builtin::names as builtin_names;
 pub(crate) use chain::chain;
 pub use context::Question;
 pub(crate) use context::{ExtensionStates, Notes};
+pub(crate) use context_message::MARKER as CONTEXT_MESSAGE;
+pub(crate) use summary::METADATA as COMPACTION;
 
 /// Wraps what an agent does.
 #[async_trait]

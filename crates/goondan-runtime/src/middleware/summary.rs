@@ -11,7 +11,7 @@ use crate::limits::head;
 use crate::message::{Message, Part, Role};
 
 /// Where a summary tells what it stands for.
-const METADATA: &str = "compaction";
+pub(crate) const METADATA: &str = "compaction";
 
 /// Characters of one part in a transcript: what a tool printed is seldom worth more.
 const MAX_PART: usize = 2_000;

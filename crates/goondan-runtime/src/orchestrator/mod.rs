@@ -4,6 +4,7 @@
 mod instances;
 mod known;
 mod lifecycle;
+mod pending;
 mod refusal;
 mod scheduling;
 mod stalled;
@@ -32,6 +33,7 @@ use crate::turn::store_failed;
 pub(crate) use instances::describe;
 use instances::{Instances, new_meta, settle_status};
 pub use lifecycle::Tended;
+use pending::{AllPending, Pending, Waiter};
 pub use refusal::Refusal;
 use stalled::Stalled;
 
@@ -125,31 +127,6 @@ pub struct SpawnRequest {
     pub narrowing: Option<Narrowing>,
 }
 
-/// Somebody who waits for the result of an event.
-struct Waiter {
-    sender: oneshot::Sender<TurnResult>,
-    /// The instance whose turn stands still meanwhile.
-    caller: Option<InstanceId>,
-    /// What that turn stands on; nothing where no turn waits.
-    footing: Option<Arc<Footing>>,
-}
-
-/// An event between its submission and its end.
-struct Pending {
-    target: InstanceId,
-    /// Whose turn made it.
-    asked_by: Option<InstanceId>,
-    waiters: Vec<Waiter>,
-    accepted: Vec<oneshot::Sender<Result<(), Refusal>>>,
-}
-
-impl Pending {
-    fn of(event: &AgentEvent) -> Self {
-        let asked_by = event.caller().cloned();
-        Pending { target: event.target.clone(), asked_by, waiters: Vec::new(), accepted: Vec::new() }
-    }
-}
-
 /// A turn that runs.
 struct RunningTurn {
     event: AgentEvent,
@@ -163,7 +140,7 @@ struct RunningTurn {
 pub(crate) struct Orchestrator {
     engine: Arc<Engine>,
     instances: Instances,
-    pending: HashMap<String, Pending>,
+    pending: AllPending,
     handled: Handled<KeptResult>,
     results: Shelf,
     /// Queued events whose turn had begun before it was cut off. They can't be withdrawn, only cancelled.
@@ -196,7 +173,7 @@ impl Orchestrator {
         let mut orchestrator = Orchestrator {
             engine,
             instances: Instances::restore(metas),
-            pending: HashMap::new(),
+            pending: AllPending::default(),
             handled,
             results: Shelf::default(),
             begun: recovered.begun.into_iter().collect(),
@@ -438,6 +415,7 @@ impl Orchestrator {
 
     fn spawn(&mut self, request: SpawnRequest) -> Result<bool, Refusal> {
         self.known_agent(&request.id.agent)?;
+        refusal::fitting_key(&request.id)?;
         if let Some(meta) = self.instances.revive(&request.id, self.engine.clock.now()) {
             self.engine.store.put_meta(&meta).map_err(|error| Refusal::store(&error))?;
         }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{Orchestrator, Waiter};
+use super::Orchestrator;
+use super::pending::{self, Waiter};
 use crate::event::TurnResult;
 use crate::footing::Footing;
 use crate::ids::InstanceId;
@@ -14,6 +15,9 @@ use crate::ports::store::StoreError;
 
 /// An instance takes no more events than that at a time.
 const MAX_QUEUE: usize = 10_000;
+
+/// The longest key of an instance, in bytes. Every instance stays in memory.
+const LONGEST_KEY: usize = 1_024;
 
 /// Why an event or a spawn was not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +51,8 @@ impl Orchestrator {
         }
         self.known_agent(&event.target.agent)?;
         event.terms.model.as_deref().map_or(Ok(()), |model| self.known_model(model).map(drop))?;
+        fitting_key(&event.target)?;
+        self.room_for_event(event)?;
         let policy = &self.engine.generation.load().policy;
         if event.callers.len() > usize::try_from(policy.max_call_depth).unwrap_or(usize::MAX) {
             let message = format!(
@@ -93,6 +99,21 @@ impl Orchestrator {
         }
     }
 
+    fn room_for_event(&self, event: &AgentEvent) -> Result<(), Refusal> {
+        let size = pending::size(event);
+        if size > pending::LARGEST {
+            let message = format!("the event has {size} bytes, and at most {} are taken", pending::LARGEST);
+            return Err(Refusal::new("AGENT_EVENT_TOO_LARGE", message, "Put it into a file and send the path."));
+        }
+        // The same one again takes no more room.
+        if self.pending.bytes() + size <= pending::MOST_BYTES || self.pending.get(&event.id).is_some() {
+            return Ok(());
+        }
+        let message =
+            format!("the events that wait in this swarm take {} bytes, the most there may be", self.pending.bytes());
+        Err(Refusal::new("AGENT_QUEUE_FULL", message, "Send it again when some are handled."))
+    }
+
     pub(super) fn room_for_instance(&self) -> Result<(), Refusal> {
         let most = self.engine.generation.load().policy.max_instances;
         if self.instances.len() < most {
@@ -120,9 +141,33 @@ impl Orchestrator {
     }
 }
 
+/// Whether an instance may have that key.
+pub(super) fn fitting_key(id: &InstanceId) -> Result<(), Refusal> {
+    let length = id.instance_key.len();
+    if length <= LONGEST_KEY {
+        return Ok(());
+    }
+    let message = format!("the instance key has {length} bytes, and at most {LONGEST_KEY} are taken");
+    Err(Refusal::new("AGENT_KEY_TOO_LONG", message, "Use a shorter key, such as a hash of this one."))
+}
+
 fn circular(chain: &[InstanceId]) -> Refusal {
     let chain = chain.iter().map(InstanceId::to_string).collect::<Vec<_>>().join(" → ");
     let message = format!("the request would wait for itself: {chain}");
     let suggestion = "Answer without asking back, use agents__send, or ask under another instanceKey.";
     Refusal::new("CIRCULAR_CALL_DETECTED", message, suggestion)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_no_longer_than_it_may_be() {
+        let code = |length: usize| fitting_key(&InstanceId::new("a", "k".repeat(length))).err().map(|why| why.code);
+        assert_eq!(
+            (code(LONGEST_KEY), code(LONGEST_KEY + 1), code(10 << 20)),
+            (None, Some("AGENT_KEY_TOO_LONG"), Some("AGENT_KEY_TOO_LONG"))
+        );
+    }
 }

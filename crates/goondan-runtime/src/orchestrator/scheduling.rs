@@ -121,6 +121,7 @@ impl Orchestrator {
             workdir: self.engine.workdir(&agent, &event.target, meta.cwd.as_deref().map(Path::new)),
             instance: event.target.clone(),
             callers: event.callers.clone(),
+            bound_by: event.terms.bound_by.clone(),
             narrowing: Narrowing::both(event.terms.narrowing.as_ref(), meta.narrowing.as_ref()),
             turn_id,
             agent,

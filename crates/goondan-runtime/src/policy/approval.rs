@@ -1,5 +1,6 @@
 //! Calls that wait for somebody's word, and words that hold on.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -41,7 +42,7 @@ pub enum ApprovalAnswer {
     NobodyThere,
 }
 
-/// How long an approval holds, for the same agent calling the same tool with the same arguments.
+/// How long an approval holds, for the same agent calling the same tool with the same arguments in the same folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
@@ -60,7 +61,8 @@ pub trait Approver: Send + Sync {
     async fn ask(&self, request: ApprovalRequest) -> ApprovalAnswer;
 }
 
-/// An approval that holds on. It is precise: another argument is another call.
+/// An approval that holds on. It is precise: another argument, another folder or another content of a script is another
+/// call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
@@ -71,6 +73,14 @@ pub struct Grant {
     /// The arguments, without those that have the value of their default.
     #[serde(default)]
     pub args: JsonObject,
+    /// Where it works: a folder by its path, or the folder of its own that each conversation of an agent has.
+    pub folder: String,
+    /// It was given though the conversation had read untrusted output. One that was not, does not hold in such a conversation.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untrusted: bool,
+    /// What is in the files that it runs, by their paths.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub programs: BTreeMap<String, String>,
 }
 
 /// Where approvals are kept that hold always.

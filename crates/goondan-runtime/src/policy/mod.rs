@@ -19,4 +19,6 @@ pub use paths::PathArguments;
 #[cfg(test)]
 mod attacks;
 #[cfg(test)]
+mod styles;
+#[cfg(test)]
 mod tests;

@@ -10,11 +10,21 @@ use serde_json::Value;
 use super::decide::Fit;
 use super::patch;
 use crate::JsonObject;
+use crate::path_style::PathStyle;
 use crate::real_path::real_path;
 
 /// The path arguments of a call, by name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PathArguments(BTreeMap<String, Paths>);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathArguments {
+    paths: BTreeMap<String, Paths>,
+    style: PathStyle,
+}
+
+impl Default for PathArguments {
+    fn default() -> Self {
+        PathArguments { paths: BTreeMap::new(), style: PathStyle::HERE }
+    }
+}
 
 /// What one argument names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,47 +45,93 @@ struct Places {
     folded: Vec<String>,
     /// With symbolic links followed. Empty where that is not known.
     real: Vec<String>,
+    /// Nobody can tell by its text what it leads to.
+    is_odd: bool,
+    /// What it is called where somebody else works. That only restricts.
+    elsewhere: Vec<String>,
+}
+
+impl Places {
+    /// What it is called wherever.
+    fn all(&self) -> impl Iterator<Item = &String> {
+        self.folded.iter().chain(&self.real).chain(&self.elsewhere)
+    }
 }
 
 impl PathArguments {
     /// By their text alone.
     pub fn of(marked: &MarkedArguments, arguments: &JsonObject) -> Self {
-        Self::collect(marked, arguments, |given| Places {
+        Self::in_style(PathStyle::HERE, marked, arguments)
+    }
+
+    /// By their text alone, on a system of that style.
+    pub fn in_style(style: PathStyle, marked: &MarkedArguments, arguments: &JsonObject) -> Self {
+        Self::collect(style, marked, arguments, |given| Places {
             given: given.to_owned(),
-            folded: vec![name(&fold(Path::new(given)))],
+            folded: vec![name(style, &fold(Path::new(&*style.unify(given))))],
             real: Vec::new(),
+            is_odd: style.is_odd(given),
+            elsewhere: Vec::new(),
         })
     }
 
     /// Also by what they lead to, seen from the working folder of a call. This asks the file system.
     pub fn within(folder: &Path, marked: &MarkedArguments, arguments: &JsonObject) -> Self {
         let real_folder = real_path(folder).unwrap_or_else(|_| folder.to_owned());
-        Self::collect(marked, arguments, |given| {
+        let style = PathStyle::HERE;
+        Self::collect(style, marked, arguments, |given| {
             let whole = real_folder.join(given);
             let real = if given.contains('\0') { None } else { real_path(&whole).ok() };
             Places {
                 given: given.to_owned(),
-                folded: names(&real_folder, &fold(&whole)),
-                real: real.map(|real| names(&real_folder, &real)).unwrap_or_default(),
+                folded: names(style, &real_folder, &fold(&whole)),
+                real: real.map(|real| names(style, &real_folder, &real)).unwrap_or_default(),
+                is_odd: style.is_odd(given),
+                elsewhere: Vec::new(),
             }
         })
     }
 
+    /// The same paths for the rules of an agent that works in `folder`: what these allow, they allow as seen from there; what
+    /// they restrict, they restrict in the folder of the call, too. Without a folder only absolute patterns allow.
+    pub fn seen_from(&self, folder: Option<&Path>) -> Self {
+        let seen = |known: &Vec<String>| -> Vec<String> {
+            let absolute = known.iter().map(Path::new).find(|path| path.is_absolute());
+            absolute.map_or_else(Vec::new, |path| match folder {
+                Some(folder) => names(self.style, folder, path),
+                None => vec![name(self.style, path)],
+            })
+        };
+        let mut paths = self.paths.clone();
+        for places in paths.values_mut().flat_map(|paths| &mut paths.each) {
+            let (folded, real) = (seen(&places.folded), seen(&places.real));
+            places.elsewhere = [&*places.folded, &*places.real].concat();
+            (places.folded, places.real) = (folded, real);
+        }
+        PathArguments { paths, style: self.style }
+    }
+
+    /// Whether all that an argument names lies below the working folder of the call, or is it. What is not there does.
+    pub(super) fn is_inside(&self, name: &str) -> bool {
+        let leaves = |name: &String| name == ".." || name.starts_with("../") || Path::new(name).is_absolute();
+        let is_inside = |one: &Places| {
+            let inside = |names: &Vec<String>| names.iter().chain(&one.elsewhere).any(|name| !leaves(name));
+            !one.is_odd && [&one.folded, &one.real].into_iter().all(|names| names.is_empty() || inside(names))
+        };
+        self.paths.get(name).is_none_or(|paths| paths.each.iter().all(is_inside))
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.paths.is_empty()
     }
 
-    /// Whether all that an argument names lies below the working folder, or is it. What is not there does.
-    pub(super) fn is_inside(&self, name: &str) -> bool {
-        let leaves = |name: &String| name == ".." || name.starts_with("../") || name.starts_with('/');
-        let is_inside = |one: &Places| {
-            [&one.folded, &one.real].into_iter().all(|names| names.is_empty() || names.iter().any(|name| !leaves(name)))
-        };
-        self.0.get(name).is_none_or(|paths| paths.each.iter().all(is_inside))
-    }
-
-    fn collect(marked: &MarkedArguments, arguments: &JsonObject, places: impl Fn(&str) -> Places) -> Self {
+    fn collect(
+        style: PathStyle,
+        marked: &MarkedArguments,
+        arguments: &JsonObject,
+        places: impl Fn(&str) -> Places,
+    ) -> Self {
         let mut all: BTreeMap<String, Paths> = BTreeMap::new();
         let texts = |names: &'_ [String]| -> Vec<(String, &Value)> {
             names.iter().filter_map(|name| Some((name.clone(), arguments.get(name)?))).collect()
@@ -97,12 +153,30 @@ impl PathArguments {
             paths.each.extend(value.as_str().into_iter().flat_map(patch::paths).map(&places));
         }
         all.retain(|_, paths| !paths.each.is_empty());
-        PathArguments(all)
+        PathArguments { paths: all, style }
+    }
+
+    /// How many paths the arguments of a call name.
+    pub fn count(marked: &MarkedArguments, arguments: &JsonObject) -> usize {
+        let values =
+            |names: &[String]| -> Vec<&Value> { names.iter().filter_map(|name| arguments.get(name)).collect() };
+        let listed = values(&marked.paths).into_iter().map(|value| value.as_array().map_or(1, Vec::len));
+        let patched = values(&marked.patches).into_iter().filter_map(Value::as_str);
+        listed.sum::<usize>() + marked.trees.len() + patched.map(|text| patch::paths(text).count()).sum::<usize>()
+    }
+
+    /// Every path: its argument, how it is written, and where it may lead. Nothing where the working folder is not known.
+    pub fn absolute(&self) -> impl Iterator<Item = (&str, &str, Vec<&Path>)> {
+        let all = self.paths.iter().flat_map(|(name, paths)| paths.each.iter().map(move |places| (name, places)));
+        all.map(|(name, places)| {
+            let names = places.folded.iter().chain(&places.real).map(Path::new);
+            (name.as_str(), places.given.as_str(), names.filter(|path| path.is_absolute()).collect())
+        })
     }
 
     /// The paths that are judged one by one: the argument, its number there, and how it is written.
     pub(super) fn listed(&self) -> impl Iterator<Item = (&str, usize, &str)> {
-        let lists = self.0.iter().filter(|(_, paths)| paths.is_list);
+        let lists = self.paths.iter().filter(|(_, paths)| paths.is_list);
         lists.flat_map(|(name, paths)| {
             paths.each.iter().enumerate().map(|(number, places)| (name.as_str(), number, places.given.as_str()))
         })
@@ -112,25 +186,27 @@ impl PathArguments {
     /// where that is no path. What allows must match wherever all of the paths lead; for what restricts, any spelling of
     /// one of them will do.
     pub(super) fn fit(&self, name: &str, number: Option<usize>, expected: &str, action: Action) -> Option<Fit> {
-        let paths = self.0.get(name)?;
-        let expected = &self::name(&fold(Path::new(expected)));
+        let (paths, style) = (self.paths.get(name)?, self.style);
+        let expected = &self::name(style, &fold(Path::new(&*style.separated(expected))));
         let chosen = match number {
             Some(number) => paths.each.get(number..=number)?,
             None => &paths.each,
         };
-        let any = |names: &[String]| names.iter().any(|name| pattern::matches(expected, name));
         Some(match action {
             Action::Allow => {
-                let all = chosen.iter().all(|one| any(&one.folded) && (one.real.is_empty() || any(&one.real)));
-                if all { Fit::Yes } else { Fit::No }
+                let any = |names: &[String]| names.iter().any(|name| pattern::matches(expected, name));
+                let is_sure = |one: &Places| any(&one.folded) && (one.real.is_empty() || any(&one.real));
+                if chosen.iter().all(|one| is_sure(one) && !one.is_odd) { Fit::Yes } else { Fit::No }
             }
+            // Whether letters count is the file system's to say: what restricts takes both for the same where they may be.
             Action::Ask | Action::Deny => {
-                let is_about =
-                    |one: &Places| pattern::matches(expected, &one.given) || any(&one.folded) || any(&one.real);
-                let is_above =
-                    |one: &Places| one.folded.iter().chain(&one.real).any(|folder| may_be_below(folder, expected));
+                let expected = &*style.folded(expected);
+                let is = |name: &str| pattern::matches(expected, &style.folded(name));
+                let is_about = |one: &Places| is(&one.given) || one.all().any(|name| is(name));
+                let is_above = |one: &Places| one.all().any(|folder| may_be_below(&style.folded(folder), expected));
                 match () {
                     () if chosen.iter().any(is_about) => Fit::Yes,
+                    () if chosen.iter().any(|one| one.is_odd) => Fit::Perhaps,
                     () if paths.is_tree && chosen.iter().any(is_above) => Fit::Perhaps,
                     () => Fit::No,
                 }
@@ -149,15 +225,20 @@ fn may_be_below(folder: &str, expected: &str) -> bool {
 }
 
 /// The names of an absolute path: as it is seen from the folder, with `..` where it lies outside, and absolute.
-fn names(folder: &Path, path: &Path) -> Vec<String> {
-    let shared = folder.components().zip(path.components()).take_while(|(a, b)| a == b).count();
+fn names(style: PathStyle, folder: &Path, path: &Path) -> Vec<String> {
+    let shared = folder.components().zip(path.components()).take_while(|(a, b)| is_same(style, *a, *b)).count();
     let up = folder.components().skip(shared).map(|_| Component::ParentDir);
     let seen: PathBuf = up.chain(path.components().skip(shared)).collect();
-    vec![name(&seen), name(path)]
+    vec![name(style, &seen), name(style, path)]
 }
 
-fn name(path: &Path) -> String {
-    if path.as_os_str().is_empty() { ".".to_owned() } else { path.to_string_lossy().into_owned() }
+fn is_same(style: PathStyle, a: Component<'_>, b: Component<'_>) -> bool {
+    let folded = |part: Component<'_>| style.folded(&part.as_os_str().to_string_lossy()).into_owned();
+    a == b || (style != PathStyle::Unix && folded(a) == folded(b))
+}
+
+fn name(style: PathStyle, path: &Path) -> String {
+    if path.as_os_str().is_empty() { ".".to_owned() } else { style.separated(&path.to_string_lossy()).into_owned() }
 }
 
 /// A path without `.`, without `..` where there is something to go back from, without doubled or trailing slashes.

@@ -1,6 +1,7 @@
 //! What a host may let a tool do beside talking to other agents, one trait a power. A host that lacks one says so by
 //! giving none ([`AgentToolRuntime`](super::tool::AgentToolRuntime)).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -75,6 +76,9 @@ pub struct Job {
     /// Who was in the chain of the turn that made it: they narrow what a firing may do (rule S1b).
     #[serde(default)]
     pub callers: Vec<InstanceId>,
+    /// Agents that narrowed that turn without being in its chain.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub bound_by: BTreeSet<String>,
     /// The only tools that may run in the turn of a firing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub narrowing: Option<Narrowing>,

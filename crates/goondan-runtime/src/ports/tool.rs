@@ -31,6 +31,18 @@ pub trait ToolHandler: Send + Sync {
     async fn preview(&self, _ctx: &ToolContext, _input: &JsonObject) -> Option<String> {
         None
     }
+
+    /// What tells the code that runs from other code, where that may change without the program that is running: the hash of a
+    /// library. An approval holds for that code.
+    fn code(&self) -> Option<&str> {
+        None
+    }
+
+    /// The files that a call with these arguments runs, beside those that the arguments name. An approval holds for what is
+    /// in them now.
+    async fn programs(&self, _ctx: &ToolContext, _input: &JsonObject) -> Vec<PathBuf> {
+        Vec::new()
+    }
 }
 
 /// Makes handlers for one form of entry (built-in, library, executable).

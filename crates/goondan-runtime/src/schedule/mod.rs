@@ -29,6 +29,9 @@ use crate::ports::store::{InstanceMeta, Store, StoreError};
 /// The type of the event that a job becomes.
 pub const FIRED: &str = "automation.cron";
 
+/// The metadata that tells about the job.
+pub(crate) const CRON: &str = "cron";
+
 /// The name under which an instance's jobs are kept.
 const STATE: &str = "automation";
 
@@ -151,13 +154,13 @@ fn event(engine: &Engine, id: &InstanceId, job: &Job) -> AgentEvent {
         created_at: engine.clock.now(),
         target: id.clone(),
         input: job.prompt.clone(),
-        metadata: JsonObject::from_iter([("cron".to_owned(), about)]),
+        metadata: JsonObject::from_iter([(CRON.to_owned(), about)]),
         instructions: None,
         trace: EventTrace { trace_id: engine.clock.hex(32), parent_span_id: None },
         // A firing may do no more than the turn that made the job.
         callers: job.callers.clone(),
         reply_to: None,
-        terms: Terms { narrowing: job.narrowing.clone(), ..Terms::default() },
+        terms: Terms { narrowing: job.narrowing.clone(), bound_by: job.bound_by.clone(), ..Terms::default() },
     }
 }
 

@@ -48,6 +48,7 @@ impl Schedules for AgentCalls {
             created_at: now,
             due,
             callers: self.chain(),
+            bound_by: self.facts.bound_by.clone(),
             narrowing: self.facts.narrowing.clone(),
         };
         jobs.push(job.clone());

@@ -233,6 +233,13 @@ impl Operation for Run {
         Ok(Some(format!("runs the program of {} with {arguments}", found.folder.display())))
     }
 
+    async fn programs(self, ctx: &ToolContext, settings: &Shelf) -> Vec<PathBuf> {
+        let Ok(Found { folder, tool: Ok(tool), .. }) = settings.find(ctx, &self.tool_name).await else {
+            return Vec::new();
+        };
+        vec![folder.join(MANIFEST), tool.program]
+    }
+
     async fn run(self, ctx: &ToolContext, settings: &Shelf) -> Result<ToolOutput, ToolError> {
         let tool = settings.find(ctx, &self.tool_name).await?.tool.map_err(|reason| {
             ToolError::new(format!("the tool `{}` cannot be run: {reason}", self.tool_name))

@@ -3,6 +3,7 @@
 use goondan_runtime::JsonObject;
 use goondan_runtime::inbound::Terms;
 use goondan_runtime::ports::tool::{AgentEventInput, RequestOptions, SpawnOptions, ToolContext, ToolError, ToolOutput};
+use goondan_runtime::reserved::REQUEST;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -95,7 +96,7 @@ impl Route {
         squad.sessions.name(&turn, &session);
         ctx.progress.update(&format!("Routing to {name}"), JsonObject::new());
         let event = AgentEventInput {
-            event_type: Some("agent.request".to_owned()),
+            event_type: Some(REQUEST.to_owned()),
             input: self.task.clone(),
             instance_key: Some(session.clone()),
             metadata: JsonObject::from_iter([("squadAgent".to_owned(), Value::from(name.as_str()))]),
@@ -103,7 +104,7 @@ impl Route {
             terms: Terms {
                 model: self.model.as_deref().map(|model| model.trim_start_matches("Model/").to_owned()),
                 urgent: self.priority == Priority::Urgent,
-                narrowing: None,
+                ..Terms::default()
             },
         };
         let options = RequestOptions { timeout_ms: Some(PATIENCE), async_: !self.wait_for_result };

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use goondan_spec::kinds::{Action, Agent, Entry, ExportSpec, Permission, PermissionRule, Permissions, RuleSandbox};
+use goondan_spec::kinds::{
+    Action, Agent, Entry, ExportSpec, PATCHED, Permission, PermissionRule, Permissions, RuleSandbox,
+};
 use goondan_spec::{Bundle, Resource, pattern};
 
 use super::Want;
@@ -81,7 +83,7 @@ impl Offer<'_> {
         for rule in &permissions.rules {
             let is_about = rule.tool.as_ref().is_none_or(|tool| pattern::matches(tool, &self.name))
                 && rule.permission.is_none_or(|permission| needs.contains(&permission));
-            if !is_about || self.is_contained(rule) {
+            if !is_about || !self.has_arguments(rule) || self.is_contained(rule) {
                 continue;
             }
             if rule.args.is_empty() {
@@ -90,6 +92,12 @@ impl Offer<'_> {
             possible.push(rule.action);
         }
         possible
+    }
+
+    /// Whether the export has the arguments that a rule names. Of one that says nothing of them, that is not known.
+    fn has_arguments(&self, rule: &PermissionRule) -> bool {
+        let known = self.export.parameters.get("properties").and_then(serde_json::Value::as_object);
+        known.is_none_or(|known| rule.args.keys().all(|name| name == PATCHED || known.contains_key(name)))
     }
 
     /// Whether what a rule allows runs in a sandbox that the project has not opened: commands that match a pattern.

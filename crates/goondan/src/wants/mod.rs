@@ -16,7 +16,6 @@ use goondan_spec::kinds::Model;
 use goondan_spec::{Bundle, Code, Diagnostic, Resource, ValueSource, env_files, shown};
 use serde::Serialize;
 
-use crate::approvals;
 use crate::identity::canonical;
 use crate::project::Project;
 use crate::workspace::StateRoot;
@@ -123,12 +122,10 @@ fn shared_state(bundle: &Bundle, state_root: &StateRoot) -> Vec<Want> {
     bundle.swarms().values().filter_map(taken).collect()
 }
 
-/// Files of the project that say what is allowed, or where things are.
+/// Files of the project that say where things are.
 fn files(root: &Path) -> Vec<Want> {
-    let variables = env_files::OPTIONAL.map(|name| (name, "sets variables for its models and tools"));
-    let approvals = (approvals::FILE, "brings approvals along: calls that run without a question");
-    let there = variables.into_iter().chain([approvals]).filter(|(name, _)| root.join(name).exists());
-    there.map(|(name, what)| Want::in_file(what, name)).collect()
+    let there = env_files::OPTIONAL.into_iter().filter(|name| root.join(name).exists());
+    there.map(|name| Want::in_file("sets variables for its models and tools", name)).collect()
 }
 
 /// `text` in one line, without anything that changes how other text looks.

@@ -125,15 +125,13 @@ fn settings_that_reach_further_are_wanted() {
 }
 
 #[test]
-fn files_that_allow_things_are_wanted() {
+fn files_with_variables_are_wanted() {
     let folder = project(SCRIPTED, "tools: []", "");
     std::fs::write(folder.path().join(".env"), "A=b\n").unwrap();
-    std::fs::create_dir(folder.path().join(".goondan")).unwrap();
-    std::fs::write(folder.path().join(approvals::FILE), "approvals: []\n").unwrap();
     let project = crate::load(folder.path());
     let wants = wants(&project, &StateRoot(folder.path().join("state")));
     let places: Vec<Option<String>> = wants.iter().map(Want::place).collect();
-    assert_eq!(places, [Some(".env".to_owned()), Some(approvals::FILE.to_owned())]);
+    assert_eq!(places, [Some(".env".to_owned())]);
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl Walk {
             Target::Read(path) => ("< ", path, true),
             Target::Write { path, .. } => ("> ", path, false),
         };
-        let inside = self.stays && stays_inside(path);
+        let inside = self.stays && stays_inside(path) && (is_read || !is_protected(path));
         let path = Known { atoms: atoms(&fold(path)), is_open: false };
         let whole = [atoms(sign), path.quoted()].concat();
         let what = if is_read { What::Read { inside } } else { What::Write { inside } };
@@ -94,6 +94,13 @@ impl Walk {
             programs: Vec::new(),
         });
     }
+}
+
+/// Whether a file that is written there may run later, or say what is allowed: a rule must name it.
+fn is_protected(path: &str) -> bool {
+    path.to_lowercase()
+        .split('/')
+        .any(|part| matches!(part, ".git" | ".goondan" | "goondan.yaml" | "goondan.yml") || part.starts_with(".env"))
 }
 
 /// A path without `.`, `..` and doubled slashes, as far as its text tells.

@@ -1,0 +1,202 @@
+//! How a system spells paths, and which of them are the same file to it. Pure functions of text: what holds on one system
+//! is tested on all.
+
+use std::borrow::Cow;
+
+/// The rules of a system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathStyle {
+    /// Letters count as they are. A folder may be set up otherwise (vfat, `casefold`); nobody can tell by its path.
+    Unix,
+    /// Letters in upper and lower case are mostly the same.
+    Mac,
+    /// So they are here, `\` separates as `/` does, and one file has many names.
+    Windows,
+}
+
+/// Names that mean devices on Windows, with whatever ending.
+const DEVICES: [&str; 7] = ["con", "prn", "aux", "nul", "conin$", "conout$", "clock$"];
+
+impl PathStyle {
+    /// That of the system that this was built for.
+    pub const HERE: PathStyle = match () {
+        () if cfg!(windows) => PathStyle::Windows,
+        () if cfg!(target_vendor = "apple") => PathStyle::Mac,
+        () => PathStyle::Unix,
+    };
+
+    /// `path` with `/` between its parts, without what a system leaves out of names: prefixes that turn rules off, streams,
+    /// dots and spaces at the end of a part.
+    pub fn unify(self, path: &str) -> Cow<'_, str> {
+        if self != PathStyle::Windows {
+            return Cow::Borrowed(path);
+        }
+        let path = self.separated(path);
+        let path =
+            match ["//?/UNC/", "//?/", "//./"].iter().find_map(|prefix| Some((prefix, path.strip_prefix(prefix)?))) {
+                Some((&"//?/UNC/", rest)) => format!("//{rest}"),
+                Some((_, rest)) => rest.to_owned(),
+                None => path.into_owned(),
+            };
+        let parts = path.split('/').enumerate().map(|(number, part)| plain(part, number == 0));
+        Cow::Owned(parts.collect::<Vec<_>>().join("/"))
+    }
+
+    /// `text` with `/` where it separates, and nothing else changed.
+    pub fn separated(self, text: &str) -> Cow<'_, str> {
+        if self == PathStyle::Windows && text.contains('\\') {
+            Cow::Owned(text.replace('\\', "/"))
+        } else {
+            Cow::Borrowed(text)
+        }
+    }
+
+    /// `text` so that names of the same file are the same. Names of different files may be so, too: this is for what
+    /// restricts, not for what allows.
+    pub fn folded(self, text: &str) -> Cow<'_, str> {
+        match self {
+            PathStyle::Unix => Cow::Borrowed(text),
+            PathStyle::Mac | PathStyle::Windows => Cow::Owned(text.to_uppercase().to_lowercase()),
+        }
+    }
+
+    /// Whether nobody can tell by the text what it leads to: another spelling of some file, a stream of one, or a device.
+    pub fn is_odd(self, path: &str) -> bool {
+        if self != PathStyle::Windows {
+            return false;
+        }
+        let path = self.separated(path);
+        let is_raw = path.starts_with("//?/") || path.starts_with("//./");
+        is_raw || path.split('/').enumerate().any(|(number, part)| is_odd_part(part, number == 0 && path.contains('/')))
+    }
+}
+
+/// A part of a path as Windows takes it.
+fn plain(part: &str, is_first: bool) -> &str {
+    if part == "." || part == ".." || (is_first && is_drive(part)) {
+        return part;
+    }
+    let behind_drive = if is_first && part.get(1..2) == Some(":") { 2 } else { 0 };
+    let end = part[behind_drive..].find(':').map_or(part.len(), |at| behind_drive + at);
+    part[..end].trim_end_matches(['.', ' '])
+}
+
+fn is_drive(part: &str) -> bool {
+    part.len() == 2 && part.ends_with(':') && part.starts_with(|c: char| c.is_ascii_alphabetic())
+}
+
+fn is_odd_part(part: &str, may_be_drive: bool) -> bool {
+    if part.is_empty() || part == "." || part == ".." || (may_be_drive && is_drive(part)) {
+        return false;
+    }
+    let forbidden = |c: char| c.is_control() || matches!(c, ':' | '<' | '>' | '"' | '|' | '?' | '*');
+    part.ends_with(['.', ' ']) || part.contains(forbidden) || is_short_name(part) || is_device(part)
+}
+
+/// A name such as `PROGRA~1`, which stands for a longer one.
+fn is_short_name(part: &str) -> bool {
+    part.split('~').skip(1).any(|behind| behind.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+fn is_device(part: &str) -> bool {
+    let name = part.split('.').next().unwrap_or_default().trim_end().to_lowercase();
+    let numbered = |prefix: &str| {
+        let number = name.strip_prefix(prefix).map(|rest| rest.chars().collect::<Vec<_>>());
+        number.is_some_and(|number| matches!(number[..], ['0'..='9' | '¹' | '²' | '³']))
+    };
+    DEVICES.contains(&name.as_str()) || numbered("com") || numbered("lpt")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PathStyle::{Mac, Unix, Windows};
+
+    #[test]
+    fn on_windows_one_file_has_many_names() {
+        for (given, expected) in [
+            (r"keep\a", "keep/a"),
+            (r"keep/.\a", "keep/./a"),
+            (r"\\?\C:\keep\a", "C:/keep/a"),
+            (r"\\.\C:\keep\a", "C:/keep/a"),
+            (r"\\?\UNC\server\share\a", "//server/share/a"),
+            (r"\\server\share\a", "//server/share/a"),
+            ("keep/a::$DATA", "keep/a"),
+            ("keep/a:stream", "keep/a"),
+            ("keep::$INDEX_ALLOCATION/a", "keep/a"),
+            ("keep./a. . ", "keep/a"),
+            ("keep /a", "keep/a"),
+            (r"..\keep", "../keep"),
+            ("C:/keep", "C:/keep"),
+        ] {
+            assert_eq!(Windows.unify(given), expected, "{given}");
+            assert_eq!((Unix.unify(given), Mac.unify(given)), (given.into(), given.into()));
+        }
+    }
+
+    #[test]
+    fn what_nobody_can_tell_is_odd_on_windows_and_a_name_elsewhere() {
+        for odd in [
+            r"\\?\C:\a",
+            r"\\.\pipe\x",
+            "a::$DATA",
+            "a:b",
+            "C:a",
+            "C:",
+            "a.",
+            "a ",
+            "x/a./b",
+            "CON",
+            "nul",
+            "NUL.txt",
+            "aux .c",
+            "COM1",
+            "lpt9.log",
+            "com¹",
+            "dir/con/a",
+            "KEEPIT~1",
+            "progra~1.old/x",
+            "a\u{7}b",
+            "a?b",
+            "a|b",
+        ] {
+            assert!(Windows.is_odd(odd), "{odd}");
+            assert!(!Unix.is_odd(odd) && !Mac.is_odd(odd), "{odd}");
+        }
+        for plain in [
+            "a",
+            "a/b.txt",
+            r"a\b",
+            r"C:\a\b",
+            "C:/a",
+            "..",
+            "../a",
+            ".",
+            "./.env",
+            "console",
+            "com",
+            "com10",
+            "a~b",
+            r"\\server\share\a",
+        ] {
+            assert!(!Windows.is_odd(plain), "{plain}");
+        }
+    }
+
+    #[test]
+    fn letters_are_the_same_where_the_system_says_so() {
+        for (a, b) in [("KEEP/a", "keep/A"), ("Straße", "STRASSE"), ("\u{212a}eep", "keep")] {
+            assert_eq!(Mac.folded(a), Mac.folded(b));
+            assert_eq!(Windows.folded(a), Windows.folded(b));
+            assert_ne!(Unix.folded(a), Unix.folded(b));
+        }
+    }
+
+    #[test]
+    fn no_text_makes_it_panic() {
+        for text in ["", ":", "::", "/:/", "ä:", "😀:x", "//?/", r"\\", "~", "~9", ". .", " "] {
+            for style in [Unix, Mac, Windows] {
+                let _ = (style.unify(text), style.is_odd(text), style.folded(text));
+            }
+        }
+    }
+}
