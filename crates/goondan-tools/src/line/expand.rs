@@ -160,7 +160,14 @@ fn matcher(part: &Part) -> Option<GlobMatcher> {
         Piece::Question => "?".to_owned(),
         Piece::Output(_) => String::new(),
     });
-    Some(GlobBuilder::new(&pattern.collect::<String>()).literal_separator(true).build().ok()?.compile_matcher())
+    Some(
+        GlobBuilder::new(&pattern.collect::<String>())
+            .literal_separator(true)
+            .backslash_escape(false)
+            .build()
+            .ok()?
+            .compile_matcher(),
+    )
 }
 
 /// Whether a part begins with a pattern, which does not match what is hidden by a dot.

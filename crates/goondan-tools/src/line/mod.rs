@@ -147,7 +147,7 @@ impl<'a> Shell<'a> {
     async fn group(self, group: &Group, scope: &Scope) -> io::Result<ExitStatus> {
         let mut own = scope.clone();
         if let Err(reason) = own.streams.redirect(self.line, &scope.folder, &group.redirects) {
-            return scope.streams.complain(reason, FAILED).await;
+            return own.streams.complain(reason, FAILED).await;
         }
         self.script(&group.script, &mut own).await
     }
@@ -169,7 +169,7 @@ impl<'a> Shell<'a> {
         }
         let mut streams = scope.streams.clone();
         if let Err(reason) = streams.redirect(self.line, &scope.folder, &command.redirects) {
-            return scope.streams.complain(reason, FAILED).await;
+            return streams.complain(reason, FAILED).await;
         }
         let name = command.name();
         let found = match self.line.find(&name, &scope.folder) {

@@ -65,7 +65,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Opens what `redirects` name, in their order; else why not.
+    /// Opens what `redirects` name, in their order; else why not. What was opened until then is in place.
     pub(super) fn redirect(&mut self, line: &Line, folder: &Path, redirects: &[Redirect]) -> Result<(), String> {
         for redirect in redirects {
             let stream = match &redirect.target {
