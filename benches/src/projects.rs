@@ -34,7 +34,8 @@ pub fn scripted(folder: &Path) -> anyhow::Result<()> {
 }
 
 /// An agent that calls one export through each form of a tool: `text-transform__slice`, a library here and one in a process of
-/// its own (a copy of `library`), and a program through `custom-tools__run`. Which one, `behaviour` says.
+/// its own (a copy of `library`), a program through `custom-tools__run`, and command lines through `bash__exec`: a pattern allows
+/// `uname -r`, and the default any other. Which one is called, `behaviour` says.
 pub fn every_form(folder: &Path, endpoint: &str, behaviour: &str, library: &Path) -> anyhow::Result<()> {
     let native = |name: &str, isolation: &str| {
         format!(
@@ -42,8 +43,9 @@ pub fn every_form(folder: &Path, endpoint: &str, behaviour: &str, library: &Path
              spec: {{entry: ./counter, isolation: {isolation}}}\n"
         )
     };
-    let tools = ["Tool/text-transform", "Tool/here", "Tool/hosted", "Tool/custom-tools"];
-    let agent = agent("a", "m", &tools) + "  permissions: {default: allow}\n";
+    let tools = ["Tool/text-transform", "Tool/here", "Tool/hosted", "Tool/custom-tools", "Tool/bash"];
+    let rule = "{tool: bash__exec, args: {command: uname -r*}, action: allow}";
+    let agent = agent("a", "m", &tools) + &format!("  permissions: {{default: allow, rules: [{rule}]}}\n");
     let parts =
         [model("m", endpoint, behaviour), native("here", "none"), native("hosted", "process"), agent, swarm(&["a"])];
     write(folder, &parts.join("---\n"))?;

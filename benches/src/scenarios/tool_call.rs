@@ -13,11 +13,14 @@ use crate::projects;
 const STEPS: usize = 200;
 
 /// Form → the call that is made.
-const FORMS: [(&str, &str); 4] = [
+const FORMS: [(&str, &str); 6] = [
     ("built_in_step", r#"text-transform__slice:{"text":"x","start":0,"end":0}"#),
     ("library_step", "here__current:{}"),
     ("child_process_step", "hosted__current:{}"),
     ("executable_step", r#"custom-tools__run:{"tool_name":"hello"}"#),
+    // The same program by a shell, and as what a pattern allows: without a shell, in a sandbox.
+    ("shell_line_step", r#"bash__exec:{"command":"uname -s"}"#),
+    ("allowed_line_step", r#"bash__exec:{"command":"uname -r"}"#),
 ];
 
 /// The median step of each form, beyond the model's raw round trip.
