@@ -50,6 +50,18 @@ impl Generator {
         line
     }
 
+    /// Whether commands that run at the same time may write what others of them read, so that nobody knows what comes of the
+    /// line.
+    pub(super) fn is_race(line: &str) -> bool {
+        let pipes = line.replace("||", "").contains('|');
+        let writes = line.replace("2>&1", "").replace("1>&2", "").replace(">&2", "").contains('>');
+        let names = ["a1", "b1", "new", "q r", ".h", "2"];
+        // Who of those that share a stream writes first is open, too.
+        let shares = line.contains(">&") && line.contains('(');
+        let twice = names.iter().any(|name| line.matches(name).count() > 1);
+        pipes && (shares || (writes && (line.contains(['*', '?']) || twice)))
+    }
+
     fn below(&mut self, end: usize) -> usize {
         self.0.random_range(0..end)
     }

@@ -29,7 +29,6 @@ spec:
     default: ask
     rules:
       - {permission: write, action: allow}
-      - {permission: execute, action: ask}
       - {tool: "bash__exec", args: {command: "p1"}, action: allow}
       - {tool: "bash__exec", args: {command: "p1 *"}, action: allow}
       - {tool: "bash__exec", args: {command: "p2 *"}, action: allow}

@@ -482,6 +482,11 @@ fn checked(command: Command, reader: &mut Reader<'_>) -> Result<Stage, Beyond> {
     if name == CD {
         return folder_change(command);
     }
+    let prints = |piece: &Piece| matches!(piece, Piece::Output(_));
+    let substitutes = command.words.iter().any(|word| word.pieces.iter().any(prints));
+    if substitutes && command.words.iter().any(Word::is_glob) {
+        return beyond("matches files beside what a command prints, and shells differ in which comes first");
+    }
     match given_to_shell(&command, &name) {
         Some(line) => shell(command, &line, reader),
         None => Ok(Stage::Command(command)),
