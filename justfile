@@ -49,7 +49,10 @@ dist:
     order="$PWD/target/start-order"
     build -C link-arg=-Wl,--no-warn-symbol-ordering -C "link-arg=-Wl,--symbol-ordering-file=$order"
 
-# Try the tables of attacks, and print each class with its count
-attacks:
+# Try the tables of attacks, and print each class with its count; then run command lines both ways for a minute
+attacks seconds="60":
     cargo test -p goondan-spec -p goondan-runtime -p goondan-tools -p goondan-models attacks -- --nocapture 2>&1 | grep '^attacks: '
+    cargo test -p goondan-tests --test it command_lines -- --nocapture 2>&1 | grep -E '^(attacks: |test |test result)'
     cargo run -q -p goondan-cli -- test tests/conformance/attacks.case.yaml
+    cargo build -q -p goondan-tests
+    target/debug/lines --seconds {{seconds}}
