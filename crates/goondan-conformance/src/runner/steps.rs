@@ -156,6 +156,7 @@ fn reload_view(world: &mut World<'_>, outcome: &ReloadOutcome) -> Value {
 }
 
 fn restart(world: &mut World<'_>) -> Result<(), Broken> {
+    world.end();
     world.start()?;
     match &world.life {
         Some(_) => Ok(()),
