@@ -55,9 +55,12 @@ fn limit(restrictions: &Restrictions) -> Result<(), String> {
         (Resource::RLIMIT_CPU, limits.cpu_seconds, "cpuSeconds"),
         (Resource::RLIMIT_AS, limits.memory_mib.map(mib), "memoryMib"),
         (Resource::RLIMIT_FSIZE, limits.file_size_mib.map(mib), "fileSizeMib"),
-        #[cfg(any(target_os = "linux", target_os = "macos", target_os = "freebsd"))]
+        #[cfg(any(target_os = "linux", target_os = "freebsd"))]
         (Resource::RLIMIT_NPROC, limits.processes, "processes"),
     ];
+    if limits.processes.is_some() && !wanted.iter().any(|(.., name)| *name == "processes") {
+        return Err("the limit `processes` can't be had on this operating system".to_owned());
+    }
     for (resource, limit, name) in wanted {
         let Some(limit) = limit else { continue };
         let failed = |error| format!("the limit `{name}` can't be set: {error}");
