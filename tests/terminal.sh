@@ -8,6 +8,8 @@ WORK=$(mktemp -d)
 SESSION=gdn-terminal-$$
 trap 'tmux kill-session -t "$SESSION" 2>/dev/null || true; rm -rf "$WORK"' EXIT
 export GOONDAN_STATE_ROOT=$WORK/state
+# The project lets its agent run programs, as this one wants it to.
+export GOONDAN_TRUST=1
 
 mkdir "$WORK/p"
 cat > "$WORK/p/goondan.yaml" <<'YAML'

@@ -50,12 +50,15 @@ impl Generator {
         line
     }
 
-    /// Whether commands that run at the same time may write what others of them read, so that nobody knows what comes of the
-    /// line.
-    pub(super) fn is_race(line: &str) -> bool {
+    /// Whether nobody knows what comes of the line: commands that run at the same time may write what others of them read.
+    pub(super) fn is_open(line: &str) -> bool {
         let pipes = line.replace("||", "").contains('|');
         let writes = line.replace("2>&1", "").replace("1>&2", "").replace(">&2", "").contains('>');
         let names = ["a1", "b1", "new", "q r", ".h", "2"];
+        // `gdn` opens no folder to read it, where a shell opens it, goes on, and can't read it then.
+        if ["< d", "<d", "< 'd", "<'d", "< .", "<.", "<\"d"].iter().any(|folder| line.contains(folder)) {
+            return true;
+        }
         // Who of those that share a stream writes first is open, too.
         let shares = line.contains(">&") && line.contains('(');
         let twice = names.iter().any(|name| line.matches(name).count() > 1);

@@ -121,7 +121,7 @@ impl Both {
         let mut count = Count::default();
         while Instant::now() < end {
             let line = generator.line();
-            if Generator::is_race(&line) {
+            if Generator::is_open(&line) {
                 continue;
             }
             count.made += 1;
