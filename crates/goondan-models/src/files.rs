@@ -28,6 +28,10 @@ pub(crate) fn read_inside(root: &Path, path: &str, limit: u64) -> Result<String,
     let unreadable = |error: std::io::Error| {
         configuration(format!("cannot read {path}: {error}"), "check the path; it is relative to the bundle's folder")
     };
+    // A pipe would be waited for.
+    if !file.metadata().map_err(unreadable)?.is_file() {
+        return Err(configuration(format!("{path} is no file"), "name a file of the bundle"));
+    }
     let mut text = String::new();
     let read = std::fs::File::open(file).map_err(unreadable)?.take(limit + 1).read_to_string(&mut text);
     read.map_err(unreadable)?;
@@ -59,5 +63,5 @@ fn inside(root: &Path, path: &str) -> Result<PathBuf, ModelError> {
 
 /// The files that planning a Model reads, relative to the bundle's root: a script or a cassette.
 pub fn files_of(model: &Model) -> impl Iterator<Item = &str> {
-    ["script", "cassette"].into_iter().filter_map(|key| model.options.get(key)?.as_str())
+    model.files()
 }

@@ -28,6 +28,7 @@ use crate::ports::tool::{
     ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolLogger, ToolOutput,
 };
 use crate::private;
+use crate::real_path::real_path;
 use crate::redact::Redactor;
 use crate::registry::{Catalog, RegisteredTool};
 use crate::reporter::Reporter;
@@ -248,12 +249,25 @@ async fn prepare_workdir(context: &ToolCallContext) -> Result<(), ToolError> {
     if workdir.is_dir() {
         return Ok(());
     }
+    refuse_outside(context, workdir)?;
     // The instance's own folder is part of its state; any other is the project's.
     let made = match *workdir == context.engine.store.workdir(&context.facts.instance) {
         true => private::make_folder(workdir),
         false => tokio::fs::create_dir_all(workdir).await,
     };
     made.map_err(|cause| ToolError::new(format!("failed to make the working folder {}: {cause}", workdir.display())))
+}
+
+/// A folder of the project is made in the project: a link in its path may lead anywhere.
+fn refuse_outside(context: &ToolCallContext, workdir: &std::path::Path) -> Result<(), ToolError> {
+    let generation = context.engine.generation.load();
+    let root = generation.bundle.root();
+    let real = |path| real_path(path).unwrap_or_default();
+    if workdir.starts_with(root) && !real(workdir).starts_with(real(root)) {
+        let message = format!("the working folder {} leads out of the project by a link", workdir.display());
+        return Err(ToolError::new(message).code("E_TOOL_PATH_ESCAPE").suggest("Take the link out of the project."));
+    }
+    Ok(())
 }
 
 fn timed_out(tool: &RegisteredTool) -> ToolError {

@@ -97,12 +97,12 @@ async fn programs(
     tool: &RegisteredTool,
     arguments: &JsonObject,
 ) -> Option<BTreeMap<String, String>> {
-    if !tool.spec.permissions.contains(&Permission::Execute) {
-        return Some(BTreeMap::new());
-    }
     let tool_context = tool_context(context, tool, context.cancel.child_token());
     let own = tool.handler.programs(&tool_context, arguments).await;
-    let named = tool.marked_arguments.paths.iter().filter_map(|name| arguments.get(name)?.as_str());
+    // What a tool runs by itself counts whatever it states; a path that it is given is a program only where it runs some.
+    let runs = tool.spec.permissions.contains(&Permission::Execute);
+    let named = tool.marked_arguments.paths.iter().filter(|_| runs);
+    let named = named.filter_map(|name| arguments.get(name)?.as_str());
     let named: Vec<PathBuf> = named.map(|path| context.facts.workdir.join(path)).collect();
     let read = tokio::task::spawn_blocking(move || {
         let named = named.into_iter().filter(|path| path.is_file());

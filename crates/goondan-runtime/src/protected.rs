@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use goondan_spec::Bundle;
+use goondan_spec::discover::is_resource_file;
 use goondan_spec::kinds::{Action, Entry, Permission, Permissions};
 
 use crate::policy::{Because, Decision, PathArguments};
@@ -61,13 +62,15 @@ pub(crate) fn find(ground: &Ground<'_>, paths: &PathArguments) -> Vec<Protected>
     let (root, folder) = (real(ground.bundle.root()), real(ground.workdir));
     // A project may lie above the state of its conversations, as one in the home folder does. What is theirs is no part of it.
     let state = ground.own_folder.ancestors().nth(2).map(real);
+    let own = real(ground.own_folder);
     let of_bundle = LazyCell::new(|| of_bundle(ground.bundle, &root));
     let place_of = |path: &Path| {
         if state.as_ref().is_some_and(|state| path.starts_with(state)) {
             return None;
         }
-        let base = base(path, &root, &folder)?;
+        let base = base(path, &root, &folder, &own)?;
         let by_name = by_name(base, path).filter(|(_, why)| *why != Why::Own || !ground.is_builtin);
+        let by_name = by_name.or_else(|| (base == root).then(|| resources(path)).flatten());
         by_name.or_else(|| of_bundle.iter().find(|(place, _)| is_in(path, place)).cloned())
     };
     let about = |(argument, given, places): (&str, &str, Vec<&Path>)| {
@@ -80,11 +83,12 @@ pub(crate) fn find(ground: &Ground<'_>, paths: &PathArguments) -> Vec<Protected>
     paths.absolute().filter_map(about).collect()
 }
 
-/// The folder below which `path` may be protected: the project, or a working folder that holds it.
-fn base<'a>(path: &Path, root: &'a Path, folder: &'a Path) -> Option<&'a Path> {
+/// The folder below which `path` may be protected: the project, or another folder that is worked in.
+fn base<'a>(path: &Path, root: &'a Path, folder: &'a Path, own: &Path) -> Option<&'a Path> {
     match () {
         () if is_in(path, root) => Some(root),
-        () if root.starts_with(folder) && is_in(path, folder) => Some(folder),
+        // Wherever else it works, but in the folder of its own conversation.
+        () if folder != own && is_in(path, folder) => Some(folder),
         () => None,
     }
 }
@@ -105,14 +109,25 @@ fn by_name(base: &Path, path: &Path) -> Option<(PathBuf, Why)> {
     })
 }
 
-/// What a bundle was made from, and what its tools run.
+/// A file that may become part of the bundle, or decide what does, whether it is there yet or not.
+fn resources(path: &Path) -> Option<(PathBuf, Why)> {
+    let name = path.file_name()?.to_string_lossy().to_lowercase();
+    let folder = path.parent()?.to_string_lossy().to_lowercase();
+    let is_one = name == ".gitignore" || is_resource_file(&folder.replace('\\', "/"), &name);
+    is_one.then(|| (path.to_owned(), Why::Bundle))
+}
+
+/// What a bundle was made from, what its tools run and are built from, and what its models play.
 fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, Why)> {
     let entries = bundle.tools().values().filter_map(|tool| match &tool.spec.entry {
         Entry::Builtin(_) => None,
         Entry::Library(path) | Entry::Executable(path) => Some((path.as_str(), Why::Program)),
     });
     let files = bundle.files().iter().map(|file| (file.as_str(), Why::Bundle));
-    entries.chain(files).map(|(path, why)| (real(&root.join(path)), why)).collect()
+    let models = bundle.models().values().flat_map(|model| model.spec.files()).map(|file| (file, Why::Bundle));
+    let builds = bundle.tools().values().filter_map(|tool| tool.spec.build.as_ref()?.cwd.as_deref());
+    let builds = builds.map(|folder| (folder, Why::Program));
+    entries.chain(files).chain(models).chain(builds).map(|(path, why)| (real(&root.join(path)), why)).collect()
 }
 
 impl Protected {
@@ -168,7 +183,7 @@ mod tests {
     fn why(path: &str) -> Option<Why> {
         let (root, folder) = (Path::new("/home/u/shop"), Path::new("/home/u"));
         let path = Path::new(path);
-        by_name(base(path, root, folder)?, path).map(|(_, why)| why)
+        by_name(base(path, root, folder, Path::new("/state"))?, path).map(|(_, why)| why)
     }
 
     #[test]

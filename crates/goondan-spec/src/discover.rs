@@ -154,7 +154,7 @@ pub fn may_matter(folder: &str, name: &str, kind: FileKind) -> bool {
 }
 
 /// Whether a file called `name` in `folder` holds resources.
-fn is_resource_file(folder: &str, name: &str) -> bool {
+pub fn is_resource_file(folder: &str, name: &str) -> bool {
     let parent = folder.rsplit('/').next().unwrap_or_default();
     stem(name).is_some_and(|stem| {
         let stem = stem.to_ascii_lowercase();

@@ -53,7 +53,10 @@ impl<'f> Folder<'f> {
             return *seen;
         }
         let path = self.root.join(relative);
-        let leaves = self.files.canonical(&path).is_ok_and(|target| !target.starts_with(&self.canonical));
+        // What is not there yet leads where the folder above it leads.
+        let known = path.ancestors().find_map(|path| self.files.canonical(path).ok());
+        let leaves =
+            known.is_some_and(|target| !target.starts_with(&self.canonical) && !self.canonical.starts_with(&target));
         let seen = Seen { kind: self.files.kind(&path).ok(), leaves };
         self.lock().insert(relative.to_owned(), seen);
         seen

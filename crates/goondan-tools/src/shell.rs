@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use goondan_runtime::JsonObject;
-use goondan_runtime::ports::tool::{Road, ToolContext, ToolError};
+use goondan_runtime::ports::tool::{Direct, Road, ToolContext, ToolError};
 use goondan_runtime::spec::command_line;
 use goondan_runtime::spec::kinds::{ProcessLimits, Sandbox};
 use serde::Deserialize;
@@ -65,12 +65,13 @@ pub(crate) fn work(
     launcher: &Launcher,
     ctx: &ToolContext,
 ) -> Result<Work, ToolError> {
-    if let Road::Direct(contained) = &ctx.road {
+    if let Road::Direct(direct) = &ctx.road {
         let script = command_line::parse(line).map_err(|beyond| {
             ToolError::new(format!("the command line was allowed by patterns, but it {}", beyond.0))
                 .code("E_TOOL_DENIED")
         })?;
-        let line = Line::new(script, contained.clone(), launcher, ctx, folder, environment);
+        let line = Line::new(script, direct, launcher, ctx, folder, environment);
+        let line = line.map_err(|error| errors::io("run the command", &error))?;
         return Ok(Work::Line(Arc::new(line)));
     }
     let mut command = process::command("/bin/sh", &folder, environment);
@@ -80,7 +81,7 @@ pub(crate) fn work(
 
 /// What to know of a command that failed in a sandbox, which may be why: nothing where there is none.
 pub(crate) fn note(ctx: &ToolContext, finished: &Finished) -> Option<String> {
-    let Road::Direct(commands) = &ctx.road else { return None };
+    let Road::Direct(Direct { commands, .. }) = &ctx.road else { return None };
     if finished.status.success() || !start::is_there() || commands.iter().all(Vec::is_empty) {
         return None;
     }

@@ -117,8 +117,11 @@ impl StateRoot {
     pub fn workspaces_of(&self, root: &Path) -> io::Result<Vec<Workspace>> {
         let bundle = project::load(root).bundle;
         let swarms = bundle.iter().flat_map(|bundle| bundle.swarms().values().map(move |swarm| (bundle, swarm)));
-        let mut found: Vec<Workspace> = swarms.map(|(bundle, swarm)| self.workspace_of(bundle, swarm)).collect();
         let root = canonical(root);
+        // A project may state the name of a workspace that another one has begun.
+        let is_own = |workspace: &Workspace| workspace.owner().ok().flatten().is_none_or(|owner| owner.path == root);
+        let used = swarms.map(|(bundle, swarm)| self.workspace_of(bundle, swarm));
+        let mut found: Vec<Workspace> = used.filter(is_own).collect();
         let says_so = |workspace: &Workspace| workspace.owner().ok().flatten().is_some_and(|owner| owner.path == root);
         found.extend(self.workspaces()?.into_iter().filter(says_so));
         found.sort_by(|a, b| a.id.cmp(&b.id));

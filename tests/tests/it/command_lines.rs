@@ -230,6 +230,15 @@ const LINES: &[&str] = &[
     "GIT_SSH_COMMAND=@T git fetch ssh://localhost/x",
     "GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.fsmonitor GIT_CONFIG_VALUE_0=@T git status",
     "HOME=traps git status",
+    // What an independent attacker found.
+    "find . -maxdepth 0 \"$(echo -exec)\" @T ';'",
+    "find . -maxdepth 0 -exec echo one + @T ';'",
+    "env '--split-string=@T' ls",
+    "./traps/../traps/ls",
+    "timeout 5 ./ls",
+    "echo evil > x/../../outside/x",
+    "cd .git && echo evil > config",
+    "cat < /tmp/../dev/tty",
 ];
 
 /// Lines that do what they say, and the start of what they print.

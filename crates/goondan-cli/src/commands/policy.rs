@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use goondan::runtime::policy::shell::What;
 use goondan::runtime::policy::{
-    self, Because, Containment, Decision, PartDecision, PathArguments, PolicyQuestion, Road,
+    self, Because, Containment, Decision, Direct, PartDecision, PathArguments, PolicyQuestion, Road,
 };
 use goondan::runtime::schema::ArgumentSchema;
 use goondan::spec::kinds::{Action, Agent, ExportSpec, Workdir, Written};
@@ -212,7 +212,7 @@ fn road(has_line: bool, action: Action, verdicts: &[(&str, Decision)]) -> Option
 
 /// The road in words.
 fn road_text(road: &Road, action: Action, verdicts: &[(&str, Decision)]) -> String {
-    let Road::Direct(commands) = road else {
+    let Road::Direct(Direct { commands, .. }) = road else {
         return match action {
             Action::Allow => "/bin/sh runs the line: the policy allows it whatever it does.".to_owned(),
             Action::Ask | Action::Deny => "/bin/sh runs the line if somebody allows it.".to_owned(),
@@ -255,7 +255,7 @@ fn sandbox_text(containment: &Containment) -> String {
 }
 
 fn road_json(road: &Road) -> Value {
-    let Road::Direct(commands) = road else { return json!({"kind": "shell"}) };
+    let Road::Direct(Direct { commands, .. }) = road else { return json!({"kind": "shell"}) };
     let sandbox = |one: &Containment| {
         let mut value = json!(one.sandbox);
         value["writesWorkdir"] = json!(one.writes);

@@ -208,7 +208,7 @@ fn a_variable_is_not_sent_to_an_endpoint_of_the_project() {
     let set = |_: &Sandbox, command: &mut Command| {
         command.env("BANK_TOKEN", "hunter2-hunter2");
     };
-    let wants = ["sends the key in BANK_TOKEN to http://127.0.0.1:"];
+    let wants = ["sends its conversations to http://127.0.0.1:", "with the key in BANK_TOKEN"];
     unheard_then_heard("{valueFrom: {env: BANK_TOKEN}}", set, &wants, "hunter2-hunter2");
 }
 
@@ -219,7 +219,7 @@ fn a_secret_is_not_sent_to_an_endpoint_of_the_project() {
         command.env("GOONDAN_SECRETS_DIR", sandbox.dir().join("secrets"));
     };
     let key = "{valueFrom: {secretRef: {ref: Secret/bank, key: token}}}";
-    unheard_then_heard(key, set, &["sends the key in Secret/bank"], "hunter2-hunter2");
+    unheard_then_heard(key, set, &["with the key in Secret/bank"], "hunter2-hunter2");
 }
 
 #[test]

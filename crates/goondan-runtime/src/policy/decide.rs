@@ -67,8 +67,17 @@ pub enum Road {
     /// By a shell: somebody has allowed the whole line, whatever it does.
     #[default]
     Shell,
-    /// Without a shell, so that nothing runs but the commands that were judged. Each has what contains it, by its number.
-    Direct(Vec<Vec<Containment>>),
+    /// Without a shell, so that nothing runs but the commands that were judged.
+    Direct(Direct),
+}
+
+/// What is known of a line that runs without a shell.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Direct {
+    /// What contains each command, by its number.
+    pub commands: Vec<Vec<Containment>>,
+    /// It was allowed to run outside of the working folder.
+    pub is_outside: bool,
 }
 
 impl Decision {
@@ -76,6 +85,11 @@ impl Decision {
     pub fn road(&self) -> Road {
         let mut road = Road::Shell;
         for part in self.parts.iter().filter(|_| self.action == Action::Allow) {
+            let is_folder = part.part.what == What::Command && part.part.command.is_none();
+            if is_folder {
+                road.make_direct().is_outside = true;
+                continue;
+            }
             if let Some(contained) = &part.contained {
                 road.contain(part.part.command.unwrap_or(0), contained.clone());
             } else if matches!(part.because, Because::Rule { by_pattern: true, .. }) {
@@ -87,27 +101,27 @@ impl Decision {
 }
 
 impl Road {
-    fn make_direct(&mut self) -> &mut Vec<Vec<Containment>> {
+    fn make_direct(&mut self) -> &mut Direct {
         if *self == Road::Shell {
-            *self = Road::Direct(Vec::new());
+            *self = Road::Direct(Direct::default());
         }
         match self {
-            Road::Direct(commands) => commands,
+            Road::Direct(direct) => direct,
             Road::Shell => unreachable!("it was made direct"),
         }
     }
 
     fn contain(&mut self, command: usize, containment: Containment) {
-        let commands = self.make_direct();
+        let commands = &mut self.make_direct().commands;
         commands.resize(commands.len().max(command + 1), Vec::new());
         commands[command].push(containment);
     }
 
     /// The road that satisfies both: what either of them contains is contained.
     pub fn and(mut self, other: Road) -> Road {
-        if let Road::Direct(commands) = other {
-            self.make_direct();
-            for (number, containments) in commands.into_iter().enumerate() {
+        if let Road::Direct(other) = other {
+            self.make_direct().is_outside |= other.is_outside;
+            for (number, containments) in other.commands.into_iter().enumerate() {
                 containments.into_iter().for_each(|one| self.contain(number, one));
             }
         }

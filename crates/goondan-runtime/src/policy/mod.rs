@@ -13,7 +13,7 @@ pub use approval::{
     ApprovalAnswer, ApprovalBook, ApprovalRequest, ApproveAll, Approver, Grant, Headless, MemoryBook, Scope,
     SharedApprover,
 };
-pub use decide::{Because, Containment, Decision, PartDecision, PolicyQuestion, Road, decide, stricter};
+pub use decide::{Because, Containment, Decision, Direct, PartDecision, PolicyQuestion, Road, decide, stricter};
 pub use paths::PathArguments;
 
 #[cfg(test)]

@@ -358,6 +358,10 @@ fn what_nests_deeply_is_neither_followed_for_ever_nor_allowed() {
             assert_eq!(shell_action(Action::Ask, &[("echo *", Action::Allow)], &text), Action::Ask, "{open} {depth}");
         }
     }
+    for many in ["env ", "nice ", "find . -exec "] {
+        let text = format!("{}git log", many.repeat(32 * 1024 / many.len() - 3));
+        assert_eq!(shell_action(Action::Ask, &[("git *", Action::Allow)], &text), Action::Ask, "{many}");
+    }
     let long = "echo a;".repeat(10_000);
     assert_eq!(shell_action(Action::Ask, &[("echo *", Action::Allow)], &long), Action::Ask);
 }

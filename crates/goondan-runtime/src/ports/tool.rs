@@ -18,7 +18,7 @@ use crate::ids::InstanceId;
 use crate::inbound::Terms;
 use crate::message::Message;
 use crate::narrowing::Narrowing;
-pub use crate::policy::{Containment, Road};
+pub use crate::policy::{Containment, Direct, Road};
 
 /// The function behind one export. Arguments were checked against the export's schema, with defaults filled in.
 #[async_trait]

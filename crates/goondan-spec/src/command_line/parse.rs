@@ -476,6 +476,9 @@ fn checked(command: Command, reader: &mut Reader<'_>) -> Result<Stage, Beyond> {
     if name != "[" && (name.is_empty() || !name.chars().all(belongs)) {
         return beyond("runs a command with an unusual name");
     }
+    if name.split('/').any(|part| part == "..") {
+        return beyond("runs a program by a path with `..`");
+    }
     if SHELL_WORDS.contains(&name.as_str()) {
         return beyond(format!("uses `{name}`, which only a shell can do"));
     }

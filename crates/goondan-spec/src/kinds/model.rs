@@ -28,6 +28,13 @@ pub struct Model {
     pub pricing: Option<Pricing>,
 }
 
+impl Model {
+    /// The files that its options name, relative to the bundle: a script or a cassette.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        ["script", "cassette"].into_iter().filter_map(|key| self.options.get(key)?.as_str())
+    }
+}
+
 /// What the tokens of a model cost, a million of them at a time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pricing {

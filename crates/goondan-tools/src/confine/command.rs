@@ -10,9 +10,11 @@ use super::programs::{self, Found};
 use super::{ANY, Contained, Launcher, Layer, layer, start};
 
 /// What programs of a user's tool chains read below the home folder. Where keys lie is not among it.
-const HOMES: [&str; 20] = [
+const HOMES: [&str; 23] = [
     ".gitconfig",
-    ".config/git",
+    ".config/git/attributes",
+    ".config/git/config",
+    ".config/git/ignore",
     ".cargo/bin",
     ".cargo/config.toml",
     ".cargo/env",
@@ -29,7 +31,8 @@ const HOMES: [&str; 20] = [
     ".deno/bin",
     ".local/bin",
     ".local/lib",
-    ".local/share/uv",
+    ".local/share/uv/python",
+    ".local/share/uv/tools",
     "go/pkg",
 ];
 
@@ -49,18 +52,20 @@ impl Launcher {
         let is_there = !containments.is_empty() && start::is_there();
         let wanted = containments.iter().filter(|_| is_there);
         let layers = wanted.map(|one| layer_of(one, ctx, found, beside, &path)).collect();
-        self.confine_with(command, ctx, Some(&found.path), layers)
+        self.confine_with(command, ctx, None, layers)
     }
 }
 
 fn layer_of(containment: &Containment, ctx: &ToolContext, found: &Found, beside: &[Found], path: &OsStr) -> Layer {
-    let mut layer = layer(&containment.sandbox, ctx, Some(&found.path));
+    let mut layer = layer(&containment.sandbox, ctx, None);
+    layer.read.push(found.path.clone());
     let project = std::path::absolute(&ctx.project_dir).unwrap_or_else(|_| ctx.project_dir.clone());
     let is_in_project = ctx.workdir.starts_with(&project);
     if !is_in_project {
         layer.read.retain(|folder| *folder != project);
     }
-    let repository = repository(&ctx.workdir).filter(|_| is_in_project);
+    let is_git = found.path.file_stem() == Some(OsStr::new("git"));
+    let repository = repository(&ctx.workdir).filter(|_| is_in_project && is_git);
     if containment.writes {
         layer.write.extend(repository.clone());
     } else {

@@ -96,6 +96,17 @@ fn calls(has_network: bool) -> Result<(), String> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::from([(libc::SYS_ioctl, typing)]);
     // It does what other calls do, past the filter.
     rules.insert(libc::SYS_io_uring_setup, Vec::new());
+    // Such a pair can be sent to any socket of the local machine that has a name.
+    let pairs = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| {
+        let is_kind = SeccompCmpOp::MaskedEq(0xf);
+        let kind = u64::from(kind.cast_unsigned());
+        let is_kind = SeccompCondition::new(1, SeccompCmpArgLen::Dword, is_kind, kind).map_err(text)?;
+        SeccompRule::new(vec![is_kind]).map_err(text)
+    });
+    rules.insert(libc::SYS_socketpair, pairs.into_iter().collect::<Result<_, _>>()?);
+    // Limits of other processes, such as this program's.
+    let foreign = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0).map_err(text)?;
+    rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![foreign]).map_err(text)?]);
     rules.insert(libc::SYS_socket, if has_network { vec![local] } else { Vec::new() });
     #[cfg(target_arch = "x86_64")]
     rules.extend(rules.clone().into_iter().map(|(call, rules)| (call | X32, rules)));

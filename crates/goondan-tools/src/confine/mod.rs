@@ -40,7 +40,7 @@ const REFUSED: i32 = 125;
 const MARK: &str = "gdn-sandbox: ";
 
 /// What every program may read: the system, without the folders of its users.
-const SYSTEM: [&str; 21] = [
+const SYSTEM: [&str; 20] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -52,7 +52,6 @@ const SYSTEM: [&str; 21] = [
     "/opt",
     "/nix",
     "/sys",
-    "/dev/fd",
     "/dev/shm",
     "/run",
     // Not all of /proc: it shows the environment of other processes.

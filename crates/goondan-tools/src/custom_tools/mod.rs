@@ -62,7 +62,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             Export::new::<Create>("create", &settings).needs(Permission::Write).needs(Permission::Execute),
             Export::new::<Run>("run", &settings).needs(Permission::Execute),
             Export::new::<List>("list", &settings).needs(Permission::Read).read_only(),
-            Export::new::<Delete>("delete", &settings).needs(Permission::Write),
+            Export::new::<Delete>("delete", &settings).needs(Permission::Write).needs(Permission::Execute),
         ])
     },
 };

@@ -24,8 +24,9 @@ impl Shell<'_> {
     /// The arguments that a word becomes.
     pub(super) async fn expand(self, word: &Word, scope: &Scope) -> io::Result<Vec<OsString>> {
         if word.is_glob() {
-            let (word, folder) = (word.clone(), scope.folder.clone());
-            let names = tokio::task::spawn_blocking(move || names(&word, &folder)).await.map_err(io::Error::other)?;
+            let (word, folder, roots) = (word.clone(), scope.folder.clone(), self.line.roots());
+            let names =
+                tokio::task::spawn_blocking(move || names(&word, &folder, &roots)).await.map_err(io::Error::other)?;
             return Ok(names);
         }
         let mut text = Vec::new();
@@ -80,14 +81,14 @@ fn argument(text: Vec<u8>) -> OsString {
 type Part = Vec<Piece>;
 
 /// The files that a pattern matches, in the order of their bytes; the pattern itself where there are none.
-fn names(word: &Word, folder: &Path) -> Vec<OsString> {
+fn names(word: &Word, folder: &Path, roots: &[PathBuf]) -> Vec<OsString> {
     let (mut found, parts) = (vec![OsString::new()], parts(word));
     for (index, part) in parts.iter().enumerate() {
         if index > 0 {
             found.iter_mut().for_each(|name| name.push("/"));
         }
         let is_last = index + 1 == parts.len();
-        found = found.iter().flat_map(|before| below(before, part, folder, is_last)).take(MOST_NAMES).collect();
+        found = found.iter().flat_map(|before| below(before, part, folder, roots, is_last)).take(MOST_NAMES).collect();
     }
     found.sort();
     if found.is_empty() { vec![literal(word)] } else { found }
@@ -123,7 +124,7 @@ fn parts(word: &Word) -> Vec<Part> {
 }
 
 /// What matches `part` in the folder that `before` names.
-fn below(before: &OsString, part: &Part, folder: &Path, is_last: bool) -> Vec<OsString> {
+fn below(before: &OsString, part: &Part, folder: &Path, roots: &[PathBuf], is_last: bool) -> Vec<OsString> {
     let joined = |name: &std::ffi::OsStr| {
         let mut whole = before.clone();
         whole.push(name);
@@ -138,6 +139,11 @@ fn below(before: &OsString, part: &Part, folder: &Path, is_last: bool) -> Vec<Os
     let Some(matcher) = matcher(part) else { return Vec::new() };
     let hides = begins_open(part);
     let inside = if before.is_empty() { folder.to_owned() } else { place(before) };
+    // Who looks here is in no sandbox: it looks where the line may be, and nowhere else.
+    let real = inside.canonicalize().unwrap_or_default();
+    if !roots.iter().any(|root| real.starts_with(root)) {
+        return Vec::new();
+    }
     let entries = std::fs::read_dir(inside).into_iter().flatten().flatten();
     let fitting = entries.filter(|entry| {
         let name = entry.file_name();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use goondan_runtime::policy::shell;
-use goondan_runtime::ports::tool::{Containment, ToolContext};
+use goondan_runtime::ports::tool::{Containment, Direct, ToolContext};
 use goondan_runtime::spec::command_line::{CD, Command, Group, Script, Stage, Step, When};
 
 use crate::confine::programs::{self, Found};
@@ -59,23 +59,27 @@ impl Line {
     /// `script`, to be run in `folder` with each command contained as its policies want it.
     pub(crate) fn new(
         script: Script,
-        contained: Vec<Vec<Containment>>,
+        direct: &Direct,
         launcher: &Launcher,
         ctx: &ToolContext,
         folder: PathBuf,
         environment: Environment,
-    ) -> Line {
+    ) -> io::Result<Line> {
         let workdir = ctx.workdir.canonicalize().unwrap_or_else(|_| ctx.workdir.clone());
-        Line {
+        // Somebody may have put a link in its place since it was judged.
+        if !direct.is_outside && !folder.starts_with(&workdir) {
+            return Err(io::Error::other("the folder to run in lies elsewhere by now"));
+        }
+        Ok(Line {
             programs: shell::programs(&script),
-            stays: shell::stays(&script) && folder.starts_with(&workdir),
+            stays: shell::stays(&script) && !direct.is_outside,
             script,
-            contained,
+            contained: direct.commands.clone(),
             launcher: launcher.clone(),
             ctx: ToolContext { workdir, ..ctx.clone() },
             folder,
             environment,
-        }
+        })
     }
 
     async fn run(self: Arc<Self>, streams: Streams, running: Arc<Running>) -> io::Result<ExitStatus> {
@@ -180,12 +184,18 @@ impl<'a> Shell<'a> {
         #[cfg(unix)]
         started.arg0(&name);
         started.args(words.iter().skip(1));
-        streams.give_to(&mut started)?;
         let inner = self.line.programs.get(command.number).into_iter().flatten().filter(|inner| **inner != name);
-        let beside: Vec<Found> = inner.filter_map(|inner| self.line.find(inner, &scope.folder).ok()).collect();
+        let inner: Vec<&String> = inner.collect();
+        if let Some(other) = inner.iter().find(|inner| self.line.is_elsewhere(inner, &scope.folder)) {
+            return streams.complain(elsewhere(other), NOT_STARTED).await;
+        }
+        let beside: Vec<Found> =
+            inner.into_iter().filter_map(|inner| self.line.find(inner, &scope.folder).ok()).collect();
         let contained = self.line.contained.get(command.number).map_or(&[][..], Vec::as_slice);
         let (launcher, ctx) = (&self.line.launcher, &self.line.ctx);
-        let contained = launcher.confine_command(started, ctx, &found, &beside, contained).map_err(io::Error::other)?;
+        let mut contained =
+            launcher.confine_command(started, ctx, &found, &beside, contained).map_err(io::Error::other)?;
+        streams.give_to(&mut contained.command)?;
         let group = Processes::spawn_patiently(contained).await;
         match group {
             Ok(group) => {
@@ -215,15 +225,24 @@ impl Line {
         std::env::join_paths(folders).unwrap_or_default()
     }
 
+    /// Where patterns of files are looked up: the working folder, and the folder that the line was allowed to run in.
+    fn roots(&self) -> Vec<PathBuf> {
+        vec![self.ctx.workdir.clone(), self.folder.clone()]
+    }
+
+    /// Whether `./x` is another file here than the one that was judged: that of the working folder.
+    fn is_elsewhere(&self, name: &str, folder: &Path) -> bool {
+        name.contains('/') && !name.starts_with('/') && by_text(folder) != by_text(&self.ctx.workdir)
+    }
+
     /// The program that a name stands for, or why there is none and what a shell would say.
     fn find(&self, name: &str, folder: &Path) -> Result<Found, (String, u8)> {
         if !name.contains('/') {
             let found = programs::on_path(name, &self.path(), &[&self.ctx.workdir]).map(Found::at);
             return found.ok_or_else(|| (format!("{name}: not found"), NOT_FOUND));
         }
-        if !name.starts_with('/') && by_text(folder) != by_text(&self.ctx.workdir) {
-            let reason = format!("{name}: not started, since it was judged as a file of the working folder");
-            return Err((reason, NOT_STARTED));
+        if self.is_elsewhere(name, folder) {
+            return Err((elsewhere(name), NOT_STARTED));
         }
         let path = folder.join(name);
         if !path.exists() {
@@ -234,6 +253,10 @@ impl Line {
         }
         Ok(Found::at(path))
     }
+}
+
+fn elsewhere(name: &str) -> String {
+    format!("{name}: not started, since it was judged as a file of the working folder")
 }
 
 /// An absolute path without `.` and `..`, as a shell goes there.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
+use goondan_runtime::policy::shell;
 use goondan_runtime::ports::tool::ToolError;
 use goondan_runtime::spec::command_line::{Redirect, Target, stays_inside};
 use tokio::process::Command;
@@ -110,7 +111,14 @@ fn opened(line: &Line, folder: &Path, path: &str, what: For) -> Result<Stream, S
 
 fn inside(line: &Line, place: &Path, what: For) -> Result<File, ToolError> {
     let root = Root::of(&line.ctx)?;
+    let given = place;
     let place = root.resolve(&place.to_string_lossy())?;
+    // A link or a folder may lead to what a redirection by that name would have been asked about.
+    let is_hidden = |path: &Path| shell::is_protected(&root.relative(path).to_string_lossy());
+    if !matches!(what, For::Reading) && is_hidden(&place.path) && !is_named(given) {
+        let message = format!("`{}` is a protected place, and was not judged as one", place.path.display());
+        return Err(ToolError::new(message).code("E_TOOL_DENIED"));
+    }
     match what {
         For::Reading => root.open(&place).map(|(file, _)| file),
         For::Writing => root.open_to_write(&place),
@@ -118,16 +126,38 @@ fn inside(line: &Line, place: &Path, what: For) -> Result<File, ToolError> {
     }
 }
 
+/// Whether a path names a protected place in its last part, where everybody sees it.
+fn is_named(given: &Path) -> bool {
+    given.file_name().is_some_and(|name| shell::is_protected(&name.to_string_lossy()))
+}
+
 fn outside(place: &Path, what: For) -> io::Result<File> {
     let place = without_links(place)?;
+    // What such files lead to belongs to whoever opens them: a terminal, another process.
+    if ["/dev", "/proc", "/sys"].iter().any(|folder| place.starts_with(folder)) {
+        return Err(io::Error::other("it is no ordinary file"));
+    }
     let mut how = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut how, WITHOUT_WAITING);
     match what {
         For::Reading => how.read(true),
-        For::Writing => how.write(true).create(true).truncate(true),
+        For::Writing => how.write(true).create(true).truncate(false),
         For::Appending => how.append(true).create(true),
     };
-    how.open(place)
+    let file = how.open(place)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no ordinary file"));
+    }
+    if matches!(what, For::Writing) {
+        file.set_len(0)?;
+    }
+    Ok(file)
 }
+
+/// A pipe is not waited for, and a terminal does not become that of this program.
+#[cfg(unix)]
+const WITHOUT_WAITING: i32 = nix::fcntl::OFlag::O_NONBLOCK.union(nix::fcntl::OFlag::O_NOCTTY).bits();
 
 /// A path whose folders are what their names say, so that no link leads away from it.
 fn without_links(place: &Path) -> io::Result<PathBuf> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use goondan_spec::kinds::{
-    Action, Agent, Entry, ExportSpec, PATCHED, Permission, PermissionRule, Permissions, RuleSandbox,
+    Action, Agent, Entry, ExportSpec, PATCHED, Permission, PermissionRule, RuleSandbox, Workdir,
 };
 use goondan_spec::{Bundle, Resource, pattern};
 
@@ -22,7 +22,7 @@ fn of_agent(bundle: &Bundle, agent: &Resource<Agent>) -> Vec<Want> {
     let mut wants = Vec::new();
     for (power, what) in [run, reach] {
         let names: Vec<String> = offered(bundle, agent)
-            .filter(|offer| offer.has(power) && offer.may(agent.spec.permissions.as_ref(), power))
+            .filter(|offer| offer.has(power) && offer.may(&agent.spec, power))
             .map(|offer| offer.name)
             .collect();
         if !names.is_empty() {
@@ -64,18 +64,18 @@ impl Offer<'_> {
 
     /// Whether any call may run without a question. What the export makes use of, nobody is asked for: it is asked about by
     /// itself.
-    fn may(&self, permissions: Option<&Permissions>, power: Permission) -> bool {
+    fn may(&self, agent: &Agent, power: Permission) -> bool {
         let needs = match self.export.optional_permissions.contains(&power) {
             true => &BTreeSet::from([power]),
             false => &self.export.permissions,
         };
-        self.possible(permissions, needs).contains(&Action::Allow)
+        self.possible(agent, needs).contains(&Action::Allow)
     }
 
     /// What a policy may say about calls of the export, whatever their arguments are. A rule about arguments may match or
     /// not.
-    fn possible(&self, permissions: Option<&Permissions>, needs: &BTreeSet<Permission>) -> Vec<Action> {
-        let Some(permissions) = permissions else {
+    fn possible(&self, agent: &Agent, needs: &BTreeSet<Permission>) -> Vec<Action> {
+        let Some(permissions) = &agent.permissions else {
             let is_asked = needs.contains(&Permission::Execute) || needs.contains(&Permission::Network);
             return vec![if is_asked { Action::Ask } else { Action::Allow }];
         };
@@ -83,7 +83,7 @@ impl Offer<'_> {
         for rule in &permissions.rules {
             let is_about = rule.tool.as_ref().is_none_or(|tool| pattern::matches(tool, &self.name))
                 && rule.permission.is_none_or(|permission| needs.contains(&permission));
-            if !is_about || !self.has_arguments(rule) || self.is_contained(rule) {
+            if !is_about || !self.has_arguments(rule) || self.is_contained(agent, rule) {
                 continue;
             }
             if rule.args.is_empty() {
@@ -100,10 +100,12 @@ impl Offer<'_> {
         known.is_none_or(|known| rule.args.keys().all(|name| name == PATCHED || known.contains_key(name)))
     }
 
-    /// Whether what a rule allows runs in a sandbox that the project has not opened: commands that match a pattern.
-    fn is_contained(&self, rule: &PermissionRule) -> bool {
+    /// Whether what a rule allows runs in a sandbox that the project has not opened: commands that match a pattern, in a
+    /// folder of the conversation's own. In the project they could write what its user's own programs obey.
+    fn is_contained(&self, agent: &Agent, rule: &PermissionRule) -> bool {
         let commands = self.own.map(ExportSpec::marked_arguments).unwrap_or_default().commands;
         let is_pattern = |name: &String| rule.args.get(name).is_some_and(|pattern| pattern.contains(['*', '?']));
-        rule.sandbox == RuleSandbox::Usual && goondan_tools::has_sandbox() && commands.iter().any(is_pattern)
+        let is_apart = agent.workdir == Workdir::Instance && rule.sandbox == RuleSandbox::Usual;
+        is_apart && goondan_tools::has_sandbox() && commands.iter().any(is_pattern)
     }
 }

@@ -4,7 +4,7 @@
 //! run programs outside of a sandbox or use the network.
 
 mod agents;
-mod tools;
+pub(crate) mod tools;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -41,7 +41,7 @@ pub fn wants(project: &Project, state_root: &StateRoot) -> Vec<Want> {
         wants.extend(tools::programs(bundle));
         wants.extend(tools::settings(bundle));
         wants.extend(agents::powers(bundle));
-        wants.extend(bundle.models().values().filter_map(|model| key(model)));
+        wants.extend(bundle.models().values().filter_map(|model| reach(model)));
         wants.extend(values(bundle));
         wants.extend(shared_state(bundle, state_root));
     }
@@ -81,11 +81,24 @@ fn is_live(model: &Model) -> bool {
     provider(&model.provider).is_none_or(Provider::is_live)
 }
 
-/// The key of a model that goes to an endpoint which the project has chosen. To its provider, a key may go.
-fn key(model: &Resource<Model>) -> Option<Want> {
+/// What a model is told that its provider is not told anyway: where the conversations go, and a key other than the
+/// customary one.
+fn reach(model: &Resource<Model>) -> Option<Want> {
     let spec = &model.spec;
-    let (endpoint, key) = spec.endpoint.as_ref().zip(spec.api_key.as_ref().and_then(name))?;
-    is_live(spec).then(|| Want::new(format!("sends the key in {key} to {endpoint}"), model.origin.as_ref()))
+    if !is_live(spec) {
+        return None;
+    }
+    let custom = provider(&spec.provider).and_then(|provider| provider.key_variable);
+    let key = spec.api_key.as_ref().and_then(name);
+    let what = match (&spec.endpoint, key) {
+        (Some(endpoint), Some(key)) => format!("sends its conversations to {endpoint}, with the key in {key}"),
+        (Some(endpoint), None) => format!("sends its conversations to {endpoint}"),
+        (None, Some(key)) if Some(key.as_str()) != custom => {
+            format!("sends the value of {key} to the provider `{}`", spec.provider)
+        }
+        (None, _) => return None,
+    };
+    Some(Want::new(what, model.origin.as_ref()))
 }
 
 /// Values from outside of the bundle, those of live models excepted: they are told with the model.

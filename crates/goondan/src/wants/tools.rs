@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use goondan_spec::bundle::Origin;
 use goondan_spec::kinds::{Entry, Tool, ToolBuild};
-use goondan_spec::{Bundle, Resource};
+use goondan_spec::value::{Environment, Secret};
+use goondan_spec::{Bundle, Resource, ValueSource};
 use serde_json::Value;
 
 use super::Want;
@@ -53,7 +54,21 @@ pub(super) fn settings(bundle: &Bundle) -> Vec<Want> {
         wants.extend(texts(config.get("env")).map(|name| handed(name, &whose, origin)));
         config.values().for_each(|value| sources(value, &mut |name| wants.push(handed(name, &whose, origin))));
     }
+    for model in bundle.models().values() {
+        let mut hand = |name: &str| wants.push(handed(name, &model.id.to_string(), model.origin.as_ref()));
+        model.spec.options.values().for_each(|value| sources(value, &mut hand));
+    }
     wants
+}
+
+/// The values of the variables that the options of models name, such as those of headers.
+pub(crate) fn values_of_options(bundle: &Bundle, environment: &Environment) -> Vec<Secret> {
+    let mut names = Vec::new();
+    for model in bundle.models().values() {
+        model.spec.options.values().for_each(|value| sources(value, &mut |name| names.push(name.to_owned())));
+    }
+    let resolved = |name| environment.resolve(&ValueSource::Env(name), "options").ok();
+    names.into_iter().filter_map(resolved).collect()
 }
 
 fn handed(name: &str, whose: &str, origin: Option<&Origin>) -> Want {

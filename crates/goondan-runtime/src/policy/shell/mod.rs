@@ -14,7 +14,7 @@ mod unwrap;
 use goondan_spec::command_line::{self, Beyond, Script, parse};
 use goondan_spec::pattern::Atom;
 
-pub use parts::fold;
+pub use parts::{fold, is_protected};
 
 /// A part of a command line that a policy decides about.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,6 +1,7 @@
 //! What a policy decides about in a script: its commands, the files that it opens, and the folders that it goes to.
 
 use goondan_spec::command_line::{Command, Group, Piece, Redirect, Script, Stage, Target, stays_inside};
+use goondan_spec::discover::is_resource_file;
 use goondan_spec::pattern::{Atom, atoms};
 
 use super::unwrap::{self, Known, Simple};
@@ -97,10 +98,11 @@ impl Walk {
 }
 
 /// Whether a file that is written there may run later, or say what is allowed: a rule must name it.
-fn is_protected(path: &str) -> bool {
-    path.to_lowercase()
-        .split('/')
-        .any(|part| matches!(part, ".git" | ".goondan" | "goondan.yaml" | "goondan.yml") || part.starts_with(".env"))
+pub fn is_protected(path: &str) -> bool {
+    let path = path.to_lowercase();
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
+    let is_part = |part: &str| matches!(part, ".git" | ".goondan" | ".gitignore") || part.starts_with(".env");
+    path.split('/').any(is_part) || is_resource_file(folder, name)
 }
 
 /// A path without `.`, `..` and doubled slashes, as far as its text tells.

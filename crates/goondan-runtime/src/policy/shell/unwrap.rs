@@ -47,9 +47,21 @@ pub(super) struct Simple {
     pub(super) words: Vec<Known>,
 }
 
+/// How many programs may stand before a command. Each takes a part of its own.
+const DEEPEST: usize = 16;
+
 /// The parts that a simple command makes.
 pub(super) fn command(simple: Simple, parts: &mut Vec<Part>) {
+    inner(simple, 0, parts);
+}
+
+/// The parts of a command that stands behind `depth` others.
+fn inner(simple: Simple, depth: usize, parts: &mut Vec<Part>) {
     let shown = show(&whole(&simple));
+    if depth > DEEPEST {
+        parts.push(Part::hidden(&shown, "too many programs stand before what runs"));
+        return;
+    }
     let Some(name) = simple.words.first().and_then(Known::text).filter(|name| !name.is_empty()) else {
         parts.push(Part::hidden(&shown, "which command runs is not known before"));
         return;
@@ -59,9 +71,9 @@ pub(super) fn command(simple: Simple, parts: &mut Vec<Part>) {
         parts.push(Part::hidden(&shown, why));
     } else if base == "find" {
         parts.push(plain(&simple));
-        find(&simple, &shown, parts);
+        find(&simple, &shown, depth, parts);
     } else if let Some(wrapper) = programs::wrapper(base) {
-        wrapped(&simple, wrapper, &shown, parts);
+        wrapped(&simple, wrapper, &shown, depth, parts);
     } else {
         parts.push(plain(&simple));
     }
@@ -113,7 +125,7 @@ fn join(words: impl Iterator<Item = Vec<Atom>>) -> Vec<Atom> {
 }
 
 /// A command that `wrapper` runs.
-fn wrapped(simple: &Simple, wrapper: &Wrapper, shown: &str, parts: &mut Vec<Part>) {
+fn wrapped(simple: &Simple, wrapper: &Wrapper, shown: &str, depth: usize, parts: &mut Vec<Part>) {
     let outer = plain(simple);
     let Some((assignments, at)) = behind_options(&simple.words, wrapper) else {
         parts.push(Part::hidden(shown, format!("what `{}` runs is not certain", wrapper.name)));
@@ -130,7 +142,7 @@ fn wrapped(simple: &Simple, wrapper: &Wrapper, shown: &str, parts: &mut Vec<Part
     let assignments = [simple.assignments.clone(), assignments].concat();
     let inner = Simple { number: simple.number, assignments, words };
     let mut inside = Vec::new();
-    command(inner, &mut inside);
+    self::inner(inner, depth + 1, &mut inside);
     if wrapper.elevates {
         elevated(outer, inside, parts);
         return;
@@ -191,13 +203,18 @@ fn behind_options(words: &[Known], wrapper: &Wrapper) -> Option<(Vec<Vec<Atom>>,
 fn is_assignment(word: &Known) -> bool {
     let name: String =
         word.atoms.iter().map_while(|atom| if let Atom::Char(c) = atom { Some(*c) } else { None }).collect();
-    name.split_once('=').is_some_and(|(name, _)| !name.is_empty())
+    let is_name = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    name.split_once('=').is_some_and(|(name, _)| is_name(name))
 }
 
 /// What `find` runs for what it finds.
-fn find(simple: &Simple, shown: &str, parts: &mut Vec<Part>) {
+fn find(simple: &Simple, shown: &str, depth: usize, parts: &mut Vec<Part>) {
     let words = &simple.words;
-    if words.iter().any(|word| word.is_open && word.atoms.first() == Some(&Atom::Any)) {
+    // A path may begin with what is not known; an option may not.
+    if words.iter().skip(1).any(|word| word.atoms.first() == Some(&Atom::Any)) {
         parts.push(Part::hidden(shown, "what `find` runs is not certain"));
         return;
     }
@@ -209,11 +226,17 @@ fn find(simple: &Simple, shown: &str, parts: &mut Vec<Part>) {
         if !runs {
             continue;
         }
-        let is_end = |word: &Known| matches!(word.text().as_deref(), Some(";" | "+"));
         let rest = words.get(at..).unwrap_or_default();
-        let length = rest.iter().position(is_end).unwrap_or(rest.len());
-        let inner = rest.iter().take(length).map(found).collect();
-        command(Simple { words: inner, ..simple.clone() }, parts);
+        let text_of = |index: usize| rest.get(index).and_then(Known::text);
+        // `+` ends nothing but a list of what was found.
+        let ends = |index: usize| match text_of(index).as_deref() {
+            Some(";") => true,
+            Some("+") => index > 0 && text_of(index - 1).as_deref() == Some("{}"),
+            _ => false,
+        };
+        let length = (0..rest.len()).find(|index| ends(*index)).unwrap_or(rest.len());
+        let words = rest.iter().take(length).map(found).collect();
+        inner(Simple { words, ..simple.clone() }, depth + 1, parts);
         at += length;
     }
 }
