@@ -6,6 +6,7 @@
 
 mod parse;
 mod script;
+mod shells;
 
 pub use parse::{Beyond, parse};
 pub use script::{CD, Command, Group, Piece, Redirect, Script, Stage, Step, Target, When, Word, stays_inside};

@@ -4,6 +4,7 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 use super::script::{CD, Command, Group, Piece, Redirect, Script, Stage, Step, Target, When, Word};
+use super::shells::{SHELL_VARIABLES, SHELL_WORDS, SHELLS};
 
 /// Why a line takes a shell, as the end of a sentence that begins with "it".
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,106 +19,6 @@ const LONGEST: usize = 32 * 1024;
 
 /// How deep groups and substitutions may nest.
 const DEEPEST: usize = 16;
-
-/// Programs that read such a line behind `-c`.
-const SHELLS: [&str; 5] = ["sh", "bash", "dash", "ash", "ksh"];
-
-/// Words that mean something to a shell where a command is expected. What they do, only a shell can do.
-const SHELL_WORDS: [&str; 75] = [
-    "!",
-    ".",
-    ":",
-    "[[",
-    "]]",
-    "alias",
-    "bg",
-    "bind",
-    "break",
-    "builtin",
-    "caller",
-    "case",
-    "command",
-    "compgen",
-    "complete",
-    "compopt",
-    "continue",
-    "coproc",
-    "declare",
-    "dirs",
-    "disown",
-    "do",
-    "done",
-    "elif",
-    "else",
-    "enable",
-    "esac",
-    "eval",
-    "exec",
-    "exit",
-    "export",
-    "fc",
-    "fg",
-    "fi",
-    "for",
-    "function",
-    "getopts",
-    "hash",
-    "help",
-    "history",
-    "if",
-    "in",
-    "jobs",
-    "let",
-    "local",
-    "logout",
-    "mapfile",
-    "popd",
-    "pushd",
-    "read",
-    "readarray",
-    "readonly",
-    "return",
-    "select",
-    "set",
-    "shift",
-    "shopt",
-    "source",
-    "suspend",
-    "then",
-    "time",
-    "times",
-    "trap",
-    "type",
-    "typeset",
-    "ulimit",
-    "umask",
-    "unalias",
-    "unset",
-    "until",
-    "wait",
-    "while",
-    "{",
-    "}",
-    "kill",
-];
-
-/// Variables that a shell gives a meaning to, or that decide which program a name is.
-const SHELL_VARIABLES: [&str; 14] = [
-    "PATH",
-    "PWD",
-    "OLDPWD",
-    "CDPATH",
-    "IFS",
-    "UID",
-    "EUID",
-    "PPID",
-    "SHELLOPTS",
-    "BASHOPTS",
-    "BASH_ENV",
-    "ENV",
-    "HOME",
-    "_",
-];
 
 /// The script that `line` is.
 ///
