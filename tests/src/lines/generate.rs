@@ -56,7 +56,7 @@ impl Generator {
         let writes = line.replace("2>&1", "").replace("1>&2", "").replace(">&2", "").contains('>');
         let names = ["a1", "b1", "new", "q r", ".h", "2"];
         // `gdn` opens no folder to read it, where a shell opens it, goes on, and can't read it then.
-        if ["< d", "<d", "< 'd", "<'d", "< .", "<.", "<\"d"].iter().any(|folder| line.contains(folder)) {
+        if ["< d", "<d", "< 'd", "<'d", "< .", "<.", "<\"d", "<\td"].iter().any(|folder| line.contains(folder)) {
             return true;
         }
         // Who of those that share a stream writes first is open, too.

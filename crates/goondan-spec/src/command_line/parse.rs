@@ -34,6 +34,9 @@ pub fn parse(line: &str) -> Result<Script, Beyond> {
     }
     let mut numbers = 0;
     let script = Reader { rest: line.chars().peekable(), depth: 0, numbers: &mut numbers }.list(false)?;
+    if script.has_glob() && !script.stays() {
+        return beyond("matches files outside of the working folder");
+    }
     if script.steps.is_empty() { beyond("runs nothing") } else { Ok(script) }
 }
 
@@ -461,6 +464,9 @@ impl Unfinished {
                 Piece::Star | Piece::Question => shape.push('*'),
                 Piece::Output(_) => return beyond("matches files by what a command prints"),
             }
+        }
+        if shape.starts_with('/') || shape.split('/').any(|part| part == "..") {
+            return beyond("matches files outside of the working folder");
         }
         let is_hidden = |part: &str| part.starts_with('.') && part.contains('*');
         if shape.split('/').any(is_hidden) { beyond("matches hidden files, where shells differ") } else { Ok(word) }

@@ -9,6 +9,37 @@ pub struct Script {
     pub steps: Vec<Step>,
 }
 
+impl Script {
+    /// Whether all that it does is done below the folder that it begins in, as far as `cd` goes.
+    pub fn stays(&self) -> bool {
+        self.commands().iter().all(|command| command.folder().is_none_or(|folder| stays_inside(&folder)))
+    }
+
+    /// Whether a word of it becomes the names of files.
+    pub fn has_glob(&self) -> bool {
+        self.commands().iter().any(|command| command.words.iter().any(Word::is_glob))
+    }
+
+    /// All commands, those in groups and substitutions, too.
+    fn commands(&self) -> Vec<&Command> {
+        let mut all = Vec::new();
+        for stage in self.steps.iter().flat_map(|step| &step.stages) {
+            match stage {
+                Stage::Group(group) => all.extend(group.script.commands()),
+                Stage::Command(command) => {
+                    all.push(command);
+                    for piece in command.words.iter().flat_map(|word| &word.pieces) {
+                        if let Piece::Output(inner) = piece {
+                            all.extend(inner.commands());
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+}
+
 /// A pipeline, and when it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {

@@ -72,7 +72,7 @@ impl Line {
         }
         Ok(Line {
             programs: shell::programs(&script),
-            stays: shell::stays(&script) && !direct.is_outside,
+            stays: script.stays() && !direct.is_outside,
             script,
             contained: direct.commands.clone(),
             launcher: launcher.clone(),

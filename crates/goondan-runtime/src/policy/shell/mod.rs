@@ -100,11 +100,6 @@ pub fn parts(line: &str) -> Vec<Part> {
     }
 }
 
-/// Whether no `cd` of a script leaves the folder that it begins in, as far as the text tells.
-pub fn stays(script: &Script) -> bool {
-    parts::stays(script)
-}
-
 /// The names of the programs that each command of a script starts, by its number.
 pub fn programs(script: &Script) -> Vec<Vec<String>> {
     let mut all: Vec<Vec<String>> = Vec::new();

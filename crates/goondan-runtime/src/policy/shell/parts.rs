@@ -9,24 +9,9 @@ use super::{Part, What, excerpt};
 
 /// The parts of a script, in its order.
 pub(super) fn of(script: &Script) -> Vec<Part> {
-    let mut walk = Walk { parts: Vec::new(), stays: stays(script) };
+    let mut walk = Walk { parts: Vec::new(), stays: script.stays() };
     walk.script(script);
     walk.parts
-}
-
-/// Whether all that a script does is done below the folder that it begins in, as far as `cd` goes.
-pub(super) fn stays(script: &Script) -> bool {
-    let stage = |stage: &Stage| match stage {
-        Stage::Command(command) => {
-            command.folder().is_none_or(|folder| stays_inside(&folder))
-                && command.words.iter().flat_map(|word| &word.pieces).all(|piece| match piece {
-                    Piece::Output(inner) => stays(inner),
-                    Piece::Text(_) | Piece::Star | Piece::Question => true,
-                })
-        }
-        Stage::Group(group) => stays(&group.script),
-    };
-    script.steps.iter().flat_map(|step| &step.stages).all(stage)
 }
 
 struct Walk {
