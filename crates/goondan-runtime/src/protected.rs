@@ -27,7 +27,7 @@ pub(crate) struct Protected {
 
 /// Why a place is protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Why {
+pub(crate) enum Why {
     Git,
     Own,
     Bundle,
@@ -36,6 +36,16 @@ enum Why {
 }
 
 impl Why {
+    /// Why a file or folder of that name, in lower case, is protected in every project.
+    pub(crate) fn of_name(name: &str) -> Option<Why> {
+        match name {
+            ".git" => Some(Why::Git),
+            ".goondan" => Some(Why::Own),
+            name if name.starts_with(".env") => Some(Why::Secrets),
+            _ => None,
+        }
+    }
+
     fn text(self) -> &'static str {
         match self {
             Why::Git => "git runs what is in it",
@@ -99,13 +109,7 @@ fn by_name(base: &Path, path: &Path) -> Option<(PathBuf, Why)> {
     let parts: Vec<&Path> = path.ancestors().filter(|part| part.components().count() > depth).collect();
     parts.into_iter().rev().find_map(|part| {
         let name = part.file_name()?.to_string_lossy().to_lowercase();
-        let why = match name.as_str() {
-            ".git" => Why::Git,
-            ".goondan" => Why::Own,
-            name if name.starts_with(".env") => Why::Secrets,
-            _ => return None,
-        };
-        Some((part.to_owned(), why))
+        Some((part.to_owned(), Why::of_name(&name)?))
     })
 }
 

@@ -155,7 +155,7 @@ pub(crate) struct End {
 
 impl Background {
     async fn start(line: &str, work: Work, limit: Option<Duration>) -> std::io::Result<Background> {
-        let mut started = work.with_input().start(true).await?;
+        let mut started = work.start(true).await?;
         let stdin = started.take_input();
         let state = State { stdout: Capture::new(KEEP), stderr: Capture::new(KEEP), end: None };
         let state = Arc::new(Mutex::new(state));

@@ -33,18 +33,15 @@ pub(crate) enum Started {
 }
 
 impl Work {
-    /// Takes standard input from whoever has started it.
-    pub(crate) fn with_input(mut self) -> Work {
-        if let Work::Program(program) = &mut self {
-            program.command.stdin(std::process::Stdio::piped());
-        }
-        self
-    }
-
-    /// Starts it; a line with `input` for all its commands to read.
+    /// Starts it, with `input` for whoever has started it to write: a line's is read by all its commands.
     pub(crate) async fn start(self, input: bool) -> io::Result<Started> {
         match self {
-            Work::Program(program) => Group::spawn_patiently(*program).await.map(Started::Program),
+            Work::Program(mut program) => {
+                if input {
+                    program.command.stdin(std::process::Stdio::piped());
+                }
+                Group::spawn_patiently(*program).await.map(Started::Program)
+            }
             Work::Line(line) => Job::start(line, input).map(Started::Line),
         }
     }

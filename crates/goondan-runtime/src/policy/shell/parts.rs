@@ -6,6 +6,7 @@ use goondan_spec::pattern::{Atom, atoms};
 
 use super::unwrap::{self, Known, Simple};
 use super::{Part, What, excerpt};
+use crate::protected::Why;
 
 /// The parts of a script, in its order.
 pub(super) fn of(script: &Script) -> Vec<Part> {
@@ -86,8 +87,7 @@ impl Walk {
 pub fn is_protected(path: &str) -> bool {
     let path = path.to_lowercase();
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
-    let is_part = |part: &str| matches!(part, ".git" | ".goondan" | ".gitignore") || part.starts_with(".env");
-    path.split('/').any(is_part) || is_resource_file(folder, name)
+    path.split('/').any(|part| Why::of_name(part).is_some()) || name == ".gitignore" || is_resource_file(folder, name)
 }
 
 /// A path without `.`, `..` and doubled slashes, as far as its text tells.
