@@ -9,7 +9,8 @@ use landlock::{
 };
 use nix::libc;
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, apply_filter,
 };
 
 use super::Layer;
@@ -47,9 +48,17 @@ pub(crate) fn sandbox(layers: &[Layer]) -> Result<(), String> {
     }
     if !layers.is_empty() {
         let has_network = layers.iter().all(|layer| layer.network);
-        calls(has_network).map_err(|error| format!("system calls can't be shut off by seccomp: {error}"))?;
+        let filter = filter(has_network).and_then(|filter| apply_filter(filter).map_err(|error| error.to_string()));
+        filter.map_err(|error| format!("system calls can't be shut off by seccomp: {error}"))?;
     }
     Ok(())
+}
+
+/// The filter of system calls. Both are made once: that takes longer than to put one on.
+fn filter(has_network: bool) -> Result<&'static BpfProgram, String> {
+    static FILTERS: [OnceLock<Result<BpfProgram, String>>; 2] = [const { OnceLock::new() }; 2];
+    let filter = FILTERS[usize::from(has_network)].get_or_init(|| calls(has_network));
+    filter.as_ref().map_err(Clone::clone)
 }
 
 fn files(layer: &Layer) -> Result<(), String> {
@@ -84,7 +93,7 @@ fn files(layer: &Layer) -> Result<(), String> {
 /// System calls that no program in a sandbox makes: those that type on a terminal, and those that make sockets. With the
 /// network, sockets of the network alone are left: those of the local machine lead out of every sandbox (think of a
 /// container engine, or of whatever starts services). Pairs of connected sockets are always left.
-fn calls(has_network: bool) -> Result<(), String> {
+fn calls(has_network: bool) -> Result<BpfProgram, String> {
     let with = |argument: u8, value: u64| {
         let is_value = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)?;
         SeccompRule::new(vec![is_value])
@@ -113,6 +122,5 @@ fn calls(has_network: bool) -> Result<(), String> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
     let refusal = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refusal, arch).map_err(|error| error.to_string())?;
-    let program = BpfProgram::try_from(filter).map_err(|error| error.to_string())?;
-    seccompiler::apply_filter(&program).map_err(|error| error.to_string())
+    BpfProgram::try_from(filter).map_err(|error| error.to_string())
 }
