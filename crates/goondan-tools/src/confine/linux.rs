@@ -1,11 +1,13 @@
 //! The sandbox of Linux: Landlock for files, seccomp for the network.
 
-use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::collections::{BTreeMap, VecDeque};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::{Mutex, OnceLock};
 
 use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
-    path_beneath_rules,
+    ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
+    RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 use nix::libc;
 use seccompiler::{
@@ -14,6 +16,7 @@ use seccompiler::{
 };
 
 use super::Layer;
+use crate::state::lock;
 
 /// What must be there. The third version is the first that guards the length of files.
 const NEEDED: ABI = ABI::V3;
@@ -61,33 +64,66 @@ fn filter(has_network: bool) -> Result<&'static BpfProgram, String> {
     filter.as_ref().map_err(Clone::clone)
 }
 
+/// A device and a number in it: the same file as long as both are the same.
+type Identity = Option<(u64, u64)>;
+
+/// The rules of a layer, for the files that its paths led to when they were made.
+struct Rules {
+    layer: Layer,
+    files: Vec<Identity>,
+    made: RulesetCreated,
+}
+
+/// How many rules are kept: a swarm has a few layers, one for each kind of command and folder.
+const KEPT: usize = 32;
+
 fn files(layer: &Layer) -> Result<(), String> {
+    let made = rules(layer).map_err(|error| error.to_string())?;
+    let status = made.restrict_self().map_err(|error| error.to_string())?;
+    match status.ruleset {
+        RulesetStatus::NotEnforced => Err("nothing was enforced".to_owned()),
+        RulesetStatus::PartiallyEnforced | RulesetStatus::FullyEnforced => Ok(()),
+    }
+}
+
+/// The rules of a layer: those of the time before where its paths lead to the same files. Making them takes longer than
+/// all else that starts a program.
+fn rules(layer: &Layer) -> Result<RulesetCreated, Box<dyn std::error::Error>> {
+    static MADE: Mutex<VecDeque<Rules>> = Mutex::new(VecDeque::new());
+    let files: Vec<Identity> = layer.paths().map(|path| identity(path)).collect();
+    let mut made = lock(&MADE);
+    if let Some(known) = made.iter().find(|known| known.layer == *layer && known.files == files) {
+        return Ok(known.made.try_clone()?);
+    }
+    let new = make(layer)?;
+    made.retain(|known| known.layer != *layer);
+    made.truncate(KEPT - 1);
+    made.push_front(Rules { layer: layer.clone(), files, made: new.try_clone()? });
+    Ok(new)
+}
+
+fn identity(path: &Path) -> Identity {
+    path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+fn make(layer: &Layer) -> Result<RulesetCreated, RulesetError> {
     let all = AccessFs::from_all(WANTED);
     let (read, write) = match &layer.execute {
         None => (AccessFs::from_read(WANTED), all),
         Some(_) => (AccessFs::from_read(WANTED) & !AccessFs::Execute, all & !AccessFs::Execute),
     };
     let programs = layer.execute.iter().flatten();
-    let restrict = || {
-        let status = Ruleset::default()
-            .set_compatibility(CompatLevel::HardRequirement)
-            .handle_access(AccessFs::from_all(NEEDED))?
-            .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(all)?
-            .scope(Scope::from_all(WANTED))?
-            .create()?
-            .add_rules(path_beneath_rules(&layer.read, read))?
-            .add_rules(path_beneath_rules(&layer.write, write))?
-            .add_rules(path_beneath_rules(programs.clone(), AccessFs::from_read(WANTED)))?
-            .add_rules(path_beneath_rules(DEVICES, AccessFs::from_file(WANTED)))?
-            .restrict_self()?;
-        Ok::<_, landlock::RulesetError>(status)
-    };
-    let status = restrict().map_err(|error| error.to_string())?;
-    match status.ruleset {
-        RulesetStatus::NotEnforced => Err("nothing was enforced".to_owned()),
-        RulesetStatus::PartiallyEnforced | RulesetStatus::FullyEnforced => Ok(()),
-    }
+    Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(NEEDED))?
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(all)?
+        .scope(Scope::from_all(WANTED))?
+        .create()?
+        .add_rules(path_beneath_rules(&layer.read, read))?
+        .add_rules(path_beneath_rules(&layer.write, write))?
+        .add_rules(path_beneath_rules(programs, AccessFs::from_read(WANTED)))?
+        .add_rules(path_beneath_rules(DEVICES, AccessFs::from_file(WANTED)))
 }
 
 /// System calls that no program in a sandbox makes: those that type on a terminal, and those that make sockets. With the

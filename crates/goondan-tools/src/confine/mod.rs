@@ -93,6 +93,14 @@ pub(crate) struct Layer {
     execute: Option<Vec<PathBuf>>,
 }
 
+#[cfg(target_os = "linux")]
+impl Layer {
+    /// All that it tells of.
+    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.read.iter().chain(&self.write).chain(self.execute.iter().flatten())
+    }
+}
+
 /// The helper at work.
 #[derive(Debug)]
 pub(crate) struct Helper {
