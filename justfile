@@ -51,7 +51,7 @@ dist:
 
 # Try the tables of attacks, and print each class with its count; then run command lines both ways for a minute
 attacks seconds="60":
-    cargo test -p goondan-spec -p goondan-runtime -p goondan-tools -p goondan-models attacks -- --nocapture 2>&1 | grep '^attacks: '
+    cargo test -p goondan-spec -p goondan-core -p goondan-engine -p goondan-tools -p goondan-models attacks -- --nocapture 2>&1 | grep '^attacks: '
     cargo test -p goondan-tests --test it command_lines -- --nocapture 2>&1 | grep -E '^(attacks: |test |test result)'
     cargo run -q -p goondan-cli -- test tests/conformance/attacks.case.yaml
     cargo build -q -p goondan-tests

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use goondan::runtime::redact::Redactor;
+use goondan::inside::Redactor;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command, Global};
@@ -121,13 +121,13 @@ pub(crate) fn redactor() -> &'static Redactor {
     &REDACTOR
 }
 
-/// Log lines of the libraries go to standard error; `GOONDAN_LOG` takes a filter such as `goondan_runtime=trace`.
+/// Log lines of the libraries go to standard error; `GOONDAN_LOG` takes a filter such as `goondan_engine=trace`.
 fn start_logging(global: &Global) {
     let default = match (global.quiet, global.verbose) {
         (true, _) => "error,genai=off",
         (false, 0 | 1) => "warn,genai=off,gdn::agent=trace",
         (false, 2) => {
-            "goondan=debug,goondan_runtime=debug,goondan_tools=debug,goondan_models=debug,warn,genai=off,gdn::agent=trace"
+            "goondan=debug,goondan_core=debug,goondan_engine=debug,goondan_store=debug,goondan_tools=debug,goondan_models=debug,warn,genai=off,gdn::agent=trace"
         }
         (false, _) => "trace,genai=off",
     };

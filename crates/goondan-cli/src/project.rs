@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use goondan::runtime::event::SwarmEvent;
-use goondan::runtime::policy::Approver;
-use goondan::spec::{Bundle, Code, Diagnostic, ResourceId, Sources, render};
+use goondan::event::SwarmEvent;
+use goondan::inside::render;
+use goondan::ports::approval::Approver;
+use goondan::spec::{Bundle, Code, Diagnostic, ResourceId, Sources};
 use goondan::{Project, StartError, StateRoot, Swarm, models};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;

@@ -50,7 +50,7 @@ fn the_schema_takes_the_cases_and_refuses_mistakes() {
     assert!(!files.is_empty());
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
-        for case in goondan::spec::yaml::documents_from_str::<Value>(&text).unwrap() {
+        for case in goondan::inside::yaml::documents_from_str::<Value>(&text).unwrap() {
             let problems: Vec<String> =
                 schema.iter_errors(&case).map(|error| format!("{error} at {}", error.instance_path())).collect();
             assert!(problems.is_empty(), "{}: {problems:?}", case["case"]);

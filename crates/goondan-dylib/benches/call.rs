@@ -6,8 +6,8 @@
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub, reason = "a benchmark may panic")]
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use goondan_core::JsonObject;
 use goondan_dylib::Limits;
-use goondan_runtime::JsonObject;
 use tokio::runtime::Runtime;
 
 #[allow(dead_code, reason = "the tests use more of it")]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use goondan_abi::wire::{self, code};
-use goondan_runtime::ports::tool::{LogLevel, ToolContext};
+use goondan_core::ports::tool::{LogLevel, ToolContext};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 

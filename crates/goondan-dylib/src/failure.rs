@@ -1,7 +1,7 @@
 //! Why a library could not be opened, before it is said which tool wanted it.
 
-use goondan_runtime::ports::tool::OpenError;
-use goondan_runtime::spec::ResourceId;
+use goondan_core::ports::tool::OpenError;
+use goondan_spec::ResourceId;
 use serde::{Deserialize, Serialize};
 
 /// What went wrong and what to do about it.

@@ -8,9 +8,9 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use goondan_abi::wire::{self, code};
-use goondan_runtime::JsonObject;
-use goondan_runtime::ports::tool::{Attachment, ToolContext, ToolError, ToolHandler, ToolOutput};
-use goondan_runtime::spec::kinds::Permission;
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::{Attachment, ToolContext, ToolError, ToolHandler, ToolOutput};
+use goondan_spec::kinds::Permission;
 use serde_json::Value;
 
 use crate::connection::{Happening, OpenCall, log_for_call};

@@ -1,4 +1,4 @@
-//! Makes a dynamic library look like [`ToolHandler`](goondan_runtime::ports::tool::ToolHandler)s, and retires old generations of
+//! Makes a dynamic library look like [`ToolHandler`](goondan_core::ports::tool::ToolHandler)s, and retires old generations of
 //! it safely.
 //!
 //! Start reading at [`Libraries`]: `locate` (which file) → `staging` (a private copy) → `image` (is it a library at all) →

@@ -6,9 +6,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use goondan_runtime::ports::tool::{OpenError, ToolHandler, ToolSet, ToolSource};
-use goondan_runtime::spec::Resource;
-use goondan_runtime::spec::kinds::{Entry, ExportSpec, Tool};
+use goondan_core::ports::tool::{OpenError, ToolHandler, ToolSet, ToolSource};
+use goondan_spec::Resource;
+use goondan_spec::kinds::{Entry, ExportSpec, Tool};
 use tokio::sync::Mutex;
 
 use crate::connection::{Connection, new_calls};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use goondan_abi::wire::{self, Manifest};
-use goondan_runtime::spec::kinds::{ExportSpec, Permission, Tool};
+use goondan_spec::kinds::{ExportSpec, Permission, Tool};
 
 use crate::failure::Failure;
 

@@ -1,7 +1,7 @@
 //! What a library may ask of the runtime, by name.
 
 use goondan_abi::wire::{self, operation};
-use goondan_runtime::ports::tool::{
+use goondan_core::ports::tool::{
     AgentEventInput, AgentToolRuntime, RequestOptions, SpawnOptions, SpawnedAgentInfo, ToolError,
 };
 use serde::Serialize;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use goondan_abi::wire::Progress;
-use goondan_runtime::ports::tool::ProgressSink;
+use goondan_core::ports::tool::ProgressSink;
 use tokio::time::Instant;
 
 /// The shortest time between two updates of a call.
@@ -46,7 +46,7 @@ impl ProgressGate {
 mod tests {
     use std::sync::Mutex;
 
-    use goondan_runtime::JsonObject;
+    use goondan_core::JsonObject;
 
     use super::*;
 

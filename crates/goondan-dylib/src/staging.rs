@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use goondan_runtime::private;
+use goondan_core::private;
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use genai::chat::{Binary, ContentPart};
-use goondan_runtime::ports::tool::Attachment;
+use goondan_core::ports::tool::Attachment;
 
 use crate::wire::Wire;
 

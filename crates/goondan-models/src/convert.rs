@@ -7,9 +7,9 @@
 use std::borrow::Cow;
 
 use genai::chat::{ChatMessage, ChatRequest, ChatRole, ContentPart, MessageContent, Tool, ToolResponse};
-use goondan_runtime::message::{Message, Part, Role, ToolResultPart};
-use goondan_runtime::ports::model::{ModelRequest, ToolDefinition};
-use goondan_runtime::spec::sent_schema::sent_schema;
+use goondan_core::message::{Message, Part, Role, ToolResultPart};
+use goondan_core::ports::model::{ModelRequest, ToolDefinition};
+use goondan_spec::sent_schema::sent_schema;
 use serde_json::{Value, json};
 
 use crate::attach::attachment;

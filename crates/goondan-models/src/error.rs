@@ -1,6 +1,6 @@
 //! Short ways to say why a model call failed.
 
-use goondan_runtime::ports::model::{ModelError, ModelErrorKind};
+use goondan_core::ports::model::{ModelError, ModelErrorKind};
 
 /// The Model resource can't be used as it is; `suggestion` says what to write instead.
 pub(crate) fn configuration(message: impl Into<String>, suggestion: impl Into<String>) -> ModelError {

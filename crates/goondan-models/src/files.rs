@@ -3,9 +3,9 @@
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-use goondan_runtime::ports::model::ModelError;
-use goondan_runtime::spec::Resource;
-use goondan_runtime::spec::kinds::Model;
+use goondan_core::ports::model::ModelError;
+use goondan_spec::Resource;
+use goondan_spec::kinds::Model;
 use serde_json::Value;
 
 use crate::error::configuration;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use goondan_runtime::ids::InstanceId;
-use goondan_runtime::message::{Message, MessageData, MessageSource, Part, Role};
-use goondan_runtime::ports::model::{ModelChunk, ModelClient, ModelError, ModelRequest};
-use goondan_runtime::spec::kinds::{Model, ModelParams};
-use goondan_runtime::spec::{Kind, Resource, ResourceId};
+use goondan_core::ids::InstanceId;
+use goondan_core::message::{Message, MessageData, MessageSource, Part, Role};
+use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelRequest};
+use goondan_spec::kinds::{Model, ModelParams};
+use goondan_spec::{Kind, Resource, ResourceId};
 use serde_json::Value;
 
 pub(crate) fn model(provider: &str, options: Value) -> Resource<Model> {

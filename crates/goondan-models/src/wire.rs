@@ -1,7 +1,7 @@
 //! The wire formats that providers speak.
 
 use genai::adapter::AdapterKind;
-pub use goondan_runtime::spec::sent_schema::Wire;
+pub use goondan_spec::sent_schema::Wire;
 
 /// What `adapter` speaks to `model`.
 pub(crate) fn wire_of(adapter: AdapterKind, model: &str) -> Wire {

@@ -16,8 +16,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use common::{all, answer, call, client, failure, message, request, result};
-use goondan_runtime::message::Role;
-use goondan_runtime::ports::model::{ModelChunk, ModelClient, ModelErrorKind, ModelRequest};
+use goondan_core::message::Role;
+use goondan_core::ports::model::{ModelChunk, ModelClient, ModelErrorKind, ModelRequest};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};

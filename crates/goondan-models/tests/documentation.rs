@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use goondan_core::ports::model::ModelFactory;
 use goondan_models::scripted::Script;
 use goondan_models::{PROVIDERS, Providers, provider};
-use goondan_runtime::ports::model::ModelFactory;
-use goondan_runtime::spec::kinds::Model;
-use goondan_runtime::spec::{Environment, Kind, Resource, ResourceId, Secret, ValueSource, yaml};
+use goondan_spec::kinds::Model;
+use goondan_spec::{Environment, Kind, Resource, ResourceId, Secret, ValueSource, yaml};
 use serde_json::Value;
 
 const DOCUMENT: &str = include_str!("../../../docs/models.md");

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_runtime::JsonObject;
-use goondan_runtime::ports::tool::{
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::{
     AgentEventInput, RequestOptions, SpawnOptions, SpawnedAgentInfo, ToolContext, ToolError, ToolOutput,
 };
-use goondan_runtime::reserved::{REQUEST, SEND};
-use goondan_runtime::spec::kinds::PATH;
+use goondan_core::reserved::{REQUEST, SEND};
+use goondan_spec::kinds::PATH;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

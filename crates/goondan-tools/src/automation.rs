@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use goondan_runtime::ports::powers::{Job, JobRequest};
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::Permission;
+use goondan_core::ports::powers::{Job, JobRequest};
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::kinds::Permission;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

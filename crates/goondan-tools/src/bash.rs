@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_runtime::JsonObject;
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::{PATH, PROGRAM, Permission, SHELL_COMMAND, SHELL_ENVIRONMENT, SHELL_FOLDER};
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::kinds::{PATH, PROGRAM, Permission, SHELL_COMMAND, SHELL_ENVIRONMENT, SHELL_FOLDER};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use goondan_runtime::JsonObject;
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
-use goondan_runtime::spec::kinds::{ExportSpec, Permission};
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
+use goondan_spec::kinds::{ExportSpec, Permission};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

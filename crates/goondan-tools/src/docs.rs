@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use goondan_runtime::spec::kinds::{ExportSpec, ToolManifest};
+use goondan_spec::kinds::{ExportSpec, ToolManifest};
 use serde_json::Value;
 
 use crate::inventories::INVENTORIES;

@@ -1,7 +1,7 @@
 //! Tells texts that are not in UTF-8 from other files, so that they are refused by name instead of being shown or changed
 //! wrongly.
 
-use goondan_runtime::ports::tool::ToolError;
+use goondan_core::ports::tool::ToolError;
 
 use crate::errors;
 

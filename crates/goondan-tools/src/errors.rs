@@ -2,7 +2,7 @@
 
 use std::io;
 
-use goondan_runtime::ports::tool::ToolError;
+use goondan_core::ports::tool::ToolError;
 
 /// Arguments that the schema lets through and that still make no sense (rule T4).
 pub(crate) const INVALID_ARGS: &str = "E_TOOL_INVALID_ARGS";

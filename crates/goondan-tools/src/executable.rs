@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use goondan_runtime::JsonObject;
-use goondan_runtime::ports::tool::{OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource};
-use goondan_runtime::spec::Resource;
-use goondan_runtime::spec::kinds::{Entry, Tool};
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::{OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource};
+use goondan_spec::Resource;
+use goondan_spec::kinds::{Entry, Tool};
 use serde_json::Value;
 
 use crate::confine::{Helper, HelperCommand, Launcher};

@@ -5,8 +5,8 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::{PATH, Permission};
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::kinds::{PATH, Permission};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

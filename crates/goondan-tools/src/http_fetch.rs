@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_runtime::JsonObject;
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::Permission;
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::kinds::Permission;
 use reqwest::Method;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;

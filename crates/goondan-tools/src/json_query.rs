@@ -4,8 +4,8 @@ mod path;
 
 use std::sync::Arc;
 
-use goondan_runtime::JsonObject;
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -54,11 +54,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use goondan_runtime::JsonObject;
-use goondan_runtime::ids::InstanceId;
-use goondan_runtime::ports::tool::{OpenError, ToolSet, ToolSource};
-use goondan_runtime::spec::kinds::{Entry, Exports, Tool, ToolManifest};
-use goondan_runtime::spec::{Environment, Resource};
+use goondan_core::JsonObject;
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::tool::{OpenError, ToolSet, ToolSource};
+use goondan_spec::kinds::{Entry, Exports, Tool, ToolManifest};
+use goondan_spec::{Environment, Resource};
 
 use crate::confine::Helper;
 pub use crate::confine::start::is_there as has_sandbox;

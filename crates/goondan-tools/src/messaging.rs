@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_runtime::JsonObject;
-use goondan_runtime::ports::tool::{AgentEventInput, LogLevel, ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::Environment;
-use goondan_runtime::spec::kinds::Permission;
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::{AgentEventInput, LogLevel, ToolContext, ToolError, ToolOutput};
+use goondan_spec::Environment;
+use goondan_spec::kinds::Permission;
 use reqwest::Method;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use schemars::JsonSchema;

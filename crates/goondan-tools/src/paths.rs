@@ -9,9 +9,9 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use goondan_runtime::path_style::PathStyle;
-use goondan_runtime::ports::tool::{ToolContext, ToolError};
-use goondan_runtime::real_path::real_path;
+use goondan_core::path_style::PathStyle;
+use goondan_core::ports::tool::{ToolContext, ToolError};
+use goondan_core::real_path::real_path;
 use serde::Deserialize;
 
 use crate::beneath::{Folder, How, open_beneath};

@@ -1,7 +1,7 @@
 //! What the host may let a tool do. A host that does not is told about in the result.
 
-use goondan_runtime::ports::powers::{Embeddings, Schedules, Sessions, ToolState};
-use goondan_runtime::ports::tool::{ToolContext, ToolError};
+use goondan_core::ports::powers::{Embeddings, Schedules, Sessions, ToolState};
+use goondan_core::ports::tool::{ToolContext, ToolError};
 
 /// Looks at conversations.
 pub(crate) fn sessions(ctx: &ToolContext) -> Result<&dyn Sessions, ToolError> {

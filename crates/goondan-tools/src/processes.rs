@@ -9,7 +9,7 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use goondan_runtime::ports::tool::{ToolContext, ToolError};
+use goondan_core::ports::tool::{ToolContext, ToolError};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::ChildStdin;
 use tokio::sync::mpsc;

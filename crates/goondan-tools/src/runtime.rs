@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::{Permission, SHELL_COMMAND, SHELL_ENVIRONMENT, SHELL_FOLDER};
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::kinds::{Permission, SHELL_COMMAND, SHELL_ENVIRONMENT, SHELL_FOLDER};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Schemas as models like them: everything inline, no titles, no formats that only Rust knows.
 
-use goondan_runtime::spec::kinds::is_own_format;
+use goondan_spec::kinds::is_own_format;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value};

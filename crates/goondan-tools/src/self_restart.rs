@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use goondan_runtime::ports::reload::{NotReloaded, Reloaded};
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::Permission;
-use goondan_runtime::spec::{Diagnostic, render};
+use goondan_core::ports::reload::{NotReloaded, Reloaded};
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::kinds::Permission;
+use goondan_spec::{Diagnostic, render};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

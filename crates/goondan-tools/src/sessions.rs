@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_runtime::JsonObject;
-use goondan_runtime::ids::InstanceId;
-use goondan_runtime::inbound::Terms;
-use goondan_runtime::message::Message;
-use goondan_runtime::narrowing::Narrowing;
-use goondan_runtime::ports::store::{InstanceMeta, InstanceStatus};
-use goondan_runtime::ports::tool::{AgentEventInput, RequestOptions, SpawnOptions, ToolContext, ToolError, ToolOutput};
-use goondan_runtime::reserved::SEND;
-use goondan_runtime::spec::kinds::Permission::{Read, Write};
+use goondan_core::JsonObject;
+use goondan_core::ids::InstanceId;
+use goondan_core::inbound::Terms;
+use goondan_core::message::Message;
+use goondan_core::narrowing::Narrowing;
+use goondan_core::ports::store::{InstanceMeta, InstanceStatus};
+use goondan_core::ports::tool::{AgentEventInput, RequestOptions, SpawnOptions, ToolContext, ToolError, ToolOutput};
+use goondan_core::reserved::SEND;
+use goondan_spec::kinds::Permission::{Read, Write};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use goondan_runtime::JsonObject;
-use goondan_runtime::ports::tool::{Direct, Road, ToolContext, ToolError};
-use goondan_runtime::spec::command_line;
-use goondan_runtime::spec::kinds::{ProcessLimits, Sandbox};
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::{Direct, RunMode, ToolContext, ToolError};
+use goondan_spec::command_line;
+use goondan_spec::kinds::{ProcessLimits, Sandbox};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::Value;
@@ -65,7 +65,7 @@ pub(crate) fn work(
     launcher: &Launcher,
     ctx: &ToolContext,
 ) -> Result<Work, ToolError> {
-    if let Road::Direct(direct) = &ctx.road {
+    if let RunMode::Direct(direct) = &ctx.run_mode {
         let script = command_line::parse(line).map_err(|beyond| {
             ToolError::new(format!("the command line was allowed by patterns, but it {}", beyond.0))
                 .code("E_TOOL_DENIED")
@@ -81,7 +81,7 @@ pub(crate) fn work(
 
 /// What to know of a command that failed in a sandbox, which may be why: nothing where there is none.
 pub(crate) fn note(ctx: &ToolContext, finished: &Finished) -> Option<String> {
-    let Road::Direct(Direct { commands, .. }) = &ctx.road else { return None };
+    let RunMode::Direct(Direct { commands, .. }) = &ctx.run_mode else { return None };
     if finished.status.success() || !start::is_there() || commands.iter().all(Vec::is_empty) {
         return None;
     }

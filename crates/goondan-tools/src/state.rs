@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use goondan_runtime::ids::InstanceId;
-use goondan_runtime::ports::tool::{ToolContext, ToolSource};
-use goondan_runtime::spec::Environment;
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::tool::{ToolContext, ToolSource};
+use goondan_spec::Environment;
 
 use crate::confine::Helper;
 use crate::custom_tools::library::Loaded;

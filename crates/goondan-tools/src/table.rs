@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use goondan_runtime::JsonObject;
-use goondan_runtime::spec::Environment;
+use goondan_core::JsonObject;
+use goondan_spec::Environment;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

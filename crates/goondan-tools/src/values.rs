@@ -1,6 +1,6 @@
 //! Value sources in a tool's config (rule L8). Nothing that they hold is ever quoted.
 
-use goondan_runtime::spec::{Environment, Secret, ValueSource};
+use goondan_spec::{Environment, Secret, ValueSource};
 use serde_json::Value;
 
 /// What `source` stands for: `{value: …}`, `{valueFrom: {env: NAME}}` or `{valueFrom: {secretRef: {ref: Secret/NAME}}}`.

@@ -4,7 +4,7 @@ use std::fs::Permissions;
 use std::io::{ErrorKind, Read as _};
 use std::string::FromUtf8Error;
 
-use goondan_runtime::ports::tool::ToolError;
+use goondan_core::ports::tool::ToolError;
 
 use crate::beneath::{Folder, Kind};
 use crate::encoding::{Content, judge, not_text};

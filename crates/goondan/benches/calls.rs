@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use goondan::runtime::ports::tool::ToolCallStatus;
+use goondan::ports::tool::ToolCallStatus;
 use goondan::spec::Environment;
 use goondan::{HostCommand, Swarm};
 use serde_json::{Value, json};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::tool::{InstanceObserver, OpenError, ToolSet, ToolSource};
 use goondan_dylib::{HostCommand, Libraries, Limits};
-use goondan_runtime::ids::InstanceId;
-use goondan_runtime::ports::tool::{InstanceObserver, OpenError, ToolSet, ToolSource};
 use goondan_spec::kinds::{Entry, Isolation, Tool};
 use goondan_spec::{Environment, Resource};
 use goondan_tools::{BuiltinTools, ExecutableTools, HelperCommand};

@@ -6,8 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use goondan_runtime::policy::{ApprovalBook, Grant};
-use goondan_runtime::real_path::real_path;
+use goondan_core::ports::approval::{ApprovalBook, Grant};
+use goondan_core::real_path::real_path;
 use goondan_spec::{Code, Diagnostic};
 use serde::{Deserialize, Serialize};
 

@@ -3,18 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use goondan_core::event::SwarmEvent;
+use goondan_core::ports::approval::{ApprovalBook, ApproveAll, Approver, Headless};
+use goondan_core::ports::clock::{Clock, SystemClock};
+use goondan_core::ports::model::ModelFactory;
+use goondan_core::ports::tool::{InstanceObserver, ToolSource};
 use goondan_dylib::HostCommand;
+use goondan_engine::plan::PlanPorts;
+use goondan_engine::policy::redact::Redactor;
+use goondan_engine::runtime::{Runtime, RuntimeParts};
 use goondan_models::Providers;
-use goondan_runtime::event::SwarmEvent;
-use goondan_runtime::plan::PlanPorts;
-use goondan_runtime::policy::{ApprovalBook, ApproveAll, Approver, Headless};
-use goondan_runtime::ports::clock::{Clock, SystemClock};
-use goondan_runtime::ports::model::ModelFactory;
-use goondan_runtime::ports::tool::{InstanceObserver, ToolSource};
-use goondan_runtime::redact::Redactor;
-use goondan_runtime::runtime::{Runtime, RuntimeParts};
-use goondan_runtime::store::jsonl::{JsonlJournal, JsonlStore, LockError, OpenWorkspaceError};
 use goondan_spec::{Bundle, Diagnostic, Environment, OsFiles};
+use goondan_store::jsonl::{JsonlJournal, JsonlStore, LockError, OpenWorkspaceError};
 use goondan_tools::HelperCommand;
 use tokio::sync::mpsc::UnboundedReceiver;
 

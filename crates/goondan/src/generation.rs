@@ -5,9 +5,9 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use goondan_runtime::private;
-use goondan_runtime::store::jsonl::holder_of;
+use goondan_core::private;
 use goondan_spec::{Basis, ReloadPlan, ResourceId, Snapshot};
+use goondan_store::jsonl::holder_of;
 use serde::{Deserialize, Serialize};
 
 use crate::workspace::Workspace;

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
-use goondan_runtime::store::jsonl::{JsonlStore, OpenWorkspaceError, layout};
 use goondan_spec::kinds::Swarm;
 use goondan_spec::{Bundle, Resource};
+use goondan_store::jsonl::{JsonlStore, OpenWorkspaceError, layout};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 

@@ -10,6 +10,7 @@ pub mod builder;
 mod contents;
 pub mod generation;
 pub mod identity;
+pub mod inside;
 pub mod preview;
 pub mod project;
 pub mod reload;
@@ -24,14 +25,13 @@ pub mod workspace;
 
 pub use build::{BuildEnd, BuildOutcome, Builds};
 pub use goondan_dylib::{HostCommand, tool_host};
-pub use goondan_models as models;
-pub use goondan_runtime as runtime;
-pub use goondan_spec as spec;
 pub use goondan_tools::{HelperCommand, diff, enter as enter_sandbox, has_sandbox};
 
 pub use builder::{StartError, SwarmBuilder};
 pub use generation::{LastGeneration, LastReload};
-pub use goondan_runtime::registry::{Catalog, RegisteredTool, Registry, ToolName};
+pub use goondan_engine::tooling::registry::{Catalog, RegisteredTool, Registry, ToolName};
+pub use goondan_store::jsonl::{LockError, OpenWorkspaceError};
+pub use goondan_store::transfer::ImportError;
 pub use identity::{AdoptError, Elsewhere, Owner};
 pub use preview::{Preview, PreviewError};
 pub use project::{Project, around, environment, load, manifest_in};
@@ -42,3 +42,32 @@ pub use trust::{TrustList, Trusted};
 pub use wants::{Want, wants};
 pub use watch::{Watch, WatchOptions};
 pub use workspace::{StateRoot, Workspace};
+
+pub use goondan_core::{ids, message, ports};
+
+/// What happens in a swarm, for whoever watches it.
+pub mod event {
+    pub use goondan_core::event::{FinishReason, RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnError, TurnResult};
+}
+
+/// What the policy of an agent says about a tool call.
+pub mod policy {
+    pub use goondan_core::run_mode::{Containment, Direct, RunMode};
+    pub use goondan_core::shell::What;
+    pub use goondan_engine::policy::{
+        Because, Decision, PartDecision, PathArguments, PolicyQuestion, decide, stricter,
+    };
+}
+
+/// What a project consists of.
+pub mod spec {
+    pub use goondan_spec::{
+        AgentChange, AgentEffect, AgentPart, Bundle, Code, Diagnostic, Environment, JsonObject, ReloadPlan, Resource,
+        ResourceId, Secret, Severity, Sources, kinds,
+    };
+}
+
+/// Model clients.
+pub mod models {
+    pub use goondan_models::{Mask, Providers, record, scripted};
+}

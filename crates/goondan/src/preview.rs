@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use goondan_runtime::plan::PlanPorts;
-use goondan_runtime::ports::tool::ToolSource;
+use goondan_core::ports::tool::ToolSource;
+use goondan_engine::plan::PlanPorts;
 use goondan_spec::{Diagnostic, OsFiles, ReloadPlan, Snapshot, diff};
 
 use crate::adapters::ToolSources;

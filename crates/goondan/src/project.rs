@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
-use goondan_runtime::middleware::builtin_names;
+use goondan_engine::middleware::builtin_names;
 use goondan_spec::files::{Files, OsFiles};
 use goondan_spec::kinds::{ExportSpec, ToolBuild};
 use goondan_spec::source::Sources;

@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use goondan_runtime::event::{SwarmEvent, TurnResult};
-use goondan_runtime::ids::InstanceId;
-use goondan_runtime::message::Message;
-use goondan_runtime::orchestrator::Refusal;
-use goondan_runtime::plan::PlanPorts;
-use goondan_runtime::ports::model::ToolDefinition;
-use goondan_runtime::ports::store::{InstanceMeta, StoreError};
-use goondan_runtime::ports::tool::ToolCallResult;
-use goondan_runtime::redact::Redactor;
-use goondan_runtime::runtime::{ExternalInput, Runtime, Submitted};
+use goondan_core::event::{SwarmEvent, TurnResult};
+use goondan_core::ids::InstanceId;
+use goondan_core::message::Message;
+use goondan_core::ports::model::ToolDefinition;
+use goondan_core::ports::store::{InstanceMeta, StoreError};
+use goondan_core::ports::tool::ToolCallResult;
+use goondan_engine::delivery::orchestrator::Refusal;
+use goondan_engine::plan::PlanPorts;
+use goondan_engine::policy::redact::Redactor;
+use goondan_engine::runtime::{ExternalInput, Runtime, Submitted};
 use goondan_spec::{Bundle, Diagnostic};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;

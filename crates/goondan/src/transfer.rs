@@ -3,12 +3,12 @@
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
 
+use goondan_core::ids::InstanceId;
+use goondan_core::message::Message;
+use goondan_core::ports::store::InstanceMeta;
 use goondan_models::Mask;
-use goondan_runtime::ids::InstanceId;
-use goondan_runtime::message::Message;
-use goondan_runtime::ports::store::InstanceMeta;
-use goondan_runtime::store::jsonl::{JsonlStore, OpenWorkspaceError};
-use goondan_runtime::store::transfer::{self, ImportError};
+use goondan_store::jsonl::{JsonlStore, OpenWorkspaceError};
+use goondan_store::transfer::{self, ImportError};
 use serde_json::Value;
 
 use crate::workspace::Workspace;

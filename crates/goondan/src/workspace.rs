@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use goondan_runtime::conversation::Conversation;
-use goondan_runtime::event::RuntimeEvent;
-use goondan_runtime::ids::InstanceId;
-use goondan_runtime::message::Message;
-use goondan_runtime::ports::journal::EffectKind;
-use goondan_runtime::ports::store::{DeadLetter, InstanceMeta, InstanceStatus, Store, StoredConversation};
-use goondan_runtime::private;
-use goondan_runtime::store::jsonl::{JournalRecord, JsonlStore, OpenWorkspaceError, layout, read_lines};
+use goondan_core::conversation::Conversation;
+use goondan_core::event::RuntimeEvent;
+use goondan_core::ids::InstanceId;
+use goondan_core::message::Message;
+use goondan_core::ports::journal::EffectKind;
+use goondan_core::ports::store::{DeadLetter, InstanceMeta, InstanceStatus, Store, StoredConversation};
+use goondan_core::private;
+use goondan_store::jsonl::{JournalRecord, JsonlStore, OpenWorkspaceError, layout, read_lines};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first thing that is wrong")]
 use std::path::Path;
 
-use goondan::runtime::event::FinishReason;
-use goondan::runtime::ids::InstanceId;
+use goondan::event::FinishReason;
+use goondan::ids::InstanceId;
 use goondan::spec::Environment;
 use goondan::{Input, Swarm};
 

@@ -44,7 +44,7 @@ async fn a_thousand_calls_of_an_answer_run_and_each_has_a_result() {
     let state = tempfile::tempdir().unwrap();
     let swarm = start(1_003, state.path()).await;
     swarm.send(Input::text("go")).await.unwrap().result().await.unwrap();
-    let instance = goondan::runtime::ids::InstanceId::new("a", "main");
+    let instance = goondan::ids::InstanceId::new("a", "main");
     let messages = swarm.conversation(&instance).await.unwrap();
     let results: Vec<_> = messages.iter().flat_map(|message| message.tool_results()).collect();
     let codes: Vec<_> = results.iter().filter_map(|result| Some(result.error.as_ref()?.code.as_str())).collect();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use goondan::runtime::ports::model::{ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
+use goondan::ports::model::{ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
 use goondan::spec::kinds::Model;
 use goondan::spec::{Environment, Resource};
 use goondan::{Input, Swarm};

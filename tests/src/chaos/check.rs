@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use goondan::StateRoot;
-use goondan::runtime::ids::InstanceId;
-use goondan::runtime::message::{Message, Role};
-use goondan::runtime::ports::tool::ToolCallStatus;
-use goondan::runtime::responses::INTER_AGENT_RESPONSE;
+use goondan::ids::InstanceId;
+use goondan::inside::INTER_AGENT_RESPONSE;
+use goondan::message::{Message, Role};
+use goondan::ports::tool::ToolCallStatus;
 
 use super::driver::Ledger;
 use super::project;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
-use goondan::runtime::event::FinishReason;
+use goondan::event::FinishReason;
 use goondan::spec::Environment;
 use goondan::{Input, Swarm};
 use rand::rngs::StdRng;

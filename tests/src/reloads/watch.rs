@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use goondan::ids::InstanceId;
 use goondan::models::Providers;
-use goondan::runtime::ids::InstanceId;
-use goondan::runtime::ports::model::{ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
+use goondan::ports::model::{ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
 use goondan::spec::kinds::Model;
 use goondan::spec::{Environment, Resource};
 use tokio::sync::watch;

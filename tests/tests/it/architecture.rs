@@ -5,14 +5,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 
 /// Every crate with the crates of this workspace that it may depend on. What does not stand here is not allowed.
-const LAYERS: [(&str, &[&str]); 9] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("goondan-spec", &[]),
     ("goondan-abi", &[]),
-    ("goondan-runtime", &["goondan-spec"]),
-    ("goondan-tools", &["goondan-runtime"]),
-    ("goondan-models", &["goondan-runtime"]),
-    ("goondan-dylib", &["goondan-runtime", "goondan-abi"]),
-    ("goondan", &["goondan-spec", "goondan-runtime", "goondan-tools", "goondan-models", "goondan-dylib"]),
+    ("goondan-core", &["goondan-spec"]),
+    ("goondan-store", &["goondan-spec", "goondan-core"]),
+    ("goondan-engine", &["goondan-spec", "goondan-core"]),
+    ("goondan-tools", &["goondan-spec", "goondan-core"]),
+    ("goondan-models", &["goondan-spec", "goondan-core"]),
+    ("goondan-dylib", &["goondan-spec", "goondan-core", "goondan-abi"]),
+    (
+        "goondan",
+        &[
+            "goondan-spec",
+            "goondan-core",
+            "goondan-store",
+            "goondan-engine",
+            "goondan-tools",
+            "goondan-models",
+            "goondan-dylib",
+        ],
+    ),
     ("goondan-conformance", &["goondan"]),
     ("goondan-cli", &["goondan", "goondan-conformance"]),
 ];

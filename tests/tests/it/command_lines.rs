@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use goondan::Swarm;
-use goondan::runtime::ports::tool::ToolCallResult;
+use goondan::ports::tool::ToolCallResult;
 use goondan::spec::Environment;
 use serde_json::json;
 

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use goondan::inside::{render, shown};
 use goondan::spec::kinds::ToolBuild;
-use goondan::spec::{Code, Diagnostic, render, shown};
+use goondan::spec::{Code, Diagnostic};
 use goondan::{BuildEnd, BuildOutcome, Builds, Project, StateRoot};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goondan::runtime::private;
-use goondan::spec::{Bundle, Environment, shown};
+use goondan::inside::private;
+use goondan::inside::shown;
+use goondan::spec::{Bundle, Environment};
 use goondan::{Project, StateRoot};
 use serde::Serialize;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use chrono::{Local, SecondsFormat};
 use clap::Args;
 use goondan::StateRoot;
-use goondan::runtime::event::RuntimeEvent;
-use goondan::spec::shown;
+use goondan::event::RuntimeEvent;
+use goondan::inside::shown;
 use serde_json::Value;
 
 use crate::exit::CliError;

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use goondan::runtime::policy::shell::What;
-use goondan::runtime::policy::{
-    self, Because, Containment, Decision, Direct, PartDecision, PathArguments, PolicyQuestion, Road,
-};
-use goondan::runtime::schema::ArgumentSchema;
+use goondan::inside::ArgumentSchema;
+use goondan::inside::shown;
+use goondan::policy::What;
+use goondan::policy::{self, Because, Decision, PartDecision, PathArguments, PolicyQuestion};
+use goondan::policy::{Containment, Direct, RunMode};
 use goondan::spec::kinds::{Action, Agent, ExportSpec, Workdir, Written};
-use goondan::spec::{Bundle, Resource, shown};
+use goondan::spec::{Bundle, Resource};
 use serde_json::{Map, Value, json};
 
 use crate::exit::CliError;
@@ -205,14 +205,14 @@ fn part_reason(part: &PartDecision) -> String {
 }
 
 /// The road that a call takes if it runs; nothing where it has no command line.
-fn road(has_line: bool, action: Action, verdicts: &[(&str, Decision)]) -> Option<Road> {
-    let all = verdicts.iter().map(|(_, decision)| decision.road());
-    (has_line && action != Action::Deny).then(|| all.fold(Road::Shell, Road::and))
+fn road(has_line: bool, action: Action, verdicts: &[(&str, Decision)]) -> Option<RunMode> {
+    let all = verdicts.iter().map(|(_, decision)| decision.run_mode());
+    (has_line && action != Action::Deny).then(|| all.fold(RunMode::Shell, RunMode::and))
 }
 
 /// The road in words.
-fn road_text(road: &Road, action: Action, verdicts: &[(&str, Decision)]) -> String {
-    let Road::Direct(Direct { commands, .. }) = road else {
+fn road_text(road: &RunMode, action: Action, verdicts: &[(&str, Decision)]) -> String {
+    let RunMode::Direct(Direct { commands, .. }) = road else {
         return match action {
             Action::Allow => "/bin/sh runs the line: the policy allows it whatever it does.".to_owned(),
             Action::Ask | Action::Deny => "/bin/sh runs the line if somebody allows it.".to_owned(),
@@ -254,8 +254,8 @@ fn sandbox_text(containment: &Containment) -> String {
     format!("{writes}, {network}, {starts}{}", more.concat())
 }
 
-fn road_json(road: &Road) -> Value {
-    let Road::Direct(Direct { commands, .. }) = road else { return json!({"kind": "shell"}) };
+fn road_json(road: &RunMode) -> Value {
+    let RunMode::Direct(Direct { commands, .. }) = road else { return json!({"kind": "shell"}) };
     let sandbox = |one: &Containment| {
         let mut value = json!(one.sandbox);
         value["writesWorkdir"] = json!(one.writes);

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use goondan::spec::{Bundle, shown};
+use goondan::inside::shown;
+use goondan::spec::Bundle;
 use goondan::{LastGeneration, LastReload, Preview, PreviewError, StateRoot, Swarm, Workspace};
 use serde_json::json;
 

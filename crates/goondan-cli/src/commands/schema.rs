@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goondan::spec::schema::schemas;
+use goondan::inside::schemas;
 use serde_json::Value;
 
 use crate::exit::CliError;

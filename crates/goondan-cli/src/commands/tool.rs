@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use goondan::StateRoot;
-use goondan::runtime::ports::tool::{ToolCallResult, ToolCallStatus};
-use goondan::spec::shown;
+use goondan::inside::shown;
+use goondan::ports::tool::{ToolCallResult, ToolCallStatus};
 use serde_json::Value;
 
 use crate::commands::run::{Asked, Session, Signals, watched};

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use goondan::spec::{Diagnostic, render};
+use goondan::inside::render;
+use goondan::spec::Diagnostic;
 use serde_json::{Value, json};
 
 use crate::exit::{CliError, Exit};

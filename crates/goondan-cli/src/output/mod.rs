@@ -11,7 +11,7 @@ mod words;
 use std::io::{self, IsTerminal};
 
 use anstyle::{AnsiColor, Style};
-use goondan::spec::shown;
+use goondan::inside::shown;
 use serde::Serialize;
 
 pub(crate) use activity::Activity;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use goondan::spec::{AgentChange, AgentEffect, AgentPart, Diagnostic, ReloadPlan, render, shown};
+use goondan::inside::{render, shown};
+use goondan::spec::{AgentChange, AgentEffect, AgentPart, Diagnostic, ReloadPlan};
 use goondan::{BuildOutcome, ReloadOutcome};
 
 use super::style;

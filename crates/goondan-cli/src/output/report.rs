@@ -1,8 +1,8 @@
 //! What a program reads about a turn, and which exit code a turn deserves.
 
-use goondan::runtime::event::{FinishReason, TurnError, TurnResult};
-use goondan::runtime::ids::InstanceId;
-use goondan::runtime::ports::model::TokenUsage;
+use goondan::event::{FinishReason, TurnError, TurnResult};
+use goondan::ids::InstanceId;
+use goondan::ports::model::TokenUsage;
 use serde::Serialize;
 
 use crate::exit::{CliError, Exit};

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use goondan::spec::shown::{Escaper, Kept, is_visible, push_escape};
+use goondan::inside::shown::{Escaper, Kept, is_visible, push_escape};
 
 /// So much is kept while a question stands; what comes after that is counted. In bytes.
 const MOST_KEPT: usize = 1024 * 1024;

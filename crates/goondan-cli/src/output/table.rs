@@ -1,6 +1,6 @@
 //! Columns that line up.
 
-use goondan::spec::shown;
+use goondan::inside::shown;
 
 use super::style;
 

@@ -1,6 +1,6 @@
 //! Text of others in little room.
 
-use goondan::spec::shown;
+use goondan::inside::shown;
 
 /// How many characters of somebody's text fit into a line about it.
 const LINE: usize = 120;

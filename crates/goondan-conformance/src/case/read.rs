@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use goondan::spec::yaml;
+use goondan::inside::yaml;
 
 use super::{Action, Case, CaseError, web};
 use crate::rules;

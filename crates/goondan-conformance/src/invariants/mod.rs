@@ -39,7 +39,7 @@ fn results_in_conversations(evidence: &Evidence<'_>) -> Vec<String> {
 }
 
 fn results_in_requests(evidence: &Evidence<'_>) -> Vec<String> {
-    let problems = |(index, request): (usize, &goondan::runtime::ports::model::ModelRequest)| {
+    let problems = |(index, request): (usize, &goondan::ports::model::ModelRequest)| {
         let problems = pairing::problems(request.messages.iter().map(AsRef::as_ref), false);
         let name = format!("request {index} ({})", request.instance);
         problems.into_iter().map(|problem| format!("{name}: {problem}")).collect::<Vec<_>>()

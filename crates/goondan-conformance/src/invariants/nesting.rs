@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use goondan::runtime::event::{RuntimeEvent, RuntimeEventKind as Kind};
-use goondan::runtime::ids::TraceContext;
+use goondan::event::{RuntimeEvent, RuntimeEventKind as Kind};
+use goondan::ids::TraceContext;
 
 use crate::runner::evidence::Evidence;
 
@@ -188,8 +188,8 @@ impl Unit {
 
 #[cfg(test)]
 mod tests {
-    use goondan::runtime::event::FinishReason;
-    use goondan::runtime::ports::tool::ToolCallStatus;
+    use goondan::event::FinishReason;
+    use goondan::ports::tool::ToolCallStatus;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use goondan::runtime::message::{Message, Role};
+use goondan::message::{Message, Role};
 
 /// What is wrong with the pairs in a conversation. With `may_end_early` the last message may have calls that nobody has
 /// answered yet: the process died there.
@@ -41,8 +41,8 @@ fn unanswered(open: &BTreeMap<&str, usize>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use goondan::runtime::message::{MessageData, MessageSource, Part, ToolCall, ToolResultPart};
-    use goondan::runtime::ports::tool::ToolCallStatus;
+    use goondan::message::{MessageData, MessageSource, Part, ToolCall, ToolResultPart};
+    use goondan::ports::tool::ToolCallStatus;
     use serde_json::json;
 
     use super::*;

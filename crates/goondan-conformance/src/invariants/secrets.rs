@@ -41,7 +41,7 @@ fn is_secret(name: &str, value: &str) -> bool {
 /// The value as it is, and in the forms in which secrets get about.
 fn forms(value: &str) -> Vec<String> {
     let mut forms = vec![value.to_owned()];
-    forms.extend(goondan::runtime::redact::forms_of(value));
+    forms.extend(goondan::inside::forms_of(value));
     forms
 }
 

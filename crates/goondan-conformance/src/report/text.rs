@@ -1,6 +1,6 @@
 //! For people.
 
-use goondan::spec::shown;
+use goondan::inside::shown;
 
 use super::{CaseReport, Failure, Outcome, Summary};
 use crate::case::CaseError;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use goondan::runtime::policy::{ApprovalAnswer, ApprovalRequest, Approver, Scope};
+use goondan::ports::approval::{ApprovalAnswer, ApprovalRequest, Approver, Scope};
 
 use crate::case::step::{Answer, Approve};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use goondan::runtime::ports::clock::{Clock, SystemClock};
+use goondan::ports::clock::{Clock, SystemClock};
 use tokio::sync::watch;
 
 /// Survives `kill` and `restart`. Clones share their time.

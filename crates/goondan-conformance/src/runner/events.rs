@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use goondan::runtime::event::{RuntimeEvent, SwarmEvent};
+use goondan::event::{RuntimeEvent, SwarmEvent};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;

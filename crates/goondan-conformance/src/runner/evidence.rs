@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use goondan::Workspace;
-use goondan::runtime::event::RuntimeEvent;
-use goondan::runtime::ids::InstanceId;
-use goondan::runtime::message::Message;
-use goondan::runtime::ports::model::ModelRequest;
-use goondan::runtime::store::jsonl::layout;
+use goondan::event::RuntimeEvent;
+use goondan::ids::InstanceId;
+use goondan::inside::layout;
+use goondan::message::Message;
+use goondan::ports::model::ModelRequest;
 use goondan::spec::Diagnostic;
 use goondan::spec::kinds::Workdir;
 

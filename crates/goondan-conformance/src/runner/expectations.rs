@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use goondan::runtime::event::RuntimeEvent;
-use goondan::runtime::message::Message;
+use goondan::event::RuntimeEvent;
+use goondan::message::Message;
 use goondan::spec::Severity;
 use serde_json::{Value, json};
 

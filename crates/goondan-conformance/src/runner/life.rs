@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan::runtime::ports::model::ModelFactory;
+use goondan::ports::model::ModelFactory;
 use goondan::spec::Bundle;
 use goondan::{ReloadNews, ReloadOutcome, StartError, StateRoot, Swarm, SwarmBuilder, Watch, WatchOptions, Workspace};
 use tokio::runtime::{Builder, Runtime};

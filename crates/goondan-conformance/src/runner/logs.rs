@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use goondan::runtime::redact::{Redacted, Redactor};
+use goondan::inside::{Redacted, Redactor};
 use tracing::Dispatch;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use goondan::models::Providers;
 use goondan::models::scripted::ScriptedFactory;
-use goondan::runtime::ports::model::{ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
+use goondan::ports::model::{ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
 use goondan::spec::kinds::Model;
 use goondan::spec::{Environment, Resource};
 use tokio::sync::watch;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use goondan::runtime::event::TurnResult;
+use goondan::event::TurnResult;
 use goondan::swarm::SendError;
 use goondan::{Input, ReloadOutcome, StartError};
 use serde_json::{Value, json};

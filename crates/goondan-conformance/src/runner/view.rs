@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use goondan::runtime::event::TurnResult;
-use goondan::runtime::message::{Message, ToolCall, ToolResultPart};
-use goondan::runtime::ports::model::ModelRequest;
-use goondan::runtime::ports::tool::ToolCallResult;
+use goondan::event::TurnResult;
+use goondan::message::{Message, ToolCall, ToolResultPart};
+use goondan::ports::model::ModelRequest;
+use goondan::ports::tool::ToolCallResult;
 use goondan::spec::Diagnostic;
 use goondan::spec::kinds::ModelParams;
 use serde::Serialize;

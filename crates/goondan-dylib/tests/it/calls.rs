@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use goondan_runtime::ports::tool::LogLevel;
+use goondan_core::ports::tool::LogLevel;
 use serde_json::json;
 
 use crate::support::{Bench, Engine, compile_c, impatient};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use goondan_core::ports::tool::OpenError;
 use goondan_dylib::Limits;
-use goondan_runtime::ports::tool::OpenError;
 
 use crate::support::{Bench, compile_c, export, impatient, plugin, tool};
 

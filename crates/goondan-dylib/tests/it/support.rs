@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::DateTime;
-use goondan_dylib::{HostCommand, Libraries, Limits};
-use goondan_runtime::JsonObject;
-use goondan_runtime::message::{Message, MessageData, MessageSource, Role};
-use goondan_runtime::ports::tool::{
+use goondan_core::JsonObject;
+use goondan_core::message::{Message, MessageData, MessageSource, Role};
+use goondan_core::ports::tool::{
     AgentCatalog, AgentEventInput, AgentToolRuntime, LogLevel, OpenError, ProgressSink, RequestOptions, RequestResult,
     SendResult, SpawnOptions, SpawnResult, SpawnedAgentInfo, ToolContext, ToolError, ToolHandler, ToolLogger,
     ToolOutput, ToolSet, ToolSource,
 };
-use goondan_runtime::spec::kinds::{Entry, ExportSpec, Tool};
-use goondan_runtime::spec::{Kind, Resource, ResourceId};
+use goondan_dylib::{HostCommand, Libraries, Limits};
+use goondan_spec::kinds::{Entry, ExportSpec, Tool};
+use goondan_spec::{Kind, Resource, ResourceId};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -243,7 +243,7 @@ impl Engine {
             workdir: std::env::temp_dir(),
             project_dir: std::env::temp_dir(),
             sandboxes: Vec::new(),
-            road: Default::default(),
+            run_mode: Default::default(),
             granted: Default::default(),
             runtime: Arc::clone(&heard) as _,
             logger: Arc::clone(&heard) as _,

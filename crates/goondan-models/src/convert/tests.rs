@@ -1,6 +1,6 @@
 use genai::chat::{ChatMessage, ChatRole};
-use goondan_runtime::message::{Part, Role, ToolCall};
-use goondan_runtime::ports::tool::{Attachment, ToolCallStatus};
+use goondan_core::message::{Part, Role, ToolCall};
+use goondan_core::ports::tool::{Attachment, ToolCallStatus};
 use serde_json::json;
 
 use super::*;

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use genai::chat::ToolCall;
-use goondan_runtime::history::History;
-use goondan_runtime::ports::model::ModelRequest;
+use goondan_core::history::History;
+use goondan_core::ports::model::ModelRequest;
 use serde_json::Value;
 
 use super::ids::{self, GivenIds};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use genai::embed::{EmbedRequest, EmbedResponse};
-use goondan_runtime::ports::model::ModelError;
+use goondan_core::ports::model::ModelError;
 
 use super::failure::{self, Caller};
 use super::http::Http;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use chrono::Utc;
 use genai::webc::{self, StreamTimeout};
-use goondan_runtime::ports::model::{ModelError, ModelErrorKind};
-use goondan_runtime::spec::kinds::Model;
-use goondan_runtime::spec::{Resource, Secret};
+use goondan_core::ports::model::{ModelError, ModelErrorKind};
+use goondan_spec::kinds::Model;
+use goondan_spec::{Resource, Secret};
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, LOCATION};
 use serde_json::Value;

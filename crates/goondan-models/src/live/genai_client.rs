@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::StreamExt;
 use genai::chat::{ChatOptions, ChatRequest};
-use goondan_runtime::ports::model::{ModelClient, ModelError, ModelRequest, ModelStream};
+use goondan_core::ports::model::{ModelClient, ModelError, ModelRequest, ModelStream};
 
 use super::calls::Calls;
 use super::embeddings;

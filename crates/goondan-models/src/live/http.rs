@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_runtime::ports::model::ModelError;
+use goondan_core::ports::model::ModelError;
 use rustls::crypto::ring;
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use rustls_platform_verifier::BuilderVerifierExt as _;

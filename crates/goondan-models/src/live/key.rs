@@ -1,8 +1,8 @@
 //! The key of a Model.
 
-use goondan_runtime::ports::model::ModelError;
-use goondan_runtime::spec::kinds::Model;
-use goondan_runtime::spec::{Environment, Resource, Secret, ValueSource};
+use goondan_core::ports::model::ModelError;
+use goondan_spec::kinds::Model;
+use goondan_spec::{Environment, Resource, Secret, ValueSource};
 
 use crate::error::configuration;
 use crate::table::Provider;

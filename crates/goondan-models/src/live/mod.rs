@@ -20,9 +20,9 @@ mod target;
 use std::sync::Arc;
 
 use genai::adapter::AdapterKind;
-use goondan_runtime::ports::model::{ModelClient, ModelError};
-use goondan_runtime::spec::kinds::Model;
-use goondan_runtime::spec::{Environment, Resource};
+use goondan_core::ports::model::{ModelClient, ModelError};
+use goondan_spec::kinds::Model;
+use goondan_spec::{Environment, Resource};
 
 pub(crate) use http::Http;
 pub(crate) use signatures::Signatures;

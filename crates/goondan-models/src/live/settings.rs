@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use genai::Headers;
 use genai::chat::{ChatOptions, ReasoningEffort};
-use goondan_runtime::JsonObject;
-use goondan_runtime::ports::model::ModelError;
-use goondan_runtime::spec::kinds::{Model, ModelParams};
-use goondan_runtime::spec::{Environment, Resource, Secret, ValueSource};
+use goondan_core::JsonObject;
+use goondan_core::ports::model::ModelError;
+use goondan_spec::kinds::{Model, ModelParams};
+use goondan_spec::{Environment, Resource, Secret, ValueSource};
 use serde_json::Value;
 
 use super::target::Target;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use genai::chat::{ChatStream, ChatStreamEvent, StreamEnd, Usage};
-use goondan_runtime::ports::model::{ModelChunk, ModelError, ModelErrorKind, TokenUsage};
+use goondan_core::ports::model::{ModelChunk, ModelError, ModelErrorKind, TokenUsage};
 use tokio::time::{Instant, timeout_at};
 
 use super::calls::Calls;

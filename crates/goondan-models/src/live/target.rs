@@ -4,9 +4,9 @@ use genai::adapter::AdapterKind;
 use genai::chat::ReasoningEffort;
 use genai::resolver::{AuthData, Endpoint};
 use genai::{ModelIden, ServiceTarget};
-use goondan_runtime::ports::model::ModelError;
-use goondan_runtime::spec::kinds::Model;
-use goondan_runtime::spec::{Resource, Secret};
+use goondan_core::ports::model::ModelError;
+use goondan_spec::kinds::Model;
+use goondan_spec::{Resource, Secret};
 use url::Url;
 
 use super::failure::Caller;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use goondan_runtime::ports::model::ModelError;
+use goondan_core::ports::model::ModelError;
 
 use super::entry::Entry;
 use crate::error::configuration;

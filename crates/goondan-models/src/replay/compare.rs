@@ -1,8 +1,8 @@
 //! Tells what differs between a request and the one on the cassette.
 
-use goondan_runtime::ports::model::ModelError;
-use goondan_runtime::spec::Resource;
-use goondan_runtime::spec::kinds::Model;
+use goondan_core::ports::model::ModelError;
+use goondan_spec::Resource;
+use goondan_spec::kinds::Model;
 use serde_json::Value;
 
 use super::entry::{Asked, AskedMessage};

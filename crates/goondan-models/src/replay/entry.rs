@@ -1,8 +1,8 @@
 //! One line of a cassette.
 
-use goondan_runtime::message::{Message, Part, Role, ToolCall};
-use goondan_runtime::ports::model::{ModelChunk, ModelError, ModelRequest, TokenUsage};
-use goondan_runtime::ports::tool::{ToolCallError, ToolCallStatus};
+use goondan_core::message::{Message, Part, Role, ToolCall};
+use goondan_core::ports::model::{ModelChunk, ModelError, ModelRequest, TokenUsage};
+use goondan_core::ports::tool::{ToolCallError, ToolCallStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

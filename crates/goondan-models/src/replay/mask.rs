@@ -1,7 +1,7 @@
 //! Keeps secrets out of cassettes and exports.
 
-use goondan_runtime::spec::kinds::Model;
-use goondan_runtime::spec::{Environment, Resource};
+use goondan_spec::kinds::Model;
+use goondan_spec::{Environment, Resource};
 use serde_json::Value;
 
 /// Parts of variable names that say that the value is secret.

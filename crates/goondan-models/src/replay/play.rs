@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use goondan_runtime::ports::model::{ModelClient, ModelError, ModelRequest, ModelStream};
-use goondan_runtime::spec::kinds::Model;
-use goondan_runtime::spec::{Environment, Resource, ResourceId};
+use goondan_core::ports::model::{ModelClient, ModelError, ModelRequest, ModelStream};
+use goondan_spec::kinds::Model;
+use goondan_spec::{Environment, Resource, ResourceId};
 
 use super::cassette;
 use super::compare::{Ignored, differences};

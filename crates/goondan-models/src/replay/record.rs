@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use goondan_runtime::ports::model::{ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
-use goondan_runtime::private;
-use goondan_runtime::spec::kinds::Model;
-use goondan_runtime::spec::{Environment, Resource};
+use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
+use goondan_core::private;
+use goondan_spec::kinds::Model;
+use goondan_spec::{Environment, Resource};
 use serde_json::{Value, json};
 
 use super::entry::{Asked, Recorded, digest};

@@ -1,11 +1,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use goondan_runtime::message::{Part, Role};
-use goondan_runtime::ports::model::{
-    ModelChunk, ModelClient, ModelError, ModelErrorKind, ModelRequest, ToolDefinition,
-};
-use goondan_runtime::spec::{Environment, Secret, ValueSource};
+use goondan_core::message::{Part, Role};
+use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelErrorKind, ModelRequest, ToolDefinition};
+use goondan_spec::{Environment, Secret, ValueSource};
 use serde_json::{Value, json};
 
 use super::*;

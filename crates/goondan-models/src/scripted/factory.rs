@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use goondan_runtime::ports::model::{ModelClient, ModelError, ModelFactory};
-use goondan_runtime::spec::kinds::Model;
-use goondan_runtime::spec::{Environment, Resource};
+use goondan_core::ports::model::{ModelClient, ModelError, ModelFactory};
+use goondan_spec::kinds::Model;
+use goondan_spec::{Environment, Resource};
 
 use super::{Reply, RequestLog, Script, ScriptState, ScriptedClient};
 

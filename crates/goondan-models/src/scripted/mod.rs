@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use goondan_runtime::ports::model::{ModelClient, ModelError, ModelRequest, ModelStream};
+use goondan_core::ports::model::{ModelClient, ModelError, ModelRequest, ModelStream};
 
 pub use factory::ScriptedFactory;
 pub(crate) use resource::Scripts;
@@ -125,11 +125,11 @@ impl When {
     }
 }
 
-impl From<LastRole> for goondan_runtime::message::Role {
+impl From<LastRole> for goondan_core::message::Role {
     fn from(role: LastRole) -> Self {
         match role {
-            LastRole::User => goondan_runtime::message::Role::User,
-            LastRole::Tool => goondan_runtime::message::Role::Tool,
+            LastRole::User => goondan_core::message::Role::User,
+            LastRole::Tool => goondan_core::message::Role::Tool,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures::StreamExt;
-use goondan_runtime::ports::model::{ModelChunk, ModelError, ModelErrorKind, ModelRequest, ModelStream};
+use goondan_core::ports::model::{ModelChunk, ModelError, ModelErrorKind, ModelRequest, ModelStream};
 use serde_json::Value;
 
 use super::script::{Reply, ReplyError};

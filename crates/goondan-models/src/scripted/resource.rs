@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use goondan_runtime::JsonObject;
-use goondan_runtime::ports::model::{ModelClient, ModelError};
-use goondan_runtime::spec::kinds::Model;
-use goondan_runtime::spec::{Resource, ResourceId};
+use goondan_core::JsonObject;
+use goondan_core::ports::model::{ModelClient, ModelError};
+use goondan_spec::kinds::Model;
+use goondan_spec::{Resource, ResourceId};
 use serde_json::Value;
 
 use super::{Reply, Script, ScriptState, ScriptedClient, locked};
@@ -76,7 +76,7 @@ const SHAPE: &str = "a script has agents (lists of replies by agent), rules ({wh
 
 /// Reads a script's text; the only place that knows how.
 fn parse_file(model: &ResourceId, path: &str, text: &str) -> Result<Script, ModelError> {
-    goondan_runtime::spec::yaml::from_str(text).map_err(|error| {
+    goondan_spec::yaml::from_str(text).map_err(|error| {
         let place = match (error.line, error.column) {
             (Some(line), Some(column)) => format!("{path}:{line}:{column}"),
             _ => path.to_owned(),

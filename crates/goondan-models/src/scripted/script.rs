@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use goondan_runtime::JsonObject;
-use goondan_runtime::ports::model::TokenUsage;
+use goondan_core::JsonObject;
+use goondan_core::ports::model::TokenUsage;
 use regex::Regex;
 use serde::{Deserialize, Deserializer};
 

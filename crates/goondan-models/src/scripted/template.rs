@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use goondan_runtime::JsonObject;
-use goondan_runtime::message::{Message, Role, ToolResultPart};
-use goondan_runtime::ports::model::{ModelError, ModelRequest};
-use goondan_runtime::ports::tool::{ToolCallError, ToolCallStatus};
+use goondan_core::JsonObject;
+use goondan_core::message::{Message, Role, ToolResultPart};
+use goondan_core::ports::model::{ModelError, ModelRequest};
+use goondan_core::ports::tool::{ToolCallError, ToolCallStatus};
 use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior, Value as View};
 use serde::Serialize;

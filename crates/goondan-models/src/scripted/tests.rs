@@ -3,10 +3,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use goondan_runtime::message::{MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart};
-use goondan_runtime::ports::model::{ModelChunk, ModelErrorKind, ModelFactory};
-use goondan_runtime::ports::tool::{ToolCallError, ToolCallStatus};
-use goondan_runtime::spec::Environment;
+use goondan_core::message::{MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart};
+use goondan_core::ports::model::{ModelChunk, ModelErrorKind, ModelFactory};
+use goondan_core::ports::tool::{ToolCallError, ToolCallStatus};
+use goondan_spec::Environment;
 use serde_json::{Value, json};
 
 use super::*;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::common::*;
 use super::mock::{Canned, Mock};
-use goondan_runtime::ports::model::ModelErrorKind;
+use goondan_core::ports::model::ModelErrorKind;
 
 fn named(events: &[Value]) -> String {
     let name = |event: &Value| event["type"].as_str().unwrap_or_default().to_owned();
@@ -43,8 +43,8 @@ fn message(blocks: &[Vec<Value>]) -> Canned {
 
 async fn ask(
     canned: Canned,
-    request: goondan_runtime::ports::model::ModelRequest,
-) -> (Mock, Vec<goondan_runtime::ports::model::ModelChunk>) {
+    request: goondan_core::ports::model::ModelRequest,
+) -> (Mock, Vec<goondan_core::ports::model::ModelChunk>) {
     let mock = Mock::start(vec![canned]).await;
     let client = client("anthropic", &format!("http://{}/v1", mock.address), json!({}));
     let chunks = answer(&client, request).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use goondan_runtime::ports::model::ModelChunk;
+use goondan_core::ports::model::ModelChunk;
 use serde_json::{Value, json};
 
 use super::common::*;

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use goondan_runtime::message::{Part, Role};
-use goondan_runtime::ports::model::{ModelRequest, ToolDefinition};
-use goondan_runtime::ports::tool::Attachment;
+use goondan_core::message::{Part, Role};
+use goondan_core::ports::model::{ModelRequest, ToolDefinition};
+use goondan_core::ports::tool::Attachment;
 use serde_json::{Value, json};
 
 use super::common::*;
@@ -28,7 +28,7 @@ fn untrusted(part: Part) -> Part {
     }
 }
 
-fn said_by(role: Role, words: &[&str]) -> Arc<goondan_runtime::message::Message> {
+fn said_by(role: Role, words: &[&str]) -> Arc<goondan_core::message::Message> {
     message(role, words.iter().map(|word| text(word)).collect())
 }
 

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::common::*;
 use super::mock::{Canned, Mock};
-use goondan_runtime::message::{Part, Role};
-use goondan_runtime::ports::model::{ModelChunk, ModelErrorKind, ModelRequest};
-use goondan_runtime::ports::tool::Attachment;
+use goondan_core::message::{Part, Role};
+use goondan_core::ports::model::{ModelChunk, ModelErrorKind, ModelRequest};
+use goondan_core::ports::tool::Attachment;
 
 fn delta(delta: Value) -> Value {
     json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
@@ -34,7 +34,7 @@ fn stream(deltas: &[Value], reason: &str) -> Canned {
     Canned::events(events(deltas) + &end(reason))
 }
 
-async fn openai(answers: Vec<Canned>) -> (Mock, std::sync::Arc<dyn goondan_runtime::ports::model::ModelClient>) {
+async fn openai(answers: Vec<Canned>) -> (Mock, std::sync::Arc<dyn goondan_core::ports::model::ModelClient>) {
     let mock = Mock::start(answers).await;
     let client = client("openai-compatible", &format!("http://{}/v1", mock.address), json!({}));
     (mock, client)

@@ -4,15 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use goondan_models::Providers;
-use goondan_runtime::ids::InstanceId;
-use goondan_runtime::message::{Message, MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart};
-use goondan_runtime::ports::model::{
+use goondan_core::ids::InstanceId;
+use goondan_core::message::{Message, MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart};
+use goondan_core::ports::model::{
     ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, TokenUsage, ToolDefinition,
 };
-use goondan_runtime::ports::tool::{ToolCallError, ToolCallStatus};
-use goondan_runtime::spec::kinds::{Model, ModelParams};
-use goondan_runtime::spec::{Environment, Kind, Resource, ResourceId, Secret, ValueSource};
+use goondan_core::ports::tool::{ToolCallError, ToolCallStatus};
+use goondan_models::Providers;
+use goondan_spec::kinds::{Model, ModelParams};
+use goondan_spec::{Environment, Kind, Resource, ResourceId, Secret, ValueSource};
 use serde_json::{Value, json};
 
 /// The key that every test uses; no error may hold it.

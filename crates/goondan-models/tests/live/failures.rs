@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use goondan_runtime::ports::model::{ModelError, ModelErrorKind};
+use goondan_core::ports::model::{ModelError, ModelErrorKind};
 use serde_json::{Value, json};
 
 use super::common::*;
@@ -46,7 +46,7 @@ async fn a_refused_key_is_named_but_not_shown() {
         let canned = Canned::json(status, json!({"error": {"message": format!("Incorrect API key provided: {KEY}")}}));
         let mock = Mock::start(vec![canned]).await;
         let mut model = model("openai-compatible", Some(format!("http://{}/v1", mock.address)), json!({}));
-        model.spec.api_key = Some(goondan_runtime::spec::ValueSource::Env("MY_KEY".to_owned()));
+        model.spec.api_key = Some(goondan_spec::ValueSource::Env("MY_KEY".to_owned()));
         let environment = [("MY_KEY".to_owned(), KEY.to_owned())].into_iter().collect();
         let error = failure(&open(&model, &environment).unwrap(), hello()).await;
         assert!(error.message.ends_with("Incorrect API key provided: ***"), "{}", error.message);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use goondan_runtime::message::Role;
-use goondan_runtime::ports::model::ModelErrorKind;
+use goondan_core::message::Role;
+use goondan_core::ports::model::ModelErrorKind;
 use serde_json::{Value, json};
 
 use super::common::*;
@@ -24,7 +24,7 @@ fn call_of(city: &str) -> Value {
     json!({"functionCall": {"name": "weather__now", "args": {"city": city}}})
 }
 
-async fn google(canned: Vec<Canned>) -> (Mock, Arc<dyn goondan_runtime::ports::model::ModelClient>) {
+async fn google(canned: Vec<Canned>) -> (Mock, Arc<dyn goondan_core::ports::model::ModelClient>) {
     let mock = Mock::start(canned).await;
     let client = client("google", &format!("http://{}/v1beta", mock.address), json!({}));
     (mock, client)

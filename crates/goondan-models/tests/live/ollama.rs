@@ -1,6 +1,6 @@
 //! Ollama's own chat.
 
-use goondan_runtime::ports::model::ModelErrorKind;
+use goondan_core::ports::model::ModelErrorKind;
 use serde_json::{Value, json};
 
 use super::common::*;
@@ -31,7 +31,7 @@ async fn text_calls_and_usage_arrive() {
     let cities: Vec<_> = chunks
         .iter()
         .filter_map(|chunk| match chunk {
-            goondan_runtime::ports::model::ModelChunk::ToolCall { id, arguments, .. } if !id.is_empty() => {
+            goondan_core::ports::model::ModelChunk::ToolCall { id, arguments, .. } if !id.is_empty() => {
                 Some(arguments["city"].clone())
             }
             _ => None,

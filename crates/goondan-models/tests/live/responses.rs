@@ -1,6 +1,6 @@
 //! OpenAI's responses.
 
-use goondan_runtime::ports::model::ModelErrorKind;
+use goondan_core::ports::model::ModelErrorKind;
 use serde_json::{Value, json};
 
 use super::common::*;

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use goondan_core::ports::model::ModelErrorKind;
 use goondan_models::Providers;
-use goondan_runtime::ports::model::ModelErrorKind;
-use goondan_runtime::spec::{Environment, ValueSource};
+use goondan_spec::{Environment, ValueSource};
 use serde_json::{Value, json};
 
 use super::common::*;
 use super::mock::{Canned, Mock};
 
-fn refused(provider: &str, change: impl FnOnce(&mut goondan_runtime::spec::kinds::Model)) -> (String, String) {
+fn refused(provider: &str, change: impl FnOnce(&mut goondan_spec::kinds::Model)) -> (String, String) {
     let mut model = model(provider, None, json!({}));
     change(&mut model.spec);
     let error = open(&model, &Environment::default()).err().expect("refused");

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use goondan_runtime::ports::tool::{Containment, ToolContext, ToolError};
+use goondan_core::ports::tool::{Containment, ToolContext, ToolError};
 use tokio::process::Command;
 
 use super::programs::{self, Found};

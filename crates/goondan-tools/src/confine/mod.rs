@@ -18,8 +18,8 @@ mod watcher;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use goondan_runtime::ports::tool::{ToolContext, ToolError};
-use goondan_runtime::spec::kinds::{ProcessLimits, Sandbox};
+use goondan_core::ports::tool::{ToolContext, ToolError};
+use goondan_spec::kinds::{ProcessLimits, Sandbox};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 

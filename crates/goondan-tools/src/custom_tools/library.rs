@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use goondan_runtime::JsonObject;
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput, ToolSet, ToolSource};
-use goondan_runtime::schema::ArgumentSchema;
-use goondan_runtime::spec::kinds::{Entry, Tool};
-use goondan_runtime::spec::{Kind, Resource, ResourceId};
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput, ToolSet, ToolSource};
+use goondan_core::schema::ArgumentSchema;
+use goondan_spec::kinds::{Entry, Tool};
+use goondan_spec::{Kind, Resource, ResourceId};
 use serde_json::{Value, json};
 
 use super::shelf::Ready;

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_runtime::JsonObject;
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput, ToolSource};
-use goondan_runtime::spec::kinds::{Permission, ProcessLimits};
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput, ToolSource};
+use goondan_spec::kinds::{Permission, ProcessLimits};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

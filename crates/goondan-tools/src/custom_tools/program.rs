@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use goondan_runtime::JsonObject;
-use goondan_runtime::ports::tool::{ToolContext, ToolError};
-use goondan_runtime::schema::ArgumentSchema;
-use goondan_runtime::spec::CustomTool;
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::{ToolContext, ToolError};
+use goondan_core::schema::ArgumentSchema;
+use goondan_spec::CustomTool;
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use goondan_runtime::ports::tool::ToolError;
-use goondan_runtime::spec::{CustomTool, Diagnostic};
+use goondan_core::ports::tool::ToolError;
+use goondan_spec::{CustomTool, Diagnostic};
 
 use crate::paths::Root;
 use crate::write::read_text;

@@ -1,7 +1,7 @@
 //! `fs__edit`: replace one place in a file.
 
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::PATH;
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::kinds::PATH;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Mutex;
 
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::TREE;
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::kinds::TREE;
 use grep_regex::RegexMatcherBuilder;
 use schemars::JsonSchema;
 use serde::Deserialize;

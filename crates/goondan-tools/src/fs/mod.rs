@@ -13,7 +13,7 @@ mod write;
 
 use std::sync::Arc;
 
-use goondan_runtime::spec::kinds::Permission::{Read, Write};
+use goondan_spec::kinds::Permission::{Read, Write};
 
 use crate::define::Export;
 use crate::paths::Roots;

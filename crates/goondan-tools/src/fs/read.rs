@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader, Read as _, Seek as _};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use goondan_runtime::ports::tool::{Attachment, ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::PATH;
+use goondan_core::ports::tool::{Attachment, ToolContext, ToolError, ToolOutput};
+use goondan_spec::kinds::PATH;
 use schemars::JsonSchema;
 use serde::Deserialize;
 

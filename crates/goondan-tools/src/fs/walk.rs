@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
 use globset::{GlobBuilder, GlobMatcher};
-use goondan_runtime::ports::tool::ToolError;
+use goondan_core::ports::tool::ToolError;
 use ignore::gitignore::Gitignore;
 use ignore::{DirEntry, WalkBuilder, WalkState};
 use tokio_util::sync::CancellationToken;

@@ -1,6 +1,6 @@
 //! Paths into a JSON document: `users[0].name`, `.items`, `["odd key"]`.
 
-use goondan_runtime::ports::tool::ToolError;
+use goondan_core::ports::tool::ToolError;
 use serde_json::Value;
 
 use crate::errors;

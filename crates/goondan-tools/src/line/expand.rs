@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
-use goondan_runtime::spec::command_line::{Piece, Script, Word};
+use goondan_spec::command_line::{Piece, Script, Word};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::ChildStdout;
 

@@ -12,9 +12,9 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use goondan_runtime::policy::shell;
-use goondan_runtime::ports::tool::{Containment, Direct, ToolContext};
-use goondan_runtime::spec::command_line::{CD, Command, Group, Script, Stage, Step, When};
+use goondan_core::ports::tool::{Containment, Direct, ToolContext};
+use goondan_core::shell;
+use goondan_spec::command_line::{CD, Command, Group, Script, Stage, Step, When};
 
 use crate::confine::programs::{self, Found};
 use crate::confine::{Launcher, NoSandbox};

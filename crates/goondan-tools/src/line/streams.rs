@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
-use goondan_runtime::policy::shell;
-use goondan_runtime::ports::tool::ToolError;
-use goondan_runtime::spec::command_line::{Redirect, Target, stays_inside};
+use goondan_core::ports::tool::ToolError;
+use goondan_core::shell;
+use goondan_spec::command_line::{Redirect, Target, stays_inside};
 use tokio::process::Command;
 
 use super::Line;

@@ -7,8 +7,8 @@ mod vectors;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::{PATH, Permission};
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::kinds::{PATH, Permission};
 use ignore::WalkBuilder;
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use goondan_runtime::ports::powers::Embeddings;
-use goondan_runtime::ports::tool::ToolError;
-use goondan_runtime::private;
+use goondan_core::ports::powers::Embeddings;
+use goondan_core::ports::tool::ToolError;
+use goondan_core::private;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 

@@ -1,7 +1,7 @@
 //! `squad__decide`: propose a decision to the team.
 
 use chrono::Utc;
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

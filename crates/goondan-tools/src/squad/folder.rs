@@ -5,7 +5,7 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use goondan_runtime::ports::tool::ToolError;
+use goondan_core::ports::tool::ToolError;
 
 use super::told;
 use crate::errors;

@@ -1,6 +1,6 @@
 //! `squad__memory`: keep what an agent has learned.
 
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

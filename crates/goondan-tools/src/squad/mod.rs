@@ -15,9 +15,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_runtime::ports::store::{InstanceMeta, InstanceStatus};
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::Permission::{Read, Write};
+use goondan_core::ports::store::{InstanceMeta, InstanceStatus};
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::kinds::Permission::{Read, Write};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

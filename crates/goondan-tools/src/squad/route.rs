@@ -1,9 +1,9 @@
 //! `squad__route`: give a piece of work to an agent of the squad.
 
-use goondan_runtime::JsonObject;
-use goondan_runtime::inbound::Terms;
-use goondan_runtime::ports::tool::{AgentEventInput, RequestOptions, SpawnOptions, ToolContext, ToolError, ToolOutput};
-use goondan_runtime::reserved::REQUEST;
+use goondan_core::JsonObject;
+use goondan_core::inbound::Terms;
+use goondan_core::ports::tool::{AgentEventInput, RequestOptions, SpawnOptions, ToolContext, ToolError, ToolOutput};
+use goondan_core::reserved::REQUEST;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! `squad__skill`: what the team knows how to do.
 
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -5,20 +5,20 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use goondan_runtime::JsonObject;
-use goondan_runtime::ids::InstanceId;
-use goondan_runtime::message::{Message, MessageData, MessageSource, Part, Role};
-use goondan_runtime::ports::model::TokenUsage;
-use goondan_runtime::ports::powers::{Embeddings, Sessions, ToolState};
-use goondan_runtime::ports::store::{InstanceMeta, InstanceStatus, Spending};
-use goondan_runtime::ports::tool::{
+use goondan_core::JsonObject;
+use goondan_core::ids::InstanceId;
+use goondan_core::message::{Message, MessageData, MessageSource, Part, Role};
+use goondan_core::ports::model::TokenUsage;
+use goondan_core::ports::powers::{Embeddings, Sessions, ToolState};
+use goondan_core::ports::store::{InstanceMeta, InstanceStatus, Spending};
+use goondan_core::ports::tool::{
     AgentCatalog, AgentEventInput, AgentToolRuntime, LogLevel, ProgressSink, RequestOptions, RequestResult, SendResult,
     SpawnOptions, SpawnResult, SpawnedAgentInfo, ToolContext, ToolError, ToolHandler, ToolLogger, ToolOutput,
     ToolSource as _,
 };
-use goondan_runtime::schema::ArgumentSchema;
-use goondan_runtime::spec::kinds::{Entry, ExportSpec, Tool};
-use goondan_runtime::spec::{Kind, Resource, ResourceId};
+use goondan_core::schema::ArgumentSchema;
+use goondan_spec::kinds::{Entry, ExportSpec, Tool};
+use goondan_spec::{Kind, Resource, ResourceId};
 use goondan_tools::BuiltinTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -129,7 +129,7 @@ impl Bench {
             workdir: self.work(),
             project_dir: self.dir.path().to_owned(),
             sandboxes: Vec::new(),
-            road: Default::default(),
+            run_mode: Default::default(),
             granted: Default::default(),
             runtime: Arc::clone(&self.runtime) as Arc<dyn AgentToolRuntime>,
             logger: Arc::new(Silent),

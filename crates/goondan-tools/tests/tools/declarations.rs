@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use goondan_runtime::ports::tool::ToolSource as _;
-use goondan_runtime::spec::kinds::Entry;
+use goondan_core::ports::tool::ToolSource as _;
+use goondan_spec::kinds::Entry;
 use goondan_tools::{BuiltinTools, base_tools, docs};
 use serde_json::{Value, json};
 

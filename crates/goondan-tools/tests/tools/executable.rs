@@ -1,7 +1,7 @@
 #![cfg(unix)]
 
-use goondan_runtime::ports::tool::ToolSource as _;
-use goondan_runtime::spec::kinds::{Entry, Permission};
+use goondan_core::ports::tool::ToolSource as _;
+use goondan_spec::kinds::{Entry, Permission};
 use goondan_tools::ExecutableTools;
 use serde_json::json;
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_runtime::ports::tool::ToolSource as _;
-use goondan_runtime::registry::{RegisteredTool, Registry, ToolLimits};
-use goondan_runtime::spec::kinds::{Entry, Permission};
+use goondan_core::ports::tool::ToolSource as _;
+use goondan_engine::tooling::registry::{RegisteredTool, Registry, ToolLimits};
+use goondan_spec::kinds::{Entry, Permission};
 use serde_json::json;
 
 use crate::bench::{Bench, object, resource_of};

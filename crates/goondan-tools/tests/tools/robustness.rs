@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use goondan_runtime::JsonObject;
+use goondan_core::JsonObject;
 use proptest::prelude::*;
 use serde_json::Value;
 

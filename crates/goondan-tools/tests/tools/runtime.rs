@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use goondan_runtime::ids::InstanceId;
+use goondan_core::ids::InstanceId;
 
 use crate::bench::{Bench, keys, until, with_unknown};
 

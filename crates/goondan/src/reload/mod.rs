@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use goondan_runtime::plan::{Generation, PlanPorts, Serving, plan};
-use goondan_runtime::redact::Redactor;
+use goondan_engine::plan::{Generation, PlanPorts, Serving, plan};
+use goondan_engine::policy::redact::Redactor;
 use goondan_spec::kinds::Swarm as SwarmSpec;
 use goondan_spec::{Basis, Bundle, Diagnostic, Environment, KnownFiles, Resource, Snapshot, diff};
 use tokio::task::JoinHandle;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use goondan_runtime::event::RuntimeEventKind;
+use goondan_core::event::RuntimeEventKind;
 use goondan_spec::{Diagnostic, ResourceId, render};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 

@@ -3,7 +3,7 @@
 use std::sync::Weak;
 
 use async_trait::async_trait;
-use goondan_runtime::ports::reload::{NotReloaded, Reloaded, Reloader};
+use goondan_core::ports::reload::{NotReloaded, Reloaded, Reloader};
 use tokio::sync::SetOnce;
 
 use crate::swarm::{Inner, Swarm};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
+use goondan::inside::shown;
 use goondan::project::MANIFESTS;
-use goondan::spec::shown;
 use goondan::{StateRoot, TrustList};
 use serde_json::json;
 

@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use clap::Args;
 use goondan::StateRoot;
-use goondan::spec::shown;
+use goondan::inside::shown;
 
 use super::{Which, not_opened};
 use crate::exit::CliError;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use goondan::StateRoot;
+use goondan::inside::shown;
 use goondan::models::Mask;
-use goondan::spec::shown;
 
 use crate::exit::CliError;
 use crate::instances::{self, Found, Scope, ScopeArgs};

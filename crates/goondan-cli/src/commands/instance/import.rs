@@ -5,9 +5,9 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goondan::runtime::ids::InstanceId;
-use goondan::runtime::store::transfer::ImportError;
-use goondan::spec::shown;
+use goondan::ImportError;
+use goondan::ids::InstanceId;
+use goondan::inside::shown;
 use goondan::{ImportFailed, StateRoot, Workspace};
 
 use super::{in_sentence_case, not_opened};

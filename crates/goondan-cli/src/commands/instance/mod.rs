@@ -11,7 +11,7 @@ mod unfinished;
 
 use clap::{Args, Subcommand};
 use goondan::StateRoot;
-use goondan::runtime::store::jsonl::{LockError, OpenWorkspaceError};
+use goondan::{LockError, OpenWorkspaceError};
 
 use crate::exit::CliError;
 use crate::instances::{Scope, ScopeArgs};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use goondan::runtime::ids::InstanceId;
-use goondan::spec::shown;
+use goondan::ids::InstanceId;
+use goondan::inside::shown;
 use goondan::{StateRoot, Workspace};
 
 use crate::commands::run::{Asked, OnInterrupt, Session, Signals, View, not_accepted, watched};

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use goondan::StateRoot;
-use goondan::runtime::message::{Message, Part, Role, ToolResultPart};
-use goondan::runtime::ports::tool::ToolCallStatus;
-use goondan::spec::shown;
+use goondan::inside::shown;
+use goondan::message::{Message, Part, Role, ToolResultPart};
+use goondan::ports::tool::ToolCallStatus;
 use serde_json::json;
 
 use super::list::{Row, local};

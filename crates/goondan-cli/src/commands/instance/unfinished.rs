@@ -1,8 +1,8 @@
 //! What is not as it should be in a conversation: a turn that was cut off, events whose turns failed.
 
-use goondan::runtime::ports::journal::EffectKind;
-use goondan::runtime::ports::store::DeadLetter;
-use goondan::spec::shown;
+use goondan::inside::shown;
+use goondan::ports::journal::EffectKind;
+use goondan::ports::store::DeadLetter;
 use goondan::workspace::UnfinishedEffect;
 use serde_json::{Value, json};
 

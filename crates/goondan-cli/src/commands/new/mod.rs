@@ -6,7 +6,7 @@ mod sdk;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use goondan::spec::shown;
+use goondan::inside::shown;
 use serde_json::json;
 
 use self::scaffold::{File, Language, Scaffold};

@@ -5,7 +5,7 @@ mod question;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use goondan::runtime::policy::{ApprovalAnswer, ApprovalRequest, ApproveAll, Approver, Headless, Scope};
+use goondan::ports::approval::{ApprovalAnswer, ApprovalRequest, ApproveAll, Approver, Headless, Scope};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 

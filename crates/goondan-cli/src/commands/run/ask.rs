@@ -1,7 +1,7 @@
 //! One input, one answer.
 
 use goondan::Input;
-use goondan::runtime::event::FinishReason;
+use goondan::event::FinishReason;
 
 use super::OutputFormat;
 use super::session::{OnInterrupt, Session};

@@ -4,8 +4,8 @@ mod history;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use goondan::runtime::event::FinishReason;
-use goondan::spec::shown;
+use goondan::event::FinishReason;
+use goondan::inside::shown;
 use goondan::{Input, StateRoot, Swarm};
 use rustyline::error::ReadlineError;
 use rustyline::{DefaultEditor, ExternalPrinter};

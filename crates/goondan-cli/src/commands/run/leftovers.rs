@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use goondan::runtime::event::{RuntimeEventKind, SwarmEvent};
-use goondan::spec::shown;
+use goondan::event::{RuntimeEventKind, SwarmEvent};
+use goondan::inside::shown;
 
 /// Finds words for such turns: nobody in this run has asked for them.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! Reloads of a running swarm: `--watch`, SIGHUP, and what is told of them.
 
-use goondan::spec::shown;
+use goondan::inside::shown;
 use goondan::{BuildEnd, ReloadNews, Swarm, Watch, WatchOptions};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use goondan::runtime::event::{SwarmEvent, TurnResult};
-use goondan::runtime::ids::InstanceId;
-use goondan::runtime::policy::ApprovalAnswer;
+use goondan::event::{SwarmEvent, TurnResult};
+use goondan::ids::InstanceId;
+use goondan::ports::approval::ApprovalAnswer;
 use goondan::{Input, SendError, Submission, Swarm};
 use serde::Serialize;
 use tokio::sync::mpsc::UnboundedReceiver;

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
-use goondan::runtime::event::{RuntimeEventKind, SwarmEvent, TurnResult};
-use goondan::runtime::ports::store::InstanceStatus;
-use goondan::runtime::ports::tool::ToolCallResult;
+use goondan::event::{RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan::ports::store::InstanceStatus;
+use goondan::ports::tool::ToolCallResult;
 use goondan::{Input, SendError, StateRoot, Swarm, Turn};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;

@@ -4,8 +4,8 @@ mod lines;
 mod text;
 
 use goondan::Swarm;
-use goondan::runtime::event::{SwarmEvent, TurnResult};
-use goondan::runtime::ids::InstanceId;
+use goondan::event::{SwarmEvent, TurnResult};
+use goondan::ids::InstanceId;
 
 pub(crate) use lines::event_line;
 pub(crate) use text::TextView;

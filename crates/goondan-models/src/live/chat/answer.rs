@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use goondan_runtime::history::History;
-use goondan_runtime::ports::model::{ModelChunk, ModelError, ModelErrorKind, TokenUsage};
+use goondan_core::history::History;
+use goondan_core::ports::model::{ModelChunk, ModelError, ModelErrorKind, TokenUsage};
 use reqwest::Response;
 use tokio::time::{Instant, timeout, timeout_at};
 

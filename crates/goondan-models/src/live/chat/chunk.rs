@@ -1,6 +1,6 @@
 //! One event of an answer, as servers send it.
 
-use goondan_runtime::ports::model::TokenUsage;
+use goondan_core::ports::model::TokenUsage;
 use serde::Deserialize;
 use serde_json::Value;
 

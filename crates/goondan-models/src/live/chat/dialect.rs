@@ -4,7 +4,7 @@ use genai::adapter::AdapterKind;
 use genai::chat::ReasoningEffort;
 use serde_json::{Value, json};
 
-use goondan_runtime::JsonObject;
+use goondan_core::JsonObject;
 
 /// Fireworks stops after 2,000 tokens where nothing is said, and takes any larger number for "as many as the model can".
 const FIREWORKS_TOKENS: u32 = 512_000;

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
-use goondan_runtime::JsonObject;
-use goondan_runtime::ports::model::{ModelRequest, ToolDefinition};
-use goondan_runtime::spec::kinds::ModelParams;
-use goondan_runtime::spec::sent_schema::sent_schema;
+use goondan_core::JsonObject;
+use goondan_core::ports::model::{ModelRequest, ToolDefinition};
+use goondan_spec::kinds::ModelParams;
+use goondan_spec::sent_schema::sent_schema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -142,7 +142,7 @@ impl<'a> Tool<'a> {
 #[cfg(test)]
 mod tests {
     use genai::adapter::AdapterKind;
-    use goondan_runtime::spec::Environment;
+    use goondan_spec::Environment;
 
     use super::*;
     use crate::testing::{model, request};

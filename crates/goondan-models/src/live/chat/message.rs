@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use goondan_runtime::message::{Message, Part, ToolCall, ToolResultPart};
-use goondan_runtime::ports::tool::Attachment;
+use goondan_core::message::{Message, Part, ToolCall, ToolResultPart};
+use goondan_core::ports::tool::Attachment;
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
-use goondan_runtime::ports::model::{ModelClient, ModelError, ModelRequest, ModelStream};
+use goondan_core::ports::model::{ModelClient, ModelError, ModelRequest, ModelStream};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response, Url};
 use serde_json::json;

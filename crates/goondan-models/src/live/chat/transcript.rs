@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use goondan_runtime::message::{Message, Part, Role};
+use goondan_core::message::{Message, Part, Role};
 use serde::Serialize;
 
 use super::message::{Answered, CallResult, Mixed, Plain, Said, joined};
@@ -162,11 +162,8 @@ mod tests {
 
     fn any_message() -> impl Strategy<Value = Arc<Message>> {
         let role = prop_oneof![Just(Role::System), Just(Role::User), Just(Role::Assistant), Just(Role::Tool)];
-        let file = goondan_runtime::ports::tool::Attachment {
-            media_type: "image/png".into(),
-            data: "AA==".into(),
-            name: None,
-        };
+        let file =
+            goondan_core::ports::tool::Attachment { media_type: "image/png".into(), data: "AA==".into(), name: None };
         let part = prop_oneof![
             "[a ]{0,3}".prop_map(|text| Part::Text { text }),
             Just(Part::Text { text: "long".repeat(10_000) }),

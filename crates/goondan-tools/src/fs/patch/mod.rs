@@ -6,8 +6,8 @@ mod parse;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use goondan_runtime::ports::tool::{ToolContext, ToolError, ToolOutput};
-use goondan_runtime::spec::kinds::PATCH;
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::kinds::PATCH;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::iter::Peekable;
 
-use goondan_runtime::policy::patch::{self, Header};
+use goondan_core::patch::{self, Header};
 
 /// What the patch says about one file.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 //! gutter, so it can't be taken for a row of ours. Arguments are shown whole; where they are longer than the screen, they are
 //! shown once more below, cut, and a row says so.
 
-use goondan::runtime::policy::ApprovalRequest;
-use goondan::spec::shown;
+use goondan::inside::shown;
+use goondan::ports::approval::ApprovalRequest;
 use serde_json::Value;
 
 use crate::output::{Size, gutter};
@@ -116,8 +116,8 @@ fn cut(rows: &[String]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use goondan::runtime::ids::InstanceId;
-    use goondan::spec::shown::is_visible;
+    use goondan::ids::InstanceId;
+    use goondan::inside::shown::is_visible;
     use serde_json::json;
 
     use super::*;

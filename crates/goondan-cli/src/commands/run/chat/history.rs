@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use goondan::StateRoot;
-use goondan::runtime::private;
-use goondan::runtime::redact::Redactor;
+use goondan::inside::Redactor;
+use goondan::inside::private;
 use rustyline::DefaultEditor;
 
 /// Its name below the state root.

@@ -1,7 +1,7 @@
 //! Events for programs.
 
-use goondan::runtime::event::SwarmEvent;
-use goondan::runtime::ids::InstanceId;
+use goondan::event::SwarmEvent;
+use goondan::ids::InstanceId;
 use serde_json::{Value, json};
 
 /// One line of `stream-json`: a runtime event as it lies on disk, or a piece of text. The end of a turn has no line here:

@@ -1,10 +1,10 @@
 //! Events for people.
 
 use goondan::Swarm;
-use goondan::runtime::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
-use goondan::runtime::ids::InstanceId;
-use goondan::runtime::ports::tool::ToolCallStatus;
-use goondan::spec::shown;
+use goondan::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan::ids::InstanceId;
+use goondan::inside::shown;
+use goondan::ports::tool::ToolCallStatus;
 
 use crate::exit::CliError;
 use crate::output::{Activity, Output, shorten, style};

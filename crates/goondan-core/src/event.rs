@@ -1,0 +1,213 @@
+//! What goes in, what comes out, and what can be watched meanwhile.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use goondan_spec::AgentChange;
+use serde::{Deserialize, Serialize};
+
+use crate::JsonObject;
+use crate::ids::{InstanceId, TraceContext};
+use crate::message::Message;
+use crate::ports::model::TokenUsage;
+
+/// How a turn ended (rule M1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FinishReason {
+    /// The model answered with text.
+    TextResponse,
+    /// The step limit was reached.
+    MaxSteps,
+    /// It failed; `error` says why.
+    Error,
+    /// Somebody cancelled it.
+    Cancelled,
+}
+
+/// One event in, one of these out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnResult {
+    /// The turn.
+    pub turn_id: String,
+    /// How it ended.
+    pub finish_reason: FinishReason,
+    /// The model's last message.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub response_message: Option<Message>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub error: Option<TurnError>,
+    /// What it cost.
+    pub usage: TokenUsage,
+    /// How many steps it took.
+    pub step_count: u32,
+}
+
+impl TurnResult {
+    /// The text of the answer; empty where there is none.
+    pub fn response_text(&self) -> String {
+        self.response_message.as_ref().map(Message::text).unwrap_or_default()
+    }
+}
+
+/// Why a turn failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnError {
+    /// A stable code such as `E_MODEL_STATUS`.
+    pub code: String,
+    /// A sentence that stands alone.
+    pub message: String,
+    /// What to do next.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub suggestion: Option<String>,
+    /// The provider's HTTP status, where one was the cause.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub status: Option<u16>,
+}
+
+/// The nine types of the reference, and those of reload, approval and progress (rule E1). One line of
+/// `runtime-events.jsonl` each.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RuntimeEvent {
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: RuntimeEventKind,
+    /// When.
+    pub timestamp: DateTime<Utc>,
+    /// To whom.
+    pub agent_name: String,
+    /// In which conversation.
+    pub instance_key: String,
+    /// In which chain.
+    #[serde(flatten)]
+    pub trace: TraceContext,
+}
+
+impl RuntimeEvent {
+    /// The instance it belongs to.
+    pub fn instance(&self) -> InstanceId {
+        InstanceId::new(&*self.agent_name, &*self.instance_key)
+    }
+}
+
+/// What happened. Durations are milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all_fields = "camelCase")]
+#[allow(missing_docs, reason = "the fields are those of the reference, section 2.10")]
+pub enum RuntimeEventKind {
+    #[serde(rename = "turn.started")]
+    TurnStarted { turn_id: String, event_id: String },
+    #[serde(rename = "turn.completed")]
+    TurnCompleted {
+        turn_id: String,
+        step_count: u32,
+        duration: u64,
+        finish_reason: FinishReason,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        token_usage: Option<TokenUsage>,
+    },
+    #[serde(rename = "turn.failed")]
+    TurnFailed { turn_id: String, duration: u64, error_message: String },
+    #[serde(rename = "step.started")]
+    StepStarted { step_id: String, step_index: u32, turn_id: String },
+    #[serde(rename = "step.completed")]
+    StepCompleted {
+        step_id: String,
+        step_index: u32,
+        turn_id: String,
+        tool_call_count: usize,
+        duration: u64,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        token_usage: Option<TokenUsage>,
+    },
+    #[serde(rename = "step.failed")]
+    StepFailed { step_id: String, step_index: u32, turn_id: String, duration: u64, error_message: String },
+    #[serde(rename = "tool.called")]
+    ToolCalled { tool_call_id: String, tool_name: String, step_id: String, turn_id: String },
+    #[serde(rename = "tool.completed")]
+    ToolCompleted {
+        tool_call_id: String,
+        tool_name: String,
+        step_id: String,
+        turn_id: String,
+        status: crate::ports::tool::ToolCallStatus,
+        duration: u64,
+    },
+    #[serde(rename = "tool.failed")]
+    ToolFailed {
+        tool_call_id: String,
+        tool_name: String,
+        step_id: String,
+        turn_id: String,
+        duration: u64,
+        error_message: String,
+    },
+    #[serde(rename = "tool.progress")]
+    ToolProgress { tool_call_id: String, tool_name: String, turn_id: String, title: String, metadata: JsonObject },
+    #[serde(rename = "reload.completed")]
+    ReloadCompleted {
+        generation: u64,
+        added: Vec<String>,
+        changed: Vec<String>,
+        removed: Vec<String>,
+        #[serde(default)]
+        agents: Vec<AgentChange>,
+        #[serde(default)]
+        limits: bool,
+        duration: u64,
+    },
+    #[serde(rename = "reload.failed")]
+    ReloadFailed {
+        diagnostics: usize,
+        #[serde(default)]
+        messages: Vec<String>,
+        duration: u64,
+    },
+    #[serde(rename = "approval.requested")]
+    ApprovalRequested { approval_id: String, tool_call_id: String, tool_name: String },
+    #[serde(rename = "approval.resolved")]
+    ApprovalResolved {
+        approval_id: String,
+        tool_call_id: String,
+        tool_name: String,
+        answer: String,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        scope: Option<crate::ports::approval::Scope>,
+    },
+}
+
+/// What a subscriber sees: the durable events, and text as it streams.
+#[derive(Debug, Clone)]
+pub enum SwarmEvent {
+    /// Also appended to the instance's `runtime-events.jsonl`.
+    Runtime(Arc<RuntimeEvent>),
+    /// More text of the current step.
+    Text {
+        /// Whose.
+        instance: InstanceId,
+        /// Of which turn.
+        turn_id: String,
+        /// The new piece.
+        delta: String,
+    },
+    /// The text of the current step so far is void: the stream broke and the model is asked again.
+    TextReset {
+        /// Whose.
+        instance: InstanceId,
+        /// Of which turn.
+        turn_id: String,
+    },
+    /// A turn is over, with its result.
+    TurnEnded {
+        /// Whose.
+        instance: InstanceId,
+        /// The event that started it.
+        event_id: String,
+        /// What came of it.
+        result: Box<TurnResult>,
+    },
+}

@@ -1,0 +1,93 @@
+//! Names of things that run.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// A conversation of one agent: the unit that handles one event at a time.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceId {
+    /// The Agent resource's name.
+    pub agent: String,
+    /// The conversation's key, such as `main` or `telegram:12345`.
+    pub instance_key: String,
+}
+
+impl InstanceId {
+    /// The instance of `agent` under `instance_key`.
+    pub fn new(agent: impl Into<String>, instance_key: impl Into<String>) -> Self {
+        InstanceId { agent: agent.into(), instance_key: instance_key.into() }
+    }
+}
+
+impl fmt::Display for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.agent, self.instance_key)
+    }
+}
+
+/// Where in a causal chain something happens (rule A7). Ids are lower-case hex: 32 digits for a trace, 16 for a span.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TraceContext {
+    /// The same from the first input through every hop.
+    pub trace_id: String,
+    /// This unit of work.
+    pub span_id: String,
+    /// The unit that caused it; absent for an input from outside.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub parent_span_id: Option<String>,
+}
+
+impl TraceContext {
+    /// The root span of a unit that `parent` caused, or that an input from outside caused.
+    ///
+    /// Span ids are derived from `name`, not drawn: a resumed turn has the spans it had before.
+    pub fn root(trace_id: &str, parent_span_id: Option<&str>, name: &str) -> Self {
+        TraceContext {
+            trace_id: trace_id.to_owned(),
+            span_id: span_id(&[trace_id, parent_span_id.unwrap_or_default(), name]),
+            parent_span_id: parent_span_id.map(str::to_owned),
+        }
+    }
+
+    /// A span inside this one.
+    pub fn child(&self, name: &str) -> Self {
+        TraceContext::root(&self.trace_id, Some(&self.span_id), name)
+    }
+}
+
+fn span_id(parts: &[&str]) -> String {
+    let mut hasher = DefaultHasher::new();
+    parts.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+/// An id that is the same whenever it is derived from the same parts: 24 hex digits.
+pub fn derived_id(parts: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update(part.len().to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    hasher.finalize().iter().take(12).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The messages of a turn are numbered: a resumed turn gives them the same ids.
+pub fn message_id(turn_id: &str, number: u32) -> String {
+    format!("{turn_id}-m{number}")
+}
+
+/// The turn that a message is numbered in.
+pub fn turn_of_message(message_id: &str) -> Option<&str> {
+    let (turn_id, number) = message_id.rsplit_once("-m")?;
+    number.parse::<u32>().is_ok().then_some(turn_id)
+}
+
+/// Whether a message was appended by a turn. Messages of middleware may have other ids.
+pub fn is_message_of(message_id: &str, turn_id: &str) -> bool {
+    turn_of_message(message_id) == Some(turn_id)
+}

@@ -1,0 +1,157 @@
+//! A swarm in memory, whose model and tool cost nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use goondan_core::JsonObject;
+use goondan_core::ids::InstanceId;
+use goondan_core::message::Role;
+use goondan_core::ports::approval::ApproveAll;
+use goondan_core::ports::clock::SystemClock;
+use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
+use goondan_core::ports::tool::{OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource};
+use goondan_engine::plan::{PlanPorts, plan};
+use goondan_engine::runtime::{ExternalInput, Runtime, RuntimeParts};
+use goondan_spec::kinds::{ExportSpec, Model, Tool, ToolManifest};
+use goondan_spec::{BasePackage, Environment, LoadInput, MemoryFiles, Resource, load};
+use goondan_store::memory::{MemoryJournal, MemoryStore};
+use serde_json::{Value, json};
+
+const STEPS: usize = 50;
+
+const BUNDLE: &str = "
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: m}
+spec: {provider: scripted, model: any}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: a}
+spec: {modelConfig: {modelRef: Model/m}, tools: [{ref: Tool/empty}], permissions: {default: allow}}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: default}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}], policy: {maxStepsPerTurn: 1000}}
+";
+
+/// One call through dispatch.
+pub(super) fn call() -> Box<dyn FnMut()> {
+    let (executor, runtime) = start();
+    Box::new(move || {
+        let id = InstanceId::new("a", "main");
+        let result = executor.block_on(runtime.call_tool(id, "empty__call", Value::Object(JsonObject::new())));
+        assert!(result.expect("the agent is there").error.is_none());
+    })
+}
+
+/// One turn in a conversation of its own.
+pub(super) fn turn() -> Box<dyn FnMut()> {
+    let (executor, runtime) = start();
+    let mut number = 0;
+    Box::new(move || {
+        number += 1;
+        let target = InstanceId::new("a", format!("i{number}"));
+        let result = executor.block_on(async {
+            let accepted = runtime.send(ExternalInput { target, text: "go".to_owned(), id: None }).await;
+            accepted.expect("it is accepted").result.await.expect("it ends")
+        });
+        assert!(result.error.is_none(), "{:?}", result.error);
+    })
+}
+
+fn start() -> (tokio::runtime::Runtime, Runtime) {
+    // The fewest threads that there can be, so that instructions can be counted.
+    let executor = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+    let executor = executor.expect("an executor");
+    let runtime = executor.block_on(async {
+        let base = BasePackage { tools: vec![manifest()], extensions: Vec::new() };
+        let files = MemoryFiles::new().file("/p/goondan.yaml", BUNDLE.to_owned());
+        let loaded = load(LoadInput { root: Path::new("/p"), files: &files, base: &base });
+        let bundle = Arc::new(loaded.bundle.expect("the bundle is valid"));
+        let swarm = bundle.choose_swarm(None).expect("a swarm");
+        let ports = PlanPorts { tools: Arc::new(Empty), models: Arc::new(Calls) };
+        let generation = plan(&bundle, swarm, 1, &ports, &Environment::default(), None).await.expect("a plan");
+        let parts = RuntimeParts {
+            approvals: Arc::new(goondan_core::ports::approval::MemoryBook::default()),
+            redactor: goondan_engine::policy::redact::Redactor::new(),
+            generation,
+            store: Arc::new(MemoryStore::new(PathBuf::from("/nowhere"))),
+            journal: Arc::new(MemoryJournal),
+            clock: Arc::new(SystemClock),
+            approver: Arc::new(ApproveAll),
+            workdir: Some(std::env::temp_dir()),
+            observer: Arc::new(()),
+            reloader: None,
+        };
+        Runtime::start(parts).expect("it starts").0
+    });
+    (executor, runtime)
+}
+
+fn manifest() -> ToolManifest {
+    let export = ExportSpec {
+        name: "call".to_owned(),
+        description: "Does nothing.".to_owned(),
+        parameters: json!({"type": "object"}),
+        permissions: Default::default(),
+        optional_permissions: Default::default(),
+        read_only: false,
+        idempotent: false,
+    };
+    ToolManifest {
+        name: "empty".to_owned(),
+        exports: vec![export].into(),
+        error_message_limit: None,
+        output_limit: None,
+        timeout_ms: None,
+    }
+}
+
+struct Empty;
+
+#[async_trait]
+impl ToolSource for Empty {
+    async fn open(&self, tool: &Resource<Tool>, _root: &Path) -> Result<ToolSet, OpenError> {
+        let exports = tool.spec.exports.iter().map(|export| (export.clone(), Arc::new(Empty) as Arc<dyn ToolHandler>));
+        Ok(ToolSet { exports: exports.collect() })
+    }
+}
+
+#[async_trait]
+impl ToolHandler for Empty {
+    async fn call(&self, _ctx: &ToolContext, _input: JsonObject) -> Result<ToolOutput, ToolError> {
+        Ok(ToolOutput::from(Value::Null))
+    }
+}
+
+struct Calls;
+
+impl ModelFactory for Calls {
+    fn client(
+        &self,
+        _model: &Resource<Model>,
+        _root: &Path,
+        _environment: &Environment,
+    ) -> Result<Arc<dyn ModelClient>, ModelError> {
+        Ok(Arc::new(Calls))
+    }
+}
+
+#[async_trait]
+impl ModelClient for Calls {
+    async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
+        let results = request.messages.iter().filter(|message| message.data.role == Role::Tool).count();
+        let said = if results < STEPS {
+            let arguments = Value::Object(JsonObject::new());
+            ModelChunk::ToolCall { id: format!("c{results}"), name: "empty__call".to_owned(), arguments }
+        } else {
+            ModelChunk::Text("done".to_owned())
+        };
+        let chunks = [said, ModelChunk::Finish { usage: None }];
+        Ok(futures::stream::iter(chunks.map(Ok)).boxed())
+    }
+}

@@ -1,0 +1,82 @@
+//! Carries events to whoever watches, and to the store.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::policy::redact::{Redactor, TextStream};
+use goondan_core::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent};
+use goondan_core::ids::{InstanceId, TraceContext};
+use goondan_core::ports::clock::Clock;
+use goondan_core::ports::store::Store;
+
+/// Publishes events in the order in which they happen.
+pub struct EventBus {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    redactor: Redactor,
+    // Unbounded on purpose: a test or a recorder must see every event, and a slow one must not slow a turn down. A
+    // subscriber that has had enough drops its receiver.
+    subscribers: Mutex<Vec<UnboundedSender<SwarmEvent>>>,
+}
+
+impl EventBus {
+    /// A bus without subscribers.
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, redactor: Redactor) -> Self {
+        EventBus { store, clock, redactor, subscribers: Mutex::default() }
+    }
+
+    /// Everything from now on.
+    pub fn subscribe(&self) -> UnboundedReceiver<SwarmEvent> {
+        let (sender, receiver) = unbounded_channel();
+        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+        receiver
+    }
+
+    /// Something happened in an instance: it is stored and published.
+    pub fn runtime(&self, instance: &InstanceId, trace: &TraceContext, mut kind: RuntimeEventKind) {
+        clean(&self.redactor, &mut kind);
+        let event = Arc::new(RuntimeEvent {
+            kind,
+            timestamp: self.clock.now(),
+            agent_name: instance.agent.clone(),
+            instance_key: instance.instance_key.clone(),
+            trace: trace.clone(),
+        });
+        self.store.log(&event);
+        self.publish(SwarmEvent::Runtime(event));
+    }
+
+    /// What makes the pieces of an answer fit to be published.
+    pub fn text_stream(&self) -> TextStream {
+        self.redactor.stream()
+    }
+
+    /// Only for those who watch now.
+    pub fn publish(&self, event: SwarmEvent) {
+        let mut subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
+        subscribers.retain(|subscriber| subscriber.send(event.clone()).is_ok());
+    }
+}
+
+/// Texts that somebody else wrote may hold a secret; ids and names come from the project and the engine.
+fn clean(redactor: &Redactor, kind: &mut RuntimeEventKind) {
+    match kind {
+        RuntimeEventKind::TurnFailed { error_message, .. }
+        | RuntimeEventKind::StepFailed { error_message, .. }
+        | RuntimeEventKind::ToolFailed { error_message, .. } => redactor.clean(error_message),
+        RuntimeEventKind::ToolProgress { title, metadata, .. } => {
+            redactor.clean(title);
+            redactor.clean_object(metadata);
+        }
+        RuntimeEventKind::ToolCalled { tool_call_id, tool_name, .. }
+        | RuntimeEventKind::ToolCompleted { tool_call_id, tool_name, .. }
+        | RuntimeEventKind::ApprovalRequested { tool_call_id, tool_name, .. }
+        | RuntimeEventKind::ApprovalResolved { tool_call_id, tool_name, .. } => {
+            // A model makes these up.
+            redactor.clean(tool_call_id);
+            redactor.clean(tool_name);
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,270 @@
+//! Whose turn begins, and what happens when one is over (rules A3, A8).
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::instances::Instance;
+use super::{Ended, Orchestrator, Refusal, RunningTurn};
+use crate::delivery::dead_letters;
+use crate::delivery::responses;
+use crate::plan::AgentPlan;
+use crate::tooling::dispatch::TurnFacts;
+use crate::turn::JoinBox;
+use crate::turn::instance::{self, TurnEnd, TurnStart, failed_result};
+use goondan_core::event::{SwarmEvent, TurnError, TurnResult};
+use goondan_core::footing::Footing;
+use goondan_core::handled::KeptResult;
+use goondan_core::ids::InstanceId;
+use goondan_core::inbound::AgentEvent;
+use goondan_core::narrowing::Narrowing;
+use goondan_core::ports::store::{InboxRecord, InstanceMeta};
+
+impl Orchestrator {
+    pub(super) fn make_ready(&mut self, id: InstanceId) {
+        self.make_ready_by(id, false);
+    }
+
+    /// An instance has something to do; an urgent one begins before the others that wait for room.
+    pub(super) fn make_ready_by(&mut self, id: InstanceId, urgent: bool) {
+        if let Some(turn) = self.instances.get_mut(&id).and_then(|instance| instance.turn.as_mut()) {
+            turn.is_wanted = true;
+        }
+        let is_new = self.is_ready.insert(id.clone());
+        if urgent {
+            self.ready.retain(|ready| is_new || *ready != id);
+            self.ready.push_front(id);
+        } else if is_new {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Begins as many turns as there is room for. A turn that waits for another agent takes no room, else callers could
+    /// keep those they wait for from running.
+    pub(super) fn start_turns(&mut self) {
+        let most = self.engine.generation.load().policy.max_concurrent_turns.max(1);
+        while self.stopping.is_none() && self.working_turns() < most {
+            let Some(id) = self.ready.pop_front() else { return };
+            self.is_ready.remove(&id);
+            self.start_turn(&id);
+        }
+    }
+
+    fn working_turns(&self) -> usize {
+        let waiting = self.turn_tasks.values().filter(|id| self.waits.is_waiting(id)).count();
+        self.turn_tasks.len() - waiting
+    }
+
+    /// Begins the turn of the first event in the queue. Answers behind it join that turn.
+    fn start_turn(&mut self, id: &InstanceId) {
+        let is_free = |instance: &&mut Instance| instance.turn.is_none() && !instance.is_tended;
+        let first = self.instances.get_mut(id).filter(is_free).and_then(|instance| instance.queue.pop_front());
+        let Some(event) = first else { return };
+        let agent = match self.agent_for(&event) {
+            Ok(agent) => agent,
+            Err(refusal) => {
+                self.settle_without_turn(&event, refusal);
+                self.make_ready(id.clone());
+                return;
+            }
+        };
+        let Some(instance) = self.instances.get_mut(id) else { return };
+        let (joined, cancel) = (JoinBox::default(), CancellationToken::new());
+        let (answers, others): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut instance.queue).into_iter().partition(AgentEvent::is_response);
+        instance.queue = others;
+        answers.into_iter().for_each(|answer| joined.put(answer));
+        if self.cancelled.contains(&event.id) {
+            cancel.cancel();
+        }
+        instance.turn = Some(Box::new(RunningTurn {
+            event: event.clone(),
+            cancel: cancel.clone(),
+            joined: joined.clone(),
+            is_wanted: false,
+        }));
+        let (meta, is_new) = (instance.meta(id), instance.is_new);
+        let is_first = !std::mem::replace(&mut instance.has_run, true);
+        let facts = Arc::new(self.facts(agent, &event, &meta));
+        let (warm, engine) = (self.instances.take_warm(id), Arc::clone(&self.engine));
+        let footing = Arc::new(self.footing(&event));
+        let start = TurnStart { engine, facts, event, meta, is_new, is_first, joined, cancel, footing, warm };
+        let target = id.clone();
+        let task = self.turns.spawn(async move { (target, instance::handle(start).await) });
+        self.turn_tasks.insert(task.id(), id.clone());
+    }
+
+    /// What the turn of an event may build on that it had recorded before it was cut off.
+    fn footing(&self, event: &AgentEvent) -> Footing {
+        if !self.begun.contains(&event.id) {
+            return Footing::default();
+        }
+        Footing::new(self.handled.needed_by(&event.target).collect())
+    }
+
+    /// The agent that handles an event, with the model that the event asks for.
+    fn agent_for(&self, event: &AgentEvent) -> Result<Arc<AgentPlan>, Refusal> {
+        self.known_agent(&event.target.agent)?;
+        let generation = self.engine.generation.load();
+        let agent = generation.agent(&event.target.agent).cloned().expect("it was just found");
+        match &event.terms.model {
+            None => Ok(agent),
+            Some(model) => self.known_model(model).map(|model| Arc::new(agent.with_model(&model))),
+        }
+    }
+
+    fn facts(&self, agent: Arc<AgentPlan>, event: &AgentEvent, meta: &InstanceMeta) -> TurnFacts {
+        let turn_id = event.turn_id();
+        TurnFacts {
+            trace: event.turn_trace(),
+            workdir: self.engine.workdir(&agent, &event.target, meta.cwd.as_deref().map(Path::new)),
+            instance: event.target.clone(),
+            callers: event.callers.clone(),
+            bound_by: event.terms.bound_by.clone(),
+            narrowing: Narrowing::both(event.terms.narrowing.as_ref(), meta.narrowing.as_ref()),
+            turn_id,
+            agent,
+        }
+    }
+
+    pub(super) fn turn_ended(&mut self, ended: Ended) {
+        match ended {
+            Ok((task, (id, end))) => {
+                self.turn_tasks.remove(&task);
+                self.finish_turn(&id, end);
+                if self.engine.agent(&id.agent).is_none() {
+                    self.retire_without_agent();
+                }
+            }
+            Err(error) => {
+                let Some(id) = self.turn_tasks.remove(&error.id()) else { return };
+                let turn = self.instances.get_mut(&id).and_then(|instance| instance.turn.take());
+                if let Some(turn) = turn {
+                    tracing::error!(instance = %id, %error, "a turn panicked");
+                    self.settle(&turn.event, &failed_result(turn.event.turn_id(), panicked()));
+                    self.return_joined(&id, &turn.joined);
+                    self.make_ready(id);
+                }
+            }
+        }
+    }
+
+    fn finish_turn(&mut self, id: &InstanceId, end: TurnEnd) {
+        let Some(instance) = self.instances.get_mut(id) else { return };
+        let turn = instance.turn.take();
+        instance.known = end.meta.into();
+        // A turn that is over was begun.
+        instance.is_new &= end.handled.is_empty();
+        if let Some(log) = end.warm {
+            self.instances.keep_warm(id, log);
+        }
+        let Some(turn) = turn else { return };
+        self.publish_end(id, &turn.event.id, &end.result);
+        self.return_joined(id, &turn.joined);
+        if end.handled.is_empty() {
+            self.stand_still(*turn, &end.result);
+            return;
+        }
+        self.stalled.store_works();
+        self.handled.release(id);
+        for event_id in &end.handled {
+            self.remember(event_id, &end.result);
+            self.forget(event_id, Some(&end.result));
+        }
+        if let Some(answer) = end.answer {
+            self.enqueue_recovered(answer);
+        }
+        self.make_ready(id.clone());
+    }
+
+    /// The store has failed a turn: it is not over, and keeps its place before everything else in its queue. What came
+    /// meanwhile sets the instance going again at once, for nobody may come after it. Otherwise it stands still until the
+    /// next event, the same one sent again, or a while; who waits, also for what is behind it, is told.
+    fn stand_still(&mut self, turn: RunningTurn, result: &TurnResult) {
+        let id = turn.event.target.clone();
+        let Some(instance) = self.instances.get_mut(&id) else { return };
+        self.begun.insert(turn.event.id.clone());
+        instance.queue.push_front(turn.event);
+        if turn.is_wanted {
+            self.make_ready(id);
+            return;
+        }
+        let queued: Vec<(String, String)> =
+            instance.queue.iter().map(|event| (event.id.clone(), event.turn_id())).collect();
+        for (event_id, turn_id) in queued {
+            let result = TurnResult { turn_id, ..result.clone() };
+            self.tell(&event_id, Some(&result));
+        }
+        self.stalled.add(id);
+    }
+
+    /// Keeps the result of an event that is over, for who may ask for it again.
+    fn remember(&mut self, event_id: &str, result: &TurnResult) {
+        let asked_by = self.pending.get(event_id).and_then(|pending| pending.asked_by.clone());
+        let is_begun = |event: &AgentEvent| self.begun.contains(&event.id);
+        let is_asking = |id: &InstanceId| {
+            let instance = self.instances.get(id);
+            instance.is_some_and(|instance| instance.turn.is_some() || instance.queue.iter().any(is_begun))
+        };
+        let kept = KeptResult::of(result);
+        let size = kept.size();
+        self.handled.put(event_id, kept, size, asked_by.filter(is_asking));
+    }
+
+    /// Answers that came too late for the turn's last step wait for the next turn, in front of everything else.
+    fn return_joined(&mut self, id: &InstanceId, joined: &JoinBox) {
+        let Some(instance) = self.instances.get_mut(id) else { return };
+        for event in joined.take().into_iter().rev() {
+            instance.queue.push_front(event);
+        }
+    }
+
+    /// An event whose turn can't run is over with an error.
+    fn settle_without_turn(&mut self, event: &AgentEvent, why: Refusal) {
+        let (code, suggestion) = (why.code.to_owned(), why.suggestion);
+        let error = TurnError { code, message: why.message, suggestion, status: None };
+        self.settle(event, &failed_result(event.turn_id(), error));
+    }
+
+    /// An event is over without a turn that could say so itself. Who asked for an answer gets one (rule A5).
+    fn settle(&mut self, event: &AgentEvent, result: &TurnResult) {
+        let now = self.engine.clock.now();
+        let answer = responses::answer(event, &event.turn_trace(), result, now);
+        dead_letters::bury(&self.engine, event, result, now);
+        let record = InboxRecord::Done {
+            turn_id: result.turn_id.clone(),
+            event_ids: vec![event.id.clone()],
+            result: Box::new(result.clone()),
+            asked_by: event.caller().cloned(),
+            answer: answer.clone().map(Box::new),
+            fold: None,
+        };
+        self.engine.store.submit(record, Box::new(|_| {}));
+        self.publish_end(&event.target, &event.id, result);
+        self.handled.release(&event.target);
+        self.remember(&event.id, result);
+        self.forget(&event.id, Some(result));
+        if let Some(answer) = answer {
+            self.enqueue_recovered(answer);
+        }
+    }
+
+    fn publish_end(&self, id: &InstanceId, event_id: &str, result: &TurnResult) {
+        self.engine.bus.publish(SwarmEvent::TurnEnded {
+            instance: id.clone(),
+            event_id: event_id.to_owned(),
+            result: Box::new(result.clone()),
+        });
+    }
+}
+
+fn panicked() -> TurnError {
+    TurnError {
+        code: "E_TURN_PANIC".to_owned(),
+        message: "the turn panicked; this is a fault of the program".to_owned(),
+        suggestion: Some("Look at the log, and report it with what you did.".to_owned()),
+        status: None,
+    }
+}

@@ -1,0 +1,129 @@
+//! What an answer looks like to the one who asked.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde_json::{Value, json};
+
+use goondan_core::JsonObject;
+use goondan_core::event::{FinishReason, TurnResult};
+use goondan_core::ids::TraceContext;
+use goondan_core::inbound::{AgentEvent, EventTrace, RESPONSE};
+use goondan_core::ports::tool::ToolError;
+use goondan_core::reserved::INTER_AGENT_RESPONSE;
+
+/// The text that answers a request, or the error where the turn failed (rule A2).
+pub(crate) fn response_of(target: &str, result: &TurnResult) -> Result<Value, ToolError> {
+    let text = result.response_text();
+    match result.finish_reason {
+        FinishReason::TextResponse => Ok(Value::String(text)),
+        FinishReason::MaxSteps if !text.is_empty() => Ok(Value::String(text)),
+        FinishReason::MaxSteps => Err(request_failed(target, "it reached its step limit without an answer")),
+        FinishReason::Cancelled => Err(request_failed(target, "its turn was cancelled")),
+        FinishReason::Error => {
+            let message = result.error.as_ref().map_or("its turn failed", |error| error.message.as_str());
+            Err(request_failed(target, message))
+        }
+    }
+}
+
+fn request_failed(target: &str, why: &str) -> ToolError {
+    ToolError::new(format!("agent {target} did not answer: {why}"))
+        .code("AGENT_REQUEST_FAILED")
+        .suggest("Ask again, ask somebody else, or go on without the answer.")
+}
+
+/// The id of the event that answers `event_id`.
+pub(crate) fn answer_id(event_id: &str) -> String {
+    format!("{event_id}-answer")
+}
+
+/// The event that brings an asynchronous answer to the one who asked; `None` where nobody asked that way.
+pub(crate) fn answer(
+    event: &AgentEvent,
+    trace: &TraceContext,
+    result: &TurnResult,
+    now: DateTime<Utc>,
+) -> Option<AgentEvent> {
+    let reply_to = event.reply_to.as_ref().filter(|reply_to| reply_to.async_)?;
+    let response = response_of(&event.target.agent, result);
+    let mut content = json!({
+        "type": "inter_agent_response",
+        "requestId": reply_to.correlation_id,
+        "fromAgentId": event.target.to_string(),
+        "toAgentId": reply_to.caller.to_string(),
+    });
+    let mut metadata = json!({
+        "kind": "inter_agent_response",
+        "version": 1,
+        "requestId": reply_to.correlation_id,
+        "requestEventId": event.id,
+        "responseEventId": answer_id(&event.id),
+        "fromAgentId": event.target.to_string(),
+        "toAgentId": reply_to.caller.to_string(),
+        "async": true,
+        "receivedAt": now.to_rfc3339_opts(SecondsFormat::Millis, true),
+        "traceId": event.trace.trace_id,
+        "requestEventType": event.event_type,
+    });
+    match response {
+        Ok(response) => {
+            metadata["status"] = json!("ok");
+            content["status"] = json!("ok");
+            content["response"] = response;
+        }
+        Err(error) => {
+            metadata["status"] = json!("error");
+            metadata["errorCode"] = json!(error.code);
+            metadata["errorMessage"] = json!(error.message);
+            content["status"] = json!("error");
+            content["error"] = json!({"code": error.code, "message": error.message});
+        }
+    }
+    Some(AgentEvent {
+        id: answer_id(&event.id),
+        event_type: RESPONSE.to_owned(),
+        created_at: now,
+        target: reply_to.caller.clone(),
+        input: content.to_string(),
+        metadata: JsonObject::from_iter([(INTER_AGENT_RESPONSE.to_owned(), metadata)]),
+        instructions: None,
+        trace: EventTrace::from(trace),
+        // The answer goes back up: it is as deep as the question was when it was asked.
+        callers: event.callers[..event.callers.len().saturating_sub(1)].to_vec(),
+        reply_to: None,
+        terms: reply_to.terms.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::turn::instance::failed_result;
+    use goondan_core::inbound::{ReplyTo, Terms};
+    use goondan_core::narrowing::Narrowing;
+    use goondan_store::suite::samples::{event, instance};
+
+    #[test]
+    fn an_answer_brings_back_what_bounded_the_turn_that_asked() {
+        let terms = Terms {
+            narrowing: Some(Narrowing::to(["fs__read"])),
+            bound_by: BTreeSet::from(["careful".to_owned()]),
+            ..Terms::default()
+        };
+        let reply_to = ReplyTo {
+            caller: instance("asks"),
+            turn_id: "turn-1".to_owned(),
+            correlation_id: "req-1".to_owned(),
+            async_: true,
+            terms: terms.clone(),
+        };
+        let callers = vec![instance("above"), instance("asks")];
+        let event = AgentEvent { reply_to: Some(reply_to), callers, ..event("evt-1", &instance("asked")) };
+        let error = crate::turn::cancelled();
+        let result = failed_result(event.turn_id(), error);
+        let answer = answer(&event, &event.turn_trace(), &result, DateTime::UNIX_EPOCH).unwrap();
+        assert_eq!(answer.terms, terms);
+        assert_eq!(answer.callers, [instance("above")]);
+    }
+}

@@ -1,0 +1,101 @@
+//! Who waits for whom: a request that would wait on itself is refused at once (rule A4). Pure.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use goondan_core::ids::InstanceId;
+
+/// Instances whose turn waits for the answer of another instance.
+#[derive(Debug, Default)]
+pub(crate) struct WaitGraph {
+    edges: HashMap<InstanceId, BTreeMap<InstanceId, usize>>,
+}
+
+impl WaitGraph {
+    /// Notes that `caller` waits for `target`; or gives the chain that would close.
+    pub(crate) fn wait(&mut self, caller: &InstanceId, target: &InstanceId) -> Result<(), Vec<InstanceId>> {
+        if let Some(mut chain) = self.path(target, caller) {
+            chain.push(target.clone());
+            return Err(chain);
+        }
+        *self.edges.entry(caller.clone()).or_default().entry(target.clone()).or_default() += 1;
+        Ok(())
+    }
+
+    /// Notes that `caller` no longer waits for `target`.
+    pub(crate) fn done(&mut self, caller: &InstanceId, target: &InstanceId) {
+        let Some(targets) = self.edges.get_mut(caller) else { return };
+        if let Some(count) = targets.get_mut(target) {
+            *count -= 1;
+            if *count == 0 {
+                targets.remove(target);
+            }
+        }
+        if targets.is_empty() {
+            self.edges.remove(caller);
+        }
+    }
+
+    /// Whether the turn of `instance` waits for anybody.
+    pub(crate) fn is_waiting(&self, instance: &InstanceId) -> bool {
+        self.edges.contains_key(instance)
+    }
+
+    fn path(&self, from: &InstanceId, to: &InstanceId) -> Option<Vec<InstanceId>> {
+        let mut seen = HashSet::new();
+        let mut open = vec![vec![from.clone()]];
+        while let Some(path) = open.pop() {
+            let last = path.last().expect("a path has a beginning");
+            if last == to {
+                return Some(path);
+            }
+            if !seen.insert(last.clone()) {
+                continue;
+            }
+            for next in self.edges.get(last).into_iter().flat_map(BTreeMap::keys) {
+                open.push(path.iter().cloned().chain([next.clone()]).collect());
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(agent: &str) -> InstanceId {
+        InstanceId::new(agent, "main")
+    }
+
+    #[test]
+    fn a_ring_of_three_is_found_and_told_in_order() {
+        let mut waits = WaitGraph::default();
+        waits.wait(&id("a"), &id("b")).unwrap();
+        waits.wait(&id("b"), &id("c")).unwrap();
+        let chain = waits.wait(&id("c"), &id("a")).unwrap_err();
+        assert_eq!(chain, [id("a"), id("b"), id("c"), id("a")]);
+    }
+
+    #[test]
+    fn asking_oneself_is_a_ring_of_one() {
+        assert_eq!(WaitGraph::default().wait(&id("a"), &id("a")).unwrap_err(), [id("a"), id("a")]);
+    }
+
+    #[test]
+    fn another_key_is_another_instance() {
+        let mut waits = WaitGraph::default();
+        waits.wait(&id("a"), &InstanceId::new("a", "other")).unwrap();
+    }
+
+    #[test]
+    fn what_is_over_closes_no_ring() {
+        let mut waits = WaitGraph::default();
+        waits.wait(&id("a"), &id("b")).unwrap();
+        waits.wait(&id("a"), &id("b")).unwrap();
+        waits.done(&id("a"), &id("b"));
+        assert!(waits.is_waiting(&id("a")));
+        waits.done(&id("a"), &id("b"));
+        assert!(!waits.is_waiting(&id("a")));
+        waits.wait(&id("b"), &id("a")).unwrap();
+    }
+}

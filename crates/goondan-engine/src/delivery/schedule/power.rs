@@ -1,0 +1,94 @@
+//! Jobs as a tool call makes, sees and ends them.
+
+use async_trait::async_trait;
+use tokio::sync::oneshot;
+
+use super::cron::Schedule;
+use super::keep;
+use crate::delivery::orchestrator::{Command, SpawnRequest};
+use crate::tooling::agents::{AgentCalls, stopped};
+use crate::tooling::powers::of_store;
+use goondan_core::ids::{InstanceId, derived_id};
+use goondan_core::ports::powers::{Job, JobRequest, Schedules};
+use goondan_core::ports::tool::ToolError;
+
+/// How many jobs an instance has at most.
+const MOST: usize = 100;
+
+#[async_trait]
+impl Schedules for AgentCalls {
+    async fn jobs(&self) -> Result<Vec<Job>, ToolError> {
+        Ok(self.engine.timetable.of(&self.facts.instance))
+    }
+
+    async fn add(&self, wanted: JobRequest) -> Result<Job, ToolError> {
+        let schedule = Schedule::parse(&wanted.schedule, &wanted.timezone).map_err(no_schedule)?;
+        let now = self.engine.clock.now();
+        let Some(due) = schedule.next(now) else {
+            return Err(no_schedule(format!("`{}` is never due", wanted.schedule)));
+        };
+        let own = &self.facts.instance;
+        self.prepare(own).await?;
+        let _one_at_a_time = self.engine.timetable.writing.lock().await;
+        let mut jobs = self.engine.timetable.of(own);
+        let id = format!("cron-{}", &derived_id(&[&own.to_string(), self.place(), "cron"])[..8]);
+        if let Some(known) = jobs.iter().find(|job| job.id == id) {
+            // The call runs again.
+            return Ok(known.clone());
+        }
+        if jobs.len() >= MOST {
+            let message = format!("this conversation has {MOST} jobs already");
+            return Err(ToolError::new(message).code("E_TOOL_TOO_MANY_JOBS").suggest("remove one first"));
+        }
+        let job = Job {
+            id,
+            schedule: wanted.schedule,
+            timezone: wanted.timezone,
+            prompt: wanted.prompt,
+            created_at: now,
+            due,
+            callers: self.chain(),
+            bound_by: self.facts.bound_by.clone(),
+            narrowing: self.facts.narrowing.clone(),
+        };
+        jobs.push(job.clone());
+        keep(&self.engine, own, jobs).await.map_err(of_store)?;
+        Ok(job)
+    }
+
+    async fn remove(&self, id: &str) -> Result<Option<Job>, ToolError> {
+        let own = &self.facts.instance;
+        let _one_at_a_time = self.engine.timetable.writing.lock().await;
+        let mut jobs = self.engine.timetable.of(own);
+        let Some(index) = jobs.iter().position(|job| job.id == id) else { return Ok(None) };
+        let removed = jobs.remove(index);
+        keep(&self.engine, own, jobs).await.map_err(of_store)?;
+        Ok(Some(removed))
+    }
+}
+
+impl AgentCalls {
+    /// Who narrows a firing: everybody above this turn, and this instance itself. A job that a firing makes is no deeper.
+    fn chain(&self) -> Vec<InstanceId> {
+        let mut chain = self.facts.callers.clone();
+        if chain.last() != Some(&self.facts.instance) {
+            chain.push(self.facts.instance.clone());
+        }
+        chain
+    }
+
+    /// Makes sure that the instance is known to the store: its jobs are looked for at the next start.
+    async fn prepare(&self, own: &InstanceId) -> Result<(), ToolError> {
+        let (answer, spawned) = oneshot::channel();
+        let request = SpawnRequest { id: own.clone(), owner: None, cwd: None, narrowing: None };
+        self.engine.commands.send(Command::Spawn { request, answer }).map_err(|_| stopped())?;
+        spawned.await.map_err(|_| stopped())?.map(drop).map_err(ToolError::from)
+    }
+}
+
+fn no_schedule(message: String) -> ToolError {
+    ToolError::new(message).code("E_TOOL_INVALID_ARGS").suggest(
+        "write minute, hour, day of month, month and day of week, such as `0 9 * * MON-FRI`, and a time zone such as \
+         `Europe/Berlin`",
+    )
+}

@@ -1,0 +1,90 @@
+//! What all parts of a running swarm share.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+use goondan_spec::kinds::Workdir;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::delivery::bus::EventBus;
+use crate::delivery::orchestrator::Command;
+use crate::delivery::schedule::Timetable;
+use crate::plan::{AgentPlan, Generation};
+use crate::policy::redact::Redactor;
+use crate::turn::budget::Spent;
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::approval::{ApprovalBook, SharedApprover};
+use goondan_core::ports::clock::Clock;
+use goondan_core::ports::journal::Journal;
+use goondan_core::ports::reload::Reloader;
+use goondan_core::ports::store::Store;
+use goondan_core::ports::tool::InstanceObserver;
+
+/// The ports of a running swarm, and its current generation.
+pub struct Engine {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) approver: SharedApprover,
+    /// Keeps secrets out of what is written down.
+    pub(crate) redactor: Redactor,
+    /// Approvals that hold always.
+    pub(crate) approvals: Arc<dyn ApprovalBook>,
+    /// Held while the approvals of a conversation change.
+    pub(crate) granting: Mutex<()>,
+    pub(crate) bus: EventBus,
+    pub(crate) generation: ArcSwap<Generation>,
+    /// Held while a list of dead letters changes.
+    pub(crate) dead_letters: Mutex<()>,
+    /// Held while something that a tool keeps is written.
+    pub(crate) tool_states: tokio::sync::Mutex<()>,
+    /// What all turns of this run have used up.
+    pub(crate) spent: Spent,
+    /// Prompts that come by the clock.
+    pub(crate) timetable: Arc<Timetable>,
+    /// Is told which instances were put away.
+    pub(crate) observer: Arc<dyn InstanceObserver>,
+    /// Lets tools work there, whatever the agents say.
+    pub(crate) workdir: Option<PathBuf>,
+    /// Reads the project again.
+    pub(crate) reloader: Option<Arc<dyn Reloader>>,
+    /// Set by a kill: nothing that ends from then on is recorded.
+    pub(crate) dead: AtomicBool,
+    /// The orchestrator. Unbounded: its senders are turns, whose number is limited, and inputs, whose queues are.
+    pub(crate) commands: UnboundedSender<Command>,
+}
+
+impl Engine {
+    /// What comes of `work`; never, once the swarm was killed. A dying runtime makes I/O fail, and a failure that only came
+    /// from that must not be taken for an outcome.
+    pub(crate) async fn outcome_of<T>(&self, work: impl Future<Output = T>) -> T {
+        let value = work.await;
+        if self.dead.load(Ordering::Acquire) {
+            std::future::pending::<()>().await;
+        }
+        value
+    }
+
+    /// The agent as it is planned now.
+    pub(crate) fn agent(&self, name: &str) -> Option<Arc<AgentPlan>> {
+        self.generation.load().agent(name).cloned()
+    }
+
+    /// Where the tools of `instance` work: what the run says, what its spawn said, what its agent says.
+    pub(crate) fn workdir(&self, agent: &AgentPlan, instance: &InstanceId, cwd: Option<&Path>) -> PathBuf {
+        let root = || self.generation.load().bundle.root().to_owned();
+        if let Some(workdir) = &self.workdir {
+            return workdir.clone();
+        }
+        if let Some(cwd) = cwd {
+            return cwd.to_owned();
+        }
+        match &agent.workdir {
+            Workdir::Instance => self.store.workdir(instance),
+            Workdir::Project => root(),
+            Workdir::Path(path) => root().join(path),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The extensions of an agent become its middleware.
+
+use std::sync::Arc;
+
+use goondan_spec::bundle::Resources;
+use goondan_spec::kinds::{Agent, Extension};
+use goondan_spec::{Code, Diagnostic, JsonObject, Resource};
+use serde_json::Value;
+
+use super::Middleware;
+use super::builtin::{self, ConfigProblem};
+use super::required_tools_guard;
+use crate::plan::at;
+use crate::tooling::registry::Catalog;
+
+/// An extension of an agent, with its whole config.
+struct Wanted<'a> {
+    name: &'a str,
+    config: JsonObject,
+    /// Its place in the agent's list; `None` for a guard that only `requiredTools` asks for.
+    index: Option<usize>,
+    resource: Option<&'a Resource<Extension>>,
+}
+
+/// The middleware of `agent`, outermost first, with everything that is wrong with its configs. `tools` are the agent's own.
+pub(crate) fn chain(
+    agent: &Resource<Agent>,
+    extensions: &Resources<Extension>,
+    tools: &Catalog,
+) -> (Vec<Arc<dyn Middleware>>, Vec<Diagnostic>) {
+    let mut wanted: Vec<Wanted<'_>> = listed(agent, extensions);
+    // Names that the agent does not have are told at `spec.requiredTools`.
+    require(&mut wanted, agent.spec.required_tools.iter().filter(|name| tools.get(name).is_some()));
+    let (mut chain, mut problems) = (Vec::new(), Vec::new());
+    for wanted in wanted {
+        match make(&wanted, tools) {
+            Ok(middleware) => chain.push(middleware),
+            Err(problem) => problems.push(diagnostic(agent, &wanted, problem)),
+        }
+    }
+    (chain, problems)
+}
+
+/// The extensions that are active. Entries of other forms were told when the bundle was loaded, and are ignored.
+fn listed<'a>(agent: &'a Resource<Agent>, extensions: &'a Resources<Extension>) -> Vec<Wanted<'a>> {
+    let wanted = agent.spec.extensions.iter().enumerate().filter_map(|(index, used)| {
+        let resource = &extensions[&used.extension];
+        let name = resource.spec.entry.strip_prefix("builtin:")?;
+        let mut config = resource.spec.config.clone();
+        config.extend(used.config.clone());
+        Some(Wanted { name, config, index: Some(index), resource: Some(resource) })
+    });
+    wanted.collect()
+}
+
+/// Adds `tools` to what the guard requires; where there is no guard, one becomes the innermost.
+fn require<'a>(wanted: &mut Vec<Wanted<'_>>, tools: impl Iterator<Item = &'a String>) {
+    let tools: Vec<Value> = tools.map(|name| Value::String(name.clone())).collect();
+    if tools.is_empty() {
+        return;
+    }
+    let guard = wanted.iter_mut().find(|wanted| wanted.name == required_tools_guard::NAME);
+    match guard.map(|guard| guard.config.entry(required_tools_guard::TOOLS).or_insert_with(|| Value::Array(vec![]))) {
+        Some(Value::Array(listed)) => listed.extend(tools),
+        // No list at all: the guard tells it.
+        Some(_) => {}
+        None => {
+            let config = JsonObject::from_iter([(required_tools_guard::TOOLS.to_owned(), Value::Array(tools))]);
+            wanted.push(Wanted { name: required_tools_guard::NAME, config, index: None, resource: None });
+        }
+    }
+}
+
+fn make(wanted: &Wanted<'_>, tools: &Catalog) -> Result<Arc<dyn Middleware>, ConfigProblem> {
+    match builtin::find(wanted.name) {
+        Some(builtin) => (builtin.make)(wanted.config.clone(), tools),
+        None => Err(ConfigProblem {
+            field: String::new(),
+            message: format!("there is no built-in extension `{}`", wanted.name),
+            suggestion: Some(format!("there are: {}", builtin::names().collect::<Vec<_>>().join(", "))),
+        }),
+    }
+}
+
+/// Points at the Agent, or at the Extension where that is what says it.
+fn diagnostic(agent: &Resource<Agent>, wanted: &Wanted<'_>, problem: ConfigProblem) -> Diagnostic {
+    let key = problem.field.split(['.', '[']).next().unwrap_or_default();
+    let own = wanted.index.map(|index| &agent.spec.extensions[index].config);
+    let elsewhere = wanted.resource.filter(|resource| {
+        resource.spec.config.contains_key(key) && !own.is_some_and(|config| config.contains_key(key))
+    });
+    let message = match problem.field.as_str() {
+        "" => format!("the config of the extension {} is not right: {}", wanted.name, problem.message),
+        field => format!("`{field}` in the config of the extension {} is not right: {}", wanted.name, problem.message),
+    };
+    let mut diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message);
+    diagnostic.suggestion = problem.suggestion;
+    let config = match (elsewhere, wanted.index) {
+        (None, Some(index)) => format!("spec.extensions[{index}].config"),
+        _ => "spec.config".to_owned(),
+    };
+    let field = if problem.field.is_empty() { config } else { format!("{config}.{}", problem.field) };
+    match elsewhere {
+        Some(extension) => at(diagnostic, &extension.id, extension.origin.as_ref(), &field),
+        None => at(diagnostic, &agent.id, agent.origin.as_ref(), &field),
+    }
+}

@@ -1,0 +1,237 @@
+//! `context-message`: tells the model, in a message before its first step, about the swarm and where an input comes from.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::builtin::{ConfigProblem, decode};
+use super::{Middleware, TurnNext};
+use crate::tooling::registry::Catalog;
+use crate::turn::{TurnContext, TurnOutcome};
+use goondan_core::JsonObject;
+use goondan_core::event::TurnError;
+use goondan_core::inbound::AgentEvent;
+use goondan_core::message::{Message, MessageEvent, Role};
+use goondan_core::ports::tool::AgentCatalog;
+use goondan_core::reserved::CONTEXT_MESSAGE;
+
+pub(super) const NAME: &str = "context-message";
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Config {
+    /// Repeats the system prompt, which the model gets with every request, inside the conversation.
+    include_agent_prompt: bool,
+    include_swarm_catalog: bool,
+    include_inbound_context: bool,
+    include_call_context: bool,
+    /// One sentence on where the answer goes; needs one of the two above.
+    include_route_summary: bool,
+    /// Added to the catalog.
+    swarm_catalog_instruction: String,
+}
+
+struct ContextMessage {
+    config: Config,
+}
+
+pub(super) fn make(config: JsonObject, _tools: &Catalog) -> Result<Arc<dyn Middleware>, ConfigProblem> {
+    Ok(Arc::new(ContextMessage { config: decode(config)? }))
+}
+
+/// What a turn knows that segments are made of.
+struct Facts<'a> {
+    prompt: Option<&'a str>,
+    agents: AgentCatalog,
+    event: &'a AgentEvent,
+}
+
+/// The text of the enabled segments, in a fixed order; empty where none has anything to say.
+fn text(config: &Config, facts: &Facts<'_>) -> String {
+    let tells_origin = config.include_inbound_context || config.include_call_context;
+    let segments = [
+        config.include_agent_prompt.then(|| facts.prompt.map(str::to_owned)).flatten(),
+        config.include_swarm_catalog.then(|| catalog(&facts.agents, &config.swarm_catalog_instruction)),
+        config.include_inbound_context.then(|| inbound(facts.event)),
+        config.include_call_context.then(|| call(facts.event)).flatten(),
+        (config.include_route_summary && tells_origin).then(|| route(facts.event)),
+    ];
+    segments.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+}
+
+fn catalog(agents: &AgentCatalog, instruction: &str) -> String {
+    let callable = match agents.callable_agents.as_slice() {
+        [] => "none".to_owned(),
+        names => names.join(", "),
+    };
+    let mut lines = vec![
+        ("swarm", agents.swarm_name.clone()),
+        ("entry agent", agents.entry_agent.clone()),
+        ("this agent", agents.self_agent.clone()),
+        ("agents that can be called", callable),
+    ];
+    if !instruction.trim().is_empty() {
+        lines.push(("note", instruction.trim().to_owned()));
+    }
+    segment("runtime_catalog", &lines)
+}
+
+fn inbound(event: &AgentEvent) -> String {
+    let lines = [
+        ("event", event.id.clone()),
+        ("type", event.event_type.clone()),
+        ("conversation", event.target.instance_key.clone()),
+        ("time", event.created_at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true)),
+    ];
+    segment("runtime_inbound", &lines)
+}
+
+/// Who calls; nothing for an input from outside.
+fn call(event: &AgentEvent) -> Option<String> {
+    let caller = event.caller()?;
+    let chain = event.callers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" > ");
+    let answer = match &event.reply_to {
+        Some(reply) if reply.async_ => "expected later",
+        Some(_) => "the caller waits for it",
+        None => "not expected",
+    };
+    let lines = [
+        ("caller", caller.agent.clone()),
+        ("caller's conversation", caller.instance_key.clone()),
+        ("chain", chain),
+        ("answer", answer.to_owned()),
+    ];
+    Some(segment("runtime_call", &lines))
+}
+
+fn route(event: &AgentEvent) -> String {
+    let sentence = match (event.caller(), &event.reply_to) {
+        (Some(caller), Some(_)) => format!("Agent {} asked; the final answer goes back to it.", caller.agent),
+        (Some(caller), None) => format!("Agent {} sent this and waits for no answer.", caller.agent),
+        (None, _) => "The input came from outside the swarm; the final answer goes to whoever sent it.".to_owned(),
+    };
+    segment("runtime_route", &[("route", sentence)])
+}
+
+/// Lines between tags. Keys and ids come from outside: they can't add lines of their own.
+fn segment(name: &str, lines: &[(&str, String)]) -> String {
+    let mut text = format!("<{name}>\n");
+    for (label, value) in lines {
+        let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "{label}: {value}");
+    }
+    format!("{text}</{name}>")
+}
+
+fn marker(message: &Message) -> Option<&str> {
+    message.metadata.get(CONTEXT_MESSAGE).and_then(|marker| marker.get("sha256")).and_then(Value::as_str)
+}
+
+impl ContextMessage {
+    /// Puts the message behind the input, unless it stands in the conversation already; one of an earlier turn goes.
+    fn tell(&self, context: &mut TurnContext) -> Result<(), TurnError> {
+        let facts =
+            Facts { prompt: context.agent().system.as_deref(), agents: context.agents(), event: context.event() };
+        let text = text(&self.config, &facts);
+        let hash: String = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let messages = context.conversation().messages();
+        let known: Vec<(String, bool)> =
+            messages.iter().filter_map(|message| Some((message.id.clone(), marker(message)? == hash))).collect();
+        let is_told = known.iter().any(|(_, same)| *same);
+        for (target_id, _) in known.into_iter().filter(|(_, same)| !same) {
+            context.emit(MessageEvent::Remove { target_id })?;
+        }
+        if is_told || text.is_empty() {
+            return Ok(());
+        }
+        let metadata = JsonObject::from_iter([(CONTEXT_MESSAGE.to_owned(), serde_json::json!({"sha256": hash}))]);
+        let message = context.new_message(Role::System, NAME, &text, metadata);
+        context.emit(MessageEvent::Append { message })
+    }
+}
+
+#[async_trait]
+impl Middleware for ContextMessage {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    async fn turn(&self, context: &mut TurnContext, next: TurnNext<'_>) -> Result<TurnOutcome, TurnError> {
+        self.tell(context)?;
+        next.run(context).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+    use goondan_core::ids::InstanceId;
+    use goondan_core::inbound::{EventTrace, ReplyTo};
+
+    fn event(callers: &[&str], replies: bool) -> AgentEvent {
+        let callers: Vec<InstanceId> = callers.iter().map(|agent| InstanceId::new(*agent, "main\nx: y")).collect();
+        let reply_to = callers.last().filter(|_| replies).map(|caller| ReplyTo {
+            caller: caller.clone(),
+            turn_id: "turn-0".to_owned(),
+            correlation_id: "req-1".to_owned(),
+            async_: false,
+            terms: Default::default(),
+        });
+        AgentEvent {
+            id: "evt-1".to_owned(),
+            event_type: "agent.request".to_owned(),
+            created_at: DateTime::UNIX_EPOCH,
+            target: InstanceId::new("worker", "main"),
+            input: "hello".to_owned(),
+            metadata: JsonObject::new(),
+            instructions: None,
+            trace: EventTrace { trace_id: "0".repeat(32), parent_span_id: None },
+            callers,
+            reply_to,
+            terms: Default::default(),
+        }
+    }
+
+    fn told(config: &Config, event: &AgentEvent) -> String {
+        let agents = AgentCatalog {
+            swarm_name: "pair".to_owned(),
+            entry_agent: "boss".to_owned(),
+            self_agent: "worker".to_owned(),
+            available_agents: vec!["boss".to_owned(), "worker".to_owned()],
+            callable_agents: vec!["boss".to_owned()],
+        };
+        text(config, &Facts { prompt: Some("You are terse."), agents, event })
+    }
+
+    #[test]
+    fn all_segments_come_in_their_order() {
+        let config = Config {
+            include_agent_prompt: true,
+            include_swarm_catalog: true,
+            include_inbound_context: true,
+            include_call_context: true,
+            include_route_summary: true,
+            swarm_catalog_instruction: "Ask boss first.".to_owned(),
+        };
+        insta::assert_snapshot!(told(&config, &event(&["boss"], true)));
+    }
+
+    #[test]
+    fn an_input_from_outside_has_no_caller() {
+        let config = Config { include_call_context: true, include_route_summary: true, ..Config::default() };
+        insta::assert_snapshot!(told(&config, &event(&[], false)));
+    }
+
+    #[test]
+    fn a_route_alone_says_nothing() {
+        let config = Config { include_route_summary: true, ..Config::default() };
+        assert_eq!(told(&config, &event(&["boss"], false)), "");
+    }
+}

@@ -1,0 +1,178 @@
+//! `inter-agent-response-format`: answers to asynchronous requests reach the model as text instead of JSON.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::builtin::{ConfigProblem, decode};
+use super::{Middleware, StepNext};
+use crate::tooling::registry::Catalog;
+use crate::turn::step::{StepContext, StepOutcome};
+use goondan_core::JsonObject;
+use goondan_core::event::TurnError;
+use goondan_core::message::{Message, MessageEvent, Part, Role};
+use goondan_core::reserved::INTER_AGENT_RESPONSE;
+
+pub(super) const NAME: &str = "inter-agent-response-format";
+
+/// Set in the metadata of a message whose text is written already.
+const FORMATTED: &str = "__goondanInterAgentResponseFormatted";
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Config {
+    /// Tell the request's event, its chain and when the answer came, too.
+    include_request_metadata: bool,
+}
+
+struct InterAgentResponseFormat {
+    config: Config,
+}
+
+pub(super) fn make(config: JsonObject, _tools: &Catalog) -> Result<Arc<dyn Middleware>, ConfigProblem> {
+    Ok(Arc::new(InterAgentResponseFormat { config: decode(config)? }))
+}
+
+/// What the metadata of an answer says. Metadata of another shape is left alone.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Response {
+    request_id: String,
+    from_agent_id: String,
+    to_agent_id: String,
+    status: Status,
+    error_code: Option<String>,
+    error_message: Option<String>,
+    request_event_id: Option<String>,
+    request_event_type: Option<String>,
+    trace_id: Option<String>,
+    received_at: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    Ok,
+    Error,
+}
+
+/// The message as text; `None` where it brings no answer, or is text already.
+fn formatted(message: &Message, include_request_metadata: bool) -> Option<Message> {
+    if message.data.role != Role::User || message.metadata.contains_key(FORMATTED) {
+        return None;
+    }
+    let response = Response::deserialize(message.metadata.get(INTER_AGENT_RESPONSE)?).ok()?;
+    let text = text(&response, &message.text(), include_request_metadata);
+    let mut message = message.clone();
+    message.data.content = vec![Part::Text { text }];
+    message.metadata.insert(FORMATTED.to_owned(), Value::Bool(true));
+    Some(message)
+}
+
+fn text(response: &Response, content: &str, include_request_metadata: bool) -> String {
+    let status = match response.status {
+        Status::Ok => "ok",
+        Status::Error => "error",
+    };
+    let mut lines = vec![
+        "[Answer to a request]".to_owned(),
+        format!("from: {}", response.from_agent_id),
+        format!("to: {}", response.to_agent_id),
+        format!("status: {status}"),
+        format!("request: {}", response.request_id),
+    ];
+    if include_request_metadata {
+        let known = [
+            ("request event", &response.request_event_id),
+            ("request type", &response.request_event_type),
+            ("trace", &response.trace_id),
+            ("received", &response.received_at),
+        ];
+        lines.extend(known.into_iter().filter_map(|(name, value)| Some(format!("{name}: {}", value.as_ref()?))));
+    }
+    let payload = match response.status {
+        Status::Ok => payload(content),
+        Status::Error => {
+            let code = response.error_code.as_deref().unwrap_or("AGENT_REQUEST_FAILED");
+            format!("error({code}): {}", response.error_message.as_deref().unwrap_or("no message"))
+        }
+    };
+    format!("{}\n\n{payload}", lines.join("\n"))
+}
+
+/// What was answered; the whole content where it is not in the usual shape.
+fn payload(content: &str) -> String {
+    let parsed: Option<Value> = serde_json::from_str(content).ok();
+    match parsed.as_ref().and_then(|content| content.get("response")) {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => content.to_owned(),
+    }
+}
+
+#[async_trait]
+impl Middleware for InterAgentResponseFormat {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    async fn step(&self, context: &mut StepContext<'_>, next: StepNext<'_>) -> Result<StepOutcome, TurnError> {
+        let is_first = context.index == 0;
+        let turn = context.turn();
+        // What stands before the last step's answer was looked at then.
+        let messages = turn.conversation().messages().iter().rev();
+        let unseen = messages.take_while(|message| is_first || message.data.role != Role::Assistant);
+        let formatted: Vec<Message> =
+            unseen.filter_map(|message| formatted(message, self.config.include_request_metadata)).collect();
+        for message in formatted.into_iter().rev() {
+            turn.emit(MessageEvent::Replace { target_id: message.id.clone(), message })?;
+        }
+        next.run(context).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::trim::testing::conversation;
+    use super::*;
+
+    fn answer(metadata: Value, content: &str) -> Message {
+        let mut message = (*conversation("u")[0]).clone();
+        message.metadata.insert(INTER_AGENT_RESPONSE.to_owned(), metadata);
+        message.data.content = vec![Part::Text { text: content.to_owned() }];
+        message
+    }
+
+    fn metadata(more: Value) -> Value {
+        let mut metadata =
+            json!({"requestId": "req-1", "fromAgentId": "worker:main", "toAgentId": "boss:main", "status": "ok"});
+        metadata.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        metadata
+    }
+
+    #[test]
+    fn an_answer_becomes_text_once() {
+        let message = answer(metadata(json!({})), r#"{"response": "42\nor so"}"#);
+        let formatted_once = formatted(&message, false).unwrap();
+        insta::assert_snapshot!(formatted_once.text());
+        assert_eq!(formatted_once.id, message.id);
+        assert_eq!(formatted(&formatted_once, false), None);
+    }
+
+    #[test]
+    fn a_failure_tells_its_code() {
+        let more = json!({"status": "error", "errorCode": "AGENT_REQUEST_FAILED", "errorMessage": "it gave up", "traceId": "t1", "requestEventId": "evt-1"});
+        insta::assert_snapshot!(formatted(&answer(metadata(more), "{}"), true).unwrap().text());
+    }
+
+    #[test]
+    fn other_metadata_is_left_alone() {
+        assert_eq!(formatted(&answer(json!({"status": "ok"}), "x"), false), None);
+        assert_eq!(formatted(&answer(json!("x"), "x"), false), None);
+        assert_eq!(formatted(&conversation("u")[0], false), None);
+    }
+}

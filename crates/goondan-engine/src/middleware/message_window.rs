@@ -1,0 +1,129 @@
+//! `message-window`: a turn begins with at most so many messages. The oldest go, and are gone for good.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::Deserialize;
+
+use super::builtin::{ConfigProblem, decode};
+use super::trim::{Trim, is_pinned};
+use super::{Middleware, TurnNext};
+use crate::tooling::registry::Catalog;
+use crate::turn::{TurnContext, TurnOutcome};
+use goondan_core::JsonObject;
+use goondan_core::event::TurnError;
+use goondan_core::message::{Message, MessageEvent};
+
+pub(super) const NAME: &str = "message-window";
+
+const DEFAULT_MAX_MESSAGES: NonZeroUsize = NonZeroUsize::new(80).expect("80 is not zero");
+
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Config {
+    max_messages: NonZeroUsize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { max_messages: DEFAULT_MAX_MESSAGES }
+    }
+}
+
+struct MessageWindow {
+    max_messages: usize,
+}
+
+pub(super) fn make(config: JsonObject, _tools: &Catalog) -> Result<Arc<dyn Middleware>, ConfigProblem> {
+    let config: Config = decode(config)?;
+    Ok(Arc::new(MessageWindow { max_messages: config.max_messages.get() }))
+}
+
+/// The places of the messages that go.
+fn outside(messages: &[Arc<Message>], max_messages: usize, stays: impl Fn(&Message) -> bool) -> Vec<usize> {
+    let mut trim = Trim::new(messages, stays);
+    trim.drop_orphans();
+    if trim.left().messages > max_messages {
+        trim.drop_oldest(0, |left| left.messages > max_messages);
+        trim.drop_leading_answers();
+    }
+    trim.gone()
+}
+
+#[async_trait]
+impl Middleware for MessageWindow {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    async fn turn(&self, context: &mut TurnContext, next: TurnNext<'_>) -> Result<TurnOutcome, TurnError> {
+        let messages = context.conversation().messages();
+        let gone = outside(messages, self.max_messages, |message| is_pinned(message) || context.is_own(message));
+        let targets: Vec<String> = gone.into_iter().map(|index| messages[index].id.clone()).collect();
+        for target_id in targets {
+            context.emit(MessageEvent::Remove { target_id })?;
+        }
+        next.run(context).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::trim::testing::{assert_pairs_are_whole, conversation, conversations, kept};
+    use super::*;
+
+    fn window(words: &str, max_messages: usize) -> String {
+        let messages = conversation(words);
+        let gone = outside(&messages, max_messages, is_pinned);
+        kept(&messages, &gone)
+    }
+
+    #[test]
+    fn the_oldest_messages_go() {
+        assert_eq!(window("u a u a u", 3), "u2 a3 u4");
+        assert_eq!(window("u a u a u", 5), "u0 a1 u2 a3 u4");
+    }
+
+    #[test]
+    fn a_call_goes_with_its_result() {
+        assert_eq!(window("u c r a u", 4), "u4");
+        assert_eq!(window("u a u c r a u", 5), "u2 c3 r4 a5 u6");
+    }
+
+    #[test]
+    fn a_window_does_not_begin_with_an_answer() {
+        assert_eq!(window("u a u a u", 4), "u2 a3 u4");
+    }
+
+    #[test]
+    fn pinned_messages_stay_with_what_belongs_to_them() {
+        assert_eq!(window("s! u a u", 2), "s!0 u3");
+        assert_eq!(window("u c r! a u", 1), "c1 r!2");
+    }
+
+    #[test]
+    fn a_result_without_a_call_goes_even_from_a_short_conversation() {
+        assert_eq!(window("r u a", 10), "u1 a2");
+    }
+
+    proptest! {
+        #[test]
+        fn the_limit_holds_and_pairs_stay_whole(messages in conversations(), max in 1usize..20) {
+            let gone = outside(&messages, max, is_pinned);
+            assert_pairs_are_whole(&messages, &gone);
+            let is_gone = |index: &usize| gone.contains(index);
+            prop_assert!((0..messages.len()).filter(is_gone).all(|index| !is_pinned(&messages[index])));
+            let left: Vec<_> = (0..messages.len()).filter(|index| !is_gone(index)).map(|i| Arc::clone(&messages[i])).collect();
+            let only_what_must_stay = {
+                let mut rest = Trim::new(&left, is_pinned);
+                rest.drop_oldest(0, |_| true);
+                rest.gone().is_empty()
+            };
+            prop_assert!(left.len() <= max || only_what_must_stay);
+            prop_assert_eq!(outside(&left, max, is_pinned), Vec::<usize>::new());
+        }
+    }
+}

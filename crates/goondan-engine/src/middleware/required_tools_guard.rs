@@ -1,0 +1,83 @@
+//! `required-tools-guard`: a text answer does not end a turn before any of the required tools has succeeded in it (rule M5).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::Deserialize;
+
+use super::builtin::{ConfigProblem, decode};
+use super::{Middleware, StepNext};
+use crate::tooling::registry::Catalog;
+use crate::turn::TurnContext;
+use crate::turn::step::{StepContext, StepOutcome};
+use goondan_core::JsonObject;
+use goondan_core::event::TurnError;
+use goondan_core::message::Role;
+use goondan_core::ports::tool::ToolCallStatus;
+
+pub(super) const NAME: &str = "required-tools-guard";
+/// The field that `Agent.spec.requiredTools` adds to.
+pub(super) const TOOLS: &str = "requiredTools";
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Config {
+    /// Any of these is enough. None: the guard does nothing.
+    required_tools: Vec<String>,
+    /// What the model is told instead of the default text.
+    error_message: String,
+}
+
+struct RequiredToolsGuard {
+    tools: BTreeSet<String>,
+    reminder: String,
+}
+
+pub(super) fn make(config: JsonObject, tools: &Catalog) -> Result<Arc<dyn Middleware>, ConfigProblem> {
+    let config: Config = decode(config)?;
+    if let Some(index) = config.required_tools.iter().position(|name| tools.get(name).is_none()) {
+        let known = tools.names().collect::<Vec<_>>().join(", ");
+        return Err(ConfigProblem {
+            field: format!("{TOOLS}[{index}]"),
+            message: format!("the agent has no tool `{}`", config.required_tools[index]),
+            suggestion: Some(format!("its tools are: {known}")),
+        });
+    }
+    let tools: BTreeSet<String> = config.required_tools.into_iter().collect();
+    let reminder = match config.error_message.trim() {
+        "" => default_reminder(&tools),
+        stated => stated.to_owned(),
+    };
+    Ok(Arc::new(RequiredToolsGuard { tools, reminder }))
+}
+
+fn default_reminder(tools: &BTreeSet<String>) -> String {
+    let names = tools.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    format!("Before you answer, call at least one of these tools successfully: {names}.")
+}
+
+impl RequiredToolsGuard {
+    fn is_satisfied(&self, turn: &TurnContext) -> bool {
+        let mut results = turn.own_messages().flat_map(|message| message.tool_results());
+        results.any(|result| result.status == ToolCallStatus::Ok && self.tools.contains(&result.tool_name))
+    }
+}
+
+#[async_trait]
+impl Middleware for RequiredToolsGuard {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    async fn step(&self, context: &mut StepContext<'_>, next: StepNext<'_>) -> Result<StepOutcome, TurnError> {
+        let mut outcome = next.run(context).await?;
+        // An empty answer has a reminder of its own.
+        let would_end = !outcome.should_continue && outcome.message.is_some();
+        if would_end && !self.tools.is_empty() && !self.is_satisfied(context.turn()) {
+            context.turn().append_text(Role::User, NAME, &self.reminder)?;
+            outcome.should_continue = true;
+        }
+        Ok(outcome)
+    }
+}

@@ -1,0 +1,444 @@
+//! Bundle and ports become a [`Generation`]: handlers bound, models chosen, prompts at hand.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use goondan_spec::diagnostic::Position;
+use goondan_spec::kinds::{
+    Agent, Entry, ExportOverride, ExportSpec, Permissions, Policy, Pricing, Swarm, Tool, ToolUse, Workdir,
+};
+use goondan_spec::kinds::{Model, ModelParams};
+use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
+
+use crate::middleware::{self, Middleware};
+use crate::tooling::registry::{Catalog, RegisteredTool, Registry, ToolLimits};
+use crate::tooling::schema_difference::difference;
+use goondan_core::ports::model::{ModelClient, ModelError, ModelFactory};
+use goondan_core::ports::tool::{AgentCatalog, OpenError, ToolHandler, ToolSet, ToolSource};
+
+/// Retries of a model call where `options.maxRetries` says nothing (rule M4).
+const DEFAULT_MAX_RETRIES: u32 = 3;
+
+/// What a plan is made with.
+#[derive(Clone)]
+pub struct PlanPorts {
+    /// Opens tools.
+    pub tools: Arc<dyn ToolSource>,
+    /// Makes model clients.
+    pub models: Arc<dyn ModelFactory>,
+}
+
+/// A running configuration. A value: reloading makes a new one beside it, a step keeps the one it began with.
+pub struct Generation {
+    /// Counts from 1.
+    pub number: u64,
+    /// The bundle that it was planned from.
+    pub bundle: Arc<Bundle>,
+    /// The Swarm resource.
+    pub swarm: ResourceId,
+    /// Who gets inputs that name nobody.
+    pub entry_agent: String,
+    /// Limits.
+    pub policy: Policy,
+    /// What was noticed while its tools were opened and keeps nothing from running.
+    pub warnings: Vec<Diagnostic>,
+    agents: BTreeMap<String, Arc<AgentPlan>>,
+    /// The tools that its agents use.
+    tools: HashMap<ResourceId, ToolPlan>,
+    /// By name. One that no agent uses may lack what it needs; that is told when it is asked for.
+    models: BTreeMap<String, Result<ModelPlan, ModelError>>,
+}
+
+/// A model, ready to be asked.
+#[derive(Clone)]
+pub struct ModelPlan {
+    /// What tells it from other models: provider, name and address.
+    pub identity: String,
+    /// Its client.
+    pub client: Arc<dyn ModelClient>,
+    /// How often a failed call is repeated.
+    pub max_retries: u32,
+    /// What its tokens cost, where the Model says so.
+    pub pricing: Option<Pricing>,
+}
+
+/// An agent, ready to run.
+#[derive(Clone)]
+pub struct AgentPlan {
+    /// The Agent resource's name.
+    pub name: String,
+    /// The system prompt.
+    pub system: Option<String>,
+    /// The model.
+    pub model: Arc<dyn ModelClient>,
+    /// How often a failed model call is repeated.
+    pub max_retries: u32,
+    /// What its tokens cost, where the Model says so.
+    pub pricing: Option<Pricing>,
+    /// Sampling settings.
+    pub params: Arc<ModelParams>,
+    /// Everything that can run for it.
+    pub registry: Registry,
+    /// What a step offers before middleware.
+    pub catalog: Catalog,
+    /// Its policy.
+    pub permissions: Option<Permissions>,
+    /// Calls of a step that run at the same time.
+    pub max_parallel_tool_calls: usize,
+    /// Where its tools work.
+    pub workdir: Workdir,
+    /// Outermost first.
+    pub middleware: Vec<Arc<dyn Middleware>>,
+}
+
+impl Generation {
+    /// The agent of that name.
+    pub fn agent(&self, name: &str) -> Option<&Arc<AgentPlan>> {
+        self.agents.get(name)
+    }
+
+    /// All agents, sorted by name.
+    pub fn agents(&self) -> impl Iterator<Item = &Arc<AgentPlan>> {
+        self.agents.values()
+    }
+
+    /// The Model resource of that name, or why it can't be asked.
+    pub fn model(&self, name: &str) -> Option<&Result<ModelPlan, ModelError>> {
+        self.models.get(name)
+    }
+
+    /// The names of all Model resources, sorted.
+    pub fn models(&self) -> impl Iterator<Item = &str> {
+        self.models.keys().map(String::as_str)
+    }
+
+    /// The swarm as the agent `own` sees it (rule A6).
+    pub fn seen_from(&self, own: &str) -> AgentCatalog {
+        let available: Vec<String> = self.agents.keys().cloned().collect();
+        AgentCatalog {
+            swarm_name: self.swarm.name.clone(),
+            entry_agent: self.entry_agent.clone(),
+            self_agent: own.to_owned(),
+            callable_agents: available.iter().filter(|name| *name != own).cloned().collect(),
+            available_agents: available,
+        }
+    }
+}
+
+impl AgentPlan {
+    /// The same agent with another model.
+    #[must_use]
+    pub fn with_model(&self, model: &ModelPlan) -> AgentPlan {
+        let ModelPlan { client, max_retries, pricing, .. } = model.clone();
+        AgentPlan { model: client, max_retries, pricing, ..self.clone() }
+    }
+}
+
+/// The generation that serves while another one is planned beside it.
+#[derive(Clone, Copy)]
+pub struct Serving<'a> {
+    /// What it is.
+    pub generation: &'a Generation,
+    /// The Tools that mean the same in both bundles, with the files and variables that they name.
+    pub unchanged: &'a HashSet<ResourceId>,
+}
+
+impl Serving<'_> {
+    /// A tool as it is planned already. What opening a library tells (its warnings have places, which may have moved) is to
+    /// be told again, so it is opened again; that costs little, for it is open.
+    fn tool(&self, tool: &Resource<Tool>) -> Option<ToolPlan> {
+        let is_builtin = matches!(tool.spec.entry, Entry::Builtin(_));
+        let known = self.generation.tools.get(&tool.id).filter(|_| is_builtin && self.unchanged.contains(&tool.id));
+        known.cloned()
+    }
+}
+
+/// Plans `swarm` of `bundle`. All problems come at once. What did not change is taken over from `serving`.
+pub async fn plan(
+    bundle: &Arc<Bundle>,
+    swarm: &Resource<Swarm>,
+    number: u64,
+    ports: &PlanPorts,
+    environment: &Environment,
+    serving: Option<Serving<'_>>,
+) -> Result<Generation, Vec<Diagnostic>> {
+    let (models, problems) = (BTreeMap::new(), Vec::new());
+    let mut planner = Planner { bundle, ports, environment, serving, tools: HashMap::new(), models, problems };
+    let mut agents = BTreeMap::new();
+    for id in &swarm.spec.agents {
+        if let Some(agent) = planner.agent(&bundle.agents()[id]).await {
+            agents.insert(agent.name.clone(), Arc::new(agent));
+        }
+    }
+    let (problems, warnings): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut planner.problems).into_iter().partition(Diagnostic::is_error);
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    bundle.models().values().for_each(|model| drop(planner.model(model)));
+    Ok(Generation {
+        number,
+        bundle: Arc::clone(bundle),
+        swarm: swarm.id.clone(),
+        entry_agent: swarm.spec.entry_agent.name.clone(),
+        policy: swarm.spec.policy.clone(),
+        warnings,
+        agents,
+        tools: planner.tools,
+        models: planner.models.into_iter().map(|(id, model)| (id.name, model)).collect(),
+    })
+}
+
+struct Planner<'a> {
+    bundle: &'a Arc<Bundle>,
+    ports: &'a PlanPorts,
+    environment: &'a Environment,
+    serving: Option<Serving<'a>>,
+    models: BTreeMap<ResourceId, Result<ModelPlan, ModelError>>,
+    /// Nothing for a tool that failed to open, so that it is told once.
+    tools: HashMap<ResourceId, ToolPlan>,
+    problems: Vec<Diagnostic>,
+}
+
+impl Planner<'_> {
+    async fn agent(&mut self, agent: &Resource<Agent>) -> Option<AgentPlan> {
+        let model = &self.bundle.models()[&agent.spec.model];
+        let planned = self.model(model).map_err(|error| self.problem(model_problem(model, &error))).ok();
+        let mut registry = self.registry(&agent.spec.tools).await;
+        let serving = self.serving.and_then(|serving| serving.generation.agent(&agent.id.name));
+        let own = registry.catalog_like(serving.map(|agent| &agent.catalog));
+        let middleware = self.middleware(agent, &own);
+        self.check_required_tools(agent, &registry);
+        middleware.iter().flat_map(|middleware| middleware.tools()).for_each(|tool| registry.register(tool));
+        let ModelPlan { client, max_retries, pricing, .. } = planned?;
+        Some(AgentPlan {
+            name: agent.id.name.clone(),
+            system: agent.spec.prompt.as_ref().map(|prompt| prompt.text.clone()),
+            model: client,
+            max_retries,
+            pricing,
+            params: Arc::new(agent.spec.params.clone()),
+            catalog: registry.catalog_like(Some(&own)),
+            registry,
+            permissions: agent.spec.permissions.clone(),
+            max_parallel_tool_calls: agent.spec.max_parallel_tool_calls.max(1),
+            workdir: agent.spec.workdir.clone(),
+            middleware,
+        })
+    }
+
+    /// A client for a model. Agents with the same model share it.
+    fn model(&mut self, model: &Resource<Model>) -> Result<ModelPlan, ModelError> {
+        if let Some(known) = self.models.get(&model.id) {
+            return known.clone();
+        }
+        let client = self.ports.models.client(model, self.bundle.root(), self.environment);
+        let (max_retries, pricing) = (max_retries(&model.spec), model.spec.pricing.clone());
+        let endpoint = model.spec.endpoint.as_deref().unwrap_or_default();
+        let identity = format!("{} {} {endpoint}", model.spec.provider, model.spec.model);
+        let planned = client.map(|client| ModelPlan { identity, client, max_retries, pricing });
+        self.models.insert(model.id.clone(), planned.clone());
+        planned
+    }
+
+    fn middleware(&mut self, agent: &Resource<Agent>, tools: &Catalog) -> Vec<Arc<dyn Middleware>> {
+        let (chain, problems) = middleware::chain(agent, self.bundle.extensions(), tools);
+        problems.into_iter().for_each(|problem| self.problem(problem));
+        chain
+    }
+
+    async fn registry(&mut self, uses: &[ToolUse]) -> Registry {
+        let mut registry = Registry::default();
+        for tool_use in uses {
+            let bundle = Arc::clone(self.bundle);
+            let tool = &bundle.tools()[&tool_use.tool];
+            if !self.tools.contains_key(&tool.id) {
+                let planned = match self.serving.and_then(|serving| serving.tool(tool)) {
+                    Some(planned) => planned,
+                    None => self.open(tool).await,
+                };
+                self.tools.insert(tool.id.clone(), planned);
+            }
+            let (found, missing) = self.tools[&tool.id].select(tool_use);
+            found.into_iter().for_each(|found| registry.register(found));
+            missing.into_iter().for_each(|problem| self.problem(problem));
+        }
+        registry
+    }
+
+    async fn open(&mut self, tool: &Resource<Tool>) -> ToolPlan {
+        match self.ports.tools.open(tool, self.bundle.root()).await {
+            Ok(set) => {
+                self.warn_of_other_schemas(tool, &set);
+                ToolPlan::new(self.bundle, tool, &set, &self.variables())
+            }
+            Err(error) => {
+                self.problem(tool_problem(self.bundle, tool, &error));
+                ToolPlan::default()
+            }
+        }
+    }
+
+    /// An argument that the library does not know of is one that it ignores or refuses.
+    fn warn_of_other_schemas(&mut self, tool: &Resource<Tool>, set: &ToolSet) {
+        if !matches!(tool.spec.entry, Entry::Library(_)) {
+            return;
+        }
+        for (index, stated) in tool.spec.overrides.iter().enumerate() {
+            let own = set.exports.iter().find(|(own, _)| own.name == stated.name);
+            let (Some((own, _)), Some(parameters)) = (own, &stated.parameters) else { continue };
+            let Some(difference) = difference(&own.parameters, parameters) else { continue };
+            let message = format!(
+                "The `parameters` of the export `{}` are other ones than the library describes: {difference}.",
+                own.name
+            );
+            let diagnostic = Diagnostic::new(Code::SCHEMA_DIFFERS, message).suggest(
+                "remove `parameters` to use the library's, or correct them; the model is shown those of the YAML",
+            );
+            self.problem(at_tool(self.bundle, diagnostic, tool, format!("spec.exports[{index}].parameters")));
+        }
+    }
+
+    /// What may stand in a description file: the workspace, which a variable may name, and the bundle's folder.
+    fn variables(&self) -> [(&'static str, String); 3] {
+        let root = self.bundle.root().display().to_string();
+        let workspace = self.environment.get("AGENT_WORKSPACE_ROOT").map_or_else(|| root.clone(), str::to_owned);
+        [("${workspace}", workspace), ("${directory}", root.clone()), ("${cwd}", root)]
+    }
+
+    fn check_required_tools(&mut self, agent: &Resource<Agent>, registry: &Registry) {
+        for name in agent.spec.required_tools.iter().filter(|name| registry.get(name).is_none()) {
+            let known = registry.tools().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
+            let message = format!("Agent/{} requires the tool `{name}`, which it does not have", agent.id.name);
+            let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message).suggest(format!("its tools are: {known}"));
+            self.problem(at(diagnostic, &agent.id, agent.origin.as_ref(), "spec.requiredTools"));
+        }
+    }
+
+    fn problem(&mut self, diagnostic: Diagnostic) {
+        if !self.problems.contains(&diagnostic) {
+            self.problems.push(diagnostic);
+        }
+    }
+}
+
+/// A Tool resource, opened: its exports by name, each ready to run, or why it can't be had. Agents that use it share them.
+#[derive(Clone, Default)]
+struct ToolPlan {
+    exports: Arc<[(String, PlannedExport)]>,
+}
+
+type PlannedExport = Result<Arc<RegisteredTool>, Diagnostic>;
+
+impl ToolPlan {
+    /// The exports that the resource declares, out of those that its entry has.
+    fn new(bundle: &Bundle, tool: &Resource<Tool>, set: &ToolSet, variables: &[(&str, String)]) -> Self {
+        let declared: Vec<(&str, Option<&ExportOverride>)> = match tool.spec.overrides.as_slice() {
+            [] => set.exports.iter().map(|(spec, _)| (spec.name.as_str(), None)).collect(),
+            some => some.iter().map(|stated| (stated.name.as_str(), Some(stated))).collect(),
+        };
+        let plan = |(name, stated): (&str, Option<&ExportOverride>)| {
+            let own = set.exports.iter().find(|(spec, _)| spec.name == name);
+            let registered = own.map(|(spec, handler)| Arc::new(register(tool, spec, stated, handler, variables)));
+            (name.to_owned(), registered.ok_or_else(|| no_such_export(bundle, tool, set, name)))
+        };
+        ToolPlan { exports: declared.into_iter().map(plan).collect() }
+    }
+
+    /// What an agent uses of it.
+    fn select(&self, tool_use: &ToolUse) -> (Vec<Arc<RegisteredTool>>, Vec<Diagnostic>) {
+        let wanted =
+            |name: &String| tool_use.exports.as_ref().is_none_or(|names| names.iter().any(|wanted| wanted == name));
+        let (mut found, mut missing) = (Vec::new(), Vec::new());
+        for (_, export) in self.exports.iter().filter(|(name, _)| wanted(name)) {
+            match export {
+                Ok(tool) => found.push(Arc::clone(tool)),
+                Err(problem) => missing.push(problem.clone()),
+            }
+        }
+        (found, missing)
+    }
+}
+
+/// An export of an entry, with what the resource states laid over it.
+fn register(
+    tool: &Resource<Tool>,
+    spec: &ExportSpec,
+    stated: Option<&ExportOverride>,
+    handler: &Arc<dyn ToolHandler>,
+    variables: &[(&str, String)],
+) -> RegisteredTool {
+    let limits = ToolLimits {
+        error_message: tool.spec.error_message_limit,
+        output: tool.spec.output_limit,
+        timeout: tool.spec.timeout,
+    };
+    let mut spec = stated.map_or_else(|| spec.clone(), |stated| stated.apply(spec));
+    if stated.is_some_and(|stated| stated.description_is_template) {
+        for (name, value) in variables {
+            spec.description = spec.description.replace(name, value);
+        }
+    }
+    let registered = RegisteredTool::new(&tool.id.name, spec, Arc::clone(handler), limits);
+    match &tool.spec.entry {
+        Entry::Builtin(set) => registered.of_builtin(set),
+        Entry::Library(_) | Entry::Executable(_) => registered,
+    }
+}
+
+fn no_such_export(bundle: &Bundle, tool: &Resource<Tool>, set: &ToolSet, name: &str) -> Diagnostic {
+    let has = set.exports.iter().map(|(own, _)| own.name.as_str()).collect::<Vec<_>>().join(", ");
+    let message = format!("the entry of {} has no export `{name}`", tool.id);
+    let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message).suggest(format!("it has: {has}"));
+    at_tool(bundle, diagnostic, tool, export_field(tool, name))
+}
+
+/// The `name` of the item of `spec.exports` that selects an export.
+fn export_field(tool: &Resource<Tool>, name: &str) -> String {
+    let index = tool.spec.overrides.iter().position(|stated| stated.name == name);
+    index.map_or_else(|| "spec.exports".to_owned(), |index| format!("spec.exports[{index}].name"))
+}
+
+fn max_retries(model: &Model) -> u32 {
+    let stated = model.options.get("maxRetries").and_then(serde_json::Value::as_u64);
+    stated.map_or(DEFAULT_MAX_RETRIES, |retries| u32::try_from(retries).unwrap_or(u32::MAX))
+}
+
+fn tool_problem(bundle: &Bundle, tool: &Resource<Tool>, error: &OpenError) -> Diagnostic {
+    let (code, field) = match &error.export {
+        Some(export) => (Code::SCHEMA_INVALID, export_field(tool, export)),
+        None => (Code::ENTRY_NOT_FOUND, "spec.entry".to_owned()),
+    };
+    let mut diagnostic = Diagnostic::new(code, error.to_string());
+    diagnostic.suggestion.clone_from(&error.suggestion);
+    at_tool(bundle, diagnostic, tool, field)
+}
+
+fn model_problem(model: &Resource<Model>, error: &ModelError) -> Diagnostic {
+    let mut diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, format!("{}: {}", model.id, error.message));
+    diagnostic.suggestion.clone_from(&error.suggestion);
+    at(diagnostic, &model.id, model.origin.as_ref(), "spec")
+}
+
+/// `diagnostic`, pointing at a field of a tool, or at its name where the place of the field is not known.
+fn at_tool(bundle: &Bundle, diagnostic: Diagnostic, tool: &Resource<Tool>, field: String) -> Diagnostic {
+    let mut diagnostic = at(diagnostic, &tool.id, tool.origin.as_ref(), &field);
+    diagnostic.position = bundle.place(&tool.id, &field).or(diagnostic.position);
+    diagnostic
+}
+
+/// `diagnostic`, pointing at a field of a resource.
+pub(crate) fn at(
+    mut diagnostic: Diagnostic,
+    id: &ResourceId,
+    origin: Option<&(String, Position)>,
+    field: &str,
+) -> Diagnostic {
+    diagnostic.resource = Some(id.to_string());
+    diagnostic.field = Some(field.to_owned());
+    if let Some((file, position)) = origin {
+        diagnostic.file = Some(file.clone());
+        diagnostic.position = Some(*position);
+    }
+    diagnostic
+}

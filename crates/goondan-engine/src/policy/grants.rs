@@ -1,0 +1,200 @@
+//! Approvals that hold on: what one is about, those that hold, and how more are kept.
+//!
+//! A grant is about what somebody saw: the agent, the tool, the arguments, the folder in which it works, and what is in
+//! the files that the call runs.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use goondan_spec::kinds::Permission;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::tooling::dispatch::{ToolCallContext, tool_context};
+use crate::tooling::registry::RegisteredTool;
+use goondan_core::JsonObject;
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::approval::{Grant, Scope};
+use goondan_core::ports::store::blocking;
+use goondan_core::ports::store::{Store, StoreError};
+use goondan_core::real_path::real_path;
+
+/// Approvals of a conversation are kept under this name, which no extension can have.
+const STATE: &str = "gdn.approvals";
+
+/// What stands for the tool's own code among the programs of a grant.
+const CODE: &str = "library";
+
+/// The largest file that is read to be told from others, in bytes. A call that runs a larger one is asked about each time.
+const LARGEST: u64 = 64 * 1024 * 1024;
+
+/// What the grants of a call have in common.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Seen {
+    tool: String,
+    args: JsonObject,
+    folder: String,
+    /// `None` where what runs can't be read: then no grant is about the call.
+    programs: Option<BTreeMap<String, String>>,
+}
+
+impl Seen {
+    /// What there is to be seen of a call now.
+    pub(crate) async fn of(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Seen {
+        Seen {
+            tool: tool.name.to_string(),
+            args: kept_arguments(tool, arguments),
+            folder: folder(context),
+            programs: programs(context, tool, arguments).await.map(|mut programs| {
+                programs.extend(tool.handler.code().map(|code| (CODE.to_owned(), code.to_owned())));
+                programs
+            }),
+        }
+    }
+
+    /// The grant that `agent` needs, `untrusted` where that is why it is asked.
+    pub(crate) fn grant(&self, agent: &str, untrusted: bool) -> Grant {
+        Grant {
+            agent: agent.to_owned(),
+            tool: self.tool.clone(),
+            args: self.args.clone(),
+            folder: self.folder.clone(),
+            untrusted,
+            programs: self.programs.clone().unwrap_or_default(),
+        }
+    }
+
+    /// Whether a grant can be about it.
+    pub(crate) fn is_known(&self) -> bool {
+        self.programs.is_some()
+    }
+}
+
+/// The arguments of a call as a grant holds them: what has the value of its default is left out.
+fn kept_arguments(tool: &RegisteredTool, arguments: &JsonObject) -> JsonObject {
+    let properties = tool.schema.as_value().get("properties");
+    let default = |name: &str| properties.and_then(|properties| properties.get(name)?.get("default"));
+    let kept = arguments.iter().filter(|(name, value)| default(name) != Some(*value));
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// The working folder of a call as a grant holds it. The folder that a conversation has for itself goes by its role: else
+/// what is allowed always would be allowed in one conversation. It holds what that agent made there, in each of them; any
+/// other folder goes by where it is.
+fn folder(context: &ToolCallContext) -> String {
+    let (instance, folder) = (&context.facts.instance, &context.facts.workdir);
+    if *folder == context.engine.store.workdir(instance) {
+        return format!("own folder of {}", instance.agent);
+    }
+    real_path(folder).unwrap_or_else(|_| folder.clone()).display().to_string()
+}
+
+/// What is in the files that a call runs, by their paths: those that its arguments name, and those that the tool names.
+async fn programs(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    arguments: &JsonObject,
+) -> Option<BTreeMap<String, String>> {
+    let tool_context = tool_context(context, tool, context.cancel.child_token());
+    let own = tool.handler.programs(&tool_context, arguments).await;
+    // What a tool runs by itself counts whatever it states; a path that it is given is a program only where it runs some.
+    let runs = tool.spec.permissions.contains(&Permission::Execute);
+    let named = tool.marked_arguments.paths.iter().filter(|_| runs);
+    let named = named.filter_map(|name| arguments.get(name)?.as_str());
+    let named: Vec<PathBuf> = named.map(|path| context.facts.workdir.join(path)).collect();
+    let read = tokio::task::spawn_blocking(move || {
+        let named = named.into_iter().filter(|path| path.is_file());
+        named.chain(own).map(|path| Some((path.display().to_string(), content(&path)?))).collect()
+    });
+    read.await.ok().flatten()
+}
+
+/// What tells a file's content from others.
+fn content(path: &Path) -> Option<String> {
+    let mut file = std::fs::File::open(path).ok()?.take(LARGEST + 1);
+    let (mut hash, mut length, mut piece) = (Sha256::new(), 0, vec![0; 64 * 1024]);
+    loop {
+        match file.read(&mut piece).ok()? {
+            0 => return Some(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()),
+            read => {
+                length += read as u64;
+                if length > LARGEST {
+                    return None;
+                }
+                hash.update(&piece[..read]);
+            }
+        }
+    }
+}
+
+/// Approvals that hold always, and those of this conversation.
+pub(crate) async fn held(context: &ToolCallContext) -> Vec<Grant> {
+    let mut grants = context.engine.approvals.grants();
+    let (store, instance) = (Arc::clone(&context.engine.store), context.facts.instance.clone());
+    match blocking(move || of_conversation(&*store, &instance)).await {
+        Ok(own) => grants.extend(own),
+        Err(error) => tracing::warn!(%error, "the approvals of the conversation can't be read"),
+    }
+    grants
+}
+
+/// What has another shape is of an older version, and holds no more.
+fn of_conversation(store: &dyn Store, instance: &InstanceId) -> Result<Vec<Grant>, StoreError> {
+    let state = store.extension_state(instance, STATE)?;
+    let Some(Value::Array(grants)) = state else { return Ok(Vec::new()) };
+    Ok(grants.into_iter().filter_map(|grant| serde_json::from_value(grant).ok()).collect())
+}
+
+/// Keeps grants for as long as `scope` says. Where that fails the call at hand runs all the same.
+pub(crate) async fn remember(context: &ToolCallContext, scope: Scope, grants: Vec<Grant>) {
+    let kept = match scope {
+        Scope::Once => Ok(()),
+        Scope::Conversation => {
+            let (engine, instance) = (Arc::clone(&context.engine), context.facts.instance.clone());
+            let kept = blocking(move || {
+                // Calls of one step may be approved at the same time.
+                let _one_at_a_time = engine.granting.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut all = of_conversation(&*engine.store, &instance)?;
+                all.extend(grants);
+                engine.store.put_extension_state(&instance, STATE, &json!(all))
+            });
+            kept.await.map_err(|error| error.message)
+        }
+        Scope::Always => {
+            let engine = Arc::clone(&context.engine);
+            let kept = tokio::task::spawn_blocking(move || engine.approvals.remember(grants)).await;
+            kept.unwrap_or_else(|_| Err("the task was dropped".to_owned()))
+        }
+    };
+    if let Err(error) = kept {
+        tracing::warn!(error, "an approval holds for this call alone: it could not be kept");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_content_is_another_program() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run.sh");
+        assert_eq!(content(&path), None);
+        std::fs::write(&path, "echo a").unwrap();
+        let first = content(&path);
+        std::fs::write(&path, "echo b").unwrap();
+        assert!(first.is_some() && first != content(&path));
+        std::fs::write(&path, "echo a").unwrap();
+        assert_eq!(first, content(&path));
+    }
+
+    #[test]
+    fn what_is_too_large_is_not_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run");
+        std::fs::File::create(&path).unwrap().set_len(LARGEST + 1).unwrap();
+        assert_eq!(content(&path), None);
+    }
+}

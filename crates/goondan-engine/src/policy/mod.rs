@@ -1,0 +1,22 @@
+//! What an agent's tools may do (rules S1, S1b).
+//!
+//! [`decide()`] says what the policy of one agent says about a call; the strictest of an agent and its callers holds.
+//! `shell` takes command lines to pieces. What is asked, and who answers, is in `approval`.
+
+mod decide;
+pub(crate) mod grants;
+mod paths;
+pub(crate) mod permission;
+pub(crate) mod protected;
+pub mod redact;
+pub(crate) mod taint;
+
+pub use decide::{Because, Decision, PartDecision, PolicyQuestion, decide, stricter};
+pub use paths::PathArguments;
+
+#[cfg(test)]
+mod attacks;
+#[cfg(test)]
+mod styles;
+#[cfg(test)]
+mod tests;

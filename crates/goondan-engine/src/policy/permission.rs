@@ -1,0 +1,426 @@
+//! May this call run? The policies of the agent and of everybody who called it, approvals that hold, somebody's word.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt;
+use goondan_spec::kinds::{Action, Permission, Permissions, Sandbox, Workdir};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::plan::AgentPlan;
+use crate::policy::grants::{self, Seen};
+use crate::policy::protected::{self, Ground, Protected};
+use crate::policy::taint;
+use crate::policy::{self, Because, Decision, PathArguments, PolicyQuestion};
+use crate::tooling::dispatch::{ToolCallContext, tool_context};
+use crate::tooling::registry::RegisteredTool;
+use goondan_core::JsonObject;
+use goondan_core::event::RuntimeEventKind;
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::approval::{ApprovalAnswer, ApprovalRequest, Grant, Scope};
+use goondan_core::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
+use goondan_core::ports::tool::ToolError;
+use goondan_core::real_path::real_path;
+use goondan_core::run_mode::RunMode;
+
+/// How long a tool may take to tell what a call would do.
+const PREVIEW_TIME: Duration = Duration::from_secs(5);
+
+/// The longest preview, in bytes.
+const LONGEST_PREVIEW: usize = 16_000;
+
+/// What a call that may run may do.
+pub(crate) struct Permit {
+    /// All that it needs, and of what is optional to it what is allowed.
+    pub(crate) granted: BTreeSet<Permission>,
+    /// How its command lines run.
+    pub(crate) run_mode: RunMode,
+}
+
+/// The most paths that a call may name: each is looked up before a policy decides.
+const MOST_PATHS: usize = 10_000;
+
+/// Lets the call pass and says what it may do, or why it is refused.
+pub(crate) async fn permit(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    arguments: &JsonObject,
+) -> Result<Permit, ToolError> {
+    let places = Places::of(context, tool, arguments).await?;
+    let needs = &tool.spec.permissions;
+    let mut judged = verdicts(context, tool, needs, arguments, &places).await;
+    let modes = judged.iter_mut().map(|verdict| std::mem::take(&mut verdict.run_mode));
+    let run_mode = modes.fold(RunMode::Shell, RunMode::and);
+    permit_needed(context, tool, arguments, judged).await?;
+    let mut granted = needs.clone();
+    for &optional in tool.spec.optional_permissions.difference(needs) {
+        let with = needs.iter().copied().chain([optional]).collect();
+        let verdicts = verdicts(context, tool, &with, arguments, &places).await;
+        if verdicts.iter().all(|verdict| verdict.action == Action::Allow) {
+            granted.insert(optional);
+        }
+    }
+    Ok(Permit { granted, run_mode })
+}
+
+/// Lets the call pass with what it needs.
+async fn permit_needed(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    arguments: &JsonObject,
+    verdicts: Vec<Verdict>,
+) -> Result<(), ToolError> {
+    if let Some(denying) = verdicts.iter().find(|verdict| verdict.action == Action::Deny) {
+        let why = format!("the policy of Agent/{} denies it ({})", denying.agent, denying.why);
+        return Err(denied(context, tool, &why, Way::Rule, None));
+    }
+    let asking: Vec<&Verdict> = verdicts.iter().filter(|verdict| verdict.action == Action::Ask).collect();
+    if asking.is_empty() {
+        return Ok(());
+    }
+    let seen = Seen::of(context, tool, arguments).await;
+    let held = if seen.is_known() { grants::held(context).await } else { Vec::new() };
+    let wanted = asking.into_iter().map(|verdict| (verdict, seen.grant(&verdict.agent, verdict.is_untrusted)));
+    let wanted: Vec<(&Verdict, Grant)> = wanted.filter(|(_, grant)| !held.contains(grant)).collect();
+    let Some(&(first, _)) = wanted.first() else { return Ok(()) };
+    match answer(context, tool, arguments, first).await? {
+        ApprovalAnswer::Allow { .. } if Seen::of(context, tool, arguments).await != seen => {
+            Err(denied(context, tool, "the files that it runs were changed while it was asked about", Way::Ask, None))
+        }
+        ApprovalAnswer::Allow { scope } => {
+            if seen.is_known() {
+                grants::remember(context, scope, wanted.into_iter().map(|(_, grant)| grant).collect()).await;
+            }
+            Ok(())
+        }
+        ApprovalAnswer::Deny => Err(denied(context, tool, "it was refused when asked", Way::Ask, None)),
+        ApprovalAnswer::NobodyThere => {
+            let why = format!("it needs an approval and nobody is there to ask (Agent/{}: {})", first.agent, first.why);
+            Err(denied(context, tool, &why, Way::Approve, first.rule.as_deref()))
+        }
+    }
+}
+
+fn too_many_paths() -> ToolError {
+    ToolError::new(format!("the call names more than {MOST_PATHS} paths"))
+        .code("E_TOOL_INVALID_ARGS")
+        .suggest("Make several calls of it.")
+}
+
+/// What the policy of one agent says.
+struct Verdict {
+    agent: String,
+    action: Action,
+    /// Empty where it allows.
+    why: String,
+    /// The mode that it asks for.
+    run_mode: RunMode,
+    /// The rule that would allow it, where it has to say more than which tool.
+    rule: Option<String>,
+    /// It is asked because of what the conversation has read.
+    is_untrusted: bool,
+}
+
+/// Of the agent, then of its callers, the nearest last (rule S1b). The agent's own policy is the one that its turn began
+/// with; its callers' are those of now.
+async fn verdicts(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    needs: &BTreeSet<Permission>,
+    arguments: &JsonObject,
+    places: &Places,
+) -> Vec<Verdict> {
+    let marked = &tool.marked_arguments;
+    let question = PolicyQuestion { tool_name: tool.name.as_str(), needs, arguments, marked, paths: &places.arguments };
+    let verdict = |agent: &AgentPlan, paths: &PathArguments| {
+        let (question, permissions) = (PolicyQuestion { paths, ..question }, agent.permissions.as_ref());
+        let decision = policy::decide(permissions, question);
+        places.verdict(&agent.name, permissions, question, &decision).unwrap_or_else(|| verdict(&agent.name, &decision))
+    };
+    let mut verdicts = vec![verdict(&context.facts.agent, &places.arguments)];
+    let generation = context.engine.generation.load();
+    for (caller, instance) in context.facts.narrowing_agents() {
+        verdicts.push(match generation.agent(caller) {
+            Some(caller) => verdict(caller, &places.seen_by(context, caller, instance)),
+            // Nobody knows any more what it was allowed.
+            None => Verdict {
+                agent: caller.to_owned(),
+                action: if needs.is_empty() { Action::Allow } else { Action::Ask },
+                why: "the agent is no longer part of the swarm".to_owned(),
+                run_mode: RunMode::Shell,
+                rule: None,
+                is_untrusted: false,
+            },
+        });
+    }
+    drop(generation);
+    let acts = [Permission::Execute, Permission::Write, Permission::Network];
+    if acts.iter().any(|one| needs.contains(one))
+        && let Some(origin) = taint::of(&context.engine, &context.facts.instance).await
+    {
+        verdicts.push(Verdict {
+            agent: context.facts.instance.agent.clone(),
+            action: Action::Ask,
+            why: format!("the conversation has read untrusted output of {origin}"),
+            run_mode: RunMode::Shell,
+            rule: None,
+            is_untrusted: true,
+        });
+    }
+    verdicts
+}
+
+/// Where the paths in the arguments of a call lead.
+#[derive(Default)]
+struct Places {
+    arguments: PathArguments,
+    protected: Vec<Protected>,
+}
+
+impl Places {
+    async fn of(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Result<Places, ToolError> {
+        let marked = &tool.marked_arguments;
+        if marked.paths.is_empty() && marked.trees.is_empty() && marked.patches.is_empty() {
+            return Ok(Places::default());
+        }
+        if PathArguments::count(marked, arguments) > MOST_PATHS {
+            return Err(too_many_paths());
+        }
+        let (folder, known, owned) = (context.facts.workdir.clone(), marked.clone(), arguments.clone());
+        let own_folder = context.engine.store.workdir(&context.facts.instance);
+        let (generation, is_builtin) = (context.engine.generation.load_full(), tool.builtin.is_some());
+        let asked = tokio::task::spawn_blocking(move || {
+            let arguments = PathArguments::within(&folder, &known, &owned);
+            let ground = Ground { bundle: &generation.bundle, workdir: &folder, own_folder: &own_folder, is_builtin };
+            Places { protected: protected::find(&ground, &arguments), arguments }
+        });
+        let by_text = |_| Places { arguments: PathArguments::of(marked, arguments), protected: Vec::new() };
+        Ok(asked.await.unwrap_or_else(by_text))
+    }
+
+    /// The paths as the rules of an agent above the turn see them: from its own folder. `out/*` allows what is there, and
+    /// not what lies in an `out` of the folder in which somebody works for it. Where both have a folder for each of their
+    /// conversations, that is the same folder by its role.
+    fn seen_by(
+        &self,
+        context: &ToolCallContext,
+        agent: &AgentPlan,
+        instance: Option<&InstanceId>,
+    ) -> Cow<'_, PathArguments> {
+        let (engine, facts) = (&context.engine, &context.facts);
+        let is_own = facts.workdir == engine.workdir(&facts.agent, &facts.instance, None);
+        if self.arguments.is_empty() || (is_own && agent.workdir == facts.agent.workdir) {
+            return Cow::Borrowed(&self.arguments);
+        }
+        let folder = match (&agent.workdir, instance) {
+            (Workdir::Instance, None) => None,
+            (_, instance) => Some(engine.workdir(agent, instance.unwrap_or(&facts.instance), None)),
+        };
+        if folder.as_ref() == Some(&facts.workdir) {
+            return Cow::Borrowed(&self.arguments);
+        }
+        let folder = folder.map(|folder| real_path(&folder).unwrap_or(folder));
+        Cow::Owned(self.arguments.seen_from(folder.as_deref()))
+    }
+
+    /// What an agent's policy says of a call that it allows, and that names a protected place which no rule of it names.
+    fn verdict(
+        &self,
+        agent: &str,
+        permissions: Option<&Permissions>,
+        question: PolicyQuestion<'_>,
+        decision: &Decision,
+    ) -> Option<Verdict> {
+        let is_open = |place: &&Protected| place.concerns(question.needs) && !place.is_named(permissions, decision);
+        let open = self.protected.iter().find(is_open).filter(|_| decision.action == Action::Allow)?;
+        let rule = Some(open.rule(question.tool_name));
+        Some(Verdict {
+            agent: agent.to_owned(),
+            action: Action::Ask,
+            why: open.reason(),
+            rule,
+            is_untrusted: false,
+            run_mode: RunMode::Shell,
+        })
+    }
+}
+
+/// What contains the programs of a call: the sandboxes of the agent and of its callers.
+pub(crate) fn sandboxes(context: &ToolCallContext) -> Vec<Sandbox> {
+    let generation = context.engine.generation.load();
+    let callers = context.facts.narrowing_agents().filter_map(|(caller, _)| generation.agent(caller));
+    let all = std::iter::once(&context.facts.agent).chain(callers);
+    let mut sandboxes: Vec<Sandbox> = Vec::new();
+    for sandbox in all.filter_map(|agent| agent.permissions.as_ref()?.sandbox.as_ref()) {
+        if !sandboxes.contains(sandbox) {
+            sandboxes.push(sandbox.clone());
+        }
+    }
+    sandboxes
+}
+
+fn verdict(agent: &str, decision: &Decision) -> Verdict {
+    let why = if decision.action == Action::Allow { String::new() } else { why(decision) };
+    Verdict {
+        agent: agent.to_owned(),
+        action: decision.action,
+        why,
+        run_mode: decision.run_mode(),
+        rule: None,
+        is_untrusted: false,
+    }
+}
+
+/// What restricts the call.
+fn why(decision: &Decision) -> String {
+    let about = decision.parts.iter().find(|part| part.action == decision.action && part.action != Action::Allow);
+    let rule = match &decision.because {
+        Because::Unstated => "it states no permissions".to_owned(),
+        Because::Default => "by its `default`".to_owned(),
+        Because::Rule { written, .. } | Because::Doubt { written } => match &written.0 {
+            Some((file, at)) => format!("by the rule at {file}:{}", at.line),
+            None => "without a `default`, execute and network are asked for".to_owned(),
+        },
+    };
+    about.map_or(rule.clone(), |part| format!("`{}`: {rule}", part.part.shown))
+}
+
+/// An answer as the journal keeps it.
+#[derive(Serialize, Deserialize)]
+struct Recorded {
+    answer: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    scope: Option<Scope>,
+}
+
+/// Somebody's word, given once in the life of the turn: a turn that is cut off while it waits asks again, one that is cut
+/// off behind it has the answer in its journal.
+async fn answer(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    arguments: &JsonObject,
+    first: &Verdict,
+) -> Result<ApprovalAnswer, ToolError> {
+    let work = async {
+        let answer = context.engine.outcome_of(ask(context, tool, arguments, first)).await;
+        let (answer, scope) = match answer {
+            ApprovalAnswer::Allow { scope } => ("allow", Some(scope)),
+            ApprovalAnswer::Deny => ("deny", None),
+            ApprovalAnswer::NobodyThere => ("nobody", None),
+        };
+        json!(Recorded { answer: answer.to_owned(), scope })
+    };
+    let value = match &context.approval {
+        None => work.await,
+        Some((journal, id)) => {
+            let effect = Effect {
+                id: id.clone(),
+                kind: EffectKind::Approval,
+                intent: json!({"toolCallId": context.call.tool_call_id, "toolName": tool.name.as_str()}),
+                when_interrupted: WhenInterrupted::RunAgain,
+            };
+            match journal.run(effect, Box::pin(work)).await {
+                Ok(Outcome::Done { value, .. }) => value,
+                Ok(Outcome::Interrupted) => Value::Null,
+                Err(error) => return Err(ToolError::new(format!("the approval could not be recorded: {error}"))),
+            }
+        }
+    };
+    let recorded: Option<Recorded> = serde_json::from_value(value).ok();
+    Ok(match recorded {
+        Some(recorded) if recorded.answer == "allow" => {
+            ApprovalAnswer::Allow { scope: recorded.scope.unwrap_or(Scope::Once) }
+        }
+        Some(recorded) if recorded.answer == "nobody" => ApprovalAnswer::NobodyThere,
+        _ => ApprovalAnswer::Deny,
+    })
+}
+
+async fn ask(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    arguments: &JsonObject,
+    first: &Verdict,
+) -> ApprovalAnswer {
+    let approval_id = format!("{}-approval", context.trace.span_id);
+    let (tool_call_id, tool_name) = (context.call.tool_call_id.clone(), context.call.tool_name.clone());
+    context.publish(RuntimeEventKind::ApprovalRequested {
+        approval_id: approval_id.clone(),
+        tool_call_id: tool_call_id.clone(),
+        tool_name: tool_name.clone(),
+    });
+    let request = ApprovalRequest {
+        id: approval_id.clone(),
+        instance: context.facts.instance.clone(),
+        tool_call_id: tool_call_id.clone(),
+        tool_name: tool_name.clone(),
+        arguments: arguments.clone(),
+        preview: preview(context, tool, arguments).await.map(|text| context.engine.redactor.text(&text).into_owned()),
+        reason: Some(format!("Agent/{}: {}", first.agent, first.why)),
+    };
+    let answer = tokio::select! {
+        answer = context.engine.approver.ask(request) => answer,
+        () = context.cancel.cancelled() => ApprovalAnswer::Deny,
+    };
+    let (word, scope) = match answer {
+        ApprovalAnswer::Allow { scope } => ("allow", Some(scope)),
+        ApprovalAnswer::Deny => ("deny", None),
+        ApprovalAnswer::NobodyThere => ("nobody", None),
+    };
+    let answer_word = word.to_owned();
+    context.publish(RuntimeEventKind::ApprovalResolved {
+        approval_id,
+        tool_call_id,
+        tool_name,
+        answer: answer_word,
+        scope,
+    });
+    answer
+}
+
+/// What the call would do: in the tool's words, else its command lines.
+async fn preview(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Option<String> {
+    let tool_context = tool_context(context, tool, context.cancel.child_token());
+    let telling = AssertUnwindSafe(tool.handler.preview(&tool_context, arguments)).catch_unwind();
+    let told = tokio::time::timeout(PREVIEW_TIME, telling).await.ok()?.ok().flatten();
+    let text = told.or_else(|| {
+        let lines = tool.marked_arguments.commands.iter().filter_map(|name| arguments.get(name)?.as_str());
+        lines.map(|line| format!("$ {line}")).reduce(|all, line| format!("{all}\n{line}"))
+    })?;
+    let shown = goondan_core::limits::head(&text, LONGEST_PREVIEW);
+    Some(if shown.len() < text.len() { format!("{shown}\n… {} more bytes", text.len() - shown.len()) } else { text })
+}
+
+/// How a refused call could run after all.
+#[derive(Clone, Copy)]
+enum Way {
+    /// Only by another policy.
+    Rule,
+    /// By another answer.
+    Ask,
+    /// By an answer, or a policy that does not ask.
+    Approve,
+}
+
+fn denied(context: &ToolCallContext, tool: &RegisteredTool, why: &str, way: Way, rule: Option<&str>) -> ToolError {
+    let agent = &context.facts.instance.agent;
+    let rule = format!(
+        "add `{}` to `spec.permissions.rules` of Agent/{agent}{}",
+        rule.map_or_else(|| format!("{{tool: \"{}\", action: allow}}", tool.name), str::to_owned),
+        if context.facts.callers.is_empty() { "" } else { " and of the agents that call it" }
+    );
+    let suggestion = match way {
+        Way::Rule => {
+            format!("Whoever runs the swarm can allow it: {rule}. `gdn policy explain` says which rule decides.")
+        }
+        Way::Ask => "Do it another way, or say why it is needed and try again.".to_owned(),
+        Way::Approve => format!(
+            "Whoever runs the swarm can allow it: {rule}, run it where somebody can be asked (`gdn run` in a terminal; an \
+             approval there can hold always), or answer every ask of a run with `--yes`."
+        ),
+    };
+    ToolError::new(format!("{} was not run: {why}", tool.name)).code("E_TOOL_DENIED").suggest(suggestion)
+}

@@ -1,0 +1,179 @@
+//! Protected places: files that say what may be done, that run later on their own, or that hold keys. Who could write them
+//! quietly could do anything. So a call that names one is asked about, unless a rule allows that very place by its name.
+
+use std::cell::LazyCell;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use goondan_spec::Bundle;
+use goondan_spec::discover::is_resource_file;
+use goondan_spec::kinds::{Action, Entry, Permission, Permissions};
+
+use crate::policy::{Because, Decision, PathArguments};
+use goondan_core::protected::Why;
+use goondan_core::real_path::real_path;
+
+/// A protected place that a call names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Protected {
+    argument: String,
+    /// The path as the caller wrote it.
+    given: String,
+    /// Where it leads, seen from the working folder, or absolute where it lies outside.
+    path: String,
+    /// How a rule may call the place: seen from the working folder and absolute, in lower case.
+    names: Vec<String>,
+    why: Why,
+}
+
+/// Where a call works.
+pub(crate) struct Ground<'a> {
+    pub(crate) bundle: &'a Bundle,
+    pub(crate) workdir: &'a Path,
+    /// The folder that the conversation has for itself.
+    pub(crate) own_folder: &'a Path,
+    /// The tool refuses the folder of gdn itself.
+    pub(crate) is_builtin: bool,
+}
+
+/// The protected places among `paths`. Asks the file system.
+pub(crate) fn find(ground: &Ground<'_>, paths: &PathArguments) -> Vec<Protected> {
+    let (root, folder) = (real(ground.bundle.root()), real(ground.workdir));
+    // A project may lie above the state of its conversations, as one in the home folder does. What is theirs is no part of it.
+    let state = ground.own_folder.ancestors().nth(2).map(real);
+    let own = real(ground.own_folder);
+    let of_bundle = LazyCell::new(|| of_bundle(ground.bundle, &root));
+    let place_of = |path: &Path| {
+        if state.as_ref().is_some_and(|state| path.starts_with(state)) {
+            return None;
+        }
+        let base = base(path, &root, &folder, &own)?;
+        let by_name = by_name(base, path).filter(|(_, why)| *why != Why::Own || !ground.is_builtin);
+        let by_name = by_name.or_else(|| (base == root).then(|| resources(path)).flatten());
+        by_name.or_else(|| of_bundle.iter().find(|(place, _)| is_in(path, place)).cloned())
+    };
+    let about = |(argument, given, places): (&str, &str, Vec<&Path>)| {
+        let (path, (place, why)) = places.into_iter().find_map(|path| Some((path, place_of(path)?)))?;
+        let path = path.strip_prefix(&folder).unwrap_or(path).display().to_string();
+        let seen = place.strip_prefix(&folder).ok().map(lower);
+        let names = seen.into_iter().chain([lower(&place)]).filter(|name| !name.is_empty());
+        Some(Protected { argument: argument.to_owned(), given: given.to_owned(), path, names: names.collect(), why })
+    };
+    paths.absolute().filter_map(about).collect()
+}
+
+/// The folder below which `path` may be protected: the project, or another folder that is worked in.
+fn base<'a>(path: &Path, root: &'a Path, folder: &'a Path, own: &Path) -> Option<&'a Path> {
+    match () {
+        () if is_in(path, root) => Some(root),
+        // Wherever else it works, but in the folder of its own conversation.
+        () if folder != own && is_in(path, folder) => Some(folder),
+        () => None,
+    }
+}
+
+/// The place below `base` that is protected by its name, whatever project it is.
+fn by_name(base: &Path, path: &Path) -> Option<(PathBuf, Why)> {
+    let depth = base.components().count();
+    let parts: Vec<&Path> = path.ancestors().filter(|part| part.components().count() > depth).collect();
+    parts.into_iter().rev().find_map(|part| {
+        let name = part.file_name()?.to_string_lossy().to_lowercase();
+        Some((part.to_owned(), Why::of_name(&name)?))
+    })
+}
+
+/// A file that may become part of the bundle, or decide what does, whether it is there yet or not.
+fn resources(path: &Path) -> Option<(PathBuf, Why)> {
+    let name = path.file_name()?.to_string_lossy().to_lowercase();
+    let folder = path.parent()?.to_string_lossy().to_lowercase();
+    let is_one = name == ".gitignore" || is_resource_file(&folder.replace('\\', "/"), &name);
+    is_one.then(|| (path.to_owned(), Why::Bundle))
+}
+
+/// What a bundle was made from, what its tools run and are built from, and what its models play.
+fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, Why)> {
+    let entries = bundle.tools().values().filter_map(|tool| match &tool.spec.entry {
+        Entry::Builtin(_) => None,
+        Entry::Library(path) | Entry::Executable(path) => Some((path.as_str(), Why::Program)),
+    });
+    let files = bundle.files().iter().map(|file| (file.as_str(), Why::Bundle));
+    let models = bundle.models().values().flat_map(|model| model.spec.files()).map(|file| (file, Why::Bundle));
+    let builds = bundle.tools().values().filter_map(|tool| tool.spec.build.as_ref()?.cwd.as_deref());
+    let builds = builds.map(|folder| (folder, Why::Program));
+    entries.chain(files).chain(models).chain(builds).map(|(path, why)| (real(&root.join(path)), why)).collect()
+}
+
+impl Protected {
+    /// Whether a call that needs `needs` is asked about: a file with keys where it is read, too.
+    pub(crate) fn concerns(&self, needs: &BTreeSet<Permission>) -> bool {
+        needs.contains(&Permission::Write) || (self.why == Why::Secrets && needs.contains(&Permission::Read))
+    }
+
+    /// Why it is asked about.
+    pub(crate) fn reason(&self) -> String {
+        format!("`{}` is a protected place: {}", self.given, self.why.text())
+    }
+
+    /// A rule that allows it.
+    pub(crate) fn rule(&self, tool: &str) -> String {
+        format!("{{tool: \"{tool}\", args: {{{}: \"{}\"}}, action: allow}}", self.argument, self.path)
+    }
+
+    /// Whether the rule that decided names the place: its pattern is spelled out as far as there.
+    pub(crate) fn is_named(&self, permissions: Option<&Permissions>, decision: &Decision) -> bool {
+        let about = decision.parts.iter().find(|part| part.part.shown == self.given);
+        let because = match about {
+            Some(part) => &part.because,
+            None if decision.parts.is_empty() => &decision.because,
+            None => return false,
+        };
+        let Because::Rule { number: Some(number), .. } = because else { return false };
+        let Some(rule) = permissions.and_then(|permissions| permissions.rules.get(*number)) else { return false };
+        let Some(expected) = rule.args.get(&self.argument) else { return false };
+        let literal = expected.split(['*', '?']).next().unwrap_or_default().to_lowercase();
+        let literal = literal.strip_prefix("./").unwrap_or(&literal);
+        rule.action == Action::Allow && self.names.iter().any(|name| literal.starts_with(name.as_str()))
+    }
+}
+
+fn real(path: &Path) -> PathBuf {
+    real_path(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Whether `path` is `place`, or below it. Some file systems do not tell letters by case: what is protected is so in any.
+fn is_in(path: &Path, place: &Path) -> bool {
+    Path::new(&lower(path)).starts_with(lower(place))
+}
+
+fn lower(path: &Path) -> String {
+    path.to_string_lossy().to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(path: &str) -> Option<Why> {
+        let (root, folder) = (Path::new("/home/u/shop"), Path::new("/home/u"));
+        let path = Path::new(path);
+        by_name(base(path, root, folder, Path::new("/state"))?, path).map(|(_, why)| why)
+    }
+
+    #[test]
+    fn some_names_are_protected_in_every_project_in_any_case() {
+        for (path, expected) in [
+            ("/home/u/shop/.git/hooks/pre-commit", Some(Why::Git)),
+            ("/home/u/shop/sub/.GIT/config", Some(Why::Git)),
+            ("/HOME/u/Shop/.git/config", Some(Why::Git)),
+            ("/home/u/.git/config", Some(Why::Git)),
+            ("/home/u/shop/.Goondan/x", Some(Why::Own)),
+            ("/home/u/shop/.env", Some(Why::Secrets)),
+            ("/home/u/shop/a/.env.local", Some(Why::Secrets)),
+            ("/home/u/shop/.gitignore", None),
+            ("/home/u/shop/git/config", None),
+            ("/home/v/.git/config", None),
+        ] {
+            assert_eq!(why(path), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! A running swarm, as the facade holds it.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::delivery::bus::EventBus;
+use crate::delivery::dead_letters;
+use crate::delivery::orchestrator::{Command, Orchestrator, Refusal};
+use crate::delivery::schedule::{self, Timetable};
+use crate::engine::Engine;
+use crate::plan::Generation;
+use crate::policy::redact::Redactor;
+use crate::tooling::dispatch::{self, ToolCallContext, TurnFacts};
+use crate::turn::budget::Spent;
+use goondan_core::conversation::Conversation;
+use goondan_core::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan_core::ids::{InstanceId, TraceContext};
+use goondan_core::inbound::{AgentEvent, EventTrace};
+use goondan_core::message::{Message, MessageData, MessageSource, Part, Role, ToolCall};
+use goondan_core::ports::approval::{ApprovalBook, SharedApprover};
+use goondan_core::ports::clock::Clock;
+use goondan_core::ports::journal::Journal;
+use goondan_core::ports::reload::Reloader;
+use goondan_core::ports::store::blocking;
+use goondan_core::ports::store::{InstanceMeta, Store, StoreError};
+use goondan_core::ports::tool::{InstanceObserver, ToolCallResult};
+use goondan_core::reserved;
+
+/// What a runtime is made of.
+pub struct RuntimeParts {
+    /// The first generation.
+    pub generation: Generation,
+    /// Conversations and accepted events.
+    pub store: Arc<dyn Store>,
+    /// Side effects of running turns.
+    pub journal: Arc<dyn Journal>,
+    /// Time and ids.
+    pub clock: Arc<dyn Clock>,
+    /// Answers what a policy asks.
+    pub approver: SharedApprover,
+    /// Keeps secrets out of what is written down.
+    pub redactor: Redactor,
+    /// Approvals that hold always.
+    pub approvals: Arc<dyn ApprovalBook>,
+    /// Lets tools work there, whatever the agents say.
+    pub workdir: Option<PathBuf>,
+    /// Reads the project again when a tool asks for it.
+    pub reloader: Option<Arc<dyn Reloader>>,
+    /// Is told which instances were put away.
+    pub observer: Arc<dyn InstanceObserver>,
+}
+
+/// A running swarm.
+pub struct Runtime {
+    engine: Arc<Engine>,
+    /// The orchestrator.
+    task: AbortHandle,
+    /// What fires jobs.
+    timer: AbortHandle,
+}
+
+/// An accepted event.
+pub struct Accepted {
+    /// Its id.
+    pub event_id: String,
+    /// Its result, once its turn is over.
+    pub result: oneshot::Receiver<TurnResult>,
+}
+
+/// An event that was handed in.
+pub struct Submitted {
+    /// Its id.
+    pub event_id: String,
+    accepted: oneshot::Receiver<Result<(), Refusal>>,
+    result: oneshot::Receiver<TurnResult>,
+}
+
+impl Submitted {
+    /// Waits until it is accepted: it is on disk.
+    pub async fn accepted(self) -> Result<Accepted, Refusal> {
+        self.accepted.await.map_err(|_| ended())??;
+        Ok(Accepted { event_id: self.event_id, result: self.result })
+    }
+}
+
+/// An input from outside.
+#[derive(Debug, Clone)]
+pub struct ExternalInput {
+    /// Who handles it.
+    pub target: InstanceId,
+    /// The text.
+    pub text: String,
+    /// The same id twice starts one turn; one is made up by default.
+    pub id: Option<String>,
+}
+
+impl Runtime {
+    /// Takes up what was left in the store, and runs. The subscription misses nothing, not even what resumes at once.
+    pub fn start(parts: RuntimeParts) -> Result<(Self, UnboundedReceiver<SwarmEvent>), StoreError> {
+        let recovered = parts.store.recover()?;
+        for warning in &recovered.warnings {
+            tracing::warn!("{warning}");
+        }
+        let metas = parts.store.instances()?;
+        let timetable = Arc::new(Timetable::restore(&*parts.store, &metas));
+        let (commands, queue) = unbounded_channel();
+        let engine = Arc::new(Engine {
+            bus: EventBus::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.redactor.clone()),
+            store: parts.store,
+            journal: parts.journal,
+            clock: parts.clock,
+            approver: parts.approver,
+            approvals: parts.approvals,
+            redactor: parts.redactor,
+            granting: Mutex::default(),
+            generation: ArcSwap::from_pointee(parts.generation),
+            dead_letters: Mutex::default(),
+            tool_states: tokio::sync::Mutex::default(),
+            spent: Spent::new(),
+            dead: AtomicBool::new(false),
+            timetable: Arc::clone(&timetable),
+            observer: parts.observer,
+            workdir: parts.workdir,
+            reloader: parts.reloader,
+            commands,
+        });
+        let events = engine.bus.subscribe();
+        let orchestrator = Orchestrator::new(Arc::clone(&engine), recovered, metas);
+        let task = tokio::spawn(orchestrator.run(queue)).abort_handle();
+        let timer = schedule::run(Arc::downgrade(&engine), timetable, Arc::clone(&engine.clock));
+        let timer = tokio::spawn(timer).abort_handle();
+        Ok((Runtime { engine, task, timer }, events))
+    }
+
+    /// The generation that serves now.
+    pub fn generation(&self) -> Arc<Generation> {
+        self.engine.generation.load_full()
+    }
+
+    /// Puts another generation in place. Running steps keep theirs (rule R3); agents that it does not have drain (R4).
+    pub fn swap(&self, generation: Generation) {
+        self.engine.generation.store(Arc::new(generation));
+        // Without an orchestrator there is nobody to put away.
+        let _ = self.engine.commands.send(Command::Swapped);
+    }
+
+    /// Something happened to the swarm as a whole: it is published under its entry agent and the key `*`, and belongs to no
+    /// conversation's file.
+    pub fn announce(&self, kind: RuntimeEventKind) {
+        let clock = &self.engine.clock;
+        let event = RuntimeEvent {
+            kind,
+            timestamp: clock.now(),
+            agent_name: self.generation().entry_agent.clone(),
+            instance_key: "*".to_owned(),
+            trace: TraceContext::root(&clock.hex(32), None, "reload"),
+        };
+        self.engine.bus.publish(SwarmEvent::Runtime(Arc::new(event)));
+    }
+
+    /// Everything that happens from now on.
+    pub fn subscribe(&self) -> UnboundedReceiver<SwarmEvent> {
+        self.engine.bus.subscribe()
+    }
+
+    /// Hands in an input; returns once it is on disk.
+    pub async fn send(&self, input: ExternalInput) -> Result<Accepted, Refusal> {
+        self.submit_input(input)?.accepted().await
+    }
+
+    /// Hands in an input, in the order of the calls.
+    pub fn submit_input(&self, input: ExternalInput) -> Result<Submitted, Refusal> {
+        let clock = &self.engine.clock;
+        let event = AgentEvent {
+            id: input.id.unwrap_or_else(|| format!("evt-{}", clock.hex(16))),
+            event_type: reserved::INPUT.to_owned(),
+            created_at: clock.now(),
+            target: input.target,
+            input: input.text,
+            metadata: goondan_core::JsonObject::new(),
+            instructions: None,
+            trace: EventTrace { trace_id: clock.hex(32), parent_span_id: None },
+            callers: Vec::new(),
+            reply_to: None,
+            terms: Default::default(),
+        };
+        self.submit(event)
+    }
+
+    /// Starts an event again whose turn failed, under an id of its own, and takes it off the list of dead letters.
+    pub async fn retry(&self, instance: &InstanceId, event_id: &str) -> Result<Accepted, Refusal> {
+        let (store, id, wanted) = (Arc::clone(&self.engine.store), instance.clone(), event_id.to_owned());
+        let found = blocking(move || dead_letters::find(&*store, &id, &wanted)).await;
+        let mut event = found.map_err(|error| store_refusal(&error))?.ok_or_else(|| Refusal {
+            code: "E_EVENT_NOT_FOUND",
+            message: format!("{instance} has no failed event `{event_id}`"),
+            suggestion: Some("See which it has with `gdn instance show`.".to_owned()),
+        })?;
+        event.id = format!("{}-retry-{}", event.id, self.engine.clock.hex(4));
+        let accepted = self.submit(event)?.accepted().await?;
+        let (engine, id, wanted) = (Arc::clone(&self.engine), instance.clone(), event_id.to_owned());
+        blocking(move || dead_letters::remove(&engine, &id, &wanted)).await.map_err(|error| store_refusal(&error))?;
+        Ok(accepted)
+    }
+
+    fn submit(&self, event: AgentEvent) -> Result<Submitted, Refusal> {
+        let event_id = event.id.clone();
+        let (waiter, result) = oneshot::channel();
+        let (answer, accepted) = oneshot::channel();
+        let command = Command::Submit { event: Box::new(event), waiter: Some(waiter), footing: None, accepted: answer };
+        self.engine.commands.send(command).map_err(|_| ended())?;
+        Ok(Submitted { event_id, accepted, result })
+    }
+
+    /// Calls one tool of `instance`'s agent through dispatch, without a model. `None` where there is no such agent.
+    pub async fn call_tool(&self, instance: InstanceId, tool: &str, arguments: Value) -> Option<ToolCallResult> {
+        let agent = self.engine.agent(&instance.agent)?;
+        let clock = &self.engine.clock;
+        let turn_id = format!("call-{}", clock.hex(16));
+        let call = ToolCall { tool_call_id: turn_id.clone(), tool_name: tool.to_owned(), input: arguments };
+        let trace = TraceContext::root(&clock.hex(32), None, &turn_id);
+        let catalog = agent.catalog.clone();
+        let facts = TurnFacts {
+            workdir: self.engine.workdir(&agent, &instance, None),
+            trace: trace.clone(),
+            callers: Vec::new(),
+            bound_by: Default::default(),
+            narrowing: None,
+            turn_id: turn_id.clone(),
+            instance,
+            agent,
+        };
+        let message = Message {
+            id: format!("{turn_id}-m0"),
+            data: MessageData { role: Role::Assistant, content: vec![Part::ToolCall(call.clone())] },
+            metadata: goondan_core::JsonObject::new(),
+            created_at: clock.now(),
+            source: MessageSource::Assistant { step_id: turn_id.clone() },
+        };
+        let context = ToolCallContext {
+            call,
+            engine: Arc::clone(&self.engine),
+            facts: Arc::new(facts),
+            step_id: turn_id,
+            catalog,
+            message: Arc::new(message),
+            trace,
+            cancel: CancellationToken::new(),
+            approval: None,
+            footing: None,
+        };
+        Some(dispatch::call(context).await)
+    }
+
+    /// Cancels the running turn of `instance`; false where none runs.
+    pub async fn cancel(&self, instance: &InstanceId) -> bool {
+        let (answer, cancelled) = oneshot::channel();
+        let command = Command::Cancel { instance: instance.clone(), answer };
+        self.engine.commands.send(command).is_ok() && cancelled.await.unwrap_or(false)
+    }
+
+    /// What is known of all instances, oldest first.
+    pub async fn instances(&self) -> Vec<InstanceMeta> {
+        let (answer, metas) = oneshot::channel();
+        match self.engine.commands.send(Command::List { answer }) {
+            Ok(()) => metas.await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// The conversation of `instance` as it lies in the store.
+    pub async fn conversation(&self, instance: &InstanceId) -> Result<Vec<Arc<Message>>, StoreError> {
+        let (store, id) = (Arc::clone(&self.engine.store), instance.clone());
+        blocking(move || Ok(Conversation::restore(store.open(&id)?.load()?).0.messages().to_vec())).await
+    }
+
+    /// The folder of an instance that its tools work in by default.
+    pub fn workdir(&self, instance: &InstanceId) -> PathBuf {
+        self.engine.store.workdir(instance)
+    }
+
+    /// Drops turns where they stand, as if the process had died; they resume at the next start. After a shutdown there are
+    /// none.
+    pub fn kill(&self) {
+        self.engine.dead.store(true, Ordering::Release);
+        self.task.abort();
+        self.timer.abort();
+    }
+
+    /// Takes no more inputs, waits for running turns up to `grace`, then cancels them; returns when all have ended.
+    pub async fn shutdown(&self, grace: Duration) {
+        // Without an orchestrator it has ended already.
+        let _ = self.engine.commands.send(Command::Shutdown { grace });
+        self.engine.commands.closed().await;
+        self.timer.abort();
+    }
+
+    /// Withdraws an event whose turn has not begun: nobody waits any more for its answer.
+    pub fn abandon(&self, event_id: &str, reason: &str) {
+        // Without an orchestrator nothing begins any more.
+        let (event_id, reason) = (event_id.to_owned(), reason.to_owned());
+        let _ = self.engine.commands.send(Command::Abandon { event_id, reason });
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn store_refusal(error: &StoreError) -> Refusal {
+    Refusal { code: "E_STORE", message: error.message.clone(), suggestion: None }
+}
+
+fn ended() -> Refusal {
+    Refusal { code: "SWARM_STOPPED", message: "the swarm has ended".to_owned(), suggestion: None }
+}

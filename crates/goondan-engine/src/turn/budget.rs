@@ -1,0 +1,74 @@
+//! What a turn or a whole run may use up. Over it, a turn ends with the reason instead of another step.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use goondan_spec::kinds::Budget;
+use tokio::time::Instant;
+
+use goondan_core::event::TurnError;
+use goondan_core::ports::model::TokenUsage;
+
+/// What all turns of a run have used up.
+pub(crate) struct Spent {
+    since: Instant,
+    tokens: AtomicU64,
+    steps: AtomicU64,
+}
+
+impl Spent {
+    /// Nothing yet.
+    pub(crate) fn new() -> Self {
+        Spent { since: Instant::now(), tokens: AtomicU64::new(0), steps: AtomicU64::new(0) }
+    }
+
+    /// Another step, and what it cost.
+    pub(crate) fn add_step(&self, usage: TokenUsage) {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        self.add_tokens(usage);
+    }
+
+    /// What a question beside the steps cost.
+    pub(crate) fn add_tokens(&self, usage: TokenUsage) {
+        self.tokens.fetch_add(usage.total_tokens, Ordering::Relaxed);
+    }
+
+    /// Whether `budget` allows another step; `whose` names it in the reason (`policy.budget`).
+    pub(crate) fn check(&self, budget: &Budget, whose: &str) -> Result<(), TurnError> {
+        let tokens = (self.tokens.load(Ordering::Relaxed), budget.max_tokens, "maxTokens");
+        let steps = (self.steps.load(Ordering::Relaxed), budget.max_steps, "maxSteps");
+        let seconds =
+            (self.since.elapsed().as_secs(), budget.max_duration.as_ref().map(Duration::as_secs), "maxDurationSeconds");
+        for (used, most, field) in [tokens, steps, seconds] {
+            if let Some(most) = most.filter(|most| used >= *most) {
+                return Err(exceeded(used, most, &format!("{whose}.{field}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn exceeded(used: u64, most: u64, field: &str) -> TurnError {
+    TurnError {
+        code: "E_BUDGET_EXCEEDED".to_owned(),
+        message: format!("the budget is used up: {used} of {most} (`{field}`)"),
+        suggestion: Some(format!("Raise `{field}` of the Swarm, or start the run again.")),
+        status: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_names_the_field() {
+        let spent = Spent::new();
+        let budget = Budget { max_steps: Some(2), ..Budget::default() };
+        spent.add_step(TokenUsage::default());
+        assert!(spent.check(&budget, "policy.budget").is_ok());
+        spent.add_step(TokenUsage::default());
+        let error = spent.check(&budget, "policy.budget").unwrap_err();
+        assert_eq!(error.message, "the budget is used up: 2 of 2 (`policy.budget.maxSteps`)");
+    }
+}

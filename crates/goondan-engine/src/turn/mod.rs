@@ -1,0 +1,367 @@
+//! One turn: an event goes in, steps follow each other, a [`TurnResult`] comes out (rule M1).
+
+pub(crate) mod budget;
+pub(crate) mod instance;
+pub(crate) mod model_call;
+pub mod step;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::Engine;
+use crate::middleware::{ExtensionStates, Notes, TurnNext};
+use crate::tooling::dispatch::TurnFacts;
+use crate::tooling::registry::Catalog;
+use crate::turn::budget::Spent;
+use goondan_core::JsonObject;
+use goondan_core::conversation::Conversation;
+use goondan_core::event::{FinishReason, RuntimeEventKind, TurnError, TurnResult};
+use goondan_core::footing::Footing;
+use goondan_core::ids::message_id;
+use goondan_core::inbound::AgentEvent;
+use goondan_core::message::{Message, MessageEvent, MessageSource, Part, Role};
+use goondan_core::ports::journal::{Effect, EffectKind, Outcome, TurnJournal, WhenInterrupted};
+use goondan_core::ports::model::TokenUsage;
+use goondan_core::ports::store::{InboxRecord, InstanceStore, StoreError};
+
+/// That many empty answers in a row end a turn (rule T10).
+const MAX_EMPTY_ANSWERS: u32 = 3;
+
+const EMPTY_ANSWER_REMINDER: &str = "Your last answer was empty. Answer with text, or call a tool.";
+
+/// Answers to asynchronous requests that arrive while a turn runs (rule A5). The orchestrator puts them in; the turn
+/// takes them out before a step.
+#[derive(Clone, Default)]
+pub(crate) struct JoinBox(Arc<Mutex<Vec<AgentEvent>>>);
+
+impl JoinBox {
+    pub(crate) fn put(&self, event: AgentEvent) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+    }
+
+    pub(crate) fn take(&self) -> Vec<AgentEvent> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    fn forget(&self, ids: &HashSet<&str>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|event| !ids.contains(event.id.as_str()));
+    }
+}
+
+/// A turn on its way through middleware.
+pub struct TurnContext {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) facts: Arc<TurnFacts>,
+    pub(crate) event: Arc<AgentEvent>,
+    pub(crate) journal: Arc<dyn TurnJournal>,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) log: ConversationLog,
+    pub(crate) joined: JoinBox,
+    pub(crate) progress: TurnProgress,
+    pub(crate) states: ExtensionStates,
+    pub(crate) notes: Notes,
+    /// Whether it is on disk that the event was accepted.
+    pub(crate) is_accepted: AtomicBool,
+    pub(crate) footing: Arc<Footing>,
+}
+
+/// A conversation with the store that it is written to.
+pub(crate) struct ConversationLog {
+    pub(crate) conversation: Conversation,
+    pub(crate) store: Box<dyn InstanceStore>,
+}
+
+/// How far a turn has come.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TurnProgress {
+    pub(crate) next_message: u32,
+    pub(crate) steps: u32,
+    pub(crate) empty_answers: u32,
+    pub(crate) usage: TokenUsage,
+    /// Events that joined the turn after it began.
+    pub(crate) joined_ids: Vec<String>,
+}
+
+/// How a turn ended, as middleware sees it.
+#[derive(Debug, Clone)]
+pub struct TurnOutcome {
+    /// Why it ended.
+    pub finish_reason: FinishReason,
+    /// The model's last message.
+    pub response: Option<Arc<Message>>,
+}
+
+impl TurnContext {
+    /// The turn's id.
+    pub fn turn_id(&self) -> &str {
+        &self.facts.turn_id
+    }
+
+    /// Base and events as they stand.
+    pub fn conversation(&self) -> &Conversation {
+        &self.log.conversation
+    }
+
+    /// Changes the conversation; the change is appended to the turn's events. An unknown target changes nothing, nor does a
+    /// new message whose id is taken.
+    pub fn emit(&mut self, event: MessageEvent) -> Result<(), TurnError> {
+        if let Some(message_id) = self.conversation().taken_id(&event) {
+            let instance = &self.facts.instance;
+            tracing::warn!(%instance, message_id, "a message was left out: the conversation has one with that id");
+            return Ok(());
+        }
+        self.log_event(event)
+    }
+
+    fn log_event(&mut self, event: MessageEvent) -> Result<(), TurnError> {
+        self.log.store.append(&event).map_err(|error| store_failed(&error))?;
+        if let Err(missing) = self.log.conversation.apply(event) {
+            tracing::warn!(
+                code = goondan_core::conversation::MESSAGE_TARGET_NOT_FOUND,
+                instance = %self.facts.instance,
+                target_id = missing.target_id,
+                "a message event changed nothing"
+            );
+        }
+        Ok(())
+    }
+
+    /// A text message of a middleware, with the next id of the turn. [`TurnContext::emit`] puts it in place.
+    pub fn new_message(&mut self, role: Role, extension: &str, text: &str, metadata: JsonObject) -> Message {
+        let source = MessageSource::Extension { extension_name: extension.to_owned() };
+        self.numbered(role, vec![Part::Text { text: text.to_owned() }], source, metadata)
+    }
+
+    /// Appends a text message of a middleware.
+    pub fn append_text(&mut self, role: Role, extension: &str, text: &str) -> Result<(), TurnError> {
+        let message = self.new_message(role, extension, text, JsonObject::new());
+        self.emit(MessageEvent::Append { message })
+    }
+
+    pub(crate) fn append(
+        &mut self,
+        role: Role,
+        content: Vec<Part>,
+        source: MessageSource,
+    ) -> Result<Arc<Message>, TurnError> {
+        self.append_with(role, content, source, JsonObject::new())
+    }
+
+    fn append_with(
+        &mut self,
+        role: Role,
+        content: Vec<Part>,
+        source: MessageSource,
+        metadata: JsonObject,
+    ) -> Result<Arc<Message>, TurnError> {
+        let message = self.numbered(role, content, source, metadata);
+        // The id is new: no need to look for it in a long conversation.
+        self.log_event(MessageEvent::Append { message })?;
+        Ok(Arc::clone(self.conversation().last().expect("a message was just appended")))
+    }
+
+    fn numbered(&mut self, role: Role, content: Vec<Part>, source: MessageSource, metadata: JsonObject) -> Message {
+        let id = message_id(&self.facts.turn_id, self.progress.next_message);
+        self.progress.next_message += 1;
+        let message = step::message(id, role, content, source, self);
+        Message { metadata, ..message }
+    }
+
+    /// The user message that an event becomes.
+    pub(crate) fn append_event(&mut self, event: &AgentEvent) -> Result<(), TurnError> {
+        let content = vec![Part::Text { text: event.input.clone() }];
+        self.append_with(Role::User, content, MessageSource::User, event.metadata.clone()).map(drop)
+    }
+
+    /// Comes before something that must not be done twice: from then on the event has to come back after a power failure, with
+    /// all that the turn has learned, or else its turn would be another one. The record of a question may not be on disk yet;
+    /// twice is as good as once.
+    pub(crate) async fn accept_durably(&self) -> Result<(), TurnError> {
+        self.footing.secure().await.map_err(|error| store_failed(&error))?;
+        if !self.is_accepted.load(Ordering::Acquire) {
+            let record = InboxRecord::Accepted { event: Box::new(AgentEvent::clone(&self.event)) };
+            instance::commit(&self.engine, record).await.map_err(|error| store_failed(&error))?;
+            self.is_accepted.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// The agent's tools as they are planned now: tools change at the next step (rule R3).
+    pub(crate) fn current_catalog(&self) -> Catalog {
+        let agent = self.engine.agent(&self.facts.instance.agent);
+        let catalog = agent.map_or_else(|| self.facts.agent.catalog.clone(), |agent| agent.catalog.clone());
+        match &self.facts.narrowing {
+            Some(left) => catalog.filtered(|tool| left.allows(tool.builtin.as_deref())),
+            None => catalog,
+        }
+    }
+
+    fn publish(&self, kind: RuntimeEventKind) {
+        self.engine.bus.runtime(&self.facts.instance, &self.facts.trace, kind);
+    }
+
+    /// Takes in what arrived since the last step. Journaled, so that a resumed turn takes in the same.
+    async fn join_answers(&mut self, index: u32) -> Result<(), TurnError> {
+        let id = format!("step-{index}/inbox");
+        // A step that a resumed turn has behind it took in what is recorded, and nothing else.
+        let is_behind = self.journal.has_outcome(&model_effect(index));
+        if !self.journal.has_outcome(&id) && (is_behind || self.joined.is_empty()) {
+            return Ok(());
+        }
+        let effect =
+            Effect { id, kind: EffectKind::Inbox, intent: Value::Null, when_interrupted: WhenInterrupted::RunAgain };
+        let work = Box::pin(async { json!(self.joined.take()) });
+        let outcome = self.journal.run(effect, work).await.map_err(|error| store_failed(&error))?;
+        let Outcome::Done { value, .. } = outcome else { unreachable!("taking in is run again") };
+        let events: Vec<AgentEvent> = serde_json::from_value(value).unwrap_or_default();
+        self.joined.forget(&events.iter().map(|event| event.id.as_str()).collect());
+        for event in events {
+            // Before its text can make a model call anything.
+            Arc::make_mut(&mut self.facts).join(&event);
+            self.append_event(&event)?;
+            self.progress.joined_ids.push(event.id);
+        }
+        Ok(())
+    }
+}
+
+fn model_effect(step: u32) -> String {
+    format!("step-{step}/model")
+}
+
+/// Runs the turn of `event` through the agent's middleware, with its events. The user message is appended first.
+pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnResult {
+    let turn_id = context.facts.turn_id.clone();
+    context.publish(RuntimeEventKind::TurnStarted { turn_id: turn_id.clone(), event_id: event.id.clone() });
+    let agent = Arc::clone(&context.facts.agent);
+    let outcome = match context.append_event(event) {
+        Ok(()) => TurnNext::new(&agent.middleware).run(context).await,
+        Err(error) => Err(error),
+    };
+    let outcome = outcome.map_err(|mut error| {
+        context.engine.redactor.clean(&mut error.message);
+        error
+    });
+    let (finish_reason, response, error) = match outcome {
+        Ok(outcome) => (outcome.finish_reason, outcome.response, None),
+        Err(error) if error.code == CANCELLED => (FinishReason::Cancelled, None, Some(error)),
+        Err(error) => (FinishReason::Error, None, Some(error)),
+    };
+    TurnResult {
+        turn_id,
+        finish_reason,
+        response_message: response.map(Arc::unwrap_or_clone),
+        error,
+        usage: context.progress.usage,
+        step_count: context.progress.steps,
+    }
+}
+
+/// Tells that a turn is over, once it is on disk.
+pub(crate) fn publish_end(engine: &Engine, facts: &TurnFacts, result: &TurnResult, duration: u64) {
+    let turn_id = result.turn_id.clone();
+    let kind = match (&result.error, result.finish_reason) {
+        (Some(error), FinishReason::Error) => {
+            RuntimeEventKind::TurnFailed { turn_id, duration, error_message: error.message.clone() }
+        }
+        _ => RuntimeEventKind::TurnCompleted {
+            turn_id,
+            step_count: result.step_count,
+            duration,
+            finish_reason: result.finish_reason,
+            token_usage: (result.usage != TokenUsage::default()).then_some(result.usage),
+        },
+    };
+    engine.bus.runtime(&facts.instance, &facts.trace, kind);
+}
+
+/// The steps of a turn, behind all turn middleware.
+pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, TurnError> {
+    let policy = context.engine.generation.load().policy.clone();
+    let own = Spent::new();
+    // What middleware has asked before the first step.
+    own.add_tokens(context.progress.usage);
+    let mut response = None;
+    for index in 0..policy.max_steps_per_turn {
+        // A turn that was begun before it was cancelled first takes up what had happened.
+        if context.cancel.is_cancelled() && !context.journal.has_outcome(&model_effect(index)) {
+            return Err(cancelled());
+        }
+        context.engine.spent.check(&policy.budget, "policy.budget")?;
+        own.check(&policy.turn_budget, "policy.turnBudget")?;
+        context.join_answers(index).await?;
+        context.progress.steps = index + 1;
+        let outcome = step::run(context, index).await?;
+        let usage = outcome.usage.unwrap_or_default();
+        context.progress.usage += usage;
+        context.engine.spent.add_step(usage);
+        own.add_step(usage);
+        let was_empty = outcome.message.is_none();
+        if let Some(message) = outcome.message.filter(|message| !message.text().is_empty()) {
+            response = Some(message);
+        }
+        if was_empty {
+            remind_of_empty_answer(context)?;
+        } else if !outcome.should_continue {
+            return Ok(TurnOutcome { finish_reason: FinishReason::TextResponse, response });
+        } else {
+            context.progress.empty_answers = 0;
+        }
+    }
+    if context.cancel.is_cancelled() {
+        return Err(cancelled());
+    }
+    Ok(TurnOutcome { finish_reason: FinishReason::MaxSteps, response })
+}
+
+fn remind_of_empty_answer(context: &mut TurnContext) -> Result<(), TurnError> {
+    context.progress.empty_answers += 1;
+    if context.progress.empty_answers >= MAX_EMPTY_ANSWERS {
+        return Err(TurnError {
+            code: "E_MODEL_EMPTY".to_owned(),
+            message: format!("the model gave {MAX_EMPTY_ANSWERS} empty answers in a row"),
+            suggestion: Some("Look at the model's limits (`params.maxTokens`) and at the prompt.".to_owned()),
+            status: None,
+        });
+    }
+    let content = vec![Part::Text { text: EMPTY_ANSWER_REMINDER.to_owned() }];
+    context.append(Role::User, content, MessageSource::System).map(drop)
+}
+
+/// The code of a turn that somebody cancelled.
+pub(crate) const CANCELLED: &str = "E_TURN_CANCELLED";
+
+pub(crate) fn cancelled() -> TurnError {
+    TurnError {
+        code: CANCELLED.to_owned(),
+        message: "the turn was cancelled".to_owned(),
+        suggestion: None,
+        status: None,
+    }
+}
+
+/// The code of a turn that could not be put on disk. It is not over.
+pub(crate) const STORE_FAILED: &str = "E_STORE";
+
+pub(crate) fn store_failed(error: &StoreError) -> TurnError {
+    TurnError {
+        code: STORE_FAILED.to_owned(),
+        message: error.message.clone(),
+        suggestion: Some(
+            "Make room or fix the rights of the state folder; the turn resumes at the next start, or when something is sent \
+             to the instance again."
+                .to_owned(),
+        ),
+        status: None,
+    }
+}

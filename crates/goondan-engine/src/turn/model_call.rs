@@ -1,0 +1,197 @@
+//! Asks the model, and asks again where that may help (rule M4).
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::delivery::bus::EventBus;
+use goondan_core::event::{SwarmEvent, TurnError};
+use goondan_core::ids::InstanceId;
+use goondan_core::message::{Part, ToolCall};
+use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelErrorKind, ModelRequest, TokenUsage};
+
+/// The first wait between two attempts; each later one is twice as long, up to [`LONGEST_WAIT`].
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// An answer larger than this is refused: no model writes it, and it would fill memory.
+const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+
+/// A whole answer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ModelAnswer {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) usage: Option<TokenUsage>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum NoAnswer {
+    Failed(ModelError),
+    Cancelled,
+}
+
+/// One model call of a turn.
+pub(crate) struct ModelCall<'a> {
+    pub(crate) client: &'a dyn ModelClient,
+    pub(crate) request: ModelRequest,
+    pub(crate) turn_id: &'a str,
+    pub(crate) max_retries: u32,
+    /// Where the text streams to; `None` for a question beside the conversation, which nobody shall see.
+    pub(crate) bus: Option<&'a EventBus>,
+    pub(crate) cancel: &'a CancellationToken,
+}
+
+impl ModelCall<'_> {
+    /// The answer, after as many attempts as it takes and is allowed.
+    pub(crate) async fn run(self) -> Result<ModelAnswer, NoAnswer> {
+        tokio::select! {
+            answer = self.attempts() => answer.map_err(NoAnswer::Failed),
+            () = self.cancel.cancelled() => Err(NoAnswer::Cancelled),
+        }
+    }
+
+    async fn attempts(&self) -> Result<ModelAnswer, ModelError> {
+        let mut retries = 0;
+        loop {
+            let error = match self.attempt().await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            if !error.is_transient() || retries >= self.max_retries {
+                return Err(error);
+            }
+            self.publish(|instance, turn_id| SwarmEvent::TextReset { instance, turn_id });
+            let wait = error.retry_after.unwrap_or_else(|| with_jitter(back_off(retries)));
+            tracing::info!(instance = %self.request.instance, error = %error, ?wait, "a model call failed and is repeated");
+            tokio::time::sleep(wait.min(LONGEST_WAIT)).await;
+            retries += 1;
+        }
+    }
+
+    async fn attempt(&self) -> Result<ModelAnswer, ModelError> {
+        let mut stream = self.client.stream(self.request.clone()).await?;
+        let mut collector = Collector::default();
+        let mut shown = self.bus.map(EventBus::text_stream);
+        while let Some(chunk) = stream.next().await {
+            let chunk = chunk?;
+            if let (ModelChunk::Text(delta), Some(shown)) = (&chunk, &mut shown) {
+                self.show(shown.push(delta));
+            }
+            if let Some(answer) = collector.take(chunk)? {
+                shown.iter_mut().for_each(|shown| self.show(shown.finish()));
+                return Ok(answer);
+            }
+        }
+        Err(ModelError::new(ModelErrorKind::Connection, "the answer of the model broke off before it was complete"))
+    }
+
+    fn show(&self, delta: String) {
+        if !delta.is_empty() {
+            self.publish(|instance, turn_id| SwarmEvent::Text { instance, turn_id, delta });
+        }
+    }
+
+    fn publish(&self, event: impl FnOnce(InstanceId, String) -> SwarmEvent) {
+        if let Some(bus) = self.bus {
+            bus.publish(event(self.request.instance.clone(), self.turn_id.to_owned()));
+        }
+    }
+}
+
+fn back_off(retries: u32) -> Duration {
+    FIRST_WAIT.saturating_mul(1_u32.checked_shl(retries).unwrap_or(u32::MAX)).min(LONGEST_WAIT)
+}
+
+/// Between half of `wait` and all of it, so that many callers do not come back at the same moment.
+fn with_jitter(wait: Duration) -> Duration {
+    wait.mul_f64(0.5 + rand::random::<f64>() / 2.0)
+}
+
+#[derive(Default)]
+struct Collector {
+    text: String,
+    calls: Vec<ToolCall>,
+    bytes: usize,
+}
+
+impl Collector {
+    fn take(&mut self, chunk: ModelChunk) -> Result<Option<ModelAnswer>, ModelError> {
+        match chunk {
+            ModelChunk::Text(delta) => {
+                self.count(delta.len())?;
+                self.text.push_str(&delta);
+            }
+            ModelChunk::ToolCall { id, name, arguments } => {
+                self.count(name.len() + arguments.to_string().len())?;
+                self.calls.push(ToolCall { tool_call_id: id, tool_name: name, input: arguments });
+            }
+            ModelChunk::Finish { usage } => return Ok(Some(std::mem::take(self).finish(usage))),
+        }
+        Ok(None)
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), ModelError> {
+        self.bytes += bytes;
+        if self.bytes <= MAX_ANSWER_BYTES {
+            return Ok(());
+        }
+        let message = format!("the answer of the model is larger than {MAX_ANSWER_BYTES} bytes");
+        Err(ModelError::new(ModelErrorKind::Protocol, message))
+    }
+
+    fn finish(self, usage: Option<TokenUsage>) -> ModelAnswer {
+        let text = (!self.text.is_empty()).then_some(Part::Text { text: self.text });
+        let calls = with_unique_ids(self.calls).into_iter().map(Part::ToolCall);
+        ModelAnswer { parts: text.into_iter().chain(calls).collect(), usage }
+    }
+}
+
+/// Results point at calls by id: where a provider sends none, or the same one twice, another is made up.
+fn with_unique_ids(mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
+    let mut seen = std::collections::HashSet::new();
+    for (index, call) in calls.iter_mut().enumerate() {
+        if call.tool_call_id.is_empty() {
+            call.tool_call_id = format!("call-{index}");
+        }
+        while !seen.insert(call.tool_call_id.clone()) {
+            call.tool_call_id.push_str(&format!("-{index}"));
+        }
+    }
+    calls
+}
+
+/// What a failed model call means for a turn.
+pub(crate) fn turn_error(error: ModelError) -> TurnError {
+    let (code, status) = match error.kind {
+        ModelErrorKind::Status(status) => ("E_MODEL_STATUS", Some(status)),
+        ModelErrorKind::Connection => ("E_MODEL_CONNECTION", None),
+        ModelErrorKind::Protocol => ("E_MODEL_PROTOCOL", None),
+        ModelErrorKind::Configuration => ("E_MODEL_CONFIGURATION", None),
+    };
+    TurnError { code: code.to_owned(), message: error.message, suggestion: error.suggestion, status }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_a_bound() {
+        let waits: Vec<u128> = (0..8).map(|retries| back_off(retries).as_millis()).collect();
+        assert_eq!(waits, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
+        assert_eq!(back_off(200), LONGEST_WAIT);
+    }
+
+    #[test]
+    fn missing_and_repeated_call_ids_are_made_up() {
+        let call = |id: &str| ToolCall { tool_call_id: id.into(), tool_name: "a__b".into(), input: json!({}) };
+        let calls = with_unique_ids(vec![call(""), call("x"), call("x"), call("call-0")]);
+        let ids: Vec<_> = calls.into_iter().map(|call| call.tool_call_id).collect();
+        assert_eq!(ids, ["call-0", "x", "x-2", "call-0-3"]);
+    }
+}

@@ -1,0 +1,324 @@
+//! One step: a model call, and the tool calls that it asks for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+use crate::middleware::StepNext;
+use crate::policy::redact::Redactor;
+use crate::tooling::dispatch::{self, ToolCallContext};
+use crate::tooling::registry::Catalog;
+use crate::turn::model_call::{ModelAnswer, ModelCall, NoAnswer, turn_error};
+use crate::turn::{TurnContext, cancelled, store_failed};
+use goondan_core::event::{RuntimeEventKind, TurnError};
+use goondan_core::ids::TraceContext;
+use goondan_core::message::{Message, MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart};
+use goondan_core::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
+use goondan_core::ports::model::{ModelError, ModelRequest, TokenUsage};
+use goondan_core::ports::tool::{ToolCallResult, ToolError};
+use goondan_core::reserved::UNTRUSTED;
+
+/// So many calls of one answer run. Each of the others is told that it was one too many.
+const MOST_CALLS: usize = 1_000;
+
+/// A step on its way through middleware.
+pub struct StepContext<'a> {
+    turn: &'a mut TurnContext,
+    /// Counts from 0 in its turn.
+    pub index: u32,
+    /// What the model is offered in this step, and what may be called in it.
+    pub catalog: Catalog,
+    id: String,
+    trace: TraceContext,
+    /// Something was done in it that was not recorded before the turn was resumed.
+    is_new: AtomicBool,
+}
+
+/// What came of a step.
+#[derive(Debug, Clone)]
+pub struct StepOutcome {
+    /// Another step follows. The core says so where the model called tools; middleware may change it.
+    pub should_continue: bool,
+    /// What the model said; `None` where it said nothing at all.
+    pub message: Option<Arc<Message>>,
+    /// What came of its calls, in call order.
+    pub results: Vec<ToolCallResult>,
+    /// What it cost.
+    pub usage: Option<TokenUsage>,
+}
+
+impl StepContext<'_> {
+    /// The turn.
+    pub fn turn(&mut self) -> &mut TurnContext {
+        self.turn
+    }
+
+    /// `<turnId>-step-<index>`.
+    pub fn step_id(&self) -> &str {
+        &self.id
+    }
+
+    fn effect(&self, what: &str) -> String {
+        format!("step-{}/{what}", self.index)
+    }
+
+    fn publish(&self, kind: RuntimeEventKind) {
+        self.turn.engine.bus.runtime(&self.turn.facts.instance, &self.trace, kind);
+    }
+}
+
+/// Runs step `index` through the agent's middleware, with its events.
+pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcome, TurnError> {
+    let started = tokio::time::Instant::now();
+    let agent = Arc::clone(&turn.facts.agent);
+    let id = format!("{}-step-{index}", turn.facts.turn_id);
+    let trace = turn.facts.trace.child(&id);
+    let catalog = turn.current_catalog();
+    let is_new = AtomicBool::new(false);
+    let mut context = StepContext { turn, index, catalog, id: id.clone(), trace, is_new };
+    let turn_id = context.turn.facts.turn_id.clone();
+    // A step that was cut off behind its model call has told that it started.
+    if !context.turn.journal.has_outcome(&context.effect("model")) {
+        context.publish(RuntimeEventKind::StepStarted {
+            step_id: id.clone(),
+            step_index: index,
+            turn_id: turn_id.clone(),
+        });
+    }
+    let outcome = StepNext::new(&agent.middleware).run(&mut context).await;
+    let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    if !context.is_new.load(Ordering::Relaxed) {
+        // All of it was recorded before the turn was resumed, and told then.
+        return outcome;
+    }
+    context.publish(match &outcome {
+        Ok(outcome) => RuntimeEventKind::StepCompleted {
+            step_id: id,
+            step_index: index,
+            turn_id,
+            tool_call_count: outcome.results.len(),
+            duration,
+            token_usage: outcome.usage,
+        },
+        Err(error) => RuntimeEventKind::StepFailed {
+            step_id: id,
+            step_index: index,
+            turn_id,
+            duration,
+            error_message: error.message.clone(),
+        },
+    });
+    outcome
+}
+
+/// The step itself, behind all middleware.
+pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, TurnError> {
+    let answer = ask_model(context).await?;
+    let usage = answer.usage;
+    if answer.parts.is_empty() {
+        return Ok(StepOutcome { should_continue: false, message: None, results: Vec::new(), usage });
+    }
+    let source = MessageSource::Assistant { step_id: context.id.clone() };
+    let message = context.turn.append(Role::Assistant, answer.parts, source)?;
+    let results = run_calls(context, &message).await?;
+    if !results.is_empty() {
+        let source = MessageSource::Tool { step_id: context.id.clone() };
+        context.turn.append(Role::Tool, results.iter().flat_map(result_parts).collect(), source)?;
+    }
+    Ok(StepOutcome { should_continue: !results.is_empty(), message: Some(message), results, usage })
+}
+
+async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> {
+    let turn = &*context.turn;
+    let agent = &turn.facts.agent;
+    let call = ModelCall {
+        client: &*agent.model,
+        request: ModelRequest {
+            instance: turn.facts.instance.clone(),
+            system: turn.event.system(agent.system.as_deref()),
+            messages: turn.conversation().history(),
+            tools: Arc::clone(context.catalog.definitions()),
+            params: Arc::clone(&agent.params),
+        },
+        turn_id: &turn.facts.turn_id,
+        max_retries: agent.max_retries,
+        bus: Some(&turn.engine.bus),
+        cancel: &turn.cancel,
+    };
+    let effect = context.effect("model");
+    context.is_new.fetch_or(!turn.journal.has_outcome(&effect), Ordering::Relaxed);
+    journaled(turn, effect, call).await?.map_err(turn_error)
+}
+
+/// Asks the model once in the life of the turn: a resumed turn gets the recorded answer.
+pub(crate) async fn journaled(
+    turn: &TurnContext,
+    effect_id: String,
+    call: ModelCall<'_>,
+) -> Result<Result<ModelAnswer, ModelError>, TurnError> {
+    let effect = Effect {
+        id: effect_id,
+        kind: EffectKind::ModelCall,
+        intent: json!({"messages": call.request.messages.len()}),
+        when_interrupted: WhenInterrupted::RunAgain,
+    };
+    let work = Box::pin(async {
+        let mut answer = turn.engine.outcome_of(call.run()).await;
+        if let Ok(answer) = &mut answer {
+            without_secrets(&turn.engine.redactor, answer);
+        }
+        encode(&answer)
+    });
+    match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
+        Outcome::Done { value, .. } => match decode::<Result<ModelAnswer, NoAnswer>>(value)? {
+            Ok(answer) => Ok(Ok(answer)),
+            Err(NoAnswer::Failed(error)) => Ok(Err(error)),
+            Err(NoAnswer::Cancelled) => Err(cancelled()),
+        },
+        Outcome::Interrupted => unreachable!("a model call is run again"),
+    }
+}
+
+/// Takes secrets out of what a model says, before it is kept. Arguments of calls stay as they are: tools need them.
+fn without_secrets(redactor: &Redactor, answer: &mut ModelAnswer) {
+    for part in &mut answer.parts {
+        if let Part::Text { text } = part {
+            redactor.clean(text);
+        }
+    }
+}
+
+/// Runs the calls of `message` at the same time, up to the agent's limit; results come in call order (rule T9).
+async fn run_calls(context: &StepContext<'_>, message: &Arc<Message>) -> Result<Vec<ToolCallResult>, TurnError> {
+    let limit = context.turn.facts.agent.max_parallel_tool_calls;
+    let calls = message.tool_calls().cloned().enumerate();
+    let running = calls.map(|(index, call)| run_call(context, message, index, call));
+    let results: Vec<_> = futures::stream::iter(running).buffered(limit).collect().await;
+    results.into_iter().collect()
+}
+
+fn too_many_calls() -> ToolError {
+    ToolError::new(format!("the call was not run: an answer may make {MOST_CALLS} calls"))
+        .code("E_TOOL_TOO_MANY_CALLS")
+        .suggest("Make the call again, with fewer at a time.")
+}
+
+async fn run_call(
+    context: &StepContext<'_>,
+    message: &Arc<Message>,
+    index: usize,
+    call: ToolCall,
+) -> Result<ToolCallResult, TurnError> {
+    if index >= MOST_CALLS {
+        return Ok(dispatch::failed(&call, usize::MAX, too_many_calls()));
+    }
+    let turn = &*context.turn;
+    let promises = context.catalog.get(&call.tool_name).map(|tool| &tool.spec);
+    let may_repeat = promises.is_none_or(|spec| spec.idempotent || spec.read_only);
+    let approval = context.effect(&format!("tool-{index}/approval"));
+    // Cut off while somebody was asked: it had not begun.
+    let only_asked = turn.journal.has_intent(&approval) && !turn.journal.has_outcome(&approval);
+    let effect = Effect {
+        id: context.effect(&format!("tool-{index}")),
+        kind: EffectKind::ToolCall,
+        intent: json!({"toolCallId": call.tool_call_id, "toolName": call.tool_name, "input": call.input}),
+        when_interrupted: if may_repeat || only_asked { WhenInterrupted::RunAgain } else { WhenInterrupted::Report },
+    };
+    if effect.when_interrupted == WhenInterrupted::Report {
+        turn.accept_durably().await?;
+    }
+    let tool_call = ToolCallContext {
+        call: call.clone(),
+        engine: Arc::clone(&turn.engine),
+        facts: Arc::clone(&turn.facts),
+        step_id: context.id.clone(),
+        catalog: context.catalog.clone(),
+        message: Arc::clone(message),
+        trace: context.trace.child(&format!("{}-tool-{index}", context.id)),
+        cancel: turn.cancel.clone(),
+        approval: Some((Arc::clone(&turn.journal), approval)),
+        footing: Some(Arc::clone(&turn.footing)),
+    };
+    let trace = tool_call.trace.clone();
+    let work = Box::pin(async { encode(&turn.engine.outcome_of(dispatch::call(tool_call)).await) });
+    match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
+        Outcome::Done { value, replayed } => {
+            context.is_new.fetch_or(!replayed, Ordering::Relaxed);
+            decode(value)
+        }
+        Outcome::Interrupted => {
+            context.is_new.store(true, Ordering::Relaxed);
+            Ok(interrupted(context, &trace, &call))
+        }
+    }
+}
+
+/// The result of a call of which nobody knows how far it came (rule C4).
+pub(crate) fn interrupted_result(call: &ToolCall) -> ToolCallResult {
+    let error = ToolError::new(format!(
+        "{} was running when the process ended; it is not known how far it came, and it was not run again",
+        call.tool_name
+    ))
+    .code("E_TOOL_INTERRUPTED")
+    .suggest("Look at what it left behind before you call it again.");
+    dispatch::failed(call, usize::MAX, error)
+}
+
+fn interrupted(context: &StepContext<'_>, trace: &TraceContext, call: &ToolCall) -> ToolCallResult {
+    let result = interrupted_result(call);
+    let kind = RuntimeEventKind::ToolCompleted {
+        tool_call_id: call.tool_call_id.clone(),
+        tool_name: call.tool_name.clone(),
+        step_id: context.id.clone(),
+        turn_id: context.turn.facts.turn_id.clone(),
+        status: result.status,
+        duration: 0,
+    };
+    context.turn.engine.bus.runtime(&context.turn.facts.instance, trace, kind);
+    result
+}
+
+/// What a result looks like in the conversation.
+pub(crate) fn result_parts(result: &ToolCallResult) -> impl Iterator<Item = Part> {
+    let part = ToolResultPart {
+        tool_call_id: result.tool_call_id.clone(),
+        tool_name: result.tool_name.clone(),
+        status: result.status,
+        output: result.output.clone(),
+        error: result.error.clone(),
+        untrusted: result.metadata.get(UNTRUSTED).and_then(Value::as_bool).unwrap_or(false),
+    };
+    std::iter::once(Part::ToolResult(part)).chain(result.attachments.iter().cloned().map(Part::File))
+}
+
+/// A message of the running turn.
+pub(crate) fn message(
+    id: String,
+    role: Role,
+    content: Vec<Part>,
+    source: MessageSource,
+    turn: &TurnContext,
+) -> Message {
+    Message {
+        id,
+        data: MessageData { role, content },
+        metadata: goondan_core::JsonObject::new(),
+        created_at: turn.engine.clock.now(),
+        source,
+    }
+}
+
+fn encode<T: serde::Serialize>(value: &T) -> Value {
+    serde_json::to_value(value).expect("what a turn journals is plain data")
+}
+
+pub(crate) fn decode<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, TurnError> {
+    serde_json::from_value(value).map_err(|error| TurnError {
+        code: "E_JOURNAL".to_owned(),
+        message: format!("the journal of the turn can't be read: {error}"),
+        suggestion: None,
+        status: None,
+    })
+}

@@ -1,0 +1,147 @@
+//! The machine's own file system.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{DataFile, FileSystem, Opened};
+use goondan_core::private;
+
+/// A quarter of the files that the process may open may belong to conversations; above that, files are closed after each use,
+/// so that any number of turns can run.
+#[cfg(unix)]
+const SHARE: u64 = 4;
+
+/// More are of no use, however many it may open.
+#[cfg(unix)]
+const MANY: usize = 4_096;
+
+/// Open files of this process: what is limited is limited by process.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// `std::fs`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealFs;
+
+impl FileSystem for RealFs {
+    fn open(&self, path: &Path) -> io::Result<Opened> {
+        let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        match open(path, false) {
+            Err(error) if is_missing(&error) => {}
+            opened => return opened.map(|file| Opened { file, is_new: false }),
+        }
+        let mut made = open(path, true);
+        if made.as_ref().is_err_and(is_missing)
+            && let Some(folder) = path.parent()
+        {
+            private::make_folder(folder)?;
+            made = open(path, true);
+        }
+        Ok(Opened { file: made?, is_new: true })
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn make_folder(&self, path: &Path) -> io::Result<()> {
+        private::make_folder(path)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        // Windows has no such call and needs none.
+        if cfg!(windows) { Ok(()) } else { File::open(path)?.sync_all() }
+    }
+
+    fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        let entries = match fs::read_dir(path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut folders = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+        Ok(folders)
+    }
+
+    fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir_all(path)
+    }
+
+    fn is_crowded(&self) -> bool {
+        static COMFORTABLE: OnceLock<usize> = OnceLock::new();
+        OPEN.load(Ordering::Relaxed) > *COMFORTABLE.get_or_init(comfortable)
+    }
+}
+
+/// How many files may be open before it is crowded.
+#[cfg(unix)]
+fn comfortable() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    // Without a limit, as many as are of use.
+    limit.map_or(MANY, |limit| usize::try_from(limit / SHARE).unwrap_or(MANY).min(MANY))
+}
+
+#[cfg(not(unix))]
+fn comfortable() -> usize {
+    256
+}
+
+fn open(path: &Path, new: bool) -> io::Result<Box<dyn DataFile>> {
+    let file = private::options().read(true).write(true).create_new(new).open(path)?;
+    OPEN.fetch_add(1, Ordering::Relaxed);
+    Ok(Box::new(RealFile(file)))
+}
+
+struct RealFile(File);
+
+impl Drop for RealFile {
+    fn drop(&mut self) {
+        OPEN.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl DataFile for RealFile {
+    fn len(&self) -> io::Result<u64> {
+        self.0.metadata().map(|metadata| metadata.len())
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.seek(SeekFrom::Start(offset))?;
+        self.0.read_exact(buffer)
+    }
+
+    #[cfg(unix)]
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        std::os::unix::fs::FileExt::write_all_at(&self.0, bytes, offset)
+    }
+
+    #[cfg(not(unix))]
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.seek(SeekFrom::Start(offset))?;
+        io::Write::write_all(&mut self.0, bytes)
+    }
+
+    fn set_len(&mut self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}

@@ -1,0 +1,412 @@
+//! A file system in memory that can be killed, lose power, run full and fail to sync, wherever a test wants.
+//!
+//! It knows for every file and folder what is on disk and what is only in the system's cache. A *kill* keeps both. A
+//! *power failure* keeps what was synced; of the rest, any part may survive.
+
+mod tear;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{DataFile, FileSystem, Opened};
+use tear::{Chance, survivor};
+
+/// The file system, as one process sees it. After a kill or a power failure the next process gets another handle; through
+/// an old one nothing changes any more, whoever still holds it.
+#[derive(Clone)]
+pub struct SimFs {
+    state: Arc<Mutex<State>>,
+    process: u32,
+}
+
+struct State {
+    files: Vec<Contents>,
+    folders: Vec<Folder>,
+    /// Changes until the process dies.
+    left: Option<u64>,
+    /// The process that runs; dead ones have smaller numbers.
+    process: u32,
+    /// Bytes that still fit.
+    room: Option<usize>,
+    /// So many syncs of files go well, then so many fail.
+    failing_syncs: (u32, u32),
+    /// Whoever syncs a file lets others go first.
+    is_slow: bool,
+    changes: u64,
+    traffic: usize,
+}
+
+#[derive(Clone, Default)]
+struct Contents {
+    now: Vec<u8>,
+    on_disk: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Folder {
+    now: Names,
+    on_disk: Names,
+}
+
+type Names = BTreeMap<OsString, Node>;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Node {
+    File(usize),
+    Folder(usize),
+}
+
+/// The folder that has no name.
+const ROOT: usize = 0;
+
+impl SimFs {
+    /// An empty one.
+    pub fn new() -> Self {
+        let state = State {
+            files: Vec::new(),
+            folders: vec![Folder::default()],
+            left: None,
+            process: 0,
+            room: None,
+            failing_syncs: (0, 0),
+            is_slow: false,
+            changes: 0,
+            traffic: 0,
+        };
+        SimFs { state: Arc::new(Mutex::new(state)), process: 0 }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, where this process lives.
+    fn alive(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.state();
+        if self.process == state.process { Ok(state) } else { Err(io::Error::other("the process is dead")) }
+    }
+
+    /// The process dies in the middle of the change after the next `changes` ones.
+    pub fn die_after(&self, changes: u64) {
+        self.state().left = Some(changes);
+    }
+
+    /// Whether it has died.
+    pub fn is_dead(&self) -> bool {
+        self.process != self.state().process
+    }
+
+    /// How many changes there were since it was made.
+    pub fn changes(&self) -> u64 {
+        self.state().changes
+    }
+
+    /// How many bytes were read and written since it was made.
+    pub fn traffic(&self) -> usize {
+        self.state().traffic
+    }
+
+    /// Only that many more bytes fit.
+    pub fn leave_room(&self, bytes: Option<usize>) {
+        self.state().room = bytes;
+    }
+
+    /// The next syncs of files fail.
+    pub fn fail_syncs(&self, count: u32) {
+        self.fail_syncs_after(0, count);
+    }
+
+    /// Some syncs of files go well, then some fail.
+    pub fn fail_syncs_after(&self, well: u32, count: u32) {
+        self.state().failing_syncs = (well, count);
+    }
+
+    /// Much happens while a file is synced.
+    pub fn take_time(&self) {
+        self.state().is_slow = true;
+    }
+
+    /// This process is killed, where it still lives. Gives back what the next one finds.
+    pub fn kill(&self) -> SimFs {
+        let mut state = self.state();
+        state.left = None;
+        state.process += 1;
+        SimFs { state: Arc::clone(&self.state), process: state.process }
+    }
+
+    /// The machine stops, and starts again. What was not synced is gone; with a seed, parts of it survive, torn or followed by
+    /// garbage. Gives back what the next process finds.
+    pub fn lose_power(&self, seed: Option<u64>) -> SimFs {
+        let next = self.kill();
+        let mut chance = seed.map(Chance);
+        let mut state = self.state();
+        for contents in &mut state.files {
+            contents.on_disk = survivor(contents, chance.as_mut());
+            contents.now.clone_from(&contents.on_disk);
+        }
+        for folder in &mut state.folders {
+            if chance.as_mut().is_some_and(|chance| chance.below(2) == 0) {
+                folder.on_disk = folder.now.clone();
+            } else {
+                folder.now = folder.on_disk.clone();
+            }
+        }
+        drop(state);
+        next
+    }
+
+    /// What a file holds now.
+    pub fn contents(&self, path: &Path) -> Option<Vec<u8>> {
+        let state = self.state();
+        match state.find(path)? {
+            Node::File(file) => Some(state.files[file].now.clone()),
+            Node::Folder(_) => None,
+        }
+    }
+
+    /// Puts `bytes` in a file, synced.
+    pub fn put(&self, path: &Path, bytes: &[u8]) {
+        let mut file = self.open(path).unwrap().file;
+        file.set_len(0).unwrap();
+        file.write_at(0, bytes).unwrap();
+        file.sync().unwrap();
+        let mut folder = path.parent();
+        while let Some(path) = folder {
+            self.sync_folder(path).unwrap();
+            folder = path.parent();
+        }
+    }
+}
+
+impl State {
+    /// Counts a change. The process may die of it.
+    fn change(&mut self) -> io::Result<()> {
+        self.changes += 1;
+        match &mut self.left {
+            Some(0) => {
+                self.left = None;
+                self.process += 1;
+                Err(io::Error::other("the process died"))
+            }
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn find(&self, path: &Path) -> Option<Node> {
+        let mut node = Node::Folder(ROOT);
+        for name in names(path) {
+            let Node::Folder(folder) = node else { return None };
+            node = *self.folders[folder].now.get(&name)?;
+        }
+        Some(node)
+    }
+
+    fn folder(&self, path: &Path) -> io::Result<usize> {
+        match self.find(path) {
+            Some(Node::Folder(folder)) => Ok(folder),
+            _ => Err(io::Error::new(ErrorKind::NotFound, format!("no folder {}", path.display()))),
+        }
+    }
+
+    fn file(&self, path: &Path) -> io::Result<usize> {
+        match self.find(path) {
+            Some(Node::File(file)) => Ok(file),
+            _ => Err(io::Error::new(ErrorKind::NotFound, format!("no file {}", path.display()))),
+        }
+    }
+
+    fn make_folder(&mut self, path: &Path) -> io::Result<usize> {
+        let mut at = ROOT;
+        for name in names(path) {
+            at = match self.folders[at].now.get(&name) {
+                Some(Node::Folder(folder)) => *folder,
+                Some(Node::File(_)) => return Err(ErrorKind::NotADirectory.into()),
+                None => {
+                    self.change()?;
+                    self.folders.push(Folder::default());
+                    let new = self.folders.len() - 1;
+                    self.folders[at].now.insert(name, Node::Folder(new));
+                    new
+                }
+            };
+        }
+        Ok(at)
+    }
+
+    fn remove(&mut self, folder: usize) -> io::Result<()> {
+        for (name, node) in self.folders[folder].now.clone() {
+            if let Node::Folder(inner) = node {
+                self.remove(inner)?;
+            }
+            self.change()?;
+            self.folders[folder].now.remove(&name);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, file: usize, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let start = usize::try_from(offset).unwrap();
+        let changed = self.change();
+        self.traffic += bytes.len();
+        let written = match &changed {
+            Ok(()) => self.room.map_or(bytes.len(), |room| room.min(bytes.len())),
+            // It died in the middle of this.
+            Err(_) => bytes.len() / 2,
+        };
+        let now = &mut self.files[file].now;
+        now.resize(now.len().max(start + written), 0);
+        now[start..start + written].copy_from_slice(&bytes[..written]);
+        if let Some(room) = &mut self.room {
+            *room -= written.min(*room);
+        }
+        changed?;
+        if written < bytes.len() { Err(ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+}
+
+fn names(path: &Path) -> Vec<OsString> {
+    let names = path.components().filter_map(|part| match part {
+        std::path::Component::Normal(name) => Some(name.to_owned()),
+        _ => None,
+    });
+    names.collect()
+}
+
+fn parent(path: &Path) -> io::Result<(&Path, OsString)> {
+    let name = path.file_name().map(ToOwned::to_owned);
+    path.parent().zip(name).ok_or_else(|| ErrorKind::InvalidInput.into())
+}
+
+impl FileSystem for SimFs {
+    fn open(&self, path: &Path) -> io::Result<Opened> {
+        let mut state = self.alive()?;
+        if let Ok(file) = state.file(path) {
+            return Ok(Opened { file: Box::new(SimFile { fs: self.clone(), file }), is_new: false });
+        }
+        let (above, name) = parent(path)?;
+        let folder = state.make_folder(above)?;
+        state.change()?;
+        state.files.push(Contents::default());
+        let file = state.files.len() - 1;
+        state.folders[folder].now.insert(name, Node::File(file));
+        Ok(Opened { file: Box::new(SimFile { fs: self.clone(), file }), is_new: true })
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut state = self.alive()?;
+        let bytes = state.files[state.file(path)?].now.clone();
+        state.traffic += bytes.len();
+        Ok(bytes)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.state().find(path).is_some()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.alive()?;
+        let node = state.find(from).ok_or(ErrorKind::NotFound)?;
+        let ((old, old_name), (new, new_name)) = (parent(from)?, parent(to)?);
+        let (old, new) = (state.folder(old)?, state.folder(new)?);
+        state.change()?;
+        state.folders[old].now.remove(&old_name);
+        state.folders[new].now.insert(new_name, node);
+        Ok(())
+    }
+
+    fn make_folder(&self, path: &Path) -> io::Result<()> {
+        self.alive()?.make_folder(path).map(drop)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.alive()?;
+        let folder = state.folder(path)?;
+        state.change()?;
+        state.folders[folder].on_disk = state.folders[folder].now.clone();
+        Ok(())
+    }
+
+    fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        let state = self.alive()?;
+        let Ok(folder) = state.folder(path) else { return Ok(Vec::new()) };
+        let folders = state.folders[folder].now.iter().filter(|(_, node)| matches!(node, Node::Folder(_)));
+        Ok(folders.map(|(name, _)| path.join(name)).collect())
+    }
+
+    fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.alive()?;
+        let folder = state.folder(path)?;
+        state.remove(folder)?;
+        let (above, name) = parent(path)?;
+        let above = state.folder(above)?;
+        state.change()?;
+        state.folders[above].now.remove(&name);
+        Ok(())
+    }
+
+    fn is_crowded(&self) -> bool {
+        false
+    }
+}
+
+struct SimFile {
+    fs: SimFs,
+    file: usize,
+}
+
+impl DataFile for SimFile {
+    fn len(&self) -> io::Result<u64> {
+        let state = self.fs.alive()?;
+        Ok(state.files[self.file].now.len() as u64)
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let mut state = self.fs.alive()?;
+        state.traffic += buffer.len();
+        let start = usize::try_from(offset).unwrap();
+        let bytes = state.files[self.file].now.get(start..start + buffer.len()).ok_or(ErrorKind::UnexpectedEof)?;
+        buffer.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.fs.alive()?.write(self.file, offset, bytes)
+    }
+
+    fn set_len(&mut self, len: u64) -> io::Result<()> {
+        let mut state = self.fs.alive()?;
+        state.change()?;
+        state.files[self.file].now.resize(usize::try_from(len).unwrap(), 0);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        if self.fs.state().is_slow {
+            let (before, begin) = (self.fs.changes(), Instant::now());
+            while self.fs.changes() < before + 2 && begin.elapsed() < Duration::from_micros(200) {
+                std::hint::spin_loop();
+            }
+        }
+        let mut state = self.fs.alive()?;
+        state.change()?;
+        match &mut state.failing_syncs {
+            (0, 0) => {}
+            (0, left) => {
+                *left -= 1;
+                return Err(io::Error::other("the disk failed"));
+            }
+            (well, _) => *well -= 1,
+        }
+        let contents = &mut state.files[self.file];
+        contents.on_disk.clone_from(&contents.now);
+        Ok(())
+    }
+}

@@ -1,0 +1,339 @@
+//! A file that lines are appended to.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::disk::Disk;
+use super::lines;
+use crate::fs::{DataFile, FileWriter};
+use goondan_core::ports::store::StoreError;
+
+/// Appends lines to a file. The file is made, and a torn last line cut away, when the first line comes.
+///
+/// Whatever fails, the file ends with a whole line that was appended with success: what a failed append or a failed sync
+/// left is cut away before the next line is written.
+pub(super) struct Appender {
+    disk: Arc<Disk>,
+    path: PathBuf,
+    file: Option<Box<dyn DataFile>>,
+    /// Where the last line ends; `None` until the file was looked at.
+    end: Option<u64>,
+    /// Up to there everything is on disk, as far as this process knows.
+    synced: u64,
+    /// Bytes behind `end` have to be cut away.
+    has_debris: bool,
+    /// How many folders above it may be as new as the file is.
+    depth: usize,
+    buffer: Vec<u8>,
+}
+
+impl Appender {
+    /// Lines for the file at `path`. The names of up to `depth` folders above it are put on disk with its own.
+    pub(super) fn new(disk: Arc<Disk>, path: PathBuf, depth: usize) -> Self {
+        Appender { disk, path, file: None, end: None, synced: 0, has_debris: false, depth, buffer: Vec::new() }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends one line with one write.
+    pub(super) fn append<T: Serialize>(&mut self, value: &T) -> Result<(), StoreError> {
+        self.append_all(std::iter::once(value))
+    }
+
+    /// Appends lines with one write, all or none.
+    pub(super) fn append_all<T: Serialize>(&mut self, values: impl Iterator<Item = T>) -> Result<(), StoreError> {
+        self.buffer.clear();
+        lines::encode(&mut self.buffer, values).map_err(|cause| self.failed("encode a line of", &cause))?;
+        self.write_buffer()
+    }
+
+    /// Appends lines that are encoded already with one write, all or none.
+    pub(super) fn append_lines<'a>(&mut self, lines: impl Iterator<Item = &'a [u8]>) -> Result<(), StoreError> {
+        self.buffer.clear();
+        lines.for_each(|line| self.buffer.extend_from_slice(line));
+        self.write_buffer()
+    }
+
+    fn write_buffer(&mut self) -> Result<(), StoreError> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        self.write().map_err(|cause| self.failed("append to", &cause))?;
+        self.close_if_crowded();
+        Ok(())
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        let start = self.open()?;
+        let file = self.file.as_mut().expect("opened above");
+        if let Err(error) = file.write_at(start, &self.buffer) {
+            self.has_debris = file.set_len(start).is_err();
+            return Err(error);
+        }
+        self.end = Some(start + self.buffer.len() as u64);
+        Ok(())
+    }
+
+    /// Puts everything that was appended on disk, by this process or by an earlier one. On an error it is gone: nobody knows
+    /// what of it the disk holds, so that it has to be appended again.
+    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
+        self.try_sync().map_err(|cause| self.failed("put on disk", &cause))?;
+        self.close_if_crowded();
+        Ok(())
+    }
+
+    fn try_sync(&mut self) -> io::Result<()> {
+        let end = self.open()?;
+        let file = self.file.as_mut().expect("opened above");
+        if let Err(error) = self.disk.sync(&mut **file) {
+            self.has_debris = file.set_len(self.synced).is_err();
+            self.end = Some(self.synced);
+            return Err(error);
+        }
+        if !self.disk.exists(&self.path) {
+            // What was written went to a file without a name.
+            self.forget_file();
+            return Err(io::Error::new(io::ErrorKind::NotFound, "it was deleted while it was in use"));
+        }
+        self.disk.put_name(&self.path, self.depth)?;
+        self.synced = end;
+        Ok(())
+    }
+
+    /// Forgets all lines.
+    pub(super) fn clear(&mut self) -> Result<(), StoreError> {
+        if self.file.is_none() && !self.disk.exists(&self.path) {
+            return Ok(());
+        }
+        self.cut(0)
+    }
+
+    /// Forgets all lines from `end` on, where a line ends.
+    pub(super) fn cut(&mut self, end: u64) -> Result<(), StoreError> {
+        let cut = self.open_unread().and_then(|file| file.set_len(end));
+        cut.map_err(|cause| self.failed("cut", &cause))?;
+        self.end = Some(end);
+        self.synced = self.synced.min(end);
+        self.has_debris = false;
+        Ok(())
+    }
+
+    /// Where the next line comes. Looks at the file, where that was not done yet.
+    pub(super) fn end(&mut self) -> Result<u64, StoreError> {
+        self.open().map_err(|cause| self.failed("open", &cause))
+    }
+
+    /// The length of the file, debris aside; 0 until it was looked at.
+    pub(super) fn len(&self) -> u64 {
+        self.end.unwrap_or_default()
+    }
+
+    /// Closes the file until the next line comes.
+    pub(super) fn close(&mut self) {
+        self.file = None;
+    }
+
+    /// Puts `bytes` in the place of all lines. They are on disk, and so is the file's name after the next sync.
+    pub(super) fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.replace_with(|file| file.write_all(bytes))
+    }
+
+    /// As [`Appender::replace`], with what `write` writes.
+    pub(super) fn replace_with(&mut self, write: impl FnOnce(&mut FileWriter) -> io::Result<()>) -> io::Result<()> {
+        self.forget_file();
+        self.disk.replace_with(&self.path, write)
+    }
+
+    /// As [`Appender::replace`], but they are only written: after a power failure the file may hold them, be as it was, or
+    /// hold nothing.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.forget_file();
+        self.disk.put(&self.path, bytes)?;
+        self.end = Some(bytes.len() as u64);
+        Ok(())
+    }
+
+    /// All that the file holds is safe elsewhere, too: a sync that fails takes none of it back.
+    pub(super) fn keep(&mut self) {
+        self.synced = self.len();
+    }
+
+    fn forget_file(&mut self) {
+        self.file = None;
+        self.end = None;
+        self.synced = 0;
+        self.has_debris = false;
+    }
+
+    fn close_if_crowded(&mut self) {
+        if self.disk.is_crowded() {
+            self.close();
+        }
+    }
+
+    /// Opens the file and makes it end with its last whole line; gives back where that is.
+    fn open(&mut self) -> io::Result<u64> {
+        let known = self.end;
+        let file = self.open_unread()?;
+        let end = match known {
+            Some(end) => end,
+            None => end_of_last_line(file)?,
+        };
+        if self.has_debris || known.is_none() {
+            let file = self.file.as_mut().expect("opened above");
+            if file.len()? != end {
+                file.set_len(end)?;
+            }
+        }
+        if known.is_none() {
+            self.synced = end;
+        }
+        self.end = Some(end);
+        self.has_debris = false;
+        Ok(end)
+    }
+
+    fn open_unread(&mut self) -> io::Result<&mut dyn DataFile> {
+        if self.file.is_none() {
+            let opened = self.disk.open(&self.path)?;
+            if opened.is_new && self.end.is_some_and(|end| end > 0) {
+                self.end = None;
+                return Err(io::Error::new(io::ErrorKind::NotFound, "it was deleted while it was in use"));
+            }
+            self.file = Some(opened.file);
+        }
+        Ok(&mut **self.file.as_mut().expect("opened above"))
+    }
+
+    fn failed(&self, doing: &str, cause: &dyn std::fmt::Display) -> StoreError {
+        StoreError::new(doing, &self.path, cause)
+    }
+}
+
+/// Where the last whole line ends. Reads backwards, a block at a time.
+fn end_of_last_line(file: &mut dyn DataFile) -> io::Result<u64> {
+    const BLOCK: u64 = 4096;
+    let mut end = file.len()?;
+    while end > 0 {
+        let start = end.saturating_sub(BLOCK);
+        let mut block = vec![0; usize::try_from(end - start).expect("a block fits")];
+        file.read_at(start, &mut block)?;
+        if let Some(at) = block.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(start + at as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::FileSystem;
+    use crate::fs::sim::SimFs;
+
+    const PATH: &str = "/x.jsonl";
+
+    fn appender(fs: &SimFs) -> Appender {
+        Appender::new(Disk::new(Arc::new(fs.clone())), PATH.into(), 1)
+    }
+
+    fn text(fs: &SimFs) -> String {
+        String::from_utf8(fs.contents(Path::new(PATH)).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_torn_tail_is_cut_away_however_long() {
+        for tail in ["{\"half", &"x".repeat(10_000)] {
+            let fs = SimFs::new();
+            fs.put(Path::new(PATH), format!("1\n2\n{tail}").as_bytes());
+            appender(&fs).append(&3).unwrap();
+            assert_eq!(text(&fs), "1\n2\n3\n");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_leaves_whole_lines() {
+        let fs = SimFs::new();
+        let mut lines = appender(&fs);
+        lines.append(&1).unwrap();
+        fs.leave_room(Some(3));
+        let error = lines.append(&"a long line").unwrap_err();
+        assert!(error.message.starts_with("failed to append to /x.jsonl: "), "{error}");
+        assert_eq!(text(&fs), "1\n");
+        fs.leave_room(None);
+        lines.append(&2).unwrap();
+        assert_eq!(text(&fs), "1\n2\n");
+    }
+
+    #[test]
+    fn a_failed_sync_takes_back_what_was_not_on_disk() {
+        let fs = SimFs::new();
+        let mut lines = appender(&fs);
+        lines.append(&1).unwrap();
+        lines.sync().unwrap();
+        lines.append(&2).unwrap();
+        fs.fail_syncs(1);
+        lines.sync().unwrap_err();
+        lines.append(&3).unwrap();
+        lines.sync().unwrap();
+        fs.lose_power(None);
+        assert_eq!(text(&fs), "1\n3\n");
+    }
+
+    #[test]
+    fn a_synced_line_in_a_new_file_survives_a_power_failure() {
+        let fs = SimFs::new();
+        let mut lines = appender(&fs);
+        lines.append(&1).unwrap();
+        lines.sync().unwrap();
+        fs.lose_power(None);
+        assert_eq!(text(&fs), "1\n");
+    }
+
+    #[test]
+    fn so_does_one_in_a_file_that_a_killed_process_has_made() {
+        let fs = SimFs::new();
+        appender(&fs).append(&1).unwrap();
+        let fs = fs.kill();
+        let mut lines = appender(&fs);
+        lines.append(&2).unwrap();
+        lines.sync().unwrap();
+        fs.lose_power(None);
+        assert_eq!(text(&fs), "1\n2\n");
+    }
+
+    #[test]
+    fn and_one_in_a_file_that_somebody_made_and_never_synced() {
+        let fs = SimFs::new();
+        let disk = Disk::new(Arc::new(fs.clone()));
+        let mut other = Appender::new(Arc::clone(&disk), "/other".into(), 1);
+        other.append(&0).unwrap();
+        other.sync().unwrap();
+        Appender::new(Arc::clone(&disk), PATH.into(), 1).append(&1).unwrap();
+        let mut lines = Appender::new(disk, PATH.into(), 1);
+        lines.append(&2).unwrap();
+        lines.sync().unwrap();
+        fs.lose_power(None);
+        assert_eq!(text(&fs), "1\n2\n");
+    }
+
+    #[test]
+    fn a_deleted_file_is_told_and_then_made_again() {
+        let fs = SimFs::new();
+        fs.make_folder(Path::new("/d")).unwrap();
+        let mut lines = Appender::new(Disk::new(Arc::new(fs.clone())), "/d/x".into(), 2);
+        lines.append(&1).unwrap();
+        fs.remove_folder(Path::new("/d")).unwrap();
+        lines.append(&2).unwrap();
+        assert!(lines.sync().unwrap_err().message.ends_with("it was deleted while it was in use"));
+        lines.append(&3).unwrap();
+        lines.sync().unwrap();
+        assert_eq!(fs.contents(Path::new("/d/x")).unwrap(), b"3\n");
+    }
+}

@@ -1,0 +1,289 @@
+//! The journal of a running turn, beside its conversation.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use super::appender::Appender;
+use super::disk::Disk;
+use super::{layout, lines};
+use crate::fs::{FileSystem, RealFs};
+use goondan_core::footing::Footing;
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::journal::{Effect, EffectKind, Journal, Outcome, TurnJournal, WhenInterrupted};
+use goondan_core::ports::store::StoreError;
+use goondan_core::ports::store::blocking;
+
+/// That many journals are remembered that are known to be empty.
+const REMEMBERED: usize = 64;
+
+/// Keeps journals in the folders of the instances. Serves one machine.
+pub struct JsonlJournal {
+    disk: Arc<Disk>,
+    workspace: PathBuf,
+    /// Those of turns that run.
+    running: std::sync::Mutex<HashMap<InstanceId, Arc<Mutex<Appender>>>>,
+    /// Those of turns that are over, which need not be read again: they are empty. None holds its file open.
+    empty: std::sync::Mutex<HashMap<InstanceId, Appender>>,
+}
+
+impl JsonlJournal {
+    /// The journals of the workspace in that folder.
+    pub fn new(workspace: PathBuf) -> Self {
+        JsonlJournal::on(Arc::new(RealFs), workspace)
+    }
+
+    /// Keeps the journals of a workspace in `fs`.
+    pub fn on(fs: Arc<dyn FileSystem>, workspace: PathBuf) -> Self {
+        let disk = Disk::new(fs);
+        JsonlJournal { disk, workspace, running: Default::default(), empty: Default::default() }
+    }
+
+    fn appender(&self, instance: &InstanceId) -> Appender {
+        let path = layout::instance_dir(&self.workspace, instance).join(layout::JOURNAL);
+        Appender::new(Arc::clone(&self.disk), path, layout::DEPTH)
+    }
+
+    fn take_empty(&self, instance: &InstanceId) -> Option<Appender> {
+        self.empty.lock().unwrap_or_else(PoisonError::into_inner).remove(instance)
+    }
+
+    fn remember(&self, instance: &InstanceId, appender: Appender) {
+        let mut empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
+        if empty.len() >= REMEMBERED {
+            empty.clear();
+        }
+        empty.insert(instance.clone(), appender);
+    }
+
+    fn begin(&self, instance: &InstanceId, journal: JsonlTurnJournal) -> Arc<dyn TurnJournal> {
+        self.running().insert(instance.clone(), Arc::clone(&journal.appender));
+        Arc::new(journal)
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<InstanceId, Arc<Mutex<Appender>>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Journal for JsonlJournal {
+    async fn open(
+        &self,
+        instance: &InstanceId,
+        turn_id: &str,
+        footing: &Arc<Footing>,
+    ) -> Result<Arc<dyn TurnJournal>, StoreError> {
+        let (appender, is_empty) = match self.take_empty(instance) {
+            Some(appender) => (appender, true),
+            None => {
+                let appender = self.appender(instance);
+                let is_empty = !self.disk.exists(appender.path());
+                (appender, is_empty)
+            }
+        };
+        let (disk, turn_id, footing) = (Arc::clone(&self.disk), turn_id.to_owned(), Arc::clone(footing));
+        let (recorded, appender) = if is_empty {
+            (HashMap::new(), appender)
+        } else {
+            let (disk, turn_id, footing) = (Arc::clone(&disk), turn_id.clone(), Arc::clone(&footing));
+            blocking(move || recorded(&disk, appender, &turn_id, &footing)).await?
+        };
+        let appender = Arc::new(Mutex::new(appender));
+        Ok(self.begin(instance, JsonlTurnJournal { disk, turn_id, footing, recorded, appender }))
+    }
+
+    async fn close(&self, instance: &InstanceId, _turn_id: &str) -> Result<(), StoreError> {
+        let running = self.running().remove(instance);
+        let Some(mut appender) = running.and_then(|running| Some(Arc::into_inner(running)?.into_inner())) else {
+            return self.appender(instance).clear();
+        };
+        appender.clear()?;
+        appender.close();
+        self.remember(instance, appender);
+        Ok(())
+    }
+}
+
+/// What an earlier run of a turn has recorded: effects that have begun, with outcomes where they got that far. The rest of
+/// the file is cut away.
+fn recorded(
+    disk: &Disk,
+    mut appender: Appender,
+    turn_id: &str,
+    footing: &Footing,
+) -> Result<(HashMap<String, Option<Value>>, Appender), StoreError> {
+    let read = lines::read::<Record>(&**disk, appender.path());
+    let records = read.map_err(|cause| StoreError::new("read", appender.path(), &cause))?;
+    for warning in &records.warnings {
+        tracing::warn!("{warning}");
+    }
+    // A record stands on all those before it: behind one that can't be read, or does not count, nothing counts.
+    let lost = first_without_footing(&records.values, turn_id, footing);
+    let sound_until = lost.unwrap_or(usize::MAX).min(records.sound_until);
+    let mut recorded = HashMap::new();
+    let sound = records.values.into_iter().take_while(|(_, place)| place.end <= sound_until);
+    for (record, _) in sound.filter(|(record, _)| record.turn_id() == turn_id) {
+        match record {
+            Record::Intent { effect, .. } => recorded.insert(effect, None),
+            Record::Outcome { effect, value, .. } => recorded.insert(effect, Some(value)),
+        };
+    }
+    if recorded.is_empty() {
+        // Nothing of this turn: what lies there is of a turn that is over.
+        appender.clear()?;
+    } else if !records.warnings.is_empty() || lost.is_some() {
+        appender.cut(sound_until as u64)?;
+    }
+    Ok((recorded, appender))
+}
+
+/// Where the first outcome stands that does not count, because a power failure has taken the answer that it stands on.
+/// Something that must not be done twice began behind answers that were on disk: it proves that nothing before it is lost.
+fn first_without_footing(records: &[(Record, Range<usize>)], turn_id: &str, footing: &Footing) -> Option<usize> {
+    let is_proof = |(record, _): &(Record, _)| matches!(record, Record::Intent { may_repeat: false, .. });
+    let start = records.iter().rposition(is_proof).unwrap_or_default();
+    let lost = |(record, _): &&(Record, _)| record.turn_id() == turn_id && !record.counts(footing);
+    records[start..].iter().find(lost).map(|(_, place)| place.start)
+}
+
+/// The turn that the journal in `path` is of; `None` where it is empty.
+pub(super) fn turn_in(fs: &dyn FileSystem, path: &std::path::Path) -> Option<String> {
+    let records = lines::read::<Record>(fs, path).ok()?;
+    records.values.first().map(|(record, _)| record.turn_id().to_owned())
+}
+
+/// One line of `journal.jsonl`. To write it, what it says is borrowed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Record<S = String, V = Value> {
+    /// Something is about to be done.
+    Intent {
+        /// By which turn.
+        turn_id: S,
+        /// Unique in the turn.
+        effect: S,
+        /// What kind of thing it is.
+        kind: EffectKind,
+        /// What it is about, for people.
+        intent: V,
+        /// It may be done again where nobody knows how far it came. Records of earlier versions do not say so.
+        #[serde(default)]
+        may_repeat: bool,
+    },
+    /// It is done.
+    Outcome {
+        /// By which turn.
+        turn_id: S,
+        /// The id that the intent has.
+        effect: S,
+        /// What came of it.
+        value: V,
+        /// Events whose answers the turn stood on, and whose ends were not on disk yet.
+        #[serde(skip_serializing_if = "Vec::is_empty", default)]
+        stands_on: Vec<String>,
+    },
+}
+
+impl Record {
+    fn turn_id(&self) -> &str {
+        match self {
+            Record::Intent { turn_id, .. } | Record::Outcome { turn_id, .. } => turn_id,
+        }
+    }
+
+    fn counts(&self, footing: &Footing) -> bool {
+        match self {
+            Record::Intent { .. } => true,
+            Record::Outcome { stands_on, .. } => footing.holds(stands_on),
+        }
+    }
+}
+
+struct JsonlTurnJournal {
+    disk: Arc<Disk>,
+    turn_id: String,
+    footing: Arc<Footing>,
+    /// What was recorded before the turn was resumed: intents, with outcomes where they got that far.
+    recorded: HashMap<String, Option<Value>>,
+    appender: Arc<Mutex<Appender>>,
+}
+
+impl JsonlTurnJournal {
+    /// Records what is about to be done. Before something that must not be done twice, the record is put on disk, and with it
+    /// everything before it: not even a power failure makes the turn forget that it began.
+    async fn begin(&self, effect: &Effect) -> Result<(), StoreError> {
+        let may_repeat = effect.when_interrupted == WhenInterrupted::RunAgain;
+        let (turn_id, intent) = (&*self.turn_id, &effect.intent);
+        let record = Record::Intent { turn_id, effect: &*effect.id, kind: effect.kind, intent, may_repeat };
+        self.write(&record, !may_repeat).await
+    }
+
+    async fn finish(&self, effect: &Effect, value: &Value) -> Result<(), StoreError> {
+        let stands_on = self.footing.uncertain();
+        let record = Record::Outcome { turn_id: &*self.turn_id, effect: &*effect.id, value, stands_on };
+        self.write(&record, effect.kind == EffectKind::Approval).await
+    }
+
+    /// Appends a record. Where it must be `synced`, it is on disk with everything before it.
+    async fn write(&self, record: &Record<&str, &Value>, synced: bool) -> Result<(), StoreError> {
+        let mut appender = self.appender.lock().await;
+        appender.append(record)?;
+        if !synced {
+            return Ok(());
+        }
+        if self.disk.is_quick() {
+            return appender.sync();
+        }
+        drop(appender);
+        // What others append meanwhile is put on disk with it.
+        let mut appender = Arc::clone(&self.appender).lock_owned().await;
+        blocking(move || appender.sync()).await
+    }
+}
+
+#[async_trait]
+impl TurnJournal for JsonlTurnJournal {
+    async fn run(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome, StoreError> {
+        match self.recorded.get(&effect.id) {
+            Some(Some(value)) => return Ok(Outcome::Done { value: value.clone(), replayed: true }),
+            Some(None) if effect.when_interrupted == WhenInterrupted::Report => return Ok(Outcome::Interrupted),
+            Some(None) => {}
+            None => self.begin(&effect).await?,
+        }
+        let value = work.await;
+        self.finish(&effect, &value).await?;
+        Ok(Outcome::Done { value, replayed: false })
+    }
+
+    fn is_resumed(&self) -> bool {
+        !self.recorded.is_empty()
+    }
+
+    fn has_intent(&self, effect_id: &str) -> bool {
+        self.recorded.contains_key(effect_id)
+    }
+
+    fn has_outcome(&self, effect_id: &str) -> bool {
+        matches!(self.recorded.get(effect_id), Some(Some(_)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_intent_of_an_earlier_version_says_nothing_about_repeating() {
+        let line = r#"{"record":"intent","turnId":"t","effect":"e","kind":"toolCall","intent":null}"#;
+        let record: Record = serde_json::from_str(line).unwrap();
+        assert!(matches!(record, Record::Intent { may_repeat: false, .. }));
+    }
+}

@@ -1,0 +1,163 @@
+//! Names of files and folders, and how keys become names (rule C3).
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use goondan_core::ids::InstanceId;
+
+/// The folder of all workspaces below the state root.
+pub const WORKSPACES: &str = "workspaces";
+/// The folder of a workspace's instances.
+pub const INSTANCES: &str = "instances";
+/// Accepted and finished events of a workspace.
+pub const INBOX: &str = "inbox.jsonl";
+/// What is known of an instance.
+pub const METADATA: &str = "metadata.json";
+/// Folded messages.
+pub const BASE: &str = "messages/base.jsonl";
+/// Message events of the running turn.
+pub const EVENTS: &str = "messages/events.jsonl";
+/// Side effects of the running turn.
+pub const JOURNAL: &str = "messages/journal.jsonl";
+/// What happened, for people and programs that watch.
+pub const RUNTIME_EVENTS: &str = "messages/runtime-events.jsonl";
+/// What happened before: [`RUNTIME_EVENTS`] once it had grown large.
+pub const OLDER_RUNTIME_EVENTS: &str = "messages/runtime-events.jsonl.1";
+/// What extensions keep, a file each.
+pub const EXTENSIONS: &str = "extensions";
+/// Events whose turns failed.
+pub const DEAD_LETTERS: &str = "messages/dead-letters.json";
+/// Whole outputs that were cut for the model.
+pub const FILES: &str = "files";
+/// Where the instance's tools work.
+pub const WORKDIR: &str = "workdir";
+
+/// A file of an instance lies that many folders deep in its workspace: `instances/<instance>/messages/`.
+pub(super) const DEPTH: usize = 3;
+
+/// Longer names are cut and end in a hash. File systems take 255 bytes.
+const MAX_NAME: usize = 200;
+
+/// The id of the workspace of a swarm with that instance key: lower case, `a-z 0-9 . _ -`, at most 128 characters,
+/// `default` where nothing is left.
+pub fn workspace_id(swarm_instance_key: &str) -> String {
+    let mut id = String::new();
+    for c in swarm_instance_key.trim().to_lowercase().chars() {
+        let c = if c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_') { c } else { '-' };
+        if !(c == '-' && id.ends_with('-')) {
+            id.push(c);
+        }
+    }
+    id.truncate(128);
+    // Dots alone would name the folder itself or its parent.
+    match id.trim_matches('-') {
+        "" | "." | ".." => "default".to_owned(),
+        id => id.to_owned(),
+    }
+}
+
+/// The folder of a workspace.
+pub fn workspace_dir(state_root: &Path, swarm_instance_key: &str) -> PathBuf {
+    state_root.join(WORKSPACES).join(workspace_id(swarm_instance_key))
+}
+
+/// The folder of an instance.
+pub fn instance_dir(workspace: &Path, id: &InstanceId) -> PathBuf {
+    workspace.join(INSTANCES).join(file_name(&id.to_string()))
+}
+
+/// A file name for `key` that no other key has: bytes that a file system may not hold become `%XX`, long names end in a
+/// hash of the whole.
+pub fn file_name(key: &str) -> String {
+    let mut name = String::with_capacity(key.len());
+    for (index, byte) in key.bytes().enumerate() {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' => name.push(char::from(byte)),
+            b'A'..=b'Z' if !CASE_BLIND => name.push(char::from(byte)),
+            b'.' if index > 0 => name.push('.'),
+            b':' if !cfg!(windows) => name.push(':'),
+            _ => write!(name, "%{byte:02X}").expect("a String takes everything"),
+        }
+    }
+    if name.len() <= MAX_NAME { name } else { shortened(&name, key) }
+}
+
+/// The key that [`file_name`] made a name of; `None` where the name was shortened.
+pub fn key_of(name: &str) -> Option<String> {
+    let mut key = Vec::with_capacity(name.len());
+    let mut rest = name.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        if *first == b'%' {
+            let digits = std::str::from_utf8(behind.get(..2)?).ok()?;
+            key.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &behind[2..];
+        } else {
+            key.push(*first);
+            rest = behind;
+        }
+    }
+    let key = String::from_utf8(key).ok()?;
+    (file_name(&key) == name).then_some(key)
+}
+
+/// The instance whose folder has that name; `None` where the name was shortened.
+pub fn instance_id(folder: &str) -> Option<InstanceId> {
+    let key = key_of(folder)?;
+    let (agent, instance_key) = key.split_once(':')?;
+    Some(InstanceId::new(agent, instance_key))
+}
+
+/// File systems that take `A` and `a` for one name.
+const CASE_BLIND: bool = cfg!(any(windows, target_os = "macos"));
+
+fn shortened(name: &str, key: &str) -> String {
+    let digest = Sha256::digest(key.as_bytes());
+    let hash: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    // `~` is in no unshortened name, so the two can't meet.
+    format!("{}~{hash}", &name[..MAX_NAME - 33])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_plain_key_is_its_own_name() {
+        assert_eq!(file_name("assistant:main"), if cfg!(windows) { "assistant%3Amain" } else { "assistant:main" });
+    }
+
+    #[test]
+    fn hostile_keys_stay_names() {
+        for key in ["../../etc", ".", "..", "a/b", "a\\b", "", "a\0b", "CON:x"] {
+            let name = file_name(key);
+            assert!(!name.contains(['/', '\\', '\0']) && name != "." && name != "..", "{key:?} became {name:?}");
+        }
+    }
+
+    #[test]
+    fn a_workspace_id_is_a_slug() {
+        for (key, id) in
+            [("My Swarm!", "my-swarm"), ("", "default"), ("..", "default"), ("a--b__c", "a-b__c"), ("주", "default")]
+        {
+            assert_eq!(workspace_id(key), id, "{key:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_tells_its_key_unless_it_was_shortened(key in ".{0,120}") {
+            let name = file_name(&key);
+            prop_assert_eq!(key_of(&name), (!name.contains('~')).then_some(key));
+        }
+
+        #[test]
+        fn two_keys_never_share_a_name(a in ".{0,300}", b in ".{0,300}") {
+            prop_assert!(file_name(&a).len() <= MAX_NAME);
+            prop_assert_eq!(a == b, file_name(&a) == file_name(&b));
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! JSON Lines that may have been cut off while they were written.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::ops::Range;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::fs::{DataFile, FileSystem, RealFs};
+
+/// What a file of JSON Lines holds.
+pub(super) struct Lines<T> {
+    /// What each readable line says, and where it stands in the file, its line break included.
+    pub(super) values: Vec<(T, Range<usize>)>,
+    /// What could not be read, for people.
+    pub(super) warnings: Vec<String>,
+    /// Where the first line begins that is not readable; the end of the last line where all are.
+    pub(super) sound_until: usize,
+}
+
+impl<T> Lines<T> {
+    fn new() -> Self {
+        Lines { values: Vec::new(), warnings: Vec::new(), sound_until: 0 }
+    }
+
+    /// Without the places.
+    pub(super) fn into_values(self) -> (Vec<T>, Vec<String>) {
+        (self.values.into_iter().map(|(value, _)| value).collect(), self.warnings)
+    }
+}
+
+/// Reads every line of `path`; no file is an empty file. A last line without its line break was cut off while it was
+/// written and does not count; any other line that can't be read is left out too. Both are told in warnings.
+pub fn read_lines<T: DeserializeOwned>(path: &Path) -> io::Result<(Vec<T>, Vec<String>)> {
+    read(&RealFs, path).map(Lines::into_values)
+}
+
+/// As [`read_lines`], on `fs`.
+pub(super) fn read<T: DeserializeOwned>(fs: &dyn FileSystem, path: &Path) -> io::Result<Lines<T>> {
+    match fs.read_if_there(path)? {
+        Some(bytes) => parse(&bytes, path),
+        None => Ok(Lines::new()),
+    }
+}
+
+/// Adds a line for each value.
+pub(super) fn encode<T: Serialize>(bytes: &mut Vec<u8>, values: impl IntoIterator<Item = T>) -> io::Result<()> {
+    for value in values {
+        serde_json::to_writer(&mut *bytes, &value)?;
+        bytes.push(b'\n');
+    }
+    Ok(())
+}
+
+/// Lines, one at a time.
+pub(super) struct LineReader<S> {
+    source: S,
+    line: Vec<u8>,
+    number: usize,
+    end: usize,
+}
+
+/// A line, with its line break where it has one.
+pub(super) struct Line<'a> {
+    pub(super) bytes: &'a [u8],
+    /// Where its file has it.
+    pub(super) place: Range<usize>,
+    /// Counted from 1.
+    number: usize,
+}
+
+impl LineReader<BufReader<FileReader>> {
+    /// The lines of the file at `path`, which is never in memory as a whole; `None` where there is no file.
+    pub(super) fn open(fs: &dyn FileSystem, path: &Path) -> io::Result<Option<Self>> {
+        const BUFFER: usize = 64 * 1024;
+        if !fs.exists(path) {
+            return Ok(None);
+        }
+        let file = fs.open(path)?.file;
+        let reader = FileReader { len: file.len()?, file, at: 0 };
+        Ok(Some(LineReader::of(BufReader::with_capacity(BUFFER, reader))))
+    }
+}
+
+impl<S: BufRead> LineReader<S> {
+    fn of(source: S) -> Self {
+        LineReader { source, line: Vec::new(), number: 0, end: 0 }
+    }
+
+    /// The next line; `None` at the end.
+    pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+        self.line.clear();
+        let length = self.source.read_until(b'\n', &mut self.line)?;
+        if length == 0 {
+            return Ok(None);
+        }
+        let place = self.end..self.end + length;
+        self.end = place.end;
+        self.number += 1;
+        Ok(Some(Line { bytes: &self.line, place, number: self.number }))
+    }
+}
+
+impl<'a> Line<'a> {
+    /// What it says; `None` where it is empty. `path` is told where it can't be read.
+    pub(super) fn value<T: Deserialize<'a>>(&self, path: &Path) -> Result<Option<T>, String> {
+        parse_line(self.bytes).map_err(|problem| format!("{}:{}: {problem}", path.display(), self.number))
+    }
+}
+
+/// Reads a file from its beginning to where it ended when it was opened.
+pub(super) struct FileReader {
+    file: Box<dyn DataFile>,
+    at: u64,
+    len: u64,
+}
+
+impl Read for FileReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.len - self.at).unwrap_or(usize::MAX);
+        let count = buffer.len().min(left);
+        self.file.read_at(self.at, &mut buffer[..count])?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> io::Result<Lines<T>> {
+    let mut lines = Lines::new();
+    let mut is_sound = true;
+    let mut reader = LineReader::of(bytes);
+    while let Some(line) = reader.next()? {
+        match line.value(path) {
+            Ok(Some(value)) => lines.values.push((value, line.place.clone())),
+            Ok(None) => {}
+            Err(problem) => {
+                is_sound = false;
+                lines.warnings.push(problem);
+            }
+        }
+        if is_sound {
+            lines.sound_until = line.place.end;
+        }
+    }
+    Ok(lines)
+}
+
+/// `None` for an empty line.
+fn parse_line<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<Option<T>, String> {
+    if line.last() != Some(&b'\n') {
+        return Err(format!("dropped a line that was cut off ({} bytes)", line.len()));
+    }
+    if line.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_slice(line).map(Some).map_err(|error| format!("left out a line that can't be read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::sim::SimFs;
+
+    #[test]
+    fn a_torn_tail_is_told() {
+        let lines = parse::<u32>(b"1\n2\n{\"half", Path::new("x.jsonl")).unwrap();
+        assert_eq!(lines.sound_until, 4);
+        let (values, warnings) = lines.into_values();
+        assert_eq!(values, [1, 2]);
+        assert_eq!(warnings, ["x.jsonl:3: dropped a line that was cut off (6 bytes)"]);
+    }
+
+    #[test]
+    fn garbage_in_the_middle_is_left_out() {
+        let lines = parse::<u32>(b"1\n\n\x00\xff\n2\n", Path::new("x.jsonl")).unwrap();
+        assert_eq!(lines.values, [(1, 0..2), (2, 6..8)]);
+        assert_eq!((lines.warnings.len(), lines.sound_until), (1, 3));
+    }
+
+    #[test]
+    fn a_file_is_read_as_a_whole_however_long_its_lines_are() {
+        let (fs, path) = (SimFs::new(), Path::new("/x.jsonl"));
+        let (long, tail) = (format!("\"{}\"\n", "x".repeat(200_000)), "\"torn");
+        fs.put(path, format!("1\n{long}\n2\n{tail}").as_bytes());
+        let mut reader = LineReader::open(&fs, path).unwrap().unwrap();
+        let mut read = Vec::new();
+        while let Some(line) = reader.next().unwrap() {
+            read.push((line.bytes.len(), line.place.start, line.value::<serde_json::Value>(path).is_ok()));
+        }
+        let end = 3 + long.len();
+        assert_eq!(
+            read,
+            [(2, 0, true), (long.len(), 2, true), (1, end - 1, true), (2, end, true), (5, end + 2, false)]
+        );
+    }
+
+    #[test]
+    fn no_file_is_not_made_by_reading_it() {
+        let fs = SimFs::new();
+        assert!(LineReader::open(&fs, Path::new("/x.jsonl")).unwrap().is_none());
+        assert!(!fs.exists(Path::new("/x.jsonl")));
+    }
+}

@@ -1,0 +1,141 @@
+//! One process at a time holds a workspace (rule C5).
+
+use std::fs::{File, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use goondan_core::private;
+
+/// Why the workspace could not be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Somebody else holds it.
+    #[error("the workspace {} is held by {holder}", dir.display())]
+    Held {
+        /// The workspace.
+        dir: PathBuf,
+        /// Who, as far as that is known: `process 4711`.
+        holder: String,
+    },
+    /// The lock file can't be used.
+    #[error("failed to lock {}: {cause}", path.display())]
+    Unusable {
+        /// The lock file.
+        path: PathBuf,
+        /// Why.
+        cause: std::io::Error,
+    },
+}
+
+/// Held until dropped; the operating system lets go of it when the process dies.
+pub(super) struct WorkspaceLock {
+    _file: File,
+}
+
+impl WorkspaceLock {
+    pub(super) fn acquire(dir: &Path) -> Result<Self, LockError> {
+        let path = dir.join("lock");
+        let unusable = |cause| LockError::Unusable { path: path.clone(), cause };
+        let mut file =
+            private::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(unusable)?;
+        if !lock(&mut file).map_err(unusable)? {
+            return Err(LockError::Held { dir: dir.to_owned(), holder: holder(&mut file) });
+        }
+        let note = |file: &mut File| {
+            file.set_len(0)?;
+            file.rewind()?;
+            write!(file, "{}", std::process::id())
+        };
+        note(&mut file).map_err(unusable)?;
+        Ok(WorkspaceLock { _file: file })
+    }
+}
+
+/// The process that holds a workspace, whose number it is where that is known; `None` where nobody does.
+///
+/// # Errors
+/// The lock file is there and can't be looked at.
+pub fn holder_of(dir: &Path) -> std::io::Result<Option<Option<u32>>> {
+    let mut file = match File::open(dir.join("lock")) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(None),
+        Err(TryLockError::WouldBlock) => Ok(Some(noted(&mut file))),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Takes the lock; false where a living process has it.
+///
+/// A process that is killed while it starts a program leaves a child that has the lock until that program begins, a moment
+/// later. So a lock whose holder is gone is worth waiting for.
+fn lock(file: &mut File) -> std::io::Result<bool> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(cause)) => return Err(cause),
+            Err(TryLockError::WouldBlock) if is_alive(file) || Instant::now() >= end => return Ok(false),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+        }
+    }
+}
+
+/// How long the lock of a dead process is waited for, and how often it is looked at.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Whether the process that took the lock runs. Where the system does not tell, it is taken to.
+fn is_alive(file: &mut File) -> bool {
+    let processes = Path::new("/proc");
+    match noted(file) {
+        Some(process) if processes.join("self").exists() => processes.join(process.to_string()).exists(),
+        _ => true,
+    }
+}
+
+fn noted(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    // On some systems a locked file can't be read; the holder then stays unknown.
+    file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
+    text.trim().parse().ok()
+}
+
+fn holder(file: &mut File) -> String {
+    noted(file).map_or_else(|| "another process".to_owned(), |process| format!("process {process}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_one_is_told_who_holds_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = WorkspaceLock::acquire(dir.path()).unwrap();
+        let error = WorkspaceLock::acquire(dir.path()).err().unwrap();
+        assert!(error.to_string().ends_with(&format!("held by process {}", std::process::id())), "{error}");
+        drop(first);
+        WorkspaceLock::acquire(dir.path()).unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_lock_of_a_dead_process_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        // No process has that number: it is above the largest.
+        std::fs::write(&path, "4194305").unwrap();
+        let left_behind = File::open(&path).unwrap();
+        left_behind.try_lock().unwrap();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(left_behind);
+        });
+        WorkspaceLock::acquire(dir.path()).unwrap();
+    }
+}

@@ -1,0 +1,140 @@
+//! `runtime-events.jsonl`: what happened, for people and programs that watch. Never used for recovery.
+//!
+//! A file that has grown too large becomes `runtime-events.jsonl.1`, in place of the one of that name, and a new one begins.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::appender::Appender;
+use super::disk::Disk;
+use super::layout;
+use goondan_core::event::RuntimeEvent;
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::store::StoreError;
+
+/// At the most that many events are written in one go.
+const MAX_BATCH: usize = 1_024;
+
+/// A file that has that many bytes is put aside.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// That many files stay open, where there is room: to open one takes longer than to write what happens in a moment.
+const OPEN_FILES: usize = 1_024;
+
+/// Appends events to the files of their instances.
+pub(super) struct RuntimeEventFiles {
+    disk: Arc<Disk>,
+    workspace: PathBuf,
+    max_bytes: u64,
+    files: HashMap<InstanceId, Appender>,
+    /// Instances whose file could not be written: it is told once.
+    failing: HashSet<InstanceId>,
+}
+
+impl RuntimeEventFiles {
+    /// Those of the workspace in that folder.
+    pub(super) fn new(disk: Arc<Disk>, workspace: PathBuf) -> Self {
+        RuntimeEventFiles::of_size(MAX_BYTES, disk, workspace)
+    }
+
+    fn of_size(max_bytes: u64, disk: Arc<Disk>, workspace: PathBuf) -> Self {
+        RuntimeEventFiles { disk, workspace, max_bytes, files: HashMap::new(), failing: HashSet::new() }
+    }
+
+    /// Appends events in their order.
+    pub(super) fn append(&mut self, events: &[Arc<RuntimeEvent>]) {
+        for batch in events.chunks(MAX_BATCH) {
+            self.write(batch);
+        }
+    }
+
+    /// Lets go of the file of an instance.
+    pub(super) fn close(&mut self, id: &InstanceId) {
+        self.files.remove(id);
+    }
+
+    fn write(&mut self, batch: &[Arc<RuntimeEvent>]) {
+        for (id, events) in by_instance(batch) {
+            if self.files.len() >= OPEN_FILES && !self.files.contains_key(&id) {
+                self.files.clear();
+            }
+            let written = self.file(&id).append_all(events.into_iter()).and_then(|()| self.put_aside(&id));
+            match written {
+                Ok(()) => drop(self.failing.remove(&id)),
+                Err(error) => {
+                    if self.failing.insert(id.clone()) {
+                        tracing::warn!(instance = %id, %error, "runtime events are not written");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins a new file where the one of `id` is large enough.
+    fn put_aside(&mut self, id: &InstanceId) -> Result<(), StoreError> {
+        if self.file(id).len() < self.max_bytes {
+            return Ok(());
+        }
+        let path = self.file(id).path().to_owned();
+        // Some systems rename no file that is open.
+        self.files.remove(id);
+        let aside = layout::instance_dir(&self.workspace, id).join(layout::OLDER_RUNTIME_EVENTS);
+        self.disk.rename(&path, &aside).map_err(|cause| StoreError::new("put aside", &path, &cause))
+    }
+
+    fn file(&mut self, id: &InstanceId) -> &mut Appender {
+        let (disk, workspace): (_, &Path) = (&self.disk, &self.workspace);
+        self.files.entry(id.clone()).or_insert_with(|| {
+            let path = layout::instance_dir(workspace, id).join(layout::RUNTIME_EVENTS);
+            Appender::new(Arc::clone(disk), path, layout::DEPTH)
+        })
+    }
+}
+
+/// Events that are written together, an instance at a time.
+fn by_instance(batch: &[Arc<RuntimeEvent>]) -> HashMap<InstanceId, Vec<&RuntimeEvent>> {
+    let mut by_instance: HashMap<InstanceId, Vec<&RuntimeEvent>> = HashMap::new();
+    for event in batch {
+        by_instance.entry(event.instance()).or_default().push(event);
+    }
+    by_instance
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::sim::SimFs;
+    use goondan_core::event::RuntimeEventKind;
+    use goondan_core::ids::TraceContext;
+
+    #[test]
+    fn a_large_file_is_put_aside_and_one_is_kept() {
+        let fs = SimFs::new();
+        let (workspace, id) = (PathBuf::from("/workspace"), InstanceId::new("a", "main"));
+        let event = |number: usize| RuntimeEvent {
+            kind: RuntimeEventKind::TurnStarted { turn_id: format!("turn-{number}"), event_id: "x".to_owned() },
+            timestamp: chrono::DateTime::UNIX_EPOCH,
+            agent_name: "a".to_owned(),
+            instance_key: "main".to_owned(),
+            trace: TraceContext::root("0", None, "turn"),
+        };
+        for number in 0..5 {
+            let size = 2 * serde_json::to_vec(&event(0)).unwrap().len() as u64;
+            let disk = Disk::new(Arc::new(fs.clone()));
+            RuntimeEventFiles::of_size(size, disk, workspace.clone()).append(&[Arc::new(event(number))]);
+        }
+        let numbers = |name: &str| {
+            let text = fs.contents(&layout::instance_dir(&workspace, &id).join(name)).unwrap();
+            let events: Vec<RuntimeEvent> =
+                text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+            let turn = |event: RuntimeEvent| match event.kind {
+                RuntimeEventKind::TurnStarted { turn_id, .. } => turn_id,
+                other => panic!("{other:?}"),
+            };
+            events.into_iter().map(turn).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(layout::OLDER_RUNTIME_EVENTS), ["turn-2", "turn-3"]);
+        assert_eq!(numbers(layout::RUNTIME_EVENTS), ["turn-4"]);
+    }
+}

@@ -1,0 +1,352 @@
+//! What a row of inbox records comes to. Pure.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::note::{EventNote, Note};
+use goondan_core::handled::{Handled, KeptResult};
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::store::{CarriedFold, HandledEvent, InboxRecord, Recovered, SettledFold};
+
+/// Which records of an inbox still matter: those of pending events and of events that were handled lately. Records are
+/// known by their place in the row.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    pending: HashMap<String, Pending>,
+    /// How many events each instance has pending.
+    waiting: HashMap<InstanceId, usize>,
+    handled: Handled<usize>,
+    /// Records with folds that are on disk nowhere else, and their turns, in order.
+    unsettled: HashMap<InstanceId, Vec<(String, usize)>>,
+}
+
+/// A fold that a record carries.
+#[derive(Debug, Clone)]
+pub(super) struct Carried {
+    pub(super) turn_id: String,
+    pub(super) fold: CarriedFold,
+}
+
+/// What the records of a workspace come to.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    pub(super) recovered: Recovered,
+    /// The folds that are on disk nowhere else, in the order in which they were made.
+    pub(super) unsettled: Vec<Carried>,
+}
+
+/// Which parts of the record of a turn that is over still matter, beside what everyone of them has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Keeps {
+    pub(super) answer: bool,
+    pub(super) fold: bool,
+}
+
+#[derive(Debug)]
+struct Pending {
+    record: usize,
+    target: InstanceId,
+    asked_by: Option<InstanceId>,
+}
+
+impl Ledger {
+    /// The state after `records`.
+    pub(super) fn of<'a>(records: impl Iterator<Item = &'a InboxRecord>) -> Self {
+        Ledger::default().after(records)
+    }
+
+    fn after<'a>(mut self, records: impl Iterator<Item = &'a InboxRecord>) -> Self {
+        for (place, record) in records.enumerate() {
+            self.apply(place, record.into());
+        }
+        self
+    }
+
+    /// As if there had been no record. The room for them stays.
+    pub(super) fn clear(&mut self) {
+        self.pending.clear();
+        self.waiting.clear();
+        self.handled.clear();
+        self.unsettled.clear();
+    }
+
+    /// One more record, which stands behind all that came before it.
+    pub(super) fn apply(&mut self, place: usize, note: Note) {
+        match note {
+            Note::Accepted(event) => self.accept(place, event),
+            Note::Withdrawn(event_id) => drop(self.take_pending(&event_id)),
+            Note::Done { turn_id, event_ids, result_size, asked_by, answer, fold } => {
+                for event_id in &event_ids {
+                    self.done(place, event_id, result_size, asked_by.as_ref());
+                }
+                if let Some(answer) = answer {
+                    self.accept(place, answer);
+                }
+                if let Some(fold) = fold {
+                    let folds = self.unsettled.entry(fold.instance).or_default();
+                    if fold.is_whole {
+                        folds.clear();
+                    }
+                    folds.push((turn_id, place));
+                }
+            }
+            Note::Settled(folds) => folds.iter().for_each(|settled| self.settle(settled)),
+        }
+    }
+
+    fn accept(&mut self, place: usize, event: EventNote) {
+        let EventNote { id, target, asked_by } = event;
+        if self.pending.contains_key(&id) {
+            return;
+        }
+        // It was handled so long ago that it counts as new.
+        self.handled.remove(&id);
+        *self.waiting.entry(target.clone()).or_default() += 1;
+        self.pending.insert(id, Pending { record: place, target, asked_by });
+    }
+
+    fn done(&mut self, place: usize, event_id: &str, result_size: usize, asked_by: Option<&InstanceId>) {
+        let pending = self.take_pending(event_id);
+        if let Some(pending) = &pending {
+            self.handled.release(&pending.target);
+        }
+        let asked_by = pending.and_then(|pending| pending.asked_by).or_else(|| asked_by.cloned());
+        let needed_by = asked_by.filter(|instance| self.waiting.contains_key(instance));
+        self.handled.put(event_id, place, result_size, needed_by);
+    }
+
+    fn settle(&mut self, settled: &SettledFold) {
+        let Some(folds) = self.unsettled.get_mut(&settled.instance) else { return };
+        match &settled.turn_id {
+            None => folds.clear(),
+            Some(turn) => {
+                let settled = folds.iter().rposition(|(turn_id, _)| turn_id == turn).map_or(0, |last| last + 1);
+                folds.drain(..settled);
+            }
+        }
+        if folds.is_empty() {
+            self.unsettled.remove(&settled.instance);
+        }
+    }
+
+    fn take_pending(&mut self, event_id: &str) -> Option<Pending> {
+        let pending = self.pending.remove(event_id)?;
+        if let Some(count) = self.waiting.get_mut(&pending.target) {
+            *count -= 1;
+            if *count == 0 {
+                self.waiting.remove(&pending.target);
+            }
+        }
+        Some(pending)
+    }
+
+    /// What of a record still matters; `None` where nothing does. What is settled must not come back when the record that
+    /// settled it goes.
+    pub(super) fn keeps(&self, place: usize, note: &Note) -> Option<Keeps> {
+        match note {
+            Note::Withdrawn(_) | Note::Settled(_) => None,
+            Note::Accepted(event) => self.is_pending(place, &event.id).then(Keeps::default),
+            Note::Done { event_ids, answer, fold, .. } => {
+                let keeps = Keeps {
+                    answer: answer.as_ref().is_some_and(|answer| self.is_pending(place, &answer.id)),
+                    fold: fold.as_ref().is_some_and(|fold| self.is_unsettled(place, &fold.instance)),
+                };
+                let is_remembered = event_ids.iter().any(|id| self.handled.get(id) == Some(&place));
+                (keeps.answer || keeps.fold || is_remembered).then_some(keeps)
+            }
+        }
+    }
+
+    /// What of a record still matters; `None` where nothing does.
+    pub(super) fn reduce<'a>(&self, place: usize, record: &'a InboxRecord) -> Option<Cow<'a, InboxRecord>> {
+        let keeps = self.keeps(place, &record.into())?;
+        match record {
+            InboxRecord::Done { answer, fold, .. }
+                if keeps.answer != answer.is_some() || keeps.fold != fold.is_some() =>
+            {
+                Some(Cow::Owned(only(record, keeps)))
+            }
+            _ => Some(Cow::Borrowed(record)),
+        }
+    }
+
+    fn is_pending(&self, place: usize, event_id: &str) -> bool {
+        self.pending.get(event_id).is_some_and(|pending| pending.record == place)
+    }
+
+    fn is_unsettled(&self, place: usize, instance: &InstanceId) -> bool {
+        self.unsettled.get(instance).is_some_and(|folds| folds.iter().any(|(_, unsettled)| *unsettled == place))
+    }
+
+    /// The places of the records that matter, in order. There may be some of which nothing matters any more.
+    pub(super) fn places(&self) -> Vec<usize> {
+        let pending = self.pending.values().map(|pending| pending.record);
+        let unsettled = self.unsettled.values().flatten().map(|(_, place)| *place);
+        let mut places: Vec<usize> = pending.chain(unsettled).chain(self.handled.values().copied()).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+
+    /// Takes out of a record what a workspace holds. Records come in their order; those whose [places](Ledger::places) do not
+    /// matter may be left out.
+    pub(super) fn take_up(&self, place: usize, record: InboxRecord, held: &mut Held) {
+        let recovered = &mut held.recovered;
+        match record {
+            InboxRecord::Accepted { event } => {
+                recovered.pending.extend(Some(*event).filter(|event| self.is_pending(place, &event.id)));
+            }
+            InboxRecord::Done { turn_id, event_ids, result, answer, fold, .. } => {
+                let is_kept = |id: &String| self.handled.get(id) == Some(&place);
+                for event_id in event_ids.into_iter().filter(is_kept) {
+                    let needed_by = self.handled.who_needs(&event_id).cloned();
+                    recovered.handled.push(HandledEvent { event_id, result: KeptResult::of(&result), needed_by });
+                }
+                let answer = answer.map(|answer| *answer).filter(|answer| self.is_pending(place, &answer.id));
+                recovered.pending.extend(answer);
+                let fold = fold.map(|fold| *fold).filter(|fold| self.is_unsettled(place, &fold.instance));
+                held.unsettled.extend(fold.map(|fold| Carried { turn_id, fold }));
+            }
+            InboxRecord::Withdrawn { .. } | InboxRecord::Settled { .. } => {}
+        }
+    }
+}
+
+/// The record of a turn that is over, with its answer and its fold or without.
+fn only(record: &InboxRecord, keeps: Keeps) -> InboxRecord {
+    let mut record = record.clone();
+    if let InboxRecord::Done { answer, fold, .. } = &mut record {
+        *answer = answer.take().filter(|_| keeps.answer);
+        *fold = fold.take().filter(|_| keeps.fold);
+    }
+    record
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::suite::samples::{accepted, done_with, event, event_by, instance, withdrawn};
+    use goondan_core::inbound::AgentEvent;
+
+    /// So few results are remembered that most sequences forget some.
+    const ROOM: usize = 3;
+
+    fn ledger_of(records: &[InboxRecord]) -> Ledger {
+        Ledger { handled: Handled::with_room_for(ROOM), ..Ledger::default() }.after(records.iter())
+    }
+
+    fn reduced(records: &[InboxRecord]) -> Vec<InboxRecord> {
+        let ledger = ledger_of(records);
+        let kept = records.iter().enumerate().filter_map(|(place, record)| ledger.reduce(place, record));
+        kept.map(Cow::into_owned).collect()
+    }
+
+    fn held(records: &[InboxRecord]) -> Held {
+        let (ledger, mut held) = (ledger_of(records), Held::default());
+        for place in ledger.places() {
+            ledger.take_up(place, records[place].clone(), &mut held);
+        }
+        held
+    }
+
+    /// What an orchestrator does to its inbox, and which events it then has pending.
+    #[derive(Default)]
+    struct Swarm {
+        records: Vec<InboxRecord>,
+        pending: Vec<AgentEvent>,
+        /// Handled events whose results an unfinished turn may ask for again, with whose turn that is.
+        needed: Vec<(String, InstanceId)>,
+        made: usize,
+        /// Folds that are not settled.
+        carried: Vec<(InstanceId, String)>,
+    }
+
+    impl Swarm {
+        fn act(&mut self, what: u8, which: usize) {
+            match what {
+                0..4 => self.accept(which),
+                4..7 => self.finish(which, what == 4, what == 5),
+                7 => {
+                    if let Some(event) = self.take(which, false) {
+                        self.records.push(withdrawn(&event));
+                    }
+                }
+                8 => self.settle(which),
+                _ => self.records = reduced(&self.records),
+            }
+        }
+
+        /// Folds of a conversation are settled up to one of them, or all.
+        fn settle(&mut self, which: usize) {
+            let Some((instance, turn_id)) = which.checked_rem(self.carried.len()).map(|at| self.carried[at].clone())
+            else {
+                return;
+            };
+            let mut is_before = true;
+            let up_to = which.is_multiple_of(2).then(|| turn_id.clone());
+            self.carried.retain(|(other, turn)| {
+                let is_settled = *other == instance && (up_to.is_none() || is_before);
+                is_before &= *turn != turn_id;
+                !is_settled
+            });
+            self.records.push(InboxRecord::Settled { folds: vec![SettledFold { instance, turn_id: up_to }] });
+        }
+
+        fn accept(&mut self, which: usize) {
+            self.made += 1;
+            let (id, target) = (format!("e{}", self.made), instance(&format!("k{}", which % 3)));
+            let event = match which % 2 {
+                0 => event(&id, &target),
+                _ => event_by(&id, &instance(&format!("k{}", which % 5)), &target),
+            };
+            self.records.push(accepted(&event));
+            self.pending.push(event);
+        }
+
+        fn finish(&mut self, which: usize, answers: bool, carries: bool) {
+            let Some(done) = self.take(which, true) else { return };
+            let answer = answers.then(|| event(&format!("{}-answer", done.id), &instance("k0")));
+            let mut record = done_with(&done, answer.clone());
+            if let InboxRecord::Done { fold, .. } = &mut record {
+                *fold = carries.then(|| {
+                    Box::new(CarriedFold { instance: done.target.clone(), at: 0, is_whole: false, messages: vec![] })
+                });
+            }
+            self.records.push(record);
+            if carries {
+                self.carried.push((done.target.clone(), done.turn_id()));
+            }
+            self.needed.retain(|(_, asker)| *asker != done.target);
+            let asker = done.caller().filter(|asker| self.pending.iter().any(|event| event.target == **asker));
+            self.needed.extend(asker.map(|asker| (done.id.clone(), asker.clone())));
+            self.pending.extend(answer);
+        }
+
+        /// The first event of an instance is the one whose turn runs: it can't be withdrawn, and no other can be done.
+        fn take(&mut self, which: usize, begun: bool) -> Option<AgentEvent> {
+            let at = which.checked_rem(self.pending.len())?;
+            let is_first = self.pending[..at].iter().all(|event| event.target != self.pending[at].target);
+            (is_first == begun).then(|| self.pending.remove(at))
+        }
+    }
+
+    proptest! {
+        /// No event is lost and none comes back, wherever the inbox is compacted; and no result is forgotten that is needed.
+        #[test]
+        fn what_matters_is_what_the_swarm_has_pending(acts in proptest::collection::vec((0u8..10, 0usize..100), 0..80)) {
+            let mut swarm = Swarm::default();
+            for (what, which) in acts {
+                swarm.act(what, which);
+                let Held { recovered, unsettled, .. } = held(&swarm.records);
+                prop_assert_eq!(&recovered.pending, &swarm.pending);
+                let handled: Vec<_> = recovered.handled.iter().map(|handled| &handled.event_id).collect();
+                let carried = unsettled.into_iter().map(|carried| (carried.fold.instance, carried.turn_id));
+                let carried: Vec<_> = carried.collect();
+                prop_assert_eq!(&carried, &swarm.carried);
+                prop_assert!(swarm.needed.iter().all(|(id, _)| handled.contains(&id)), "{:?} of {:?}", swarm.needed, handled);
+            }
+        }
+    }
+}

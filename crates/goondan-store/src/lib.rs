@@ -1,0 +1,14 @@
+//! Keeps conversations and accepted events: in files that survive being cut off at any moment, and in memory.
+//!
+//! It deliberately does not know the engine: it implements the ports of `goondan-core`, and whoever writes another store finds
+//! in [`suite`] what every store must do.
+
+mod begun;
+pub mod fs;
+pub mod jsonl;
+mod ledger;
+pub mod memory;
+mod note;
+#[cfg(feature = "testing")]
+pub mod suite;
+pub mod transfer;

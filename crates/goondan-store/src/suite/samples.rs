@@ -1,0 +1,124 @@
+//! Events, records and messages to check stores with.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use chrono::{DateTime, Utc};
+
+use goondan_core::event::{FinishReason, TurnResult};
+use goondan_core::ids::InstanceId;
+use goondan_core::inbound::{AgentEvent, EventTrace};
+use goondan_core::message::{Message, MessageData, MessageEvent, MessageSource, Part, Role};
+use goondan_core::ports::model::TokenUsage;
+use goondan_core::ports::store::{InboxRecord, InstanceMeta, InstanceStatus, Store, StoreError};
+
+/// An instance of the agent `a`.
+pub fn instance(key: &str) -> InstanceId {
+    InstanceId::new("a", key)
+}
+
+/// An event from outside.
+pub fn event(id: &str, target: &InstanceId) -> AgentEvent {
+    AgentEvent {
+        id: id.to_owned(),
+        event_type: "user.input".to_owned(),
+        created_at: DateTime::UNIX_EPOCH,
+        target: target.clone(),
+        input: format!("input of {id}"),
+        metadata: goondan_core::JsonObject::new(),
+        instructions: None,
+        trace: EventTrace { trace_id: "0".repeat(32), parent_span_id: None },
+        callers: Vec::new(),
+        reply_to: None,
+        terms: Default::default(),
+    }
+}
+
+/// An event that a turn of `by` made.
+pub fn event_by(id: &str, by: &InstanceId, target: &InstanceId) -> AgentEvent {
+    AgentEvent { callers: vec![by.clone()], ..event(id, target) }
+}
+
+/// The record that takes it.
+pub fn accepted(event: &AgentEvent) -> InboxRecord {
+    InboxRecord::Accepted { event: Box::new(event.clone()) }
+}
+
+/// The record that says that its turn is over.
+pub fn done(event: &AgentEvent) -> InboxRecord {
+    done_with(event, None)
+}
+
+/// As [`done`], with an answer for another instance.
+pub fn done_with(event: &AgentEvent, answer: Option<AgentEvent>) -> InboxRecord {
+    InboxRecord::Done {
+        turn_id: event.turn_id(),
+        event_ids: vec![event.id.clone()],
+        result: Box::new(result(event)),
+        asked_by: event.caller().cloned(),
+        answer: answer.map(Box::new),
+        fold: None,
+    }
+}
+
+/// What came of it.
+pub fn result(event: &AgentEvent) -> TurnResult {
+    TurnResult {
+        turn_id: event.turn_id(),
+        finish_reason: FinishReason::TextResponse,
+        response_message: Some(message(&format!("{}-m1", event.turn_id()), Role::Assistant)),
+        error: None,
+        usage: TokenUsage::default(),
+        step_count: 1,
+    }
+}
+
+/// The record that takes it back.
+pub fn withdrawn(event: &AgentEvent) -> InboxRecord {
+    InboxRecord::Withdrawn { event_id: event.id.clone(), reason: "nobody waits".to_owned() }
+}
+
+/// A text message.
+pub fn message(id: &str, role: Role) -> Message {
+    Message {
+        id: id.to_owned(),
+        data: MessageData { role, content: vec![Part::Text { text: format!("text of {id}") }] },
+        metadata: goondan_core::JsonObject::new(),
+        created_at: DateTime::UNIX_EPOCH,
+        source: MessageSource::User,
+    }
+}
+
+/// Messages with these ids.
+pub fn messages(ids: &[&str]) -> Vec<Arc<Message>> {
+    ids.iter().map(|id| Arc::new(message(id, Role::User))).collect()
+}
+
+/// The event that appends a message.
+pub fn append(id: &str) -> MessageEvent {
+    MessageEvent::Append { message: message(id, Role::User) }
+}
+
+/// What is known of an idle instance.
+pub fn meta(id: &InstanceId) -> InstanceMeta {
+    InstanceMeta {
+        status: InstanceStatus::Idle,
+        agent: id.agent.clone(),
+        instance_key: id.instance_key.clone(),
+        created_at: DateTime::UNIX_EPOCH,
+        updated_at: DateTime::<Utc>::UNIX_EPOCH,
+        owner: None,
+        cwd: None,
+        retired_at: None,
+        narrowing: None,
+        spending: Default::default(),
+    }
+}
+
+/// Submits a record and waits until it is on disk.
+pub fn submit(store: &dyn Store, record: InboxRecord) -> Result<(), StoreError> {
+    let (sender, receiver) = channel();
+    // Nobody listens any more where the wait was given up.
+    store.submit(record, Box::new(move |written| drop(sender.send(written))));
+    receiver.recv().unwrap_or_else(|_| Err(StoreError { message: "the callback was dropped".to_owned() }))
+}

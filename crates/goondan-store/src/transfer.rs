@@ -1,0 +1,386 @@
+//! Instances as one stream of JSON Lines: to move them to another machine, to keep them, to look at them.
+//!
+//! The first line of each says what follows: format, version, who it was, how many messages. Each further line is a message
+//! as it lies in `base.jsonl`. Not taken along: where its tools work, what extensions keep, files, the chain of who made it,
+//! events that wait.
+
+use std::collections::HashSet;
+use std::io::{self, BufRead, Read, Write};
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use goondan_core::conversation::Conversation;
+use goondan_core::ids::InstanceId;
+use goondan_core::message::Message;
+use goondan_core::ports::store::{Fold, InstanceMeta, InstanceStatus, Store, StoreError};
+
+/// What the first line calls itself.
+pub const FORMAT: &str = "goondan-instance";
+/// The version that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
+/// An import takes no longer lines (bytes).
+pub const MAX_LINE: u64 = 64 * 1024 * 1024;
+/// An import takes no more messages.
+pub const MAX_MESSAGES: usize = 1_000_000;
+/// An import takes no more bytes in all.
+pub const MAX_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// The first line of an instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Header {
+    format: String,
+    version: u32,
+    agent_name: String,
+    instance_key: String,
+    created_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+    messages: usize,
+}
+
+/// Why nothing was imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The stream can't be read.
+    #[error("failed to read the instance: {0}")]
+    Read(#[from] io::Error),
+    /// It is not what [`export`] writes.
+    #[error("line {line} is not part of an exported instance: {problem}")]
+    Malformed {
+        /// Counts from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A later version has written it.
+    #[error("the instance was exported in version {found} of the format, and this program reads version {VERSION}")]
+    Version {
+        /// The version that it says.
+        found: u32,
+    },
+    /// It ends too early.
+    #[error("{id} has {promised} messages by its first line, and {found} follow")]
+    Incomplete {
+        /// Of which instance.
+        id: InstanceId,
+        /// By its first line.
+        promised: usize,
+        /// In the stream.
+        found: usize,
+    },
+    /// One name can't be given to several instances.
+    #[error("there are {0} instances, and only one can be imported as {1}")]
+    Several(usize, InstanceId),
+    /// Nobody could tell which of the two is meant.
+    #[error("the instance {0} is in it twice")]
+    Twice(InstanceId),
+    /// It is larger than what is taken.
+    #[error("the instance is too large: {0}")]
+    TooLarge(String),
+    /// There is an instance of that name, and imports don't overwrite.
+    #[error("there is an instance {0} already")]
+    Exists(InstanceId),
+    /// The store has failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Writes an instance. It may run meanwhile: what is written is its conversation as the caller has read it.
+pub fn export(meta: &InstanceMeta, messages: &[Arc<Message>], out: &mut dyn Write) -> io::Result<()> {
+    let header = Header {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        agent_name: meta.agent.clone(),
+        instance_key: meta.instance_key.clone(),
+        created_at: meta.created_at,
+        updated_at: meta.updated_at,
+        messages: messages.len(),
+    };
+    write_line(out, &header)?;
+    messages.iter().try_for_each(|message| write_line(out, message))?;
+    out.flush()
+}
+
+fn write_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    out.write_all(b"\n")
+}
+
+/// Reads instances and puts them in the store; a single one as `target`, if that is given. Each is there as a whole or not at
+/// all, and nothing is there where anything is wrong with the stream.
+pub fn import(
+    store: &dyn Store,
+    target: Option<InstanceId>,
+    input: &mut dyn BufRead,
+) -> Result<Vec<InstanceMeta>, ImportError> {
+    let read = named(read(input)?, target)?;
+    let known: HashSet<InstanceId> = store.instances()?.iter().map(InstanceMeta::id).collect();
+    for (meta, _) in &read {
+        let stored = store.open(&meta.id())?.load()?;
+        if known.contains(&meta.id()) || !stored.base.is_empty() || !stored.events.is_empty() {
+            return Err(ImportError::Exists(meta.id()));
+        }
+    }
+    for (meta, messages) in &read {
+        // Written beside and renamed: nothing of it is there until all of it is.
+        store.open(&meta.id())?.fold(Fold::Rewrite(messages))?;
+        store.put_meta(meta)?;
+    }
+    Ok(read.into_iter().map(|(meta, _)| meta).collect())
+}
+
+type Exported<T> = (T, Vec<Arc<Message>>);
+
+/// What is known of the instances from now on.
+fn named(read: Vec<Exported<Header>>, target: Option<InstanceId>) -> Result<Vec<Exported<InstanceMeta>>, ImportError> {
+    if let Some(target) = target.as_ref().filter(|_| read.len() > 1) {
+        return Err(ImportError::Several(read.len(), target.clone()));
+    }
+    let mut ids = HashSet::new();
+    let with_meta = |(header, messages): Exported<Header>| {
+        let id = target.clone().unwrap_or_else(|| header.id());
+        if !ids.insert(id.clone()) {
+            return Err(ImportError::Twice(id));
+        }
+        let meta = InstanceMeta {
+            status: InstanceStatus::Idle,
+            agent: id.agent,
+            instance_key: id.instance_key,
+            created_at: header.created_at,
+            updated_at: header.updated_at,
+            owner: None,
+            cwd: None,
+            retired_at: None,
+            narrowing: None,
+            spending: Default::default(),
+        };
+        Ok((meta, messages))
+    };
+    read.into_iter().map(with_meta).collect()
+}
+
+fn read(input: &mut dyn BufRead) -> Result<Vec<Exported<Header>>, ImportError> {
+    let mut lines = Lines { input, number: 0, left: MAX_BYTES };
+    let (mut read, mut messages) = (Vec::new(), 0);
+    while let Some(line) = lines.next()? {
+        let header = check_header(&line, lines.number)?;
+        messages += header.messages;
+        if messages > MAX_MESSAGES {
+            return Err(ImportError::TooLarge(format!("it has more than {MAX_MESSAGES} messages")));
+        }
+        let messages = read_messages(&mut lines, &header)?;
+        read.push((header, messages));
+    }
+    if read.is_empty() { Err(malformed(1, "it is empty")) } else { Ok(read) }
+}
+
+fn read_messages(lines: &mut Lines<'_>, header: &Header) -> Result<Vec<Arc<Message>>, ImportError> {
+    let (mut messages, mut ids) = (Vec::new(), HashSet::new());
+    let first = lines.number + 1;
+    while messages.len() < header.messages {
+        let Some(line) = lines.next()? else {
+            return Err(ImportError::Incomplete { id: header.id(), promised: header.messages, found: messages.len() });
+        };
+        let message: Message = serde_json::from_slice(&line).map_err(|error| malformed(lines.number, error))?;
+        if !ids.insert(message.id.clone()) {
+            return Err(malformed(lines.number, format!("the id {} was there before", message.id)));
+        }
+        messages.push(Arc::new(message));
+    }
+    check_calls(&messages, first)?;
+    Ok(messages)
+}
+
+impl Header {
+    fn id(&self) -> InstanceId {
+        InstanceId::new(self.agent_name.clone(), self.instance_key.clone())
+    }
+}
+
+fn check_header(line: &[u8], number: usize) -> Result<Header, ImportError> {
+    #[derive(Deserialize)]
+    struct Kind {
+        format: String,
+        version: u32,
+    }
+    // Another version may have other fields.
+    let kind: Kind = serde_json::from_slice(line).map_err(|error| malformed(number, error))?;
+    if kind.format != FORMAT {
+        return Err(malformed(number, format!("its format is {:?}, not {FORMAT:?}", kind.format)));
+    }
+    if kind.version != VERSION {
+        return Err(ImportError::Version { found: kind.version });
+    }
+    serde_json::from_slice(line).map_err(|error| malformed(number, error))
+}
+
+/// Providers refuse a conversation with a call that has no result right behind it. The last calls may be open: the next turn
+/// gives them a result.
+fn check_calls(messages: &[Arc<Message>], first: usize) -> Result<(), ImportError> {
+    for (index, pair) in messages.windows(2).enumerate() {
+        let answered: HashSet<&str> = pair[1].tool_results().map(|result| result.tool_call_id.as_str()).collect();
+        if let Some(call) = pair[0].tool_calls().find(|call| !answered.contains(call.tool_call_id.as_str())) {
+            return Err(malformed(index + first, format!("the call {} has no result behind it", call.tool_call_id)));
+        }
+    }
+    Ok(())
+}
+
+fn malformed(line: usize, problem: impl ToString) -> ImportError {
+    ImportError::Malformed { line, problem: problem.to_string() }
+}
+
+/// Bounded lines.
+struct Lines<'a> {
+    input: &'a mut dyn BufRead,
+    number: usize,
+    left: u64,
+}
+
+impl Lines<'_> {
+    /// The next line that is not empty.
+    fn next(&mut self) -> Result<Option<Vec<u8>>, ImportError> {
+        loop {
+            let mut line = Vec::new();
+            let limit = MAX_LINE.min(self.left);
+            let read = (&mut *self.input).take(limit + 1).read_until(b'\n', &mut line)? as u64;
+            self.number += 1;
+            if read > limit {
+                let problem = format!("line {} is over {MAX_LINE} bytes, or all lines over {MAX_BYTES}", self.number);
+                return Err(ImportError::TooLarge(problem));
+            }
+            self.left -= read;
+            if read == 0 {
+                return Ok(None);
+            }
+            if !line.trim_ascii().is_empty() {
+                return Ok(Some(line));
+            }
+        }
+    }
+}
+
+/// Reads an instance from a store and writes it.
+pub fn export_from(store: &dyn Store, id: &InstanceId, out: &mut dyn Write) -> Result<bool, ExportError> {
+    let Some(meta) = store.instances()?.into_iter().find(|meta| meta.id() == *id) else { return Ok(false) };
+    let (conversation, _) = Conversation::restore(store.open(id)?.load()?);
+    export(&meta, conversation.messages(), out)?;
+    Ok(true)
+}
+
+/// Why an instance was not exported.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The store has failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The stream can't be written.
+    #[error("failed to write the instance: {0}")]
+    Write(#[from] io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::memory::MemoryStore;
+    use crate::suite::samples::{instance, message, messages, meta};
+    use goondan_core::message::{Part, Role, ToolCall};
+
+    fn store() -> MemoryStore {
+        MemoryStore::new(PathBuf::from("/nowhere"))
+    }
+
+    fn exported(messages: &[Arc<Message>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        export(&meta(&instance("k")), messages, &mut bytes).unwrap();
+        bytes
+    }
+
+    fn import_bytes(bytes: &[u8]) -> Result<Vec<InstanceMeta>, String> {
+        import(&store(), None, &mut &*bytes).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_was_exported_is_imported_as_it_was() {
+        let (one, two) = (store(), store());
+        let bytes = exported(&messages(&["m0", "m1"]));
+        let imported = import(&one, None, &mut &*bytes).unwrap();
+        assert_eq!(imported, [meta(&instance("k"))]);
+        let mut again = Vec::new();
+        assert!(export_from(&one, &instance("k"), &mut again).unwrap());
+        assert_eq!(again, bytes);
+        let other = InstanceId::new("b", "elsewhere");
+        assert_eq!(import(&two, Some(other.clone()), &mut &*bytes).unwrap()[0].id(), other);
+        assert_eq!(two.open(&other).unwrap().load().unwrap().base, messages(&["m0", "m1"]));
+        assert!(!export_from(&two, &instance("k"), &mut Vec::new()).unwrap());
+    }
+
+    #[test]
+    fn nothing_is_overwritten() {
+        let store = store();
+        let bytes = exported(&messages(&["m0"]));
+        import(&store, None, &mut &*bytes).unwrap();
+        let error = import(&store, None, &mut &*bytes).unwrap_err();
+        assert_eq!(error.to_string(), "there is an instance a:k already");
+    }
+
+    #[test]
+    fn what_is_not_whole_is_refused() {
+        let bytes = exported(&messages(&["m0", "m1"]));
+        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        let cases = [
+            (vec![], "line 1 is not part of an exported instance: it is empty"),
+            (lines[..2].concat(), "a:k has 2 messages by its first line, and 1 follow"),
+            ([&bytes[..], lines[1]].concat(), "line 4 is not part of an exported instance: missing field `format`"),
+            (
+                [lines[0], lines[1], lines[1]].concat(),
+                "line 3 is not part of an exported instance: the id m0 was there before",
+            ),
+            ([&bytes[..], &bytes[..]].concat(), "a:k is in it twice"),
+            (lines[1].to_vec(), "line 1 is not part of an exported instance: missing field `format` at line 1"),
+            (bytes[..bytes.len() - 9].to_vec(), "line 3 is not part of an exported instance: EOF while parsing"),
+            (b"{\"format\":\"x\",\"version\":1}".to_vec(), "its format is \"x\", not \"goondan-instance\""),
+            (
+                b"{\"format\":\"goondan-instance\",\"version\":2,\"new\":1}".to_vec(),
+                "the instance was exported in version 2 of the format, and this program reads version 1",
+            ),
+        ];
+        for (bytes, expected) in cases {
+            let error = import_bytes(&bytes).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn several_follow_each_other() {
+        let store = store();
+        let mut bytes = exported(&messages(&["m0", "m1"]));
+        export(&meta(&instance("l")), &[], &mut bytes).unwrap();
+        let target = InstanceId::new("a", "x");
+        let error = import(&store, Some(target), &mut &*bytes).unwrap_err().to_string();
+        assert_eq!(error, "there are 2 instances, and only one can be imported as a:x");
+        assert_eq!(import(&store, None, &mut &*bytes).unwrap(), [meta(&instance("k")), meta(&instance("l"))]);
+    }
+
+    #[test]
+    fn a_call_in_the_middle_has_a_result() {
+        let mut calling = message("m0", Role::Assistant);
+        let call = ToolCall { tool_call_id: "c1".into(), tool_name: "a__b".into(), input: serde_json::json!({}) };
+        calling.data.content.push(Part::ToolCall(call));
+        let calling = vec![Arc::new(calling)];
+        assert!(import_bytes(&exported(&calling)).is_ok(), "the next turn gives it one");
+        let error = import_bytes(&exported(&[calling, messages(&["m1"])].concat())).unwrap_err();
+        assert!(error.contains("line 2 is not part of an exported instance: the call c1 has no result"), "{error}");
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        let mut endless = io::BufReader::new(io::repeat(b'x'));
+        let error = import(&store(), None, &mut endless).unwrap_err();
+        assert!(matches!(error, ImportError::TooLarge(_)), "{error}");
+    }
+}

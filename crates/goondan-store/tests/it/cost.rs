@@ -1,0 +1,28 @@
+//! What a turn reads and writes does not grow with its conversation.
+
+use crate::swarm::{Process, World};
+use goondan_store::fs::sim::SimFs;
+
+/// Changes to the disk and bytes read and written by some turns.
+async fn cost(process: &Process, fs: &SimFs, turns: std::ops::Range<u32>) -> (u64, usize) {
+    let before = (fs.changes(), fs.traffic());
+    for turn in turns {
+        assert_eq!(process.send(&format!("quiet{turn}")).await.unwrap().error, None);
+    }
+    (fs.changes() - before.0, fs.traffic() - before.1)
+}
+
+#[tokio::test]
+async fn a_turn_in_a_long_conversation_costs_what_one_in_a_short_one_does() {
+    let (fs, world) = (SimFs::new(), World::default());
+    let process = Process::start(&fs, &world).await.unwrap();
+    // The first turn makes the files.
+    cost(&process, &fs, 100..101).await;
+    let early = cost(&process, &fs, 101..401).await;
+    cost(&process, &fs, 401..1_000).await;
+    let late = cost(&process, &fs, 1_000..1_300).await;
+    // Times of day have more digits now and then, and what is written in the background may be written a little later.
+    assert!(late.0 <= early.0 + early.0 / 4, "{early:?} became {late:?}");
+    assert!(late.1 <= early.1 + early.1 / 4, "{early:?} became {late:?}");
+    assert!(early.1 < 300 * 10_000, "300 turns cost {early:?}");
+}

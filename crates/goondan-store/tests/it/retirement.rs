@@ -1,0 +1,130 @@
+//! Idle instances retire, come back, and go (rule C6).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::swarm::{Process, WORKSPACE, World, a, answers, within};
+use goondan_core::ports::clock::{Clock, SystemClock};
+use goondan_core::ports::store::{InstanceMeta, InstanceStatus, Store};
+use goondan_store::fs::FileSystem;
+use goondan_store::fs::sim::SimFs;
+use goondan_store::jsonl::{JsonlStore, layout};
+
+/// The machine's clock, put forward.
+#[derive(Default)]
+struct Forward(AtomicI64);
+
+impl Forward {
+    fn by(&self, seconds: i64) {
+        self.0.fetch_add(seconds, Ordering::Relaxed);
+    }
+}
+
+impl Clock for Forward {
+    fn now(&self) -> DateTime<Utc> {
+        Utc::now() + TimeDelta::seconds(self.0.load(Ordering::Relaxed))
+    }
+
+    fn hex(&self, digits: usize) -> String {
+        SystemClock.hex(digits)
+    }
+}
+
+struct Retiring {
+    fs: SimFs,
+    clock: Arc<Forward>,
+    process: Process,
+}
+
+impl Retiring {
+    async fn start(policy: &str) -> Self {
+        let (fs, world, clock) = (SimFs::new(), World::default(), Arc::new(Forward::default()));
+        let store = Arc::new(JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap());
+        let shared: Arc<dyn Clock> = Arc::clone(&clock) as Arc<dyn Clock>;
+        let process = Process::start_with(store, &fs, &world, shared, policy).await.unwrap();
+        Retiring { fs, clock, process }
+    }
+
+    /// Waits until what is known of `a` is as wanted. There is no event to wait for.
+    async fn until(&self, wanted: impl Fn(Option<&InstanceMeta>) -> bool) {
+        within(async {
+            loop {
+                let metas = self.process.runtime.instances().await;
+                if wanted(metas.iter().find(|meta| meta.id() == a())) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    }
+
+    /// Runs `one` and what comes of it, until nothing is left to do.
+    async fn run_one(&mut self) {
+        self.process.send("one").await.unwrap();
+        self.process.wait_for(|messages| answers(messages) == 1).await;
+    }
+
+    async fn until_retired(&self) {
+        self.until(|meta| meta.is_some_and(|meta| meta.status == InstanceStatus::Retired)).await;
+    }
+
+    fn folder(&self) -> PathBuf {
+        layout::instance_dir(Path::new(WORKSPACE), &a())
+    }
+}
+
+/// It is looked after four times a second.
+const QUICK: &str = "{lifecycle: {ttlSeconds: 1, gcGraceSeconds: 1}}";
+
+#[tokio::test]
+async fn a_retired_instance_comes_back_with_an_event_as_it_was() {
+    let mut swarm = Retiring::start(QUICK).await;
+    swarm.run_one().await;
+    swarm.clock.by(1);
+    swarm.until_retired().await;
+    let result = swarm.process.send("two").await.unwrap();
+    assert_eq!(result.error, None);
+    let messages = swarm.process.runtime.conversation(&a()).await.unwrap();
+    assert_eq!(messages[0].text(), "input one");
+    let metas = swarm.process.runtime.instances().await;
+    let meta = metas.iter().find(|meta| meta.id() == a()).unwrap();
+    assert_eq!(meta.retired_at.is_some(), meta.status == InstanceStatus::Retired);
+}
+
+#[tokio::test]
+async fn one_that_stays_away_is_deleted_and_begins_anew() {
+    let mut swarm = Retiring::start(QUICK).await;
+    swarm.run_one().await;
+    swarm.clock.by(10);
+    swarm.until_retired().await;
+    swarm.clock.by(10);
+    swarm.until(|meta| meta.is_none()).await;
+    assert!(!swarm.fs.exists(&swarm.folder()));
+    swarm.process.send("two").await.unwrap();
+    let messages = swarm.process.runtime.conversation(&a()).await.unwrap();
+    assert_eq!(messages[0].text(), "input two");
+}
+
+#[tokio::test]
+async fn what_is_retired_stays_so_over_a_restart() {
+    let mut swarm = Retiring::start(QUICK).await;
+    swarm.run_one().await;
+    swarm.clock.by(1);
+    swarm.until_retired().await;
+    within(async {
+        let says_so = || String::from_utf8(swarm.fs.contents(&swarm.folder().join(layout::METADATA)).unwrap()).unwrap();
+        while !says_so().contains("retiredAt") {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    drop(swarm.process);
+    let store = JsonlStore::on(Arc::new(swarm.fs.kill()), Path::new(WORKSPACE)).unwrap();
+    let metas = store.instances().unwrap();
+    assert!(metas.iter().any(|meta| meta.id() == a() && meta.status == InstanceStatus::Retired), "{metas:?}");
+}

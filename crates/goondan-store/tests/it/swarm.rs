@@ -1,0 +1,294 @@
+//! A small swarm on a file system that fails: agent `a` calls three tools, one of which asks agent `b`. Agent `w` answers, and
+//! forgets what is old. Agent `q` asks `b` and waits, and then does something that must not be done twice.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use goondan_spec::kinds::{ExportSpec, Model, Tool, ToolManifest};
+use goondan_spec::{BasePackage, Bundle, Environment, LoadInput, MemoryFiles, Resource, load};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use goondan_core::JsonObject;
+use goondan_core::event::{SwarmEvent, TurnResult};
+use goondan_core::ids::InstanceId;
+use goondan_core::message::{Message, Role};
+use goondan_core::ports::approval::ApproveAll;
+use goondan_core::ports::clock::{Clock, SystemClock};
+use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
+use goondan_core::ports::store::Store;
+use goondan_core::ports::tool::{
+    AgentEventInput, OpenError, RequestOptions, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
+};
+use goondan_core::reserved::INTER_AGENT_RESPONSE;
+use goondan_engine::plan::{PlanPorts, plan};
+use goondan_engine::runtime::{ExternalInput, Runtime, RuntimeParts};
+use goondan_store::fs::FileSystem;
+use goondan_store::fs::sim::SimFs;
+use goondan_store::jsonl::{JsonlJournal, JsonlStore};
+
+pub(crate) const WORKSPACE: &str = "/state/workspaces/w";
+
+const BUNDLE: &str = "
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: m}
+spec: {provider: scripted, model: any}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: a}
+spec: {modelConfig: {modelRef: Model/m}, tools: [{ref: Tool/world}], permissions: {default: allow}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: b}
+spec: {modelConfig: {modelRef: Model/m}}
+---
+apiVersion: goondan.ai/v1
+kind: Extension
+metadata: {name: window}
+spec: {entry: 'builtin:message-window', config: {maxMessages: 3}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: w}
+spec: {modelConfig: {modelRef: Model/m}, extensions: [{ref: Extension/window}]}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: q}
+spec: {modelConfig: {modelRef: Model/m}, tools: [{ref: Tool/world}], permissions: {default: allow}}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: default}
+spec:
+  entryAgent: Agent/a
+  agents: [{ref: Agent/a}, {ref: Agent/b}, {ref: Agent/w}, {ref: Agent/q}]
+  policy: POLICY
+";
+
+/// What the tools did to the world, by call.
+pub(crate) type World = Arc<Mutex<HashMap<String, usize>>>;
+
+/// The instance that the tests talk to.
+pub(crate) fn a() -> InstanceId {
+    InstanceId::new("a", "main")
+}
+
+/// The instance that is asked.
+pub(crate) fn b() -> InstanceId {
+    InstanceId::new("b", "main")
+}
+
+/// The instance that remembers little.
+pub(crate) fn w() -> InstanceId {
+    InstanceId::new("w", "main")
+}
+
+/// The instance that waits for answers.
+pub(crate) fn q() -> InstanceId {
+    InstanceId::new("q", "main")
+}
+
+/// A process that runs the swarm.
+pub(crate) struct Process {
+    pub(crate) runtime: Runtime,
+    pub(crate) events: UnboundedReceiver<SwarmEvent>,
+}
+
+impl Process {
+    /// Starts on what lies on `fs`. `None` where the process dies of it.
+    pub(crate) async fn start(fs: &SimFs, world: &World) -> Option<Process> {
+        let store: Arc<dyn Store> = Arc::new(JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).ok()?);
+        Process::start_with(store, fs, world, Arc::new(SystemClock), "{}").await
+    }
+
+    /// As [`Process::start`], with another store, clock, or policy (in YAML).
+    pub(crate) async fn start_with(
+        store: Arc<dyn Store>,
+        fs: &SimFs,
+        world: &World,
+        clock: Arc<dyn Clock>,
+        policy: &str,
+    ) -> Option<Process> {
+        let tools = Tools { fs: fs.clone(), world: Arc::clone(world) };
+        let ports = PlanPorts { tools: Arc::new(tools), models: Arc::new(Models) };
+        let bundle = Arc::new(bundle(policy));
+        let swarm = bundle.choose_swarm(None).unwrap();
+        let journal_fs: Arc<dyn FileSystem> = Arc::new(fs.clone());
+        let parts = RuntimeParts {
+            approvals: Arc::new(goondan_core::ports::approval::MemoryBook::default()),
+            redactor: goondan_engine::policy::redact::Redactor::new(),
+            generation: plan(&bundle, swarm, 1, &ports, &Environment::default(), None).await.ok()?,
+            store,
+            journal: Arc::new(JsonlJournal::on(journal_fs, PathBuf::from(WORKSPACE))),
+            clock,
+            approver: Arc::new(ApproveAll),
+            workdir: Some(std::env::temp_dir()),
+            reloader: None,
+            observer: Arc::new(()),
+        };
+        let (runtime, events) = Runtime::start(parts).ok()?;
+        Some(Process { runtime, events })
+    }
+
+    /// Hands in an event and waits for its result. `None` where it was not accepted.
+    pub(crate) async fn send(&self, id: &str) -> Option<TurnResult> {
+        self.send_to(a(), id).await
+    }
+
+    /// As [`Process::send`], for another instance.
+    pub(crate) async fn send_to(&self, target: InstanceId, id: &str) -> Option<TurnResult> {
+        let input = ExternalInput { target, text: format!("input {id}"), id: Some(id.to_owned()) };
+        within(self.runtime.send(input)).await.ok()?.result.await.ok()
+    }
+
+    /// Waits until the conversation of `a` is as `is_complete` wants it.
+    pub(crate) async fn wait_for(&mut self, is_complete: impl Fn(&[Arc<Message>]) -> bool) -> Vec<Arc<Message>> {
+        loop {
+            let messages = self.runtime.conversation(&a()).await.unwrap();
+            if is_complete(&messages) {
+                return messages;
+            }
+            while !matches!(within(self.events.recv()).await.unwrap(), SwarmEvent::TurnEnded { .. }) {}
+        }
+    }
+}
+
+/// Fails instead of hanging.
+pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), work).await.expect("it hangs")
+}
+
+/// How many answers of `b` are in a conversation.
+pub(crate) fn answers(messages: &[Arc<Message>]) -> usize {
+    messages.iter().filter(|message| message.metadata.contains_key(INTER_AGENT_RESPONSE)).count()
+}
+
+fn bundle(policy: &str) -> Bundle {
+    let export = |name: &str, idempotent| ExportSpec {
+        name: name.to_owned(),
+        description: "Does something.".to_owned(),
+        parameters: json!({"type": "object"}),
+        permissions: Default::default(),
+        optional_permissions: Default::default(),
+        read_only: false,
+        idempotent,
+    };
+    let world = ToolManifest {
+        name: "world".to_owned(),
+        exports: vec![export("once", false), export("again", true), export("ask", true), export("wait", true)].into(),
+        error_message_limit: None,
+        output_limit: None,
+        timeout_ms: None,
+    };
+    let extensions = vec![("message-window".to_owned(), JsonObject::new())];
+    let base = BasePackage { tools: vec![world], extensions };
+    let files = MemoryFiles::new().file("/p/goondan.yaml", BUNDLE.replace("POLICY", policy));
+    let loaded = load(LoadInput { root: Path::new("/p"), files: &files, base: &base });
+    loaded.bundle.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics))
+}
+
+struct Tools {
+    fs: SimFs,
+    world: World,
+}
+
+#[async_trait]
+impl ToolSource for Tools {
+    async fn open(&self, tool: &Resource<Tool>, _root: &Path) -> Result<ToolSet, OpenError> {
+        let handler = |export: &ExportSpec| {
+            let asks = ["ask", "wait"].contains(&&*export.name).then(|| export.name == "wait");
+            Arc::new(Handler { fs: self.fs.clone(), world: Arc::clone(&self.world), asks }) as Arc<dyn ToolHandler>
+        };
+        Ok(ToolSet { exports: tool.spec.exports.iter().map(|export| (export.clone(), handler(export))).collect() })
+    }
+}
+
+struct Handler {
+    fs: SimFs,
+    world: World,
+    /// It asks `b`, and waits for the answer or not.
+    asks: Option<bool>,
+}
+
+#[async_trait]
+impl ToolHandler for Handler {
+    async fn call(&self, ctx: &ToolContext, _input: JsonObject) -> Result<ToolOutput, ToolError> {
+        if self.fs.is_dead() {
+            // The dead do nothing to the world, and tell nobody.
+            std::future::pending::<()>().await;
+        }
+        *self.world.lock().unwrap().entry(ctx.tool_call_id.clone()).or_default() += 1;
+        if let Some(waits) = self.asks {
+            let input = AgentEventInput { input: format!("question of {}", ctx.turn_id), ..AgentEventInput::default() };
+            let asked = ctx.runtime.request("b", input, RequestOptions { timeout_ms: None, async_: !waits }).await?;
+            if let Some(answer) = asked.response {
+                return Ok(ToolOutput::from(answer));
+            }
+        }
+        Ok(ToolOutput::from(json!("done")))
+    }
+}
+
+struct Models;
+
+impl ModelFactory for Models {
+    fn client(
+        &self,
+        _model: &Resource<Model>,
+        _root: &Path,
+        _environment: &Environment,
+    ) -> Result<Arc<dyn ModelClient>, ModelError> {
+        Ok(Arc::new(Models))
+    }
+}
+
+#[async_trait]
+impl ModelClient for Models {
+    /// An input is answered with calls first, and then with text; everything else, and what begins with `quiet`, with text.
+    async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
+        let mut chunks = match (&*request.instance.agent, unanswered_input(&request.messages)) {
+            ("q", Some(event)) => vec![call("wait", &event)],
+            ("q", None) => behind_the_answer(&request.messages),
+            // It never says the same again.
+            ("b", _) => vec![ModelChunk::Text(format!("answer {}", SAID.fetch_add(1, Ordering::Relaxed)))],
+            (_, Some(event)) => vec![call("once", &event), call("again", &event), call("ask", &event)],
+            (_, None) => vec![ModelChunk::Text(format!("answer to {}", request.messages.last().unwrap().id))],
+        };
+        chunks.push(ModelChunk::Finish { usage: None });
+        Ok(futures::stream::iter(chunks.into_iter().map(Ok)).boxed())
+    }
+}
+
+fn unanswered_input(messages: &[Arc<Message>]) -> Option<String> {
+    let turn = messages.iter().rev().take_while(|message| message.data.role == Role::User);
+    let mut inputs = turn.filter_map(|message| message.text().strip_prefix("input ").map(str::to_owned));
+    inputs.next().filter(|event| !event.starts_with("quiet"))
+}
+
+fn behind_the_answer(messages: &[Arc<Message>]) -> Vec<ModelChunk> {
+    let last = messages.iter().rev().find_map(|message| message.tool_results().next()).unwrap();
+    match last.tool_call_id.strip_prefix("wait-") {
+        Some(event) => vec![call("once", event)],
+        None => vec![ModelChunk::Text("done".to_owned())],
+    }
+}
+
+fn call(export: &str, event: &str) -> ModelChunk {
+    ModelChunk::ToolCall {
+        id: format!("{export}-{event}"),
+        name: format!("world__{export}"),
+        arguments: Value::Object(JsonObject::new()),
+    }
+}
+
+/// How many answers `b` has given.
+static SAID: AtomicUsize = AtomicUsize::new(0);

@@ -1,0 +1,15 @@
+//! What the command and the case runner need beside the public API. Nobody else should: it may change at any time.
+
+/// The command keeps its history, and `doctor` looks at folders, with the rights of their owner alone.
+pub use goondan_core::private;
+/// Cases look for the answers to asynchronous requests.
+pub use goondan_core::reserved::INTER_AGENT_RESPONSE;
+/// `policy explain` checks the arguments that it is given.
+pub use goondan_core::schema::ArgumentSchema;
+/// The command's log, and what cases look for in every file, hold no secret.
+pub use goondan_engine::policy::redact::{Redacted, Redactor, forms_of};
+/// Diagnostics are printed with the lines that they are about; `gdn schema` prints the schemas; texts of strangers are
+/// escaped; cases are YAML, too.
+pub use goondan_spec::{render, schema::schemas, shown, yaml};
+/// Cases look at the files of an instance.
+pub use goondan_store::jsonl::layout;
