@@ -76,6 +76,9 @@ pub struct RuntimeEvent {
     /// What happened.
     #[serde(flatten)]
     pub kind: RuntimeEventKind,
+    /// Grows from each event of a workspace to the next, with gaps. Events of earlier versions have 0.
+    #[serde(default)]
+    pub sequence: u64,
     /// When.
     pub timestamp: DateTime<Utc>,
     /// To whom.

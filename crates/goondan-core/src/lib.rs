@@ -6,7 +6,6 @@
 
 pub mod conversation;
 pub mod event;
-pub mod footing;
 pub mod handled;
 pub mod history;
 pub mod ids;

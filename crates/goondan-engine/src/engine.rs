@@ -1,8 +1,8 @@
 //! What all parts of a running swarm share.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use goondan_spec::kinds::Workdir;
@@ -17,7 +17,6 @@ use crate::turn::budget::Spent;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::approval::{ApprovalBook, SharedApprover};
 use goondan_core::ports::clock::Clock;
-use goondan_core::ports::journal::Journal;
 use goondan_core::ports::reload::Reloader;
 use goondan_core::ports::store::Store;
 use goondan_core::ports::tool::InstanceObserver;
@@ -25,21 +24,14 @@ use goondan_core::ports::tool::InstanceObserver;
 /// The ports of a running swarm, and its current generation.
 pub struct Engine {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) journal: Arc<dyn Journal>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) approver: SharedApprover,
     /// Keeps secrets out of what is written down.
     pub(crate) redactor: Redactor,
     /// Approvals that hold always.
     pub(crate) approvals: Arc<dyn ApprovalBook>,
-    /// Held while the approvals of a conversation change.
-    pub(crate) granting: Mutex<()>,
     pub(crate) bus: EventBus,
     pub(crate) generation: ArcSwap<Generation>,
-    /// Held while a list of dead letters changes.
-    pub(crate) dead_letters: Mutex<()>,
-    /// Held while something that a tool keeps is written.
-    pub(crate) tool_states: tokio::sync::Mutex<()>,
     /// What all turns of this run have used up.
     pub(crate) spent: Spent,
     /// Prompts that come by the clock.

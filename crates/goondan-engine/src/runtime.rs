@@ -1,8 +1,8 @@
 //! A running swarm, as the facade holds it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::delivery::bus::EventBus;
 use crate::delivery::dead_letters;
-use crate::delivery::orchestrator::{Command, Orchestrator, Refusal};
+use crate::delivery::orchestrator::{Command, Orchestrator, Refusal, settle_status};
 use crate::delivery::schedule::{self, Timetable};
 use crate::engine::Engine;
 use crate::plan::Generation;
@@ -28,9 +28,7 @@ use goondan_core::inbound::{AgentEvent, EventTrace};
 use goondan_core::message::{Message, MessageData, MessageSource, Part, Role, ToolCall};
 use goondan_core::ports::approval::{ApprovalBook, SharedApprover};
 use goondan_core::ports::clock::Clock;
-use goondan_core::ports::journal::Journal;
 use goondan_core::ports::reload::Reloader;
-use goondan_core::ports::store::blocking;
 use goondan_core::ports::store::{InstanceMeta, Store, StoreError};
 use goondan_core::ports::tool::{InstanceObserver, ToolCallResult};
 use goondan_core::reserved;
@@ -39,10 +37,8 @@ use goondan_core::reserved;
 pub struct RuntimeParts {
     /// The first generation.
     pub generation: Generation,
-    /// Conversations and accepted events.
+    /// Conversations, accepted events, side effects of running turns.
     pub store: Arc<dyn Store>,
-    /// Side effects of running turns.
-    pub journal: Arc<dyn Journal>,
     /// Time and ids.
     pub clock: Arc<dyn Clock>,
     /// Answers what a policy asks.
@@ -105,26 +101,23 @@ pub struct ExternalInput {
 
 impl Runtime {
     /// Takes up what was left in the store, and runs. The subscription misses nothing, not even what resumes at once.
-    pub fn start(parts: RuntimeParts) -> Result<(Self, UnboundedReceiver<SwarmEvent>), StoreError> {
-        let recovered = parts.store.recover()?;
+    pub async fn start(parts: RuntimeParts) -> Result<(Self, UnboundedReceiver<SwarmEvent>), StoreError> {
+        let recovered = parts.store.recover().await?;
         for warning in &recovered.warnings {
             tracing::warn!("{warning}");
         }
-        let metas = parts.store.instances()?;
-        let timetable = Arc::new(Timetable::restore(&*parts.store, &metas));
+        let metas = parts.store.instances().await?;
+        let metas = settle_status(&*parts.store, metas, &recovered).await;
+        let timetable = Arc::new(Timetable::restore(&*parts.store).await?);
         let (commands, queue) = unbounded_channel();
         let engine = Arc::new(Engine {
             bus: EventBus::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.redactor.clone()),
             store: parts.store,
-            journal: parts.journal,
             clock: parts.clock,
             approver: parts.approver,
             approvals: parts.approvals,
             redactor: parts.redactor,
-            granting: Mutex::default(),
             generation: ArcSwap::from_pointee(parts.generation),
-            dead_letters: Mutex::default(),
-            tool_states: tokio::sync::Mutex::default(),
             spent: Spent::new(),
             dead: AtomicBool::new(false),
             timetable: Arc::clone(&timetable),
@@ -159,6 +152,7 @@ impl Runtime {
         let clock = &self.engine.clock;
         let event = RuntimeEvent {
             kind,
+            sequence: self.engine.bus.next_sequence(),
             timestamp: clock.now(),
             agent_name: self.generation().entry_agent.clone(),
             instance_key: "*".to_owned(),
@@ -198,8 +192,7 @@ impl Runtime {
 
     /// Starts an event again whose turn failed, under an id of its own, and takes it off the list of dead letters.
     pub async fn retry(&self, instance: &InstanceId, event_id: &str) -> Result<Accepted, Refusal> {
-        let (store, id, wanted) = (Arc::clone(&self.engine.store), instance.clone(), event_id.to_owned());
-        let found = blocking(move || dead_letters::find(&*store, &id, &wanted)).await;
+        let found = dead_letters::find(&self.engine, instance, event_id).await;
         let mut event = found.map_err(|error| store_refusal(&error))?.ok_or_else(|| Refusal {
             code: "E_EVENT_NOT_FOUND",
             message: format!("{instance} has no failed event `{event_id}`"),
@@ -207,8 +200,7 @@ impl Runtime {
         })?;
         event.id = format!("{}-retry-{}", event.id, self.engine.clock.hex(4));
         let accepted = self.submit(event)?.accepted().await?;
-        let (engine, id, wanted) = (Arc::clone(&self.engine), instance.clone(), event_id.to_owned());
-        blocking(move || dead_letters::remove(&engine, &id, &wanted)).await.map_err(|error| store_refusal(&error))?;
+        dead_letters::remove(&self.engine, instance, event_id).await.map_err(|error| store_refusal(&error))?;
         Ok(accepted)
     }
 
@@ -216,7 +208,7 @@ impl Runtime {
         let event_id = event.id.clone();
         let (waiter, result) = oneshot::channel();
         let (answer, accepted) = oneshot::channel();
-        let command = Command::Submit { event: Box::new(event), waiter: Some(waiter), footing: None, accepted: answer };
+        let command = Command::Submit { event: Box::new(event), waiter: Some(waiter), accepted: answer };
         self.engine.commands.send(command).map_err(|_| ended())?;
         Ok(Submitted { event_id, accepted, result })
     }
@@ -256,7 +248,6 @@ impl Runtime {
             trace,
             cancel: CancellationToken::new(),
             approval: None,
-            footing: None,
         };
         Some(dispatch::call(context).await)
     }
@@ -279,8 +270,8 @@ impl Runtime {
 
     /// The conversation of `instance` as it lies in the store.
     pub async fn conversation(&self, instance: &InstanceId) -> Result<Vec<Arc<Message>>, StoreError> {
-        let (store, id) = (Arc::clone(&self.engine.store), instance.clone());
-        blocking(move || Ok(Conversation::restore(store.open(&id)?.load()?).0.messages().to_vec())).await
+        let stored = self.engine.store.read(instance).await?;
+        Ok(Conversation::restore(stored).0.messages().to_vec())
     }
 
     /// The folder of an instance that its tools work in by default.
@@ -319,7 +310,7 @@ impl Drop for Runtime {
 }
 
 fn store_refusal(error: &StoreError) -> Refusal {
-    Refusal { code: "E_STORE", message: error.message.clone(), suggestion: None }
+    Refusal { code: "E_STORE", message: error.to_string(), suggestion: None }
 }
 
 fn ended() -> Refusal {

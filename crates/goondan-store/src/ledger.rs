@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::note::{EventNote, Note};
+use crate::record::{CarriedFold, InboxRecord, SettledFold};
 use goondan_core::handled::{Handled, KeptResult};
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::store::{CarriedFold, HandledEvent, InboxRecord, Recovered, SettledFold};
+use goondan_core::ports::store::{HandledEvent, Recovered};
 
 /// Which records of an inbox still matter: those of pending events and of events that were handled lately. Records are
 /// known by their place in the row.
@@ -270,7 +271,7 @@ mod tests {
                 4..7 => self.finish(which, what == 4, what == 5),
                 7 => {
                     if let Some(event) = self.take(which, false) {
-                        self.records.push(withdrawn(&event));
+                        self.records.push(withdrawn(&event).into());
                     }
                 }
                 8 => self.settle(which),
@@ -301,14 +302,14 @@ mod tests {
                 0 => event(&id, &target),
                 _ => event_by(&id, &instance(&format!("k{}", which % 5)), &target),
             };
-            self.records.push(accepted(&event));
+            self.records.push(accepted(&event).into());
             self.pending.push(event);
         }
 
         fn finish(&mut self, which: usize, answers: bool, carries: bool) {
             let Some(done) = self.take(which, true) else { return };
             let answer = answers.then(|| event(&format!("{}-answer", done.id), &instance("k0")));
-            let mut record = done_with(&done, answer.clone());
+            let mut record = InboxRecord::from(done_with(&done, answer.clone()));
             if let InboxRecord::Done { fold, .. } = &mut record {
                 *fold = carries.then(|| {
                     Box::new(CarriedFold { instance: done.target.clone(), at: 0, is_whole: false, messages: vec![] })

@@ -9,6 +9,7 @@ pub mod jsonl;
 mod ledger;
 pub mod memory;
 mod note;
+pub mod record;
 #[cfg(feature = "testing")]
 pub mod suite;
 pub mod transfer;

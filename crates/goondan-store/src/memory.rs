@@ -12,14 +12,14 @@ use serde_json::Value;
 use super::begun::{self, Traces};
 use super::ledger::{Held, Ledger};
 use crate::jsonl::layout;
+use crate::record::InboxRecord;
 use goondan_core::event::RuntimeEvent;
-use goondan_core::footing::Footing;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageEvent};
 use goondan_core::ports::journal::{Effect, Journal, Outcome, TurnJournal};
 use goondan_core::ports::store::{
-    CarriedFold, DeadLetter, Fold, InboxRecord, InstanceMeta, InstanceStore, OnDurable, Recovered, Store, StoreError,
-    StoredConversation,
+    Conversations, EventLog, FinishedTurn, Fold, InstanceMeta, Instances, Lease, Log, LogRecord, OpenConversation,
+    Record, Records, Recovered, StoreError, StoredConversation, Ticket, Version, Workspace,
 };
 
 /// The inbox is looked through for what may go when it has grown by that many records.
@@ -40,8 +40,10 @@ struct State {
     compact_at: usize,
     metas: HashMap<InstanceId, InstanceMeta>,
     conversations: HashMap<InstanceId, StoredConversation>,
-    extension_states: HashMap<InstanceId, HashMap<String, Value>>,
-    dead_letters: HashMap<InstanceId, Vec<DeadLetter>>,
+    epochs: HashMap<InstanceId, u64>,
+    records: HashMap<InstanceId, HashMap<String, Record>>,
+    /// The version of the record that was put last.
+    last_version: Version,
 }
 
 impl MemoryStore {
@@ -51,8 +53,12 @@ impl MemoryStore {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
@@ -66,10 +72,15 @@ impl State {
             self.compact_at = self.inbox.len() * 2;
         }
     }
+
+    fn record(&self, id: &InstanceId, name: &str) -> Option<&Record> {
+        self.records.get(id)?.get(name)
+    }
 }
 
-impl Store for MemoryStore {
-    fn recover(&self) -> Result<Recovered, StoreError> {
+#[async_trait]
+impl Log for MemoryStore {
+    async fn recover(&self) -> Result<Recovered, StoreError> {
         let state = self.state();
         let (ledger, mut held) = (Ledger::of(state.inbox.iter()), Held::default());
         for place in ledger.places() {
@@ -82,52 +93,90 @@ impl Store for MemoryStore {
         Ok(recovered)
     }
 
-    fn submit(&self, record: InboxRecord, on_durable: OnDurable) {
-        self.state().take(record);
-        on_durable(Ok(()));
+    fn append(&self, record: LogRecord) -> Ticket {
+        self.state().take(record.into());
+        Ticket::settled(Ok(()))
+    }
+}
+
+#[async_trait]
+impl Conversations for MemoryStore {
+    async fn claim(&self, id: &InstanceId) -> Result<Lease, StoreError> {
+        let mut state = self.state();
+        let epoch = state.epochs.entry(id.clone()).or_default();
+        *epoch += 1;
+        Ok(Lease { instance: id.clone(), epoch: *epoch })
     }
 
-    fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError> {
+    async fn open(&self, lease: Lease) -> Result<Box<dyn OpenConversation>, StoreError> {
+        Ok(Box::new(MemoryConversation { lease, state: Arc::clone(&self.state) }))
+    }
+
+    async fn read(&self, id: &InstanceId) -> Result<StoredConversation, StoreError> {
+        Ok(self.state().conversations.get(id).cloned().unwrap_or_default())
+    }
+}
+
+#[async_trait]
+impl Instances for MemoryStore {
+    async fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError> {
         Ok(self.state().metas.values().cloned().collect())
     }
 
-    fn put_meta(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
+    async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
         self.state().metas.insert(meta.id(), meta.clone());
         Ok(())
     }
 
-    fn open(&self, id: &InstanceId) -> Result<Box<dyn InstanceStore>, StoreError> {
-        Ok(Box::new(MemoryInstance { id: id.clone(), state: Arc::clone(&self.state) }))
-    }
-
-    fn extension_state(&self, id: &InstanceId, extension: &str) -> Result<Option<Value>, StoreError> {
-        Ok(self.state().extension_states.get(id).and_then(|states| states.get(extension)).cloned())
-    }
-
-    fn put_extension_state(&self, id: &InstanceId, extension: &str, state: &Value) -> Result<(), StoreError> {
-        self.state().extension_states.entry(id.clone()).or_default().insert(extension.to_owned(), state.clone());
-        Ok(())
-    }
-
-    fn dead_letters(&self, id: &InstanceId) -> Result<Vec<DeadLetter>, StoreError> {
-        Ok(self.state().dead_letters.get(id).cloned().unwrap_or_default())
-    }
-
-    fn put_dead_letters(&self, id: &InstanceId, letters: &[DeadLetter]) -> Result<(), StoreError> {
-        self.state().dead_letters.insert(id.clone(), letters.to_vec());
-        Ok(())
-    }
-
-    fn delete(&self, id: &InstanceId) -> Result<bool, StoreError> {
+    async fn delete_instance(&self, id: &InstanceId) -> Result<bool, StoreError> {
         let mut state = self.state();
         state.conversations.remove(id);
-        state.extension_states.remove(id);
-        state.dead_letters.remove(id);
+        state.records.remove(id);
         Ok(state.metas.remove(id).is_some())
     }
+}
 
-    fn log(&self, _event: &Arc<RuntimeEvent>) {}
+#[async_trait]
+impl Records for MemoryStore {
+    async fn get(&self, id: &InstanceId, name: &str) -> Result<Option<Record>, StoreError> {
+        Ok(self.state().record(id, name).cloned())
+    }
 
+    async fn put(
+        &self,
+        id: &InstanceId,
+        name: &str,
+        value: &Value,
+        expected: Option<Version>,
+    ) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        if state.record(id, name).map(|record| record.version) != expected {
+            return Ok(false);
+        }
+        state.last_version += 1;
+        let record = Record { value: value.clone(), version: state.last_version };
+        state.records.entry(id.clone()).or_default().insert(name.to_owned(), record);
+        Ok(true)
+    }
+
+    async fn all(&self, name: &str) -> Result<Vec<(InstanceId, Record)>, StoreError> {
+        let state = self.state();
+        let found = state.records.iter().filter_map(|(id, records)| Some((id.clone(), records.get(name)?.clone())));
+        Ok(found.collect())
+    }
+}
+
+/// Nothing is kept: who watches is there while it happens.
+#[async_trait]
+impl EventLog for MemoryStore {
+    fn record(&self, _event: &Arc<RuntimeEvent>) {}
+
+    async fn events(&self, _id: &InstanceId, _after: u64) -> Result<Vec<RuntimeEvent>, StoreError> {
+        Ok(Vec::new())
+    }
+}
+
+impl Workspace for MemoryStore {
     fn workdir(&self, id: &InstanceId) -> PathBuf {
         layout::instance_dir(&self.dir, id).join(layout::WORKDIR)
     }
@@ -137,76 +186,83 @@ impl Store for MemoryStore {
     }
 }
 
-struct MemoryInstance {
-    id: InstanceId,
+struct MemoryConversation {
+    lease: Lease,
     state: Arc<Mutex<State>>,
 }
 
-impl MemoryInstance {
-    fn change(&self, change: impl FnOnce(&mut Vec<Arc<Message>>, &mut Vec<MessageEvent>)) -> Result<(), StoreError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let conversation = state.conversations.entry(self.id.clone()).or_default();
-        change(&mut conversation.base, &mut conversation.events);
+impl MemoryConversation {
+    /// Changes what is stored, under the lease.
+    fn change(&self, change: impl FnOnce(&mut State)) -> Result<(), StoreError> {
+        let mut state = lock(&self.state);
+        if state.epochs.get(&self.lease.instance) != Some(&self.lease.epoch) {
+            return Err(StoreError::Fenced(self.lease.instance.clone()));
+        }
+        change(&mut state);
         Ok(())
+    }
+
+    fn change_events(&self, change: impl FnOnce(&mut Vec<MessageEvent>)) -> Result<(), StoreError> {
+        let id = self.lease.instance.clone();
+        self.change(|state| change(&mut state.conversations.entry(id).or_default().events))
     }
 }
 
-impl InstanceStore for MemoryInstance {
-    fn load(&mut self) -> Result<StoredConversation, StoreError> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(state.conversations.get(&self.id).cloned().unwrap_or_default())
+#[async_trait]
+impl OpenConversation for MemoryConversation {
+    async fn load(&mut self) -> Result<StoredConversation, StoreError> {
+        Ok(lock(&self.state).conversations.get(&self.lease.instance).cloned().unwrap_or_default())
     }
 
-    fn append(&mut self, event: &MessageEvent) -> Result<(), StoreError> {
-        self.change(|_, events| events.push(event.clone()))
+    async fn append(&mut self, event: &MessageEvent) -> Result<(), StoreError> {
+        self.change_events(|events| events.push(event.clone()))
     }
 
-    fn discard_events(&mut self) -> Result<(), StoreError> {
-        self.change(|_, events| events.clear())
+    async fn discard_events(&mut self) -> Result<(), StoreError> {
+        self.change_events(Vec::clear)
     }
 
-    fn carry(&mut self, _turn_id: &str, _fold: Fold<'_>) -> Result<Option<CarriedFold>, StoreError> {
-        Ok(None)
+    async fn fold(&mut self, fold: Fold<'_>) -> Result<(), StoreError> {
+        let id = self.lease.instance.clone();
+        self.change(|state| folded(state.conversations.entry(id).or_default(), fold))
     }
 
-    fn sync(&mut self) -> Result<(), StoreError> {
-        Ok(())
+    async fn end_turn(&mut self, turn: FinishedTurn, fold: Fold<'_>, meta: InstanceMeta) -> Result<bool, StoreError> {
+        let id = self.lease.instance.clone();
+        self.change(|state| {
+            state.take(InboxRecord::done(turn, None));
+            folded(state.conversations.entry(id.clone()).or_default(), fold);
+            state.metas.insert(id, meta);
+        })?;
+        Ok(true)
     }
+}
 
-    fn fold(&mut self, fold: Fold<'_>) -> Result<(), StoreError> {
-        self.change(|base, events| {
-            match fold {
-                Fold::Append(messages) => base.extend(messages.iter().cloned()),
-                Fold::Rewrite(messages) => *base = messages.to_vec(),
-            }
-            events.clear();
-        })
+fn folded(conversation: &mut StoredConversation, fold: Fold<'_>) {
+    match fold {
+        Fold::Append(messages) => conversation.base.extend(messages.iter().map(Arc::<Message>::clone)),
+        Fold::Rewrite(messages) => conversation.base = messages.to_vec(),
     }
+    conversation.events.clear();
 }
 
 /// A journal that records nothing: without a disk there is nothing to resume.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct MemoryJournal;
-
 #[async_trait]
-impl Journal for MemoryJournal {
-    async fn open(
-        &self,
-        _instance: &InstanceId,
-        _turn_id: &str,
-        _footing: &Arc<Footing>,
-    ) -> Result<Arc<dyn TurnJournal>, StoreError> {
-        Ok(Arc::new(MemoryJournal))
+impl Journal for MemoryStore {
+    async fn open_journal(&self, _instance: &InstanceId, _turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError> {
+        Ok(Arc::new(NoJournal))
     }
 
-    async fn close(&self, _instance: &InstanceId, _turn_id: &str) -> Result<(), StoreError> {
+    async fn close_journal(&self, _instance: &InstanceId, _turn_id: &str) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
+struct NoJournal;
+
 #[async_trait]
-impl TurnJournal for MemoryJournal {
-    async fn run(&self, _effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome, StoreError> {
+impl TurnJournal for NoJournal {
+    async fn run_value(&self, _effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Value>, StoreError> {
         Ok(Outcome::Done { value: work.await, replayed: false })
     }
 

@@ -1,9 +1,9 @@
 //! What of a record says whether it matters, and until when.
 
+use crate::record::{CarriedFold, InboxRecord, SettledFold};
 use goondan_core::handled::KeptResult;
 use goondan_core::ids::InstanceId;
 use goondan_core::inbound::AgentEvent;
-use goondan_core::ports::store::{CarriedFold, InboxRecord, SettledFold};
 
 /// What a [`Ledger`](super::ledger::Ledger) has to know of a record.
 #[derive(Debug, Clone, PartialEq)]

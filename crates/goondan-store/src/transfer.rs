@@ -11,7 +11,6 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use goondan_core::conversation::Conversation;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::Message;
 use goondan_core::ports::store::{Fold, InstanceMeta, InstanceStatus, Store, StoreError};
@@ -108,27 +107,33 @@ fn write_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// Reads instances and puts them in the store; a single one as `target`, if that is given. Each is there as a whole or not at
-/// all, and nothing is there where anything is wrong with the stream.
-pub fn import(
-    store: &dyn Store,
-    target: Option<InstanceId>,
-    input: &mut dyn BufRead,
-) -> Result<Vec<InstanceMeta>, ImportError> {
-    let read = named(read(input)?, target)?;
-    let known: HashSet<InstanceId> = store.instances()?.iter().map(InstanceMeta::id).collect();
-    for (meta, _) in &read {
-        let stored = store.open(&meta.id())?.load()?;
-        if known.contains(&meta.id()) || !stored.base.is_empty() || !stored.events.is_empty() {
-            return Err(ImportError::Exists(meta.id()));
+/// Instances that were read whole, and that no store has yet.
+#[derive(Debug)]
+pub struct Export(Vec<Exported<InstanceMeta>>);
+
+impl Export {
+    /// Reads instances; a single one as `target`, if that is given. Fails where anything is wrong with the stream.
+    pub fn read(target: Option<InstanceId>, input: &mut dyn BufRead) -> Result<Self, ImportError> {
+        named(read(input)?, target).map(Export)
+    }
+
+    /// Puts the instances in a store. Each is there as a whole or not at all, and nothing is overwritten.
+    pub async fn put_in(self, store: &dyn Store) -> Result<Vec<InstanceMeta>, ImportError> {
+        let known: HashSet<InstanceId> = store.instances().await?.iter().map(InstanceMeta::id).collect();
+        for (meta, _) in &self.0 {
+            let stored = store.read(&meta.id()).await?;
+            if known.contains(&meta.id()) || !stored.base.is_empty() || !stored.events.is_empty() {
+                return Err(ImportError::Exists(meta.id()));
+            }
         }
+        for (meta, messages) in &self.0 {
+            // Nothing of it is there until all of it is.
+            let lease = store.claim(&meta.id()).await?;
+            store.open(lease).await?.fold(Fold::Rewrite(messages)).await?;
+            store.put_instance(meta).await?;
+        }
+        Ok(self.0.into_iter().map(|(meta, _)| meta).collect())
     }
-    for (meta, messages) in &read {
-        // Written beside and renamed: nothing of it is there until all of it is.
-        store.open(&meta.id())?.fold(Fold::Rewrite(messages))?;
-        store.put_meta(meta)?;
-    }
-    Ok(read.into_iter().map(|(meta, _)| meta).collect())
 }
 
 type Exported<T> = (T, Vec<Arc<Message>>);
@@ -262,25 +267,6 @@ impl Lines<'_> {
     }
 }
 
-/// Reads an instance from a store and writes it.
-pub fn export_from(store: &dyn Store, id: &InstanceId, out: &mut dyn Write) -> Result<bool, ExportError> {
-    let Some(meta) = store.instances()?.into_iter().find(|meta| meta.id() == *id) else { return Ok(false) };
-    let (conversation, _) = Conversation::restore(store.open(id)?.load()?);
-    export(&meta, conversation.messages(), out)?;
-    Ok(true)
-}
-
-/// Why an instance was not exported.
-#[derive(Debug, thiserror::Error)]
-pub enum ExportError {
-    /// The store has failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The stream can't be written.
-    #[error("failed to write the instance: {0}")]
-    Write(#[from] io::Error),
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
@@ -289,6 +275,7 @@ mod tests {
     use crate::memory::MemoryStore;
     use crate::suite::samples::{instance, message, messages, meta};
     use goondan_core::message::{Part, Role, ToolCall};
+    use goondan_core::ports::store::Conversations as _;
 
     fn store() -> MemoryStore {
         MemoryStore::new(PathBuf::from("/nowhere"))
@@ -300,36 +287,42 @@ mod tests {
         bytes
     }
 
-    fn import_bytes(bytes: &[u8]) -> Result<Vec<InstanceMeta>, String> {
-        import(&store(), None, &mut &*bytes).map_err(|error| error.to_string())
+    async fn import(
+        store: &MemoryStore,
+        target: Option<InstanceId>,
+        bytes: &[u8],
+    ) -> Result<Vec<InstanceMeta>, ImportError> {
+        Export::read(target, &mut &*bytes)?.put_in(store).await
     }
 
-    #[test]
-    fn what_was_exported_is_imported_as_it_was() {
+    async fn import_bytes(bytes: &[u8]) -> Result<Vec<InstanceMeta>, String> {
+        import(&store(), None, bytes).await.map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn what_was_exported_is_imported_as_it_was() {
         let (one, two) = (store(), store());
         let bytes = exported(&messages(&["m0", "m1"]));
-        let imported = import(&one, None, &mut &*bytes).unwrap();
+        let imported = import(&one, None, &bytes).await.unwrap();
         assert_eq!(imported, [meta(&instance("k"))]);
-        let mut again = Vec::new();
-        assert!(export_from(&one, &instance("k"), &mut again).unwrap());
-        assert_eq!(again, bytes);
+        let stored = one.read(&instance("k")).await.unwrap();
+        assert_eq!(exported(&stored.base), bytes);
         let other = InstanceId::new("b", "elsewhere");
-        assert_eq!(import(&two, Some(other.clone()), &mut &*bytes).unwrap()[0].id(), other);
-        assert_eq!(two.open(&other).unwrap().load().unwrap().base, messages(&["m0", "m1"]));
-        assert!(!export_from(&two, &instance("k"), &mut Vec::new()).unwrap());
+        assert_eq!(import(&two, Some(other.clone()), &bytes).await.unwrap()[0].id(), other);
+        assert_eq!(two.read(&other).await.unwrap().base, messages(&["m0", "m1"]));
     }
 
-    #[test]
-    fn nothing_is_overwritten() {
+    #[tokio::test]
+    async fn nothing_is_overwritten() {
         let store = store();
         let bytes = exported(&messages(&["m0"]));
-        import(&store, None, &mut &*bytes).unwrap();
-        let error = import(&store, None, &mut &*bytes).unwrap_err();
+        import(&store, None, &bytes).await.unwrap();
+        let error = import(&store, None, &bytes).await.unwrap_err();
         assert_eq!(error.to_string(), "there is an instance a:k already");
     }
 
-    #[test]
-    fn what_is_not_whole_is_refused() {
+    #[tokio::test]
+    async fn what_is_not_whole_is_refused() {
         let bytes = exported(&messages(&["m0", "m1"]));
         let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
         let cases = [
@@ -350,37 +343,37 @@ mod tests {
             ),
         ];
         for (bytes, expected) in cases {
-            let error = import_bytes(&bytes).unwrap_err();
+            let error = import_bytes(&bytes).await.unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
     }
 
-    #[test]
-    fn several_follow_each_other() {
+    #[tokio::test]
+    async fn several_follow_each_other() {
         let store = store();
         let mut bytes = exported(&messages(&["m0", "m1"]));
         export(&meta(&instance("l")), &[], &mut bytes).unwrap();
         let target = InstanceId::new("a", "x");
-        let error = import(&store, Some(target), &mut &*bytes).unwrap_err().to_string();
+        let error = import(&store, Some(target), &bytes).await.unwrap_err().to_string();
         assert_eq!(error, "there are 2 instances, and only one can be imported as a:x");
-        assert_eq!(import(&store, None, &mut &*bytes).unwrap(), [meta(&instance("k")), meta(&instance("l"))]);
+        assert_eq!(import(&store, None, &bytes).await.unwrap(), [meta(&instance("k")), meta(&instance("l"))]);
     }
 
-    #[test]
-    fn a_call_in_the_middle_has_a_result() {
+    #[tokio::test]
+    async fn a_call_in_the_middle_has_a_result() {
         let mut calling = message("m0", Role::Assistant);
         let call = ToolCall { tool_call_id: "c1".into(), tool_name: "a__b".into(), input: serde_json::json!({}) };
         calling.data.content.push(Part::ToolCall(call));
         let calling = vec![Arc::new(calling)];
-        assert!(import_bytes(&exported(&calling)).is_ok(), "the next turn gives it one");
-        let error = import_bytes(&exported(&[calling, messages(&["m1"])].concat())).unwrap_err();
+        assert!(import_bytes(&exported(&calling)).await.is_ok(), "the next turn gives it one");
+        let error = import_bytes(&exported(&[calling, messages(&["m1"])].concat())).await.unwrap_err();
         assert!(error.contains("line 2 is not part of an exported instance: the call c1 has no result"), "{error}");
     }
 
     #[test]
     fn a_line_without_end_is_refused() {
         let mut endless = io::BufReader::new(io::repeat(b'x'));
-        let error = import(&store(), None, &mut endless).unwrap_err();
+        let error = Export::read(None, &mut endless).unwrap_err();
         assert!(matches!(error, ImportError::TooLarge(_)), "{error}");
     }
 }

@@ -7,6 +7,7 @@ use goondan_core::event::SwarmEvent;
 use goondan_core::ports::approval::{ApprovalBook, ApproveAll, Approver, Headless};
 use goondan_core::ports::clock::{Clock, SystemClock};
 use goondan_core::ports::model::ModelFactory;
+use goondan_core::ports::store::Store;
 use goondan_core::ports::tool::{InstanceObserver, ToolSource};
 use goondan_dylib::HostCommand;
 use goondan_engine::plan::PlanPorts;
@@ -14,7 +15,7 @@ use goondan_engine::policy::redact::Redactor;
 use goondan_engine::runtime::{Runtime, RuntimeParts};
 use goondan_models::Providers;
 use goondan_spec::{Bundle, Diagnostic, Environment, OsFiles};
-use goondan_store::jsonl::{JsonlJournal, JsonlStore, LockError, OpenWorkspaceError};
+use goondan_store::jsonl::{JsonlStore, LockError, OpenWorkspaceError};
 use goondan_tools::HelperCommand;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -36,6 +37,8 @@ pub struct SwarmBuilder {
     pub(crate) workspace: Option<Workspace>,
     pub(crate) variables: Variables,
     pub(crate) models: Arc<dyn ModelFactory>,
+    pub(crate) store: Option<Arc<dyn Store>>,
+    pub(crate) tools: Option<Arc<dyn ToolSource>>,
     pub(crate) approver: Arc<dyn Approver>,
     pub(crate) approvals: Option<Arc<dyn ApprovalBook>>,
     pub(crate) redactor: Redactor,
@@ -73,6 +76,8 @@ impl SwarmBuilder {
             workspace: None,
             variables: Variables::OfProject { env_file: None },
             models: Arc::new(Providers::default()),
+            store: None,
+            tools: None,
             approver: Arc::new(Headless),
             approvals: None,
             redactor: Redactor::new(),
@@ -125,6 +130,20 @@ impl SwarmBuilder {
     #[must_use]
     pub fn models(mut self, factory: Arc<dyn ModelFactory>) -> Self {
         self.models = factory;
+        self
+    }
+
+    /// Keeps conversations and accepted events there, instead of in files of the workspace.
+    #[must_use]
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// Opens the tools, instead of what their entries say. A source that has no such tool may hand it on to others.
+    #[must_use]
+    pub fn tools(mut self, tools: Arc<dyn ToolSource>) -> Self {
+        self.tools = Some(tools);
         self
     }
 
@@ -218,7 +237,8 @@ impl SwarmBuilder {
         let root = StateRoot::find(self.state_root.as_deref());
         root.prepare_or_warn();
         let tools = Arc::new(ToolSources::new(&root.0, self.tool_host, self.sandbox_helper, environment.clone()));
-        let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
+        let source = self.tools.unwrap_or_else(|| Arc::clone(&tools) as Arc<dyn ToolSource>);
+        let ports = PlanPorts { tools: source, models: self.models };
         let generation = plan_swarm(&self.bundle, swarm, FIRST_GENERATION, &ports, &environment, None, &self.redactor)
             .await
             .map_err(StartError::Diagnostics)?;
@@ -229,9 +249,10 @@ impl SwarmBuilder {
                 .map_err(|error| workspace_error(error.to_string()))?
                 .map_err(|stranger| begun_by_another(&root.workspace_of(&self.bundle, swarm), &stranger))?,
         };
-        let dir = workspace.dir.clone();
-        let store = tokio::task::spawn_blocking(move || JsonlStore::open(&dir)).await;
-        let store = store.map_err(|panic| workspace_error(panic.to_string()))?.map_err(cannot_open)?;
+        let store = match self.store {
+            Some(store) => store,
+            None => open_store(&workspace).await?,
+        };
         if let Err(error) = workspace.claim(&Owner::of(&self.bundle, swarm)) {
             return Err(workspace_error(format!("the project could not be noted in the workspace: {error}")));
         }
@@ -247,15 +268,14 @@ impl SwarmBuilder {
             approvals,
             redactor: self.redactor.clone(),
             generation,
-            store: Arc::new(store),
-            journal: Arc::new(JsonlJournal::new(workspace.dir.clone())),
+            store,
             clock: self.clock,
             approver: self.approver,
             workdir: self.workdir.as_deref().map(absolute),
             reloader: Some(Arc::clone(&reloader) as _),
             observer: Arc::clone(&tools) as Arc<dyn InstanceObserver>,
         };
-        let (runtime, events) = Runtime::start(parts).map_err(|error| workspace_error(error.message))?;
+        let (runtime, events) = Runtime::start(parts).await.map_err(|error| workspace_error(error.to_string()))?;
         let notebook = Notebook {
             swarm: swarm_id,
             root: self.bundle.root().to_owned(),
@@ -283,6 +303,12 @@ impl SwarmBuilder {
         reloader.serve(&swarm);
         Ok((swarm, events))
     }
+}
+
+async fn open_store(workspace: &Workspace) -> Result<Arc<dyn Store>, StartError> {
+    let dir = workspace.dir.clone();
+    let opened = tokio::task::spawn_blocking(move || JsonlStore::open(&dir)).await;
+    Ok(Arc::new(opened.map_err(|panic| workspace_error(panic.to_string()))?.map_err(cannot_open)?))
 }
 
 fn absolute(path: &Path) -> PathBuf {

@@ -8,7 +8,7 @@ use goondan_core::message::Message;
 use goondan_core::ports::store::InstanceMeta;
 use goondan_models::Mask;
 use goondan_store::jsonl::{JsonlStore, OpenWorkspaceError};
-use goondan_store::transfer::{self, ImportError};
+use goondan_store::transfer::{self, Export, ImportError};
 use serde_json::Value;
 
 use crate::workspace::Workspace;
@@ -38,13 +38,13 @@ impl Workspace {
 
     /// Reads instances that [`Workspace::export`] has written; a single one as `target`, if that is given. The workspace is
     /// made where there is none. Nothing is overwritten, and nothing imported where anything is wrong with the stream.
-    pub fn import(
+    pub async fn import(
         &self,
         target: Option<InstanceId>,
         input: &mut dyn BufRead,
     ) -> Result<Vec<InstanceMeta>, ImportFailed> {
         let store = JsonlStore::open(&self.dir)?;
-        Ok(transfer::import(&store, target, input)?)
+        Ok(Export::read(target, input)?.put_in(&store).await?)
     }
 }
 

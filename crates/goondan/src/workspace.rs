@@ -11,7 +11,7 @@ use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::Message;
 use goondan_core::ports::journal::EffectKind;
-use goondan_core::ports::store::{DeadLetter, InstanceMeta, InstanceStatus, Store, StoredConversation};
+use goondan_core::ports::store::{DeadLetter, InstanceMeta, InstanceStatus, Instances as _, StoredConversation};
 use goondan_core::private;
 use goondan_store::jsonl::{JournalRecord, JsonlStore, OpenWorkspaceError, layout, read_lines};
 use serde::Serialize;
@@ -168,11 +168,11 @@ impl Workspace {
     }
 
     /// Deletes everything of an instance; false where there is none. The workspace must not be held by a running swarm.
-    pub fn delete(&self, id: &InstanceId) -> Result<bool, OpenWorkspaceError> {
+    pub async fn delete(&self, id: &InstanceId) -> Result<bool, OpenWorkspaceError> {
         if !self.dir.exists() {
             return Ok(false);
         }
-        Ok(JsonlStore::open(&self.dir)?.delete(id)?)
+        Ok(JsonlStore::open(&self.dir)?.delete_instance(id).await?)
     }
 
     pub(crate) fn meta(&self, id: &InstanceId) -> io::Result<Option<InstanceMeta>> {

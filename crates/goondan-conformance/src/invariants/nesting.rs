@@ -197,6 +197,7 @@ mod tests {
 
     fn event(kind: Kind, trace: char, span: u8, parent: Option<u8>) -> RuntimeEvent {
         RuntimeEvent {
+            sequence: 1,
             kind,
             timestamp: Default::default(),
             agent_name: "a".into(),

@@ -1,45 +1,71 @@
 //! Records the side effects of a turn, so that a resumed turn does not repeat them (rule C2b).
 //!
 //! A turn is a deterministic program over its journal: what it does to the world, and what it learns from it, goes through
-//! [`TurnJournal::run`]. Resumed, the turn runs again from its start and is handed the recorded outcomes.
+//! [`TurnJournal::run`](trait.TurnJournal.html#method.run). Resumed, the turn runs again from its start and is handed the recorded outcomes.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::store::StoreError;
-use crate::footing::Footing;
 use crate::ids::InstanceId;
 
 /// Keeps the journals of turns. The embedded one serves one machine; a durable-execution engine fits behind it too.
 #[async_trait]
 pub trait Journal: Send + Sync {
-    /// The journal of a turn, with what is recorded of it. Each outcome is kept with the answers that are
-    /// [uncertain](Footing::uncertain) then; if those do not [hold](Footing::holds) when the turn is resumed, neither does the
-    /// outcome, nor anything behind it.
-    async fn open(
-        &self,
-        instance: &InstanceId,
-        turn_id: &str,
-        footing: &Arc<Footing>,
-    ) -> Result<Arc<dyn TurnJournal>, StoreError>;
+    /// The journal of a turn, with what is recorded of it.
+    async fn open_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError>;
     /// Forgets a turn that is over.
-    async fn close(&self, instance: &InstanceId, turn_id: &str) -> Result<(), StoreError>;
+    async fn close_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<(), StoreError>;
 }
 
 /// The journal of one turn.
 #[async_trait]
 pub trait TurnJournal: Send + Sync {
     /// Records the intent, does the work, records the outcome; or gives back what is recorded.
-    async fn run(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome, StoreError>;
+    async fn run_value(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Value>, StoreError>;
     /// Whether anything is recorded: the turn was cut off and begins again.
     fn is_resumed(&self) -> bool;
     /// Whether it is recorded that the effect began.
     fn has_intent(&self, effect_id: &str) -> bool;
     /// Whether the outcome of the effect is recorded.
     fn has_outcome(&self, effect_id: &str) -> bool;
+}
+
+impl dyn TurnJournal {
+    /// As [`TurnJournal::run_value`], with outcomes of a type of one's own. An outcome that is recorded and can't be read is an
+    /// error: what was done must not be done again.
+    pub async fn run<T: Serialize + DeserializeOwned + Send>(
+        &self,
+        effect: Effect,
+        work: impl Future<Output = T> + Send,
+    ) -> Result<Outcome<T>, StoreError> {
+        let id = effect.id.clone();
+        let unreadable = |cause: serde_json::Error| StoreError::Damaged {
+            what: format!("the outcome of `{id}`"),
+            cause: Arc::new(cause),
+        };
+        let mut done = None;
+        let kept = &mut done;
+        let encoded = async {
+            let value = work.await;
+            let encoded = serde_json::to_value(&value).expect("every outcome has a form in JSON");
+            *kept = Some(value);
+            encoded
+        };
+        let outcome = self.run_value(effect, Box::pin(encoded)).await?;
+        match (outcome, done) {
+            (Outcome::Interrupted, _) => Ok(Outcome::Interrupted),
+            (Outcome::Done { replayed, .. }, Some(value)) => Ok(Outcome::Done { value, replayed }),
+            (Outcome::Done { value, replayed }, None) => {
+                let value = serde_json::from_value(value).map_err(unreadable)?;
+                Ok(Outcome::Done { value, replayed })
+            }
+        }
+    }
 }
 
 /// Something that a turn is about to do.
@@ -63,7 +89,7 @@ pub enum EffectKind {
     ModelCall,
     /// Runs a tool.
     ToolCall,
-    /// Asks somebody whether a tool may run. The outcome is on disk before [`TurnJournal::run`] returns: what was allowed
+    /// Asks somebody whether a tool may run. The outcome is on disk before [`TurnJournal::run`](trait.TurnJournal.html#method.run) returns: what was allowed
     /// may begin behind it.
     Approval,
     /// Takes in what arrived meanwhile.
@@ -83,11 +109,11 @@ pub enum WhenInterrupted {
 
 /// What came of an effect.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
+pub enum Outcome<T> {
     /// It was done, now or before the turn was resumed.
     Done {
         /// The recorded value.
-        value: Value,
+        value: T,
         /// It was done before the turn was resumed.
         replayed: bool,
     },

@@ -16,7 +16,7 @@ use goondan_engine::plan::{PlanPorts, plan};
 use goondan_engine::runtime::{ExternalInput, Runtime, RuntimeParts};
 use goondan_spec::kinds::{ExportSpec, Model, Tool, ToolManifest};
 use goondan_spec::{BasePackage, Environment, LoadInput, MemoryFiles, Resource, load};
-use goondan_store::memory::{MemoryJournal, MemoryStore};
+use goondan_store::memory::MemoryStore;
 use serde_json::{Value, json};
 
 const STEPS: usize = 50;
@@ -80,14 +80,13 @@ fn start() -> (tokio::runtime::Runtime, Runtime) {
             redactor: goondan_engine::policy::redact::Redactor::new(),
             generation,
             store: Arc::new(MemoryStore::new(PathBuf::from("/nowhere"))),
-            journal: Arc::new(MemoryJournal),
             clock: Arc::new(SystemClock),
             approver: Arc::new(ApproveAll),
             workdir: Some(std::env::temp_dir()),
             observer: Arc::new(()),
             reloader: None,
         };
-        Runtime::start(parts).expect("it starts").0
+        Runtime::start(parts).await.expect("it starts").0
     });
     (executor, runtime)
 }

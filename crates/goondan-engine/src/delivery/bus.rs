@@ -1,5 +1,6 @@
 //! Carries events to whoever watches, and to the store.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -18,12 +19,13 @@ pub struct EventBus {
     // Unbounded on purpose: a test or a recorder must see every event, and a slow one must not slow a turn down. A
     // subscriber that has had enough drops its receiver.
     subscribers: Mutex<Vec<UnboundedSender<SwarmEvent>>>,
+    last_sequence: AtomicU64,
 }
 
 impl EventBus {
     /// A bus without subscribers.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, redactor: Redactor) -> Self {
-        EventBus { store, clock, redactor, subscribers: Mutex::default() }
+        EventBus { store, clock, redactor, subscribers: Mutex::default(), last_sequence: AtomicU64::new(0) }
     }
 
     /// Everything from now on.
@@ -38,13 +40,22 @@ impl EventBus {
         clean(&self.redactor, &mut kind);
         let event = Arc::new(RuntimeEvent {
             kind,
+            sequence: self.next_sequence(),
             timestamp: self.clock.now(),
             agent_name: instance.agent.clone(),
             instance_key: instance.instance_key.clone(),
             trace: trace.clone(),
         });
-        self.store.log(&event);
+        self.store.record(&event);
         self.publish(SwarmEvent::Runtime(event));
+    }
+
+    /// A number that is greater than all before it, also than those of earlier processes: it follows the clock.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        let now = u64::try_from(self.clock.now().timestamp_micros()).unwrap_or_default();
+        let next = |last: u64| Some(now.max(last + 1));
+        let last = self.last_sequence.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        now.max(last.unwrap_or_default() + 1)
     }
 
     /// What makes the pieces of an answer fit to be published.

@@ -2,62 +2,68 @@
 //!
 //! A request is no dead letter: whoever asked was told.
 
-use std::sync::{MutexGuard, PoisonError};
-
 use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
 
 use crate::engine::Engine;
 use goondan_core::event::{FinishReason, TurnResult};
 use goondan_core::ids::InstanceId;
 use goondan_core::inbound::AgentEvent;
-use goondan_core::ports::store::{DeadLetter, Store, StoreError};
+use goondan_core::ports::store::{DEAD_LETTERS, DeadLetter, StoreError, update};
 
 /// An instance keeps that many; the oldest go first.
 const KEPT: usize = 100;
 
 /// Puts `event` on the list where `result` says that its turn failed. A list that can't be written must not keep the turn from
-/// being over. Waits for the disk.
-pub(crate) fn bury(engine: &Engine, event: &AgentEvent, result: &TurnResult, now: DateTime<Utc>) {
-    if let Err(error) = put(engine, event, result, now) {
+/// being over.
+pub(crate) async fn bury(engine: &Engine, event: &AgentEvent, result: &TurnResult, now: DateTime<Utc>) {
+    let Some(error) = result.error.as_ref().filter(|_| result.finish_reason == FinishReason::Error) else { return };
+    if event.reply_to.is_some() {
+        return;
+    }
+    let letter = DeadLetter { event: event.clone(), error: error.clone(), failed_at: now };
+    let put = change(engine, &event.target, |letters| {
+        // A turn that is cut off and fails again is on the list once.
+        letters.retain(|letter| letter.event.id != event.id);
+        letters.push(letter.clone());
+        let excess = letters.len().saturating_sub(KEPT);
+        letters.drain(..excess);
+    });
+    if let Err(error) = put.await {
         tracing::warn!(%error, "a failed event was not put on the list of dead letters");
     }
 }
 
-/// A turn that is cut off and fails again is on the list once.
-fn put(engine: &Engine, event: &AgentEvent, result: &TurnResult, now: DateTime<Utc>) -> Result<(), StoreError> {
-    let Some(error) = result.error.as_ref().filter(|_| result.finish_reason == FinishReason::Error) else {
-        return Ok(());
-    };
-    if event.reply_to.is_some() {
-        return Ok(());
-    }
-    let _alone = alone(engine);
-    let store = &engine.store;
-    let mut letters = store.dead_letters(&event.target)?;
-    letters.retain(|letter| letter.event.id != event.id);
-    letters.push(DeadLetter { event: event.clone(), error: error.clone(), failed_at: now });
-    let excess = letters.len().saturating_sub(KEPT);
-    letters.drain(..excess);
-    store.put_dead_letters(&event.target, &letters)
-}
-
 /// The event of that id on the list of `instance`.
-pub(crate) fn find(store: &dyn Store, instance: &InstanceId, event_id: &str) -> Result<Option<AgentEvent>, StoreError> {
-    let letters = store.dead_letters(instance)?;
+pub(crate) async fn find(
+    engine: &Engine,
+    instance: &InstanceId,
+    event_id: &str,
+) -> Result<Option<AgentEvent>, StoreError> {
+    let letters = of_record(engine.store.get(instance, DEAD_LETTERS).await?.map(|record| record.value));
     Ok(letters.into_iter().map(|letter| letter.event).find(|event| event.id == event_id))
 }
 
 /// Takes an event off the list.
-pub(crate) fn remove(engine: &Engine, instance: &InstanceId, event_id: &str) -> Result<(), StoreError> {
-    let _alone = alone(engine);
-    let store = &engine.store;
-    let mut letters = store.dead_letters(instance)?;
-    letters.retain(|letter| letter.event.id != event_id);
-    store.put_dead_letters(instance, &letters)
+pub(crate) async fn remove(engine: &Engine, instance: &InstanceId, event_id: &str) -> Result<(), StoreError> {
+    change(engine, instance, |letters| letters.retain(|letter| letter.event.id != event_id)).await
 }
 
-/// Lists are read, changed and written: two that do so at the same time would lose a change. A retried event may fail again
-/// before it is off the list.
-fn alone(engine: &Engine) -> MutexGuard<'_, ()> {
-    engine.dead_letters.lock().unwrap_or_else(PoisonError::into_inner)
+/// Changes a list, whatever others do to it meanwhile: a retried event may fail again before it is off the list.
+async fn change(
+    engine: &Engine,
+    instance: &InstanceId,
+    mut change: impl FnMut(&mut Vec<DeadLetter>) + Send,
+) -> Result<(), StoreError> {
+    let changed = |found| {
+        let mut letters = of_record(found);
+        change(&mut letters);
+        Some(json!(letters))
+    };
+    update(&*engine.store, instance, DEAD_LETTERS, changed).await
+}
+
+/// What has another shape is no list.
+fn of_record(found: Option<Value>) -> Vec<DeadLetter> {
+    found.and_then(|letters| serde_json::from_value(letters).ok()).unwrap_or_default()
 }

@@ -4,7 +4,7 @@ use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::plan::AgentPlan;
 use crate::turn::model_call::ModelCall;
@@ -16,8 +16,7 @@ use goondan_core::inbound::AgentEvent;
 use goondan_core::message::{Message, MessageSource, Part, Role};
 use goondan_core::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
 use goondan_core::ports::model::{ModelError, ModelRequest};
-use goondan_core::ports::store::blocking;
-use goondan_core::ports::store::{Store, StoreError};
+use goondan_core::ports::store::{Store, StoreError, update};
 use goondan_core::ports::tool::AgentCatalog;
 use goondan_core::reserved::is_extension_state;
 
@@ -132,19 +131,16 @@ impl TurnContext {
             intent: Value::Null,
             when_interrupted: WhenInterrupted::RunAgain,
         };
-        let work = Box::pin(async { json!(stored) });
-        let outcome = self.journal.run(effect, work).await.map_err(|error| store_failed(&error))?;
-        let Outcome::Done { value, .. } = outcome else { unreachable!("reading is run again") };
-        let found: Option<Value> = step::decode(value)?;
+        let outcome = self.journal.run(effect, async { stored }).await.map_err(|error| store_failed(&error))?;
+        let Outcome::Done { value: found, .. } = outcome else { unreachable!("reading is run again") };
         let kept = KeptState { stored: found.clone(), current: found.clone() };
         self.states.0.insert(extension.to_owned(), kept);
         Ok(found)
     }
 
     async fn stored_state(&self, extension: &str) -> Result<Option<Value>, TurnError> {
-        let (store, instance) = (Arc::clone(&self.engine.store), self.instance().clone());
-        let extension = extension.to_owned();
-        blocking(move || store.extension_state(&instance, &extension)).await.map_err(|error| store_failed(&error))
+        let record = self.engine.store.get(self.instance(), extension).await.map_err(|error| store_failed(&error))?;
+        Ok(record.map(|record| record.value))
     }
 
     /// Keeps `state` for the later turns of this instance. It is written when the turn ends, whatever its outcome.
@@ -179,13 +175,11 @@ impl ExtensionStates {
         kept.filter_map(|(extension, kept)| Some((extension, kept.current.as_ref()?)))
     }
 
-    /// Whether anything has to be written.
-    pub(crate) fn has_changes(&self) -> bool {
-        self.changes().next().is_some()
-    }
-
-    /// Writes what has changed. Waits for the disk.
-    pub(crate) fn save(&self, store: &dyn Store, instance: &InstanceId) -> Result<(), StoreError> {
-        self.changes().try_for_each(|(extension, state)| store.put_extension_state(instance, extension, state))
+    /// Writes what has changed.
+    pub(crate) async fn save(&self, store: &dyn Store, instance: &InstanceId) -> Result<(), StoreError> {
+        for (extension, state) in self.changes() {
+            update(store, instance, extension, |_| Some(state.clone())).await?;
+        }
+        Ok(())
     }
 }

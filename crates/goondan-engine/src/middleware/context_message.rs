@@ -134,24 +134,25 @@ fn marker(message: &Message) -> Option<&str> {
 
 impl ContextMessage {
     /// Puts the message behind the input, unless it stands in the conversation already; one of an earlier turn goes.
-    fn tell(&self, context: &mut TurnContext) -> Result<(), TurnError> {
-        let facts =
-            Facts { prompt: context.agent().system.as_deref(), agents: context.agents(), event: context.event() };
-        let text = text(&self.config, &facts);
+    async fn tell(&self, context: &mut TurnContext) -> Result<(), TurnError> {
+        let text = {
+            let prompt = context.agent().system.as_deref();
+            text(&self.config, &Facts { prompt, agents: context.agents(), event: context.event() })
+        };
         let hash: String = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
         let messages = context.conversation().messages();
         let known: Vec<(String, bool)> =
             messages.iter().filter_map(|message| Some((message.id.clone(), marker(message)? == hash))).collect();
         let is_told = known.iter().any(|(_, same)| *same);
         for (target_id, _) in known.into_iter().filter(|(_, same)| !same) {
-            context.emit(MessageEvent::Remove { target_id })?;
+            context.emit(MessageEvent::Remove { target_id }).await?;
         }
         if is_told || text.is_empty() {
             return Ok(());
         }
         let metadata = JsonObject::from_iter([(CONTEXT_MESSAGE.to_owned(), serde_json::json!({"sha256": hash}))]);
         let message = context.new_message(Role::System, NAME, &text, metadata);
-        context.emit(MessageEvent::Append { message })
+        context.emit(MessageEvent::Append { message }).await
     }
 }
 
@@ -162,7 +163,7 @@ impl Middleware for ContextMessage {
     }
 
     async fn turn(&self, context: &mut TurnContext, next: TurnNext<'_>) -> Result<TurnOutcome, TurnError> {
-        self.tell(context)?;
+        self.tell(context).await?;
         next.run(context).await
     }
 }

@@ -127,7 +127,7 @@ impl Middleware for InterAgentResponseFormat {
         let formatted: Vec<Message> =
             unseen.filter_map(|message| formatted(message, self.config.include_request_metadata)).collect();
         for message in formatted.into_iter().rev() {
-            turn.emit(MessageEvent::Replace { target_id: message.id.clone(), message })?;
+            turn.emit(MessageEvent::Replace { target_id: message.id.clone(), message }).await?;
         }
         next.run(context).await
     }

@@ -147,10 +147,10 @@ impl MessageCompaction {
             && let Some(target_id) = targets.next()
         {
             let message = self.summary(context, &gone).await?;
-            context.emit(MessageEvent::Replace { target_id, message })?;
+            context.emit(MessageEvent::Replace { target_id, message }).await?;
         }
         for target_id in targets {
-            context.emit(MessageEvent::Remove { target_id })?;
+            context.emit(MessageEvent::Remove { target_id }).await?;
         }
         Ok(())
     }

@@ -62,7 +62,7 @@ impl Middleware for MessageWindow {
         let gone = outside(messages, self.max_messages, |message| is_pinned(message) || context.is_own(message));
         let targets: Vec<String> = gone.into_iter().map(|index| messages[index].id.clone()).collect();
         for target_id in targets {
-            context.emit(MessageEvent::Remove { target_id })?;
+            context.emit(MessageEvent::Remove { target_id }).await?;
         }
         next.run(context).await
     }

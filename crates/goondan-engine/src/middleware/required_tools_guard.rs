@@ -75,7 +75,7 @@ impl Middleware for RequiredToolsGuard {
         // An empty answer has a reminder of its own.
         let would_end = !outcome.should_continue && outcome.message.is_some();
         if would_end && !self.tools.is_empty() && !self.is_satisfied(context.turn()) {
-            context.turn().append_text(Role::User, NAME, &self.reminder)?;
+            context.turn().append_text(Role::User, NAME, &self.reminder).await?;
             outcome.should_continue = true;
         }
         Ok(outcome)

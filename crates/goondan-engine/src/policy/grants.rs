@@ -15,10 +15,8 @@ use sha2::{Digest, Sha256};
 use crate::tooling::dispatch::{ToolCallContext, tool_context};
 use crate::tooling::registry::RegisteredTool;
 use goondan_core::JsonObject;
-use goondan_core::ids::InstanceId;
 use goondan_core::ports::approval::{Grant, Scope};
-use goondan_core::ports::store::blocking;
-use goondan_core::ports::store::{Store, StoreError};
+use goondan_core::ports::store::update;
 use goondan_core::real_path::real_path;
 
 /// Approvals of a conversation are kept under this name, which no extension can have.
@@ -132,19 +130,17 @@ fn content(path: &Path) -> Option<String> {
 /// Approvals that hold always, and those of this conversation.
 pub(crate) async fn held(context: &ToolCallContext) -> Vec<Grant> {
     let mut grants = context.engine.approvals.grants();
-    let (store, instance) = (Arc::clone(&context.engine.store), context.facts.instance.clone());
-    match blocking(move || of_conversation(&*store, &instance)).await {
-        Ok(own) => grants.extend(own),
+    match context.engine.store.get(&context.facts.instance, STATE).await {
+        Ok(own) => grants.extend(of_record(own.map(|record| record.value))),
         Err(error) => tracing::warn!(%error, "the approvals of the conversation can't be read"),
     }
     grants
 }
 
 /// What has another shape is of an older version, and holds no more.
-fn of_conversation(store: &dyn Store, instance: &InstanceId) -> Result<Vec<Grant>, StoreError> {
-    let state = store.extension_state(instance, STATE)?;
-    let Some(Value::Array(grants)) = state else { return Ok(Vec::new()) };
-    Ok(grants.into_iter().filter_map(|grant| serde_json::from_value(grant).ok()).collect())
+fn of_record(found: Option<Value>) -> Vec<Grant> {
+    let Some(Value::Array(grants)) = found else { return Vec::new() };
+    grants.into_iter().filter_map(|grant| serde_json::from_value(grant).ok()).collect()
 }
 
 /// Keeps grants for as long as `scope` says. Where that fails the call at hand runs all the same.
@@ -152,15 +148,13 @@ pub(crate) async fn remember(context: &ToolCallContext, scope: Scope, grants: Ve
     let kept = match scope {
         Scope::Once => Ok(()),
         Scope::Conversation => {
-            let (engine, instance) = (Arc::clone(&context.engine), context.facts.instance.clone());
-            let kept = blocking(move || {
-                // Calls of one step may be approved at the same time.
-                let _one_at_a_time = engine.granting.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                let mut all = of_conversation(&*engine.store, &instance)?;
-                all.extend(grants);
-                engine.store.put_extension_state(&instance, STATE, &json!(all))
-            });
-            kept.await.map_err(|error| error.message)
+            let with_these = |found| {
+                let mut all = of_record(found);
+                all.extend(grants.iter().cloned());
+                Some(json!(all))
+            };
+            let kept = update(&*context.engine.store, &context.facts.instance, STATE, with_these);
+            kept.await.map_err(|error| error.to_string())
         }
         Scope::Always => {
             let engine = Arc::clone(&context.engine);

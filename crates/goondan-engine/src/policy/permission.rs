@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use goondan_spec::kinds::{Action, Permission, Permissions, Sandbox, Workdir};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::plan::AgentPlan;
 use crate::policy::grants::{self, Seen};
@@ -311,10 +311,10 @@ async fn answer(
             ApprovalAnswer::Deny => ("deny", None),
             ApprovalAnswer::NobodyThere => ("nobody", None),
         };
-        json!(Recorded { answer: answer.to_owned(), scope })
+        Recorded { answer: answer.to_owned(), scope }
     };
-    let value = match &context.approval {
-        None => work.await,
+    let recorded = match &context.approval {
+        None => Some(work.await),
         Some((journal, id)) => {
             let effect = Effect {
                 id: id.clone(),
@@ -322,14 +322,13 @@ async fn answer(
                 intent: json!({"toolCallId": context.call.tool_call_id, "toolName": tool.name.as_str()}),
                 when_interrupted: WhenInterrupted::RunAgain,
             };
-            match journal.run(effect, Box::pin(work)).await {
-                Ok(Outcome::Done { value, .. }) => value,
-                Ok(Outcome::Interrupted) => Value::Null,
+            match journal.run(effect, work).await {
+                Ok(Outcome::Done { value, .. }) => Some(value),
+                Ok(Outcome::Interrupted) => None,
                 Err(error) => return Err(ToolError::new(format!("the approval could not be recorded: {error}"))),
             }
         }
     };
-    let recorded: Option<Recorded> = serde_json::from_value(value).ok();
     Ok(match recorded {
         Some(recorded) if recorded.answer == "allow" => {
             ApprovalAnswer::Allow { scope: recorded.scope.unwrap_or(Scope::Once) }

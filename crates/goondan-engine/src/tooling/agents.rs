@@ -15,7 +15,6 @@ use crate::engine::Engine;
 use crate::policy::taint;
 use crate::tooling::dispatch::{ToolCallContext, TurnFacts};
 use goondan_core::event::TurnResult;
-use goondan_core::footing::Footing;
 use goondan_core::ids::{InstanceId, TraceContext, derived_id};
 use goondan_core::inbound::{AgentEvent, EventTrace, ReplyTo, Terms};
 use goondan_core::narrowing::Narrowing;
@@ -41,7 +40,6 @@ pub(crate) struct AgentCalls {
     trace: TraceContext,
     cancel: CancellationToken,
     asked: AtomicU32,
-    footing: Option<Arc<Footing>>,
 }
 
 impl AgentCalls {
@@ -53,7 +51,6 @@ impl AgentCalls {
             trace: context.trace.clone(),
             cancel,
             asked: AtomicU32::new(0),
-            footing: context.footing.clone(),
         }
     }
 
@@ -92,15 +89,11 @@ impl AgentCalls {
         Narrowing::both(self.facts.narrowing.as_ref(), wanted)
     }
 
-    /// Hands `event` over; comes back once it is on disk, or in the queue where the answer is waited for.
+    /// Hands `event` over; comes back once it is on disk.
     async fn submit(&self, event: AgentEvent, waiter: Option<oneshot::Sender<TurnResult>>) -> Result<(), ToolError> {
         taint::pass_on(&self.engine, &self.facts.instance, &event.target).await.map_err(untold)?;
-        if let Some(footing) = self.footing.as_ref().filter(|_| !event.is_asked_by_turn()) {
-            footing.secure().await.map_err(|error| Refusal::store(&error))?;
-        }
         let (accepted, answer) = oneshot::channel();
-        let footing = self.footing.clone();
-        let command = Command::Submit { event: Box::new(event), waiter, footing, accepted };
+        let command = Command::Submit { event: Box::new(event), waiter, accepted };
         self.engine.commands.send(command).map_err(|_| stopped())?;
         answer.await.map_err(|_| stopped())?.map_err(ToolError::from)
     }

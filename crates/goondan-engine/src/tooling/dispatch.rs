@@ -20,7 +20,6 @@ use crate::tooling::registry::{Catalog, RegisteredTool};
 use crate::tooling::reporter::Reporter;
 use goondan_core::JsonObject;
 use goondan_core::event::RuntimeEventKind;
-use goondan_core::footing::Footing;
 use goondan_core::ids::{InstanceId, TraceContext};
 use goondan_core::inbound::{AgentEvent, Terms};
 use goondan_core::limits::{cut_error_message, cut_output, surely_fits};
@@ -93,8 +92,6 @@ pub struct ToolCallContext {
     pub(crate) cancel: CancellationToken,
     /// Where an approval is recorded, and the id of its effect; nowhere for a call without a turn.
     pub(crate) approval: Option<(Arc<dyn TurnJournal>, String)>,
-    /// What the turn stands on; nothing for a call without a turn.
-    pub(crate) footing: Option<Arc<Footing>>,
 }
 
 impl ToolCallContext {

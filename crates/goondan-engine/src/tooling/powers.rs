@@ -13,8 +13,7 @@ use goondan_core::ids::InstanceId;
 use goondan_core::message::Message;
 use goondan_core::ports::model::ModelError;
 use goondan_core::ports::powers::{Embeddings, Sessions, ToolState};
-use goondan_core::ports::store::blocking;
-use goondan_core::ports::store::{InstanceMeta, StoreError};
+use goondan_core::ports::store::{InstanceMeta, StoreError, update};
 use goondan_core::ports::tool::ToolError;
 
 #[async_trait]
@@ -26,10 +25,8 @@ impl Sessions for AgentCalls {
     async fn history(&self, id: &InstanceId) -> Result<Vec<Arc<Message>>, ToolError> {
         // What is read of a conversation with untrusted output is untrusted itself.
         taint::pass_on(&self.engine, id, &self.facts.instance).await.map_err(of_store)?;
-        let (store, id) = (Arc::clone(&self.engine.store), id.clone());
-        let messages =
-            blocking(move || Ok(Conversation::restore(store.open(&id)?.load()?).0.messages().to_vec())).await;
-        messages.map_err(of_store)
+        let stored = self.engine.store.read(id).await.map_err(of_store)?;
+        Ok(Conversation::restore(stored).0.messages().to_vec())
     }
 
     async fn currency(&self, id: &InstanceId) -> Option<String> {
@@ -40,14 +37,13 @@ impl Sessions for AgentCalls {
 #[async_trait]
 impl ToolState for AgentCalls {
     async fn load(&self, name: &str) -> Result<Option<Value>, ToolError> {
-        let (store, id, name) = (Arc::clone(&self.engine.store), self.facts.instance.clone(), file(name));
-        blocking(move || store.extension_state(&id, &name)).await.map_err(of_store)
+        let record = self.engine.store.get(&self.facts.instance, &record_name(name)).await.map_err(of_store)?;
+        Ok(record.map(|record| record.value))
     }
 
     async fn save(&self, name: &str, value: Value) -> Result<(), ToolError> {
-        let (store, id, name) = (Arc::clone(&self.engine.store), self.facts.instance.clone(), file(name));
-        let _one_at_a_time = self.engine.tool_states.lock().await;
-        blocking(move || store.put_extension_state(&id, &name, &value)).await.map_err(of_store)
+        let name = record_name(name);
+        update(&*self.engine.store, &self.facts.instance, &name, |_| Some(value.clone())).await.map_err(of_store)
     }
 }
 
@@ -78,11 +74,11 @@ fn of_model(error: &ModelError) -> ToolError {
     ToolError { suggestion: error.suggestion.clone(), ..ToolError::new(&*error.message).code("E_MODEL") }
 }
 
-/// What tools keep lies beside what extensions keep. No extension has a dot in its name.
-pub(crate) fn file(name: &str) -> String {
+/// The record of what a tool keeps. No extension has a dot in its name.
+pub(crate) fn record_name(name: &str) -> String {
     format!("tool.{name}")
 }
 
 pub(crate) fn of_store(error: StoreError) -> ToolError {
-    ToolError::new(error.message).code("E_STORE").suggest("Make room or fix the rights of the state folder.")
+    ToolError::new(error.to_string()).code("E_STORE").suggest("Make room or fix the rights of the state folder.")
 }

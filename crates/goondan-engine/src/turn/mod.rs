@@ -8,10 +8,9 @@ pub mod step;
 mod tests;
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
@@ -22,13 +21,12 @@ use crate::turn::budget::Spent;
 use goondan_core::JsonObject;
 use goondan_core::conversation::Conversation;
 use goondan_core::event::{FinishReason, RuntimeEventKind, TurnError, TurnResult};
-use goondan_core::footing::Footing;
 use goondan_core::ids::message_id;
 use goondan_core::inbound::AgentEvent;
 use goondan_core::message::{Message, MessageEvent, MessageSource, Part, Role};
 use goondan_core::ports::journal::{Effect, EffectKind, Outcome, TurnJournal, WhenInterrupted};
 use goondan_core::ports::model::TokenUsage;
-use goondan_core::ports::store::{InboxRecord, InstanceStore, StoreError};
+use goondan_core::ports::store::{OpenConversation, StoreError};
 
 /// That many empty answers in a row end a turn (rule T10).
 const MAX_EMPTY_ANSWERS: u32 = 3;
@@ -70,15 +68,12 @@ pub struct TurnContext {
     pub(crate) progress: TurnProgress,
     pub(crate) states: ExtensionStates,
     pub(crate) notes: Notes,
-    /// Whether it is on disk that the event was accepted.
-    pub(crate) is_accepted: AtomicBool,
-    pub(crate) footing: Arc<Footing>,
 }
 
 /// A conversation with the store that it is written to.
 pub(crate) struct ConversationLog {
     pub(crate) conversation: Conversation,
-    pub(crate) store: Box<dyn InstanceStore>,
+    pub(crate) store: Box<dyn OpenConversation>,
 }
 
 /// How far a turn has come.
@@ -114,17 +109,17 @@ impl TurnContext {
 
     /// Changes the conversation; the change is appended to the turn's events. An unknown target changes nothing, nor does a
     /// new message whose id is taken.
-    pub fn emit(&mut self, event: MessageEvent) -> Result<(), TurnError> {
+    pub async fn emit(&mut self, event: MessageEvent) -> Result<(), TurnError> {
         if let Some(message_id) = self.conversation().taken_id(&event) {
             let instance = &self.facts.instance;
             tracing::warn!(%instance, message_id, "a message was left out: the conversation has one with that id");
             return Ok(());
         }
-        self.log_event(event)
+        self.log_event(event).await
     }
 
-    fn log_event(&mut self, event: MessageEvent) -> Result<(), TurnError> {
-        self.log.store.append(&event).map_err(|error| store_failed(&error))?;
+    async fn log_event(&mut self, event: MessageEvent) -> Result<(), TurnError> {
+        self.log.store.append(&event).await.map_err(|error| store_failed(&error))?;
         if let Err(missing) = self.log.conversation.apply(event) {
             tracing::warn!(
                 code = goondan_core::conversation::MESSAGE_TARGET_NOT_FOUND,
@@ -143,21 +138,21 @@ impl TurnContext {
     }
 
     /// Appends a text message of a middleware.
-    pub fn append_text(&mut self, role: Role, extension: &str, text: &str) -> Result<(), TurnError> {
+    pub async fn append_text(&mut self, role: Role, extension: &str, text: &str) -> Result<(), TurnError> {
         let message = self.new_message(role, extension, text, JsonObject::new());
-        self.emit(MessageEvent::Append { message })
+        self.emit(MessageEvent::Append { message }).await
     }
 
-    pub(crate) fn append(
+    pub(crate) async fn append(
         &mut self,
         role: Role,
         content: Vec<Part>,
         source: MessageSource,
     ) -> Result<Arc<Message>, TurnError> {
-        self.append_with(role, content, source, JsonObject::new())
+        self.append_with(role, content, source, JsonObject::new()).await
     }
 
-    fn append_with(
+    async fn append_with(
         &mut self,
         role: Role,
         content: Vec<Part>,
@@ -166,7 +161,7 @@ impl TurnContext {
     ) -> Result<Arc<Message>, TurnError> {
         let message = self.numbered(role, content, source, metadata);
         // The id is new: no need to look for it in a long conversation.
-        self.log_event(MessageEvent::Append { message })?;
+        self.log_event(MessageEvent::Append { message }).await?;
         Ok(Arc::clone(self.conversation().last().expect("a message was just appended")))
     }
 
@@ -178,22 +173,9 @@ impl TurnContext {
     }
 
     /// The user message that an event becomes.
-    pub(crate) fn append_event(&mut self, event: &AgentEvent) -> Result<(), TurnError> {
+    pub(crate) async fn append_event(&mut self, event: &AgentEvent) -> Result<(), TurnError> {
         let content = vec![Part::Text { text: event.input.clone() }];
-        self.append_with(Role::User, content, MessageSource::User, event.metadata.clone()).map(drop)
-    }
-
-    /// Comes before something that must not be done twice: from then on the event has to come back after a power failure, with
-    /// all that the turn has learned, or else its turn would be another one. The record of a question may not be on disk yet;
-    /// twice is as good as once.
-    pub(crate) async fn accept_durably(&self) -> Result<(), TurnError> {
-        self.footing.secure().await.map_err(|error| store_failed(&error))?;
-        if !self.is_accepted.load(Ordering::Acquire) {
-            let record = InboxRecord::Accepted { event: Box::new(AgentEvent::clone(&self.event)) };
-            instance::commit(&self.engine, record).await.map_err(|error| store_failed(&error))?;
-            self.is_accepted.store(true, Ordering::Release);
-        }
-        Ok(())
+        self.append_with(Role::User, content, MessageSource::User, event.metadata.clone()).await.map(drop)
     }
 
     /// The agent's tools as they are planned now: tools change at the next step (rule R3).
@@ -220,15 +202,16 @@ impl TurnContext {
         }
         let effect =
             Effect { id, kind: EffectKind::Inbox, intent: Value::Null, when_interrupted: WhenInterrupted::RunAgain };
-        let work = Box::pin(async { json!(self.joined.take()) });
-        let outcome = self.journal.run(effect, work).await.map_err(|error| store_failed(&error))?;
-        let Outcome::Done { value, .. } = outcome else { unreachable!("taking in is run again") };
-        let events: Vec<AgentEvent> = serde_json::from_value(value).unwrap_or_default();
+        let joined = self.joined.clone();
+        let outcome = self.journal.run(effect, async move { joined.take() }).await;
+        let Outcome::Done { value: events, .. } = outcome.map_err(|error| store_failed(&error))? else {
+            unreachable!("taking in is run again")
+        };
         self.joined.forget(&events.iter().map(|event| event.id.as_str()).collect());
         for event in events {
             // Before its text can make a model call anything.
             Arc::make_mut(&mut self.facts).join(&event);
-            self.append_event(&event)?;
+            self.append_event(&event).await?;
             self.progress.joined_ids.push(event.id);
         }
         Ok(())
@@ -244,7 +227,7 @@ pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnRe
     let turn_id = context.facts.turn_id.clone();
     context.publish(RuntimeEventKind::TurnStarted { turn_id: turn_id.clone(), event_id: event.id.clone() });
     let agent = Arc::clone(&context.facts.agent);
-    let outcome = match context.append_event(event) {
+    let outcome = match context.append_event(event).await {
         Ok(()) => TurnNext::new(&agent.middleware).run(context).await,
         Err(error) => Err(error),
     };
@@ -311,7 +294,7 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
             response = Some(message);
         }
         if was_empty {
-            remind_of_empty_answer(context)?;
+            remind_of_empty_answer(context).await?;
         } else if !outcome.should_continue {
             return Ok(TurnOutcome { finish_reason: FinishReason::TextResponse, response });
         } else {
@@ -324,7 +307,7 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
     Ok(TurnOutcome { finish_reason: FinishReason::MaxSteps, response })
 }
 
-fn remind_of_empty_answer(context: &mut TurnContext) -> Result<(), TurnError> {
+async fn remind_of_empty_answer(context: &mut TurnContext) -> Result<(), TurnError> {
     context.progress.empty_answers += 1;
     if context.progress.empty_answers >= MAX_EMPTY_ANSWERS {
         return Err(TurnError {
@@ -335,7 +318,7 @@ fn remind_of_empty_answer(context: &mut TurnContext) -> Result<(), TurnError> {
         });
     }
     let content = vec![Part::Text { text: EMPTY_ANSWER_REMINDER.to_owned() }];
-    context.append(Role::User, content, MessageSource::System).map(drop)
+    context.append(Role::User, content, MessageSource::System).await.map(drop)
 }
 
 /// The code of a turn that somebody cancelled.
@@ -354,9 +337,12 @@ pub(crate) fn cancelled() -> TurnError {
 pub(crate) const STORE_FAILED: &str = "E_STORE";
 
 pub(crate) fn store_failed(error: &StoreError) -> TurnError {
+    if let StoreError::Damaged { .. } = error {
+        return TurnError { code: "E_JOURNAL".to_owned(), message: error.to_string(), suggestion: None, status: None };
+    }
     TurnError {
         code: STORE_FAILED.to_owned(),
-        message: error.message.clone(),
+        message: error.to_string(),
         suggestion: Some(
             "Make room or fix the rights of the state folder; the turn resumes at the next start, or when something is sent \
              to the instance again."

@@ -121,11 +121,11 @@ pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, T
         return Ok(StepOutcome { should_continue: false, message: None, results: Vec::new(), usage });
     }
     let source = MessageSource::Assistant { step_id: context.id.clone() };
-    let message = context.turn.append(Role::Assistant, answer.parts, source)?;
+    let message = context.turn.append(Role::Assistant, answer.parts, source).await?;
     let results = run_calls(context, &message).await?;
     if !results.is_empty() {
         let source = MessageSource::Tool { step_id: context.id.clone() };
-        context.turn.append(Role::Tool, results.iter().flat_map(result_parts).collect(), source)?;
+        context.turn.append(Role::Tool, results.iter().flat_map(result_parts).collect(), source).await?;
     }
     Ok(StepOutcome { should_continue: !results.is_empty(), message: Some(message), results, usage })
 }
@@ -164,19 +164,17 @@ pub(crate) async fn journaled(
         intent: json!({"messages": call.request.messages.len()}),
         when_interrupted: WhenInterrupted::RunAgain,
     };
-    let work = Box::pin(async {
+    let work = async {
         let mut answer = turn.engine.outcome_of(call.run()).await;
         if let Ok(answer) = &mut answer {
             without_secrets(&turn.engine.redactor, answer);
         }
-        encode(&answer)
-    });
+        answer
+    };
     match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
-        Outcome::Done { value, .. } => match decode::<Result<ModelAnswer, NoAnswer>>(value)? {
-            Ok(answer) => Ok(Ok(answer)),
-            Err(NoAnswer::Failed(error)) => Ok(Err(error)),
-            Err(NoAnswer::Cancelled) => Err(cancelled()),
-        },
+        Outcome::Done { value: Ok(answer), .. } => Ok(Ok(answer)),
+        Outcome::Done { value: Err(NoAnswer::Failed(error)), .. } => Ok(Err(error)),
+        Outcome::Done { value: Err(NoAnswer::Cancelled), .. } => Err(cancelled()),
         Outcome::Interrupted => unreachable!("a model call is run again"),
     }
 }
@@ -226,9 +224,6 @@ async fn run_call(
         intent: json!({"toolCallId": call.tool_call_id, "toolName": call.tool_name, "input": call.input}),
         when_interrupted: if may_repeat || only_asked { WhenInterrupted::RunAgain } else { WhenInterrupted::Report },
     };
-    if effect.when_interrupted == WhenInterrupted::Report {
-        turn.accept_durably().await?;
-    }
     let tool_call = ToolCallContext {
         call: call.clone(),
         engine: Arc::clone(&turn.engine),
@@ -239,14 +234,13 @@ async fn run_call(
         trace: context.trace.child(&format!("{}-tool-{index}", context.id)),
         cancel: turn.cancel.clone(),
         approval: Some((Arc::clone(&turn.journal), approval)),
-        footing: Some(Arc::clone(&turn.footing)),
     };
     let trace = tool_call.trace.clone();
-    let work = Box::pin(async { encode(&turn.engine.outcome_of(dispatch::call(tool_call)).await) });
+    let work = turn.engine.outcome_of(dispatch::call(tool_call));
     match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
         Outcome::Done { value, replayed } => {
             context.is_new.fetch_or(!replayed, Ordering::Relaxed);
-            decode(value)
+            Ok(value)
         }
         Outcome::Interrupted => {
             context.is_new.store(true, Ordering::Relaxed);
@@ -308,17 +302,4 @@ pub(crate) fn message(
         created_at: turn.engine.clock.now(),
         source,
     }
-}
-
-fn encode<T: serde::Serialize>(value: &T) -> Value {
-    serde_json::to_value(value).expect("what a turn journals is plain data")
-}
-
-pub(crate) fn decode<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, TurnError> {
-    serde_json::from_value(value).map_err(|error| TurnError {
-        code: "E_JOURNAL".to_owned(),
-        message: format!("the journal of the turn can't be read: {error}"),
-        suggestion: None,
-        status: None,
-    })
 }

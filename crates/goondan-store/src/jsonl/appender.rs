@@ -48,7 +48,7 @@ impl Appender {
     /// Appends lines with one write, all or none.
     pub(super) fn append_all<T: Serialize>(&mut self, values: impl Iterator<Item = T>) -> Result<(), StoreError> {
         self.buffer.clear();
-        lines::encode(&mut self.buffer, values).map_err(|cause| self.failed("encode a line of", &cause))?;
+        lines::encode(&mut self.buffer, values).map_err(|cause| self.failed("encode a line of", cause))?;
         self.write_buffer()
     }
 
@@ -63,7 +63,7 @@ impl Appender {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        self.write().map_err(|cause| self.failed("append to", &cause))?;
+        self.write().map_err(|cause| self.failed("append to", cause))?;
         self.close_if_crowded();
         Ok(())
     }
@@ -82,7 +82,7 @@ impl Appender {
     /// Puts everything that was appended on disk, by this process or by an earlier one. On an error it is gone: nobody knows
     /// what of it the disk holds, so that it has to be appended again.
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
-        self.try_sync().map_err(|cause| self.failed("put on disk", &cause))?;
+        self.try_sync().map_err(|cause| self.failed("put on disk", cause))?;
         self.close_if_crowded();
         Ok(())
     }
@@ -116,7 +116,7 @@ impl Appender {
     /// Forgets all lines from `end` on, where a line ends.
     pub(super) fn cut(&mut self, end: u64) -> Result<(), StoreError> {
         let cut = self.open_unread().and_then(|file| file.set_len(end));
-        cut.map_err(|cause| self.failed("cut", &cause))?;
+        cut.map_err(|cause| self.failed("cut", cause))?;
         self.end = Some(end);
         self.synced = self.synced.min(end);
         self.has_debris = false;
@@ -125,7 +125,7 @@ impl Appender {
 
     /// Where the next line comes. Looks at the file, where that was not done yet.
     pub(super) fn end(&mut self) -> Result<u64, StoreError> {
-        self.open().map_err(|cause| self.failed("open", &cause))
+        self.open().map_err(|cause| self.failed("open", cause))
     }
 
     /// The length of the file, debris aside; 0 until it was looked at.
@@ -210,8 +210,8 @@ impl Appender {
         Ok(&mut **self.file.as_mut().expect("opened above"))
     }
 
-    fn failed(&self, doing: &str, cause: &dyn std::fmt::Display) -> StoreError {
-        StoreError::new(doing, &self.path, cause)
+    fn failed(&self, doing: &str, cause: io::Error) -> StoreError {
+        StoreError::file(doing, &self.path, cause)
     }
 }
 
@@ -264,7 +264,7 @@ mod tests {
         lines.append(&1).unwrap();
         fs.leave_room(Some(3));
         let error = lines.append(&"a long line").unwrap_err();
-        assert!(error.message.starts_with("failed to append to /x.jsonl: "), "{error}");
+        assert!(error.to_string().starts_with("failed to append to /x.jsonl: "), "{error}");
         assert_eq!(text(&fs), "1\n");
         fs.leave_room(None);
         lines.append(&2).unwrap();
@@ -331,7 +331,7 @@ mod tests {
         lines.append(&1).unwrap();
         fs.remove_folder(Path::new("/d")).unwrap();
         lines.append(&2).unwrap();
-        assert!(lines.sync().unwrap_err().message.ends_with("it was deleted while it was in use"));
+        assert!(lines.sync().unwrap_err().to_string().ends_with("it was deleted while it was in use"));
         lines.append(&3).unwrap();
         lines.sync().unwrap();
         assert_eq!(fs.contents(Path::new("/d/x")).unwrap(), b"3\n");

@@ -55,6 +55,8 @@ struct Waiting {
     wakes_at: Option<Instant>,
     /// Files of instances to let go of, and whom to tell.
     close: Vec<(InstanceId, SyncSender<()>)>,
+    /// Who waits for the events to be written.
+    flush: Vec<SyncSender<()>>,
     is_over: bool,
 }
 
@@ -103,6 +105,15 @@ impl Background {
         self.shared.write_meta(meta)
     }
 
+    /// Writes the events that wait, and comes back when that is done.
+    pub(super) fn flush_events(&self) {
+        let (done, wait) = sync_channel(1);
+        self.shared.waiting().flush.push(done);
+        self.shared.wake.notify_one();
+        // The writer only ends with the store; then all is written.
+        let _ = wait.recv();
+    }
+
     /// Writes what waits, and lets go of the files of an instance that is about to be deleted.
     pub(super) fn close(&self, id: &InstanceId) {
         let (done, wait) = sync_channel(1);
@@ -149,6 +160,9 @@ impl Shared {
             for (id, done) in due.close {
                 files.close(&id);
                 // Nobody waits any more where the store is being dropped.
+                let _ = done.send(());
+            }
+            for done in due.flush {
                 let _ = done.send(());
             }
             if due.is_over {
@@ -208,12 +222,13 @@ struct Due {
     dropped: u64,
     metas: bool,
     close: Vec<(InstanceId, SyncSender<()>)>,
+    flush: Vec<SyncSender<()>>,
     is_over: bool,
 }
 
 impl Waiting {
     fn is_urgent(&self) -> bool {
-        self.is_over || !self.close.is_empty()
+        self.is_over || !self.close.is_empty() || !self.flush.is_empty()
     }
 
     fn next_due(&self) -> Option<Instant> {
@@ -231,6 +246,7 @@ impl Waiting {
             dropped: std::mem::take(&mut self.dropped),
             metas,
             close: std::mem::take(&mut self.close),
+            flush: std::mem::take(&mut self.flush),
             is_over: self.is_over,
         }
     }

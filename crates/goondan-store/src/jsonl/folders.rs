@@ -6,13 +6,13 @@ use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use super::disk::Disk;
-use super::{extensions, layout, lines};
+use super::{layout, lines, values};
 use crate::fs::{FileSystem, replace_durably};
 use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageEvent};
 use goondan_core::narrowing::Narrowing;
-use goondan_core::ports::store::{InstanceMeta, InstanceStatus, StoreError};
+use goondan_core::ports::store::{InstanceMeta, InstanceStatus, Record, StoreError};
 
 /// Folders with such a name are on their way out. No key becomes a name that begins with a dot.
 const DELETED: &str = ".deleted-";
@@ -23,11 +23,16 @@ const NARROWING: &str = "gdn.narrowing";
 /// Metadata lies that many folders deep in its workspace: `instances/<instance>/`.
 const DEPTH: usize = 2;
 
+/// Whether [`put_meta`] waits for no disk.
+pub(super) fn is_quick_to_put(meta: &InstanceMeta) -> bool {
+    meta.status == InstanceStatus::Processing && meta.cwd.is_none() && meta.narrowing.is_none()
+}
+
 /// Writes `metadata.json`. What a spawn asked for is put on disk at once; the rest can be told from the conversation, or from
 /// the event at which it works.
 pub(super) fn put_meta(disk: &Disk, dir: &Path, meta: &InstanceMeta) -> Result<(), StoreError> {
     let path = dir.join(layout::METADATA);
-    let mut bytes = serde_json::to_vec_pretty(meta).map_err(|cause| StoreError::new("encode", &path, &cause))?;
+    let mut bytes = serde_json::to_vec_pretty(meta).map_err(|cause| StoreError::file("encode", &path, cause))?;
     bytes.push(b'\n');
     let has_conversation = || [layout::BASE, layout::EVENTS].iter().any(|file| disk.exists(&dir.join(file)));
     let says_how = meta.cwd.is_some() || meta.narrowing.is_some();
@@ -39,7 +44,7 @@ pub(super) fn put_meta(disk: &Disk, dir: &Path, meta: &InstanceMeta) -> Result<(
         true => disk.replace(&path, &bytes).and_then(|()| disk.put_name(&path, DEPTH)),
         false => overwrite(&**disk, &path, bytes),
     };
-    written.map_err(|cause| StoreError::new("write", &path, &cause))
+    written.map_err(|cause| StoreError::file("write", &path, cause))
 }
 
 /// Writes over what was there, with one write: to make a new file each time and to delete the old one is what a file system
@@ -54,26 +59,26 @@ fn overwrite(fs: &dyn FileSystem, path: &Path, mut bytes: Vec<u8>) -> std::io::R
 /// What an instance must not do is kept twice: if its metadata is lost, it must not come back with more power than it had.
 fn keep_narrowing(disk: &Disk, dir: &Path, meta: &InstanceMeta) -> Result<(), StoreError> {
     let Some(narrowing) = &meta.narrowing else { return Ok(()) };
-    match extensions::read(&**disk, dir, NARROWING)? {
+    match values::read(&**disk, dir, NARROWING)?.map(|record| record.value) {
         Some(_) => Ok(()),
-        None => extensions::write(disk, dir, NARROWING, &json!(narrowing)),
+        None => values::write(disk, dir, NARROWING, &json!(narrowing)),
     }
 }
 
 /// The second copy. One that can't be read allows nothing.
 fn kept_narrowing(disk: &Disk, dir: &Path) -> Option<Narrowing> {
-    if !extensions::exists(&**disk, dir, NARROWING) {
+    if !values::exists(&**disk, dir, NARROWING) {
         return None;
     }
-    let kept = extensions::read(&**disk, dir, NARROWING).ok().flatten();
-    Some(kept.and_then(|kept| serde_json::from_value(kept).ok()).unwrap_or_else(|| Narrowing::to([""; 0])))
+    let kept = values::read(&**disk, dir, NARROWING).ok().flatten();
+    Some(kept.and_then(|kept| serde_json::from_value(kept.value).ok()).unwrap_or_else(|| Narrowing::to([""; 0])))
 }
 
 /// Every instance. Metadata that is lost or torn is made again from the conversation; a folder without either is what a
 /// cut-off creation leaves.
 pub(super) fn list(disk: &Disk, workspace: &Path) -> Result<Vec<InstanceMeta>, StoreError> {
     let instances = workspace.join(layout::INSTANCES);
-    let folders = disk.folders(&instances).map_err(|cause| StoreError::new("list", &instances, &cause))?;
+    let folders = disk.folders(&instances).map_err(|cause| StoreError::file("list", &instances, cause))?;
     let folders = folders.into_iter().filter(|folder| !is_deleted(folder));
     Ok(folders.filter_map(|folder| read_meta(&**disk, &folder).or_else(|| rebuild(disk, &folder))).collect())
 }
@@ -129,6 +134,20 @@ fn name_of(fs: &dyn FileSystem, dir: &Path) -> Option<InstanceId> {
     })
 }
 
+/// The records of that name, of all instances that have one.
+pub(super) fn all_of_name(disk: &Disk, workspace: &Path, name: &str) -> Result<Vec<(InstanceId, Record)>, StoreError> {
+    let instances = workspace.join(layout::INSTANCES);
+    let folders = disk.folders(&instances).map_err(|cause| StoreError::file("list", &instances, cause))?;
+    let mut found = Vec::new();
+    for folder in folders.iter().filter(|folder| !is_deleted(folder) && values::exists(&**disk, folder, name)) {
+        let id = read_meta(&**disk, folder).map(|meta| meta.id()).or_else(|| name_of(&**disk, folder));
+        if let (Some(id), Some(record)) = (id, values::read(&**disk, folder, name)?) {
+            found.push((id, record));
+        }
+    }
+    Ok(found)
+}
+
 /// Deletes the folder of an instance: first its name, in one step, then what is in it.
 pub(super) fn delete(fs: &dyn FileSystem, dir: &Path) -> Result<bool, StoreError> {
     if !fs.exists(dir) {
@@ -140,7 +159,7 @@ pub(super) fn delete(fs: &dyn FileSystem, dir: &Path) -> Result<bool, StoreError
         dir.parent().map_or(Ok(()), |instances| fs.sync_folder(instances))?;
         fs.remove_folder(&doomed)
     };
-    delete().map(|()| true).map_err(|cause| StoreError::new("delete", dir, &cause))
+    delete().map(|()| true).map_err(|cause| StoreError::file("delete", dir, cause))
 }
 
 /// A free name for a folder that goes.
@@ -172,27 +191,28 @@ mod tests {
     use crate::fs::sim::SimFs;
     use crate::jsonl::JsonlStore;
     use crate::suite::samples::{instance, messages, meta};
-    use goondan_core::ports::store::{Fold, Store};
+    use goondan_core::ports::store::{Conversations as _, Fold, Instances as _};
 
-    #[test]
-    fn an_instance_that_lost_its_metadata_may_do_no_more_than_before() {
+    #[tokio::test]
+    async fn an_instance_that_lost_its_metadata_may_do_no_more_than_before() {
         let (fs, id) = (SimFs::new(), instance("narrow"));
         let dir = layout::instance_dir(Path::new("/workspace"), &id);
         let open = || JsonlStore::on(Arc::new(fs.clone()), Path::new("/workspace")).unwrap();
         let narrowing = Narrowing::to(["fs__read"]);
         let store = open();
-        store.put_meta(&InstanceMeta { narrowing: Some(narrowing.clone()), ..meta(&id) }).unwrap();
-        let mut conversation = store.open(&id).unwrap();
-        conversation.fold(Fold::Append(&messages(&["m0"]))).unwrap();
+        store.put_instance(&InstanceMeta { narrowing: Some(narrowing.clone()), ..meta(&id) }).await.unwrap();
+        let lease = store.claim(&id).await.unwrap();
+        let mut conversation = store.open(lease).await.unwrap();
+        conversation.fold(Fold::Append(&messages(&["m0"]))).await.unwrap();
         drop((conversation, store));
-        let rebuilt = || {
+        let rebuilt = async || {
             fs.put(&dir.join(layout::METADATA), b"{");
-            open().instances().unwrap().remove(0).narrowing
+            open().instances().await.unwrap().remove(0).narrowing
         };
-        assert_eq!(rebuilt(), Some(narrowing));
+        assert_eq!(rebuilt().await, Some(narrowing));
         // Where not even that can be read, nothing may run.
         fs.put(&dir.join("extensions/gdn.narrowing.json"), b"[");
-        assert_eq!(rebuilt(), Some(Narrowing::to([""; 0])));
+        assert_eq!(rebuilt().await, Some(Narrowing::to([""; 0])));
     }
 
     #[test]

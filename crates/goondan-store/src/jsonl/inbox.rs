@@ -2,7 +2,7 @@
 //!
 //! Whoever must not wait for the disk hands its record to a thread of the inbox's own. Whoever may, and finds nobody at it,
 //! puts it on disk where it stands: to be woken again takes longer than a quick disk. What comes meanwhile goes with the next
-//! sync, all of it at once, on that thread. And a record may be written first, and synced when others have learned of it.
+//! sync, all of it at once, on that thread.
 
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
@@ -14,7 +14,8 @@ use super::disk::Disk;
 use super::lines;
 use super::records::{self, Reducible};
 use crate::ledger::{Carried, Held, Ledger};
-use goondan_core::ports::store::{InboxRecord, OnDurable, Recovered, StoreError};
+use crate::record::InboxRecord;
+use goondan_core::ports::store::{Receipt, Recovered, StoreError, Ticket};
 
 /// At the most that many records go to disk with one sync.
 const MAX_BATCH: usize = 1_024;
@@ -56,8 +57,6 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     jobs: Vec<Job>,
-    /// There are records that are written, and that nobody syncs at the moment.
-    has_unsynced: bool,
     at_work: Worker,
     /// Several waited for the last sync: those who come next are better off doing something else meanwhile.
     is_crowded: bool,
@@ -77,13 +76,11 @@ enum Worker {
 struct Job {
     line: Vec<u8>,
     /// `None` where nobody waits for it.
-    on_durable: Option<OnDurable>,
+    receipt: Option<Receipt>,
 }
 
 struct File {
     lines: Appender,
-    /// Those who wait for records that are written and not synced.
-    unsynced: Vec<OnDurable>,
     worth_compacting: u64,
     /// What the last compaction came to, for its room: some hundred KB that are asked for and given back now and then have the
     /// system's allocator keep more of everything.
@@ -99,7 +96,7 @@ impl Inbox {
     }
 
     fn open_with(disk: Arc<Disk>, path: &Path, worth_compacting: u64) -> Result<Found, StoreError> {
-        let failed = |cause: io::Error| StoreError::new("read", path, &cause);
+        let failed = |cause: io::Error| StoreError::file("read", path, cause);
         let (Held { recovered, unsettled, .. }, records) = records::take_up(&**disk, path).map_err(failed)?;
         let mut lines = Appender::new(Arc::clone(&disk), path.to_owned(), DEPTH);
         if records > 0 {
@@ -108,64 +105,49 @@ impl Inbox {
         }
         let check_at = worth_compacting;
         let ledger = Ledger::default();
-        let file = Mutex::new(File { lines, unsynced: Vec::new(), worth_compacting, ledger, check_at });
+        let file = Mutex::new(File { lines, worth_compacting, ledger, check_at });
         let shared = Arc::new(Shared { disk, queue: Mutex::default(), wake: Condvar::new(), file });
         let of_thread = Arc::clone(&shared);
         let spawned = std::thread::Builder::new().name("gdn-inbox".to_owned()).spawn(move || of_thread.run());
-        let writer = spawned.map_err(|cause| StoreError::new("start the writer of", path, &cause))?;
+        let writer = spawned.map_err(|cause| StoreError::file("start the writer of", path, cause))?;
         Ok(Found { inbox: Inbox { shared, writer: Mutex::new(Some(writer)) }, recovered, unsettled })
     }
 
     /// Appends in the order of the calls, and never waits for the disk.
-    pub(super) fn submit(&self, record: &InboxRecord, on_durable: OnDurable) {
-        if let Some((mut queue, job)) = self.admit(record, on_durable) {
-            queue.jobs.push(job);
-            self.shared.wake_thread(&mut queue);
-        }
+    pub(super) fn submit(&self, record: &InboxRecord) -> Ticket {
+        let (mut queue, ticket) = match self.admit(record) {
+            Ok(admitted) => admitted,
+            Err(error) => return Ticket::settled(Err(error)),
+        };
+        self.shared.wake_thread(&mut queue);
+        ticket
     }
 
     /// As [`Inbox::submit`], and may put it on disk right here.
-    pub(super) fn commit(&self, record: &InboxRecord, on_durable: OnDurable) {
-        let Some((mut queue, job)) = self.admit(record, on_durable) else { return };
-        queue.jobs.push(job);
+    pub(super) fn commit(&self, record: &InboxRecord) -> Ticket {
+        let (queue, ticket) = match self.admit(record) {
+            Ok(admitted) => admitted,
+            Err(error) => return Ticket::settled(Err(error)),
+        };
         self.shared.work_or_wake(queue);
-    }
-
-    /// As [`Inbox::submit`], but where nobody is at it, it is written right here, and goes to disk with the next
-    /// [`Inbox::flush`]. Whether it is written.
-    pub(super) fn write(&self, record: &InboxRecord, on_durable: OnDurable) -> bool {
-        let Some((mut queue, job)) = self.admit(record, on_durable) else { return false };
-        queue.jobs.push(job);
-        self.shared.write_or_wake(queue)
+        ticket
     }
 
     /// Appends a record that nobody waits for: it goes to disk with the next one that somebody waits for.
     pub(super) fn submit_later(&self, record: &InboxRecord) {
         if let Ok(line) = line_of(record) {
-            self.shared.queue().jobs.push(Job { line, on_durable: None });
+            self.shared.queue().jobs.push(Job { line, receipt: None });
         }
     }
 
-    /// Puts everything on disk that was submitted so far; may do so right here.
-    pub(super) fn flush(&self, on_durable: OnDurable) {
+    /// Queues a record, which is encoded before the queue is held.
+    fn admit(&self, record: &InboxRecord) -> Result<(MutexGuard<'_, Queue>, Ticket), StoreError> {
+        let path = || self.shared.file().lines.path().to_owned();
+        let line = line_of(record).map_err(|cause| StoreError::file("encode a record of", &path(), cause))?;
+        let (receipt, ticket) = Ticket::new();
         let mut queue = self.shared.queue();
-        if queue.jobs.is_empty() && !queue.has_unsynced && queue.at_work == Worker::Nobody {
-            drop(queue);
-            return on_durable(Ok(()));
-        }
-        queue.jobs.push(Job { line: Vec::new(), on_durable: Some(on_durable) });
-        self.shared.work_or_wake(queue);
-    }
-
-    /// Encodes a record before the queue is held.
-    fn admit(&self, record: &InboxRecord, on_durable: OnDurable) -> Option<(MutexGuard<'_, Queue>, Job)> {
-        match line_of(record) {
-            Ok(line) => Some((self.shared.queue(), Job { line, on_durable: Some(on_durable) })),
-            Err(error) => {
-                on_durable(Err(StoreError { message: format!("failed to encode a record of the inbox: {error}") }));
-                None
-            }
-        }
+        queue.jobs.push(Job { line, receipt: Some(receipt) });
+        Ok((queue, ticket))
     }
 }
 
@@ -218,27 +200,6 @@ impl Shared {
         }
     }
 
-    /// Writes what waits where nobody is at it; else it is left to the thread. Whether all is written.
-    fn write_or_wake(&self, mut queue: MutexGuard<'_, Queue>) -> bool {
-        if queue.at_work != Worker::Nobody || queue.jobs.len() > MAX_BATCH {
-            self.wake_thread(&mut queue);
-            return false;
-        }
-        queue.at_work = Worker::Submitter;
-        let batch = queue.take_batch();
-        drop(queue);
-        let refused = self.file().append(batch);
-        let is_written = refused.result.is_ok();
-        refused.tell();
-        let mut queue = self.queue();
-        queue.at_work = Worker::Nobody;
-        queue.has_unsynced = true;
-        if queue.is_awaited() || queue.is_over {
-            self.wake_thread(&mut queue);
-        }
-        is_written
-    }
-
     fn file(&self) -> MutexGuard<'_, File> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -253,12 +214,12 @@ impl Shared {
             };
             let waited = self.wake.wait_while(self.queue(), is_idle);
             let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
-            if queue.is_over && queue.jobs.is_empty() && !queue.has_unsynced {
+            if queue.is_over && queue.jobs.is_empty() {
                 return;
             }
             queue.at_work = Worker::Thread;
             let batch = queue.take_batch();
-            queue.is_crowded = batch.iter().filter(|job| job.on_durable.is_some()).count() > 1;
+            queue.is_crowded = batch.iter().filter(|job| job.receipt.is_some()).count() > 1;
             drop(queue);
             if self.write(batch) {
                 self.file().compact_if_worthwhile(&self.disk);
@@ -273,60 +234,30 @@ impl Shared {
     /// Puts records on disk and tells those who wait, in their order. Whether it is time to look at the size of the file.
     fn write(&self, batch: Vec<Job>) -> bool {
         let mut file = self.file();
-        let (refused, synced) = (file.append(batch), file.sync());
+        let written = file.lines.append_lines(batch.iter().map(|job| &*job.line)).and_then(|()| file.lines.sync());
         let is_large = file.lines.len() >= file.check_at;
         drop(file);
-        synced.tell();
-        refused.tell();
+        for receipt in batch.into_iter().filter_map(|job| job.receipt) {
+            receipt.settle(written.clone());
+        }
         is_large
     }
 }
 
-/// What came of records, and who has to be told.
-struct News {
-    waiting: Vec<OnDurable>,
-    result: Result<(), StoreError>,
-}
-
-impl News {
-    fn tell(self) {
-        for on_durable in self.waiting {
-            on_durable(self.result.clone());
-        }
-    }
-}
-
 impl Queue {
-    /// Of what is synced next, the part that has to be written.
+    /// What is synced next.
     fn take_batch(&mut self) -> Vec<Job> {
-        self.has_unsynced = false;
         let rest = self.jobs.split_off(self.jobs.len().min(MAX_BATCH));
         std::mem::replace(&mut self.jobs, rest)
     }
 
     /// Whether somebody waits for a record to be on disk.
     fn is_awaited(&self) -> bool {
-        self.jobs.iter().any(|job| job.on_durable.is_some())
+        self.jobs.iter().any(|job| job.receipt.is_some())
     }
 }
 
 impl File {
-    /// Appends records. Where that fails, it is told who is to know; else they are told with the next sync.
-    fn append(&mut self, batch: Vec<Job>) -> News {
-        let result = self.lines.append_lines(batch.iter().map(|job| &*job.line));
-        let mut waiting: Vec<OnDurable> = batch.into_iter().filter_map(|job| job.on_durable).collect();
-        if result.is_ok() {
-            self.unsynced.append(&mut waiting);
-        }
-        News { waiting, result }
-    }
-
-    /// Puts all that was appended on disk.
-    fn sync(&mut self) -> News {
-        let result = self.lines.sync();
-        News { waiting: std::mem::take(&mut self.unsynced), result }
-    }
-
     /// Rewrites the file where less than half of it still matters. A failure changes nothing: it is tried again later.
     fn compact_if_worthwhile(&mut self, disk: &Disk) {
         let before = self.lines.len();
@@ -369,12 +300,12 @@ fn line_of(record: &InboxRecord) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-    use std::sync::mpsc::channel;
 
     use super::*;
     use crate::fs::sim::SimFs;
     use crate::suite::samples::{accepted, done, event, instance};
     use goondan_core::inbound::AgentEvent;
+    use goondan_core::ports::store::LogRecord;
 
     const PATH: &str = "/w/inbox.jsonl";
     const SMALL: u64 = 8_000;
@@ -384,10 +315,8 @@ mod tests {
         (found.inbox, found.recovered)
     }
 
-    fn submit(inbox: &Inbox, record: InboxRecord) -> Result<(), StoreError> {
-        let (sender, receiver) = channel();
-        inbox.commit(&record, Box::new(move |written| sender.send(written).unwrap()));
-        receiver.recv().unwrap()
+    fn submit(inbox: &Inbox, record: LogRecord) -> Result<(), StoreError> {
+        inbox.commit(&record.into()).wait_here()
     }
 
     /// What an inbox has acknowledged.
@@ -419,29 +348,6 @@ mod tests {
         let lost = |id: &&String| !pending.contains(*id) && !handled.contains(id.as_str());
         assert_eq!(acknowledged.accepted.iter().find(lost), None, "an accepted event is lost");
         assert_eq!(acknowledged.done.intersection(&pending).next(), None, "an event that is done comes back");
-    }
-
-    #[test]
-    fn what_is_written_outlives_a_kill_and_is_synced_in_its_order() {
-        for round in 0..20 {
-            let fs = SimFs::new();
-            let (inbox, _) = open(&fs);
-            let (sender, receiver) = channel();
-            let told = |name: &'static str| {
-                let sender = sender.clone();
-                // Nobody listens any more once the process was killed.
-                Box::new(move |written: Result<(), StoreError>| drop(sender.send((name, written))))
-            };
-            let (one, two) = (event("one", &instance("k")), event("two", &instance("k")));
-            assert!(inbox.write(&accepted(&one), told("one")), "nobody else is at it");
-            if round % 2 == 0 {
-                assert_eq!(open(&fs.kill()).1.pending, [one]);
-                continue;
-            }
-            inbox.commit(&accepted(&two), told("two"));
-            assert_eq!([receiver.recv().unwrap(), receiver.recv().unwrap()], [("one", Ok(())), ("two", Ok(()))]);
-            assert_eq!(open(&fs.lose_power(None)).1.pending, [one, two]);
-        }
     }
 
     #[test]

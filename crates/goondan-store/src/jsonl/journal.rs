@@ -1,7 +1,6 @@
 //! The journal of a running turn, beside its conversation.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -14,18 +13,17 @@ use tokio::sync::Mutex;
 use super::appender::Appender;
 use super::disk::Disk;
 use super::{layout, lines};
-use crate::fs::{FileSystem, RealFs};
-use goondan_core::footing::Footing;
+use crate::fs::FileSystem;
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::journal::{Effect, EffectKind, Journal, Outcome, TurnJournal, WhenInterrupted};
+use goondan_core::ports::journal::{Effect, EffectKind, Outcome, TurnJournal, WhenInterrupted};
 use goondan_core::ports::store::StoreError;
 use goondan_core::ports::store::blocking;
 
 /// That many journals are remembered that are known to be empty.
 const REMEMBERED: usize = 64;
 
-/// Keeps journals in the folders of the instances. Serves one machine.
-pub struct JsonlJournal {
+/// Keeps journals in the folders of the instances.
+pub(super) struct Journals {
     disk: Arc<Disk>,
     workspace: PathBuf,
     /// Those of turns that run.
@@ -34,16 +32,10 @@ pub struct JsonlJournal {
     empty: std::sync::Mutex<HashMap<InstanceId, Appender>>,
 }
 
-impl JsonlJournal {
+impl Journals {
     /// The journals of the workspace in that folder.
-    pub fn new(workspace: PathBuf) -> Self {
-        JsonlJournal::on(Arc::new(RealFs), workspace)
-    }
-
-    /// Keeps the journals of a workspace in `fs`.
-    pub fn on(fs: Arc<dyn FileSystem>, workspace: PathBuf) -> Self {
-        let disk = Disk::new(fs);
-        JsonlJournal { disk, workspace, running: Default::default(), empty: Default::default() }
+    pub(super) fn new(disk: Arc<Disk>, workspace: PathBuf) -> Self {
+        Journals { disk, workspace, running: Default::default(), empty: Default::default() }
     }
 
     fn appender(&self, instance: &InstanceId) -> Appender {
@@ -73,14 +65,9 @@ impl JsonlJournal {
     }
 }
 
-#[async_trait]
-impl Journal for JsonlJournal {
-    async fn open(
-        &self,
-        instance: &InstanceId,
-        turn_id: &str,
-        footing: &Arc<Footing>,
-    ) -> Result<Arc<dyn TurnJournal>, StoreError> {
+impl Journals {
+    /// The journal of a turn that begins, or begins again.
+    pub(super) async fn open(&self, instance: &InstanceId, turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError> {
         let (appender, is_empty) = match self.take_empty(instance) {
             Some(appender) => (appender, true),
             None => {
@@ -89,18 +76,19 @@ impl Journal for JsonlJournal {
                 (appender, is_empty)
             }
         };
-        let (disk, turn_id, footing) = (Arc::clone(&self.disk), turn_id.to_owned(), Arc::clone(footing));
+        let (disk, turn_id) = (Arc::clone(&self.disk), turn_id.to_owned());
         let (recorded, appender) = if is_empty {
             (HashMap::new(), appender)
         } else {
-            let (disk, turn_id, footing) = (Arc::clone(&disk), turn_id.clone(), Arc::clone(&footing));
-            blocking(move || recorded(&disk, appender, &turn_id, &footing)).await?
+            let (disk, turn_id) = (Arc::clone(&disk), turn_id.clone());
+            blocking(move || recorded(&disk, appender, &turn_id)).await?
         };
         let appender = Arc::new(Mutex::new(appender));
-        Ok(self.begin(instance, JsonlTurnJournal { disk, turn_id, footing, recorded, appender }))
+        Ok(self.begin(instance, JsonlTurnJournal { disk, turn_id, recorded, appender }))
     }
 
-    async fn close(&self, instance: &InstanceId, _turn_id: &str) -> Result<(), StoreError> {
+    /// Forgets a turn that is over.
+    pub(super) fn close(&self, instance: &InstanceId) -> Result<(), StoreError> {
         let running = self.running().remove(instance);
         let Some(mut appender) = running.and_then(|running| Some(Arc::into_inner(running)?.into_inner())) else {
             return self.appender(instance).clear();
@@ -118,16 +106,14 @@ fn recorded(
     disk: &Disk,
     mut appender: Appender,
     turn_id: &str,
-    footing: &Footing,
 ) -> Result<(HashMap<String, Option<Value>>, Appender), StoreError> {
     let read = lines::read::<Record>(&**disk, appender.path());
-    let records = read.map_err(|cause| StoreError::new("read", appender.path(), &cause))?;
+    let records = read.map_err(|cause| StoreError::file("read", appender.path(), cause))?;
     for warning in &records.warnings {
         tracing::warn!("{warning}");
     }
-    // A record stands on all those before it: behind one that can't be read, or does not count, nothing counts.
-    let lost = first_without_footing(&records.values, turn_id, footing);
-    let sound_until = lost.unwrap_or(usize::MAX).min(records.sound_until);
+    // A record stands on all those before it: behind one that can't be read, nothing counts.
+    let sound_until = records.sound_until;
     let mut recorded = HashMap::new();
     let sound = records.values.into_iter().take_while(|(_, place)| place.end <= sound_until);
     for (record, _) in sound.filter(|(record, _)| record.turn_id() == turn_id) {
@@ -139,19 +125,10 @@ fn recorded(
     if recorded.is_empty() {
         // Nothing of this turn: what lies there is of a turn that is over.
         appender.clear()?;
-    } else if !records.warnings.is_empty() || lost.is_some() {
+    } else if !records.warnings.is_empty() {
         appender.cut(sound_until as u64)?;
     }
     Ok((recorded, appender))
-}
-
-/// Where the first outcome stands that does not count, because a power failure has taken the answer that it stands on.
-/// Something that must not be done twice began behind answers that were on disk: it proves that nothing before it is lost.
-fn first_without_footing(records: &[(Record, Range<usize>)], turn_id: &str, footing: &Footing) -> Option<usize> {
-    let is_proof = |(record, _): &(Record, _)| matches!(record, Record::Intent { may_repeat: false, .. });
-    let start = records.iter().rposition(is_proof).unwrap_or_default();
-    let lost = |(record, _): &&(Record, _)| record.turn_id() == turn_id && !record.counts(footing);
-    records[start..].iter().find(lost).map(|(_, place)| place.start)
 }
 
 /// The turn that the journal in `path` is of; `None` where it is empty.
@@ -186,9 +163,6 @@ pub enum Record<S = String, V = Value> {
         effect: S,
         /// What came of it.
         value: V,
-        /// Events whose answers the turn stood on, and whose ends were not on disk yet.
-        #[serde(skip_serializing_if = "Vec::is_empty", default)]
-        stands_on: Vec<String>,
     },
 }
 
@@ -198,19 +172,11 @@ impl Record {
             Record::Intent { turn_id, .. } | Record::Outcome { turn_id, .. } => turn_id,
         }
     }
-
-    fn counts(&self, footing: &Footing) -> bool {
-        match self {
-            Record::Intent { .. } => true,
-            Record::Outcome { stands_on, .. } => footing.holds(stands_on),
-        }
-    }
 }
 
 struct JsonlTurnJournal {
     disk: Arc<Disk>,
     turn_id: String,
-    footing: Arc<Footing>,
     /// What was recorded before the turn was resumed: intents, with outcomes where they got that far.
     recorded: HashMap<String, Option<Value>>,
     appender: Arc<Mutex<Appender>>,
@@ -227,8 +193,7 @@ impl JsonlTurnJournal {
     }
 
     async fn finish(&self, effect: &Effect, value: &Value) -> Result<(), StoreError> {
-        let stands_on = self.footing.uncertain();
-        let record = Record::Outcome { turn_id: &*self.turn_id, effect: &*effect.id, value, stands_on };
+        let record = Record::Outcome { turn_id: &*self.turn_id, effect: &*effect.id, value };
         self.write(&record, effect.kind == EffectKind::Approval).await
     }
 
@@ -251,7 +216,7 @@ impl JsonlTurnJournal {
 
 #[async_trait]
 impl TurnJournal for JsonlTurnJournal {
-    async fn run(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome, StoreError> {
+    async fn run_value(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Value>, StoreError> {
         match self.recorded.get(&effect.id) {
             Some(Some(value)) => return Ok(Outcome::Done { value: value.clone(), replayed: true }),
             Some(None) if effect.when_interrupted == WhenInterrupted::Report => return Ok(Outcome::Interrupted),

@@ -20,12 +20,10 @@
 
 mod appender;
 mod background;
-mod dead_letters;
+mod conversation;
 mod disk;
-mod extensions;
 mod folders;
 mod inbox;
-mod instance;
 mod journal;
 pub mod layout;
 mod lines;
@@ -34,10 +32,12 @@ mod outline;
 mod records;
 mod runtime_events;
 mod unsettled;
+mod values;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::begun::{self, Traces};
@@ -45,24 +45,28 @@ use crate::fs::{FileSystem, RealFs};
 use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::MessageEvent;
+use goondan_core::ports::journal::{Journal, TurnJournal};
 use goondan_core::ports::store::{
-    DeadLetter, InboxRecord, InstanceMeta, InstanceStore, OnDurable, Recovered, Store, StoreError,
+    Conversations, EventLog, InstanceMeta, Instances, Lease, Log, LogRecord, OpenConversation, Record, Records,
+    Recovered, StoreError, StoredConversation, Ticket, Version, Workspace, blocking,
 };
 
 use background::Background;
 use disk::Disk;
-pub use journal::{JsonlJournal, Record as JournalRecord};
+pub use journal::Record as JournalRecord;
 pub use lines::read_lines;
 pub use lock::{LockError, holder_of};
 use unsettled::Unsettled;
 
 /// A workspace on disk, held by this process until it is dropped.
+///
+/// It serves one process, and the lock of the workspace is what keeps others out: every claim has the same epoch.
 pub struct JsonlStore {
-    disk: Arc<Disk>,
     dir: PathBuf,
-    inbox: Arc<inbox::Inbox>,
-    unsettled: Arc<Unsettled>,
-    background: Background,
+    shared: conversation::Shared,
+    journals: journal::Journals,
+    /// Held while a record is compared and set.
+    setting: Arc<Mutex<()>>,
     recovered: Mutex<Option<Recovered>>,
     /// Let go of last, when all writers have ended.
     _lock: Option<lock::WorkspaceLock>,
@@ -101,9 +105,11 @@ impl JsonlStore {
         unsettled.restore(found.unsettled)?;
         begun::put_first(&mut recovered, |id| traces(&*fs, &layout::instance_dir(dir, id)));
         let background = Background::start(Arc::clone(&disk), dir.to_owned())
-            .map_err(|cause| StoreError::new("start the writer of runtime events in", dir, &cause))?;
-        let recovered = Mutex::new(Some(recovered));
-        Ok(JsonlStore { disk, dir: dir.to_owned(), inbox, unsettled, background, recovered, _lock: None })
+            .map_err(|cause| StoreError::file("start the writer of runtime events in", dir, cause))?;
+        let journals = journal::Journals::new(Arc::clone(&disk), dir.to_owned());
+        let shared = conversation::Shared { disk, inbox, unsettled, background: Arc::new(background) };
+        let (setting, recovered) = (Arc::default(), Mutex::new(Some(recovered)));
+        Ok(JsonlStore { dir: dir.to_owned(), shared, journals, setting, recovered, _lock: None })
     }
 
     fn instance_dir(&self, id: &InstanceId) -> PathBuf {
@@ -114,8 +120,8 @@ impl JsonlStore {
 impl Drop for JsonlStore {
     /// A workspace that is closed holds everything in its conversations.
     fn drop(&mut self) {
-        self.unsettled.settle_all();
-        self.inbox.close();
+        self.shared.unsettled.settle_all();
+        self.shared.inbox.close();
     }
 }
 
@@ -128,83 +134,132 @@ fn traces(fs: &dyn FileSystem, dir: &Path) -> Traces {
 
 fn make_folder(fs: &dyn FileSystem, dir: &Path) -> Result<(), StoreError> {
     let instances = dir.join(layout::INSTANCES);
-    fs.make_folder(&instances).map_err(|cause| StoreError::new("make the folder", &instances, &cause))
+    fs.make_folder(&instances).map_err(|cause| StoreError::file("make the folder", &instances, cause))
 }
 
-impl Store for JsonlStore {
-    fn recover(&self) -> Result<Recovered, StoreError> {
+#[async_trait]
+impl Log for JsonlStore {
+    async fn recover(&self) -> Result<Recovered, StoreError> {
         let mut recovered = self.recovered.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(recovered.take().unwrap_or_default())
     }
 
-    fn submit(&self, record: InboxRecord, on_durable: OnDurable) {
-        self.inbox.submit(&record, on_durable);
+    fn append(&self, record: LogRecord) -> Ticket {
+        self.shared.inbox.submit(&record.into())
+    }
+}
+
+#[async_trait]
+impl Conversations for JsonlStore {
+    async fn claim(&self, id: &InstanceId) -> Result<Lease, StoreError> {
+        Ok(Lease { instance: id.clone(), epoch: 1 })
     }
 
-    fn commit(&self, record: InboxRecord, on_durable: OnDurable) {
-        self.inbox.commit(&record, on_durable);
+    async fn open(&self, lease: Lease) -> Result<Box<dyn OpenConversation>, StoreError> {
+        let dir = self.instance_dir(&lease.instance);
+        Ok(Box::new(conversation::JsonlConversation::new(lease.instance, self.shared.clone(), &dir)))
     }
 
-    fn write(&self, record: InboxRecord, on_durable: OnDurable) -> bool {
-        self.inbox.write(&record, on_durable)
+    async fn read(&self, id: &InstanceId) -> Result<StoredConversation, StoreError> {
+        let (disk, dir) = (Arc::clone(&self.shared.disk), self.instance_dir(id));
+        blocking(move || conversation::read(&disk, &dir.join(layout::BASE), &dir.join(layout::EVENTS))).await
+    }
+}
+
+#[async_trait]
+impl Instances for JsonlStore {
+    async fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError> {
+        let (disk, dir) = (Arc::clone(&self.shared.disk), self.dir.clone());
+        blocking(move || folders::list(&disk, &dir)).await
     }
 
-    fn flush(&self) {
-        self.inbox.flush(Box::new(|_| {}));
+    async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
+        if folders::is_quick_to_put(meta) {
+            return self.shared.background.put_meta(meta);
+        }
+        let (background, meta) = (Arc::clone(&self.shared.background), meta.clone());
+        blocking(move || background.put_meta(&meta)).await
     }
 
-    fn submit_later(&self, record: InboxRecord) {
-        self.inbox.submit_later(&record);
+    async fn delete_instance(&self, id: &InstanceId) -> Result<bool, StoreError> {
+        let (shared, id, dir) = (self.shared.clone(), id.clone(), self.instance_dir(id));
+        blocking(move || {
+            shared.background.close(&id);
+            shared.unsettled.forget(&id)?;
+            folders::delete(&**shared.disk, &dir)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Records for JsonlStore {
+    async fn get(&self, id: &InstanceId, name: &str) -> Result<Option<Record>, StoreError> {
+        let (disk, dir, name) = (Arc::clone(&self.shared.disk), self.instance_dir(id), name.to_owned());
+        match values::exists(&**disk, &dir, &name) {
+            true => blocking(move || values::read(&**disk, &dir, &name)).await,
+            false => Ok(None),
+        }
     }
 
-    fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError> {
-        folders::list(&self.disk, &self.dir)
+    async fn put(
+        &self,
+        id: &InstanceId,
+        name: &str,
+        value: &Value,
+        expected: Option<Version>,
+    ) -> Result<bool, StoreError> {
+        let (disk, dir, setting) = (Arc::clone(&self.shared.disk), self.instance_dir(id), Arc::clone(&self.setting));
+        let (name, value) = (name.to_owned(), value.clone());
+        blocking(move || {
+            let _one_at_a_time = setting.lock().unwrap_or_else(PoisonError::into_inner);
+            if values::read(&**disk, &dir, &name)?.map(|record| record.version) != expected {
+                return Ok(false);
+            }
+            values::write(&disk, &dir, &name, &value).map(|()| true)
+        })
+        .await
     }
 
-    fn put_meta(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
-        self.background.put_meta(meta)
+    async fn all(&self, name: &str) -> Result<Vec<(InstanceId, Record)>, StoreError> {
+        let (disk, dir, name) = (Arc::clone(&self.shared.disk), self.dir.clone(), name.to_owned());
+        blocking(move || folders::all_of_name(&disk, &dir, &name)).await
+    }
+}
+
+#[async_trait]
+impl EventLog for JsonlStore {
+    fn record(&self, event: &Arc<RuntimeEvent>) {
+        self.shared.background.log(Arc::clone(event));
     }
 
-    fn put_meta_soon(&self, meta: &InstanceMeta) {
-        self.background.put_meta_soon(meta.clone());
+    async fn events(&self, id: &InstanceId, after: u64) -> Result<Vec<RuntimeEvent>, StoreError> {
+        let (shared, dir) = (self.shared.clone(), self.instance_dir(id));
+        blocking(move || {
+            shared.background.flush_events();
+            runtime_events::read(&shared.disk, &dir, after)
+        })
+        .await
     }
+}
 
-    fn open(&self, id: &InstanceId) -> Result<Box<dyn InstanceStore>, StoreError> {
-        let (disk, unsettled) = (Arc::clone(&self.disk), Arc::clone(&self.unsettled));
-        Ok(Box::new(instance::JsonlInstance::new(id.clone(), disk, unsettled, &self.instance_dir(id))))
-    }
-
-    fn extension_state(&self, id: &InstanceId, extension: &str) -> Result<Option<Value>, StoreError> {
-        extensions::read(&**self.disk, &self.instance_dir(id), extension)
-    }
-
-    fn put_extension_state(&self, id: &InstanceId, extension: &str, state: &Value) -> Result<(), StoreError> {
-        extensions::write(&self.disk, &self.instance_dir(id), extension, state)
-    }
-
-    fn dead_letters(&self, id: &InstanceId) -> Result<Vec<DeadLetter>, StoreError> {
-        dead_letters::read(&**self.disk, &self.instance_dir(id))
-    }
-
-    fn put_dead_letters(&self, id: &InstanceId, letters: &[DeadLetter]) -> Result<(), StoreError> {
-        dead_letters::write(&self.disk, &self.instance_dir(id), letters)
-    }
-
-    fn delete(&self, id: &InstanceId) -> Result<bool, StoreError> {
-        self.background.close(id);
-        self.unsettled.forget(id)?;
-        folders::delete(&**self.disk, &self.instance_dir(id))
-    }
-
-    fn log(&self, event: &Arc<RuntimeEvent>) {
-        self.background.log(Arc::clone(event));
-    }
-
+impl Workspace for JsonlStore {
     fn workdir(&self, id: &InstanceId) -> PathBuf {
         self.instance_dir(id).join(layout::WORKDIR)
     }
 
     fn output_file(&self, id: &InstanceId, name: &str) -> PathBuf {
         self.instance_dir(id).join(layout::FILES).join(layout::file_name(name))
+    }
+}
+
+#[async_trait]
+impl Journal for JsonlStore {
+    async fn open_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError> {
+        self.journals.open(instance, turn_id).await
+    }
+
+    async fn close_journal(&self, instance: &InstanceId, _turn_id: &str) -> Result<(), StoreError> {
+        self.journals.close(instance)
     }
 }

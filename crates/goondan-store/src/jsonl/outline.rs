@@ -6,10 +6,10 @@ use serde_json::value::RawValue;
 
 use crate::ledger::Keeps;
 use crate::note::{EventNote, FoldNote, Note};
+use crate::record::SettledFold;
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::store::SettledFold;
 
-/// An [`InboxRecord`](goondan_core::ports::store::InboxRecord), outlined.
+/// An [`InboxRecord`](crate::record::InboxRecord), outlined.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Outline<'a> {
@@ -99,12 +99,12 @@ fn fold(text: &RawValue) -> serde_json::Result<FoldNote> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::{CarriedFold, InboxRecord};
     use crate::suite::samples::{accepted, done_with, event, event_by, instance, messages, withdrawn};
-    use goondan_core::ports::store::{CarriedFold, InboxRecord};
 
     fn full() -> InboxRecord {
         let (one, answer) = (event("one", &instance("k")), event_by("answer", &instance("k"), &instance("other")));
-        let mut record = done_with(&event_by("one", &instance("asker"), &one.target), Some(answer));
+        let mut record = InboxRecord::from(done_with(&event_by("one", &instance("asker"), &one.target), Some(answer)));
         if let InboxRecord::Done { fold, .. } = &mut record {
             let messages = messages(&["m0", "m1"]);
             *fold = Some(Box::new(CarriedFold { instance: instance("k"), at: 7, is_whole: true, messages }));
@@ -117,7 +117,8 @@ mod tests {
         let one = event_by("one", &instance("asker"), &instance("k"));
         let settled = SettledFold { instance: instance("k"), turn_id: Some("turn-1".to_owned()) };
         let settled = InboxRecord::Settled { folds: vec![settled] };
-        for record in [accepted(&one), done_with(&one, None), full(), settled, withdrawn(&one)] {
+        let plain = [accepted(&one), done_with(&one, None), withdrawn(&one)].map(InboxRecord::from);
+        for record in plain.into_iter().chain([full(), settled]) {
             let text = serde_json::to_string(&record).unwrap();
             let outline: Outline<'_> = serde_json::from_str(&text).unwrap();
             assert_eq!(outline.note().unwrap(), Note::from(&record));

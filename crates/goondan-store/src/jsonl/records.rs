@@ -9,7 +9,7 @@ use super::outline::Outline;
 use crate::fs::FileSystem;
 use crate::ledger::{Held, Ledger};
 use crate::note::Note;
-use goondan_core::ports::store::InboxRecord;
+use crate::record::InboxRecord;
 
 /// What the file at `path` holds, and how many records it has; no file is an empty file.
 pub(super) fn take_up(fs: &dyn FileSystem, path: &Path) -> io::Result<(Held, usize)> {

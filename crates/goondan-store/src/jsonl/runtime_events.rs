@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::appender::Appender;
 use super::disk::Disk;
-use super::layout;
+use super::{layout, lines};
 use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::StoreError;
@@ -80,7 +80,7 @@ impl RuntimeEventFiles {
         // Some systems rename no file that is open.
         self.files.remove(id);
         let aside = layout::instance_dir(&self.workspace, id).join(layout::OLDER_RUNTIME_EVENTS);
-        self.disk.rename(&path, &aside).map_err(|cause| StoreError::new("put aside", &path, &cause))
+        self.disk.rename(&path, &aside).map_err(|cause| StoreError::file("put aside", &path, cause))
     }
 
     fn file(&mut self, id: &InstanceId) -> &mut Appender {
@@ -90,6 +90,18 @@ impl RuntimeEventFiles {
             Appender::new(Arc::clone(disk), path, layout::DEPTH)
         })
     }
+}
+
+/// The events of an instance behind `after`, as far as its files go back. What can't be read is left out.
+pub(super) fn read(disk: &Disk, instance: &Path, after: u64) -> Result<Vec<RuntimeEvent>, StoreError> {
+    let mut events = Vec::new();
+    for file in [layout::OLDER_RUNTIME_EVENTS, layout::RUNTIME_EVENTS] {
+        let path = instance.join(file);
+        let read = lines::read::<RuntimeEvent>(&**disk, &path);
+        let (found, _) = read.map_err(|cause| StoreError::file("read", &path, cause))?.into_values();
+        events.extend(found.into_iter().filter(|event| event.sequence > after));
+    }
+    Ok(events)
 }
 
 /// Events that are written together, an instance at a time.
@@ -114,6 +126,7 @@ mod tests {
         let (workspace, id) = (PathBuf::from("/workspace"), InstanceId::new("a", "main"));
         let event = |number: usize| RuntimeEvent {
             kind: RuntimeEventKind::TurnStarted { turn_id: format!("turn-{number}"), event_id: "x".to_owned() },
+            sequence: 1,
             timestamp: chrono::DateTime::UNIX_EPOCH,
             agent_name: "a".to_owned(),
             instance_key: "main".to_owned(),

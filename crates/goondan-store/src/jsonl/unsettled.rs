@@ -12,8 +12,9 @@ use super::disk::Disk;
 use super::inbox::Inbox;
 use super::{layout, lines};
 use crate::ledger::Carried;
+use crate::record::{InboxRecord, SettledFold};
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::store::{InboxRecord, SettledFold, StoreError};
+use goondan_core::ports::store::StoreError;
 
 /// That many conversations may wait for a sync of their base,
 const MOST_CONVERSATIONS: usize = 512;
@@ -87,24 +88,25 @@ impl Unsettled {
 
     /// The base of `id` was synced with everything that the inbox carries of it: that is settled, with the next record.
     pub(super) fn settled(&self, id: &InstanceId) {
-        let mut waiting = self.waiting();
-        let is_carried = waiting.carrying.remove(id);
-        if waiting.last_turns.remove(id).is_some() || is_carried {
-            let folds = vec![SettledFold { instance: id.clone(), turn_id: None }];
-            self.inbox.submit_later(&InboxRecord::Settled { folds });
+        if self.take(id) {
+            self.inbox.submit_later(&settled(id));
         }
     }
 
-    /// A conversation is about to be deleted: what the inbox carries of it must not bring it back.
+    /// Waits no more for the base of `id`. Whether it did.
+    fn take(&self, id: &InstanceId) -> bool {
+        let mut waiting = self.waiting();
+        let is_carried = waiting.carrying.remove(id);
+        waiting.last_turns.remove(id).is_some() || is_carried
+    }
+
+    /// A conversation is about to be deleted: what the inbox carries of it must not bring it back. Waits for the disk.
     pub(super) fn forget(&self, id: &InstanceId) -> Result<(), StoreError> {
         let _settling = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.contains(id) {
-            return Ok(());
+        match self.take(id) {
+            true => self.inbox.commit(&settled(id)).wait_here(),
+            false => Ok(()),
         }
-        self.settled(id);
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        self.inbox.flush(Box::new(move |written| drop(sender.send(written))));
-        receiver.recv().unwrap_or_else(|_| Err(StoreError { message: "the inbox was closed".to_owned() }))
     }
 
     /// Syncs the bases of all that wait, and says so with the next record of the inbox.
@@ -145,7 +147,7 @@ impl Unsettled {
         let opened = self.disk.open(&path);
         let synced = opened.and_then(|mut opened| self.disk.sync(&mut *opened.file));
         let named = synced.and_then(|()| self.disk.put_name(&path, layout::DEPTH));
-        named.map_err(|cause| StoreError::new("put on disk", &path, &cause))
+        named.map_err(|cause| StoreError::file("put on disk", &path, cause))
     }
 
     /// Makes the bases hold what the inbox carries. A base ends behind the last fold, or a power failure has cut or torn it.
@@ -156,7 +158,7 @@ impl Unsettled {
         }
         for (id, folds) in by_instance {
             let path = self.base(&id);
-            self.restore_base(&path, &folds).map_err(|cause| StoreError::new("restore", &path, &cause))?;
+            self.restore_base(&path, &folds).map_err(|cause| StoreError::file("restore", &path, cause))?;
             let last = folds.last().map(|last| last.turn_id.clone()).unwrap_or_default();
             self.waiting().last_turns.insert(id, last);
         }
@@ -185,4 +187,8 @@ impl Unsettled {
         file.set_len(start)?;
         file.write_at(start, &wanted)
     }
+}
+
+fn settled(id: &InstanceId) -> InboxRecord {
+    InboxRecord::Settled { folds: vec![SettledFold { instance: id.clone(), turn_id: None }] }
 }

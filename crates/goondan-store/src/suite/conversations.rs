@@ -1,134 +1,235 @@
 //! Conversations: events of a turn, folds, and folds that were cut off.
 
-use super::samples::{append, instance, message, messages};
-use super::{Check, Workspace};
+use super::samples::{accepted, append, event, event_by, finished, instance, message, messages, meta};
+use super::{Check, Subject, again};
 use goondan_core::conversation::Conversation;
 use goondan_core::message::{MessageEvent, Role};
-use goondan_core::ports::store::{Fold, InstanceStore, StoredConversation};
+use goondan_core::ports::store::{FinishedTurn, Fold, OpenConversation, Store, StoreError, StoredConversation};
 
 pub(super) const CHECKS: &[Check] = &[
-    ("a conversation that never was is empty", empty),
-    ("looking at a conversation does not make it", looking),
-    ("events come back as they were appended", events),
-    ("discarded events are gone", discarded),
-    ("a fold of new messages adds them and forgets the events", fold_append),
-    ("a fold of the whole replaces the base", fold_rewrite),
-    ("a turn of many folds comes to what it says", many_turns),
-    ("a fold that is repeated comes to the same", repeated),
-    ("a handle goes on after a fold", goes_on),
+    ("a conversation that never was is empty", |subject| Box::pin(empty(subject))),
+    ("looking at a conversation does not make it", |subject| Box::pin(looking(subject))),
+    ("events come back as they were appended", |subject| Box::pin(events(subject))),
+    ("discarded events are gone", |subject| Box::pin(discarded(subject))),
+    ("a fold of new messages adds them and forgets the events", |subject| Box::pin(fold_append(subject))),
+    ("a fold of the whole replaces the base", |subject| Box::pin(fold_rewrite(subject))),
+    ("a turn of many folds comes to what it says", |subject| Box::pin(many_turns(subject))),
+    ("a fold that is repeated comes to the same", |subject| Box::pin(repeated(subject))),
+    ("a handle goes on after a fold", |subject| Box::pin(goes_on(subject))),
+    ("a turn ends with its result, its answer and its messages", |subject| Box::pin(ends(subject))),
+    ("turns end one after the other on one handle", |subject| Box::pin(end_in_turn(subject))),
+    ("who was fenced changes nothing", |subject| Box::pin(fenced(subject))),
 ];
 
-fn stored(workspace: &dyn Workspace) -> StoredConversation {
-    workspace.open().open(&instance("k")).unwrap().load().unwrap()
+async fn stored(subject: &dyn Subject) -> StoredConversation {
+    let store = subject.open();
+    again(async || store.read(&instance("k")).await).await
 }
 
-/// Opens the conversation, loads it as a turn does, and hands it over.
-fn with(workspace: &dyn Workspace, act: impl FnOnce(&mut dyn InstanceStore)) {
-    let store = workspace.open();
-    let mut instance = store.open(&instance("k")).unwrap();
-    instance.load().unwrap();
-    act(&mut *instance);
+/// Opens the conversation and loads it, as a turn does.
+async fn open(store: &dyn Store) -> Handle {
+    let lease = again(async || store.claim(&instance("k")).await).await;
+    let mut conversation = again(async || store.open(lease.clone()).await).await;
+    again(async || conversation.load().await).await;
+    Handle(conversation)
+}
+
+/// A conversation whose calls are made again where they fail.
+struct Handle(Box<dyn OpenConversation>);
+
+impl Handle {
+    async fn append(&mut self, event: &MessageEvent) {
+        again(async || self.0.append(event).await).await;
+    }
+
+    async fn fold(&mut self, fold: Fold<'_>) {
+        again(async || self.0.fold(fold).await).await;
+    }
+
+    async fn end_turn(&mut self, turn: &FinishedTurn, fold: Fold<'_>) {
+        assert!(again(async || self.0.end_turn(turn.clone(), fold, meta(&instance("k"))).await).await);
+    }
 }
 
 fn ids(stored: &StoredConversation) -> Vec<&str> {
     stored.base.iter().map(|message| message.id.as_str()).collect()
 }
 
-fn empty(workspace: &dyn Workspace) {
-    assert_eq!(stored(workspace), StoredConversation::default());
+async fn empty(subject: &dyn Subject) {
+    assert_eq!(stored(subject).await, StoredConversation::default());
 }
 
-fn looking(workspace: &dyn Workspace) {
-    stored(workspace);
-    assert_eq!(workspace.open().instances().unwrap(), []);
+async fn looking(subject: &dyn Subject) {
+    stored(subject).await;
+    let store = subject.open();
+    assert_eq!(again(async || store.instances().await).await, []);
 }
 
-fn events(workspace: &dyn Workspace) {
+async fn events(subject: &dyn Subject) {
     let events = [
         append("m0"),
         MessageEvent::Replace { target_id: "m0".to_owned(), message: message("m1", Role::Assistant) },
         MessageEvent::Remove { target_id: "m1".to_owned() },
         MessageEvent::Truncate,
     ];
-    with(workspace, |instance| {
-        events.iter().for_each(|event| instance.append(event).unwrap());
-        instance.sync().unwrap();
-    });
-    assert_eq!(stored(workspace).events, events);
+    let store = subject.open();
+    let mut conversation = open(&*store).await;
+    for event in &events {
+        conversation.append(event).await;
+    }
+    drop((conversation, store));
+    assert_eq!(stored(subject).await.events, events);
 }
 
-fn discarded(workspace: &dyn Workspace) {
-    with(workspace, |instance| {
-        instance.append(&append("m0")).unwrap();
-        instance.discard_events().unwrap();
-        instance.append(&append("m1")).unwrap();
-    });
-    assert_eq!(stored(workspace).events, [append("m1")]);
+async fn discarded(subject: &dyn Subject) {
+    let store = subject.open();
+    let mut conversation = open(&*store).await;
+    conversation.append(&append("m0")).await;
+    again(async || conversation.0.discard_events().await).await;
+    conversation.append(&append("m1")).await;
+    drop((conversation, store));
+    assert_eq!(stored(subject).await.events, [append("m1")]);
 }
 
-fn fold_append(workspace: &dyn Workspace) {
-    with(workspace, |instance| {
-        instance.append(&append("m0")).unwrap();
-        instance.sync().unwrap();
-        instance.fold(Fold::Append(&messages(&["m0"]))).unwrap();
-    });
-    let stored = stored(workspace);
+async fn fold_append(subject: &dyn Subject) {
+    let store = subject.open();
+    let mut conversation = open(&*store).await;
+    conversation.append(&append("m0")).await;
+    conversation.fold(Fold::Append(&messages(&["m0"]))).await;
+    drop((conversation, store));
+    let stored = stored(subject).await;
     assert_eq!((ids(&stored), stored.events.len()), (vec!["m0"], 0));
     assert_eq!(stored.base, messages(&["m0"]));
 }
 
-fn fold_rewrite(workspace: &dyn Workspace) {
-    with(workspace, |instance| {
-        instance.fold(Fold::Append(&messages(&["m0", "m1"]))).unwrap();
-        instance.append(&MessageEvent::Remove { target_id: "m0".to_owned() }).unwrap();
-        instance.fold(Fold::Rewrite(&messages(&["m1", "m2"]))).unwrap();
-    });
-    let stored = stored(workspace);
+async fn fold_rewrite(subject: &dyn Subject) {
+    let store = subject.open();
+    let mut conversation = open(&*store).await;
+    conversation.fold(Fold::Append(&messages(&["m0", "m1"]))).await;
+    conversation.append(&MessageEvent::Remove { target_id: "m0".to_owned() }).await;
+    conversation.fold(Fold::Rewrite(&messages(&["m1", "m2"]))).await;
+    drop((conversation, store));
+    let stored = stored(subject).await;
     assert_eq!((ids(&stored), stored.events.len()), (vec!["m1", "m2"], 0));
 }
 
-fn many_turns(workspace: &dyn Workspace) {
-    with(workspace, |instance| {
-        for turn in 0..20 {
-            let id = format!("m{turn}");
-            instance.append(&append(&id)).unwrap();
-            instance.sync().unwrap();
-            match turn {
-                10 => instance.fold(Fold::Rewrite(&messages(&[&id]))).unwrap(),
-                _ => instance.fold(Fold::Append(&messages(&[&id]))).unwrap(),
-            }
+async fn many_turns(subject: &dyn Subject) {
+    let store = subject.open();
+    let mut conversation = open(&*store).await;
+    for turn in 0..20 {
+        let id = format!("m{turn}");
+        conversation.append(&append(&id)).await;
+        match turn {
+            10 => conversation.fold(Fold::Rewrite(&messages(&[&id]))).await,
+            _ => conversation.fold(Fold::Append(&messages(&[&id]))).await,
         }
-    });
-    assert_eq!(ids(&stored(workspace)), (10..20).map(|turn| format!("m{turn}")).collect::<Vec<_>>());
-}
-
-fn repeated(workspace: &dyn Workspace) {
-    let events = [append("m0"), append("m1")];
-    let write_events = |instance: &mut dyn InstanceStore| {
-        events.iter().for_each(|event| instance.append(event).unwrap());
-        instance.sync().unwrap();
-    };
-    with(workspace, |instance| {
-        // The base had some of the messages when the process was cut off, and the events were still there.
-        instance.fold(Fold::Append(&messages(&["m0"]))).unwrap();
-        write_events(instance);
-    });
-    for _ in 0..2 {
-        let (conversation, missing) = Conversation::restore(stored(workspace));
-        assert_eq!(missing, []);
-        with(workspace, |instance| {
-            instance.fold(conversation.fold()).unwrap();
-            write_events(instance);
-        });
     }
-    assert_eq!(ids(&stored(workspace)), ["m0", "m1"]);
+    drop((conversation, store));
+    assert_eq!(ids(&stored(subject).await), (10..20).map(|turn| format!("m{turn}")).collect::<Vec<_>>());
 }
 
-fn goes_on(workspace: &dyn Workspace) {
-    with(workspace, |instance| {
-        instance.fold(Fold::Rewrite(&messages(&["m0"]))).unwrap();
-        instance.append(&append("m1")).unwrap();
-    });
-    let stored = stored(workspace);
+async fn repeated(subject: &dyn Subject) {
+    let events = [append("m0"), append("m1")];
+    {
+        let store = subject.open();
+        let mut conversation = open(&*store).await;
+        // The base had some of the messages when the process was cut off, and the events were still there.
+        conversation.fold(Fold::Append(&messages(&["m0"]))).await;
+        for event in &events {
+            conversation.append(event).await;
+        }
+    }
+    for _ in 0..2 {
+        let (restored, missing) = Conversation::restore(stored(subject).await);
+        assert_eq!(missing, []);
+        let store = subject.open();
+        let mut conversation = open(&*store).await;
+        conversation.fold(restored.fold()).await;
+        for event in &events {
+            conversation.append(event).await;
+        }
+    }
+    assert_eq!(ids(&stored(subject).await), ["m0", "m1"]);
+}
+
+async fn goes_on(subject: &dyn Subject) {
+    let store = subject.open();
+    let mut conversation = open(&*store).await;
+    conversation.fold(Fold::Rewrite(&messages(&["m0"]))).await;
+    conversation.append(&append("m1")).await;
+    drop((conversation, store));
+    let stored = stored(subject).await;
     assert_eq!((ids(&stored), &*stored.events), (vec!["m0"], &[append("m1")][..]));
+}
+
+async fn ends(subject: &dyn Subject) {
+    let (asker, id) = (instance("asker"), instance("k"));
+    let (question, answer) = (event_by("question", &asker, &id), event("answer", &asker));
+    let store = subject.open();
+    again(async || store.append(accepted(&question)).await).await;
+    let mut conversation = open(&*store).await;
+    conversation.append(&append("m0")).await;
+    let turn = FinishedTurn { answer: Some(answer.clone()), ..finished(&question) };
+    conversation.end_turn(&turn, Fold::Append(&messages(&["m0"]))).await;
+    drop((conversation, store));
+    let found = stored(subject).await;
+    assert_eq!((ids(&found), found.events.len()), (vec!["m0"], 0));
+    let store = subject.open();
+    let recovered = again(async || store.recover().await).await;
+    assert_eq!(recovered.pending, [answer]);
+    assert_eq!(recovered.handled[0].result.decode().unwrap(), turn.result);
+    assert_eq!(again(async || store.instances().await).await, [meta(&id)]);
+}
+
+async fn end_in_turn(subject: &dyn Subject) {
+    let store = subject.open();
+    let mut conversation = open(&*store).await;
+    for number in 0..10 {
+        let (event, id) = (event(&format!("e{number}"), &instance("k")), format!("m{number}"));
+        again(async || store.append(accepted(&event)).await).await;
+        conversation.append(&append(&id)).await;
+        match number {
+            5 => conversation.end_turn(&finished(&event), Fold::Rewrite(&messages(&[&id]))).await,
+            _ => conversation.end_turn(&finished(&event), Fold::Append(&messages(&[&id]))).await,
+        }
+    }
+    drop((conversation, store));
+    assert_eq!(ids(&stored(subject).await), ["m5", "m6", "m7", "m8", "m9"]);
+    let store = subject.open();
+    assert!(again(async || store.recover().await).await.pending.is_empty());
+}
+
+async fn fenced(subject: &dyn Subject) {
+    if !subject.fences() {
+        return;
+    }
+    let store = subject.open();
+    let mut old = open(&*store).await.0;
+    let mut new = open(&*store).await;
+    new.append(&append("m0")).await;
+    let event = event("one", &instance("k"));
+    again(async || store.append(accepted(&event)).await).await;
+    let fold = messages(&["old"]);
+    assert!(is_fenced(async || old.append(&append("old")).await).await);
+    assert!(is_fenced(async || old.discard_events().await).await);
+    assert!(is_fenced(async || old.fold(Fold::Rewrite(&fold)).await).await);
+    let meta = meta(&instance("k"));
+    assert!(
+        is_fenced(async || old.end_turn(finished(&event), Fold::Append(&fold), meta.clone()).await.map(drop)).await
+    );
+    drop((old, new, store));
+    assert_eq!(stored(subject).await.events, [append("m0")]);
+    let store = subject.open();
+    assert_eq!(again(async || store.recover().await).await.pending, [event]);
+}
+
+/// Whether a call is fenced off. Where it fails otherwise it is made again.
+async fn is_fenced(mut call: impl AsyncFnMut() -> Result<(), StoreError>) -> bool {
+    loop {
+        match call().await {
+            Ok(()) => return false,
+            Err(StoreError::Fenced(_)) => return true,
+            Err(_) => {}
+        }
+    }
 }

@@ -1,23 +1,54 @@
-//! Instances: what is known of them, their names, their end.
+//! Instances: what is known of them, their names, their records, their end.
 
 use chrono::{TimeDelta, Utc};
 use serde_json::json;
 
-use super::samples::{append, event, instance, messages, meta};
-use super::{Check, Workspace};
-use goondan_core::event::TurnError;
+use super::samples::{append, instance, messages, meta};
+use super::{Check, Subject, again};
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::store::{DeadLetter, Fold, InstanceMeta, InstanceStatus};
+use goondan_core::ports::store::{
+    Fold, InstanceMeta, InstanceStatus, OpenConversation, Store, StoredConversation, update,
+};
 
 pub(super) const CHECKS: &[Check] = &[
-    ("what is known of an instance comes back", metas),
-    ("any key is a key of its own", keys),
-    ("a deleted instance is gone, and its name is free", delete),
-    ("what extensions keep comes back", extension_states),
-    ("the list of dead letters comes back", dead_letters),
+    ("what is known of an instance comes back", |subject| Box::pin(metas(subject))),
+    ("any key is a key of its own", |subject| Box::pin(keys(subject))),
+    ("a deleted instance is gone, and its name is free", |subject| Box::pin(delete(subject))),
+    ("a record comes back", |subject| Box::pin(records(subject))),
+    ("a record is replaced only where it is the one that was expected", |subject| Box::pin(compare_and_set(subject))),
+    ("no change of a record is lost", |subject| Box::pin(concurrent_updates(subject))),
+    ("the records of a name are found", |subject| Box::pin(records_of_a_name(subject))),
 ];
 
-fn metas(workspace: &dyn Workspace) {
+async fn put(store: &dyn Store, meta: &InstanceMeta) {
+    again(async || store.put_instance(meta).await).await;
+}
+
+async fn open(store: &dyn Store, id: &InstanceId) -> Box<dyn OpenConversation> {
+    let lease = again(async || store.claim(id).await).await;
+    let mut conversation = again(async || store.open(lease.clone()).await).await;
+    again(async || conversation.load().await).await;
+    conversation
+}
+
+async fn fold(store: &dyn Store, id: &InstanceId, ids: &[&str]) {
+    let (mut conversation, messages) = (open(store, id).await, messages(ids));
+    again(async || conversation.fold(Fold::Append(&messages)).await).await;
+}
+
+async fn stored(store: &dyn Store, id: &InstanceId) -> StoredConversation {
+    again(async || store.read(id).await).await
+}
+
+async fn instances(store: &dyn Store) -> Vec<InstanceMeta> {
+    again(async || store.instances().await).await
+}
+
+async fn value(store: &dyn Store, id: &InstanceId, name: &str) -> Option<serde_json::Value> {
+    again(async || store.get(id, name).await).await.map(|record| record.value)
+}
+
+async fn metas(subject: &dyn Subject) {
     let plain = meta(&instance("plain"));
     let rich = InstanceMeta {
         status: InstanceStatus::Retired,
@@ -27,92 +58,118 @@ fn metas(workspace: &dyn Workspace) {
         retired_at: Some(plain.created_at + TimeDelta::milliseconds(1_500)),
         ..meta(&instance("rich"))
     };
-    let store = workspace.open();
-    store.put_meta(&InstanceMeta { created_at: Utc::now(), ..rich.clone() }).unwrap();
-    store.put_meta(&rich).unwrap();
-    store.put_meta(&plain).unwrap();
+    let store = subject.open();
+    put(&*store, &InstanceMeta { created_at: Utc::now(), ..rich.clone() }).await;
+    put(&*store, &rich).await;
+    put(&*store, &plain).await;
     drop(store);
-    let mut found = workspace.open().instances().unwrap();
+    let store = subject.open();
+    let mut found = instances(&*store).await;
     found.sort_by_key(InstanceMeta::id);
     assert_eq!(found, [plain, rich]);
 }
 
-fn keys(workspace: &dyn Workspace) {
+async fn keys(subject: &dyn Subject) {
     let long = "x".repeat(5_000);
     let keys = ["main", "Main", "", ".", "..", "../main", "a:b", "a/b", "a%2Fb", "주", "con", " ", &long, &long[1..]];
-    let store = workspace.open();
+    let store = subject.open();
     for key in keys {
-        let id = instance(key);
-        store.put_meta(&meta(&id)).unwrap();
-        let mut conversation = store.open(&id).unwrap();
-        conversation.load().unwrap();
-        conversation.fold(Fold::Append(&messages(&[key]))).unwrap();
+        put(&*store, &meta(&instance(key))).await;
+        fold(&*store, &instance(key), &[key]).await;
     }
     drop(store);
-    let store = workspace.open();
-    assert_eq!(store.instances().unwrap().len(), keys.len());
+    let store = subject.open();
+    assert_eq!(instances(&*store).await.len(), keys.len());
     for key in keys {
-        let stored = store.open(&instance(key)).unwrap().load().unwrap();
-        assert_eq!(stored.base, messages(&[key]), "the conversation of {key:?}");
+        let base = stored(&*store, &instance(key)).await.base;
+        assert_eq!(base, messages(&[key]), "the conversation of {key:?}");
     }
     let other = InstanceId::new("b", "main");
-    assert!(store.open(&other).unwrap().load().unwrap().base.is_empty());
+    assert!(stored(&*store, &other).await.base.is_empty());
 }
 
-fn delete(workspace: &dyn Workspace) {
+async fn delete(subject: &dyn Subject) {
     let (doomed, other) = (instance("doomed"), instance("other"));
-    let store = workspace.open();
-    assert_eq!(store.delete(&doomed), Ok(false));
+    let store = subject.open();
+    assert!(!again(async || store.delete_instance(&doomed).await).await);
     for id in [&doomed, &other] {
-        store.put_meta(&meta(id)).unwrap();
-        let mut conversation = store.open(id).unwrap();
-        conversation.load().unwrap();
-        conversation.fold(Fold::Append(&messages(&["m0"]))).unwrap();
-        conversation.append(&append("m1")).unwrap();
+        put(&*store, &meta(id)).await;
+        fold(&*store, id, &["m0"]).await;
+        let mut conversation = open(&*store, id).await;
+        again(async || conversation.append(&append("m1")).await).await;
+        assert!(again(async || store.put(id, "x", &json!(1), None).await).await);
     }
-    assert_eq!(store.delete(&doomed), Ok(true));
-    assert_eq!(store.instances().unwrap(), [meta(&other)]);
-    let left = store.open(&doomed).unwrap().load().unwrap();
+    assert!(again(async || store.delete_instance(&doomed).await).await);
+    assert_eq!(instances(&*store).await, [meta(&other)]);
+    let left = stored(&*store, &doomed).await;
     assert_eq!((left.base.len(), left.events.len()), (0, 0));
+    assert_eq!((value(&*store, &doomed, "x").await, value(&*store, &other, "x").await), (None, Some(json!(1))));
     drop(store);
-    let store = workspace.open();
-    assert_eq!(store.instances().unwrap(), [meta(&other)]);
-    store.put_meta(&meta(&doomed)).unwrap();
-    let mut conversation = store.open(&doomed).unwrap();
-    conversation.load().unwrap();
-    conversation.fold(Fold::Append(&messages(&["new"]))).unwrap();
-    assert_eq!(conversation.load().unwrap().base, messages(&["new"]));
+    let store = subject.open();
+    assert_eq!(instances(&*store).await, [meta(&other)]);
+    put(&*store, &meta(&doomed)).await;
+    fold(&*store, &doomed, &["new"]).await;
+    assert_eq!(stored(&*store, &doomed).await.base, messages(&["new"]));
 }
 
-fn extension_states(workspace: &dyn Workspace) {
+async fn records(subject: &dyn Subject) {
     let id = instance("k");
-    let store = workspace.open();
-    assert_eq!(store.extension_state(&id, "x"), Ok(None));
-    store.put_extension_state(&id, "x", &json!({"a": [1]})).unwrap();
-    store.put_extension_state(&id, "../x", &json!(2)).unwrap();
+    let store = subject.open();
+    assert_eq!(value(&*store, &id, "x").await, None);
+    for (name, value) in [("x", json!({"a": [1]})), ("../x", json!(2)), ("gdn.dead-letters", json!([]))] {
+        assert!(again(async || store.put(&id, name, &value, None).await).await);
+    }
     drop(store);
-    let store = workspace.open();
-    assert_eq!(store.extension_state(&id, "x"), Ok(Some(json!({"a": [1]}))));
-    assert_eq!(store.extension_state(&id, "../x"), Ok(Some(json!(2))));
-    assert_eq!(store.extension_state(&instance("other"), "x"), Ok(None));
-    store.delete(&id).unwrap();
-    assert_eq!(store.extension_state(&id, "x"), Ok(None));
+    let store = subject.open();
+    assert_eq!(value(&*store, &id, "x").await, Some(json!({"a": [1]})));
+    assert_eq!(value(&*store, &id, "../x").await, Some(json!(2)));
+    assert_eq!(value(&*store, &id, "gdn.dead-letters").await, Some(json!([])));
+    assert_eq!(value(&*store, &instance("other"), "x").await, None);
 }
 
-fn dead_letters(workspace: &dyn Workspace) {
-    let (id, other) = (instance("k"), instance("other"));
-    let error = TurnError { code: "E_X".to_owned(), message: "it failed".to_owned(), suggestion: None, status: None };
-    let letter = |name: &str| DeadLetter { event: event(name, &id), error: error.clone(), failed_at: Utc::now() };
-    let letters = [letter("one"), letter("two")];
-    let store = workspace.open();
-    assert_eq!(store.dead_letters(&id), Ok(vec![]));
-    store.put_dead_letters(&id, &letters).unwrap();
-    drop(store);
-    let store = workspace.open();
-    assert_eq!(store.dead_letters(&id).unwrap(), letters);
-    assert_eq!(store.dead_letters(&other), Ok(vec![]));
-    store.put_dead_letters(&id, &letters[1..]).unwrap();
-    assert_eq!(store.dead_letters(&id).unwrap(), letters[1..]);
-    store.delete(&id).unwrap();
-    assert_eq!(store.dead_letters(&id), Ok(vec![]));
+async fn compare_and_set(subject: &dyn Subject) {
+    let id = instance("k");
+    let store = subject.open();
+    let put = async |value: u8, expected| again(async || store.put(&id, "x", &json!(value), expected).await).await;
+    let version = async || again(async || store.get(&id, "x").await).await.map(|record| record.version);
+    assert!(put(1, None).await);
+    assert!(!put(9, None).await, "there is one");
+    let first = version().await;
+    assert!(put(2, first).await);
+    assert!(!put(9, first).await, "it is another one by now");
+    let second = version().await;
+    assert!(put(3, second).await);
+    assert_eq!(value(&*store, &id, "x").await, Some(json!(3)));
+}
+
+async fn concurrent_updates(subject: &dyn Subject) {
+    let id = instance("k");
+    let store = subject.open();
+    let updates = (0..20).map(async |number: u64| {
+        let add = |found: Option<serde_json::Value>| {
+            let mut all: Vec<u64> = found.and_then(|all| serde_json::from_value(all).ok()).unwrap_or_default();
+            if !all.contains(&number) {
+                all.push(number);
+            }
+            Some(json!(all))
+        };
+        again(async || update(&*store, &id, "numbers", add).await).await;
+    });
+    futures::future::join_all(updates).await;
+    let numbers = value(&*store, &id, "numbers").await.and_then(|all| all.as_array().map(Vec::len));
+    assert_eq!(numbers, Some(20));
+}
+
+async fn records_of_a_name(subject: &dyn Subject) {
+    let store = subject.open();
+    for key in ["one", "two", "three"] {
+        put(&*store, &meta(&instance(key))).await;
+    }
+    for (key, name) in [("one", "x"), ("two", "y"), ("three", "x")] {
+        assert!(again(async || store.put(&instance(key), name, &json!(key), None).await).await);
+    }
+    let mut found = again(async || store.all("x").await).await;
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    let found: Vec<_> = found.into_iter().map(|(id, record)| (id, record.value)).collect();
+    assert_eq!(found, [(instance("one"), json!("one")), (instance("three"), json!("three"))]);
 }

@@ -1,7 +1,6 @@
 //! Events, records and messages to check stores with.
 
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 
 use chrono::{DateTime, Utc};
 
@@ -10,7 +9,7 @@ use goondan_core::ids::InstanceId;
 use goondan_core::inbound::{AgentEvent, EventTrace};
 use goondan_core::message::{Message, MessageData, MessageEvent, MessageSource, Part, Role};
 use goondan_core::ports::model::TokenUsage;
-use goondan_core::ports::store::{InboxRecord, InstanceMeta, InstanceStatus, Store, StoreError};
+use goondan_core::ports::store::{FinishedTurn, InstanceMeta, InstanceStatus, LogRecord};
 
 /// An instance of the agent `a`.
 pub fn instance(key: &str) -> InstanceId {
@@ -40,24 +39,28 @@ pub fn event_by(id: &str, by: &InstanceId, target: &InstanceId) -> AgentEvent {
 }
 
 /// The record that takes it.
-pub fn accepted(event: &AgentEvent) -> InboxRecord {
-    InboxRecord::Accepted { event: Box::new(event.clone()) }
+pub fn accepted(event: &AgentEvent) -> LogRecord {
+    LogRecord::Accepted(Box::new(event.clone()))
 }
 
 /// The record that says that its turn is over.
-pub fn done(event: &AgentEvent) -> InboxRecord {
+pub fn done(event: &AgentEvent) -> LogRecord {
     done_with(event, None)
 }
 
 /// As [`done`], with an answer for another instance.
-pub fn done_with(event: &AgentEvent, answer: Option<AgentEvent>) -> InboxRecord {
-    InboxRecord::Done {
+pub fn done_with(event: &AgentEvent, answer: Option<AgentEvent>) -> LogRecord {
+    LogRecord::Done(Box::new(FinishedTurn { answer, ..finished(event) }))
+}
+
+/// A turn that has handled the event.
+pub fn finished(event: &AgentEvent) -> FinishedTurn {
+    FinishedTurn {
         turn_id: event.turn_id(),
         event_ids: vec![event.id.clone()],
-        result: Box::new(result(event)),
+        result: result(event),
         asked_by: event.caller().cloned(),
-        answer: answer.map(Box::new),
-        fold: None,
+        answer: None,
     }
 }
 
@@ -74,8 +77,8 @@ pub fn result(event: &AgentEvent) -> TurnResult {
 }
 
 /// The record that takes it back.
-pub fn withdrawn(event: &AgentEvent) -> InboxRecord {
-    InboxRecord::Withdrawn { event_id: event.id.clone(), reason: "nobody waits".to_owned() }
+pub fn withdrawn(event: &AgentEvent) -> LogRecord {
+    LogRecord::Withdrawn { event_id: event.id.clone(), reason: "nobody waits".to_owned() }
 }
 
 /// A text message.
@@ -113,12 +116,4 @@ pub fn meta(id: &InstanceId) -> InstanceMeta {
         narrowing: None,
         spending: Default::default(),
     }
-}
-
-/// Submits a record and waits until it is on disk.
-pub fn submit(store: &dyn Store, record: InboxRecord) -> Result<(), StoreError> {
-    let (sender, receiver) = channel();
-    // Nobody listens any more where the wait was given up.
-    store.submit(record, Box::new(move |written| drop(sender.send(written))));
-    receiver.recv().unwrap_or_else(|_| Err(StoreError { message: "the callback was dropped".to_owned() }))
 }

@@ -5,38 +5,60 @@ use std::sync::Arc;
 
 use crate::swarm::WORKSPACE;
 use goondan_core::ids::InstanceId;
-use goondan_core::message::MessageEvent;
-use goondan_core::ports::store::{Fold, InboxRecord, Store};
+use goondan_core::message::{MessageEvent, Role};
+use goondan_core::ports::store::{Conversations as _, Fold, Instances as _, Log as _};
 use goondan_store::fs::FileSystem;
 use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::{JsonlStore, layout};
-use goondan_store::suite::samples::{accepted, append, done, event, instance, message, messages, submit};
+use goondan_store::suite::samples::{accepted, append, event, finished, instance, message, messages, meta};
 
 fn open(fs: &SimFs) -> JsonlStore {
     JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap()
 }
 
-/// A turn that adds one message, up to its fold, or up to the record that ends it.
-fn turn(store: &JsonlStore, id: &InstanceId, name: &str, is_folded: bool) {
-    let event = event(name, id);
-    submit(store, accepted(&event)).unwrap();
-    let mut conversation = store.open(id).unwrap();
-    conversation.load().unwrap();
-    conversation.append(&append(name)).unwrap();
-    let new = messages(&[name]);
-    let carried = conversation.carry(&event.turn_id(), Fold::Append(&new)).unwrap();
-    let mut record = done(&event);
-    if let InboxRecord::Done { fold, .. } = &mut record {
-        *fold = Some(Box::new(carried.unwrap()));
-    }
-    submit(store, record).unwrap();
-    if is_folded {
-        conversation.fold(Fold::Append(&new)).unwrap();
-    }
+/// How far a turn comes.
+#[derive(Clone, Copy)]
+enum Until {
+    /// Its end.
+    Folded,
+    /// The record that ends it is on disk; then the process dies.
+    Done,
 }
 
-fn base(store: &JsonlStore, id: &InstanceId) -> Vec<String> {
-    let stored = store.open(id).unwrap().load().unwrap();
+/// So many changes put a record on disk: it is written, and synced.
+const RECORD: u64 = 2;
+
+/// A turn that appends `name`, or puts it in the place of `replaces` and of all behind that.
+async fn run(fs: &SimFs, store: &JsonlStore, id: &InstanceId, name: &str, replaces: Option<&str>, until: Until) {
+    let event = event(name, id);
+    store.append(accepted(&event)).await.unwrap();
+    let lease = store.claim(id).await.unwrap();
+    let mut conversation = store.open(lease).await.unwrap();
+    conversation.load().await.unwrap();
+    let change = match replaces {
+        None => append(name),
+        Some(target) => MessageEvent::Replace { target_id: target.to_owned(), message: message(name, Role::User) },
+    };
+    conversation.append(&change).await.unwrap();
+    let messages = messages(&[name]);
+    let fold = if replaces.is_some() { Fold::Rewrite(&messages) } else { Fold::Append(&messages) };
+    if let Until::Done = until {
+        fs.die_after(RECORD);
+    }
+    let is_usable = conversation.end_turn(finished(&event), fold, meta(id)).await.unwrap();
+    assert_eq!(is_usable, matches!(until, Until::Folded));
+}
+
+async fn turn(fs: &SimFs, store: &JsonlStore, id: &InstanceId, name: &str, until: Until) {
+    run(fs, store, id, name, None, until).await;
+}
+
+async fn rewriting_turn(fs: &SimFs, store: &JsonlStore, id: &InstanceId, first: &str, name: &str, until: Until) {
+    run(fs, store, id, name, Some(first), until).await;
+}
+
+async fn base(store: &JsonlStore, id: &InstanceId) -> Vec<String> {
+    let stored = store.read(id).await.unwrap();
     // Events of a turn that was over may be torn: nobody needs them.
     assert!(stored.warnings.iter().all(|warning| warning.contains("events.jsonl")), "{:?}", stored.warnings);
     stored.base.iter().map(|message| message.id.clone()).collect()
@@ -50,138 +72,117 @@ fn after_power_failure(fs: &SimFs, store: JsonlStore, seed: Option<u64>) -> (Sim
     (next, store)
 }
 
-#[test]
-fn what_a_power_failure_takes_from_a_conversation_the_inbox_gives_back() {
+#[tokio::test]
+async fn what_a_power_failure_takes_from_a_conversation_the_inbox_gives_back() {
     for seed in std::iter::once(None).chain((0..40).map(Some)) {
         let (fs, id) = (SimFs::new(), instance("k"));
         let store = open(&fs);
-        turn(&store, &id, "m0", true);
-        turn(&store, &id, "m1", true);
+        turn(&fs, &store, &id, "m0", Until::Folded).await;
+        turn(&fs, &store, &id, "m1", Until::Folded).await;
         let (fs, store) = after_power_failure(&fs, store, seed);
-        assert_eq!(base(&store, &id), ["m0", "m1"]);
+        assert_eq!(base(&store, &id).await, ["m0", "m1"]);
         // Nor is it lost with the next failure, of a process that has built on it.
-        turn(&store, &id, "m2", false);
+        turn(&fs, &store, &id, "m2", Until::Done).await;
         let (fs, store) = after_power_failure(&fs, store, seed);
-        assert_eq!(base(&store, &id), ["m0", "m1", "m2"]);
+        assert_eq!(base(&store, &id).await, ["m0", "m1", "m2"]);
         drop(store);
-        assert_eq!(base(&open(&fs.kill()), &id), ["m0", "m1", "m2"]);
+        assert_eq!(base(&open(&fs.kill()), &id).await, ["m0", "m1", "m2"]);
     }
 }
 
-#[test]
-fn a_workspace_that_was_closed_carries_nothing() {
+#[tokio::test]
+async fn a_workspace_that_was_closed_carries_nothing() {
     let (fs, id) = (SimFs::new(), instance("k"));
     let store = open(&fs);
-    turn(&store, &id, "m0", true);
+    turn(&fs, &store, &id, "m0", Until::Folded).await;
     drop(store);
     let fs = fs.lose_power(None);
     let file = layout::instance_dir(Path::new(WORKSPACE), &id).join(layout::BASE);
     assert!(!fs.contents(&file).unwrap().is_empty());
     // Somebody deletes the conversation while nothing runs: it does not come back.
     fs.remove_folder(&layout::instance_dir(Path::new(WORKSPACE), &id)).unwrap();
-    assert_eq!(base(&open(&fs), &id), [""; 0]);
+    assert_eq!(base(&open(&fs), &id).await, [""; 0]);
 }
 
-#[test]
-fn a_conversation_that_was_deleted_does_not_come_back() {
+#[tokio::test]
+async fn a_conversation_that_was_deleted_does_not_come_back() {
     let (fs, id) = (SimFs::new(), instance("k"));
     let store = open(&fs);
-    turn(&store, &id, "m0", true);
-    assert!(store.delete(&id).unwrap());
+    turn(&fs, &store, &id, "m0", Until::Folded).await;
+    assert!(store.delete_instance(&id).await.unwrap());
     let (_, store) = after_power_failure(&fs, store, None);
-    assert_eq!(base(&store, &id), [""; 0]);
+    assert_eq!(base(&store, &id).await, [""; 0]);
 }
 
-/// A turn that puts the message `name` in the place of all others, which begin with `first`.
-fn rewriting_turn(store: &JsonlStore, id: &InstanceId, first: &str, name: &str, is_folded: bool) {
-    let event = event(name, id);
-    submit(store, accepted(&event)).unwrap();
-    let mut conversation = store.open(id).unwrap();
-    conversation.load().unwrap();
-    let message = message(name, goondan_core::message::Role::User);
-    conversation.append(&MessageEvent::Replace { target_id: first.to_owned(), message }).unwrap();
-    let whole = messages(&[name]);
-    let carried = conversation.carry(&event.turn_id(), Fold::Rewrite(&whole)).unwrap();
-    if carried.is_none() {
-        conversation.sync().unwrap();
-    }
-    let mut record = done(&event);
-    if let InboxRecord::Done { fold, .. } = &mut record {
-        *fold = carried.map(Box::new);
-    }
-    submit(store, record).unwrap();
-    if is_folded {
-        conversation.fold(Fold::Rewrite(&whole)).unwrap();
-    }
-}
-
-#[test]
-fn a_conversation_that_was_rewritten_comes_back_as_it_was_last() {
+#[tokio::test]
+async fn a_conversation_that_was_rewritten_comes_back_as_it_was_last() {
     for seed in std::iter::once(None).chain((0..40).map(Some)) {
         let (fs, id) = (SimFs::new(), instance("k"));
         let store = open(&fs);
-        turn(&store, &id, "m0", true);
-        turn(&store, &id, "m1", true);
-        rewriting_turn(&store, &id, "m0", "m2", true);
-        turn(&store, &id, "m3", true);
+        turn(&fs, &store, &id, "m0", Until::Folded).await;
+        turn(&fs, &store, &id, "m1", Until::Folded).await;
+        rewriting_turn(&fs, &store, &id, "m0", "m2", Until::Folded).await;
+        turn(&fs, &store, &id, "m3", Until::Folded).await;
         let (fs, store) = after_power_failure(&fs, store, seed);
-        assert_eq!(base(&store, &id), ["m2", "m3"]);
-        rewriting_turn(&store, &id, "m2", "m4", false);
+        assert_eq!(base(&store, &id).await, ["m2", "m3"]);
+        rewriting_turn(&fs, &store, &id, "m2", "m4", Until::Done).await;
         let (fs, store) = after_power_failure(&fs, store, seed);
-        assert_eq!(base(&store, &id), ["m4"]);
-        turn(&store, &id, "m5", true);
-        rewriting_turn(&store, &id, "m4", "m6", true);
+        assert_eq!(base(&store, &id).await, ["m4"]);
+        turn(&fs, &store, &id, "m5", Until::Folded).await;
+        rewriting_turn(&fs, &store, &id, "m4", "m6", Until::Folded).await;
         drop(store);
-        assert_eq!(base(&open(&fs.lose_power(seed)), &id), ["m6"]);
+        assert_eq!(base(&open(&fs.lose_power(seed)), &id).await, ["m6"]);
     }
 }
 
-#[test]
-fn a_large_base_that_is_rewritten_is_not_undone_by_what_was_carried_before() {
+#[tokio::test]
+async fn a_large_base_that_is_rewritten_is_not_undone_by_what_was_carried_before() {
     for seed in std::iter::once(None).chain((0..40).map(Some)) {
         let (fs, id) = (SimFs::new(), instance("k"));
         let store = open(&fs);
         let long = "x".repeat(4_000);
         for number in 0..10 {
-            turn(&store, &id, &format!("m{number}-{long}"), true);
+            turn(&fs, &store, &id, &format!("m{number}-{long}"), Until::Folded).await;
         }
-        rewriting_turn(&store, &id, &format!("m0-{long}"), "summary", true);
+        rewriting_turn(&fs, &store, &id, &format!("m0-{long}"), "summary", Until::Folded).await;
         let (fs, store) = after_power_failure(&fs, store, seed);
-        assert_eq!(base(&store, &id), ["summary"]);
-        turn(&store, &id, "m2", true);
+        assert_eq!(base(&store, &id).await, ["summary"]);
+        turn(&fs, &store, &id, "m2", Until::Folded).await;
         let (_, store) = after_power_failure(&fs, store, seed);
-        assert_eq!(base(&store, &id), ["summary", "m2"]);
+        assert_eq!(base(&store, &id).await, ["summary", "m2"]);
     }
 }
 
-#[test]
-fn a_large_turn_is_synced_where_it_is() {
+#[tokio::test]
+async fn a_large_turn_is_synced_where_it_is() {
     let (fs, id) = (SimFs::new(), instance("k"));
     let store = open(&fs);
-    turn(&store, &id, "m0", true);
-    let mut conversation = store.open(&id).unwrap();
+    turn(&fs, &store, &id, "m0", Until::Folded).await;
+    let event = event("large", &id);
+    store.append(accepted(&event)).await.unwrap();
+    let lease = store.claim(&id).await.unwrap();
+    let mut conversation = store.open(lease).await.unwrap();
     for number in 0..1_000 {
-        conversation.append(&append(&format!("large-{number}"))).unwrap();
+        conversation.append(&append(&format!("large-{number}"))).await.unwrap();
     }
-    let new = messages(&["large"]);
-    assert_eq!(conversation.carry("turn-large", Fold::Append(&new)).unwrap(), None);
-    conversation.sync().unwrap();
-    conversation.fold(Fold::Append(&new)).unwrap();
-    submit(&store, done(&event("large", &id))).unwrap();
+    assert!(conversation.end_turn(finished(&event), Fold::Append(&messages(&["large"])), meta(&id)).await.unwrap());
+    let inbox = fs.contents(&Path::new(WORKSPACE).join(layout::INBOX)).unwrap();
+    let last = inbox.trim_ascii().rsplit(|byte| *byte == b'\n').next().unwrap().to_owned();
+    assert!(!String::from_utf8(last).unwrap().contains("\"fold\""), "the record carries nothing");
     let (_, store) = after_power_failure(&fs, store, None);
-    assert_eq!(base(&store, &id), ["m0", "large"]);
+    assert_eq!(base(&store, &id).await, ["m0", "large"]);
 }
 
-#[test]
-fn many_conversations_are_settled_while_the_swarm_runs() {
+#[tokio::test]
+async fn many_conversations_are_settled_while_the_swarm_runs() {
     let fs = SimFs::new();
     let store = open(&fs);
     let ids: Vec<InstanceId> = (0..600).map(|number| instance(&number.to_string())).collect();
     for (number, id) in ids.iter().enumerate() {
-        turn(&store, id, &format!("m{number}"), true);
+        turn(&fs, &store, id, &format!("m{number}"), Until::Folded).await;
     }
     let (_, store) = after_power_failure(&fs, store, None);
     for (number, id) in ids.iter().enumerate() {
-        assert_eq!(base(&store, id), [format!("m{number}")]);
+        assert_eq!(base(&store, id).await, [format!("m{number}")]);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::swarm::{Process, WORKSPACE, World, a, answers, b, q, within};
 use goondan_core::message::{Message, Role};
-use goondan_core::ports::store::Store;
+use goondan_core::ports::store::Log as _;
 use goondan_core::ports::tool::ToolCallStatus;
 use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::JsonlStore;
@@ -27,7 +27,7 @@ pub(crate) async fn check(mut process: Process, fs: &SimFs, world: &World) {
     let questions = process.runtime.conversation(&b()).await.unwrap();
     assert_eq!(inputs(&questions, "question of"), asked(&messages), "{}", tell(&questions));
     drop(process);
-    let left = JsonlStore::on(Arc::new(fs.kill()), Path::new(WORKSPACE)).unwrap().recover().unwrap();
+    let left = JsonlStore::on(Arc::new(fs.kill()), Path::new(WORKSPACE)).unwrap().recover().await.unwrap();
     assert_eq!((left.pending.len(), left.begun.len()), (0, 0), "{left:#?}");
 }
 

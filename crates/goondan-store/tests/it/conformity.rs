@@ -1,15 +1,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use goondan_core::ports::store::Store;
 use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::{JsonlStore, LockError, OpenWorkspaceError};
 use goondan_store::memory::MemoryStore;
-use goondan_store::suite::{Workspace, check};
+use goondan_store::suite::{Subject, Unreliable, check};
 
 struct Memory(MemoryStore);
 
-impl Workspace for Memory {
+impl Subject for Memory {
     fn open(&self) -> Box<dyn Store> {
         Box::new(self.0.clone())
     }
@@ -17,36 +18,58 @@ impl Workspace for Memory {
 
 struct OnDisk(tempfile::TempDir);
 
-impl Workspace for OnDisk {
+impl Subject for OnDisk {
     fn open(&self) -> Box<dyn Store> {
         Box::new(JsonlStore::open(&self.0.path().join("workspaces/w")).unwrap())
+    }
+
+    fn fences(&self) -> bool {
+        false
     }
 }
 
 /// Each opening comes after a kill.
 struct Killed(Mutex<SimFs>);
 
-impl Workspace for Killed {
+impl Subject for Killed {
     fn open(&self) -> Box<dyn Store> {
         let mut fs = self.0.lock().unwrap();
         *fs = fs.kill();
         Box::new(JsonlStore::on(Arc::new(fs.clone()), Path::new("/workspaces/w")).unwrap())
     }
+
+    fn fences(&self) -> bool {
+        false
+    }
 }
 
-#[test]
-fn the_store_in_memory_does_what_any_store_must() {
-    check(|| Box::new(Memory(MemoryStore::new(PathBuf::from("/nowhere")))));
+/// At the other end of a bad line.
+struct Far(MemoryStore);
+
+impl Subject for Far {
+    fn open(&self) -> Box<dyn Store> {
+        Box::new(Unreliable::new(Arc::new(self.0.clone()), Duration::from_millis(20), 9))
+    }
 }
 
-#[test]
-fn the_store_on_disk_does_what_any_store_must() {
-    check(|| Box::new(OnDisk(tempfile::tempdir().unwrap())));
+#[tokio::test]
+async fn the_store_in_memory_does_what_any_store_must() {
+    check(|| Box::new(Memory(MemoryStore::new(PathBuf::from("/nowhere"))))).await;
 }
 
-#[test]
-fn the_store_on_disk_does_so_between_kills() {
-    check(|| Box::new(Killed(Mutex::new(SimFs::new()))));
+#[tokio::test]
+async fn the_store_on_disk_does_what_any_store_must() {
+    check(|| Box::new(OnDisk(tempfile::tempdir().unwrap()))).await;
+}
+
+#[tokio::test]
+async fn the_store_on_disk_does_so_between_kills() {
+    check(|| Box::new(Killed(Mutex::new(SimFs::new())))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_far_away_and_fails_some_calls_does_so() {
+    check(|| Box::new(Far(MemoryStore::new(PathBuf::from("/nowhere"))))).await;
 }
 
 #[test]

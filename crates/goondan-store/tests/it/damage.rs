@@ -7,11 +7,11 @@ use crate::checks::check;
 use crate::swarm::{Process, WORKSPACE, World, a};
 use goondan_core::event::{RuntimeEvent, RuntimeEventKind};
 use goondan_core::ids::{InstanceId, TraceContext};
-use goondan_core::ports::store::{Fold, InstanceStatus, Store};
+use goondan_core::ports::store::{Conversations as _, EventLog as _, Fold, InstanceStatus, Instances as _, Log as _};
 use goondan_store::fs::FileSystem;
 use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::{JsonlStore, layout};
-use goondan_store::suite::samples::{accepted, event, instance, messages, meta, submit};
+use goondan_store::suite::samples::{accepted, event, instance, messages, meta};
 
 fn file(name: &str) -> PathBuf {
     layout::instance_dir(Path::new(WORKSPACE), &a()).join(name)
@@ -57,20 +57,20 @@ async fn an_instance_without_readable_metadata_is_listed() {
     }
 }
 
-#[test]
-fn metadata_is_made_again_from_the_conversation() {
+#[tokio::test]
+async fn metadata_is_made_again_from_the_conversation() {
     let fs = SimFs::new();
     let long = instance(&"long".repeat(100));
     let store = JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap();
     for id in [instance("a:b/c"), long] {
-        let mut conversation = store.open(&id).unwrap();
-        conversation.load().unwrap();
-        conversation.fold(Fold::Append(&messages(&["m0"]))).unwrap();
+        let lease = store.claim(&id).await.unwrap();
+        let mut conversation = store.open(lease).await.unwrap();
+        conversation.fold(Fold::Append(&messages(&["m0"]))).await.unwrap();
     }
-    let metas = store.instances().unwrap();
+    let metas = store.instances().await.unwrap();
     // A name that was shortened does not tell its key.
     assert_eq!(metas, [meta(&instance("a:b/c"))]);
-    assert_eq!(store.instances().unwrap(), metas);
+    assert_eq!(store.instances().await.unwrap(), metas);
 }
 
 #[tokio::test]
@@ -89,16 +89,16 @@ async fn an_instance_that_is_deleted_while_it_is_in_use_begins_anew() {
     assert_eq!(messages[0].text(), "input one");
 }
 
-#[test]
-fn a_torn_acceptance_was_never_acknowledged() {
+#[tokio::test]
+async fn a_torn_acceptance_was_never_acknowledged() {
     let fs = SimFs::new();
     let open = |fs: &SimFs| JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap();
     let store = open(&fs);
-    submit(&store, accepted(&event("one", &a()))).unwrap();
+    store.append(accepted(&event("one", &a()))).await.unwrap();
     fs.die_after(0);
-    assert!(submit(&store, accepted(&event("two", &a()))).is_err());
+    assert!(store.append(accepted(&event("two", &a()))).await.is_err());
     drop(store);
-    let recovered = open(&fs.kill()).recover().unwrap();
+    let recovered = open(&fs.kill()).recover().await.unwrap();
     assert_eq!(recovered.pending.iter().map(|event| &*event.id).collect::<Vec<_>>(), ["one"]);
     assert_eq!(recovered.warnings.len(), 1, "{:?}", recovered.warnings);
     assert!(recovered.warnings[0].contains("inbox.jsonl:2: dropped a line that was cut off"));
@@ -130,13 +130,14 @@ fn one_instance_whose_events_cannot_be_written_does_not_stop_the_others() {
     let store = JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap();
     let started = |id: &InstanceId| RuntimeEvent {
         kind: RuntimeEventKind::TurnStarted { turn_id: "turn-x".to_owned(), event_id: "x".to_owned() },
+        sequence: 1,
         timestamp: chrono::DateTime::UNIX_EPOCH,
         agent_name: id.agent.clone(),
         instance_key: id.instance_key.clone(),
         trace: TraceContext::root("0", None, "turn-x"),
     };
     for id in [&bad, &good, &bad, &good] {
-        store.log(&std::sync::Arc::new(started(id)));
+        store.record(&Arc::new(started(id)));
     }
     drop(store);
     let path = layout::instance_dir(Path::new(WORKSPACE), &good).join(layout::RUNTIME_EVENTS);

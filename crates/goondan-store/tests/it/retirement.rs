@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::swarm::{Process, WORKSPACE, World, a, answers, within};
 use goondan_core::ports::clock::{Clock, SystemClock};
-use goondan_core::ports::store::{InstanceMeta, InstanceStatus, Store};
+use goondan_core::ports::store::{InstanceMeta, InstanceStatus, Instances as _};
 use goondan_store::fs::FileSystem;
 use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::{JsonlStore, layout};
@@ -125,6 +125,6 @@ async fn what_is_retired_stays_so_over_a_restart() {
     .await;
     drop(swarm.process);
     let store = JsonlStore::on(Arc::new(swarm.fs.kill()), Path::new(WORKSPACE)).unwrap();
-    let metas = store.instances().unwrap();
+    let metas = store.instances().await.unwrap();
     assert!(metas.iter().any(|meta| meta.id() == a() && meta.status == InstanceStatus::Retired), "{metas:?}");
 }

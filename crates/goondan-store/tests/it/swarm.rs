@@ -2,7 +2,7 @@
 //! forgets what is old. Agent `q` asks `b` and waits, and then does something that must not be done twice.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,9 +28,8 @@ use goondan_core::ports::tool::{
 use goondan_core::reserved::INTER_AGENT_RESPONSE;
 use goondan_engine::plan::{PlanPorts, plan};
 use goondan_engine::runtime::{ExternalInput, Runtime, RuntimeParts};
-use goondan_store::fs::FileSystem;
 use goondan_store::fs::sim::SimFs;
-use goondan_store::jsonl::{JsonlJournal, JsonlStore};
+use goondan_store::jsonl::JsonlStore;
 
 pub(crate) const WORKSPACE: &str = "/state/workspaces/w";
 
@@ -122,20 +121,18 @@ impl Process {
         let ports = PlanPorts { tools: Arc::new(tools), models: Arc::new(Models) };
         let bundle = Arc::new(bundle(policy));
         let swarm = bundle.choose_swarm(None).unwrap();
-        let journal_fs: Arc<dyn FileSystem> = Arc::new(fs.clone());
         let parts = RuntimeParts {
             approvals: Arc::new(goondan_core::ports::approval::MemoryBook::default()),
             redactor: goondan_engine::policy::redact::Redactor::new(),
             generation: plan(&bundle, swarm, 1, &ports, &Environment::default(), None).await.ok()?,
             store,
-            journal: Arc::new(JsonlJournal::on(journal_fs, PathBuf::from(WORKSPACE))),
             clock,
             approver: Arc::new(ApproveAll),
             workdir: Some(std::env::temp_dir()),
             reloader: None,
             observer: Arc::new(()),
         };
-        let (runtime, events) = Runtime::start(parts).ok()?;
+        let (runtime, events) = Runtime::start(parts).await.ok()?;
         Some(Process { runtime, events })
     }
 

@@ -22,7 +22,7 @@ pub(super) struct DeleteArgs {
 }
 
 /// Deletes a conversation. What is not there counts as deleted.
-pub(super) fn run(args: &DeleteArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) async fn run(args: &DeleteArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root)?);
     let Some(found) = instances::named(state_root, &scope, name)? else {
         let of = instances::of(&scope);
@@ -31,7 +31,7 @@ pub(super) fn run(args: &DeleteArgs, state_root: &StateRoot, output: &Output) ->
     if !args.force && !confirmed(&found)? {
         return output.note("Nothing was deleted.");
     }
-    found.workspace.delete(&found.summary.id).map_err(|error| not_opened(&error))?;
+    found.workspace.delete(&found.summary.id).await.map_err(|error| not_opened(&error))?;
     output.note(&format!("Deleted {}.", shown::line(found.name())))
 }
 

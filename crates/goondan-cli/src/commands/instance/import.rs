@@ -37,7 +37,7 @@ fn instance_id(text: &str) -> Result<InstanceId, String> {
 }
 
 /// Imports conversations into a workspace that no swarm holds.
-pub(super) fn run(args: &ImportArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) async fn run(args: &ImportArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let workspace = workspace(args, state_root, output)?;
     state_root.prepare_or_warn();
     let mut input: Box<dyn BufRead> = match args.file.to_str() {
@@ -46,7 +46,7 @@ pub(super) fn run(args: &ImportArgs, state_root: &StateRoot, output: &Output) ->
             CliError::configuration(format!("The file `{}` can't be read: {error}.", args.file.display()))
         })?)),
     };
-    let imported = workspace.import(args.target.clone(), &mut input).map_err(|error| failed(&error))?;
+    let imported = workspace.import(args.target.clone(), &mut input).await.map_err(|error| failed(&error))?;
     let ids: Vec<String> = imported.iter().map(|meta| meta.id().to_string()).collect();
     if output.json {
         return output.json_pretty(&serde_json::json!({"workspace": workspace.id, "imported": ids}));

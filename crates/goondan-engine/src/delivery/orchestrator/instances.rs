@@ -22,8 +22,6 @@ pub(super) struct Instance {
     pub(super) turn: Option<Box<RunningTurn>>,
     /// The store does not know it yet.
     pub(super) is_new: bool,
-    /// A turn of it has begun in this process.
-    pub(super) has_run: bool,
     /// It is being retired or deleted: no turn may begin.
     pub(super) is_tended: bool,
     /// The conversation, while it is in memory.
@@ -91,7 +89,6 @@ impl Instances {
     pub(super) fn retire(&mut self, id: &InstanceId, now: DateTime<Utc>) -> Option<InstanceMeta> {
         drop(self.take_warm(id));
         let instance = self.get_mut(id)?;
-        instance.is_tended = true;
         let meta = InstanceMeta { status: InstanceStatus::Retired, retired_at: Some(now), ..instance.meta(id) };
         instance.known = meta.clone().into();
         self.len -= 1;
@@ -154,15 +151,7 @@ impl Instances {
 
 impl Instance {
     fn new(known: Known) -> Self {
-        Instance {
-            known,
-            queue: VecDeque::new(),
-            turn: None,
-            is_new: false,
-            has_run: false,
-            is_tended: false,
-            warm: None,
-        }
+        Instance { known, queue: VecDeque::new(), turn: None, is_new: false, is_tended: false, warm: None }
     }
 
     /// What is known of it, which is `id`.
@@ -204,7 +193,7 @@ pub(super) fn new_meta(
 }
 
 /// A process that was cut off between the end of a turn and its last write leaves an instance that says that it is at work.
-pub(super) fn settle_status(
+pub(crate) async fn settle_status(
     store: &dyn Store,
     mut metas: Vec<InstanceMeta>,
     recovered: &Recovered,
@@ -213,7 +202,7 @@ pub(super) fn settle_status(
     for meta in &mut metas {
         if meta.status == InstanceStatus::Processing && !at_work.contains(&meta.id()) {
             meta.status = InstanceStatus::Idle;
-            if let Err(error) = store.put_meta(meta) {
+            if let Err(error) = store.put_instance(meta).await {
                 tracing::warn!(instance = %meta.id(), %error, "the status of an instance was not written");
             }
         }

@@ -4,23 +4,32 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Command, Orchestrator};
+use super::{Command, Orchestrator, Refusal};
 use crate::delivery::lifecycle::{self, Idle};
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::store::InstanceMeta;
+use goondan_core::ports::store::{InstanceMeta, StoreError};
 
 /// A policy may come with a reload: that often is looked for one.
 const WITHOUT_POLICY: Duration = Duration::from_secs(60);
 
-/// What was done about an idle instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What was done about an instance that has no turn meanwhile.
 pub enum Tended {
     /// It is retired.
     Retired,
     /// Its folder is gone.
     Deleted,
+    /// What is known of it is written, or could not be. Somebody waits for that.
+    Put {
+        /// The store did not know it before.
+        is_new: bool,
+        /// Whether it is written.
+        written: Result<(), StoreError>,
+        /// Who waits.
+        answer: oneshot::Sender<Result<bool, Refusal>>,
+    },
     /// Nothing: the store has failed. It is tried again.
     Failed,
 }
@@ -46,7 +55,7 @@ impl Orchestrator {
         };
         let (retire, delete) = (ids(due.retire), ids(due.delete));
         retire.iter().for_each(|id| self.retire(id));
-        delete.into_iter().for_each(|id| self.delete(id));
+        delete.iter().for_each(|id| self.delete(id));
     }
 
     /// Retires idle instances of agents that a reload has removed (rule R4). Busy ones follow with the end of their turn.
@@ -62,56 +71,76 @@ impl Orchestrator {
         let now = self.engine.clock.now();
         let Some(meta) = self.instances.retire(id, now) else { return };
         let store = Arc::clone(&self.engine.store);
-        self.in_background(id.clone(), move || store.put_meta(&meta).map(|()| Tended::Retired));
+        self.tend_to(id, async move { put_away(store.put_instance(&meta).await.map(|()| Tended::Retired)) });
     }
 
-    fn delete(&mut self, id: InstanceId) {
-        let Some(instance) = self.instances.get_mut(&id) else { return };
-        instance.is_tended = true;
+    fn delete(&mut self, id: &InstanceId) {
         let (store, doomed) = (Arc::clone(&self.engine.store), id.clone());
-        self.in_background(id, move || store.delete(&doomed).map(|_| Tended::Deleted));
+        self.tend_to(id, async move { put_away(store.delete_instance(&doomed).await.map(|_| Tended::Deleted)) });
     }
 
-    fn in_background(
+    /// Writes what is known of an instance before any of its turns begins.
+    pub(super) fn put_before_turns(
         &mut self,
-        instance: InstanceId,
-        work: impl FnOnce() -> Result<Tended, goondan_core::ports::store::StoreError> + Send + 'static,
+        meta: InstanceMeta,
+        is_new: bool,
+        answer: oneshot::Sender<Result<bool, Refusal>>,
     ) {
-        let commands = self.engine.commands.clone();
+        let store = Arc::clone(&self.engine.store);
+        let id = meta.id();
+        self.tend_to(&id, async move { Tended::Put { is_new, written: store.put_instance(&meta).await, answer } });
+    }
+
+    /// Does something about an instance beside this task. The instance has no turn meanwhile.
+    fn tend_to(&mut self, id: &InstanceId, work: impl Future<Output = Tended> + Send + 'static) {
+        let Some(instance) = self.instances.get_mut(id) else { return };
+        instance.is_tended = true;
+        let (commands, instance) = (self.engine.commands.clone(), id.clone());
         self.tending += 1;
-        tokio::task::spawn_blocking(move || {
-            let done = work().unwrap_or_else(|error| {
-                tracing::warn!(%instance, %error, "an idle instance was not put away");
-                Tended::Failed
-            });
+        tokio::spawn(async move {
+            let done = work.await;
             // Without an orchestrator the next one sees what was done.
             let _ = commands.send(Command::Tended { instance, done });
         });
     }
 
-    /// An instance was put away. If it was wanted again meanwhile, it is there again.
+    /// Something was done about an instance. If it was wanted again meanwhile, it is there again.
     pub(super) fn tended(&mut self, id: InstanceId, done: Tended) {
         self.tending -= 1;
         let Some(instance) = self.instances.get_mut(&id) else { return };
         instance.is_tended = false;
         let (is_wanted, meta) = (!instance.known.is_retired(), instance.meta(&id));
-        if !is_wanted && done != Tended::Failed {
-            self.engine.observer.ended(&id);
-        }
-        if !is_wanted && done == Tended::Deleted {
-            self.engine.timetable.forget(&id);
-        }
         match done {
-            Tended::Deleted if !is_wanted => self.instances.remove(&id),
-            Tended::Deleted | Tended::Retired if is_wanted => self.write_again(&meta),
-            Tended::Deleted | Tended::Retired | Tended::Failed => {}
+            Tended::Put { is_new, written, answer } => {
+                // The next turn writes it.
+                instance.is_new |= written.is_err();
+                let _ = answer.send(written.map(|()| is_new).map_err(|error| Refusal::store(&error)));
+            }
+            Tended::Deleted if !is_wanted => {
+                self.engine.observer.ended(&id);
+                self.engine.timetable.forget(&id);
+                self.instances.remove(&id);
+            }
+            Tended::Retired if !is_wanted => self.engine.observer.ended(&id),
+            Tended::Deleted | Tended::Retired => self.write_again(meta),
+            Tended::Failed => {}
         }
         self.make_ready(id);
     }
 
-    fn write_again(&self, meta: &InstanceMeta) {
-        if let Err(error) = self.engine.store.put_meta(meta) {
-            tracing::warn!(instance = %meta.id(), %error, "what is known of an instance was not written");
-        }
+    fn write_again(&self, meta: InstanceMeta) {
+        let store = Arc::clone(&self.engine.store);
+        tokio::spawn(async move {
+            if let Err(error) = store.put_instance(&meta).await {
+                tracing::warn!(instance = %meta.id(), %error, "what is known of an instance was not written");
+            }
+        });
     }
+}
+
+fn put_away(done: Result<Tended, StoreError>) -> Tended {
+    done.unwrap_or_else(|error| {
+        tracing::warn!(%error, "an idle instance was not put away");
+        Tended::Failed
+    })
 }

@@ -12,6 +12,9 @@ mod stalled;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+use futures::stream::FuturesOrdered;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::task::{Id, JoinError, JoinSet};
@@ -22,17 +25,17 @@ use crate::engine::Engine;
 use crate::turn::instance::{TurnEnd, failed_result};
 use crate::turn::store_failed;
 use goondan_core::event::TurnResult;
-use goondan_core::footing::{Durable, Footing};
 use goondan_core::handled::{Handled, KeptResult};
 use goondan_core::ids::InstanceId;
 use goondan_core::inbound::AgentEvent;
 use goondan_core::narrowing::Narrowing;
-use goondan_core::ports::store::{HandledEvent, InboxRecord, InstanceMeta, Recovered, StoreError};
+use goondan_core::ports::store::{HandledEvent, InstanceMeta, LogRecord, Recovered, StoreError};
 
 pub(crate) use instances::describe;
-use instances::{Instances, new_meta, settle_status};
+pub(crate) use instances::settle_status;
+use instances::{Instances, new_meta};
 pub use lifecycle::Tended;
-use pending::{AllPending, Pending, Waiter};
+use pending::{AllPending, Pending};
 pub use refusal::Refusal;
 use stalled::Stalled;
 
@@ -44,33 +47,8 @@ pub enum Command {
         event: Box<AgentEvent>,
         /// Who waits for the result.
         waiter: Option<oneshot::Sender<TurnResult>>,
-        /// What the turn stands on that waits. It is told the result before that is on disk.
-        footing: Option<Arc<Footing>>,
         /// Who waits for the acceptance.
         accepted: oneshot::Sender<Result<(), Refusal>>,
-    },
-    /// The store has put an accepted event on disk, or could not.
-    Durable {
-        /// The event.
-        event: Box<AgentEvent>,
-        /// Whether it is there.
-        written: Result<(), StoreError>,
-    },
-    /// The turn of a question is over as soon as that is on disk, and a kill does not take it any more.
-    Answered {
-        /// The question.
-        event_id: String,
-        /// What came of it.
-        result: Box<TurnResult>,
-        /// Tells when it is on disk.
-        durable: Durable,
-    },
-    /// Tell whether a turn has ended, as far as is remembered.
-    IsOver {
-        /// Which one.
-        turn_id: String,
-        /// Whether it has.
-        answer: oneshot::Sender<bool>,
     },
     /// Nobody waits any more for the answer to an event.
     Abandon {
@@ -100,7 +78,7 @@ pub enum Command {
     },
     /// Another generation is in place.
     Swapped,
-    /// An idle instance was put away.
+    /// What is known of an instance was written, or it was put away.
     Tended {
         /// Which one.
         instance: InstanceId,
@@ -153,6 +131,8 @@ pub(crate) struct Orchestrator {
     turns: JoinSet<(InstanceId, TurnEnd)>,
     turn_tasks: HashMap<Id, InstanceId>,
     stopping: Option<tokio::time::Instant>,
+    /// Events on their way to the disk, in the order in which they came.
+    accepting: FuturesOrdered<BoxFuture<'static, (AgentEvent, Result<(), StoreError>)>>,
     /// When idle instances are looked after.
     tend_at: tokio::time::Instant,
     /// How many are being put away.
@@ -162,7 +142,6 @@ pub(crate) struct Orchestrator {
 impl Orchestrator {
     /// Takes over what was left on disk.
     pub(crate) fn new(engine: Arc<Engine>, recovered: Recovered, metas: Vec<InstanceMeta>) -> Self {
-        let metas = settle_status(&*engine.store, metas, &recovered);
         let mut handled = Handled::default();
         for HandledEvent { event_id, result, needed_by } in recovered.handled {
             let size = result.size();
@@ -182,6 +161,7 @@ impl Orchestrator {
             turns: JoinSet::new(),
             turn_tasks: HashMap::new(),
             stopping: None,
+            accepting: FuturesOrdered::new(),
             tend_at: tokio::time::Instant::now(),
             tending: 0,
         };
@@ -201,12 +181,13 @@ impl Orchestrator {
                     None => break,
                 },
                 Some(ended) = self.turns.join_next_with_id() => self.turn_ended(ended),
+                Some((event, written)) = self.accepting.next() => self.durable(event, written),
                 () = deadline(self.stopping) => self.cancel_all(),
                 () = deadline(self.stalled.at()) => self.retry_stalled(),
                 () = tokio::time::sleep_until(self.tend_at) => self.tend(),
             }
             self.start_turns();
-            if self.stopping.is_some() && self.turns.is_empty() && self.tending == 0 {
+            if self.stopping.is_some() && self.turns.is_empty() && self.tending == 0 && self.accepting.is_empty() {
                 break;
             }
         }
@@ -214,13 +195,10 @@ impl Orchestrator {
 
     fn handle(&mut self, command: Command) {
         match command {
-            Command::Submit { event, waiter, footing, accepted } => self.submit(*event, waiter, footing, accepted),
-            Command::Durable { event, written } => self.durable(*event, written),
-            Command::Answered { event_id, result, durable } => self.answered(&event_id, &result, &durable),
-            Command::IsOver { turn_id, answer } => drop(answer.send(self.is_over(&turn_id))),
+            Command::Submit { event, waiter, accepted } => self.submit(*event, waiter, accepted),
             Command::Abandon { event_id, reason } => self.abandon(&event_id, reason),
             Command::Cancel { instance, answer } => drop(answer.send(self.cancel(&instance))),
-            Command::Spawn { request, answer } => drop(answer.send(self.spawn(request))),
+            Command::Spawn { request, answer } => self.spawn(request, answer),
             Command::List { answer } => drop(answer.send(self.instances.metas())),
             Command::Swapped => self.retire_without_agent(),
             Command::Tended { instance, done } => self.tended(instance, done),
@@ -228,16 +206,10 @@ impl Orchestrator {
         }
     }
 
-    /// Whether a turn is known to have ended.
-    fn is_over(&self, turn_id: &str) -> bool {
-        AgentEvent::ids_for_turn(turn_id).iter().any(|event_id| self.handled.get(event_id).is_some())
-    }
-
     fn submit(
         &mut self,
         event: AgentEvent,
         waiter: Option<oneshot::Sender<TurnResult>>,
-        footing: Option<Arc<Footing>>,
         accepted: oneshot::Sender<Result<(), Refusal>>,
     ) {
         if let Some(kept) = self.handled.get(&event.id) {
@@ -253,7 +225,7 @@ impl Orchestrator {
             return;
         }
         let caller = event.reply_to.as_ref().filter(|reply| !reply.async_).map(|reply| reply.caller.clone());
-        let waiter = match self.waiter(waiter, caller, footing, &event.target) {
+        let waiter = match self.waiter(waiter, caller, &event.target) {
             Ok(waiter) => waiter,
             Err(refusal) => {
                 let _ = accepted.send(Err(refusal));
@@ -274,34 +246,13 @@ impl Orchestrator {
         }
         let mut pending = Pending::of(&event);
         pending.waiters.extend(waiter);
-        if event.is_asked_by_turn() {
-            let _ = accepted.send(Ok(()));
-            self.pending.insert(event.id.clone(), pending);
-            self.take_question(event);
-        } else {
-            pending.accepted.push(accepted);
-            self.pending.insert(event.id.clone(), pending);
-            self.make_durable(event);
-        }
+        pending.accepted.push(accepted);
+        self.pending.insert(event.id.clone(), pending);
+        let durable = self.engine.store.append(LogRecord::Accepted(Box::new(event.clone())));
+        self.accepting.push_back(async move { (event, durable.await) }.boxed());
     }
 
-    /// Nobody is told anything before the answer, and with the answer the question is on disk, too. So its turn need not wait
-    /// for that; it only must not do anything meanwhile that must not be done twice (`TurnContext::accept_durably`).
-    fn take_question(&mut self, event: AgentEvent) {
-        self.engine.store.submit_later(InboxRecord::Accepted { event: Box::new(event.clone()) });
-        self.enqueue(event);
-    }
-
-    fn make_durable(&self, event: AgentEvent) {
-        let commands = self.engine.commands.clone();
-        let record = InboxRecord::Accepted { event: Box::new(event.clone()) };
-        let on_durable = move |written| {
-            // Without an orchestrator the event waits on disk for the next one.
-            let _ = commands.send(Command::Durable { event: Box::new(event), written });
-        };
-        self.engine.store.submit(record, Box::new(on_durable));
-    }
-
+    /// An event is on disk, or could not be put there.
     fn durable(&mut self, event: AgentEvent, written: Result<(), StoreError>) {
         let Some(pending) = self.pending.get_mut(&event.id) else { return };
         let accepted = std::mem::take(&mut pending.accepted);
@@ -312,25 +263,6 @@ impl Orchestrator {
         match answer {
             Ok(()) => self.enqueue(event),
             Err(_) => self.forget(&event.id, None),
-        }
-    }
-
-    /// Turns that wait for an answer go on while it is put on disk. They do nothing meanwhile that others see, and nothing that
-    /// must not be done twice; their journals tell what stands on it (`Footing`).
-    fn answered(&mut self, event_id: &str, result: &TurnResult, durable: &Durable) {
-        let Some(pending) = self.pending.get_mut(event_id) else { return };
-        let waiters = std::mem::take(&mut pending.waiters).into_iter();
-        let (turns, others) = waiters.partition(|waiter| waiter.footing.is_some());
-        pending.waiters = others;
-        let turns: Vec<Waiter> = turns;
-        for Waiter { sender, caller, footing } in turns {
-            if let Some(caller) = &caller {
-                self.waits.done(caller, &pending.target);
-            }
-            if let Some(footing) = footing {
-                footing.stand_on(event_id.to_owned(), durable.clone());
-            }
-            let _ = sender.send(result.clone());
         }
     }
 
@@ -391,8 +323,8 @@ impl Orchestrator {
         let before = instance.queue.len();
         instance.queue.retain(|event| event.id != event_id);
         if instance.queue.len() < before {
-            let record = InboxRecord::Withdrawn { event_id: event_id.to_owned(), reason };
-            self.engine.store.submit(record, Box::new(|_| {}));
+            // Where that is lost, a turn nobody waits for runs at the next start.
+            drop(self.engine.store.append(LogRecord::Withdrawn { event_id: event_id.to_owned(), reason }));
             self.forget(event_id, None);
         }
     }
@@ -410,23 +342,31 @@ impl Orchestrator {
         }
     }
 
-    fn spawn(&mut self, request: SpawnRequest) -> Result<bool, Refusal> {
+    fn spawn(&mut self, request: SpawnRequest, answer: oneshot::Sender<Result<bool, Refusal>>) {
+        match self.prepare(request) {
+            Ok(None) => drop(answer.send(Ok(false))),
+            Ok(Some((meta, is_new))) => self.put_before_turns(meta, is_new, answer),
+            Err(refusal) => drop(answer.send(Err(refusal))),
+        }
+    }
+
+    /// What has to be written so that the instance is there, and whether it is new; nothing where it is there already.
+    fn prepare(&mut self, request: SpawnRequest) -> Result<Option<(InstanceMeta, bool)>, Refusal> {
         self.known_agent(&request.id.agent)?;
         refusal::fitting_key(&request.id)?;
         if let Some(meta) = self.instances.revive(&request.id, self.engine.clock.now()) {
-            self.engine.store.put_meta(&meta).map_err(|error| Refusal::store(&error))?;
+            return Ok(Some((meta, false)));
         }
         if self.instances.get(&request.id).is_some() {
-            return Ok(false);
+            return Ok(None);
         }
         self.room_for_instance()?;
         let meta = InstanceMeta {
             narrowing: request.narrowing,
             ..new_meta(&request.id, request.owner, request.cwd, self.engine.clock.now())
         };
-        self.engine.store.put_meta(&meta).map_err(|error| Refusal::store(&error))?;
-        self.instances.add(meta);
-        Ok(true)
+        self.instances.add(meta.clone());
+        Ok(Some((meta, true)))
     }
 
     /// An event is over: those who wait get the result, and callers go on.
@@ -454,7 +394,7 @@ impl Orchestrator {
 /// An event was handled, and nobody can tell any more what came of it.
 fn unreadable(event: &AgentEvent, cause: &serde_json::Error) -> TurnResult {
     let message = format!("the result of {} was kept and can't be read: {cause}", event.id);
-    failed_result(event.turn_id(), store_failed(&StoreError { message }))
+    failed_result(event.turn_id(), store_failed(&StoreError::Other(message)))
 }
 
 type Ended = Result<(Id, (InstanceId, TurnEnd)), JoinError>;

@@ -1,13 +1,11 @@
 //! Events between their submission and their end, and how much room they take.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
 use super::Refusal;
 use goondan_core::event::TurnResult;
-use goondan_core::footing::Footing;
 use goondan_core::ids::InstanceId;
 use goondan_core::inbound::AgentEvent;
 
@@ -25,8 +23,6 @@ pub(super) struct Waiter {
     pub(super) sender: oneshot::Sender<TurnResult>,
     /// The instance whose turn stands still meanwhile.
     pub(super) caller: Option<InstanceId>,
-    /// What that turn stands on; nothing where no turn waits.
-    pub(super) footing: Option<Arc<Footing>>,
 }
 
 /// An event between its submission and its end.

@@ -1,14 +1,11 @@
 //! What is not taken, and why (rules A1, A4, A8).
 
-use std::sync::Arc;
-
 use tokio::sync::oneshot;
 
 use super::Orchestrator;
 use super::pending::{self, Waiter};
 use crate::plan::ModelPlan;
 use goondan_core::event::TurnResult;
-use goondan_core::footing::Footing;
 use goondan_core::ids::InstanceId;
 use goondan_core::inbound::AgentEvent;
 use goondan_core::ports::store::StoreError;
@@ -38,7 +35,7 @@ impl Refusal {
 
     pub(crate) fn store(error: &StoreError) -> Self {
         let suggestion = "Make room or fix the rights of the state folder, then send it again.";
-        Refusal::new("E_STORE", error.message.clone(), suggestion)
+        Refusal::new("E_STORE", error.to_string(), suggestion)
     }
 }
 
@@ -128,7 +125,6 @@ impl Orchestrator {
         &mut self,
         sender: Option<oneshot::Sender<TurnResult>>,
         caller: Option<InstanceId>,
-        footing: Option<Arc<Footing>>,
         target: &InstanceId,
     ) -> Result<Option<Waiter>, Refusal> {
         let Some(sender) = sender else { return Ok(None) };
@@ -137,7 +133,7 @@ impl Orchestrator {
         if let Some(caller) = &caller {
             self.waits.wait(caller, target).map_err(|chain| circular(&chain))?;
         }
-        Ok(Some(Waiter { sender, caller, footing }))
+        Ok(Some(Waiter { sender, caller }))
     }
 }
 

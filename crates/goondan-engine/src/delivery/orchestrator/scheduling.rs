@@ -15,12 +15,11 @@ use crate::tooling::dispatch::TurnFacts;
 use crate::turn::JoinBox;
 use crate::turn::instance::{self, TurnEnd, TurnStart, failed_result};
 use goondan_core::event::{SwarmEvent, TurnError, TurnResult};
-use goondan_core::footing::Footing;
 use goondan_core::handled::KeptResult;
 use goondan_core::ids::InstanceId;
 use goondan_core::inbound::AgentEvent;
 use goondan_core::narrowing::Narrowing;
-use goondan_core::ports::store::{InboxRecord, InstanceMeta};
+use goondan_core::ports::store::{FinishedTurn, InstanceMeta, LogRecord};
 
 impl Orchestrator {
     pub(super) fn make_ready(&mut self, id: InstanceId) {
@@ -86,22 +85,12 @@ impl Orchestrator {
             is_wanted: false,
         }));
         let (meta, is_new) = (instance.meta(id), instance.is_new);
-        let is_first = !std::mem::replace(&mut instance.has_run, true);
         let facts = Arc::new(self.facts(agent, &event, &meta));
         let (warm, engine) = (self.instances.take_warm(id), Arc::clone(&self.engine));
-        let footing = Arc::new(self.footing(&event));
-        let start = TurnStart { engine, facts, event, meta, is_new, is_first, joined, cancel, footing, warm };
+        let start = TurnStart { engine, facts, event, meta, is_new, joined, cancel, warm };
         let target = id.clone();
         let task = self.turns.spawn(async move { (target, instance::handle(start).await) });
         self.turn_tasks.insert(task.id(), id.clone());
-    }
-
-    /// What the turn of an event may build on that it had recorded before it was cut off.
-    fn footing(&self, event: &AgentEvent) -> Footing {
-        if !self.begun.contains(&event.id) {
-            return Footing::default();
-        }
-        Footing::new(self.handled.needed_by(&event.target).collect())
     }
 
     /// The agent that handles an event, with the model that the event asks for.
@@ -232,20 +221,25 @@ impl Orchestrator {
     fn settle(&mut self, event: &AgentEvent, result: &TurnResult) {
         let now = self.engine.clock.now();
         let answer = responses::answer(event, &event.turn_trace(), result, now);
-        dead_letters::bury(&self.engine, event, result, now);
-        let record = InboxRecord::Done {
+        let turn = FinishedTurn {
             turn_id: result.turn_id.clone(),
             event_ids: vec![event.id.clone()],
-            result: Box::new(result.clone()),
+            result: result.clone(),
             asked_by: event.caller().cloned(),
-            answer: answer.clone().map(Box::new),
-            fold: None,
+            answer: answer.clone(),
         };
-        self.engine.store.submit(record, Box::new(|_| {}));
-        self.publish_end(&event.target, &event.id, result);
-        self.handled.release(&event.target);
-        self.remember(&event.id, result);
-        self.forget(&event.id, Some(result));
+        let (engine, event) = (Arc::clone(&self.engine), event.clone());
+        let (id, target) = (event.id.clone(), event.target.clone());
+        let ended = result.clone();
+        tokio::spawn(async move {
+            dead_letters::bury(&engine, &event, &ended, now).await;
+            // Where that is lost, the event is settled once more at the next start.
+            drop(engine.store.append(LogRecord::Done(Box::new(turn))));
+        });
+        self.publish_end(&target, &id, result);
+        self.handled.release(&target);
+        self.remember(&id, result);
+        self.forget(&id, Some(result));
         if let Some(answer) = answer {
             self.enqueue_recovered(answer);
         }

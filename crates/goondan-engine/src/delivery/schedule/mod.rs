@@ -18,13 +18,13 @@ use tokio::sync::{Notify, oneshot};
 use self::cron::Schedule;
 use crate::delivery::orchestrator::{Command, Refusal};
 use crate::engine::Engine;
+use crate::tooling::powers::record_name;
 use goondan_core::JsonObject;
 use goondan_core::ids::{InstanceId, derived_id};
 use goondan_core::inbound::{AgentEvent, EventTrace, Terms};
 use goondan_core::ports::clock::Clock;
 use goondan_core::ports::powers::Job;
-use goondan_core::ports::store::blocking;
-use goondan_core::ports::store::{InstanceMeta, Store, StoreError};
+use goondan_core::ports::store::{Store, StoreError, update};
 use goondan_core::reserved::{CRON, FIRED};
 
 /// The name under which an instance's jobs are kept.
@@ -46,16 +46,15 @@ pub(crate) struct Timetable {
 
 impl Timetable {
     /// Reads the jobs of all instances.
-    pub(crate) fn restore(store: &dyn Store, metas: &[InstanceMeta]) -> Self {
+    pub(crate) async fn restore(store: &dyn Store) -> Result<Self, StoreError> {
         let mut jobs = Jobs::new();
-        for id in metas.iter().map(InstanceMeta::id) {
-            match of_instance(store, &id) {
-                Ok(own) if own.is_empty() => {}
+        for (id, record) in store.all(&record_name(STATE)).await? {
+            match serde_json::from_value(record.value) {
                 Ok(own) => drop(jobs.insert(id, own)),
-                Err(error) => tracing::warn!(instance = %id, %error, "the jobs of an instance were not read"),
+                Err(error) => tracing::warn!(instance = %id, %error, "the jobs of an instance are no jobs"),
             }
         }
-        Timetable { jobs: Mutex::new(jobs), ..Timetable::default() }
+        Ok(Timetable { jobs: Mutex::new(jobs), ..Timetable::default() })
     }
 
     /// An instance is gone, and its jobs with it.
@@ -88,15 +87,10 @@ impl Timetable {
     }
 }
 
-fn of_instance(store: &dyn Store, id: &InstanceId) -> Result<Vec<Job>, StoreError> {
-    let Some(kept) = store.extension_state(id, &crate::tooling::powers::file(STATE))? else { return Ok(Vec::new()) };
-    serde_json::from_value(kept).map_err(|error| StoreError { message: format!("its jobs are no jobs: {error}") })
-}
-
 /// Writes down the jobs of an instance, and goes by them.
 async fn keep(engine: &Engine, id: &InstanceId, jobs: Vec<Job>) -> Result<(), StoreError> {
-    let (store, instance, value) = (Arc::clone(&engine.store), id.clone(), json!(jobs));
-    blocking(move || store.put_extension_state(&instance, &crate::tooling::powers::file(STATE), &value)).await?;
+    let value = json!(jobs);
+    update(&*engine.store, id, &record_name(STATE), |_| Some(value.clone())).await?;
     engine.timetable.put(id, jobs);
     Ok(())
 }
@@ -136,7 +130,7 @@ async fn until(clock: &dyn Clock, at: Option<DateTime<Utc>>) {
 async fn fire(engine: &Engine, id: &InstanceId, job: &Job) -> Result<(), Refusal> {
     let (accepted, answer) = oneshot::channel();
     let event = Box::new(event(engine, id, job));
-    engine.commands.send(Command::Submit { event, waiter: None, footing: None, accepted }).map_err(|_| stopping())?;
+    engine.commands.send(Command::Submit { event, waiter: None, accepted }).map_err(|_| stopping())?;
     answer.await.map_err(|_| stopping())?
 }
 

@@ -1,0 +1,234 @@
+//! The conversation of an instance.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::appender::Appender;
+use super::background::Background;
+use super::disk::Disk;
+use super::inbox::Inbox;
+use super::unsettled::Unsettled;
+use super::{layout, lines};
+use crate::record::{CarriedFold, InboxRecord};
+use goondan_core::ids::InstanceId;
+use goondan_core::message::{Message, MessageEvent};
+use goondan_core::ports::store::{
+    FinishedTurn, Fold, InstanceMeta, OpenConversation, StoreError, StoredConversation, blocking,
+};
+
+/// What has more bytes, the events of a turn or a base that it rewrites, is synced where it is: to write it once more would
+/// take longer.
+const LARGE: u64 = 64 * 1024;
+
+/// What conversations share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) disk: Arc<Disk>,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) unsettled: Arc<Unsettled>,
+    pub(super) background: Arc<Background>,
+}
+
+/// An open conversation. Between turns it holds no file open.
+pub(super) struct JsonlConversation {
+    /// `None` once a call that had it was given up.
+    files: Option<Files>,
+}
+
+impl JsonlConversation {
+    pub(super) fn new(id: InstanceId, shared: Shared, dir: &Path) -> Self {
+        JsonlConversation { files: Some(Files::new(id, shared, dir)) }
+    }
+
+    fn files(&mut self) -> Result<&mut Files, StoreError> {
+        self.files.as_mut().ok_or(StoreError::Closed)
+    }
+
+    /// Does what waits for the disk on a thread that may wait.
+    async fn blocking<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut Files) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let mut files = self.files.take().ok_or(StoreError::Closed)?;
+        let (files, done) = blocking(move || {
+            let done = work(&mut files);
+            Ok((files, done))
+        })
+        .await?;
+        self.files = Some(files);
+        done
+    }
+}
+
+#[async_trait]
+impl OpenConversation for JsonlConversation {
+    async fn load(&mut self) -> Result<StoredConversation, StoreError> {
+        let files = self.files()?;
+        match files.are_there() {
+            true => self.blocking(|files| files.load()).await,
+            false => Ok(StoredConversation::default()),
+        }
+    }
+
+    async fn append(&mut self, event: &MessageEvent) -> Result<(), StoreError> {
+        self.files()?.events.append(event)
+    }
+
+    async fn discard_events(&mut self) -> Result<(), StoreError> {
+        self.files()?.events.clear()
+    }
+
+    async fn fold(&mut self, fold: Fold<'_>) -> Result<(), StoreError> {
+        let fold = OwnedFold::from(fold);
+        self.blocking(move |files| files.fold(&fold, None)).await
+    }
+
+    async fn end_turn(&mut self, turn: FinishedTurn, fold: Fold<'_>, meta: InstanceMeta) -> Result<bool, StoreError> {
+        let fold = OwnedFold::from(fold);
+        let files = self.files()?;
+        let carried = files.carry(&fold);
+        if carried.is_none() {
+            // Too much to write it twice.
+            self.blocking(|files| files.sync()).await?;
+        }
+        let files = self.files()?;
+        let (carrier, is_carried) = (turn.turn_id.clone(), carried.is_some());
+        files.shared.inbox.commit(&InboxRecord::done(turn, carried)).await?;
+        files.shared.background.put_meta_soon(meta);
+        // It is over, whether this succeeds or not: the next turn does what could not be done.
+        let folded = match is_carried {
+            true => files.fold(&fold, Some(carrier)),
+            false => self.blocking(move |files| files.fold(&fold, None)).await,
+        };
+        let warn = |error: &StoreError| tracing::warn!(%error, "a turn was not folded yet");
+        Ok(folded.inspect_err(warn).is_ok())
+    }
+}
+
+/// A fold that goes to another thread. To clone it copies no message.
+enum OwnedFold {
+    Append(Vec<Arc<Message>>),
+    Rewrite(Vec<Arc<Message>>),
+}
+
+impl From<Fold<'_>> for OwnedFold {
+    fn from(fold: Fold<'_>) -> Self {
+        match fold {
+            Fold::Append(messages) => OwnedFold::Append(messages.to_vec()),
+            Fold::Rewrite(messages) => OwnedFold::Rewrite(messages.to_vec()),
+        }
+    }
+}
+
+/// The files of a conversation.
+struct Files {
+    id: InstanceId,
+    shared: Shared,
+    base: Appender,
+    events: Appender,
+}
+
+impl Files {
+    fn new(id: InstanceId, shared: Shared, dir: &Path) -> Self {
+        let base = Appender::new(Arc::clone(&shared.disk), dir.join(layout::BASE), layout::DEPTH);
+        let events = Appender::new(Arc::clone(&shared.disk), dir.join(layout::EVENTS), layout::DEPTH);
+        Files { id, shared, base, events }
+    }
+
+    fn are_there(&self) -> bool {
+        [&self.base, &self.events].iter().any(|file| self.shared.disk.exists(file.path()))
+    }
+
+    fn load(&self) -> Result<StoredConversation, StoreError> {
+        read(&self.shared.disk, self.base.path(), self.events.path())
+    }
+
+    /// What the record that ends the turn has to carry, so that neither the turn's events nor its fold need a sync of their
+    /// own. `None` where they do.
+    fn carry(&mut self, fold: &OwnedFold) -> Option<CarriedFold> {
+        // Where the base can't be used, the fold says so.
+        let end = self.base.end().ok()?;
+        let (at, size, messages, is_whole) = match fold {
+            OwnedFold::Append(messages) => (end, self.events.len(), messages, false),
+            // Each of its messages was in the base, or came with the turn.
+            OwnedFold::Rewrite(messages) => (0, end + self.events.len(), messages, true),
+        };
+        if size > LARGE {
+            return None;
+        }
+        self.shared.unsettled.carries(&self.id);
+        Some(CarriedFold { instance: self.id.clone(), at, is_whole, messages: messages.clone() })
+    }
+
+    /// Puts all appended events on disk, and what earlier turns have folded.
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.events.sync()?;
+        if !self.shared.unsettled.contains(&self.id) {
+            return Ok(());
+        }
+        if !self.shared.disk.exists(self.base.path()) {
+            // Somebody has deleted it: nothing is left to keep.
+            self.shared.unsettled.settled(&self.id);
+            return Ok(());
+        }
+        self.sync_base()
+    }
+
+    /// Makes `fold` the base and forgets the events. Waits for the disk, unless a record that is on disk carries the fold: that
+    /// of the turn `carrier`.
+    fn fold(&mut self, fold: &OwnedFold, carrier: Option<String>) -> Result<(), StoreError> {
+        let mut before = self.base.len();
+        match fold {
+            OwnedFold::Append(messages) => self.base.append_all(messages.iter())?,
+            OwnedFold::Rewrite(messages) => {
+                before = 0;
+                self.rewrite(messages, carrier.is_some())?;
+            }
+        }
+        match carrier {
+            Some(turn_id) => {
+                self.base.keep();
+                self.shared.unsettled.add(&self.id, turn_id, self.base.len() - before);
+            }
+            None => self.sync_base()?,
+        }
+        self.base.close();
+        self.events.clear()?;
+        self.events.close();
+        Ok(())
+    }
+
+    fn rewrite(&mut self, messages: &[Arc<Message>], is_carried: bool) -> Result<(), StoreError> {
+        let path = self.base.path().to_owned();
+        let mut bytes = Vec::new();
+        lines::encode(&mut bytes, messages).map_err(|cause| StoreError::file("encode", &path, cause))?;
+        let written = match is_carried {
+            true => self.base.put(&bytes),
+            false => self.base.replace(&bytes),
+        };
+        written.map_err(|cause| StoreError::file("write", &path, cause))
+    }
+
+    /// Even where nothing was appended: what is there may be of a process that was cut off before it could do this.
+    fn sync_base(&mut self) -> Result<(), StoreError> {
+        self.base.sync()?;
+        self.shared.unsettled.settled(&self.id);
+        Ok(())
+    }
+}
+
+/// Reads a conversation.
+pub(super) fn read(disk: &Disk, base: &Path, events: &Path) -> Result<StoredConversation, StoreError> {
+    // In this order: whoever looks on while a turn is folded may see its events twice, which `restore` tells, and never
+    // misses them.
+    let (events, mut warnings) = read_lines::<MessageEvent>(disk, events)?.into_values();
+    let (base, more) = read_lines::<Arc<Message>>(disk, base)?.into_values();
+    warnings.extend(more);
+    Ok(StoredConversation { base, events, warnings })
+}
+
+fn read_lines<T: serde::de::DeserializeOwned>(disk: &Disk, path: &Path) -> Result<lines::Lines<T>, StoreError> {
+    lines::read(&**disk, path).map_err(|cause| StoreError::file("read", path, cause))
+}

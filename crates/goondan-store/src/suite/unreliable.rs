@@ -1,0 +1,243 @@
+//! A store at the other end of a bad line: for tests of what uses stores.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use goondan_core::event::RuntimeEvent;
+use goondan_core::ids::InstanceId;
+use goondan_core::message::MessageEvent;
+use goondan_core::ports::journal::{Effect, Journal, Outcome, TurnJournal};
+use goondan_core::ports::store::{
+    Conversations, EventLog, FinishedTurn, Fold, InstanceMeta, Instances, Lease, Log, LogRecord, OpenConversation,
+    Receipt, Record, Records, Recovered, Store, StoreError, StoredConversation, Ticket, Version, Workspace,
+};
+
+/// Answers each call after a while that differs from call to call, and fails some calls, which then have done nothing. Made
+/// and used inside a Tokio runtime.
+pub struct Unreliable {
+    store: Arc<dyn Store>,
+    line: Arc<Line>,
+    /// Records on their way, in the order of the calls.
+    records: Mutex<UnboundedSender<(LogRecord, Receipt)>>,
+}
+
+/// How bad the line is.
+struct Line {
+    longest: Duration,
+    /// One of that many calls fails; 0 for none.
+    fails: u64,
+    calls: AtomicU64,
+}
+
+impl Unreliable {
+    /// `store`, each answer of which takes up to `longest`; one of `fails` calls fails, or none where that is 0.
+    pub fn new(store: Arc<dyn Store>, longest: Duration, fails: u64) -> Self {
+        Unreliable::with_line(store, Line { longest, fails, calls: AtomicU64::new(0) })
+    }
+
+    fn with_line(store: Arc<dyn Store>, line: Line) -> Self {
+        let line = Arc::new(line);
+        let (records, mut waiting) = unbounded_channel::<(LogRecord, Receipt)>();
+        let (behind, slow) = (Arc::clone(&store), Arc::clone(&line));
+        tokio::spawn(async move {
+            while let Some((record, receipt)) = waiting.recv().await {
+                match slow.travel().await {
+                    Ok(()) => receipt.settle(behind.append(record).await),
+                    Err(error) => receipt.settle(Err(error)),
+                }
+            }
+        });
+        Unreliable { store, line, records: Mutex::new(records) }
+    }
+}
+
+impl Line {
+    /// Waits as long as a call takes, and fails some of them.
+    async fn travel(&self) -> Result<(), StoreError> {
+        // Scattered, and the same in each run.
+        let call = self.calls.fetch_add(1, Ordering::Relaxed).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
+        let part = u32::try_from(call % 64).unwrap_or_default();
+        tokio::time::sleep(self.longest * part / 63).await;
+        match self.fails > 0 && (call / 64).is_multiple_of(self.fails) {
+            true => Err(StoreError::Other("the connection to the store was lost".to_owned())),
+            false => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Log for Unreliable {
+    async fn recover(&self) -> Result<Recovered, StoreError> {
+        self.line.travel().await?;
+        self.store.recover().await
+    }
+
+    fn append(&self, record: LogRecord) -> Ticket {
+        let (receipt, ticket) = Ticket::new();
+        // Where the runtime has ended, the ticket says that the store is closed.
+        let _ = self.records.lock().unwrap_or_else(PoisonError::into_inner).send((record, receipt));
+        ticket
+    }
+}
+
+#[async_trait]
+impl Conversations for Unreliable {
+    async fn claim(&self, id: &InstanceId) -> Result<Lease, StoreError> {
+        self.line.travel().await?;
+        self.store.claim(id).await
+    }
+
+    async fn open(&self, lease: Lease) -> Result<Box<dyn OpenConversation>, StoreError> {
+        self.line.travel().await?;
+        let conversation = self.store.open(lease).await?;
+        Ok(Box::new(UnreliableConversation { conversation, line: Arc::clone(&self.line) }))
+    }
+
+    async fn read(&self, id: &InstanceId) -> Result<StoredConversation, StoreError> {
+        self.line.travel().await?;
+        self.store.read(id).await
+    }
+}
+
+struct UnreliableConversation {
+    conversation: Box<dyn OpenConversation>,
+    line: Arc<Line>,
+}
+
+#[async_trait]
+impl OpenConversation for UnreliableConversation {
+    async fn load(&mut self) -> Result<StoredConversation, StoreError> {
+        self.line.travel().await?;
+        self.conversation.load().await
+    }
+
+    async fn append(&mut self, event: &MessageEvent) -> Result<(), StoreError> {
+        self.line.travel().await?;
+        self.conversation.append(event).await
+    }
+
+    async fn discard_events(&mut self) -> Result<(), StoreError> {
+        self.line.travel().await?;
+        self.conversation.discard_events().await
+    }
+
+    async fn fold(&mut self, fold: Fold<'_>) -> Result<(), StoreError> {
+        self.line.travel().await?;
+        self.conversation.fold(fold).await
+    }
+
+    async fn end_turn(&mut self, turn: FinishedTurn, fold: Fold<'_>, meta: InstanceMeta) -> Result<bool, StoreError> {
+        self.line.travel().await?;
+        self.conversation.end_turn(turn, fold, meta).await
+    }
+}
+
+#[async_trait]
+impl Instances for Unreliable {
+    async fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError> {
+        self.line.travel().await?;
+        self.store.instances().await
+    }
+
+    async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
+        self.line.travel().await?;
+        self.store.put_instance(meta).await
+    }
+
+    async fn delete_instance(&self, id: &InstanceId) -> Result<bool, StoreError> {
+        self.line.travel().await?;
+        self.store.delete_instance(id).await
+    }
+}
+
+#[async_trait]
+impl Records for Unreliable {
+    async fn get(&self, id: &InstanceId, name: &str) -> Result<Option<Record>, StoreError> {
+        self.line.travel().await?;
+        self.store.get(id, name).await
+    }
+
+    async fn put(
+        &self,
+        id: &InstanceId,
+        name: &str,
+        value: &Value,
+        expected: Option<Version>,
+    ) -> Result<bool, StoreError> {
+        self.line.travel().await?;
+        self.store.put(id, name, value, expected).await
+    }
+
+    async fn all(&self, name: &str) -> Result<Vec<(InstanceId, Record)>, StoreError> {
+        self.line.travel().await?;
+        self.store.all(name).await
+    }
+}
+
+#[async_trait]
+impl EventLog for Unreliable {
+    fn record(&self, event: &Arc<RuntimeEvent>) {
+        self.store.record(event);
+    }
+
+    async fn events(&self, id: &InstanceId, after: u64) -> Result<Vec<RuntimeEvent>, StoreError> {
+        self.line.travel().await?;
+        self.store.events(id, after).await
+    }
+}
+
+impl Workspace for Unreliable {
+    fn workdir(&self, id: &InstanceId) -> PathBuf {
+        self.store.workdir(id)
+    }
+
+    fn output_file(&self, id: &InstanceId, name: &str) -> PathBuf {
+        self.store.output_file(id, name)
+    }
+}
+
+#[async_trait]
+impl Journal for Unreliable {
+    async fn open_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError> {
+        self.line.travel().await?;
+        let journal = self.store.open_journal(instance, turn_id).await?;
+        Ok(Arc::new(UnreliableJournal { journal, line: Arc::clone(&self.line) }))
+    }
+
+    async fn close_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<(), StoreError> {
+        self.line.travel().await?;
+        self.store.close_journal(instance, turn_id).await
+    }
+}
+
+struct UnreliableJournal {
+    journal: Arc<dyn TurnJournal>,
+    line: Arc<Line>,
+}
+
+#[async_trait]
+impl TurnJournal for UnreliableJournal {
+    async fn run_value(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Value>, StoreError> {
+        self.line.travel().await?;
+        self.journal.run_value(effect, work).await
+    }
+
+    fn is_resumed(&self) -> bool {
+        self.journal.is_resumed()
+    }
+
+    fn has_intent(&self, effect_id: &str) -> bool {
+        self.journal.has_intent(effect_id)
+    }
+
+    fn has_outcome(&self, effect_id: &str) -> bool {
+        self.journal.has_outcome(effect_id)
+    }
+}
