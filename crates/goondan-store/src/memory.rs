@@ -16,7 +16,7 @@ use crate::record::InboxRecord;
 use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageEvent};
-use goondan_core::ports::journal::{Effect, Journal, Outcome, TurnJournal};
+use goondan_core::ports::journal::{Effect, Journal, Outcome, TurnJournal, WhenInterrupted};
 use goondan_core::ports::store::{
     Conversations, EventLog, FinishedTurn, Fold, InstanceMeta, Instances, Lease, Log, LogRecord, OpenConversation,
     Record, Records, Recovered, StoreError, StoredConversation, Ticket, Version, Workspace,
@@ -42,6 +42,8 @@ struct State {
     conversations: HashMap<InstanceId, StoredConversation>,
     epochs: HashMap<InstanceId, u64>,
     records: HashMap<InstanceId, HashMap<String, Record>>,
+    /// Side effects of turns that are not over.
+    journals: HashMap<InstanceId, Recorded>,
     /// The version of the record that was put last.
     last_version: Version,
 }
@@ -132,6 +134,7 @@ impl Instances for MemoryStore {
         let mut state = self.state();
         state.conversations.remove(id);
         state.records.remove(id);
+        state.journals.remove(id);
         Ok(state.metas.remove(id).is_some())
     }
 }
@@ -246,35 +249,69 @@ fn folded(conversation: &mut StoredConversation, fold: Fold<'_>) {
     conversation.events.clear();
 }
 
-/// A journal that records nothing: without a disk there is nothing to resume.
 #[async_trait]
 impl Journal for MemoryStore {
-    async fn open_journal(&self, _instance: &InstanceId, _turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError> {
-        Ok(Arc::new(NoJournal))
+    async fn open_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError> {
+        let mut state = self.state();
+        let running = state.journals.entry(instance.clone()).or_default();
+        if running.turn_id != turn_id {
+            // What lies there is of a turn that is over.
+            *running = Recorded { turn_id: turn_id.to_owned(), effects: HashMap::new() };
+        }
+        let recorded = running.effects.clone();
+        Ok(Arc::new(MemoryJournal { instance: instance.clone(), recorded, state: Arc::clone(&self.state) }))
     }
 
-    async fn close_journal(&self, _instance: &InstanceId, _turn_id: &str) -> Result<(), StoreError> {
+    async fn close_journal(&self, instance: &InstanceId, _turn_id: &str) -> Result<(), StoreError> {
+        self.state().journals.remove(instance);
         Ok(())
     }
 }
 
-struct NoJournal;
+/// What a turn has recorded: effects that have begun, with outcomes where they got that far.
+#[derive(Default)]
+struct Recorded {
+    turn_id: String,
+    effects: HashMap<String, Option<Value>>,
+}
+
+struct MemoryJournal {
+    instance: InstanceId,
+    /// What was recorded before the turn was resumed.
+    recorded: HashMap<String, Option<Value>>,
+    state: Arc<Mutex<State>>,
+}
+
+impl MemoryJournal {
+    fn record(&self, effect_id: &str, outcome: Option<Value>) {
+        if let Some(recorded) = lock(&self.state).journals.get_mut(&self.instance) {
+            recorded.effects.insert(effect_id.to_owned(), outcome);
+        }
+    }
+}
 
 #[async_trait]
-impl TurnJournal for NoJournal {
-    async fn run_value(&self, _effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Value>, StoreError> {
-        Ok(Outcome::Done { value: work.await, replayed: false })
+impl TurnJournal for MemoryJournal {
+    async fn run_value(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Value>, StoreError> {
+        match self.recorded.get(&effect.id) {
+            Some(Some(value)) => return Ok(Outcome::Done { value: value.clone(), replayed: true }),
+            Some(None) if effect.when_interrupted == WhenInterrupted::Report => return Ok(Outcome::Interrupted),
+            _ => self.record(&effect.id, None),
+        }
+        let value = work.await;
+        self.record(&effect.id, Some(value.clone()));
+        Ok(Outcome::Done { value, replayed: false })
     }
 
     fn is_resumed(&self) -> bool {
-        false
+        !self.recorded.is_empty()
     }
 
-    fn has_intent(&self, _effect_id: &str) -> bool {
-        false
+    fn has_intent(&self, effect_id: &str) -> bool {
+        self.recorded.contains_key(effect_id)
     }
 
-    fn has_outcome(&self, _effect_id: &str) -> bool {
-        false
+    fn has_outcome(&self, effect_id: &str) -> bool {
+        matches!(self.recorded.get(effect_id), Some(Some(_)))
     }
 }

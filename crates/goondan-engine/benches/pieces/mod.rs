@@ -67,6 +67,7 @@ fn check_arguments() -> Box<dyn FnMut()> {
 
 fn encode_event() -> Box<dyn FnMut()> {
     let event = RuntimeEvent {
+        sequence: 1,
         kind: RuntimeEventKind::ToolCompleted {
             tool_call_id: "call-1".to_owned(),
             tool_name: "fs__read".to_owned(),

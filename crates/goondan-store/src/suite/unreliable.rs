@@ -31,15 +31,22 @@ pub struct Unreliable {
 /// How bad the line is.
 struct Line {
     longest: Duration,
+    /// Every answer takes that long.
+    is_steady: bool,
     /// One of that many calls fails; 0 for none.
     fails: u64,
     calls: AtomicU64,
 }
 
 impl Unreliable {
-    /// `store`, each answer of which takes up to `longest`; one of `fails` calls fails, or none where that is 0.
+    /// `store`, each answer of which takes up to `longest`; one of `fails` calls fails.
     pub fn new(store: Arc<dyn Store>, longest: Duration, fails: u64) -> Self {
-        Unreliable::with_line(store, Line { longest, fails, calls: AtomicU64::new(0) })
+        Unreliable::with_line(store, Line { longest, is_steady: false, fails, calls: AtomicU64::new(0) })
+    }
+
+    /// `store`, each answer of which takes just so long, and no call of which fails.
+    pub fn steady(store: Arc<dyn Store>, each: Duration) -> Self {
+        Unreliable::with_line(store, Line { longest: each, is_steady: true, fails: 0, calls: AtomicU64::new(0) })
     }
 
     fn with_line(store: Arc<dyn Store>, line: Line) -> Self {
@@ -63,7 +70,7 @@ impl Line {
     async fn travel(&self) -> Result<(), StoreError> {
         // Scattered, and the same in each run.
         let call = self.calls.fetch_add(1, Ordering::Relaxed).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
-        let part = u32::try_from(call % 64).unwrap_or_default();
+        let part = if self.is_steady { 63 } else { u32::try_from(call % 64).unwrap_or_default() };
         tokio::time::sleep(self.longest * part / 63).await;
         match self.fails > 0 && (call / 64).is_multiple_of(self.fails) {
             true => Err(StoreError::Other("the connection to the store was lost".to_owned())),

@@ -32,7 +32,7 @@ pub(crate) async fn check(mut process: Process, fs: &SimFs, world: &World) {
 }
 
 /// How often `a` was told that its question was taken.
-fn asked(messages: &[Arc<Message>]) -> usize {
+pub(crate) fn asked(messages: &[Arc<Message>]) -> usize {
     let results = messages.iter().flat_map(|message| message.tool_results());
     results.filter(|result| result.tool_call_id.starts_with("ask") && result.status == ToolCallStatus::Ok).count()
 }
@@ -71,7 +71,7 @@ pub(crate) async fn check_answers(process: Process, world: &World, beside: &[&st
     }
 }
 
-fn check_conversation(messages: &[Arc<Message>]) {
+pub(crate) fn check_conversation(messages: &[Arc<Message>]) {
     let ids: HashSet<&str> = messages.iter().map(|message| message.id.as_str()).collect();
     assert_eq!(ids.len(), messages.len(), "a message is there twice: {}", tell(messages));
     let once = (inputs(messages, "input one"), inputs(messages, "input two"));
@@ -88,7 +88,7 @@ fn check_conversation(messages: &[Arc<Message>]) {
 }
 
 /// What must not be done twice was done at most once; and exactly once where its result says so.
-fn check_world(world: &World, messages: &[Arc<Message>]) {
+pub(crate) fn check_world(world: &World, messages: &[Arc<Message>]) {
     let world = world.lock().unwrap();
     for result in messages.iter().flat_map(|message| message.tool_results()) {
         let times = world.get(&result.tool_call_id).copied().unwrap_or_default();

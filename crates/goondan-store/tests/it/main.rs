@@ -8,6 +8,7 @@ mod conformity;
 mod cost;
 mod crashes;
 mod damage;
+mod far;
 mod faults;
 mod retirement;
 mod swarm;

@@ -150,7 +150,15 @@ impl Process {
     /// Waits until the conversation of `a` is as `is_complete` wants it.
     pub(crate) async fn wait_for(&mut self, is_complete: impl Fn(&[Arc<Message>]) -> bool) -> Vec<Arc<Message>> {
         loop {
-            let messages = self.runtime.conversation(&a()).await.unwrap();
+            let messages = within(async {
+                loop {
+                    // A store that is far away may fail to tell.
+                    if let Ok(messages) = self.runtime.conversation(&a()).await {
+                        return messages;
+                    }
+                }
+            })
+            .await;
             if is_complete(&messages) {
                 return messages;
             }

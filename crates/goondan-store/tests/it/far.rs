@@ -1,0 +1,68 @@
+//! A swarm whose store is far away.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::checks::{asked, check_conversation, check_world};
+use crate::swarm::{Process, World, answers, within};
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::clock::SystemClock;
+use goondan_core::ports::store::Store;
+use goondan_store::fs::sim::SimFs;
+use goondan_store::memory::MemoryStore;
+use goondan_store::suite::Unreliable;
+
+fn memory() -> MemoryStore {
+    MemoryStore::new(PathBuf::from("/nowhere"))
+}
+
+async fn start(store: Arc<dyn Store>, world: &World) -> Process {
+    Process::start_with(store, &SimFs::new(), world, Arc::new(SystemClock), "{}").await.unwrap()
+}
+
+/// Time is counted and not waited for.
+#[tokio::test(start_paused = true)]
+async fn instances_do_not_wait_for_the_store_of_others() {
+    const CALL: Duration = Duration::from_millis(200);
+    let store = Arc::new(Unreliable::steady(Arc::new(memory()), CALL));
+    let process = start(store, &World::default()).await;
+    let one = Instant::now();
+    process.send_to(InstanceId::new("b", "alone"), "quiet").await.unwrap();
+    let alone = one.elapsed();
+    assert!(alone >= 3 * CALL, "a turn asks the store several times: {alone:?}");
+    let many = Instant::now();
+    let keys: Vec<InstanceId> = (0..50).map(|number| InstanceId::new("b", format!("k{number}"))).collect();
+    let names: Vec<String> = (0..50).map(|number| format!("quiet{number}")).collect();
+    let turns = keys.into_iter().zip(&names).map(|(key, name)| process.send_to(key, name));
+    let results = futures::future::join_all(turns).await;
+    assert!(results.iter().all(|result| result.as_ref().is_some_and(|result| result.error.is_none())));
+    // Acceptances travel one after the other on one line, 200 ms each; everything else of fifty turns at the same time.
+    assert!(many.elapsed() <= 50 * CALL + alone, "fifty turns took {:?}, one alone {alone:?}", many.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_that_fails_now_and_then_loses_and_repeats_nothing() {
+    for fails in [7, 11, 23] {
+        let (store, world) =
+            (Arc::new(Unreliable::new(Arc::new(memory()), Duration::from_millis(20), fails)), World::default());
+        let Ok(mut process) = tokio::spawn({
+            let (store, world) = (Arc::clone(&store), Arc::clone(&world));
+            async move { start(store, &world).await }
+        })
+        .await
+        else {
+            // The line failed at once: nothing was begun.
+            continue;
+        };
+        for event in ["one", "two"] {
+            // Sent until it is accepted and over.
+            while within(process.send(event)).await.is_none_or(|result| result.error.is_some()) {}
+        }
+        let messages = process.wait_for(|messages| answers(messages) >= asked(messages)).await;
+        check_conversation(&messages);
+        check_world(&world, &messages);
+    }
+}
