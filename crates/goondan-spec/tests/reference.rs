@@ -17,7 +17,7 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference.md
 const INTRODUCTION: &str = "\
 # Reference: all resources and their fields
 
-<!-- Made from the JSON Schemas: do not edit. `UPDATE_DOCS=1 cargo test -p goondan-spec --test reference` writes it anew. -->
+<!-- Made from the JSON Schemas: do not edit. `UPDATE_DOCS=1 cargo test -p goondan-spec --test reference` rewrites it. -->
 
 A project is a folder with a `goondan.yaml`. Every YAML document in the project's files defines one resource. `gdn` reads these files:
 

@@ -11,7 +11,7 @@ use crate::table::{BUILTINS, Builtin};
 const INTRODUCTION: &str = "\
 # Built-in tools
 
-<!-- Made from the tools themselves: do not edit. `UPDATE_DOCS=1 cargo test -p goondan-tools` writes it anew. -->
+<!-- Made from the tools themselves: do not edit. `UPDATE_DOCS=1 cargo test -p goondan-tools` rewrites it. -->
 
 Each of these tools is a resource of the built-in package `@goondan/base`. An agent can use one directly:
 
