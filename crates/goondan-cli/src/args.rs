@@ -9,17 +9,17 @@ use crate::commands::{
     tool_host, trust, validate,
 };
 
-const ABOUT: &str = "Declarative agent swarms: a project folder with a goondan.yaml is checked and run.";
+const ABOUT: &str = "Run swarms of agents that a project folder with a goondan.yaml declares.";
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn init my-swarm                       Create a project that runs at once, without a key
-  gdn validate my-swarm                   Check it; every mistake at once, with file and line
-  gdn run my-swarm --input \"Hello\"        Ask once, print the answer
+  gdn init my-swarm                       Create a project that runs at once, without an API key
+  gdn validate my-swarm                   Check the project
+  gdn run my-swarm --input \"Hello\"        Send one input and print the answer
   gdn run my-swarm                        Chat
-  gdn instance list                       See which conversations exist
+  gdn instance list                       List the conversations
 
-Read on: docs/getting-started.md and docs/cli.md";
+Documentation: docs/getting-started.md and docs/cli.md";
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -38,16 +38,16 @@ pub(crate) struct Cli {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Folder that keeps conversations and logs [default: ~/.goondan]
+    /// Keep conversations and logs in this folder [default: ~/.goondan]
     #[arg(long, global = true, value_name = "DIR", env = "GOONDAN_STATE_ROOT", hide_env_values = true)]
     pub(crate) state_root: Option<PathBuf>,
     /// Print results and errors as JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Say more (-v: tool calls, -vv: debug log)
+    /// Show more: -v for tool calls, -vv for the debug log
     #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
-    /// Say only what was asked for, and errors
+    /// Show only results and errors
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
     /// Print without colours (also: NO_COLOR=1)
@@ -62,25 +62,25 @@ pub(crate) struct Global {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Create a project that validates and runs at once
+    /// Create a project that runs at once, without an API key
     Init(init::InitArgs),
-    /// Create a part of a project: a tool of your own
+    /// Create a part of a project, such as a tool library
     New(new::NewArgs),
-    /// Check a project: every mistake of every file in one go
+    /// Check a project and report every mistake in every file
     Validate(validate::ValidateArgs),
-    /// Run a swarm: one input, a stream of inputs, or a chat
+    /// Run a swarm with one input, with a stream of inputs, or as a chat
     Run(run::RunArgs),
-    /// Build the tools that say how: `Tool.spec.build`
+    /// Build the tools that have a `spec.build`
     Build(build::BuildArgs),
-    /// Have a running swarm take up the edited project, or show what that would change
+    /// Reload the project in the process that runs it, or show what a reload would change
     Reload(reload::ReloadArgs),
     /// List an agent's tools, or call one without a model
     Tool(tool::ToolArgs),
-    /// Say what the rules of a project allow, and why
+    /// Explain what the permissions of an agent allow
     Policy(policy::PolicyArgs),
-    /// Say that a project may do what it wants, before it is run
+    /// Trust a project, so that it may load libraries, run programs and read secrets
     Trust(trust::TrustArgs),
-    /// List, show or delete conversations
+    /// List, show, retry, export, import, adopt or delete conversations
     Instance(instance::InstanceArgs),
     /// Show what happened in turns, steps and tool calls
     Logs(logs::LogsArgs),
@@ -88,14 +88,14 @@ pub(crate) enum Command {
     Schema(schema::SchemaArgs),
     /// Run conformance cases
     Test(test::TestArgs),
-    /// Check this machine and the project in this folder
+    /// Check this machine and a project for problems
     Doctor(doctor::DoctorArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
-    /// Be the process that a tool library with `isolation: process` runs in; started by other commands
+    /// Run a tool library with `isolation: process`; other commands start it
     #[command(hide = true)]
     ToolHost(tool_host::ToolHostArgs),
-    /// Restrict this process and become a program; started by tools
+    /// Restrict this process, then become a program; tools start it
     #[command(hide = true)]
     SandboxExec(sandbox_exec::SandboxExecArgs),
 }
@@ -109,5 +109,24 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn each_command_and_each_argument_says_what_it_does() {
+        let mut command = Cli::command();
+        command.build();
+        assert!(described(&command) > 80);
+    }
+
+    /// How many commands and arguments there are. Each has one sentence, which clap shows without its full stop.
+    fn described(command: &clap::Command) -> usize {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        assert!(about.len() > 10, "{}", command.get_name());
+        for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+            let is_sentence = help.starts_with(char::is_uppercase) && !help.ends_with('.');
+            assert!(is_sentence, "{} {}: {help}", command.get_name(), argument.get_id());
+        }
+        1 + command.get_arguments().count() + command.get_subcommands().map(described).sum::<usize>()
     }
 }

@@ -12,7 +12,7 @@ use crate::project;
 /// Where conversations are looked for; the same words in every command that looks for some.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ScopeArgs {
-    /// Look at this project [default: the one around this folder; all where there is none]
+    /// Look at this project [default: the project of this folder, or all projects outside of one]
     #[arg(short, long, value_name = "PATH")]
     project: Option<PathBuf>,
     /// Look only in this workspace

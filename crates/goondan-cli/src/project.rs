@@ -28,16 +28,16 @@ pub(crate) struct StartArgs {
     /// Read variables from this file before .env.local and .env
     #[arg(long, value_name = "FILE")]
     pub(crate) env_file: Option<PathBuf>,
-    /// Let all tools work in this folder, whatever the agents say
+    /// Let all tools work in this folder, whatever `workdir` the agents have
     #[arg(long, value_name = "DIR")]
     pub(crate) workdir: Option<PathBuf>,
-    /// Answer every approval with yes
+    /// Answer every approval question with yes
     #[arg(short, long)]
     pub(crate) yes: bool,
     /// Trust the project for this run
     #[arg(long)]
     pub(crate) trust: bool,
-    /// Build the tools that say how before starting, as `gdn build` does
+    /// Build the tools first, as `gdn build` does
     #[arg(long)]
     pub(crate) build: bool,
 }

@@ -12,7 +12,7 @@ use crate::node::Node;
 use crate::text::{closest, excerpt};
 
 /// The longest `metadata.name`, and the longest part of a Package's scoped name.
-const MAX_NAME: usize = 63;
+pub(crate) const MAX_NAME: usize = 63;
 
 /// A document whose kind is known.
 #[derive(Debug)]

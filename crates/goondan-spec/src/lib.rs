@@ -1,6 +1,6 @@
 //! Turns a folder of YAML into a validated [`Bundle`], or into every diagnostic at once.
 //!
-//! The road is `source text → YAML node tree with spans → typed kinds → resolved references → Bundle`.
+//! A load goes through these stages: `source text → YAML node tree with spans → typed kinds → resolved references → Bundle`.
 //! Each stage appends to one list of [`Diagnostic`]s and returns what it could make; one place decides.
 //! A `Bundle` can only be made here, so the code behind it never checks again.
 //!

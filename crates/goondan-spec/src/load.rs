@@ -1,4 +1,4 @@
-//! The road from a folder to a bundle. Every stage collects; the last one decides.
+//! The stages from a folder to a bundle. Every stage collects; the last one decides.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -11,24 +11,25 @@ pub const API_VERSION: &str = "goondan.ai/v1";
 /// The package that is always there and holds the built-in tools and extensions.
 pub const BASE_PACKAGE: &str = "@goondan/base";
 
-/// The eight kinds of resource (rule L4).
+/// A kind of resource.
+// Rule L4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Kind {
-    /// A model behind a provider.
+    /// A language model of a provider.
     Model,
-    /// A prompt, a model and tools under one name.
+    /// A model with a prompt, tools and permissions.
     Agent,
     /// Agents that run together.
     Swarm,
-    /// Callable exports behind one entry.
+    /// Functions that a model may call.
     Tool,
-    /// Middleware of an agent.
+    /// Middleware around an agent's turns, steps and tool calls.
     Extension,
-    /// A source of events.
+    /// A source of events from outside.
     Connector,
-    /// A configured connector, with routes into a swarm.
+    /// A connector's settings, and the routes of its events into a swarm.
     Connection,
-    /// What this project is called and depends on.
+    /// The name, version and dependencies of a project.
     Package,
 }
 

@@ -165,15 +165,15 @@ fn instead(reference: &ObjectRef, index: &Index) -> String {
     }
 }
 
-/// A reference in YAML.
+/// A reference to a resource.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "ObjectRef")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) enum RefShape {
-    /// `Kind/name`.
+    /// The short form, `Kind/name`.
     Short(#[schemars(regex(pattern = "^[A-Z][A-Za-z]*/[^/]+$"))] String),
-    /// The same in full, where a package has to be named.
+    /// The long form, for when a package has to be named.
     Full(FullRefShape),
 }
 
@@ -182,10 +182,13 @@ pub(crate) enum RefShape {
 #[schemars(rename = "FullObjectRef")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct FullRefShape {
+    /// The kind of the resource.
     kind: Kind,
+    /// The `metadata.name` of the resource.
     name: String,
-    /// Only this package is searched.
+    /// The package to search. Without it, the project, then `@goondan/base`, then all other packages are searched.
     package: Option<String>,
+    /// The `apiVersion` of the resource. It may be left out.
     api_version: Option<String>,
 }
 
@@ -195,5 +198,6 @@ pub(crate) struct FullRefShape {
 #[schemars(rename = "ObjectRefItem")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ItemShape {
+    /// The resource.
     r#ref: RefShape,
 }

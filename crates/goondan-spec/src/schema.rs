@@ -6,6 +6,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
+use crate::envelope::MAX_NAME;
 use crate::kinds::{
     AgentSpec, ConnectionSpec, ConnectorSpec, ExtensionSpec, ModelSpec, PackageSpec, SwarmSpec, ToolSpec,
 };
@@ -58,7 +59,7 @@ fn any_document() -> Value {
         "title": "A document of a bundle",
         "type": "object",
         "required": ["apiVersion", "kind", "metadata"],
-        "properties": { "kind": { "enum": Kind::ALL.map(Kind::as_str) } },
+        "properties": { "kind": { "enum": Kind::ALL.map(Kind::as_str), "description": "The kind of the resource." } },
         "allOf": by_kind,
         "$defs": definitions,
     })
@@ -82,8 +83,8 @@ fn document(kind: Kind) -> Value {
         "required": required,
         "additionalProperties": false,
         "properties": {
-            "apiVersion": { "const": API_VERSION },
-            "kind": { "const": kind.as_str() },
+            "apiVersion": { "const": API_VERSION, "description": "The version of the format." },
+            "kind": { "const": kind.as_str(), "description": "The kind of the resource." },
             "metadata": metadata(kind),
             "spec": spec,
         },
@@ -93,15 +94,22 @@ fn document(kind: Kind) -> Value {
 
 fn metadata(kind: Kind) -> Value {
     let pattern = if kind == Kind::Package { PACKAGE_NAME } else { NAME };
-    let texts = json!({ "type": "object", "additionalProperties": { "type": "string" } });
+    let texts = |description: &str| json!({ "type": "object", "additionalProperties": { "type": "string" }, "description": description });
+    let form =
+        format!("lower-case letters, digits and hyphens, beginning with a letter, at most {MAX_NAME} characters");
+    let name = match kind {
+        Kind::Package => format!("The name of the package, `name` or `@scope/name`: {form} each."),
+        _ => format!("The name of the resource, unique among the resources of its kind: {form}. References use it."),
+    };
     json!({
         "type": "object",
+        "description": "The name of the resource, and what people note about it.",
         "required": ["name"],
         "additionalProperties": false,
         "properties": {
-            "name": { "type": "string", "pattern": pattern, "description": "Unique by kind." },
-            "labels": texts,
-            "annotations": texts,
+            "name": { "type": "string", "pattern": pattern, "description": name },
+            "labels": texts("Short texts by name, to sort resources by. `gdn` does not use them."),
+            "annotations": texts("Texts by name, for people and other programs. `gdn` does not use them."),
         },
     })
 }

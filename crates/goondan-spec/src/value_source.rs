@@ -8,51 +8,75 @@ use crate::findings::{Findings, ValueOrigin};
 use crate::node::{Content, Node};
 use crate::value::{Secret, ValueSource};
 
-/// Its shape in YAML.
+/// A value: written in the file, or looked up when the swarm starts.
 #[derive(JsonSchema)]
 #[serde(untagged)]
+#[schemars(rename = "ValueSource")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) enum ValueSourceShape {
-    /// Written in the file.
+    /// A value that is written in the file.
     Value(ValueShape),
-    /// Looked up when the swarm starts.
-    ValueFrom(ValueFromShape),
+    /// A value that is looked up when the swarm starts.
+    ValueFrom(LookedUpShape),
 }
 
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "WrittenValue")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ValueShape {
-    /// The value itself. Treated as a secret.
+    /// The value itself. It is treated as a secret.
     value: String,
 }
 
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "LookedUpValue")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
-pub(crate) struct ValueFromShape {
+pub(crate) struct LookedUpShape {
     /// Where the value is looked up.
     value_from: ValueFromKindShape,
 }
 
+/// Where a value is looked up.
 #[derive(JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(untagged)]
+#[schemars(rename = "ValueFrom")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) enum ValueFromKindShape {
-    /// The name of an environment variable.
-    Env(String),
-    /// A key of a secret.
-    SecretRef(SecretRefShape),
+    /// In the environment.
+    Env(FromEnvShape),
+    /// In a secret.
+    SecretRef(FromSecretShape),
 }
 
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "ValueFromEnv")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct FromEnvShape {
+    /// The name of the environment variable that holds the value.
+    env: String,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "ValueFromSecret")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+pub(crate) struct FromSecretShape {
+    /// The secret that holds the value.
+    secret_ref: SecretRefShape,
+}
+
+#[derive(JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "SecretRef")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct SecretRefShape {
-    /// `Secret/<name>`.
+    /// The secret, written `Secret/name`.
     #[schemars(regex(pattern = "^Secret/[^/]+$"))]
     r#ref: String,
-    /// The key inside the secret; the name of the field by default.
+    /// The key inside the secret. Without it, the name of the field.
     key: Option<String>,
 }
 

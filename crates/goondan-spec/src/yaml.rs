@@ -2,7 +2,7 @@
 //!
 //! It gives the loader a tree with places (`parse`) and other crates a typed reader over such a tree ([`from_str`],
 //! [`documents_from_str`]). Both read YAML 1.2's core schema (`no` is text), refuse duplicate keys and unknown tags, and
-//! are bounded in depth and aliases. One road leads from a text to its meaning:
+//! are bounded in depth and aliases. `docs/yaml.md` explains the choice of the parser. A text is read in these stages:
 //!
 //! ```text
 //! text ──► events ──► tree with places ──► diagnostics of the kinds

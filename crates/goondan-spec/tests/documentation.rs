@@ -1,8 +1,8 @@
-//! `docs/errors.md` explains every code, and no other.
+//! `docs/errors.md` explains every code and no other; `docs/yaml.md` says how values are read.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use goondan_spec::{Code, Diagnostic};
+use goondan_spec::{Code, Diagnostic, yaml};
 
 fn sections() -> Vec<(String, String)> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
@@ -34,4 +34,50 @@ fn the_help_link_leads_to_the_section() {
         let url = Diagnostic::new(*code, "").help_url.unwrap();
         assert_eq!(url.split('#').nth(1).unwrap(), title.to_lowercase());
     }
+}
+
+/// The rows of the table below a heading of `docs/yaml.md`: what is written in the first cell, and the second cell.
+fn yaml_rows(heading: &str) -> Vec<(Vec<String>, String)> {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/yaml.md")).unwrap();
+    let section = page.split("\n## ").find_map(|section| section.strip_prefix(heading)).unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| {
+        let mut cells = row.trim_matches('|').split(" | ");
+        let written = cells.next().unwrap().replace("`` `a` ``", "`\u{60}a\u{60}`");
+        let written = written.trim().trim_matches('`').split("`, `").map(str::to_owned).collect();
+        (written, cells.next().unwrap().trim().to_owned())
+    })
+    .collect()
+}
+
+fn read_value(written: &str) -> Result<serde_json::Value, yaml::YamlError> {
+    let document: serde_json::Value = yaml::from_str(&format!("value: {written}\n"))?;
+    Ok(document["value"].clone())
+}
+
+#[test]
+fn yaml_is_read_as_the_page_says() {
+    let rows = yaml_rows("How values are read");
+    assert!(rows.len() > 6, "{rows:#?}");
+    for (written, kind) in rows {
+        for written in written {
+            let found = match read_value(&written).unwrap() {
+                serde_json::Value::String(_) => "text",
+                serde_json::Value::Number(_) => "number",
+                serde_json::Value::Bool(_) => "true or false",
+                _ => "nothing",
+            };
+            assert_eq!(found, kind, "{written}");
+        }
+    }
+}
+
+#[test]
+fn yaml_is_refused_as_the_page_says() {
+    let rows = yaml_rows("What is refused");
+    assert!(rows.len() > 6, "{rows:#?}");
+    for written in rows.into_iter().flat_map(|(written, _)| written) {
+        assert!(read_value(&written).is_err(), "{written}");
+    }
+    assert!(yaml::from_str::<serde_json::Value>("a:\n\tb: 1\n").is_err());
 }

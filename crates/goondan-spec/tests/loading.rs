@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use goondan_spec::kinds::{Action, Entry, Permission, ToolBuild, Workdir};
 use goondan_spec::{Bundle, Diagnostic, Kind, Loaded, ResourceId};
+use support::examples::project;
 use support::{SOUND, files, found, load_files, load_texts};
 
 fn bundle(loaded: Loaded) -> Bundle {
@@ -209,16 +210,7 @@ fn an_executable_tool_says_its_own_export() {
 
 #[test]
 fn every_field_arrives() {
-    let files = files(&[
-        ("goondan.yaml", include_str!("everything/goondan.yaml")),
-        ("prompts/writer.md", "Write."),
-        ("in.js", ""),
-    ])
-    .file("/p/tools/libtext_utils.so", "")
-    .file("/p/tools/case.md", "Changes case.")
-    .file("/p/tools/greet/tool.yaml", "name: greet\ndescription: Greets\nentrypoint: greet.sh\n")
-    .file("/p/tools/greet/greet.sh", "");
-    let bundle = bundle(load_files(&files));
+    let bundle = bundle(load_files(&project()));
     let id = |kind, name: &str| ResourceId { package: Some("@acme/newsroom".into()), kind, name: name.into() };
     let writer = &bundle.agents()[&id(Kind::Agent, "writer")].spec;
     assert_eq!(writer.params.other["seed"], 7);
@@ -226,18 +218,18 @@ fn every_field_arrives() {
     assert_eq!(writer.workdir, Workdir::Project);
     assert_eq!(writer.required_tools, ["text-utils__slugify"]);
     let permissions = writer.permissions.as_ref().unwrap();
-    assert_eq!((permissions.default, permissions.rules.len()), (Action::Ask, 2));
-    assert_eq!(writer.tools[3].tool, ResourceId::base(Kind::Tool, "bash"));
+    assert_eq!((permissions.default, permissions.rules.len()), (Action::Ask, 3));
+    assert_eq!(writer.tools[2].tool, ResourceId::base(Kind::Tool, "bash"));
     let tool = &bundle.tools()[&id(Kind::Tool, "text-utils")].spec;
-    assert_eq!(tool.entry, Entry::Library("tools/libtext_utils.so".into()));
+    assert_eq!(tool.entry, Entry::Library("tools/text-utils/target/release/libtext_utils.so".into()));
     let build = tool.build.as_ref().unwrap();
     assert_eq!((tool.timeout, build.command.to_string()), (Duration::from_secs(30), "cargo build --release".into()));
     assert!(tool.exports[1].parameters.is_null(), "the library says them");
     let extension = &bundle.extensions()[&id(Kind::Extension, "short-memory")].spec;
-    assert_eq!((&extension.config["keep"], &extension.config["at"]), (&2.into(), &100.into()));
+    assert_eq!((&extension.config["maxMessages"], &extension.config["pinned"]), (&20.into(), &true.into()));
     let swarm = &bundle.swarms()[0].spec;
     assert_eq!((swarm.instance_key.as_deref(), swarm.policy.max_steps_per_turn), (Some("newsroom"), 12));
-    assert_eq!(swarm.policy.lifecycle.ttl, Some(Duration::from_secs(3600)));
+    assert_eq!(swarm.policy.lifecycle.ttl, Some(Duration::from_secs(86400)));
     assert_eq!(bundle.connections()[0].spec.ingress.len(), 3);
     assert_eq!(bundle.package().unwrap().spec.version.as_deref(), Some("1.2.0"));
 }

@@ -7,8 +7,10 @@ mod support;
 use std::path::PathBuf;
 
 use goondan_spec::schema::schemas;
-use goondan_spec::yaml;
+use goondan_spec::{Kind, yaml};
 use serde_json::Value;
+use support::examples::{example, project};
+use support::fields::fields;
 use support::{files, found, load_files};
 
 fn folder() -> PathBuf {
@@ -30,21 +32,6 @@ fn the_committed_schemas_are_fresh() {
     }
 }
 
-/// A bundle that uses every field that is documented.
-const EVERYTHING: &str = include_str!("everything/goondan.yaml");
-
-fn everything() -> goondan_spec::MemoryFiles {
-    files(&[
-        ("goondan.yaml", EVERYTHING),
-        ("prompts/writer.md", "Write."),
-        ("tools/libtext_utils.so", ""),
-        ("in.js", ""),
-    ])
-    .file("/p/tools/case.md", "Changes case in ${workspace}.")
-    .file("/p/tools/greet/tool.yaml", "name: greet\ndescription: Greets\nentrypoint: greet.sh\n")
-    .file("/p/tools/greet/greet.sh", "")
-}
-
 fn validator(kind: &str) -> jsonschema::Validator {
     let name = format!("{}.schema.json", kind.to_lowercase());
     let (_, schema) = schemas().into_iter().find(|(file, _)| *file == name).unwrap();
@@ -57,9 +44,9 @@ fn documents(text: &str) -> Vec<Value> {
 
 #[test]
 fn every_documented_field_passes_both() {
-    let loaded = load_files(&everything());
+    let loaded = load_files(&project());
     assert!(loaded.bundle.is_some(), "{:#?}", loaded.diagnostics);
-    for document in documents(EVERYTHING) {
+    for document in Kind::ALL.map(example).iter().flat_map(|text| documents(text)) {
         let kind = document["kind"].as_str().unwrap();
         let errors: Vec<String> = validator(kind)
             .iter_errors(&document)
@@ -122,4 +109,83 @@ fn what_one_refuses_the_other_refuses() {
         let loaded = load_files(&files(&[("goondan.yaml", &text), ("in.js", "")]));
         assert!(loaded.bundle.is_none(), "the decoder takes {kind} {spec}: {:?}", found(&loaded));
     }
+}
+
+/// Every map that may hold a field with a default, and no such field.
+const SHORT: &str = "apiVersion: goondan.ai/v1
+kind: Package
+metadata: {name: p}
+spec: {}
+---
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: m}
+spec: {provider: scripted, model: any, pricing: {input: 1, output: 2}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: a}
+spec:
+  modelConfig: {modelRef: Model/m}
+  tools: [{ref: Tool/bash}]
+  permissions: {sandbox: {}, rules: [{tool: 'bash__*', args: {command: 'git *'}, action: allow, sandbox: {}}]}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: default}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}], policy: {shutdown: {}}}
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: t}
+spec: {entry: ./tools/t, build: {command: make}}
+---
+apiVersion: goondan.ai/v1
+kind: Connector
+metadata: {name: c}
+spec: {entry: in.js, events: [{name: e, properties: {p: {type: string}}}]}
+";
+
+/// Writes `default` where it is left out, in all maps that `path` leads to. Says whether there was any.
+fn fill_in(value: &mut Value, path: &[&str], default: &Value) -> bool {
+    match path {
+        [] => false,
+        [name] => value.as_object_mut().is_some_and(|map| map.insert((*name).to_owned(), default.clone()).is_none()),
+        ["<name>", rest @ ..] => {
+            value.as_object_mut().is_some_and(|map| map.values_mut().any(|value| fill_in(value, rest, default)))
+        }
+        [first, rest @ ..] => match first.strip_suffix("[]") {
+            Some(list) => value[list]
+                .as_array_mut()
+                .is_some_and(|items| items.iter_mut().any(|item| fill_in(item, rest, default))),
+            None => value.get_mut(first).is_some_and(|value| fill_in(value, rest, default)),
+        },
+    }
+}
+
+#[test]
+fn defaults_of_the_schema_are_those_of_the_decoder() {
+    let (short, mut full) = (documents(SHORT), documents(SHORT));
+    for kind in Kind::ALL {
+        let (_, schema) = schemas().into_iter().find(|(_, schema)| schema["title"] == kind.as_str()).unwrap();
+        for field in fields(&schema, &schema["properties"]["spec"], "spec") {
+            let path: Vec<&str> = field.path.split('.').collect();
+            let Some(default) = field.default else { continue };
+            let document = full.iter_mut().find(|document| document["kind"] == kind.as_str()).unwrap();
+            assert!(fill_in(document, &path, &default), "{kind} {} is not in the short project", field.path);
+        }
+    }
+    let load = |documents: &[Value]| {
+        // JSON is YAML, too.
+        let text: Vec<String> = documents.iter().map(Value::to_string).collect();
+        let files = files(&[("goondan.yaml", &text.join("\n---\n")), ("tools/libt.so", ""), ("in.js", "")]);
+        load_files(&files).bundle.unwrap()
+    };
+    let (short, full) = (load(&short), load(&full));
+    assert_eq!(short.package().unwrap().spec, full.package().unwrap().spec);
+    assert_eq!(short.models()[0].spec, full.models()[0].spec);
+    assert_eq!(short.agents()[0].spec, full.agents()[0].spec);
+    assert_eq!(short.swarms()[0].spec, full.swarms()[0].spec);
+    assert_eq!(short.tools().last().unwrap().1.spec, full.tools().last().unwrap().1.spec);
+    assert_eq!(short.connectors()[0].spec, full.connectors()[0].spec);
 }

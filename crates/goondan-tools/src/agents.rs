@@ -115,16 +115,16 @@ impl Operation for Tell {
     }
 }
 
-/// Prepare an instance of an agent that the swarm declares.
+/// Create an instance of an agent of the swarm.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Spawn {
     /// The agent; `agents__catalog` lists them.
     #[schemars(length(min = 1))]
     target: String,
-    /// The key of the new conversation; made up if not given. A key that exists is used again.
+    /// The key of the new conversation; generated if not given. An existing key is used again.
     instance_key: Option<String>,
-    /// The folder in which its tools work, instead of the agent's own: one inside this agent's working directory.
+    /// The folder in which its tools work, instead of the agent's own. It must be inside this agent's working directory.
     #[schemars(length(min = 1), extend("format" = PATH))]
     cwd: Option<String>,
 }
@@ -169,7 +169,7 @@ impl Operation for List {
     }
 }
 
-/// Name the agents of the swarm, and those that can be asked from here.
+/// List the agents of the swarm, and which of them can be asked from here.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Catalog {}

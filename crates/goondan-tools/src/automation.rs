@@ -16,9 +16,9 @@ use crate::table::Builtin;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "automation",
-    about: "Has prompts come to a conversation by the clock, as messages of its own. Jobs are kept with the conversation \
-            (at most 100) and survive a restart; what was missed while nothing ran comes once. A conversation that is \
-            deleted takes its jobs along. What a firing may do is what the turn that made the job might have done.",
+    about: "Sends prompts to a conversation on a schedule. A conversation keeps at most 100 jobs, and they survive a restart. \
+            Prompts that were missed while nothing ran come once. Deleting a conversation deletes its jobs. A prompt's turn \
+            has the rights of the turn that made the job.",
     config: &[],
     error_message_limit: None,
     output_limit: None,
@@ -39,7 +39,7 @@ enum Action {
     Remove,
 }
 
-/// Have a prompt come to this conversation again and again: `add` makes a job, `list` shows the jobs, `remove` ends one.
+/// Send a prompt to this conversation on a schedule: `add` makes a job, `list` shows the jobs, `remove` deletes one.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Cron {
@@ -52,7 +52,7 @@ struct Cron {
     #[serde(default = "utc")]
     #[schemars(length(max = 100))]
     timezone: String,
-    /// For `add`: the message that comes whenever the job is due.
+    /// For `add`: the message to send whenever the job is due.
     #[schemars(length(max = 20_000))]
     prompt: Option<String>,
     /// For `remove`: the job, as `add` and `list` name it.

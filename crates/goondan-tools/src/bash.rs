@@ -23,8 +23,8 @@ const KEEP: (usize, usize) = (40_000, 40_000);
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "bash",
-    about: "Runs shell commands and scripts, each in a process group of its own that ends with the call, with an \
-            environment that holds no keys.",
+    about: "Runs shell commands and scripts. Each runs in its own process group, which ends with the call, and with an \
+            environment without keys.",
     config: shell::CONFIG,
     error_message_limit: Some(1200),
     output_limit: None,

@@ -11,15 +11,15 @@ use crate::table::{BUILTINS, Builtin};
 const INTRODUCTION: &str = "\
 # Built-in tools
 
-<!-- Made from the tools themselves: do not edit. `UPDATE_DOCS=1 cargo test -p goondan-tools` writes it anew. -->
+<!-- Made from the tools themselves: do not edit. `UPDATE_DOCS=1 cargo test -p goondan-tools` rewrites it. -->
 
-Each of these is a resource of the built-in package `@goondan/base`. An agent uses one as it is:
+Each of these tools is a resource of the built-in package `@goondan/base`. An agent can use one directly:
 
 ```yaml
 tools: [{ref: Tool/bash}]
 ```
 
-or through a Tool of your own, with a `config` and a choice of exports:
+An agent can also use it through a Tool of your own, with a `config` and a selection of exports:
 
 ```yaml
 apiVersion: goondan.ai/v1
@@ -31,15 +31,17 @@ spec:
   exports: [{name: get}]
 ```
 
-What `exports` gives of an export is laid over what the tool says of itself: `description` or `descriptionFile` (a file of
-the project, in which `${workspace}`, `${directory}` and `${cwd}` are filled in), `parameters`, `permissions`,
-`optionalPermissions`, `readOnly` and `idempotent`. A reference may choose, too: `{ref: Tool/fs, exports: [read, grep]}`.
+Each field of an item in `exports` replaces what the tool says of itself: `description` or `descriptionFile` (a file of the
+project, in which `${workspace}`, `${directory}` and `${cwd}` are filled in), `parameters`, `permissions`,
+`optionalPermissions`, `readOnly` and `idempotent`. A reference can select exports, too:
+`{ref: Tool/fs, exports: [read, grep]}`. The [reference](reference.md#tool) lists all fields of a Tool.
 
-A program in Rust that embeds `goondan` finds the same tools in a `Registry`: `register`, `register_lazy` (a definition that
-is made when it is first needed; `initialize` makes all), `unregister`, `get`, `execute`, `tools`, `enabled`.
+The model sees each export as `resource__export`. File tools work inside the agent's working directory. They never leave it,
+not even through symbolic links; a call that tries fails with `E_TOOL_PATH_ESCAPE`. A parameter in **bold** is required.
+[Limits](limits.md#tool-calls) lists sizes and counts beyond the parameters here.
 
-The model sees each export as `resource__export`. File tools work inside the agent's working directory and never leave
-it, also not through symbolic links; what tries ends in `E_TOOL_PATH_ESCAPE`. A parameter in **bold** is required.
+A Rust program that embeds `goondan` finds the same tools in a `Registry`: `register`, `register_lazy` (a definition that is
+made when it is first needed; `initialize` makes all), `unregister`, `get`, `execute`, `tools`, `enabled`.
 ";
 
 /// The page `docs/tools.md`.
@@ -54,8 +56,8 @@ pub fn markdown() -> String {
 
 /// The chapter on other programs' names.
 fn inventories(page: &mut String) -> std::fmt::Result {
-    page.push_str("\n## Names in other programs\n\nPrompts that were written for these find the same parameters, defaults and limits here. The cases lie in\n`tests/conformance`.\n\n");
-    page.push_str("| inventory | tool | here | shown by the case |\n|---|---|---|---|\n");
+    page.push_str("\n## Names in other programs\n\nPrompts that were written for these tools find the same parameters, defaults and limits in the tools of this table. The cases are in\n`tests/conformance`.\n\n");
+    page.push_str("| inventory | tool | tool in gdn | case |\n|---|---|---|---|\n");
     let all = INVENTORIES.iter().flat_map(|(name, tools)| tools.iter().map(move |tool| (name, tool)));
     all.into_iter()
         .try_for_each(|(name, (theirs, ours, case))| writeln!(page, "| {name} | `{theirs}` | `{ours}` | {case} |"))
@@ -93,7 +95,7 @@ fn export(page: &mut String, resource: &str, export: &ExportSpec) -> std::fmt::R
     if properties.is_empty() {
         return Ok(());
     }
-    page.push_str("\n| parameter | type | default | |\n|---|---|---|---|\n");
+    page.push_str("\n| parameter | type | default | meaning |\n|---|---|---|---|\n");
     let required = export.parameters["required"].as_array().map(Vec::as_slice).unwrap_or_default();
     for (name, schema) in properties {
         let bold = if required.iter().any(|required| required == name) { "**" } else { "" };
@@ -109,7 +111,7 @@ fn traits(export: &ExportSpec) -> String {
     let permissions = export.permissions.iter().map(|permission| format!("{permission:?}").to_lowercase());
     let mut words: Vec<String> = permissions.map(|permission| format!("needs {permission}")).collect();
     let optional = export.optional_permissions.iter().map(|permission| format!("{permission:?}").to_lowercase());
-    words.extend(optional.map(|permission| format!("makes use of {permission}")));
+    words.extend(optional.map(|permission| format!("uses {permission} if allowed")));
     words.extend(export.read_only.then(|| "changes nothing".to_owned()));
     words.extend(export.idempotent.then(|| "safe to repeat".to_owned()));
     if words.is_empty() { String::new() } else { format!(" *({})*", words.join("; ")) }

@@ -13,7 +13,7 @@ use crate::table::Builtin;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "introspection",
-    about: "Tells an agent about itself and the agents beside it.",
+    about: "Describes an agent and the other agents of its swarm.",
     config: &[],
     error_message_limit: None,
     output_limit: None,

@@ -16,7 +16,7 @@ use crate::table::Builtin;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "json-query",
-    about: "Looks into a JSON text.",
+    about: "Reads values from a JSON text.",
     config: &[],
     error_message_limit: None,
     output_limit: None,
@@ -33,7 +33,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     },
 };
 
-/// Read one value out of a JSON text by its path.
+/// Read one value from a JSON text by its path.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Query {
@@ -63,7 +63,7 @@ struct Pick {
     /// The JSON text; it must be an object.
     #[schemars(length(min = 1))]
     data: String,
-    /// The keys to keep. Keys that the object does not have are left out.
+    /// The keys to keep. Keys that the object does not have are ignored.
     keys: Vec<String>,
 }
 
@@ -110,14 +110,14 @@ impl Operation for Count {
     }
 }
 
-/// Take nested arrays of a JSON array apart.
+/// Flatten nested arrays of a JSON array.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Flatten {
     /// The JSON text; it must be an array.
     #[schemars(length(min = 1))]
     data: String,
-    /// How many levels to take apart.
+    /// How many levels to flatten.
     #[serde(default = "one")]
     depth: u32,
 }

@@ -34,8 +34,8 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             webhook gets JSON with `to`, `content`, the same as `text`, `agent` and `instanceKey`.",
     config: &[
         ("channels", "the channels by name"),
-        ("allowPrivateNetwork", "`true` to reach webhooks at private, loopback and link-local addresses too"),
-        ("allowHosts", "a list of hosts that webhooks may be at wherever they are, such as `chat.internal`"),
+        ("allowPrivateNetwork", "`true` to allow webhooks at private, loopback and link-local addresses"),
+        ("allowHosts", "a list of hosts that webhooks may use at any address, such as `chat.internal`"),
     ],
     error_message_limit: None,
     output_limit: None,

@@ -25,8 +25,8 @@ pub(crate) struct Guard {
 
 /// The keys of [`Guard`], for the documentation.
 pub(crate) const CONFIG: &[(&str, &str)] = &[
-    ("allowPrivateNetwork", "`true` to reach private, loopback and link-local addresses too"),
-    ("allowHosts", "a list of hosts that may be reached wherever they are, such as `db.internal` or `*.corp.example`"),
+    ("allowPrivateNetwork", "`true` to allow private, loopback and link-local addresses"),
+    ("allowHosts", "a list of hosts that are allowed at any address, such as `db.internal` or `*.corp.example`"),
 ];
 
 /// Why a request is not made.

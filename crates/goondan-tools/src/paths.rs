@@ -39,8 +39,8 @@ impl Roots {
     /// The key, for the documentation.
     pub(crate) const CONFIG: &[(&str, &str)] = &[(
         "roots",
-        "a list of folders that may be gone to beside the working directory, by their absolute paths: relative to the \
-         project, or below `~/`",
+        "a list of folders, relative to the project or below `~/`, that calls may use in addition to the working directory, \
+         by absolute paths",
     )];
 
     /// Where a call may go. A folder that is not there cannot be gone to.

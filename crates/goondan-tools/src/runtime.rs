@@ -26,7 +26,7 @@ const KEEP: (usize, usize) = (75_000, 15_000);
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "runtime",
-    about: "Runs shell commands, also in the background. A background process goes on between turns; it belongs to the \
+    about: "Runs shell commands, also in the background. A background process keeps running between turns. It belongs to the \
             conversation that started it, and ends with the swarm at the latest.",
     config: shell::CONFIG,
     error_message_limit: Some(1200),
@@ -114,8 +114,8 @@ enum Action {
     Poll,
 }
 
-/// Look after a background process: `status` tells how it is, `poll` also brings what it has printed since the last
-/// poll, `input` writes to its standard input, `signal` sends a signal to it and to all that it has started.
+/// Manage a background process: `status` shows its state, `poll` also returns what it has printed since the last poll,
+/// `input` writes to its standard input, `signal` sends a signal to it and to all processes that it has started.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Process {
@@ -126,7 +126,7 @@ struct Process {
     process_id: String,
     /// For `input`: what to write, with a line break at its end if the process reads lines.
     input: Option<String>,
-    /// For `signal`: its name, such as SIGTERM (which it is if not given), SIGINT or SIGKILL.
+    /// For `signal`: its name, such as SIGTERM (the default), SIGINT or SIGKILL.
     signal: Option<String>,
 }
 

@@ -18,7 +18,7 @@ const NO_REASON: &str = "tool:self-restart";
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "self-restart",
-    about: "Reloads the project that the swarm runs. Nothing is interrupted: tools change at the next step of a turn, \
+    about: "Reloads the project of the running swarm. Nothing is interrupted: tools change at the next step of a turn, \
             prompts, models and policies at the next turn. A project with errors changes nothing.",
     config: &[],
     // Diagnostics are to be read whole.
@@ -31,12 +31,12 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     },
 };
 
-/// Reload the swarm's project after its files were edited. Conversations and running turns go on; your new tools are there
-/// in your next step, a new prompt in your next turn. If the project has errors, they are answered and nothing changes.
+/// Reload the swarm's project after its files were edited. Conversations and running turns continue. Your new tools are
+/// available in your next step, a new prompt in your next turn. If the project has errors, you get them and nothing changes.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Request {
-    /// Why, for the log.
+    /// The reason, for the log.
     reason: Option<String>,
 }
 

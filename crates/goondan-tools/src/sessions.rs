@@ -29,8 +29,8 @@ const PATIENCE: u64 = 1_800_000;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "sessions",
-    about: "Lists conversations, reads them, sends to them, and has a read-only sub-agent look into something. A session \
-            is an instance of an agent; its id is `agent:key`.",
+    about: "Lists conversations, reads them, sends messages to them, and lets a read-only sub-agent look into something. A \
+            session is an instance of an agent; its id is `agent:key`.",
     config: &[],
     error_message_limit: None,
     output_limit: None,
@@ -135,12 +135,12 @@ impl Operation for Send {
     }
 }
 
-/// Have a sub-agent look into something and answer. It is this agent anew, with nothing but the tools that read files and
-/// notes; tell it all that it has to know.
+/// Let a sub-agent look into something and answer. The sub-agent is a fresh copy of this agent with only the tools that
+/// read files and notes. It knows nothing of this conversation, so tell it everything that it needs.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Spawn {
-    /// What it shall find out, and how it shall answer.
+    /// What to find out, and how to answer.
     #[schemars(length(min = 1))]
     prompt: String,
 }
@@ -220,7 +220,7 @@ impl Operation for Subagents {
     }
 }
 
-/// Tell how this session is: its id, how many messages it has, and what its finished turns have used up.
+/// Show the state of this session: its id, its number of messages, and what its finished turns have used.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Status {

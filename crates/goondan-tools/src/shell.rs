@@ -46,13 +46,16 @@ impl<'de> Deserialize<'de> for Wanted {
 
 /// The keys of [`Settings`], for the documentation.
 pub(crate) const CONFIG: &[(&str, &str)] = &[
-    ("env", "a list of further environment variables that commands may see"),
+    ("env", "a list of more environment variables that commands may see"),
     (
         "sandbox",
-        "`true`, or an object of `network` (default false), `read` and `write` (lists of folders): programs write in the \
-         working folder alone, read the system and the project, and have no network; Linux alone",
+        "`true`, or an object with `network` (default false), `read` and `write` (lists of folders): programs write only in \
+         the working folder, read the system and the project, and have no network; Linux only",
     ),
-    ("limits", "an object of `cpuSeconds`, `memoryMib`, `fileSizeMib` and `processes`: what programs may use up"),
+    (
+        "limits",
+        "an object with `cpuSeconds`, `memoryMib`, `fileSizeMib` and `processes`: the resources that programs may use",
+    ),
 ];
 
 /// A command line, to be run on the road that the call has been allowed to take: without a shell where patterns allow

@@ -16,7 +16,7 @@ use crate::table::Builtin;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "task",
-    about: "Has an agent of the swarm do a piece of work in a conversation of its own.",
+    about: "Gives a piece of work to an agent of the swarm, in its own conversation.",
     config: &[],
     error_message_limit: None,
     output_limit: None,
@@ -29,18 +29,18 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     },
 };
 
-/// Give a piece of work to a declared agent, in a fresh conversation that works in this folder. Its answer is the result;
-/// tell it all that it has to know.
+/// Give a piece of work to an agent of the swarm, in a fresh conversation that works in this folder. Its answer is the
+/// result. It knows nothing of this conversation, so tell it everything that it needs.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Run {
     /// The work in three to five words, for people.
     #[schemars(length(min = 1))]
     description: String,
-    /// What is to be done, and what to answer.
+    /// What to do, and what to answer.
     #[schemars(length(min = 1))]
     prompt: String,
-    /// The agent that does it; `introspection__agents_list` and `agents__catalog` name them.
+    /// The agent; `introspection__agents_list` and `agents__catalog` list them.
     #[schemars(length(min = 1))]
     agent: String,
 }

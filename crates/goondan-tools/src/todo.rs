@@ -21,8 +21,8 @@ const STATE: &str = "todo";
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "todo",
-    about: "A task list for each conversation, for the agent to keep track of longer work and for people to see how far \
-            it is. It is kept with the conversation, also across restarts.",
+    about: "A task list for each conversation. The agent uses it to keep track of longer work, and people see the progress. \
+            The list is stored with the conversation and survives restarts.",
     config: &[],
     error_message_limit: None,
     output_limit: None,
@@ -60,12 +60,12 @@ enum Status {
     Cancelled,
 }
 
-/// Write the task list of this conversation: all of it, in place of the one before. Keep one task in progress, and write
-/// the list anew as soon as one is done.
+/// Write the task list of this conversation. The whole list replaces the previous one. Keep one task in progress, and write
+/// the list again as soon as a task is done.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Write {
-    /// The tasks, in the order in which they are to be done.
+    /// The tasks, in the order in which to do them.
     #[schemars(length(max = 200))]
     todos: Vec<Task>,
 }

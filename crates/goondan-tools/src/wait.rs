@@ -17,7 +17,7 @@ const LONGEST: f64 = 300.0;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "wait",
-    about: "Lets time pass.",
+    about: "Waits.",
     config: &[],
     error_message_limit: Some(600),
     output_limit: None,

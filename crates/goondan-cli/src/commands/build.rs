@@ -18,9 +18,9 @@ use crate::trust::Trust;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn build                          Build every tool of the project in this folder that says how
-  gdn build my-swarm --tool dice     Build one
-  gdn build -v                       Show what the commands print as they print it
+  gdn build                          Build all tools of the project in this folder
+  gdn build my-swarm --tool dice     Build one tool
+  gdn build -v                       Show the output of the commands while they run
   gdn run --build --input \"Hi\"       Build, then run";
 
 /// Arguments of `gdn build`.
@@ -30,7 +30,7 @@ pub(crate) struct BuildArgs {
     /// The project folder, or its goondan.yaml
     #[arg(value_name = "PATH", default_value = ".")]
     project: PathBuf,
-    /// Build this tool (may be given several times) [default: all that have `spec.build`]
+    /// Build this tool; may be repeated [default: all tools that have a `spec.build`]
     #[arg(short, long = "tool", value_name = "NAME")]
     tools: Vec<String>,
     /// Trust the project for this run

@@ -19,8 +19,14 @@ use crate::trust::Trust;
 /// Keys that the well-known providers look for.
 const PROVIDER_KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
 
+const EXAMPLES: &str = "\
+Examples:
+  gdn doctor                 Check this machine and the project in this folder
+  gdn doctor my-swarm        Check this machine and another project";
+
 /// Arguments of `gdn doctor`.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct DoctorArgs {
     /// The project folder, or its goondan.yaml
     #[arg(value_name = "PATH", default_value = ".")]

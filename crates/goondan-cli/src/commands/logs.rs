@@ -23,22 +23,22 @@ const IN_FRONT: [&str; 7] = ["type", "timestamp", "agentName", "instanceKey", "t
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn logs                                   The latest events of this project's conversations
-  gdn logs --agent writer --lines 20
+  gdn logs                                   Show the latest events of this project
+  gdn logs --agent writer --lines 20         Show the last 20 events of an agent
   gdn logs --trace 4bf92f3577b34da6a3ce929d0e0e4736
-  gdn logs --follow --json | jq .            Everything that happens from now on, as JSON";
+  gdn logs --follow --json | jq .            Show new events as JSON while they happen";
 
 /// Arguments of `gdn logs`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LogsArgs {
-    /// Only events of this agent
+    /// Show only events of this agent
     #[arg(short, long, value_name = "NAME")]
     agent: Option<String>,
-    /// Only events of conversations with this key
+    /// Show only events of conversations with this key
     #[arg(short = 'k', long, value_name = "KEY")]
     instance_key: Option<String>,
-    /// Only events of this causal chain, through all agents
+    /// Show only events of this trace: one input, through all agents
     #[arg(long, value_name = "ID")]
     trace: Option<String>,
     #[command(flatten)]
@@ -46,10 +46,10 @@ pub(crate) struct LogsArgs {
     /// Look at all projects
     #[arg(long, conflicts_with_all = ["workspace", "project"])]
     all: bool,
-    /// Go on with what happens from now on, until Ctrl-C
+    /// Keep showing new events until Ctrl-C
     #[arg(short, long)]
     follow: bool,
-    /// Show at most that many past events
+    /// Show at most this many past events
     #[arg(short = 'n', long, value_name = "N", default_value_t = 200)]
     lines: usize,
 }

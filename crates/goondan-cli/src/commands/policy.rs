@@ -19,7 +19,7 @@ use crate::project;
 const EXAMPLES: &str = "\
 Examples:
   gdn policy explain --agent assistant --tool bash__exec --args '{\"command\": \"git log; rm x\"}'
-  gdn policy explain --agent worker --tool fs__write --caller lead     As `lead` may let `worker` do it";
+  gdn policy explain --agent worker --tool fs__write --caller lead   As a callee of `lead`";
 
 /// Arguments of `gdn policy`.
 #[derive(Debug, Args)]
@@ -30,27 +30,26 @@ pub(crate) struct PolicyArgs {
 
 #[derive(Debug, Subcommand)]
 enum PolicyCommand {
-    /// Say which rule decides about a call
+    /// Explain what happens to a tool call, and which rule decides
     Explain(ExplainArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 struct ExplainArgs {
-    /// The agent that would call
+    /// The agent that makes the call
     #[arg(short, long, value_name = "NAME")]
     agent: String,
-    /// The tool, as `resource__export`
+    /// The tool, written `resource__export`
     #[arg(short, long, value_name = "NAME")]
     tool: String,
-    /// Its arguments
+    /// The arguments of the call
     #[arg(long, value_name = "JSON", default_value = "{}")]
     args: String,
-    /// An agent further up in the chain of callers; may be repeated
+    /// An agent that called the agent, directly or through others; may be repeated
     #[arg(short, long, value_name = "NAME")]
     caller: Vec<String>,
-    /// The folder that the call would work in: paths are followed from there, as in a run. Without it, the agent's own
-    /// `workdir` where that is in the project
+    /// Follow paths from this folder, as a run would [default: the agent's `workdir`, where that is in the project]
     #[arg(short, long, value_name = "PATH")]
     workdir: Option<PathBuf>,
     /// The project folder, or its goondan.yaml
@@ -92,17 +91,17 @@ pub(crate) fn run(args: &PolicyArgs, output: &Output) -> Result<(), CliError> {
     let action = verdicts.iter().fold(Action::Allow, |action, (_, one)| policy::stricter(action, one.action));
     let notes = notes(refusal, folder.is_none() && !paths.is_empty());
     let has_line = marked.commands.iter().any(|name| arguments.contains_key(name));
-    let road = road(has_line, action, &verdicts);
+    let mode = mode(has_line, action, &verdicts);
     if output.json {
         let mut value = as_json(&args.tool, action, &verdicts, &notes);
-        if let Some(road) = &road {
-            value["road"] = road_json(road);
+        if let Some(mode) = &mode {
+            value["mode"] = mode_json(mode);
         }
         return output.json_pretty(&value);
     }
     let mut text = as_text(&args.tool, action, &verdicts);
-    if let Some(road) = &road {
-        text.push_str(&format!("\nRoad: {}\n", road_text(road, action, &verdicts)));
+    if let Some(mode) = &mode {
+        text.push_str(&format!("\nMode: {}\n", mode_text(mode, action, &verdicts)));
     }
     notes.iter().for_each(|note| text.push_str(&format!("\nNote: {}\n", shown::line(note))));
     output.line(text.trim_end())
@@ -204,23 +203,23 @@ fn part_reason(part: &PartDecision) -> String {
     }
 }
 
-/// The road that a call takes if it runs; nothing where it has no command line.
-fn road(has_line: bool, action: Action, verdicts: &[(&str, Decision)]) -> Option<RunMode> {
+/// How a command line runs, if it does; nothing where the call has none.
+fn mode(has_line: bool, action: Action, verdicts: &[(&str, Decision)]) -> Option<RunMode> {
     let all = verdicts.iter().map(|(_, decision)| decision.run_mode());
     (has_line && action != Action::Deny).then(|| all.fold(RunMode::Shell, RunMode::and))
 }
 
-/// The road in words.
-fn road_text(road: &RunMode, action: Action, verdicts: &[(&str, Decision)]) -> String {
-    let RunMode::Direct(Direct { commands, .. }) = road else {
+/// The mode in words.
+fn mode_text(mode: &RunMode, action: Action, verdicts: &[(&str, Decision)]) -> String {
+    let RunMode::Direct(Direct { commands, .. }) = mode else {
         return match action {
-            Action::Allow => "/bin/sh runs the line: the policy allows it whatever it does.".to_owned(),
-            Action::Ask | Action::Deny => "/bin/sh runs the line if somebody allows it.".to_owned(),
+            Action::Allow => "shell. /bin/sh runs the line: the policy allows it whatever it does.".to_owned(),
+            Action::Ask | Action::Deny => "shell. /bin/sh runs the line if somebody approves it.".to_owned(),
         };
     };
-    let mut text = "gdn starts the commands itself, without a shell.".to_owned();
+    let mut text = "direct. gdn starts the commands itself, without a shell.".to_owned();
     if !goondan::has_sandbox() {
-        text.push_str("\n  This system has no sandbox, so each of them does all that it can.");
+        text.push_str("\n  This system has no sandbox, so nothing restricts them.");
         return text;
     }
     for (number, containments) in commands.iter().enumerate() {
@@ -232,7 +231,7 @@ fn road_text(road: &RunMode, action: Action, verdicts: &[(&str, Decision)]) -> S
             text.push_str(&format!("\n  {name}: in a sandbox; {}", sandbox_text(containment)));
         }
         if containments.is_empty() {
-            text.push_str(&format!("\n  {}: in no sandbox of its own", shown::line(&name)));
+            text.push_str(&format!("\n  {}: without a sandbox of its own", shown::line(&name)));
         }
     }
     text
@@ -254,8 +253,8 @@ fn sandbox_text(containment: &Containment) -> String {
     format!("{writes}, {network}, {starts}{}", more.concat())
 }
 
-fn road_json(road: &RunMode) -> Value {
-    let RunMode::Direct(Direct { commands, .. }) = road else { return json!({"kind": "shell"}) };
+fn mode_json(mode: &RunMode) -> Value {
+    let RunMode::Direct(Direct { commands, .. }) = mode else { return json!({"kind": "shell"}) };
     let sandbox = |one: &Containment| {
         let mut value = json!(one.sandbox);
         value["writesWorkdir"] = json!(one.writes);
@@ -271,9 +270,11 @@ fn reason(because: &Because) -> String {
             "the agent states no permissions: it asks before it executes or uses the network".to_owned()
         }
         Because::Default => "no rule matches; `default` decides".to_owned(),
-        Because::Rule { number: None, .. } => "without a `default`, execute and network are asked for".to_owned(),
+        Because::Rule { number: None, .. } => {
+            "without a `default`, the agent asks before it executes or uses the network".to_owned()
+        }
         Because::Rule { written, .. } => format!("the rule at {}", place(written)),
-        Because::Doubt { written } => format!("the rule at {} may match, nobody can tell", place(written)),
+        Because::Doubt { written } => format!("the rule at {} may match, and gdn cannot tell", place(written)),
     }
 }
 

@@ -17,9 +17,9 @@ use crate::trust::Trust;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn reload                     Have the running swarm take up the edited project in this folder
-  gdn reload --dry-run           Show what that would change, and change nothing
-  gdn reload --dry-run ../copy   Compare another copy of the project with what runs, or ran last";
+  gdn reload                     Reload the project of this folder in the process that runs it
+  gdn reload --dry-run           Show what a reload would change
+  gdn reload --dry-run ../copy   Compare another copy of the project with the running one";
 
 /// How long the running process may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,10 +33,10 @@ pub(crate) struct ReloadArgs {
     /// The project folder, or its goondan.yaml
     #[arg(value_name = "PATH", default_value = ".")]
     project: PathBuf,
-    /// Show what would change, and change nothing
+    /// Show what a reload would change, and change nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// The Swarm [default: the only one, or the one named `default`]
+    /// Reload this Swarm [default: the only one, or the one named `default`]
     #[arg(short, long, value_name = "NAME")]
     swarm: Option<String>,
     /// With --dry-run: read variables from this file before .env.local and .env

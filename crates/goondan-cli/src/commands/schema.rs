@@ -17,18 +17,18 @@ const SUFFIX: &str = ".schema.json";
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn schema                     The schema of a document of any kind
-  gdn schema agent               The schema of one kind
-  gdn schema --out schemas       All of them as files";
+  gdn schema                     Print the schema of a document of any kind
+  gdn schema agent               Print the schema of one kind
+  gdn schema --out schemas       Write all schemas as files";
 
 /// Arguments of `gdn schema`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SchemaArgs {
-    /// The kind, such as `Agent` [default: a document of any kind]
+    /// The kind, such as `Agent` [default: any kind]
     #[arg(value_name = "KIND")]
     kind: Option<String>,
-    /// Write all schemas into this folder instead
+    /// Write all schemas into this folder
     #[arg(long, value_name = "DIR", conflicts_with = "kind")]
     out: Option<PathBuf>,
 }

@@ -14,28 +14,28 @@ use crate::output::{Activity, Output, style};
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn test tests/conformance
-  gdn test tests/conformance --filter queue --jobs 1
+  gdn test tests/conformance                            Run all cases of a folder
+  gdn test tests/conformance --filter queue --jobs 1    Run some of them, one by one
   gdn test tests/conformance --format junit > results.xml
-  gdn test tests/conformance --coverage";
+  gdn test tests/conformance --coverage                 List the rules without a case";
 
 /// Arguments of `gdn test`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TestArgs {
-    /// Files with cases, or folders that hold *.case.yaml files
+    /// Files with cases, or folders with *.case.yaml files
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Only cases whose name holds this text or matches this regular expression
+    /// Run only cases whose name contains this text or matches it as a regular expression
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// How results are printed [default: text, or json with --json]
+    /// Print results in this format [default: text, or json with --json]
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
-    /// Run nothing; say which rules have a case and which have none
+    /// Run nothing, and list which rules have a case and which have none
     #[arg(long, conflicts_with_all = ["filter", "format", "jobs"])]
     coverage: bool,
-    /// How many cases run at the same time [default: twice the number of cores]
+    /// Run this many cases at the same time [default: twice the number of cores]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 }

@@ -16,8 +16,8 @@ use crate::project::{Launch, StartArgs};
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn tool list
-  gdn tool list --agent writer --json
+  gdn tool list                           List the tools of the entry agent
+  gdn tool list --agent writer --json     List the tools of another agent as JSON
   gdn tool call text-transform__case --args '{\"text\": \"hi\", \"to\": \"upper\"}'
   gdn tool call bash__exec --args '{\"command\": \"ls\"}' --yes";
 
@@ -31,9 +31,9 @@ pub(crate) struct ToolArgs {
 
 #[derive(Debug, Subcommand)]
 enum ToolCommand {
-    /// List the tools that an agent's model is offered
+    /// List the tools that an agent offers its model
     List(ListArgs),
-    /// Call a tool as the agent would: checked arguments, permissions, time-out, limits
+    /// Call a tool as the agent would, with its permissions and limits
     Call(CallArgs),
 }
 
@@ -43,7 +43,7 @@ struct Place {
     /// The project folder, or its goondan.yaml
     #[arg(short, long, value_name = "PATH", default_value = ".")]
     project: PathBuf,
-    /// The agent [default: the swarm's entry agent]
+    /// Act as this agent [default: the swarm's entry agent]
     #[arg(short, long, value_name = "NAME")]
     agent: Option<String>,
     #[command(flatten)]
@@ -58,13 +58,13 @@ struct ListArgs {
 
 #[derive(Debug, Args)]
 struct CallArgs {
-    /// The tool, as `resource__export`
+    /// The tool, written `resource__export`
     #[arg(value_name = "NAME")]
     tool: String,
-    /// Its arguments (`-`: from standard input)
+    /// Pass these arguments (`-` for standard input)
     #[arg(long, value_name = "JSON", default_value = "{}")]
     args: String,
-    /// The conversation whose folder the tool works in
+    /// Work in the folder of the conversation with this key
     #[arg(short = 'k', long, value_name = "KEY", default_value = "main")]
     instance_key: String,
     #[command(flatten)]

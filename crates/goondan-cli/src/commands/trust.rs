@@ -14,20 +14,20 @@ const EXAMPLES: &str = "\
 Examples:
   gdn trust                   Trust the project in this folder
   gdn trust ~/src             Trust this folder and everything below it
-  gdn trust --list
-  gdn trust --revoke ~/src";
+  gdn trust --list            List the trusted folders
+  gdn trust --revoke ~/src    Take this folder off the list";
 
 /// Arguments of `gdn trust`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TrustArgs {
-    /// The folder of a project, or one that holds several
+    /// The folder of a project, or a folder with several projects
     #[arg(value_name = "PATH", default_value = ".")]
     folder: PathBuf,
-    /// List the folders that are trusted
+    /// List the trusted folders
     #[arg(long, conflicts_with_all = ["folder", "revoke"])]
     list: bool,
-    /// Trust this folder no longer
+    /// Take this folder off the list of trusted folders
     #[arg(long, value_name = "PATH", conflicts_with = "folder")]
     revoke: Option<PathBuf>,
 }

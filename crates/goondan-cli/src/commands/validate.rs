@@ -14,9 +14,9 @@ use crate::project;
 const EXAMPLES: &str = "\
 Examples:
   gdn validate                       Check the project in this folder
-  gdn validate my-swarm --strict     Warnings count as errors
-  gdn validate --format short        One line a problem, for editors and grep
-  gdn validate --format github       Annotations on a pull request";
+  gdn validate my-swarm --strict     Fail on warnings, too
+  gdn validate --format short        Print one line per problem, for editors and grep
+  gdn validate --format github       Annotate a pull request";
 
 /// Arguments of `gdn validate`.
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub(crate) struct ValidateArgs {
     /// The project folder, or its goondan.yaml
     #[arg(value_name = "PATH", default_value = ".")]
     project: PathBuf,
-    /// How problems are printed [default: pretty, or json with --json]
+    /// Print problems in this format [default: pretty, or json with --json]
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
     /// Fail on warnings, too

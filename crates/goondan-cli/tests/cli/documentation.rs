@@ -87,3 +87,69 @@ fn schemas_that_are_pointed_at_exist() {
     }
     assert!(seen > 5, "templates and examples name their schema");
 }
+
+/// The YAML blocks of `docs/reference.md`, as one project with the files that they name.
+fn reference_project() -> Sandbox {
+    let page = std::fs::read_to_string(repository().join("docs/reference.md")).unwrap();
+    let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let (packages, others): (Vec<&str>, Vec<&str>) = blocks.partition(|block| block.contains("kind: Package"));
+    let sandbox = Sandbox::new();
+    // A Package has to be the first document.
+    sandbox.write("p/goondan.yaml", &[packages, others].concat().join("---\n"));
+    for file in ["prompts/writer.md", "prompts/case.md", "tools/greet/greet.sh", "connectors/inbox.js"] {
+        sandbox.write(&format!("p/{file}"), "Here I am.");
+    }
+    sandbox.write("p/tools/greet/tool.yaml", "name: greet\ndescription: Greets\nentrypoint: greet.sh\n");
+    for library in ["libtext_utils.so", "libtext_utils.dylib", "text_utils.dll"] {
+        sandbox.write(&format!("p/tools/text-utils/target/release/{library}"), "");
+    }
+    sandbox
+}
+
+#[test]
+fn the_examples_of_the_reference_are_a_valid_project() {
+    let outcome = reference_project().gdn(&["validate", "p", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(outcome.ok()).unwrap();
+    assert_eq!(report["errors"], serde_json::json!([]));
+    let warnings = report["warnings"].as_array().unwrap().iter();
+    let codes: Vec<&str> = warnings.map(|warning| warning["code"].as_str().unwrap()).collect();
+    assert_eq!(codes, ["W_CONFIG_NOT_ACTIVE"], "connectors do not run yet: {report:#}");
+}
+
+/// The headings of a page, as GitHub turns them into anchors.
+fn anchors(text: &str) -> Vec<String> {
+    let mut in_code = false;
+    let lines = text.lines().filter(|line| {
+        in_code ^= line.starts_with("```");
+        !in_code && line.starts_with('#')
+    });
+    let anchor = |line: &str| {
+        let title = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        title.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
+    };
+    lines.map(anchor).collect()
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let root = repository();
+    let top = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md"].map(|page| root.join(page));
+    let below = ["docs", "examples"].iter().flat_map(|folder| files(&root.join(folder)));
+    let pages = below.chain(top).filter(|path| path.extension().is_some_and(|suffix| suffix == "md"));
+    let mut seen = 0;
+    for page in pages {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for target in targets.filter(|target| !target.contains("://")) {
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let file = if path.is_empty() { page.clone() } else { page.parent().unwrap().join(path) };
+            assert!(file.exists(), "{}: {target}", page.display());
+            if !anchor.is_empty() {
+                let headings = anchors(&std::fs::read_to_string(&file).unwrap());
+                assert!(headings.iter().any(|heading| heading == anchor), "{}: {target}", page.display());
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 50, "{seen}");
+}

@@ -2,7 +2,7 @@
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&[&str]; 24] = [
+const COMMANDS: [&[&str]; 28] = [
     &[],
     &["init"],
     &["new"],
@@ -19,7 +19,11 @@ const COMMANDS: [&[&str]; 24] = [
     &["instance", "show"],
     &["instance", "retry"],
     &["instance", "delete"],
+    &["instance", "export"],
+    &["instance", "import"],
     &["instance", "adopt"],
+    &["policy"],
+    &["policy", "explain"],
     &["trust"],
     &["logs"],
     &["schema"],

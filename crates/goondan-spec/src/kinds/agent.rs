@@ -90,6 +90,11 @@ pub enum Workdir {
 /// How many tool calls of one step run at the same time where nothing else is said.
 const MAX_PARALLEL_TOOL_CALLS: usize = 8;
 
+/// The word for [`Workdir::Instance`].
+const INSTANCE: &str = "instance";
+/// The word for [`Workdir::Project`].
+const PROJECT: &str = "project";
+
 pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Agent> {
     let mut fields = spec.fields(findings)?;
     let config = fields.required("modelConfig", findings).and_then(|field| read_model_config(&field, scope, findings));
@@ -252,8 +257,8 @@ fn read_required(
 
 fn read_workdir(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Workdir> {
     match field.text(findings)? {
-        "instance" => Some(Workdir::Instance),
-        "project" => Some(Workdir::Project),
+        INSTANCE => Some(Workdir::Instance),
+        PROJECT => Some(Workdir::Project),
         _ => {
             let path = scope.folder.path(field, findings)?;
             if scope.folder.is_file(&path) {
@@ -275,30 +280,30 @@ fn check_capability(model: &ResourceId, tools: &Field<'_>, scope: &Scope<'_>, fi
     }
 }
 
-/// A prompt, a model and tools under one name.
+/// A model with a prompt, tools and permissions.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Agent")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct AgentSpec {
-    /// The model it talks to, and how.
+    /// The model that the agent uses, and how it samples.
     model_config: ModelConfigShape,
-    /// Its system prompt.
+    /// The system prompt.
     prompt: Option<PromptShape>,
-    /// The tools it is offered.
+    /// The tools that the model may call.
     tools: Option<Vec<ToolUseShape>>,
-    /// Its middleware, outermost first.
+    /// The extensions that wrap turns, steps and tool calls, the outermost first.
     extensions: Option<Vec<ExtensionUseShape>>,
-    /// What its tools may do.
+    /// What the agent's tools may do.
     permissions: Option<PermissionsShape>,
-    /// How many calls of one step run at the same time; 8 by default.
-    #[schemars(range(min = 1))]
+    /// How many tool calls of one step run at the same time. The others wait.
+    #[schemars(range(min = 1), extend("default" = MAX_PARALLEL_TOOL_CALLS))]
     max_parallel_tool_calls: Option<u64>,
-    /// Any of these (`tool__export`) must have succeeded before a text answer ends a turn.
+    /// Tools, written `tool__export`. A text answer ends a turn only after one of them has succeeded in that turn.
     required_tools: Option<Vec<String>>,
-    /// Where its tools work: `instance` (a folder of the conversation's own, the default), `project` (the bundle's
-    /// folder) or a path in the bundle.
-    #[schemars(length(min = 1))]
+    /// The folder in which the agent's tools work: `instance` (a folder that each conversation has for itself), `project`
+    /// (the project folder), or a path in the project.
+    #[schemars(length(min = 1), extend("default" = INSTANCE))]
     workdir: Option<String>,
 }
 
@@ -307,8 +312,10 @@ pub(crate) struct AgentSpec {
 #[schemars(rename = "ModelConfig")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ModelConfigShape {
+    /// The Model to use.
     model_ref: RefShape,
-    /// Sampling settings; what is absent is left to the provider. Further keys go to the client as they are.
+    /// Sampling settings. What is absent is left to the provider. `reasoningEffort` may stand here, too; any other key is
+    /// sent to the provider unchanged.
     params: Option<ParamsShape>,
 }
 
@@ -317,23 +324,27 @@ pub(crate) struct ModelConfigShape {
 #[schemars(rename = "ModelParams")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ParamsShape {
+    /// The sampling temperature.
     #[schemars(range(min = 0, max = 2))]
     temperature: Option<f64>,
+    /// How many tokens one answer may have.
     #[schemars(range(min = 1))]
     max_tokens: Option<u32>,
+    /// The share of probability that nucleus sampling draws from.
     #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
     top_p: Option<f64>,
 }
 
-/// The text itself, or a file that holds it.
+/// A system prompt: the text, or a file that holds it.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Prompt")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct PromptShape {
+    /// The text of the prompt. It excludes `systemRef`.
     #[schemars(length(min = 1))]
     system: Option<String>,
-    /// A path in the bundle.
+    /// The path of a file in the project that holds the prompt. It excludes `system`.
     #[schemars(length(min = 1))]
     system_ref: Option<String>,
 }
@@ -343,8 +354,9 @@ pub(crate) struct PromptShape {
 #[schemars(rename = "ToolUse")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ToolUseShape {
+    /// The Tool.
     r#ref: RefShape,
-    /// Only these exports; all by default.
+    /// The exports that the agent gets. Without it, the agent gets all.
     #[schemars(length(min = 1))]
     exports: Option<Vec<String>>,
 }
@@ -354,7 +366,8 @@ pub(crate) struct ToolUseShape {
 #[schemars(rename = "ExtensionUse")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ExtensionUseShape {
+    /// The Extension.
     r#ref: RefShape,
-    /// Laid over the extension's own `config`.
+    /// Settings for this agent. They replace fields of the same name in the Extension's own `config`.
     config: Option<JsonObject>,
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use globset::Glob;
 use schemars::JsonSchema;
 
+use super::tool::MAX_TIMEOUT_MS;
 use super::{Scope, Written};
 use crate::decode::{Field, Fields};
 use crate::diagnostic::Code;
@@ -146,13 +147,15 @@ fn read_timeout(fields: &mut Fields<'_>, findings: &mut Findings) -> Option<Dura
     timeout.unwrap_or(Some(TIMEOUT_MS)).map(Duration::from_millis)
 }
 
-/// A line for the shell, a program with its arguments, or either with more to say.
+/// A line for the shell, a program with its arguments, or a map with more settings.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "Build")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(super) enum BuildShape {
+    /// A command alone.
     Command(CommandShape),
+    /// A command with more settings.
     Full(FullShape),
 }
 
@@ -162,25 +165,28 @@ pub(super) enum BuildShape {
 #[schemars(rename = "BuildCommand")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(super) enum CommandShape {
+    /// A line for the shell.
     Line(#[schemars(length(min = 1))] String),
+    /// A program and its arguments.
     Words(#[schemars(length(min = 1))] Vec<String>),
 }
 
-/// The command that makes the entry, and what it is made from.
+/// The command that makes the entry, and what the entry is made from.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "BuildSettings")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(super) struct FullShape {
+    /// The command: a line for the shell, or a list of a program and its arguments.
     command: CommandShape,
-    /// The folder that it runs in; the bundle's by default.
+    /// The folder in which the command runs. Without it, the project folder.
     #[schemars(length(min = 1))]
     cwd: Option<String>,
-    /// Globs of the files that it is made from, relative to that folder. By default everything in `cwd`, or else in the
-    /// nearest folder around the entry that holds a `Cargo.toml` or the like.
+    /// Globs of the files that the entry is made from, relative to that folder. Without it, everything below `cwd`, or
+    /// else below the nearest folder around the entry that holds a `Cargo.toml`, a `Makefile` or the like.
     #[schemars(length(min = 1))]
     sources: Option<Vec<String>>,
-    /// How long it may take, in milliseconds; 600000 by default.
-    #[schemars(range(min = 1, max = 86_400_000))]
+    /// How many milliseconds the command may take.
+    #[schemars(range(min = 1, max = MAX_TIMEOUT_MS), extend("default" = TIMEOUT_MS))]
     timeout_ms: Option<u64>,
 }

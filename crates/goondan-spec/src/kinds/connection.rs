@@ -66,20 +66,20 @@ fn values(
     Some(map)
 }
 
-/// A configured connector, with routes into a swarm.
+/// A connector's settings, and the routes of its events into a swarm.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Connection")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ConnectionSpec {
-    /// The connector it configures.
+    /// The Connector.
     connector_ref: RefShape,
-    /// The swarm it feeds; the bundle's first by default.
+    /// The Swarm that gets the events. Without it, the first Swarm of the project.
     swarm_ref: Option<RefShape>,
-    /// Settings.
+    /// Settings for the connector, by name.
     config: Option<BTreeMap<String, ValueSourceShape>>,
-    /// Secrets.
+    /// Secrets for the connector, by name.
     secrets: Option<BTreeMap<String, ValueSourceShape>>,
-    /// Which event goes to whom.
+    /// Which event goes to which agent. Without it, every event goes to the entry agent.
     ingress: Option<IngressShape>,
 }

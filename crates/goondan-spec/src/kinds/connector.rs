@@ -82,16 +82,16 @@ fn read_properties(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeMa
     Some(properties)
 }
 
-/// A source of events.
+/// A source of events from outside.
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Connector")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ConnectorSpec {
-    /// A path in the bundle.
+    /// The path of the connector's program in the project. Connectors are checked, and not run yet.
     #[schemars(length(min = 1))]
     entry: String,
-    /// What it may emit.
+    /// The events that the connector may send.
     #[schemars(length(min = 1))]
     events: Vec<EventShape>,
 }
@@ -101,10 +101,10 @@ pub(crate) struct ConnectorSpec {
 #[schemars(rename = "ConnectorEvent")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct EventShape {
-    /// Unique in its connector.
+    /// The name of the event, unique in its connector.
     #[schemars(length(min = 1))]
     name: String,
-    /// What an event of this name carries.
+    /// The properties that the event carries, by name.
     properties: Option<BTreeMap<String, PropertyShape>>,
 }
 
@@ -113,8 +113,9 @@ pub(crate) struct EventShape {
 #[schemars(rename = "ConnectorEventProperty")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct PropertyShape {
+    /// The type of the property.
     r#type: PropertyType,
-    /// Whether it may be absent.
+    /// Whether the property may be absent.
     #[serde(default)]
     optional: bool,
 }

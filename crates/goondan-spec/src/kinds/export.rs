@@ -132,17 +132,17 @@ pub fn is_own_format(format: &str) -> bool {
     matches!(format, SHELL_COMMAND | SHELL_ENVIRONMENT | SHELL_FOLDER | PROGRAM | PATH | TREE | PATCH)
 }
 
-/// What an export needs.
+/// A permission that an export needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Permission {
-    /// Reads files.
+    /// The export reads files.
     Read,
-    /// Writes files.
+    /// The export writes files.
     Write,
-    /// Runs programs.
+    /// The export runs programs.
     Execute,
-    /// Talks to the network.
+    /// The export uses the network.
     Network,
 }
 
@@ -378,23 +378,25 @@ pub(super) fn read_selection(field: &Field<'_>, own: &[ExportSpec], findings: &m
 #[schemars(rename = "Export")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ExportShape {
-    /// Unique in its tool. The model sees it behind the tool's name and `__`.
+    /// The name of the export, unique in its tool. The model sees `tool__export`.
     #[schemars(regex(pattern = "^[A-Za-z0-9](?:_?[A-Za-z0-9-])*_?$"))]
     name: String,
-    /// Shown to the model.
+    /// What the model is told about the export. Without it, the entry's own description is used.
     #[schemars(length(min = 1))]
     description: Option<String>,
-    /// A file in the bundle that holds the description.
+    /// The path of a file in the project that holds the description. It excludes `description`. In it, `${workspace}`,
+    /// `${directory}` and `${cwd}` are filled in.
     #[schemars(length(min = 1))]
     description_file: Option<String>,
-    /// A JSON Schema of type object.
+    /// The arguments, as a JSON Schema of type `object`. Without it, the entry's own schema is used.
     parameters: Option<crate::JsonObject>,
-    /// What it needs.
+    /// The permissions that a call needs. Without it, those of the entry.
     permissions: Option<BTreeSet<Permission>>,
-    /// What it makes use of where that is allowed, and does without where it is not. Nobody is asked for it.
+    /// Permissions that a call uses where they are allowed, and does without where they are not. Nobody is asked for
+    /// them. Without it, those of the entry.
     optional_permissions: Option<BTreeSet<Permission>>,
-    /// It changes nothing.
+    /// Whether a call changes nothing. Without it, what the entry says.
     read_only: Option<bool>,
-    /// Running it twice is the same as running it once.
+    /// Whether calling twice has the same effect as calling once. Without it, what the entry says.
     idempotent: Option<bool>,
 }

@@ -31,15 +31,15 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     Some(Extension { entry, config: merged })
 }
 
-/// Middleware of an agent.
+/// Middleware around an agent's turns, steps and tool calls.
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Extension")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ExtensionSpec {
-    /// `builtin:NAME`, or a path in the bundle.
+    /// `builtin:NAME`, or a path in the project. Extensions from a path are checked, and not run yet.
     #[schemars(length(min = 1))]
     entry: String,
-    /// Free settings, laid over the defaults of a built-in extension.
+    /// Settings. They replace fields of the same name in the defaults of a built-in extension.
     config: Option<JsonObject>,
 }

@@ -175,7 +175,7 @@ fn read_instance_key(fields: &mut Fields<'_>, findings: &mut Findings) -> Option
 #[schemars(rename = "Ingress")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct IngressShape {
-    /// The first rule that matches routes an event; none means the entry agent.
+    /// The rules, in order. The first one that matches an event routes it. An event without a rule goes to the entry agent.
     rules: Option<Vec<RuleShape>>,
 }
 
@@ -184,9 +184,9 @@ pub(crate) struct IngressShape {
 #[schemars(rename = "IngressRule")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct RuleShape {
-    /// Which events; all by default.
+    /// The events that the rule is about. Without it, all events.
     r#match: Option<MatchShape>,
-    /// Where they go.
+    /// Where these events go.
     route: RouteShape,
 }
 
@@ -195,9 +195,9 @@ pub(crate) struct RuleShape {
 #[schemars(rename = "IngressMatch")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct MatchShape {
-    /// Only events of this name.
+    /// The name of the event.
     event: Option<String>,
-    /// Only events with these properties.
+    /// Values of properties, by name. All must be equal.
     properties: Option<BTreeMap<String, PropertyValueShape>>,
 }
 
@@ -206,8 +206,11 @@ pub(crate) struct MatchShape {
 #[schemars(rename = "IngressPropertyValue")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) enum PropertyValueShape {
+    /// Text.
     Text(String),
+    /// A number.
     Number(f64),
+    /// True or false.
     Boolean(bool),
 }
 
@@ -216,14 +219,14 @@ pub(crate) enum PropertyValueShape {
 #[schemars(rename = "IngressRoute")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct RouteShape {
-    /// The agent that gets them; the entry agent by default.
+    /// The agent that gets the events. Without it, the entry agent.
     agent_ref: Option<RefShape>,
-    /// Always this key.
+    /// The key of the conversation. Without it and `instanceKeyProperty`, the event's own key.
     #[schemars(length(min = 1))]
     instance_key: Option<String>,
-    /// The key is the value of this property.
+    /// The property whose value is the key of the conversation. It excludes `instanceKey`.
     #[schemars(length(min = 1))]
     instance_key_property: Option<String>,
-    /// Put before the value of `instanceKeyProperty`.
+    /// A text that is put before the value of `instanceKeyProperty`.
     instance_key_prefix: Option<String>,
 }

@@ -9,6 +9,9 @@ use crate::findings::Findings;
 use crate::value_source::{self, ValueSourceShape};
 use crate::{JsonObject, ValueSource};
 
+/// The currency of prices that name none.
+const CURRENCY: &str = "USD";
+
 /// A model behind a provider.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
@@ -84,7 +87,7 @@ fn pricing(field: &Field<'_>, findings: &mut Findings) -> Option<Pricing> {
     let output = fields.required("output", findings).and_then(|field| price(field, findings));
     let currency = fields.optional("currency").map(|field| field.text(findings));
     fields.finish(findings);
-    Some(Pricing { input: input?, output: output?, currency: currency.unwrap_or(Some("USD"))?.to_owned() })
+    Some(Pricing { input: input?, output: output?, currency: currency.unwrap_or(Some(CURRENCY))?.to_owned() })
 }
 
 fn url(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
@@ -108,43 +111,45 @@ fn booleans(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeMap<Strin
     Some(map)
 }
 
-/// A model behind a provider.
+/// A language model of a provider.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Model")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ModelSpec {
-    /// `openai`, `anthropic`, `gemini`, `ollama`, `scripted`, `replay` and so on.
+    /// The provider that runs the model, such as `openai`, `anthropic`, `gemini`, `ollama`, `scripted` or `replay`.
     #[schemars(length(min = 1))]
     provider: String,
     /// The provider's name for the model.
     #[schemars(length(min = 1))]
     model: String,
-    /// The key, if the provider wants one.
+    /// The API key. Without it, the provider's usual environment variable is used.
     api_key: Option<ValueSourceShape>,
-    /// Another address than the provider's own.
+    /// The address of the API, where it is not the provider's own.
     #[schemars(regex(pattern = "^https?://"))]
     endpoint: Option<String>,
-    /// Free settings for the client, such as `maxRetries`.
+    /// Settings for the client, such as `maxRetries`, `timeoutSeconds` or the `script` of a scripted model.
     options: Option<JsonObject>,
-    /// What the model is said to be able to do, such as `toolCalling` and `streaming`.
+    /// What the model can do, by name. With `toolCalling: false`, an agent of this model must have no tools; other names
+    /// are for people.
     capabilities: Option<BTreeMap<String, bool>>,
-    /// What its tokens cost; `sessions__status` then tells the cost of a conversation.
+    /// What tokens cost. With it, `sessions__status` reports the cost of a conversation.
     pricing: Option<PricingSpec>,
 }
 
-/// Prices for a million tokens.
+/// Prices per million tokens.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Pricing")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 struct PricingSpec {
-    /// Tokens that the model reads.
+    /// The price of a million tokens that the model reads.
     #[schemars(range(min = 0))]
     input: f64,
-    /// Tokens that the model writes.
+    /// The price of a million tokens that the model writes.
     #[schemars(range(min = 0))]
     output: f64,
-    /// What the prices are counted in; `USD` if not given.
+    /// The currency of the prices.
+    #[schemars(extend("default" = CURRENCY))]
     currency: Option<String>,
 }

@@ -9,6 +9,9 @@ use crate::findings::Findings;
 use crate::meta::{BASE_PACKAGE, Kind};
 use crate::text::excerpt;
 
+/// The word for what everybody may install.
+const PUBLIC: &str = "public";
+
 /// What this project is called and depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
@@ -48,7 +51,7 @@ pub(crate) fn decode(spec: Option<&Field<'_>>, own: &str, findings: &mut Finding
     let version = fields.optional("version").and_then(|field| read_version(&field, findings));
     let description = fields.optional("description").and_then(|field| field.text(findings));
     let access =
-        fields.optional("access").and_then(|field| field.one_of(&[("public", false), ("restricted", true)], findings));
+        fields.optional("access").and_then(|field| field.one_of(&[(PUBLIC, false), ("restricted", true)], findings));
     let dependencies = fields.optional("dependencies").and_then(|field| read_dependencies(&field, own, findings));
     let registry = fields.optional("registry").and_then(|field| read_registry(&field, findings));
     fields.finish(findings);
@@ -127,21 +130,23 @@ fn read_dependency_name(field: &Field<'_>, own: &str, findings: &mut Findings) -
     Some(name.to_owned())
 }
 
-/// What this project is called and depends on.
+/// The name, version and dependencies of a project.
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Package")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct PackageSpec {
-    /// A semantic version; needed to publish.
+    /// The version of the package, as a semantic version. Publishing needs it.
     version: Option<String>,
-    /// For people.
+    /// A description for people.
     description: Option<String>,
-    /// Who may install it; `public` by default.
+    /// Who may install the package.
+    #[schemars(extend("default" = PUBLIC))]
     access: Option<AccessShape>,
-    /// What it depends on. `@goondan/base` is always there and need not be named.
+    /// The packages that this one depends on. `@goondan/base` is always there and need not be named. Packages from a
+    /// registry are not supported yet.
     dependencies: Option<Vec<DependencyShape>>,
-    /// Another registry than the default one.
+    /// The registry of the package, where it is not the default one.
     registry: Option<RegistryShape>,
 }
 
@@ -150,7 +155,9 @@ pub(crate) struct PackageSpec {
 #[schemars(rename = "Access")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) enum AccessShape {
+    /// Everybody.
     Public,
+    /// Only those whom the registry lets.
     Restricted,
 }
 
@@ -159,9 +166,9 @@ pub(crate) enum AccessShape {
 #[schemars(rename = "Dependency")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct DependencyShape {
-    /// `@scope/name` or `name`.
+    /// The name of the package, `name` or `@scope/name`.
     name: String,
-    /// A version range.
+    /// The range of versions that fit, such as `^1.0.0`.
     version: String,
 }
 
@@ -170,5 +177,6 @@ pub(crate) struct DependencyShape {
 #[schemars(rename = "Registry")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct RegistryShape {
+    /// The address of the registry.
     url: String,
 }

@@ -58,11 +58,11 @@ impl Eq for Written {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[schemars(rename_all = "lowercase")]
 pub enum Action {
-    /// It runs.
+    /// The call runs.
     Allow,
-    /// Somebody is asked.
+    /// The call runs if somebody approves it.
     Ask,
-    /// It is refused.
+    /// The call is refused.
     Deny,
 }
 
@@ -250,29 +250,33 @@ fn known_arguments(rule: &PermissionRule, tools: &[ToolUse], scope: &Scope<'_>) 
 #[schemars(rename = "Permissions")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct PermissionsShape {
-    /// What happens where no rule matches. Without it, read and write are allowed, execute and network asked for.
+    /// What happens to a call that no rule matches. Without it, such a call runs if it only reads or writes, and needs an
+    /// approval if it executes programs or uses the network.
     default: Option<Action>,
-    /// The last one that matches decides.
+    /// The rules, in order. The last one that matches a call decides.
     rules: Option<Vec<RuleShape>>,
-    /// Contains the programs that its tools run, and those of the agents that it calls. Linux alone.
+    /// The sandbox for all programs that the agent's tools start, and those of the agents that it calls. Linux only.
+    /// Without it, a program runs in a sandbox only where a rule allows its command by a pattern, or where the Tool's
+    /// `config.sandbox` says so.
     sandbox: Option<Sandbox>,
 }
 
-/// A rule matches when everything it states matches.
+/// A rule about tool calls. It matches a call when everything that it states matches.
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "PermissionRule")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct RuleShape {
-    /// A pattern over `tool__export`: `*` stands for any text, `?` for one character.
+    /// A pattern for the tool's name, `tool__export`. `*` stands for any text, `?` for one character.
     #[schemars(length(min = 1))]
     tool: Option<String>,
-    /// The export declares this permission.
+    /// The permission that the tool declares.
     permission: Option<Permission>,
-    /// Patterns over arguments, by name. A shell command line is matched command by command.
+    /// Patterns for arguments, by the argument's name. A shell command line is matched command by command.
     args: Option<BTreeMap<String, String>>,
-    /// What then happens.
+    /// What happens to a call that the rule matches.
     action: Action,
-    /// What is open to a command that the rule allows by a pattern, beside its usual sandbox; `false` for no sandbox.
+    /// What the usual sandbox leaves open, for a command that this rule allows by a pattern. `false` runs the command
+    /// without a sandbox.
     sandbox: Option<RuleSandboxShape>,
 }

@@ -11,17 +11,17 @@ use crate::findings::Findings;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Sandbox {
-    /// The network may be used.
+    /// Whether programs may use the network.
     #[serde(default)]
     pub network: bool,
-    /// Folders that may be read, too: absolute, `~/…`, or relative to the project.
+    /// More folders that programs may read: absolute, beginning with `~/`, or relative to the project.
     #[serde(default)]
     pub read: Vec<String>,
-    /// Folders that may be written, too.
+    /// More folders that programs may write, in the same forms.
     #[serde(default)]
     pub write: Vec<String>,
-    /// Programs that may be started, by their names or paths; `"*"` stands for any. Without it, an agent's sandbox bounds
-    /// no programs, and that of a rule takes the commands that the rule allows alone.
+    /// Programs that may be started, by name or path; `"*"` means any. Without it, the sandbox of an agent allows every
+    /// program, and the sandbox of a rule only the commands that the rule allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub programs: Option<Vec<String>>,
 }
@@ -38,7 +38,7 @@ pub enum RuleSandbox {
     With(Sandbox),
 }
 
-/// `false`, or what is open beside the usual.
+/// `false` for no sandbox, or what is open in addition to the usual one.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "RuleSandbox")]
@@ -46,7 +46,7 @@ pub enum RuleSandbox {
 pub(crate) enum RuleSandboxShape {
     /// `false`: the command runs without a sandbox.
     Off(bool),
-    /// What is open beside the usual.
+    /// What is open in addition to the usual sandbox.
     With(Sandbox),
 }
 

@@ -198,16 +198,16 @@ fn seconds(fields: &mut Fields<'_>, name: &'static str, least: u64, findings: &m
 #[schemars(rename = "Swarm")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct SwarmSpec {
-    /// Who gets an input that names nobody; one of `agents`.
+    /// The agent that gets every input that names no other agent. It must be one of `agents`.
     entry_agent: RefShape,
-    /// Who takes part.
+    /// The agents of the swarm.
     #[schemars(length(min = 1))]
     agents: Vec<ItemShape>,
-    /// The name of the workspace that keeps its conversations. Without it, the project has one of its own; projects that
-    /// state the same name share one.
+    /// The name of the workspace that keeps the conversations. Projects with the same name share one workspace. Without
+    /// it, the project has a workspace of its own.
     #[schemars(length(min = 1))]
     instance_key: Option<String>,
-    /// Limits.
+    /// Limits and rules for the whole swarm.
     policy: Option<PolicyShape>,
 }
 
@@ -216,28 +216,28 @@ pub(crate) struct SwarmSpec {
 #[schemars(rename = "Policy")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct PolicyShape {
-    /// How many steps a turn may take; 32 by default.
-    #[schemars(range(min = 1))]
+    /// How many steps one turn may take. A turn that reaches the limit ends with `max_steps`.
+    #[schemars(range(min = 1), extend("default" = Policy::default().max_steps_per_turn))]
     max_steps_per_turn: Option<u32>,
-    /// How many instances may exist; 10,000 by default.
-    #[schemars(range(min = 1))]
+    /// How many instances (conversations) may exist. Beyond it, a new one is refused with `AGENT_INSTANCE_LIMIT`.
+    #[schemars(range(min = 1), extend("default" = Policy::default().max_instances))]
     max_instances: Option<u64>,
-    /// How many turns may run at the same time; 256 by default.
-    #[schemars(range(min = 1))]
+    /// How many turns may run at the same time. Further turns wait. A turn that waits for another agent does not count.
+    #[schemars(range(min = 1), extend("default" = Policy::default().max_concurrent_turns))]
     max_concurrent_turns: Option<u64>,
-    /// How deeply requests between agents may nest; 16 by default.
-    #[schemars(range(min = 1))]
+    /// How deeply requests between agents may nest. Beyond it, a request is refused with `AGENT_CALL_DEPTH_EXCEEDED`.
+    #[schemars(range(min = 1), extend("default" = Policy::default().max_call_depth))]
     max_call_depth: Option<u32>,
-    /// When idle instances go.
+    /// When idle instances are retired and deleted.
     lifecycle: Option<LifecycleShape>,
-    /// How the swarm ends.
+    /// How the swarm shuts down.
     shutdown: Option<ShutdownShape>,
-    /// Limits on one run of the swarm.
+    /// What one run of the swarm may use, over all turns. Beyond it, turns end with `E_BUDGET_EXCEEDED`.
     budget: Option<BudgetShape>,
-    /// Limits on one turn.
+    /// What one turn may use. Beyond it, the turn ends with `E_BUDGET_EXCEEDED`.
     turn_budget: Option<BudgetShape>,
-    /// What a tool with one of these permissions returns is untrusted: an agent that has read it asks before it executes,
-    /// writes or uses the network.
+    /// Permissions whose tools return untrusted output. Once a conversation has read such output, each of its calls that
+    /// executes, writes or uses the network needs an approval.
     untrusted: Option<Vec<Permission>>,
 }
 
@@ -246,10 +246,10 @@ pub(crate) struct PolicyShape {
 #[schemars(rename = "Lifecycle")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct LifecycleShape {
-    /// Idle for that long: the instance is retired.
+    /// After how many idle seconds an instance is retired. Without it, none is.
     #[schemars(range(min = 1))]
     ttl_seconds: Option<u32>,
-    /// Retired for that long: its folder is deleted.
+    /// After how many further seconds a retired instance is deleted with its folder. Without it, none is.
     gc_grace_seconds: Option<u32>,
 }
 
@@ -258,7 +258,8 @@ pub(crate) struct LifecycleShape {
 #[schemars(rename = "Shutdown")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ShutdownShape {
-    /// How long running turns are waited for; 300 by default.
+    /// How many seconds the swarm waits for running turns before it cancels them.
+    #[schemars(extend("default" = Policy::default().shutdown_grace.as_secs()))]
     grace_period_seconds: Option<u32>,
 }
 
@@ -267,13 +268,13 @@ pub(crate) struct ShutdownShape {
 #[schemars(rename = "Budget")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct BudgetShape {
-    /// Tokens over all turns.
+    /// How many tokens may be used.
     #[schemars(range(min = 1))]
     max_tokens: Option<u64>,
-    /// Steps over all turns.
+    /// How many steps may be taken.
     #[schemars(range(min = 1))]
     max_steps: Option<u64>,
-    /// Wall time.
+    /// How many seconds may pass.
     #[schemars(range(min = 1))]
     max_duration_seconds: Option<u32>,
 }

@@ -46,13 +46,13 @@ pub struct Tool {
 }
 
 /// Where the handlers of a tool run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
-#[schemars(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Isolation {
-    /// In this process (the default).
+    /// In the process of `gdn`.
     #[default]
     None,
-    /// In a process of their own, so that a crash takes nothing along.
+    /// In a process of its own, so that a crash does not end `gdn`.
     Process,
 }
 
@@ -63,7 +63,7 @@ const OUTPUT_LIMIT: usize = 100_000;
 /// How long a call may take where nothing else is said, in milliseconds.
 const TIMEOUT_MS: u64 = 120_000;
 /// The longest time-out that can be given: a day. Longer is a mistake of units.
-const MAX_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1_000;
+pub(super) const MAX_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Where the handlers of a tool are (rule T2).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -273,32 +273,34 @@ pub(super) fn read_timeout(field: &Field<'_>, findings: &mut Findings) -> Option
     Some(timeout)
 }
 
-/// Callable exports behind one entry.
+/// Functions that a model may call.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Tool")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ToolSpec {
-    /// `builtin:NAME`, a path to a dynamic library (with or without the platform's prefix and suffix), or a path to a
-    /// folder with a `tool.yaml`.
+    /// Where the handlers are: `builtin:NAME`, the path of a dynamic library (with or without the platform's prefix and
+    /// suffix), or the path of a folder with a `tool.yaml`.
     #[schemars(length(min = 1))]
     entry: String,
-    /// Free settings for the handlers.
+    /// Settings for the handlers. Each built-in tool documents its own.
     config: Option<JsonObject>,
-    /// Error messages are cut to that many characters; 1000 by default.
-    #[schemars(range(min = 1))]
+    /// How many characters an error message may have. The rest is cut off. Built-in tools may have another default.
+    #[schemars(range(min = 1), extend("default" = ERROR_MESSAGE_LIMIT))]
     error_message_limit: Option<u64>,
-    /// Output is cut to that many characters; 100000 by default.
-    #[schemars(range(min = 1))]
+    /// How many characters an output may have. The rest is cut off. Built-in tools may have another default.
+    #[schemars(range(min = 1), extend("default" = OUTPUT_LIMIT))]
     output_limit: Option<u64>,
-    /// How long a call may take, in milliseconds; 120000 by default.
-    #[schemars(range(min = 1, max = 86_400_000))]
+    /// How many milliseconds a call may take. Built-in tools may have another default.
+    #[schemars(range(min = 1, max = MAX_TIMEOUT_MS), extend("default" = TIMEOUT_MS))]
     timeout_ms: Option<u64>,
-    /// Selects exports and lays over what the entry says of them. Without it all exports are taken as they are.
+    /// The exports that the tool offers, and what replaces the entry's own description of them. Without it, the tool
+    /// offers all exports of the entry.
     #[schemars(length(min = 1))]
     exports: Option<Vec<ExportShape>>,
-    /// `process` runs the entry in a process of its own; `none` by default.
+    /// Where a library runs.
+    #[schemars(extend("default" = Isolation::default()))]
     isolation: Option<Isolation>,
-    /// How the entry is made: by `gdn build`, and by `gdn run --build`.
+    /// How `gdn build`, `gdn run --build` and `gdn run --watch` make the entry: a command, or a map with more settings.
     build: Option<BuildShape>,
 }

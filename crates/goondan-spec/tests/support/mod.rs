@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod examples;
+pub(crate) mod fields;
+
 use std::path::Path;
 
 use goondan_spec::kinds::{ExportSpec, Permission, ToolManifest};
@@ -34,11 +37,15 @@ pub(crate) fn base() -> BasePackage {
             manifest("json-query", &[("query", Permission::Read), ("pick", Permission::Read)]),
             manifest("text-transform", &[("case", Permission::Read), ("trim", Permission::Read)]),
         ],
-        extensions: vec![(
-            "compaction".to_owned(),
-            json!({"keep": 4, "at": 100}).as_object().cloned().unwrap_or_default(),
-        )],
+        extensions: vec![
+            extension("compaction", json!({"keep": 4, "at": 100})),
+            extension("message-window", json!({"maxMessages": 80, "pinned": true})),
+        ],
     }
+}
+
+fn extension(name: &str, config: serde_json::Value) -> (String, goondan_spec::JsonObject) {
+    (name.to_owned(), config.as_object().cloned().unwrap_or_default())
 }
 
 fn manifest(name: &str, exports: &[(&str, Permission)]) -> ToolManifest {

@@ -33,17 +33,14 @@ const FOLDER: &str = "tools";
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "custom-tools",
-    about: "Makes and runs tools that are programs, or dynamic libraries which are loaded into the running swarm: a \
-            folder with a `tool.yaml` and an entrypoint, in the project's `tools/` or in `~/.goondan/tools`. The folders are looked at anew for each call, so a new or changed tool is \
-            there at once.",
+    about: "Creates and runs tools. A tool is a program, or a dynamic library that is loaded into the running swarm: a folder \
+            with a `tool.yaml` and an entrypoint, in the project's `tools/` or in `~/.goondan/tools`. Each call reads the \
+            folders again, so a new or changed tool is available at once.",
     config: &[
-        (
-            "dir",
-            "a folder to look into in place of `~/.goondan/tools`, relative to the project; `~/` is the home folder",
-        ),
-        ("env", "a list of further environment variables that the programs may see"),
-        ("sandbox", "contains the programs, as for `bash`"),
-        ("limits", "what the programs may use up, as for `bash`"),
+        ("dir", "the folder to use instead of `~/.goondan/tools`, relative to the project; `~/` is the home folder"),
+        ("env", "a list of more environment variables that the programs may see"),
+        ("sandbox", "a sandbox for the programs, as for `bash`"),
+        ("limits", "the resources that the programs may use, as for `bash`"),
     ],
     error_message_limit: Some(2000),
     output_limit: None,

@@ -37,11 +37,11 @@ const PAGE: usize = 50_000;
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "memory",
     about: "Finds and reads notes: `MEMORY.md` and all `.md` files below `memory/` in the working directory. The search \
-            goes by words (BM25), and with `embeddings` by meaning too. Write notes with the `fs` tools.",
+            uses words (BM25), and with `embeddings` also the meaning. Write notes with the `fs` tools.",
     config: &[(
         "embeddings",
-        "`{modelRef: Model/NAME}`: an embedding model. A score is then 0.7 of the likeness of meaning and 0.3 of that of \
-         words. Vectors are kept in the cache folder below the state root",
+        "`{modelRef: Model/NAME}`: an embedding model. A score is then 0.7 times the similarity of meaning plus 0.3 times \
+         that of words. Vectors are kept in the cache folder below the state root",
     )],
     error_message_limit: None,
     output_limit: None,

@@ -27,8 +27,8 @@ enum Category {
     General,
 }
 
-/// Propose a decision to the team: it is written into the inbox, from where it gets into decisions.md. For choices of
-/// architecture, changes of process and whatever else concerns all.
+/// Propose a decision to the team. It is written into the inbox, and goes from there into decisions.md. Use it for choices
+/// of architecture, changes of process and everything else that concerns the whole team.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Decide {

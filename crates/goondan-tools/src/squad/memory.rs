@@ -25,11 +25,11 @@ enum Category {
     General,
 }
 
-/// Keep something that an agent has learned: it is added to its history, which it is given with later work.
+/// Record something that an agent has learned. It is added to the agent's history, which the agent gets with later work.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Memory {
-    /// Whose learning it is.
+    /// The agent that has learned it.
     #[schemars(length(min = 1))]
     agent_name: String,
     /// The learning: a clear statement that can be acted on.

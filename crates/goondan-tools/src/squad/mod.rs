@@ -31,11 +31,11 @@ const LONGEST: usize = 10 * 1024;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "squad",
-    about: "The team work of a Squad project: work goes to agents with a charter, decisions into an inbox, learnings into \
-            histories, and skills are shared. All of it lies in `.squad/`.",
+    about: "Team work in a Squad project: it gives work to agents with a charter, collects decisions in an inbox and learnings \
+            in histories, and shares skills. All of it is in `.squad/`.",
     config: &[
         ("dir", "the folder of the squad, relative to the project (default `.squad`)"),
-        ("maxConcurrent", "how many routed sessions may be at work at once (default 8)"),
+        ("maxConcurrent", "how many routed sessions may work at the same time (default 8)"),
     ],
     error_message_limit: None,
     output_limit: None,

@@ -19,15 +19,15 @@ const PATIENCE: u64 = 300_000;
 /// How much of a charter, a history or a context is told, in bytes.
 const LONGEST: usize = 64 * 1024;
 
-/// Give work to an agent of the squad: a fresh session with the agent's charter and history as its instructions. Its
-/// answer comes back, or with `waitForResult: false` arrives as a message before a later step.
+/// Give work to an agent of the squad. It runs in a fresh session with the agent's charter and history as instructions. You
+/// get its answer, or with `waitForResult: false` the answer arrives as a message before a later step.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Route {
-    /// The agent: one that has a charter in the squad.
+    /// The agent, which must have a charter in the squad.
     #[schemars(length(min = 1))]
     target_agent: String,
-    /// What is to be done.
+    /// What to do.
     #[schemars(length(min = 1))]
     task: String,
     /// What else it should know.
@@ -35,7 +35,7 @@ pub(super) struct Route {
     /// Wait for the answer, instead of getting it as a message later.
     #[serde(default = "yes")]
     wait_for_result: bool,
-    /// `urgent` work begins before what waits already.
+    /// `urgent` work begins before work that is already waiting.
     #[serde(default)]
     priority: Priority,
     /// The Model resource to ask, instead of the agent's own.

@@ -8,14 +8,14 @@ use super::sessions::Session;
 use super::{Squad, result};
 use crate::define::Operation;
 
-/// Tell how the sessions are that work was routed to: `active` while their answer is waited for, `started` where it comes
-/// as a message, and if asked for also `completed` and `error`.
+/// Show the sessions that work was routed to: `active` while somebody waits for the answer, `started` if the answer comes
+/// as a message, and on request also `completed` and `error`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Status {
-    /// Tell about this agent's sessions only.
+    /// Show only this agent's sessions.
     agent_name: Option<String>,
-    /// Tell about sessions that have ended, too.
+    /// Show sessions that have ended, too.
     #[serde(default)]
     include_destroyed: bool,
 }

@@ -31,7 +31,7 @@ const SHOWN: usize = 40_000;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "web",
-    about: "Reads pages of the web as Markdown, from public addresses.",
+    about: "Reads web pages from public addresses as Markdown.",
     config: net_guard::CONFIG,
     error_message_limit: None,
     output_limit: None,

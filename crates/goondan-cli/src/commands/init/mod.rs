@@ -20,27 +20,27 @@ const NAME_LIMIT: usize = 63;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn init my-swarm
-  gdn init my-team --template multi-agent --git
-  gdn init . --name support --force";
+  gdn init my-swarm                              Create a project in the folder my-swarm
+  gdn init my-team --template multi-agent --git  Create several agents, in a git repository
+  gdn init . --name support --force              Overwrite what is in this folder";
 
 /// Arguments of `gdn init`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct InitArgs {
-    /// The folder; it is created where it does not exist
+    /// The folder of the project, which is created if it does not exist
     #[arg(value_name = "PATH", default_value = ".")]
     folder: PathBuf,
-    /// What the project is called [default: the folder's name]
+    /// Give the project this name [default: the folder's name]
     #[arg(short, long, value_name = "NAME")]
     name: Option<String>,
-    /// What to begin with: an agent with tools, agents that ask each other, or an agent in one file
+    /// Start from this template: an agent with tools, several agents, or an agent without tools
     #[arg(short, long, value_enum, default_value_t)]
     template: Template,
-    /// Overwrite files that are there already
+    /// Overwrite existing files
     #[arg(short, long)]
     force: bool,
-    /// Make the folder a git repository, too
+    /// Make the folder a git repository
     #[arg(long)]
     git: bool,
 }

@@ -5,15 +5,15 @@ use clap::ValueEnum;
 /// Stands in the template files where the project's name goes.
 const NAME: &str = "__NAME__";
 
-/// What to begin with.
+/// A project to start from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Template {
     /// One agent with two tools and a prompt in a file of its own
     #[default]
     Default,
-    /// A coordinator that asks two other agents
+    /// A coordinator that asks a worker
     MultiAgent,
-    /// One agent, one file
+    /// One agent without tools, in one file
     Minimal,
 }
 

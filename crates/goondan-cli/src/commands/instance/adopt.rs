@@ -15,13 +15,13 @@ use crate::project;
 /// Arguments of `gdn instance adopt`.
 #[derive(Debug, Args)]
 pub(super) struct AdoptArgs {
-    /// The workspace that becomes the project's
+    /// The id of the workspace to take over
     #[arg(value_name = "ID")]
     workspace: String,
     /// The project folder, or its goondan.yaml
     #[arg(short, long, value_name = "PATH", default_value = ".")]
     project: PathBuf,
-    /// The Swarm that goes on with it [default: the only one, or the one named `default`]
+    /// Take it over for this Swarm [default: the only one, or the one named `default`]
     #[arg(short, long, value_name = "NAME")]
     swarm: Option<String>,
 }

@@ -16,7 +16,7 @@ use crate::output::Output;
 pub(super) struct DeleteArgs {
     #[command(flatten)]
     which: Which,
-    /// Do not ask first
+    /// Delete without asking
     #[arg(short, long)]
     force: bool,
 }

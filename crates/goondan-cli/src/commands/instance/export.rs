@@ -16,10 +16,10 @@ use crate::output::Output;
 /// Arguments of `gdn instance export`.
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {
-    /// The conversation, as `agent:key`; an agent or a key alone will do where it is unique
+    /// The conversation as `agent:key`, or its agent or key alone if that is unique
     #[arg(value_name = "INSTANCE", required_unless_present = "all", conflicts_with = "all")]
     name: Option<String>,
-    /// All conversations of the project, one behind the other
+    /// Write all conversations of the project
     #[arg(long)]
     all: bool,
     #[command(flatten)]

@@ -18,13 +18,13 @@ use crate::project;
 /// Arguments of `gdn instance import`.
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
-    /// What `gdn instance export` has written; `-` reads standard input
+    /// The file that `gdn instance export` wrote (`-` for standard input)
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Import it under this name
+    /// Import a single conversation under this name
     #[arg(long = "as", value_name = "AGENT:KEY", value_parser = instance_id)]
     target: Option<InstanceId>,
-    /// Into this workspace, which need not exist yet [default: that of the project around this folder, or the only one there is]
+    /// Import into this workspace, which need not exist yet [default: the workspace of the project in this folder, or the only workspace]
     #[arg(long, value_name = "ID")]
     workspace: Option<String>,
 }

@@ -14,15 +14,15 @@ use crate::output::{Output, Table};
 /// Arguments of `gdn instance list`.
 #[derive(Debug, Args)]
 pub(super) struct ListArgs {
-    /// Only conversations of this agent
+    /// List only conversations of this agent
     #[arg(short, long, value_name = "NAME")]
     agent: Option<String>,
     #[command(flatten)]
     scope: ScopeArgs,
-    /// At most that many [default: 20; with --all no limit]
+    /// List at most this many conversations [default: 20; no limit with --all]
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
-    /// Those of all projects
+    /// List the conversations of all projects
     #[arg(long, conflicts_with_all = ["workspace", "project"])]
     all: bool,
 }

@@ -19,13 +19,13 @@ use crate::output::Output;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn instance list
-  gdn instance list --all
-  gdn instance show assistant:main
-  gdn instance retry assistant:main --project my-swarm
-  gdn instance export assistant:main -o main.jsonl
-  gdn instance import main.jsonl --as assistant:copy
-  gdn instance delete assistant:ticket-42 --force";
+  gdn instance list                                   List the project's conversations
+  gdn instance list --all                             List those of all projects
+  gdn instance show assistant:main                    Print a conversation
+  gdn instance retry assistant:main                   Run its failed events again
+  gdn instance export assistant:main -o main.jsonl    Write it to a file
+  gdn instance import main.jsonl --as assistant:copy  Read it under another name
+  gdn instance delete assistant:ticket-42 --force     Delete without asking";
 
 /// Arguments of `gdn instance`.
 #[derive(Debug, Args)]
@@ -39,24 +39,24 @@ pub(crate) struct InstanceArgs {
 enum InstanceCommand {
     /// List conversations, the latest first
     List(list::ListArgs),
-    /// Show a conversation, what its turn has left unfinished, and which of its events failed
+    /// Show a conversation with its unfinished work and its failed events
     Show(show::ShowArgs),
-    /// Start events again whose turns failed
+    /// Run the failed events of a conversation again
     Retry(retry::RetryArgs),
     /// Write conversations as JSON Lines
     Export(export::ExportArgs),
-    /// Read conversations that `export` has written
+    /// Read conversations that `export` wrote
     Import(import::ImportArgs),
-    /// Make state that lies elsewhere that of a project: what an earlier version kept, or the project before it was moved
+    /// Take over the workspace of an earlier version, or of the project before it was moved or renamed
     Adopt(adopt::AdoptArgs),
-    /// Delete a conversation and everything that belongs to it
+    /// Delete a conversation and its working folder
     Delete(delete::DeleteArgs),
 }
 
 /// Which conversation is meant.
 #[derive(Debug, Args)]
 struct Which {
-    /// The conversation, as `agent:key`; an agent or a key alone will do where it is unique
+    /// The conversation as `agent:key`, or its agent or key alone if that is unique
     #[arg(value_name = "INSTANCE")]
     name: String,
     #[command(flatten)]

@@ -16,10 +16,10 @@ use crate::project::{Launch, StartArgs};
 /// Arguments of `gdn instance retry`.
 #[derive(Debug, Args)]
 pub(super) struct RetryArgs {
-    /// The conversation, as `agent:key`; an agent or a key alone will do where it is unique
+    /// The conversation as `agent:key`, or its agent or key alone if that is unique
     #[arg(value_name = "INSTANCE")]
     name: String,
-    /// Only this event, as `gdn instance show` lists it [default: all that failed]
+    /// The event, as `gdn instance show` lists it [default: all failed events]
     #[arg(value_name = "EVENT_ID")]
     event: Option<String>,
     /// The project folder, or its goondan.yaml

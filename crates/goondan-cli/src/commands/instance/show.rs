@@ -18,7 +18,7 @@ use crate::output::{Output, style};
 pub(super) struct ShowArgs {
     #[command(flatten)]
     which: Which,
-    /// Only the last messages, that many
+    /// Show only the last N messages
     #[arg(short = 'n', long, value_name = "N")]
     last: Option<usize>,
 }

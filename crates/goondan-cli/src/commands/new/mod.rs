@@ -16,9 +16,9 @@ use crate::output::{Output, style};
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn new tool word-count                     A crate in tools/word-count, and a Tool resource for this project
-  gdn new tool dice --lang c
-  gdn new tool word-count --path libs/wc --sdk ../gdn";
+  gdn new tool word-count                  Create a crate in tools/word-count, and a Tool resource
+  gdn new tool dice --lang c               Create a C library
+  gdn new tool word-count --path libs/wc   Create it in another folder";
 
 /// Words that the compiler keeps for itself, and crates that the new one depends on.
 const TAKEN: [&str; 39] = [
@@ -72,7 +72,7 @@ pub(crate) struct NewArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Create a tool library that builds and runs at once, with a case that checks it
+    /// Create a tool library that builds and runs at once, with a conformance case
     Tool(ToolArgs),
 }
 
@@ -80,16 +80,16 @@ enum What {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 struct ToolArgs {
-    /// What the tool is called: lower-case letters, digits and hyphens
+    /// The name of the tool: lower-case letters, digits and hyphens
     #[arg(value_name = "NAME")]
     name: String,
-    /// What it is written in
+    /// Write the tool in this language
     #[arg(short, long, value_enum, default_value_t)]
     lang: Lang,
-    /// The tool's folder, which must not exist yet [default: tools/NAME]
+    /// Create the tool in this folder, which must not exist yet [default: tools/NAME]
     #[arg(short, long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// A checkout of gdn, for the crate `goondan-abi` [default: the one that this gdn was built in, else its repository]
+    /// Take the crate `goondan-abi` from this checkout of gdn [default: the checkout that this gdn was built in, or else its repository]
     #[arg(long, value_name = "DIR")]
     sdk: Option<PathBuf>,
 }

@@ -28,11 +28,12 @@ use crate::project::{Launch, StartArgs};
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn run --input \"What is new?\"                   One question, one answer
+  gdn run --input \"What is new?\"                   Send one input and print the answer
   gdn run examples/newsroom                        Chat
-  git diff | gdn run reviewer                      The input comes through a pipe
-  gdn run -k ticket-42 --input \"And then?\"         Go on with a conversation
-  gdn run --input Hi --output-format json | jq .   The answer with ids, usage and trace
+  git diff | gdn run reviewer                      Send what a pipe delivers
+  gdn run -k ticket-42 --input \"And then?\"         Continue a conversation
+  gdn run --input Hi --output-format json | jq .   Print ids and usage, too
+  gdn run --watch                                  Chat, and reload the project when it changes
   gdn run --input-format stream-json < inputs.jsonl";
 
 /// Arguments of `gdn run`.
@@ -42,27 +43,27 @@ pub(crate) struct RunArgs {
     /// The project folder, or its goondan.yaml
     #[arg(value_name = "PATH", default_value = ".")]
     project: PathBuf,
-    /// Ask this, print the answer and end
+    /// Send this input, print the answer and exit
     #[arg(short, long, value_name = "TEXT", conflicts_with = "input_file")]
     input: Option<String>,
-    /// Ask what stands in this file (`-`: standard input)
+    /// Send the content of this file (`-` for standard input)
     #[arg(long, value_name = "FILE")]
     input_file: Option<PathBuf>,
-    /// Talk to this agent [default: the swarm's entry agent]
+    /// Send inputs to this agent [default: the swarm's entry agent]
     #[arg(short, long, value_name = "NAME")]
     agent: Option<String>,
-    /// Which conversation to go on with
+    /// Continue the conversation with this key, or start it
     #[arg(short = 'k', long, value_name = "KEY", default_value = "main")]
     instance_key: String,
     #[command(flatten)]
     start: StartArgs,
-    /// What comes in: one text, or one JSON object a line for as long as standard input is open
+    /// Read one text, or one JSON object per line until standard input ends
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     input_format: InputFormat,
-    /// What goes out: the answer, one result object, or one event a line [default: text]
+    /// Print the answer, one result object, or one event per line [default: text]
     #[arg(long, value_enum, value_name = "FORMAT")]
     output_format: Option<OutputFormat>,
-    /// Write what models are asked and answer to this file, for `provider: replay`
+    /// Record what models are asked and what they answer in this file, for `provider: replay`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Reload the project whenever one of its files changes

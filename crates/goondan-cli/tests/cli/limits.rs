@@ -1,0 +1,229 @@
+//! `docs/limits.md` names the numbers of the program: each row is held against the schema or the source that says it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use goondan::inside::schemas;
+use serde_json::Value;
+
+/// Rows whose limit is a constant: the first cell, the end of the source's path, and the name of the constant or field.
+const CONSTANTS: &[(&str, &str, &str)] = &[
+    ("tool calls that one answer of a model may ask for", "step.rs", "MOST_CALLS"),
+    ("empty answers of a model in a row", "turn.rs", "MAX_EMPTY_ANSWERS"),
+    ("events that wait at one instance", "refusal.rs", "MAX_QUEUE"),
+    ("bytes of all events that wait in a swarm", "pending.rs", "MOST_BYTES"),
+    ("bytes of one event", "pending.rs", "LARGEST"),
+    ("bytes of an instance key", "refusal.rs", "LONGEST_KEY"),
+    ("bytes of an event's type", "reserved.rs", "LONGEST_TYPE"),
+    ("time that `agents__request` waits for an answer (`timeoutMs`)", "agents.rs", "DEFAULT_TIMEOUT_MS"),
+    ("failed events that an instance keeps for `gdn instance retry`", "dead_letters.rs", "KEPT"),
+    ("pause before a turn that met a full disk is tried again", "stalled.rs", "FIRST_WAIT"),
+    ("longest such pause", "stalled.rs", "LONGEST_WAIT"),
+    ("jobs of `automation__cron` in a conversation", "schedule/power.rs", "MOST"),
+    ("bytes of a line of `--input-format stream-json`", "serve/lines.rs", "LINE_LIMIT"),
+    ("lines of `stream-json` that are read ahead", "serve/lines.rs", "READ_AHEAD"),
+    ("`Model.spec.options.maxRetries`", "plan.rs", "DEFAULT_MAX_RETRIES"),
+    ("pause before the first retry, unless the provider names one", "model_call.rs", "FIRST_WAIT"),
+    ("longest pause between two retries", "model_call.rs", "LONGEST_WAIT"),
+    ("`Model.spec.options.timeoutSeconds`: how long a provider may be silent", "live/settings.rs", "IDLE"),
+    ("time to connect", "live/http.rs", "CONNECT"),
+    ("bytes of an answer", "model_call.rs", "MAX_ANSWER_BYTES"),
+    ("bytes of an answer that reports an error", "live/limits.rs", "ERROR"),
+    ("time for a batch of embeddings", "live/embeddings.rs", "PATIENCE"),
+    ("idle connections that are kept to a host", "live/http.rs", "IDLE_CONNECTIONS"),
+    ("bytes of a script (`provider: scripted`)", "scripted/resource.rs", "LIMIT"),
+    ("bytes of a cassette (`provider: replay`)", "replay/cassette.rs", "LIMIT"),
+    ("the largest `timeoutMs`", "kinds/tool.rs", "MAX_TIMEOUT_MS"),
+    ("time to stop, after a time-out or a cancel", "dispatch.rs", "GRACE"),
+    ("characters of a tool's name as the model sees it, `tool__export`", "kinds/export.rs", "MAX_QUALIFIED_NAME"),
+    ("progress updates of a call in a second", "reporter.rs", "MOST_UPDATES"),
+    ("paths that one call names", "permission.rs", "MOST_PATHS"),
+    ("time to make the preview of an approval question", "permission.rs", "PREVIEW_TIME"),
+    ("bytes of a preview", "permission.rs", "LONGEST_PREVIEW"),
+    ("bytes of a program that is read to see whether an approval still holds", "grants.rs", "LARGEST"),
+    ("bytes of metadata in a runtime event", "limits.rs", "MOST_METADATA"),
+    ("background processes of an instance (`runtime__exec`)", "processes.rs", "MOST_RUNNING"),
+    ("bytes of output that a background process keeps between two polls, of each stream", "processes.rs", "KEEP"),
+    ("time from the request to end a process to its end", "src/process.rs", "GRACE"),
+    ("bytes of a command line that `gdn` reads", "command_line/parse.rs", "LONGEST"),
+    ("levels of nested commands in a command line", "command_line/parse.rs", "DEEPEST"),
+    ("bytes that a command may print for an argument (`\"$(…)\"`)", "line/expand.rs", "LONGEST_OUTPUT"),
+    ("names that a pattern of files may stand for", "line/expand.rs", "MOST_NAMES"),
+    ("bytes of a page of `fs__read`", "fs/read.rs", "PAGE"),
+    ("bytes of a page of `fs__read` with `limit`", "fs/read.rs", "LARGEST_PAGE"),
+    ("bytes of an attached image", "fs/read.rs", "LARGEST_IMAGE"),
+    ("bytes of a file that `fs__edit` and `fs__apply_patch` change", "src/write.rs", "LARGEST"),
+    ("bytes that `fs__grep` finds", "fs/grep.rs", "LARGEST"),
+    ("bytes of a line that `fs__grep` shows", "fs/search.rs", "LONGEST"),
+    ("files that `fs__glob` names", "fs/glob.rs", "MOST"),
+    ("entries that `fs__ls` lists", "fs/ls.rs", "MOST"),
+    ("entries that `file-system__list` lists", "file_system.rs", "MOST_ENTRIES"),
+    ("bytes of a page that `web__fetch` reads", "web/mod.rs", "LARGEST"),
+    ("characters of a page that `web__fetch` shows at once", "web/mod.rs", "SHOWN"),
+    ("redirects that network tools follow", "goondan-tools/src/http.rs", "MOST_REDIRECTS"),
+    ("time of a webhook (`messaging__message`)", "messaging.rs", "PATIENCE"),
+    ("bytes that `text-transform` makes", "text_transform.rs", "LARGEST"),
+    ("tasks in a list of `todo__write`", "todo.rs", "MOST"),
+    ("notes that `memory__search` reads", "memory/mod.rs", "MOST_NOTES"),
+    ("time that `sessions__spawn` waits for an answer", "src/sessions.rs", "PATIENCE"),
+    ("bytes of one payload, in either direction", "goondan-dylib/src/limits.rs", "max_payload"),
+    ("time to open a library", "goondan-dylib/src/limits.rs", "open_timeout"),
+    ("time to end a call that was cancelled", "goondan-dylib/src/limits.rs", "cancel_grace"),
+    ("time to close a library", "goondan-dylib/src/limits.rs", "close_grace"),
+    ("calls that never came back", "goondan-dylib/src/limits.rs", "max_written_off"),
+    ("log lines, progress and questions of a call that wait", "goondan-dylib/src/calls.rs", "WAITING_EVENTS"),
+    ("questions to agents that a call may have open", "goondan-dylib/src/handler.rs", "MAX_OPERATIONS"),
+    (
+        "crashes in a row of a library with `isolation: process`, before its restarts are delayed",
+        "hosted/backoff.rs",
+        "QUICK_CRASHES",
+    ),
+    ("longest such delay", "hosted/backoff.rs", "LONGEST"),
+    ("reloaded libraries that stay in memory without a warning", "goondan-dylib/src/lane.rs", "MANY_RETIRED"),
+    ("bytes of a YAML or prompt file", "goondan-spec/src/paths.rs", "MAX_FILE_SIZE"),
+    ("documents in a file", "goondan-spec/src/read.rs", "MAX_DOCUMENTS"),
+    ("depth of lists and maps", "goondan-spec/src/yaml.rs", "MAX_DEPTH"),
+    ("values that the aliases of a document stand for", "goondan-spec/src/yaml.rs", "MAX_ALIASED_VALUES"),
+    ("characters of a key", "goondan-spec/src/yaml.rs", "MAX_KEY_LENGTH"),
+    ("depth of folders that are searched for resources", "discover.rs", "MAX_FOLDER_DEPTH"),
+    ("bytes of a `.gitignore`", "discover.rs", "GITIGNORE_LIMIT"),
+    ("characters of `metadata.name`", "envelope.rs", "MAX_NAME"),
+    ("characters of a pattern in `permissions`", "kinds/permissions.rs", "MAX_PATTERN"),
+    ("bytes of a file with a secret", "goondan/src/secrets.rs", "LARGEST"),
+    ("bytes of a value that is masked in outputs and logs, at least", "src/redact.rs", "SHORTEST"),
+    ("results that are remembered, so that an event that comes twice runs once", "handled.rs", "MAX_EVENTS"),
+    ("bytes of those results", "handled.rs", "MAX_BYTES"),
+    ("idle conversations that stay in memory", "orchestrator/instances.rs", "WARM"),
+    ("runtime events that wait for the disk", "jsonl/background.rs", "MAX_WAITING"),
+    ("bytes of `runtime-events.jsonl`", "jsonl/runtime_events.rs", "MAX_BYTES"),
+    ("conversations that wait to be synced together", "jsonl/unsettled.rs", "MOST_CONVERSATIONS"),
+    ("bytes of those conversations", "jsonl/unsettled.rs", "MOST_BYTES"),
+    ("bytes of a turn that is written together with its result", "jsonl/instance.rs", "LARGE"),
+    ("time that a start waits for the lock of a process that died", "jsonl/lock.rs", "PATIENCE"),
+    ("bytes of a line that `gdn instance import` reads", "store/transfer.rs", "MAX_LINE"),
+    ("messages that `gdn instance import` reads", "store/transfer.rs", "MAX_MESSAGES"),
+    ("bytes that `gdn instance import` reads", "store/transfer.rs", "MAX_BYTES"),
+    ("quiet time after an edit, before a watched project is reloaded", "watch/mod.rs", "settle"),
+    ("the same for a library", "watch/mod.rs", "settle_library"),
+    ("longest wait while files keep changing", "watch/mod.rs", "LONGEST_BURST"),
+    ("longest wait while a library keeps changing", "watch/mod.rs", "LONGEST_LINK"),
+    ("time between two looks at the files where the system sends no notices", "watch/mod.rs", "poll"),
+    ("time between two looks in any case", "watch/mod.rs", "quiet_check"),
+    ("time that `gdn reload` waits for the answer of the running process", "commands/reload.rs", "PATIENCE"),
+    ("bytes of a build's output that are kept, of its beginning and of its end", "build/command.rs", "KEPT"),
+    ("time for libraries to end with the swarm", "goondan/src/adapters.rs", "PATIENCE"),
+    ("time that a second Ctrl-C leaves for the end", "run/signals.rs", "LAST_MOMENT"),
+    ("time of a conformance case", "goondan-conformance/src/run.rs", "DEFAULT_TIME_LIMIT"),
+];
+
+/// A row of a table: what, and the limit.
+fn rows() -> BTreeMap<String, String> {
+    let page = std::fs::read_to_string(repository().join("docs/limits.md")).unwrap();
+    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| what |"));
+    let cells = rows.map(|row| row.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect());
+    cells.map(|cells: Vec<String>| (cells[0].clone(), cells[1].clone())).collect()
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Every source below `folder`.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let below = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
+    below.filter(|path| path.extension().is_some_and(|suffix| suffix == "rs")).collect()
+}
+
+/// A quantity in words: `10,000`, `512 MiB` (in bytes), `30 s` (in milliseconds). What follows a comma and a space is left
+/// out.
+fn quantity(words: &str) -> u64 {
+    let words = words.split(", ").next().unwrap();
+    let (number, unit) = words.split_once(' ').unwrap_or((words, ""));
+    let factor = match unit {
+        "" | "ms" => 1,
+        "s" => 1_000,
+        "min" => 60 * 1_000,
+        "h" => 60 * 60 * 1_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        _ => panic!("`{unit}` is no unit"),
+    };
+    number.replace(',', "").parse::<u64>().unwrap() * factor
+}
+
+/// The value of a constant of a source, or of a field in a literal; times are in milliseconds.
+fn value(source: &str, name: &str) -> Option<u64> {
+    let constant = format!("const {name}: ");
+    let field = format!("{name}: ");
+    let expression = source.lines().find_map(|line| match line.split_once(&constant) {
+        Some((_, rest)) => Some(rest.split_once(" = ")?.1.trim_end_matches(';')),
+        None => {
+            line.trim().strip_prefix(&field).filter(|rest| rest.ends_with(',')).map(|rest| rest.trim_end_matches(','))
+        }
+    })?;
+    let (factor, expression) = match expression.strip_prefix("Duration::from_") {
+        Some(time) => time.trim_end_matches(')').split_once('(').map(|(unit, rest)| (unit.len().min(5), rest))?,
+        None => (0, expression),
+    };
+    // `secs` has four letters, `millis` more.
+    let factor = if factor == 4 { 1_000 } else { 1 };
+    let shifted = |part: &str| match part.split_once(" << ") {
+        Some((number, places)) => Some(plain(number)? << plain(places)?),
+        None => plain(part),
+    };
+    expression.split(" * ").map(shifted).try_fold(factor, |product, part| Some(product * part?))
+}
+
+fn plain(number: &str) -> Option<u64> {
+    number.trim().replace('_', "").parse().ok()
+}
+
+#[test]
+fn fixed_limits_are_those_of_the_sources() {
+    let (rows, all) = (rows(), sources(&repository().join("crates")));
+    for (row, end, name) in CONSTANTS {
+        let limit = rows.get(*row).unwrap_or_else(|| panic!("docs/limits.md has no row `{row}`"));
+        let files =
+            all.iter().filter(|path| path.ends_with(end) && !path.components().any(|part| part.as_os_str() == "tests"));
+        let values: Vec<u64> = files.filter_map(|path| value(&std::fs::read_to_string(path).unwrap(), name)).collect();
+        let [value] = values[..] else { panic!("`{name}` of {end}: {values:?}") };
+        assert_eq!(quantity(limit), value, "docs/limits.md: `{row}`, and `{name}` of {end}");
+    }
+}
+
+#[test]
+fn limits_that_can_be_set_are_those_of_the_schemas() {
+    let mut seen = 0;
+    for (row, limit) in rows() {
+        let Some(field) = row.strip_prefix('`').and_then(|row| row.split('`').next()) else { continue };
+        let Some((kind, path)) = field.split_once('.').filter(|(kind, _)| *kind != "Model") else { continue };
+        let (_, root) = schemas().into_iter().find(|(_, schema)| schema["title"] == kind).unwrap();
+        let schema = path.split('.').try_fold(root.clone(), |schema, name| property(&root, &schema, name));
+        match &schema.unwrap_or_else(|| panic!("there is no field `{field}`"))["default"] {
+            Value::Null => assert_eq!(limit, "none", "{row}"),
+            default => assert_eq!(Some(quantity(&limit)), default.as_u64(), "{row}"),
+        }
+        seen += 1;
+    }
+    assert!(seen > 8, "{seen}");
+}
+
+/// The schema of a field, in whichever form of its map it is.
+fn property(root: &Value, schema: &Value, name: &str) -> Option<Value> {
+    if let Some(reference) = schema["$ref"].as_str() {
+        return property(root, root.pointer(reference.trim_start_matches('#'))?, name);
+    }
+    match schema["anyOf"].as_array() {
+        Some(forms) => forms.iter().find_map(|form| property(root, form, name)),
+        None => schema["properties"].get(name).cloned(),
+    }
+}
+
+#[test]
+fn no_row_is_left_unchecked() {
+    for row in rows().keys() {
+        let is_constant = CONSTANTS.iter().any(|(known, ..)| known == row);
+        assert!(is_constant || row.starts_with('`'), "`{row}` is held against nothing");
+    }
+}

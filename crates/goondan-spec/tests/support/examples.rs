@@ -1,0 +1,33 @@
+//! One example of each kind; together they are a project.
+
+use goondan_spec::{Kind, MemoryFiles};
+
+use super::files;
+
+/// The example of a kind: one or more documents that use every field.
+pub(crate) fn example(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Model => include_str!("../examples/model.yaml"),
+        Kind::Agent => include_str!("../examples/agent.yaml"),
+        Kind::Swarm => include_str!("../examples/swarm.yaml"),
+        Kind::Tool => include_str!("../examples/tool.yaml"),
+        Kind::Extension => include_str!("../examples/extension.yaml"),
+        Kind::Connector => include_str!("../examples/connector.yaml"),
+        Kind::Connection => include_str!("../examples/connection.yaml"),
+        Kind::Package => include_str!("../examples/package.yaml"),
+    }
+}
+
+/// The project, with the files that its resources name.
+pub(crate) fn project() -> MemoryFiles {
+    // A Package has to be the first document.
+    let mut kinds = Kind::ALL;
+    kinds.rotate_right(1);
+    files(&[("goondan.yaml", &kinds.map(example).join("---\n"))])
+        .file("/p/prompts/writer.md", "Write.")
+        .file("/p/prompts/case.md", "Changes case in ${workspace}.")
+        .file("/p/tools/text-utils/target/release/libtext_utils.so", "")
+        .file("/p/tools/greet/tool.yaml", "name: greet\ndescription: Greets\nentrypoint: greet.sh\n")
+        .file("/p/tools/greet/greet.sh", "")
+        .file("/p/connectors/inbox.js", "")
+}
