@@ -27,27 +27,9 @@ bench:
     target/release/bench --all --table target/bench.md
     cat target/bench.md
 
-# Build what is shipped for Linux on x86-64, in target/release. Relocations are packed, functions with the same code become one,
-# and what a start runs lies together, so that few pages of the program come into memory: valgrind records a start. It needs
-# glibc 2.36 (August 2022) or newer to start; `cargo build --release` makes a binary that does not.
+# Build what is shipped, in target/dist
 dist:
-    #!/usr/bin/env bash
-    set -euo pipefail
-    build() {
-      cargo rustc --release -p goondan-cli --bin gdn -- \
-        -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,--icf=all "$@"
-    }
-    build -C strip=none
-    record() {
-      valgrind --quiet --tool=callgrind --demangle=no --callgrind-out-file="target/start-$1.out" \
-        target/release/gdn run --state-root target/start-state --trust --yes "${@:2}"
-    }
-    record hello examples/hello --input Hello
-    record newsroom examples/newsroom --input Bees
-    echo '{"input": "Hello"}' | record serving examples/hello --input-format stream-json --output-format json
-    sed -nE "s/^c?fn=\([0-9]+\) (_[A-Za-z0-9_.$]+).*/\1/p" target/start-*.out | sort -u > target/start-order
-    order="$PWD/target/start-order"
-    build -C link-arg=-Wl,--no-warn-symbol-ordering -C "link-arg=-Wl,--symbol-ordering-file=$order"
+    cargo build --profile dist -p goondan-cli
 
 # Try the tables of attacks, and print each class with its count; then run command lines both ways for a minute
 attacks seconds="60":

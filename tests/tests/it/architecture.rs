@@ -31,7 +31,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
 ];
 
 /// These packages test and measure the others, and are used by none.
-const OUTSIDE: [&str; 2] = ["goondan-tests", "goondan-benches"];
+const OUTSIDE: [&str; 3] = ["goondan-tests", "goondan-benches", "embedding"];
 
 fn metadata() -> Metadata {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
