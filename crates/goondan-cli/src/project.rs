@@ -198,8 +198,7 @@ fn find(path: &Path) -> Result<(), CliError> {
     }
     if !path.is_dir() {
         return Err(CliError::configuration(format!("`{shown}` does not exist."))
-            .suggest(format!("Create a project there with `gdn init {shown}`."))
-            .help("init"));
+            .suggest(format!("Create a project there with `gdn init {shown}`.")));
     }
     if goondan::manifest_in(path).is_some() {
         return Ok(());
@@ -209,8 +208,7 @@ fn find(path: &Path) -> Result<(), CliError> {
         false => (format!("`{shown}`"), format!("gdn init {shown}")),
     };
     Err(CliError::configuration(format!("There is no goondan.yaml in {place}."))
-        .suggest(format!("Create a project with `{command}`, or name the folder that holds one."))
-        .help("init"))
+        .suggest(format!("Create a project with `{command}`, or name the folder that holds one.")))
 }
 
 fn existing_folder(folder: &Path) -> Result<PathBuf, CliError> {
@@ -237,7 +235,7 @@ pub(crate) fn invalid(diagnostics: &[Diagnostic]) -> CliError {
         1 => "The project has an error.".to_owned(),
         n => format!("The project has {n} errors."),
     };
-    let mut error = CliError::new(Exit::Validation, "VALIDATION_ERROR", message)
+    let mut error = CliError::new(Exit::Validation, Code::VALIDATION_ERROR, message)
         .suggest("Correct the YAML where the lines above point, then run `gdn validate`.");
     error.diagnostics = as_json(diagnostics).into();
     error
@@ -253,7 +251,7 @@ fn start_error(error: StartError, output: &Output) -> CliError {
     match error {
         StartError::Diagnostics(diagnostics) => not_startable_shown(&diagnostics, output),
         StartError::Workspace { message, suggestion } => {
-            CliError { suggestion, ..CliError::failure("WORKSPACE_ERROR", message) }
+            CliError { suggestion, ..CliError::failure(Code::WORKSPACE_ERROR, message) }
         }
     }
 }
@@ -276,13 +274,9 @@ fn not_startable(diagnostics: &[Diagnostic]) -> CliError {
         false => Exit::Validation,
     };
     let mut error = match diagnostics {
-        [one] => CliError {
-            suggestion: one.suggestion.clone(),
-            help_url: one.help_url.clone(),
-            ..CliError::new(exit, one.code.0, placed(one))
-        },
+        [one] => CliError { suggestion: one.suggestion.clone(), ..CliError::new(exit, one.code, placed(one)) },
         several => {
-            CliError::new(exit, "CONFIG_ERROR", format!("{} problems keep the swarm from starting.", several.len()))
+            CliError::new(exit, Code::CONFIG_ERROR, format!("{} problems keep the swarm from starting.", several.len()))
         }
     };
     error.diagnostics = as_json(diagnostics).into();

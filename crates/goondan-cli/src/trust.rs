@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use goondan::spec::Code;
 use goondan::{Project, ReloadCheck, StateRoot, TrustList, Want, wants};
 
 use crate::commands::quoted;
@@ -100,9 +101,8 @@ fn refused(root: &Path, wants: &[Want], list_lies_in_it: bool) -> CliError {
         true => "The state root lies in the project, and can't speak for it: choose another one".to_owned(),
         false => format!("Look at what it wants, then run `gdn trust {}`", quoted(&root.to_string_lossy())),
     };
-    let mut error = CliError::new(Exit::Untrusted, "E_PROJECT_UNTRUSTED", message)
-        .suggest(format!("{lasting}; `--trust` or {VARIABLE}=1 trust it for one run."))
-        .help("trust");
+    let mut error = CliError::new(Exit::Untrusted, Code::PROJECT_UNTRUSTED, message)
+        .suggest(format!("{lasting}; `--trust` or {VARIABLE}=1 trust it for one run."));
     let values = wants.iter().map(|want| serde_json::to_value(want).expect("a want holds texts and numbers alone"));
     error.wants = values.collect();
     error

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use chrono::{DateTime, Utc};
+use goondan_spec::Code;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,8 +27,7 @@ use crate::responses;
 use crate::step;
 use crate::taint;
 use crate::turn::{
-    self, ConversationLog, JoinBox, STORE_FAILED, TurnContext, TurnProgress, is_message_of, store_failed,
-    turn_of_message,
+    self, ConversationLog, JoinBox, TurnContext, TurnProgress, is_message_of, store_failed, turn_of_message,
 };
 
 /// What the orchestrator hands to a turn.
@@ -247,7 +247,7 @@ async fn finish(mut context: TurnContext, ending: &mut Ending, result: TurnResul
         answer: answer.clone().map(Box::new),
         fold: None,
     };
-    if result.error.as_ref().is_some_and(|error| error.code == STORE_FAILED) {
+    if result.error.as_ref().is_some_and(|error| error.code == Code::STORE) {
         return TurnEnd { result, handled: Vec::new(), answer: None, warm: None, meta };
     }
     bury(&engine, &event, &result).await;

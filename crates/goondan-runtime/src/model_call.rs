@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::StreamExt;
+use goondan_spec::Code;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -166,12 +167,12 @@ fn with_unique_ids(mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
 /// What a failed model call means for a turn.
 pub(crate) fn turn_error(error: ModelError) -> TurnError {
     let (code, status) = match error.kind {
-        ModelErrorKind::Status(status) => ("E_MODEL_STATUS", Some(status)),
-        ModelErrorKind::Connection => ("E_MODEL_CONNECTION", None),
-        ModelErrorKind::Protocol => ("E_MODEL_PROTOCOL", None),
-        ModelErrorKind::Configuration => ("E_MODEL_CONFIGURATION", None),
+        ModelErrorKind::Status(status) => (Code::MODEL_STATUS, Some(status)),
+        ModelErrorKind::Connection => (Code::MODEL_CONNECTION, None),
+        ModelErrorKind::Protocol => (Code::MODEL_PROTOCOL, None),
+        ModelErrorKind::Configuration => (Code::MODEL_CONFIGURATION, None),
     };
-    TurnError { code: code.to_owned(), message: error.message, suggestion: error.suggestion, status }
+    TurnError { suggestion: error.suggestion, status, ..TurnError::new(code, error.message) }
 }
 
 #[cfg(test)]

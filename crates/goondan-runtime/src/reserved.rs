@@ -1,13 +1,12 @@
 //! Names that the engine gives a meaning to. Who writes events (agents through their tools, libraries) may not use them: an
 //! event that could say of itself that it is an answer would join a turn that it has no part in.
 
+use goondan_spec::Code;
+
 use crate::JsonObject;
 use crate::middleware::{COMPACTION, CONTEXT_MESSAGE};
 use crate::ports::tool::ToolError;
 use crate::schedule::CRON;
-
-/// The code of an event that uses a reserved name.
-pub const EVENT_RESERVED: &str = "AGENT_EVENT_RESERVED";
 
 /// The type of an input from outside.
 pub const INPUT: &str = "user.input";
@@ -68,7 +67,7 @@ fn begins(text: &str, with: &str) -> bool {
 
 fn refused(message: String) -> ToolError {
     ToolError::new(message)
-        .code(EVENT_RESERVED)
+        .code(Code::AGENT_EVENT_RESERVED)
         .suggest("Leave it out, or take a name of your own, such as `job.done`.")
 }
 
@@ -108,7 +107,11 @@ mod tests {
             "job\nagent.response",
             &longest,
         ] {
-            assert_eq!(code(Some(reserved), json!({})).as_deref(), Some(EVENT_RESERVED), "{reserved}");
+            assert_eq!(
+                code(Some(reserved), json!({})).as_deref(),
+                Some(Code::AGENT_EVENT_RESERVED.as_str()),
+                "{reserved}"
+            );
         }
         for free in [REQUEST, SEND, "job", "session.spawn", "task.run", "agents", "ä", ""] {
             assert_eq!(code(Some(free), json!({})), None, "{free}");
@@ -131,7 +134,7 @@ mod tests {
             "auth",
         ] {
             let metadata = Value::Object([(key.to_owned(), json!({}))].into_iter().collect());
-            assert_eq!(code(None, metadata).as_deref(), Some(EVENT_RESERVED), "{key}");
+            assert_eq!(code(None, metadata).as_deref(), Some(Code::AGENT_EVENT_RESERVED.as_str()), "{key}");
         }
         assert_eq!(code(None, json!({"ticket": 7, "pinned": true, "data": {"callers": []}, "ä": 1})), None);
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use goondan_spec::Code;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
@@ -201,7 +202,7 @@ impl Runtime {
         let (store, id, wanted) = (Arc::clone(&self.engine.store), instance.clone(), event_id.to_owned());
         let found = blocking(move || dead_letters::find(&*store, &id, &wanted)).await;
         let mut event = found.map_err(|error| store_refusal(&error))?.ok_or_else(|| Refusal {
-            code: "E_EVENT_NOT_FOUND",
+            code: Code::EVENT_NOT_FOUND,
             message: format!("{instance} has no failed event `{event_id}`"),
             suggestion: Some("See which it has with `gdn instance show`.".to_owned()),
         })?;
@@ -321,9 +322,9 @@ impl Drop for Runtime {
 }
 
 fn store_refusal(error: &StoreError) -> Refusal {
-    Refusal { code: "E_STORE", message: error.message.clone(), suggestion: None }
+    Refusal { code: Code::STORE, message: error.message.clone(), suggestion: None }
 }
 
 fn ended() -> Refusal {
-    Refusal { code: "SWARM_STOPPED", message: "the swarm has ended".to_owned(), suggestion: None }
+    Refusal { code: Code::SWARM_STOPPED, message: "the swarm has ended".to_owned(), suggestion: None }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::StreamExt;
+use goondan_spec::Code;
 use serde_json::{Value, json};
 
 use crate::dispatch::{self, ToolCallContext};
@@ -201,7 +202,7 @@ async fn run_calls(context: &StepContext<'_>, message: &Arc<Message>) -> Result<
 
 fn too_many_calls() -> ToolError {
     ToolError::new(format!("the call was not run: an answer may make {MOST_CALLS} calls"))
-        .code("E_TOOL_TOO_MANY_CALLS")
+        .code(Code::TOOL_TOO_MANY_CALLS)
         .suggest("Make the call again, with fewer at a time.")
 }
 
@@ -261,7 +262,7 @@ pub(crate) fn interrupted_result(call: &ToolCall) -> ToolCallResult {
         "{} was running when the process ended; it is not known how far it came, and it was not run again",
         call.tool_name
     ))
-    .code("E_TOOL_INTERRUPTED")
+    .code(Code::TOOL_INTERRUPTED)
     .suggest("Look at what it left behind before you call it again.");
     dispatch::failed(call, usize::MAX, error)
 }
@@ -315,10 +316,6 @@ fn encode<T: serde::Serialize>(value: &T) -> Value {
 }
 
 pub(crate) fn decode<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, TurnError> {
-    serde_json::from_value(value).map_err(|error| TurnError {
-        code: "E_JOURNAL".to_owned(),
-        message: format!("the journal of the turn can't be read: {error}"),
-        suggestion: None,
-        status: None,
-    })
+    serde_json::from_value(value)
+        .map_err(|error| TurnError::new(Code::JOURNAL, format!("the journal of the turn can't be read: {error}")))
 }

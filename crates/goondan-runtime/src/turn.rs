@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use goondan_spec::Code;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -121,7 +122,7 @@ impl TurnContext {
         self.log.store.append(&event).map_err(|error| store_failed(&error))?;
         if let Err(missing) = self.log.conversation.apply(event) {
             tracing::warn!(
-                code = crate::conversation::MESSAGE_TARGET_NOT_FOUND,
+                code = Code::MESSAGE_TARGET_NOT_FOUND.as_str(),
                 instance = %self.facts.instance,
                 target_id = missing.target_id,
                 "a message event changed nothing"
@@ -264,7 +265,7 @@ pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnRe
     });
     let (finish_reason, response, error) = match outcome {
         Ok(outcome) => (outcome.finish_reason, outcome.response, None),
-        Err(error) if error.code == CANCELLED => (FinishReason::Cancelled, None, Some(error)),
+        Err(error) if error.code == Code::TURN_CANCELLED => (FinishReason::Cancelled, None, Some(error)),
         Err(error) => (FinishReason::Error, None, Some(error)),
     };
     TurnResult {
@@ -337,41 +338,22 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
 fn remind_of_empty_answer(context: &mut TurnContext) -> Result<(), TurnError> {
     context.progress.empty_answers += 1;
     if context.progress.empty_answers >= MAX_EMPTY_ANSWERS {
-        return Err(TurnError {
-            code: "E_MODEL_EMPTY".to_owned(),
-            message: format!("the model gave {MAX_EMPTY_ANSWERS} empty answers in a row"),
-            suggestion: Some("Look at the model's limits (`params.maxTokens`) and at the prompt.".to_owned()),
-            status: None,
-        });
+        let message = format!("the model gave {MAX_EMPTY_ANSWERS} empty answers in a row");
+        return Err(TurnError::new(Code::MODEL_EMPTY, message)
+            .suggest("Look at the model's limits (`params.maxTokens`) and at the prompt."));
     }
     let content = vec![Part::Text { text: EMPTY_ANSWER_REMINDER.to_owned() }];
     context.append(Role::User, content, MessageSource::System).map(drop)
 }
 
-/// The code of a turn that somebody cancelled.
-pub(crate) const CANCELLED: &str = "E_TURN_CANCELLED";
-
 pub(crate) fn cancelled() -> TurnError {
-    TurnError {
-        code: CANCELLED.to_owned(),
-        message: "the turn was cancelled".to_owned(),
-        suggestion: None,
-        status: None,
-    }
+    TurnError::new(Code::TURN_CANCELLED, "the turn was cancelled")
 }
 
-/// The code of a turn that could not be put on disk. It is not over.
-pub(crate) const STORE_FAILED: &str = "E_STORE";
-
+/// The error of a turn that could not be put on disk. It is not over.
 pub(crate) fn store_failed(error: &StoreError) -> TurnError {
-    TurnError {
-        code: STORE_FAILED.to_owned(),
-        message: error.message.clone(),
-        suggestion: Some(
-            "Make room or fix the rights of the state folder; the turn resumes at the next start, or when something is sent \
-             to the instance again."
-                .to_owned(),
-        ),
-        status: None,
-    }
+    TurnError::new(Code::STORE, error.message.clone()).suggest(
+        "Make room or fix the rights of the state folder; the turn resumes at the next start, or when something is sent \
+         to the instance again.",
+    )
 }

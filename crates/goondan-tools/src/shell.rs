@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use goondan_runtime::JsonObject;
 use goondan_runtime::ports::tool::{Direct, Road, ToolContext, ToolError};
+use goondan_runtime::spec::Code;
 use goondan_runtime::spec::command_line;
 use goondan_runtime::spec::kinds::{ProcessLimits, Sandbox};
 use serde::Deserialize;
@@ -68,7 +69,7 @@ pub(crate) fn work(
     if let Road::Direct(direct) = &ctx.road {
         let script = command_line::parse(line).map_err(|beyond| {
             ToolError::new(format!("the command line was allowed by patterns, but it {}", beyond.0))
-                .code("E_TOOL_DENIED")
+                .code(Code::TOOL_DENIED)
         })?;
         let line = Line::new(script, direct, launcher, ctx, folder, environment);
         let line = line.map_err(|error| errors::io("run the command", &error))?;
@@ -114,7 +115,7 @@ pub(crate) fn folder(workdir: &Path, cwd: Option<&str>) -> Result<PathBuf, ToolE
     let folder = folder.map_err(|error| errors::io(format_args!("run in `{given}`"), &error))?;
     if !folder.is_dir() {
         let message = format!("cannot run in `{given}`: it is not a folder");
-        return Err(ToolError::new(message).code(errors::WRONG_FILE_TYPE));
+        return Err(ToolError::new(message).code(Code::TOOL_WRONG_FILE_TYPE));
     }
     Ok(folder)
 }

@@ -180,7 +180,7 @@ fn verdict(outcomes: &[BuildOutcome]) -> Result<(), CliError> {
         true => "Correct the command in `spec.build`, or install what it needs.",
         false => "Correct what the lines above say, then build again.",
     };
-    Err(CliError::failure("BUILD_FAILED", message).suggest(hint))
+    Err(CliError::failure(Code::BUILD_FAILED, message).suggest(hint))
 }
 
 /// A command can succeed and make something else than the entry.
@@ -194,7 +194,7 @@ fn check_entries(path: &Path, outcomes: &[BuildOutcome], output: &Output) -> Res
     output.explain(render::pretty(&missing, &project.sources, Output::stderr_has_colour()).trim_end_matches('\n'))?;
     let tool = first.resource.as_deref().unwrap_or_default();
     let message = format!("The command of {tool} succeeded, but what it made is not where `spec.entry` points.");
-    let mut error = CliError::new(Exit::Validation, "BUILD_FAILED", message)
+    let mut error = CliError::new(Exit::Validation, Code::BUILD_FAILED, message)
         .suggest("Correct `spec.entry`, or let the command put the library there.");
     error.diagnostics = as_json(&missing).into();
     Err(error)

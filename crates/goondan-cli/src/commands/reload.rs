@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use goondan::spec::{Bundle, shown};
+use goondan::spec::{Bundle, Code, shown};
 use goondan::{LastGeneration, LastReload, Preview, PreviewError, StateRoot, Swarm, Workspace};
 use serde_json::json;
 
@@ -126,8 +126,12 @@ async fn request(args: &ReloadArgs, bundle: &Bundle, state_root: &StateRoot, out
         return Ok(());
     }
     output.note(&shown::lines(reload.messages.join("\n")).to_string())?;
-    Err(CliError::new(Exit::Validation, "E_RELOAD_FAILED", format!("Not reloaded; generation {generation} serves on."))
-        .suggest("Correct what the lines above say, then reload again."))
+    Err(CliError::new(
+        Exit::Validation,
+        Code::RELOAD_FAILED,
+        format!("Not reloaded; generation {generation} serves on."),
+    )
+    .suggest("Correct what the lines above say, then reload again."))
 }
 
 /// The process that runs the project's swarm and can be asked.
@@ -163,7 +167,7 @@ fn hang_up(process: u32) -> Result<(), CliError> {
     let number = i32::try_from(process).map(Pid::from_raw);
     let sent = number.map_err(|_| nix::errno::Errno::ESRCH).and_then(|process| kill(process, Signal::SIGHUP));
     sent.map_err(|error| {
-        CliError::failure("INTERNAL_ERROR", format!("Process {process} can't be asked to reload: {error}."))
+        CliError::failure(Code::INTERNAL_ERROR, format!("Process {process} can't be asked to reload: {error}."))
     })
 }
 
@@ -183,11 +187,11 @@ async fn answer(workspace: &Workspace, before: u64) -> Result<(u64, LastReload),
             return Ok((last.generation, reload));
         }
         if workspace.running_process()?.is_none() {
-            return Err(CliError::failure("INTERNAL_ERROR", "The process ended before it had reloaded."));
+            return Err(CliError::failure(Code::INTERNAL_ERROR, "The process ended before it had reloaded."));
         }
         tokio::time::sleep(LOOK).await;
     }
-    Err(CliError::failure("INTERNAL_ERROR", format!("The process did not reload within {} s.", PATIENCE.as_secs()))
+    Err(CliError::failure(Code::INTERNAL_ERROR, format!("The process did not reload within {} s.", PATIENCE.as_secs()))
         .suggest("Look at what it prints on standard error."))
 }
 

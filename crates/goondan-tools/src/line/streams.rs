@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use goondan_runtime::policy::shell;
 use goondan_runtime::ports::tool::ToolError;
+use goondan_runtime::spec::Code;
 use goondan_runtime::spec::command_line::{Redirect, Target, stays_inside};
 use tokio::process::Command;
 
@@ -117,7 +118,7 @@ fn inside(line: &Line, place: &Path, what: For) -> Result<File, ToolError> {
     let is_hidden = |path: &Path| shell::is_protected(&root.relative(path).to_string_lossy());
     if !matches!(what, For::Reading) && is_hidden(&place.path) && !is_named(given) {
         let message = format!("`{}` is a protected place, and was not judged as one", place.path.display());
-        return Err(ToolError::new(message).code("E_TOOL_DENIED"));
+        return Err(ToolError::new(message).code(Code::TOOL_DENIED));
     }
     match what {
         For::Reading => root.open(&place).map(|(file, _)| file),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use goondan::StateRoot;
 use goondan::models::Mask;
+use goondan::spec::Code;
 use goondan::spec::shown;
 
 use crate::exit::CliError;
@@ -61,7 +62,7 @@ fn chosen(args: &ExportArgs, state_root: &StateRoot) -> Result<Vec<Found>, CliEr
             Some(pair) => Err(CliError::usage(format!("Several workspaces have an instance `{}`.", pair[0]))
                 .suggest("Choose a workspace with `--workspace`; `gdn instance list` shows which there are.")),
             None if found.is_empty() => Err(CliError::failure(
-                "INSTANCE_NOT_FOUND",
+                Code::INSTANCE_NOT_FOUND,
                 format!("There are no instances{}.", instances::of(&scope)),
             )),
             None => Ok(found),

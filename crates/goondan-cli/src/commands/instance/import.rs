@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use goondan::runtime::ids::InstanceId;
 use goondan::runtime::store::transfer::ImportError;
+use goondan::spec::Code;
 use goondan::spec::shown;
 use goondan::{ImportFailed, StateRoot, Workspace};
 
@@ -86,9 +87,9 @@ fn failed(error: &ImportFailed) -> CliError {
     let refused = |code| CliError::failure(code, format!("{}.", in_sentence_case(&error.to_string())));
     match error {
         ImportFailed::Workspace(error) => not_opened(error),
-        ImportFailed::Import(ImportError::Exists(_)) => refused("INSTANCE_EXISTS")
+        ImportFailed::Import(ImportError::Exists(_)) => refused(Code::INSTANCE_EXISTS)
             .suggest("Nothing was imported. Choose another name with `--as AGENT:KEY`, or delete the old one first."),
-        ImportFailed::Import(ImportError::Store(_)) => refused("INTERNAL_ERROR"),
-        ImportFailed::Import(_) => refused("IMPORT_ERROR").suggest("Nothing was imported."),
+        ImportFailed::Import(ImportError::Store(_)) => refused(Code::INTERNAL_ERROR),
+        ImportFailed::Import(_) => refused(Code::IMPORT_ERROR).suggest("Nothing was imported."),
     }
 }

@@ -5,6 +5,7 @@ mod history;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan::runtime::event::FinishReason;
+use goondan::spec::Code;
 use goondan::spec::shown;
 use goondan::{Input, StateRoot, Swarm};
 use rustyline::error::ReadlineError;
@@ -212,7 +213,7 @@ impl Prompt {
 }
 
 fn terminal_error(error: ReadlineError) -> CliError {
-    CliError::failure("INTERNAL_ERROR", format!("The terminal can't be used: {error}."))
+    CliError::failure(Code::INTERNAL_ERROR, format!("The terminal can't be used: {error}."))
         .suggest("Use `--input TEXT` instead of the chat.")
 }
 
