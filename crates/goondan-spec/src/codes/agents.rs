@@ -23,7 +23,7 @@ codes! {
         next: "Answer without asking back, tell instead of asking (`agents__send`), or ask under another `instanceKey`.",
         more: Some("tools.md#agents"),
     }
-    /// Agents call each other too deeply.
+    /// The chain of agents that ask each other is too long.
     AGENT_CALL_DEPTH_EXCEEDED = "AGENT_CALL_DEPTH_EXCEEDED" {
         why: "An agent asked an agent that asked an agent, and so on, more often than `policy.maxCallDepth` allows (16 by \
               default).",
@@ -76,7 +76,7 @@ spec:
                (`policy.lifecycle.ttlSeconds`).",
         more: Some("durability.md#idle-instances"),
     }
-    /// Too many events wait.
+    /// Too many events are waiting.
     AGENT_QUEUE_FULL = "AGENT_QUEUE_FULL" {
         why: "One instance has 10,000 events waiting, or the events that wait in the swarm take 512 MiB together.",
         next: "Send it again when some have been handled. If it keeps happening, spread the work over several instances.",

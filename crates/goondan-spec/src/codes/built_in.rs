@@ -18,16 +18,16 @@ codes! {
         example: call("fs__read {\"path\": \"note.md\"}\n", "fs__ls {\"path\": \".\"}\nfs__read {\"path\": \"notes.md\"}\n"),
         next: "List the folder, and use a name that is there. `workdir` of the Agent says where it works.",
     }
-    /// A path leads to something else than the tool works on.
+    /// A path leads to a folder where a file is needed, or the other way round.
     TOOL_WRONG_FILE_TYPE = "E_TOOL_WRONG_FILE_TYPE" {
-        why: "A tool for files was given a folder, or the other way round; or it was given a device, a pipe, a link, or a \
-              file that is not text.",
+        why: "The tool works on files and was given a folder, works on folders and was given a file, or was given a \
+              device, a pipe, a link, or a file that is not text.",
         example: call("fs__read {\"path\": \"drafts\"}\n", "fs__ls {\"path\": \"drafts\"}\n"),
         next: "Name a path of the kind that the message asks for.",
     }
-    /// The operating system refused.
+    /// The operating system refused to read, write or start something.
     TOOL_IO = "E_TOOL_IO" {
-        why: "A file can't be read or written, or a program can't be started: rights are missing, the disk is full, or \
+        why: "A file can't be read or written, or a program can't be started: permissions are missing, the disk is full, or \
               the file system is read-only. The message ends with the system's reason.",
         next: "Remove the cause, or work in another folder.",
     }
@@ -37,7 +37,7 @@ codes! {
               large it is.",
         next: "Work on smaller parts, or let a program do it: `bash__exec`.",
     }
-    /// A text is not in UTF-8.
+    /// A file is text, but not in UTF-8.
     TOOL_ENCODING = "E_TOOL_ENCODING" {
         why: "The file is text in another encoding. Tools read and change only UTF-8, so that nothing is garbled.",
         example: call(
@@ -98,7 +98,7 @@ spec: {entry: builtin:http-fetch, config: {allowHosts: [wiki.internal]}}
         next: "If agents may reach the host, list it in `config.allowHosts` of the Tool.",
         more: Some("security.md#files-and-the-network"),
     }
-    /// A request brought no answer that can be used.
+    /// A request failed, or its answer can't be used.
     TOOL_HTTP = "E_TOOL_HTTP" {
         why: "The connection failed or broke off, the certificate is not valid, a channel's webhook answered with an \
               error, or a page can't be turned into text. The message says which.",
@@ -224,7 +224,7 @@ spec:
         next: "Run the project with `gdn run --watch`, or start it again.",
         more: Some("reload.md"),
     }
-    /// A reload was refused, and the swarm goes on as it was.
+    /// A reload was refused, and the swarm goes on as before.
     RELOAD_FAILED = "E_RELOAD_FAILED" {
         why: "The edited project has errors. They are listed with file and line.",
         next: "Correct them, then reload again. `gdn validate` and `gdn reload --dry-run` check beforehand.",

@@ -20,10 +20,9 @@ codes! {
                failing, describe the parameters better in the Tool. `gdn tool list` shows them.",
         more: Some("cli.md#tool"),
     }
-    /// There is no such tool in this step.
+    /// The model called a tool that it was not offered.
     TOOL_NOT_IN_CATALOG = "E_TOOL_NOT_IN_CATALOG" {
-        why: "The model called a tool that it was not offered: the agent does not have it, the name is misspelt, or an \
-              extension left it out of this step.",
+        why: "The agent does not have the tool, the name is misspelt, or an extension left it out of this step.",
         example: running(
             "\
 apiVersion: goondan.ai/v1
@@ -112,7 +111,7 @@ spec: {entry: builtin:http-fetch, timeoutMs: 60000}
     TOOL_CANCELLED = "E_TOOL_CANCELLED" {
         why: "Somebody cancelled the turn (Ctrl-C, a shutdown), or the agent that waited for the answer stopped \
               waiting.",
-        next: "Nothing, if you meant to. Look at what the call left behind before you repeat it.",
+        next: "Nothing, if that was intended. Look at what the call left behind before you repeat it.",
     }
     /// The process ended while a tool was running, and nobody knows how far it came.
     TOOL_INTERRUPTED = "E_TOOL_INTERRUPTED" {

@@ -3,7 +3,7 @@
 use super::shell;
 
 codes! {
-    /// The command line makes no sense.
+    /// The command line can't be understood.
     INVALID_ARGUMENT = "INVALID_ARGUMENT" {
         why: "An option or a value is unknown, two options exclude each other, or a name fits nothing or several things. \
               With `--input-format stream-json`, it also answers a line that is not an input. `gdn` ends with exit code 2.",
@@ -83,7 +83,7 @@ codes! {
     INTERRUPTED = "INTERRUPTED" {
         why: "You pressed Ctrl-C (exit code 130), or the system asked `gdn` to end (143). A turn that was not over goes on \
               with the next start.",
-        next: "Nothing, if you meant to.",
+        next: "Nothing, if that was intended.",
         more: Some("cli.md#exit-codes"),
     }
     /// The command failed for a reason that has no code of its own.

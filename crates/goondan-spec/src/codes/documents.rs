@@ -78,7 +78,7 @@ spec: {modelConfig: {modelRef: Model/main}}
         ),
         next: "Correct the spelling. Kinds begin with a capital letter.",
     }
-    /// A name has characters that names may not have.
+    /// A resource has a name that is not allowed.
     INVALID_NAME = "E_CONFIG_INVALID_NAME" {
         why: "`metadata.name` has something other than lower-case letters, digits and hyphens, does not begin with a \
               letter, or is longer than 63 characters. Only a Package may also be called `@scope/name`.",
@@ -128,7 +128,7 @@ spec: {provider: openai, model: gpt-5-nano}
         ),
         next: "Rename one of the two, or remove it.",
     }
-    /// A field is missing, unknown, or holds what it can't hold.
+    /// A field is missing, unknown, or has a value that it can't have.
     SCHEMA_INVALID = "E_CONFIG_SCHEMA_INVALID" {
         why: "A field has the wrong type or a value that is not allowed, a required field is missing, or a field is \
               unknown. In the example, `spec.model` is missing and `spec.modle` is unknown.",
@@ -152,7 +152,7 @@ spec: {provider: openai, model: gpt-5}
                and extensions.",
         more: Some("cli.md#schema"),
     }
-    /// A Package is not where it has to be.
+    /// A Package is in the wrong place.
     PACKAGE_DOC_POSITION = "E_CONFIG_PACKAGE_DOC_POSITION" {
         why: "A Package describes the whole project, so it must be the first document of the project's \
               `goondan.yaml`.",

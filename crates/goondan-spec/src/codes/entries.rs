@@ -53,7 +53,7 @@ spec:
         ),
         next: "Copy the file into the project.",
     }
-    /// The parameters of a tool are not a JSON Schema that a model can follow.
+    /// The parameters of a tool are not a valid JSON Schema.
     INVALID_PARAMETERS = "E_CONFIG_INVALID_PARAMETERS" {
         why: "`parameters` is not a valid JSON Schema (draft 2020-12), or its root is not `type: object`.",
         example: yaml(
@@ -106,7 +106,7 @@ spec: {entry: builtin:fs, exports: [{name: read}]}
         ),
         next: "Shorten the name of the Tool or of the export.",
     }
-    /// A value is not given in one of the three ways.
+    /// A key, a secret or a setting is not written as values are.
     INVALID_VALUE_SOURCE = "E_CONFIG_INVALID_VALUE_SOURCE" {
         why: "A key, a secret or a setting is not exactly one of `value`, `valueFrom.env` and `valueFrom.secretRef`.",
         example: yaml(
@@ -151,7 +151,7 @@ spec: {provider: openai, model: gpt-5, apiKey: {valueFrom: {env: OPENAI_API_KEY}
                `.env.local`, then `.env`.",
         more: Some("security.md#secrets"),
     }
-    /// Nobody has said that the project may do what it wants to do.
+    /// The project is not trusted.
     PROJECT_UNTRUSTED = "E_PROJECT_UNTRUSTED" {
         why: "The project wants something that can do harm: it loads a library, starts or builds a program, sends \
               conversations or the value of a variable somewhere, reads its `.env`, or lets agents act without a \

@@ -40,8 +40,8 @@ mod warnings;
 
 pub use page::markdown;
 
-/// The page that explains every code under a heading of its name.
-const HELP_PAGE: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/errors.md");
+/// The folder of the documentation.
+const DOCS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs");
 
 /// A stable code such as `E_CONFIG_REF_NOT_FOUND`; warnings begin with `W_`. See rule L5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -64,9 +64,9 @@ impl Code {
         if self.0.starts_with("W_") { Severity::Warning } else { Severity::Error }
     }
 
-    /// The address of the heading that explains it.
+    /// The address of the heading of `docs/errors.md` that explains it.
     pub fn help_url(self) -> String {
-        format!("{HELP_PAGE}#{}", self.0.to_ascii_lowercase())
+        format!("{DOCS}/errors.md#{}", self.0.to_ascii_lowercase())
     }
 }
 
@@ -108,6 +108,11 @@ pub struct Explanation {
 impl Explanation {
     const BLANK: Explanation =
         Explanation { code: Code(""), meaning: "", why: "", example: None, next: "", more: None };
+
+    /// The address of [`Explanation::more`].
+    pub fn more_url(&self) -> Option<String> {
+        self.more.map(|more| format!("{DOCS}/{more}"))
+    }
 }
 
 /// Something that leads to a code, and the same without the mistake.

@@ -18,7 +18,7 @@ there is one, nothing runs. Those that begin with `W_CONFIG_` are warnings. The 
 
 Tools and libraries of others may have codes of their own.
 
-What the examples do not show is a Model `main`, an Agent `writer` and a Swarm `default`.
+The examples leave out what they do not need: a Model `main`, an Agent `writer` and a Swarm `default`.
 ";
 
 /// The page `docs/errors.md`.

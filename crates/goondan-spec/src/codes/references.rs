@@ -3,7 +3,7 @@
 use super::yaml;
 
 codes! {
-    /// A reference is not written as references are, or names the wrong kind.
+    /// A reference has the wrong form, or names the wrong kind.
     INVALID_REF = "E_CONFIG_INVALID_REF" {
         why: "A reference does not have the form `Kind/name` or `{kind, name, package}`, names a kind that does not \
               belong there, or stands in a list without `ref`.",

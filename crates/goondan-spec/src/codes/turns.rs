@@ -47,7 +47,7 @@ spec: {provider: ollama, model: qwen3, endpoint: \"http://localhost:11434/v1/\"}
         next: "Check the model's `endpoint` and the network.",
         more: Some("models.md#when-it-fails"),
     }
-    /// A model's answer makes no sense.
+    /// A model endpoint sent something that is not a model's answer.
     MODEL_PROTOCOL = "E_MODEL_PROTOCOL" {
         why: "The endpoint answered with something other than its format promises, such as HTML, or with more than 16 MiB. \
               Asking again would not help, so the engine does not.",
@@ -89,7 +89,7 @@ spec: {provider: openai, model: gpt-5, apiKey: {valueFrom: {env: OPENAI_API_KEY}
         next: "Correct what the message says. `gdn doctor` lists the keys that the project's models need.",
         more: Some("models.md#providers"),
     }
-    /// A model gave empty answers again and again.
+    /// A model kept giving empty answers.
     MODEL_EMPTY = "E_MODEL_EMPTY" {
         why: "Several answers in a row held neither text nor a call, although the model was reminded. Often \
               `params.maxTokens` is so small that the model spends all of it on thinking.",
@@ -183,7 +183,7 @@ spec:
     TURN_CANCELLED = "E_TURN_CANCELLED" {
         why: "Somebody pressed Ctrl-C, the swarm was shut down and the grace period passed, or the agent that waited for \
               the answer stopped waiting.",
-        next: "Nothing, if you meant to. What the turn had done so far is in the conversation: `gdn instance show`.",
+        next: "Nothing, if that was intended. What the turn had done so far is in the conversation: `gdn instance show`.",
     }
     /// A turn ended in a fault of the program.
     TURN_PANIC = "E_TURN_PANIC" {
@@ -192,14 +192,14 @@ spec:
     }
     /// The state of a turn or a conversation could not be written or read.
     STORE = "E_STORE" {
-        why: "The disk is full, the rights of the state folder are wrong, or the file system fails. An event that is \
+        why: "The disk is full, the permissions of the state folder are wrong, or the file system fails. An event that is \
               refused with this code has done nothing. A turn that ends with it is not over, and goes on once the disk \
               can be written.",
-        next: "Make room, or correct the rights of the state folder. The turn goes on by itself, when something is sent to \
+        next: "Make room on the disk, or correct the permissions of the state folder. The turn goes on by itself, when something is sent to \
                the instance, or with the next start.",
         more: Some("durability.md#when-the-disk-is-full-or-fails"),
     }
-    /// What a turn had noted down can't be understood.
+    /// The journal of a turn can't be read.
     JOURNAL = "E_JOURNAL" {
         why: "The turn was begun by another version of `gdn`, or its files were changed by hand.",
         next: "Send the input again: it begins a new turn. Report it if nobody changed the files.",

@@ -3,7 +3,7 @@
 use super::{running, shell, yaml};
 
 codes! {
-    /// The project defines nothing.
+    /// The project defines no resources.
     EMPTY = "W_CONFIG_EMPTY" {
         why: "No YAML file in the folder defines a resource.",
         example: shell("gdn validate docs\n", "gdn validate my-swarm\n"),
