@@ -250,9 +250,7 @@ pub(crate) fn as_json(diagnostics: &[Diagnostic]) -> Vec<Value> {
 fn start_error(error: StartError, output: &Output) -> CliError {
     match error {
         StartError::Diagnostics(diagnostics) => not_startable_shown(&diagnostics, output),
-        StartError::Workspace { message, suggestion } => {
-            CliError { suggestion, ..CliError::failure(Code::WORKSPACE_ERROR, message) }
-        }
+        other => CliError { suggestion: other.suggestion(), ..CliError::failure(other.code(), other.to_string()) },
     }
 }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use goondan_spec::Code;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -166,13 +165,11 @@ fn with_unique_ids(mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
 
 /// What a failed model call means for a turn.
 pub(crate) fn turn_error(error: ModelError) -> TurnError {
-    let (code, status) = match error.kind {
-        ModelErrorKind::Status(status) => (Code::MODEL_STATUS, Some(status)),
-        ModelErrorKind::Connection => (Code::MODEL_CONNECTION, None),
-        ModelErrorKind::Protocol => (Code::MODEL_PROTOCOL, None),
-        ModelErrorKind::Configuration => (Code::MODEL_CONFIGURATION, None),
+    let status = match error.kind {
+        ModelErrorKind::Status(status) => Some(status),
+        ModelErrorKind::Connection | ModelErrorKind::Protocol | ModelErrorKind::Configuration => None,
     };
-    TurnError { suggestion: error.suggestion, status, ..TurnError::new(code, error.message) }
+    TurnError { suggestion: error.suggestion, status, ..TurnError::new(error.kind.code(), error.message) }
 }
 
 #[cfg(test)]

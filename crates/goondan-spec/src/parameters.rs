@@ -48,7 +48,7 @@ pub(crate) fn check(schema: &Value) -> Result<(), Problem> {
         let suggestion = if deprecated {
             Some("list the required names beside `properties`: `required: [name]`")
         } else {
-            Some("see https://json-schema.org/understanding-json-schema for what a schema may hold")
+            Some("compare it with the example that `gdn explain E_CONFIG_INVALID_PARAMETERS` shows")
         };
         return Err(Problem { pointer, message: error.to_string(), suggestion });
     }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use goondan_runtime::JsonObject;
 use goondan_runtime::ports::tool::{Direct, Road, ToolContext, ToolError};
-use goondan_runtime::spec::Code;
-use goondan_runtime::spec::command_line;
 use goondan_runtime::spec::kinds::{ProcessLimits, Sandbox};
+use goondan_runtime::spec::{Code, command_line};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::Value;

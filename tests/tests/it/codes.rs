@@ -180,6 +180,22 @@ fn mentioned(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// A page is named by its path; its headings are the business of `goondan-spec/tests/documentation.rs`.
+#[test]
+fn pages_that_the_program_names_exist() {
+    let mut wrong = Vec::new();
+    for (name, text) in production() {
+        for rest in text.split("docs/").skip(1) {
+            let page = rest.split(|c: char| !c.is_ascii_lowercase() && c != '-').next().unwrap();
+            let is_page = rest[page.len()..].starts_with(".md");
+            if is_page && !repository().join(format!("docs/{page}.md")).is_file() {
+                wrong.push(format!("{name}: docs/{page}.md"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// The contract of libraries names its codes itself: libraries know nothing else of this program.
 const CONTRACT: &str = "crates/goondan-abi/src/wire/call.rs";
 /// A word of Google's that is also a code of ours.
@@ -223,10 +239,11 @@ fn every_row_is_in_use() {
 }
 
 #[test]
-fn codes_that_pages_and_cases_mention_exist() {
+fn codes_that_are_mentioned_exist() {
     // What a library of somebody else might say.
     const STRANGERS: [&str; 1] = ["E_NOT_FOUND"];
-    let mut texts = files("docs", &["md"]);
+    let mut texts = production();
+    texts.extend(files("docs", &["md"]));
     texts.extend(files("tests/conformance", &["yaml"]));
     texts.extend(files("examples", &["md", "yaml"]));
     let pages = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md"];

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use goondan::StateRoot;
 use goondan::runtime::ports::tool::{ToolCallResult, ToolCallStatus};
-use goondan::spec::Code;
-use goondan::spec::shown;
+use goondan::spec::{Code, shown};
 use serde_json::Value;
 
 use crate::commands::run::{Asked, Session, Signals, watched};

@@ -7,8 +7,7 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 use goondan::project::MANIFESTS;
-use goondan::spec::Code;
-use goondan::spec::shown;
+use goondan::spec::{Code, shown};
 use goondan::{StateRoot, TrustList};
 use serde_json::json;
 

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use goondan::StateRoot;
 use goondan::models::Mask;
-use goondan::spec::Code;
-use goondan::spec::shown;
+use goondan::spec::{Code, shown};
 
 use crate::exit::CliError;
 use crate::instances::{self, Found, Scope, ScopeArgs};

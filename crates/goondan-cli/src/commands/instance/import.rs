@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use goondan::runtime::ids::InstanceId;
 use goondan::runtime::store::transfer::ImportError;
-use goondan::spec::Code;
 use goondan::spec::shown;
 use goondan::{ImportFailed, StateRoot, Workspace};
 
@@ -84,12 +83,12 @@ fn workspace(args: &ImportArgs, state_root: &StateRoot, output: &Output) -> Resu
 }
 
 fn failed(error: &ImportFailed) -> CliError {
-    let refused = |code| CliError::failure(code, format!("{}.", in_sentence_case(&error.to_string())));
+    let refused = CliError::failure(error.code(), format!("{}.", in_sentence_case(&error.to_string())));
     match error {
         ImportFailed::Workspace(error) => not_opened(error),
-        ImportFailed::Import(ImportError::Exists(_)) => refused(Code::INSTANCE_EXISTS)
+        ImportFailed::Import(ImportError::Exists(_)) => refused
             .suggest("Nothing was imported. Choose another name with `--as AGENT:KEY`, or delete the old one first."),
-        ImportFailed::Import(ImportError::Store(_)) => refused(Code::INTERNAL_ERROR),
-        ImportFailed::Import(_) => refused(Code::IMPORT_ERROR).suggest("Nothing was imported."),
+        ImportFailed::Import(ImportError::Store(_)) => refused,
+        ImportFailed::Import(_) => refused.suggest("Nothing was imported."),
     }
 }

@@ -5,8 +5,7 @@ mod history;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan::runtime::event::FinishReason;
-use goondan::spec::Code;
-use goondan::spec::shown;
+use goondan::spec::{Code, shown};
 use goondan::{Input, StateRoot, Swarm};
 use rustyline::error::ReadlineError;
 use rustyline::{DefaultEditor, ExternalPrinter};
