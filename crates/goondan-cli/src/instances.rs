@@ -116,7 +116,7 @@ fn goes_by(found: &Found, name: &str) -> bool {
 fn ambiguous(name: &str, found: &[&Found]) -> CliError {
     let choices: Vec<String> =
         found.iter().map(|found| format!("{} --workspace {}", found.name(), found.workspace.id)).collect();
-    CliError::usage(format!("`{name}` means several instances."))
+    CliError::usage(format!("`{name}` matches several instances."))
         .suggest(format!("Say which one:\n{}", choices.join("\n")))
 }
 

@@ -192,7 +192,7 @@ fn find(path: &Path) -> Result<(), CliError> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         return match goondan::project::MANIFESTS.contains(&name) {
             true => Ok(()),
-            false => Err(CliError::configuration(format!("`{shown}` is no project folder and no goondan.yaml."))
+            false => Err(CliError::configuration(format!("`{shown}` is neither a project folder nor a goondan.yaml."))
                 .suggest("Name the folder that holds goondan.yaml.")),
         };
     }

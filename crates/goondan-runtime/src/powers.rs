@@ -85,5 +85,7 @@ pub(crate) fn file(name: &str) -> String {
 }
 
 pub(crate) fn of_store(error: StoreError) -> ToolError {
-    ToolError::new(error.message).code(Code::STORE).suggest("Make room or fix the rights of the state folder.")
+    ToolError::new(error.message)
+        .code(Code::STORE)
+        .suggest("Make room on the disk or fix the permissions of the state folder.")
 }

@@ -47,7 +47,7 @@ pub(crate) fn check(event_type: Option<&str>, metadata: &JsonObject) -> Result<(
 fn check_type(event_type: &str) -> Result<(), ToolError> {
     let shown = crate::limits::head(event_type, 80);
     if event_type.len() > LONGEST_TYPE || event_type.chars().any(char::is_control) {
-        return Err(refused(format!("`{}` is no event type", shown.escape_debug())));
+        return Err(refused(format!("`{}` is not a valid event type", shown.escape_debug())));
     }
     let is_ours = FAMILIES.iter().any(|family| begins(event_type.trim(), family));
     if is_ours && event_type != REQUEST && event_type != SEND {

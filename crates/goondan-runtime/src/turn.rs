@@ -353,7 +353,7 @@ pub(crate) fn cancelled() -> TurnError {
 /// The error of a turn that could not be put on disk. It is not over.
 pub(crate) fn store_failed(error: &StoreError) -> TurnError {
     TurnError::new(Code::STORE, error.message.clone()).suggest(
-        "Make room or fix the rights of the state folder; the turn resumes at the next start, or when something is sent \
-         to the instance again.",
+        "Make room on the disk or fix the permissions of the state folder; the turn resumes at the next start, or when \
+         something is sent to the instance again",
     )
 }

@@ -67,7 +67,7 @@ pub(crate) fn not_text(path: &str, bytes: &[u8]) -> ToolError {
     match judge(bytes) {
         Content::Foreign(encoding) => refused(path, encoding),
         Content::Text | Content::Binary => {
-            ToolError::new(format!("`{path}` is no UTF-8 text, so it cannot be changed as text"))
+            ToolError::new(format!("`{path}` is not UTF-8 text, so it can't be changed as text"))
                 .code(Code::TOOL_WRONG_FILE_TYPE)
         }
     }

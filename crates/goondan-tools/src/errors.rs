@@ -49,7 +49,7 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
         io::ErrorKind::NotADirectory => "a part of the path is not a folder".to_owned(),
-        io::ErrorKind::ReadOnlyFilesystem => "it lies where nothing can be written".to_owned(),
+        io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
         io::ErrorKind::StorageFull => "the disk is full".to_owned(),
         io::ErrorKind::InvalidFilename => "the name is too long or not allowed".to_owned(),
         io::ErrorKind::AlreadyExists => "it exists already".to_owned(),
@@ -63,6 +63,6 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T, ToolError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        Err(error) => Err(ToolError::new(format!("the work broke off: {error}")).code(Code::TOOL_IO)),
+        Err(error) => Err(ToolError::new(format!("the work was cut short: {error}")).code(Code::TOOL_IO)),
     }
 }

@@ -198,7 +198,7 @@ impl Background {
     pub(crate) async fn write(&self, input: &str) -> Result<(), ToolError> {
         let failed = |message: &str| ToolError::new(message.to_owned()).code(Code::TOOL_PROCESS_INPUT);
         if self.end().is_some() {
-            return Err(failed("the process has ended, so it reads no more"));
+            return Err(failed("the process has ended and takes no more input"));
         }
         let mut stdin = self.stdin.lock().await;
         let Some(pipe) = stdin.as_mut() else { return Err(failed("the process reads no input")) };

@@ -138,7 +138,7 @@ fn choose<'b>(builds: &'b Builds, names: &[String]) -> Result<Vec<&'b ToolBuild>
 
 fn unknown(name: &str, builds: &Builds) -> CliError {
     let known: Vec<String> = builds.tools().map(|tool| format!("`{}`", tool.tool.name)).collect();
-    let error = CliError::usage(format!("There is no Tool `{name}` that says how it is built."));
+    let error = CliError::usage(format!("There is no Tool `{name}` with a `spec.build`."));
     match known.is_empty() {
         true => error.suggest("Give the Tool a `spec.build` with the command."),
         false => error.suggest(format!("Those that do: {}.", known.join(", "))),

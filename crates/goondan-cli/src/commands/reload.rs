@@ -137,7 +137,7 @@ async fn request(args: &ReloadArgs, bundle: &Bundle, state_root: &StateRoot, out
 /// The process that runs the project's swarm and can be asked.
 fn running(workspace: &Workspace, swarm: &str, project: &Path) -> Result<(u32, LastGeneration), CliError> {
     let Some(Some(process)) = workspace.running_process()? else {
-        return Err(CliError::configuration(format!("Nobody runs the swarm `{swarm}` of this project.")).suggest(
+        return Err(CliError::configuration(format!("The swarm `{swarm}` of this project is not running.")).suggest(
             "Start it with `gdn run --watch`: it then takes up edits by itself. The state root must be the same.",
         ));
     };

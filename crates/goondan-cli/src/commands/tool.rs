@@ -136,7 +136,7 @@ fn arguments(text: &str) -> Result<Value, CliError> {
         given => given.to_owned(),
     };
     serde_json::from_str(&text).map_err(|error| {
-        CliError::usage(format!("`--args` is no JSON: {error}."))
+        CliError::usage(format!("`--args` is not JSON: {error}."))
             .suggest(r#"Quote the object for the shell: --args '{"text": "hi"}'"#)
     })
 }

@@ -38,7 +38,7 @@ impl Refusal {
     }
 
     pub(crate) fn store(error: &StoreError) -> Self {
-        let suggestion = "Make room or fix the rights of the state folder, then send it again.";
+        let suggestion = "Make room on the disk or fix the permissions of the state folder, then send it again.";
         Refusal::new(Code::STORE, error.message.clone(), suggestion)
     }
 }

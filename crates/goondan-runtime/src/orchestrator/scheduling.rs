@@ -260,6 +260,6 @@ impl Orchestrator {
 }
 
 fn panicked() -> TurnError {
-    TurnError::new(Code::TURN_PANIC, "the turn panicked; this is a fault of the program")
+    TurnError::new(Code::TURN_PANIC, "the turn panicked; this is a bug in the program")
         .suggest("Look at the log, and report it with what you did.")
 }

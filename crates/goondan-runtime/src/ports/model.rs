@@ -22,7 +22,7 @@ pub trait ModelClient: Send + Sync {
     /// A vector for each text, in order. A model without embeddings says so.
     async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         let _ = texts;
-        Err(ModelError::new(ModelErrorKind::Configuration, "this model makes no embeddings"))
+        Err(ModelError::new(ModelErrorKind::Configuration, "this model can't make embeddings"))
     }
 }
 

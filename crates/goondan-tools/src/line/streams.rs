@@ -136,7 +136,7 @@ fn outside(place: &Path, what: For) -> io::Result<File> {
     let place = without_links(place)?;
     // What such files lead to belongs to whoever opens them: a terminal, another process.
     if ["/dev", "/proc", "/sys"].iter().any(|folder| place.starts_with(folder)) {
-        return Err(io::Error::other("it is no ordinary file"));
+        return Err(io::Error::other("it is not an ordinary file"));
     }
     let mut how = OpenOptions::new();
     #[cfg(unix)]
@@ -148,7 +148,7 @@ fn outside(place: &Path, what: For) -> io::Result<File> {
     };
     let file = how.open(place)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no ordinary file"));
+        return Err(io::Error::other("it is not an ordinary file"));
     }
     if matches!(what, For::Writing) {
         file.set_len(0)?;

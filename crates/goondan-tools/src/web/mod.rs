@@ -108,7 +108,7 @@ fn shown(response: Response, format: Format, offset: usize) -> Result<ToolOutput
     } else {
         let size = response.body.len();
         let at_least = if response.truncated { "more than " } else { "" };
-        let text = format!("[{} is no text ({media_type}, {at_least}{size} bytes).]", response.url);
+        let text = format!("[{} is not text ({media_type}, {at_least}{size} bytes).]", response.url);
         titled("Fetched a file", text.into())
     };
     output.metadata = JsonObject::from_iter([

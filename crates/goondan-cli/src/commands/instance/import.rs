@@ -58,7 +58,7 @@ fn workspace(args: &ImportArgs, state_root: &StateRoot, output: &Output) -> Resu
     if let Some(id) = &args.workspace {
         let workspace = state_root.workspace(id);
         if workspace.id != *id {
-            return Err(CliError::usage(format!("`{id}` is no id of a workspace."))
+            return Err(CliError::usage(format!("`{id}` is not a valid workspace id."))
                 .suggest(format!("Its id would be `{}`.", workspace.id)));
         }
         return Ok(workspace);

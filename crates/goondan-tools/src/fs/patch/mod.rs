@@ -133,7 +133,7 @@ fn no_path_twice(changes: &[Change]) -> Result<(), ToolError> {
         let target = change.after.as_ref().map(|(place, _)| place).filter(|target| target.path != change.place.path);
         for place in [Some(&change.place), target].into_iter().flatten() {
             if !seen.insert(&place.path) {
-                let message = format!("`{}` stands in the patch twice; nothing was changed", place.given);
+                let message = format!("`{}` is in the patch twice; nothing was changed", place.given);
                 return Err(ToolError::new(message)
                     .code(Code::TOOL_PATCH)
                     .suggest("put all hunks of a file into one section"));
