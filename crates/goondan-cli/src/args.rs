@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    build, completions, doctor, init, instance, logs, new, policy, reload, run, sandbox_exec, schema, test, tool,
-    tool_host, trust, validate,
+    build, completions, doctor, explain, init, instance, logs, new, policy, reload, run, sandbox_exec, schema, test,
+    tool, tool_host, trust, validate,
 };
 
 const ABOUT: &str = "Run swarms of agents that a project folder with a goondan.yaml declares.";
@@ -84,6 +84,8 @@ pub(crate) enum Command {
     Instance(instance::InstanceArgs),
     /// Show what happened in turns, steps and tool calls
     Logs(logs::LogsArgs),
+    /// Say what the code of an error or a warning means, and what to do about it
+    Explain(explain::ExplainArgs),
     /// Print the JSON Schemas of the resource kinds
     Schema(schema::SchemaArgs),
     /// Run conformance cases

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use goondan::spec::Code;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -40,7 +41,7 @@ impl From<Exit> for std::process::ExitCode {
 /// An error at the end of a command. `--json` prints it as one object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CliError {
-    /// Stable: one of the command's own (`CONFIG_ERROR` …) or the runtime's (`E_MODEL_STATUS` …).
+    /// Stable: one of the table, or one of whoever wrote a tool.
     pub(crate) code: String,
     /// A sentence that stands alone.
     pub(crate) message: String,
@@ -76,13 +77,18 @@ struct ErrorObject<'a> {
 }
 
 impl CliError {
-    /// An error with a code of its own.
-    pub(crate) fn new(exit: Exit, code: impl Into<String>, message: impl Into<String>) -> Self {
+    /// An error of ours.
+    pub(crate) fn new(exit: Exit, code: Code, message: impl Into<String>) -> Self {
+        CliError::passed_on(exit, code.into(), message)
+    }
+
+    /// An error of a turn or a tool, whose code may be a stranger's. What the table knows, it explains.
+    pub(crate) fn passed_on(exit: Exit, code: String, message: impl Into<String>) -> Self {
         CliError {
-            code: code.into(),
+            help_url: Code::find(&code).map(Code::help_url),
+            code,
             message: message.into(),
             suggestion: None,
-            help_url: None,
             exit,
             diagnostics: Box::default(),
             wants: Box::default(),
@@ -92,16 +98,16 @@ impl CliError {
 
     /// The command line makes no sense.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        CliError::new(Exit::Usage, "INVALID_ARGUMENT", message).help("exit-codes")
+        CliError::new(Exit::Usage, Code::INVALID_ARGUMENT, message)
     }
 
     /// Something that the command needs is not there.
     pub(crate) fn configuration(message: impl Into<String>) -> Self {
-        CliError::new(Exit::Configuration, "CONFIG_ERROR", message)
+        CliError::new(Exit::Configuration, Code::CONFIG_ERROR, message)
     }
 
     /// The work itself failed.
-    pub(crate) fn failure(code: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(crate) fn failure(code: Code, message: impl Into<String>) -> Self {
         CliError::new(Exit::Failure, code, message)
     }
 
@@ -112,25 +118,19 @@ impl CliError {
 
     /// A signal ended it; `exit` says which.
     pub(crate) fn stopped(exit: Exit, message: impl Into<String>) -> Self {
-        CliError::new(exit, "INTERRUPTED", message)
+        // Whoever sent it needs no explanation.
+        CliError { help_url: None, ..CliError::new(exit, Code::INTERRUPTED, message) }
     }
 
     /// A failed end whose reasons are on the screen already.
     pub(crate) fn shown(exit: Exit) -> Self {
-        CliError { silent: true, ..CliError::new(exit, "", "") }
+        CliError { silent: true, ..CliError::passed_on(exit, String::new(), "") }
     }
 
     /// Adds what to type next.
     #[must_use]
     pub(crate) fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
-        self
-    }
-
-    /// Points at a section of the command's reference.
-    #[must_use]
-    pub(crate) fn help(mut self, section: &str) -> Self {
-        self.help_url = Some(format!("{}/blob/main/docs/cli.md#{section}", env!("CARGO_PKG_REPOSITORY")));
         self
     }
 
@@ -160,7 +160,7 @@ impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => CliError::shown(Exit::Ok),
-            _ => CliError::failure("INTERNAL_ERROR", format!("Input or output failed: {error}.")),
+            _ => CliError::failure(Code::INTERNAL_ERROR, format!("Input or output failed: {error}.")),
         }
     }
 }
@@ -171,12 +171,12 @@ mod tests {
 
     #[test]
     fn an_error_object_has_the_documented_keys() {
-        let error = CliError::configuration("No goondan.yaml.").suggest("Run `gdn init`.").help("init");
+        let error = CliError::configuration("No goondan.yaml.").suggest("Run `gdn init`.");
         let object: Value = serde_json::from_str(&error.to_json()).unwrap();
         assert_eq!(object["code"], "CONFIG_ERROR");
         assert_eq!(object["message"], "No goondan.yaml.");
         assert_eq!(object["suggestion"], "Run `gdn init`.");
-        assert!(object["helpUrl"].as_str().unwrap().ends_with("docs/cli.md#init"));
+        assert!(object["helpUrl"].as_str().unwrap().ends_with("docs/errors.md#config_error"));
         assert_eq!(object["exitCode"], 3);
     }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use goondan::spec::Code;
 use goondan::workspace::InstanceSummary;
 use goondan::{StateRoot, Workspace};
 
@@ -96,7 +97,7 @@ pub(crate) fn unknown(scope: &Scope, name: &str) -> CliError {
         }
         _ => "`gdn instance list --all` shows which there are; `--state-root` chooses where to look.",
     };
-    CliError::failure("INSTANCE_NOT_FOUND", format!("There is no instance `{name}`{}.", of(scope))).suggest(hint)
+    CliError::failure(Code::INSTANCE_NOT_FOUND, format!("There is no instance `{name}`{}.", of(scope))).suggest(hint)
 }
 
 /// Whose conversations they are, for the end of a sentence.
@@ -115,7 +116,7 @@ fn goes_by(found: &Found, name: &str) -> bool {
 fn ambiguous(name: &str, found: &[&Found]) -> CliError {
     let choices: Vec<String> =
         found.iter().map(|found| format!("{} --workspace {}", found.name(), found.workspace.id)).collect();
-    CliError::usage(format!("`{name}` means several instances."))
+    CliError::usage(format!("`{name}` matches several instances."))
         .suggest(format!("Say which one:\n{}", choices.join("\n")))
 }
 
@@ -132,7 +133,7 @@ pub(crate) fn workspaces(state_root: &StateRoot, scope: &Scope) -> Result<Vec<Wo
         let known =
             if ids.is_empty() { "There is none yet.".to_owned() } else { format!("There are: {}.", ids.join(", ")) };
         return Err(
-            CliError::failure("WORKSPACE_NOT_FOUND", format!("There is no workspace `{wanted}`.")).suggest(known)
+            CliError::failure(Code::WORKSPACE_NOT_FOUND, format!("There is no workspace `{wanted}`.")).suggest(known)
         );
     }
     Ok(chosen)
@@ -144,5 +145,8 @@ fn unreadable_root(state_root: &StateRoot, error: &std::io::Error) -> CliError {
 }
 
 fn unreadable(workspace: &Workspace, error: &std::io::Error) -> CliError {
-    CliError::failure("INTERNAL_ERROR", format!("The workspace `{}` can't be read: {error}.", workspace.dir.display()))
+    CliError::failure(
+        Code::INTERNAL_ERROR,
+        format!("The workspace `{}` can't be read: {error}.", workspace.dir.display()),
+    )
 }

@@ -193,14 +193,13 @@ fn find(path: &Path) -> Result<(), CliError> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         return match goondan::project::MANIFESTS.contains(&name) {
             true => Ok(()),
-            false => Err(CliError::configuration(format!("`{shown}` is no project folder and no goondan.yaml."))
+            false => Err(CliError::configuration(format!("`{shown}` is neither a project folder nor a goondan.yaml."))
                 .suggest("Name the folder that holds goondan.yaml.")),
         };
     }
     if !path.is_dir() {
         return Err(CliError::configuration(format!("`{shown}` does not exist."))
-            .suggest(format!("Create a project there with `gdn init {shown}`."))
-            .help("init"));
+            .suggest(format!("Create a project there with `gdn init {shown}`.")));
     }
     if goondan::manifest_in(path).is_some() {
         return Ok(());
@@ -210,8 +209,7 @@ fn find(path: &Path) -> Result<(), CliError> {
         false => (format!("`{shown}`"), format!("gdn init {shown}")),
     };
     Err(CliError::configuration(format!("There is no goondan.yaml in {place}."))
-        .suggest(format!("Create a project with `{command}`, or name the folder that holds one."))
-        .help("init"))
+        .suggest(format!("Create a project with `{command}`, or name the folder that holds one.")))
 }
 
 fn existing_folder(folder: &Path) -> Result<PathBuf, CliError> {
@@ -238,7 +236,7 @@ pub(crate) fn invalid(diagnostics: &[Diagnostic]) -> CliError {
         1 => "The project has an error.".to_owned(),
         n => format!("The project has {n} errors."),
     };
-    let mut error = CliError::new(Exit::Validation, "VALIDATION_ERROR", message)
+    let mut error = CliError::new(Exit::Validation, Code::VALIDATION_ERROR, message)
         .suggest("Correct the YAML where the lines above point, then run `gdn validate`.");
     error.diagnostics = as_json(diagnostics).into();
     error
@@ -253,9 +251,7 @@ pub(crate) fn as_json(diagnostics: &[Diagnostic]) -> Vec<Value> {
 fn start_error(error: StartError, output: &Output) -> CliError {
     match error {
         StartError::Diagnostics(diagnostics) => not_startable_shown(&diagnostics, output),
-        StartError::Workspace { message, suggestion } => {
-            CliError { suggestion, ..CliError::failure("WORKSPACE_ERROR", message) }
-        }
+        other => CliError { suggestion: other.suggestion(), ..CliError::failure(other.code(), other.to_string()) },
     }
 }
 
@@ -277,13 +273,9 @@ fn not_startable(diagnostics: &[Diagnostic]) -> CliError {
         false => Exit::Validation,
     };
     let mut error = match diagnostics {
-        [one] => CliError {
-            suggestion: one.suggestion.clone(),
-            help_url: one.help_url.clone(),
-            ..CliError::new(exit, one.code.0, placed(one))
-        },
+        [one] => CliError { suggestion: one.suggestion.clone(), ..CliError::new(exit, one.code, placed(one)) },
         several => {
-            CliError::new(exit, "CONFIG_ERROR", format!("{} problems keep the swarm from starting.", several.len()))
+            CliError::new(exit, Code::CONFIG_ERROR, format!("{} problems keep the swarm from starting.", several.len()))
         }
     };
     error.diagnostics = as_json(diagnostics).into();

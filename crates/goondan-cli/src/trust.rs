@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use goondan::spec::Code;
 use goondan::{Project, ReloadCheck, StateRoot, TrustList, Want, wants};
 
 use crate::commands::quoted;
@@ -97,12 +98,13 @@ fn agreed(listing: &str) -> bool {
 fn refused(root: &Path, wants: &[Want], list_lies_in_it: bool) -> CliError {
     let message = format!("The project in {} is not trusted, so nothing of it was run.", root.display());
     let lasting = match list_lies_in_it {
-        true => "The state root lies in the project, and can't speak for it: choose another one".to_owned(),
+        true => {
+            "The state root is inside the project, so it can't vouch for the project: choose another one".to_owned()
+        }
         false => format!("Look at what it wants, then run `gdn trust {}`", quoted(&root.to_string_lossy())),
     };
-    let mut error = CliError::new(Exit::Untrusted, "E_PROJECT_UNTRUSTED", message)
-        .suggest(format!("{lasting}; `--trust` or {VARIABLE}=1 trust it for one run."))
-        .help("trust");
+    let mut error = CliError::new(Exit::Untrusted, Code::PROJECT_UNTRUSTED, message)
+        .suggest(format!("{lasting}; `--trust` or {VARIABLE}=1 trust it for one run."));
     let values = wants.iter().map(|want| serde_json::to_value(want).expect("a want holds texts and numbers alone"));
     error.wants = values.collect();
     error

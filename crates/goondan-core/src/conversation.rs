@@ -7,9 +7,6 @@ use crate::history::{History, Kept};
 use crate::message::{Message, MessageEvent, Role, ToolCall};
 use crate::ports::store::{Fold, StoredConversation};
 
-/// The code of a warning about an event whose target is not there.
-pub const MESSAGE_TARGET_NOT_FOUND: &str = "E_MESSAGE_TARGET_NOT_FOUND";
-
 /// The messages as they stand, and how the base has to change to hold them.
 #[derive(Debug, Clone, Default)]
 pub struct Conversation {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use goondan_spec::AgentChange;
+use goondan_spec::{AgentChange, Code};
 use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
@@ -66,6 +66,20 @@ pub struct TurnError {
     /// The provider's HTTP status, where one was the cause.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub status: Option<u16>,
+}
+
+impl TurnError {
+    /// An error that only says what went wrong.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        TurnError { code: code.into(), message: message.into(), suggestion: None, status: None }
+    }
+
+    /// Adds what to do next.
+    #[must_use]
+    pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
+        self.suggestion = Some(suggestion.into());
+        self
+    }
 }
 
 /// The nine types of the reference, and those of reload, approval and progress (rule E1). One line of

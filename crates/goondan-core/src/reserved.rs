@@ -1,11 +1,10 @@
 //! Names that the engine gives a meaning to. Who writes events (agents through their tools, libraries) may not use them: an
 //! event that could say of itself that it is an answer would join a turn that it has no part in.
 
+use goondan_spec::Code;
+
 use crate::JsonObject;
 use crate::ports::tool::ToolError;
-
-/// The code of an event that uses a reserved name.
-pub const EVENT_RESERVED: &str = "AGENT_EVENT_RESERVED";
 
 /// The type of an input from outside.
 pub const INPUT: &str = "user.input";
@@ -57,7 +56,7 @@ pub fn check(event_type: Option<&str>, metadata: &JsonObject) -> Result<(), Tool
 fn check_type(event_type: &str) -> Result<(), ToolError> {
     let shown = crate::limits::head(event_type, 80);
     if event_type.len() > LONGEST_TYPE || event_type.chars().any(char::is_control) {
-        return Err(refused(format!("`{}` is no event type", shown.escape_debug())));
+        return Err(refused(format!("`{}` is not a valid event type", shown.escape_debug())));
     }
     let is_ours = FAMILIES.iter().any(|family| begins(event_type.trim(), family));
     if is_ours && event_type != REQUEST && event_type != SEND {
@@ -77,7 +76,7 @@ fn begins(text: &str, with: &str) -> bool {
 
 fn refused(message: String) -> ToolError {
     ToolError::new(message)
-        .code(EVENT_RESERVED)
+        .code(Code::AGENT_EVENT_RESERVED)
         .suggest("Leave it out, or take a name of your own, such as `job.done`.")
 }
 
@@ -115,7 +114,11 @@ mod tests {
             "job\nagent.response",
             &longest,
         ] {
-            assert_eq!(code(Some(reserved), json!({})).as_deref(), Some(EVENT_RESERVED), "{reserved}");
+            assert_eq!(
+                code(Some(reserved), json!({})).as_deref(),
+                Some(Code::AGENT_EVENT_RESERVED.as_str()),
+                "{reserved}"
+            );
         }
         for free in [REQUEST, SEND, "job", "session.spawn", "task.run", "agents", "ä", ""] {
             assert_eq!(code(Some(free), json!({})), None, "{free}");
@@ -138,7 +141,7 @@ mod tests {
             "auth",
         ] {
             let metadata = Value::Object([(key.to_owned(), json!({}))].into_iter().collect());
-            assert_eq!(code(None, metadata).as_deref(), Some(EVENT_RESERVED), "{key}");
+            assert_eq!(code(None, metadata).as_deref(), Some(Code::AGENT_EVENT_RESERVED.as_str()), "{key}");
         }
         assert_eq!(code(None, json!({"ticket": 7, "pinned": true, "data": {"callers": []}, "ä": 1})), None);
     }

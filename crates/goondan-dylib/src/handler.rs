@@ -7,9 +7,10 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use goondan_abi::wire::{self, code};
+use goondan_abi::wire;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{Attachment, ToolContext, ToolError, ToolHandler, ToolOutput};
+use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
 use serde_json::Value;
 
@@ -84,10 +85,10 @@ impl ExportHandler {
         let name = format!("{}__{}", self.tool, self.export);
         if after >= self.timeout {
             return ToolError::new(format!("{name} did not finish within {} ms", self.timeout.as_millis()))
-                .code(code::TIMEOUT)
+                .code(Code::TOOL_TIMEOUT)
                 .suggest("Ask for less at once, or raise `spec.timeoutMs` of the Tool.");
         }
-        ToolError::new(format!("{name} was cancelled and did not end by itself")).code(code::CANCELLED)
+        ToolError::new(format!("{name} was cancelled and did not end by itself")).code(Code::TOOL_CANCELLED)
     }
 }
 

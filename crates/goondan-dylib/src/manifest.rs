@@ -38,11 +38,11 @@ fn check(export: &wire::Export) -> Result<(), String> {
     let fits = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     if !starts || !fits || name.contains("__") || name.len() > 63 {
         return Err(format!(
-            "`{name}` is no name for an export: letters, digits, `-` and single `_`, starting with a letter, at most 63"
+            "`{name}` is not a valid export name: letters, digits, `-` and single `_`, starting with a letter, at most 63"
         ));
     }
     if export.parameters.get("type").and_then(serde_json::Value::as_str) != Some("object") {
-        return Err(format!("the parameters of `{name}` are no JSON Schema of type object"));
+        return Err(format!("the parameters of `{name}` are not a JSON Schema of type object"));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use goondan_spec::Code;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
@@ -194,7 +195,7 @@ impl Runtime {
     pub async fn retry(&self, instance: &InstanceId, event_id: &str) -> Result<Accepted, Refusal> {
         let found = dead_letters::find(&self.engine, instance, event_id).await;
         let mut event = found.map_err(|error| store_refusal(&error))?.ok_or_else(|| Refusal {
-            code: "E_EVENT_NOT_FOUND",
+            code: Code::EVENT_NOT_FOUND,
             message: format!("{instance} has no failed event `{event_id}`"),
             suggestion: Some("See which it has with `gdn instance show`.".to_owned()),
         })?;
@@ -310,9 +311,9 @@ impl Drop for Runtime {
 }
 
 fn store_refusal(error: &StoreError) -> Refusal {
-    Refusal { code: "E_STORE", message: error.to_string(), suggestion: None }
+    Refusal { code: Code::STORE, message: error.to_string(), suggestion: None }
 }
 
 fn ended() -> Refusal {
-    Refusal { code: "SWARM_STOPPED", message: "the swarm has ended".to_owned(), suggestion: None }
+    Refusal { code: Code::SWARM_STOPPED, message: "the swarm has ended".to_owned(), suggestion: None }
 }

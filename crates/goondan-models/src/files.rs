@@ -30,7 +30,7 @@ pub(crate) fn read_inside(root: &Path, path: &str, limit: u64) -> Result<String,
     };
     // A pipe would be waited for.
     if !file.metadata().map_err(unreadable)?.is_file() {
-        return Err(configuration(format!("{path} is no file"), "name a file of the bundle"));
+        return Err(configuration(format!("{path} is not a file"), "name a file of the bundle"));
     }
     let mut text = String::new();
     let read = std::fs::File::open(file).map_err(unreadable)?.take(limit + 1).read_to_string(&mut text);

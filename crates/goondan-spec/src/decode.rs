@@ -268,7 +268,7 @@ impl<'n> Fields<'n> {
     pub(crate) fn finish(self, findings: &mut Findings) {
         for entry in self.rest().take(MOST_UNKNOWN) {
             let path = join(&self.path, &excerpt(&entry.key, 60));
-            let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, format!("`{path}` is no known field."));
+            let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, format!("`{path}` is not a known field."));
             findings.add(diagnostic.at(entry.key_at).field(path).suggest(known_fields(&entry.key, &self.asked)));
         }
     }

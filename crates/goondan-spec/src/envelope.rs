@@ -175,7 +175,8 @@ fn read_name(field: &Field<'_>, kind: Kind, findings: &mut Findings) {
     };
     if let Err(why) = check_name(name, kind) {
         let shown = excerpt(name, 80);
-        let diagnostic = field.problem(Code::INVALID_NAME, format!("`{shown}` is no name for a {kind}: {why}."));
+        let diagnostic =
+            field.problem(Code::INVALID_NAME, format!("`{shown}` is not a valid name for a {kind}: {why}."));
         let fixed = repaired(name);
         findings.add(match fixed.is_empty() {
             true => diagnostic.suggest("write `name: my-name`"),

@@ -10,6 +10,7 @@
 //! Start reading at [`load`].
 
 pub mod bundle;
+pub mod codes;
 pub mod command_line;
 mod custom_tool;
 mod cycles;
@@ -50,8 +51,9 @@ mod value_source;
 pub mod yaml;
 
 pub use bundle::{BasePackage, Bundle, Resource};
+pub use codes::Code;
 pub use custom_tool::{CustomParameter, CustomTool, ParameterType};
-pub use diagnostic::{Code, Diagnostic, Severity};
+pub use diagnostic::{Diagnostic, Severity};
 pub use diff::{AgentChange, AgentEffect, ReloadPlan, diff};
 pub use files::{Files, MemoryFiles, OsFiles};
 pub use load::{LoadInput, Loaded, load, load_again};

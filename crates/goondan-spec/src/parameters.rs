@@ -41,14 +41,14 @@ pub(crate) fn check(schema: &Value) -> Result<(), Problem> {
         if pointer.ends_with("/type") {
             let suggestion =
                 "use `string`, `number`, `integer`, `boolean`, `object`, `array` or `null`, or a list of them";
-            let message = format!("{} is no type", error.instance());
+            let message = format!("{} is not a type", error.instance());
             return Err(Problem { pointer, message, suggestion: Some(suggestion) });
         }
         let deprecated = matches!(error.instance().as_ref(), Value::Bool(_)) && pointer.ends_with("/required");
         let suggestion = if deprecated {
             Some("list the required names beside `properties`: `required: [name]`")
         } else {
-            Some("see https://json-schema.org/understanding-json-schema for what a schema may hold")
+            Some("compare it with the example that `gdn explain E_CONFIG_INVALID_PARAMETERS` shows")
         };
         return Err(Problem { pointer, message: error.to_string(), suggestion });
     }
@@ -92,7 +92,7 @@ fn diagnostic(field: &Field<'_>, problem: &Problem) -> Diagnostic {
     let segments: Vec<String> = problem.pointer.split('/').skip(1).map(unescape).collect();
     let node = field.node.follow(segments.iter().map(String::as_str));
     let path = segments.iter().fold(field.path.clone(), |path, segment| format!("{path}.{segment}"));
-    let message = format!("`{path}` makes no valid JSON Schema: {}.", problem.message.trim_end_matches('.'));
+    let message = format!("`{path}` is not a valid JSON Schema: {}.", problem.message.trim_end_matches('.'));
     let at = if std::ptr::eq(node, field.node) { field.at() } else { node.at };
     let diagnostic = Diagnostic::new(Code::INVALID_PARAMETERS, message).at(at).field(path);
     match problem.suggestion {

@@ -135,7 +135,7 @@ impl<'f> Looks<'f> {
                 None
             }
             Err(Refused::Unclear(why)) => {
-                findings.add(field.invalid(format!("`{}` is no path: {why}.", field.path)));
+                findings.add(field.invalid(format!("`{}` is not a valid path: {why}.", field.path)));
                 None
             }
         }

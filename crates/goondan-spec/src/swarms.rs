@@ -98,7 +98,7 @@ fn missing(origin: &ValueOrigin, environment: &Environment) -> Option<Diagnostic
         several => (
             format!("None of the environment variables {} is set.", alternatives(several)),
             format!(
-                "set one of them, best `{}`, or put the value into a file (docs/security.md tells where)",
+                "set one of them, best `{}`, or put the value into a file (docs/security.md#secrets says where)",
                 several.first().map_or("", String::as_str)
             ),
         ),

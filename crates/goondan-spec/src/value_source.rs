@@ -113,7 +113,7 @@ fn read_source(field: &Field<'_>, findings: &mut Findings) -> Option<ValueSource
     if field.node.entries().is_none() {
         let message = format!("`{}` must say where its value comes from, but is {}.", field.path, field.node.what());
         findings.add(
-            wrong(field, message).suggest("write `{valueFrom: {env: NAME}}`, or `{value: …}` for what is no secret"),
+            wrong(field, message).suggest("write `{valueFrom: {env: NAME}}`, or `{value: …}` for what is not a secret"),
         );
         return None;
     }

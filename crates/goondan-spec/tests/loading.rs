@@ -37,7 +37,7 @@ fn a_dangling_reference_has_a_line_and_a_suggestion() {
     assert_eq!(loaded.diagnostics[0].resource.as_deref(), Some("Agent/assistant"));
     assert_eq!(loaded.diagnostics[0].position.unwrap().column, 12);
     assert!(loaded.diagnostics[0].suggestion.as_ref().unwrap().contains("Tool/bash"));
-    assert!(loaded.diagnostics[0].help_url.as_ref().unwrap().ends_with("errors#e_config_ref_not_found"));
+    assert!(loaded.diagnostics[0].help_url.as_ref().unwrap().ends_with("errors.md#e_config_ref_not_found"));
 }
 
 #[test]

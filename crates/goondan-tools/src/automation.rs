@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use goondan_core::ports::powers::{Job, JobRequest};
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -94,7 +95,7 @@ fn no_job(id: &str, jobs: &[Job]) -> ToolError {
     let known = jobs.iter().map(|job| job.id.as_str()).collect::<Vec<_>>().join(", ");
     let known = if known.is_empty() { "there is none".to_owned() } else { known };
     ToolError::new(format!("there is no job `{id}`"))
-        .code("E_TOOL_JOB_NOT_FOUND")
+        .code(Code::TOOL_JOB_NOT_FOUND)
         .suggest(format!("jobs of this conversation: {known}"))
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
+use goondan_spec::Code;
 use goondan_spec::kinds::{ExportSpec, Permission};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -135,7 +136,7 @@ fn decode<O: Operation>(mut input: JsonObject) -> Result<O, ToolError> {
         whole_float_to_integer(value);
     }
     serde_json::from_value(Value::Object(input))
-        .map_err(|error| ToolError::new(format!("the arguments do not fit: {error}")).code(errors::INVALID_ARGS))
+        .map_err(|error| ToolError::new(format!("the arguments do not fit: {error}")).code(Code::TOOL_INVALID_ARGS))
 }
 
 /// JSON Schema counts `3.0` as an integer, and models write it; serde does not.

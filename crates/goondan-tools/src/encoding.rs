@@ -2,11 +2,7 @@
 //! wrongly.
 
 use goondan_core::ports::tool::ToolError;
-
-use crate::errors;
-
-/// A text in another encoding.
-const ENCODING: &str = "E_TOOL_ENCODING";
+use goondan_spec::Code;
 
 /// What a file is, by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +58,7 @@ pub(crate) fn refused(path: &str, encoding: &str) -> ToolError {
         other => format!("in {other}"),
     };
     ToolError::new(format!("`{path}` is text {said}; only UTF-8 is read and changed"))
-        .code(ENCODING)
+        .code(Code::TOOL_ENCODING)
         .suggest(format!("convert it first, for example with `iconv -f {encoding} -t UTF-8`"))
 }
 
@@ -71,8 +67,8 @@ pub(crate) fn not_text(path: &str, bytes: &[u8]) -> ToolError {
     match judge(bytes) {
         Content::Foreign(encoding) => refused(path, encoding),
         Content::Text | Content::Binary => {
-            ToolError::new(format!("`{path}` is no UTF-8 text, so it cannot be changed as text"))
-                .code(errors::WRONG_FILE_TYPE)
+            ToolError::new(format!("`{path}` is not UTF-8 text, so it can't be changed as text"))
+                .code(Code::TOOL_WRONG_FILE_TYPE)
         }
     }
 }

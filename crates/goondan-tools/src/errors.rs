@@ -1,49 +1,26 @@
-//! The error codes of the built-in tools, and the errors that several of them share.
+//! Errors that several built-in tools share.
 
 use std::io;
 
 use goondan_core::ports::tool::ToolError;
-
-/// Arguments that the schema lets through and that still make no sense (rule T4).
-pub(crate) const INVALID_ARGS: &str = "E_TOOL_INVALID_ARGS";
-/// The call was cancelled (rule T6).
-pub(crate) const CANCELLED: &str = "E_TOOL_CANCELLED";
-/// A time limit of the tool itself has passed.
-pub(crate) const TIMEOUT: &str = "E_TOOL_TIMEOUT";
-/// A path that leaves the working directory (rule S2).
-pub(crate) const PATH_ESCAPE: &str = "E_TOOL_PATH_ESCAPE";
-/// There is no such file or folder.
-pub(crate) const FILE_NOT_FOUND: &str = "E_TOOL_FILE_NOT_FOUND";
-/// A folder where a file was expected, or the other way round.
-pub(crate) const WRONG_FILE_TYPE: &str = "E_TOOL_WRONG_FILE_TYPE";
-/// The operating system refused.
-pub(crate) const IO: &str = "E_TOOL_IO";
-/// An address that the tool does not talk to (rule S3).
-pub(crate) const ADDRESS_BLOCKED: &str = "E_TOOL_ADDRESS_BLOCKED";
-/// A request that brought no response.
-pub(crate) const HTTP: &str = "E_TOOL_HTTP";
-/// The result would be larger than the tool makes.
-pub(crate) const TOO_LARGE: &str = "E_TOOL_TOO_LARGE";
-
-/// There is no such conversation.
-pub(crate) const SESSION_NOT_FOUND: &str = "E_TOOL_SESSION_NOT_FOUND";
+use goondan_spec::Code;
 
 /// The call was cancelled.
 pub(crate) fn cancelled() -> ToolError {
-    ToolError::new("the call was cancelled").code(CANCELLED)
+    ToolError::new("the call was cancelled").code(Code::TOOL_CANCELLED)
 }
 
 /// An argument that makes no sense.
 pub(crate) fn invalid(message: impl Into<String>) -> ToolError {
-    ToolError::new(message).code(INVALID_ARGS)
+    ToolError::new(message).code(Code::TOOL_INVALID_ARGS)
 }
 
 /// What the operating system said when the tool tried to do `what` (such as "read `a.txt`").
 pub(crate) fn io(what: impl std::fmt::Display, error: &io::Error) -> ToolError {
     let code = match error.kind() {
-        io::ErrorKind::NotFound => FILE_NOT_FOUND,
-        io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => WRONG_FILE_TYPE,
-        _ => IO,
+        io::ErrorKind::NotFound => Code::TOOL_FILE_NOT_FOUND,
+        io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => Code::TOOL_WRONG_FILE_TYPE,
+        _ => Code::TOOL_IO,
     };
     let failed = ToolError::new(format!("cannot {what}: {}", reason(error))).code(code);
     match remedy(error) {
@@ -72,7 +49,7 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
         io::ErrorKind::NotADirectory => "a part of the path is not a folder".to_owned(),
-        io::ErrorKind::ReadOnlyFilesystem => "it lies where nothing can be written".to_owned(),
+        io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
         io::ErrorKind::StorageFull => "the disk is full".to_owned(),
         io::ErrorKind::InvalidFilename => "the name is too long or not allowed".to_owned(),
         io::ErrorKind::AlreadyExists => "it exists already".to_owned(),
@@ -86,6 +63,6 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T, ToolError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        Err(error) => Err(ToolError::new(format!("the work broke off: {error}")).code(IO)),
+        Err(error) => Err(ToolError::new(format!("the work was cut short: {error}")).code(Code::TOOL_IO)),
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use goondan_core::ports::tool::ToolError;
+use goondan_spec::Code;
 use reqwest::header::HeaderMap;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, StatusCode};
@@ -103,7 +104,7 @@ async fn make_client(guard: Arc<Guard>) -> Result<Client, ToolError> {
             .no_proxy()
             .tls_backend_preconfigured(tls_config())
             .build()
-            .map_err(|error| ToolError::new(format!("cannot set up the HTTP client: {error}")).code(errors::HTTP))
+            .map_err(|error| ToolError::new(format!("cannot set up the HTTP client: {error}")).code(Code::TOOL_HTTP))
     })
     .await
 }
@@ -125,7 +126,7 @@ fn tls_config() -> ClientConfig {
 
 /// A request that the guard refused.
 fn blocked(blocked: Blocked) -> ToolError {
-    let error = ToolError::new(format!("the address is not allowed: {blocked}")).code(errors::ADDRESS_BLOCKED);
+    let error = ToolError::new(format!("the address is not allowed: {blocked}")).code(Code::TOOL_ADDRESS_BLOCKED);
     match blocked {
         Blocked::Address { host, .. } => error.suggest(format!(
             "if this host may be reached, put it in the tool's config: `config: {{allowHosts: [\"{host}\"]}}`"
@@ -145,8 +146,8 @@ fn failure(error: &reqwest::Error, timeout: Duration) -> ToolError {
     }
     if error.is_timeout() {
         return ToolError::new(format!("the request was not finished within {} ms", timeout.as_millis()))
-            .code(errors::TIMEOUT)
+            .code(Code::TOOL_TIMEOUT)
             .suggest("try again with a larger timeoutMs, or ask for less");
     }
-    ToolError::new(format!("the request failed: {reason}")).code(errors::HTTP)
+    ToolError::new(format!("the request failed: {reason}")).code(Code::TOOL_HTTP)
 }

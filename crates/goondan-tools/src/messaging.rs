@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{AgentEventInput, LogLevel, ToolContext, ToolError, ToolOutput};
-use goondan_spec::Environment;
 use goondan_spec::kinds::Permission;
+use goondan_spec::{Code, Environment};
 use reqwest::Method;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use schemars::JsonSchema;
@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::define::{Export, Operation, titled};
-use crate::errors;
 use crate::http::{HttpClient, Request};
 use crate::net_guard::Guard;
 use crate::table::Builtin;
@@ -172,13 +171,13 @@ impl Message {
         }
         let said = String::from_utf8_lossy(&response.body).trim().to_owned();
         let message = format!("the channel `{name}` answered with {}: {said}", response.status);
-        Err(ToolError::new(message).code(errors::HTTP))
+        Err(ToolError::new(message).code(Code::TOOL_HTTP))
     }
 }
 
 fn unknown(name: &str, channels: &BTreeMap<String, Channel>) -> ToolError {
     let known = channels.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-    let error = ToolError::new(format!("there is no channel `{name}`")).code("E_TOOL_CHANNEL_NOT_FOUND");
+    let error = ToolError::new(format!("there is no channel `{name}`")).code(Code::TOOL_CHANNEL_NOT_FOUND);
     error.suggest(if known.is_empty() {
         "no channel is set up; whoever runs the swarm can add some to the tool's `config.channels`".to_owned()
     } else {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use goondan_core::path_style::PathStyle;
 use goondan_core::ports::tool::{ToolContext, ToolError};
 use goondan_core::real_path::real_path;
+use goondan_spec::Code;
 use serde::Deserialize;
 
 use crate::beneath::{Folder, How, open_beneath};
@@ -90,7 +91,9 @@ impl Root {
         }
         if PathStyle::HERE.is_odd(given) {
             let message = format!("`{given}` is another spelling of a file, a stream of one, or a device");
-            return Err(ToolError::new(message).code(errors::PATH_ESCAPE).suggest("write the plain name of the file"));
+            return Err(ToolError::new(message)
+                .code(Code::TOOL_PATH_ESCAPE)
+                .suggest("write the plain name of the file"));
         }
         let path = real_path(&self.folder.join(given))
             .map_err(|error| errors::io(format_args!("follow the path `{given}`"), &error))?;
@@ -209,7 +212,7 @@ impl Root {
 
     fn escape(&self, given: &str) -> ToolError {
         ToolError::new(format!("`{given}` leads out of the working directory {}", self.folder.display()))
-            .code(errors::PATH_ESCAPE)
+            .code(Code::TOOL_PATH_ESCAPE)
             .suggest("use a path relative to the working directory, without `..` or links that leave it")
     }
 }
@@ -222,7 +225,7 @@ fn is_own(path: &Path) -> bool {
 
 fn own(given: &str) -> ToolError {
     ToolError::new(format!("`{given}` lies in the folder `.goondan`, which keeps what people have allowed"))
-        .code(errors::PATH_ESCAPE)
+        .code(Code::TOOL_PATH_ESCAPE)
         .suggest("leave that folder alone")
 }
 
@@ -232,7 +235,7 @@ fn expect_file(metadata: &Metadata, what: &str) -> Result<(), ToolError> {
         return Ok(());
     }
     let kind = if metadata.is_dir() { "it is a folder" } else { "it is not a regular file" };
-    Err(ToolError::new(format!("cannot {what}: {kind}")).code(errors::WRONG_FILE_TYPE))
+    Err(ToolError::new(format!("cannot {what}: {kind}")).code(Code::TOOL_WRONG_FILE_TYPE))
 }
 
 #[cfg(unix)]
@@ -286,13 +289,13 @@ mod tests {
         let paths =
             ["..", "../out/secret", "a/../../out", "leave/secret", "leave", "deep/..", "deep/x", "dangling", &absolute];
         for path in paths {
-            assert_eq!(code(&root, path).as_deref(), Some(errors::PATH_ESCAPE), "{path}");
+            assert_eq!(code(&root, path).as_deref(), Some(Code::TOOL_PATH_ESCAPE.as_str()), "{path}");
         }
-        assert_eq!(code(&root, "loop").as_deref(), Some(errors::IO));
-        assert_eq!(code(&root, "").as_deref(), Some(errors::INVALID_ARGS));
-        assert_eq!(code(&root, "a\0b").as_deref(), Some(errors::INVALID_ARGS));
+        assert_eq!(code(&root, "loop").as_deref(), Some(Code::TOOL_IO.as_str()));
+        assert_eq!(code(&root, "").as_deref(), Some(Code::TOOL_INVALID_ARGS.as_str()));
+        assert_eq!(code(&root, "a\0b").as_deref(), Some(Code::TOOL_INVALID_ARGS.as_str()));
         // A name that merely begins like the root is not in it.
-        assert_eq!(code(&root, "../inside").as_deref(), Some(errors::PATH_ESCAPE));
+        assert_eq!(code(&root, "../inside").as_deref(), Some(Code::TOOL_PATH_ESCAPE.as_str()));
     }
 
     #[test]
@@ -304,7 +307,7 @@ mod tests {
         for path in
             [dir.path().join("out/secret").display().to_string(), "deep/../secret".to_owned(), "leave/new".to_owned()]
         {
-            assert_eq!(code(&root, &path).as_deref(), Some(errors::PATH_ESCAPE), "{path}");
+            assert_eq!(code(&root, &path).as_deref(), Some(Code::TOOL_PATH_ESCAPE.as_str()), "{path}");
         }
     }
 
@@ -314,8 +317,8 @@ mod tests {
         let place = root.resolve("a/b/secret").unwrap();
         fs::remove_dir(root.folder().join("a/b")).unwrap();
         symlink(dir.path().join("out"), root.folder().join("a/b")).unwrap();
-        assert_eq!(root.open(&place).unwrap_err().code.as_deref(), Some(errors::PATH_ESCAPE));
-        assert_eq!(root.open_to_append(&place).unwrap_err().code.as_deref(), Some(errors::PATH_ESCAPE));
+        assert_eq!(root.open(&place).unwrap_err().code.as_deref(), Some(Code::TOOL_PATH_ESCAPE.as_str()));
+        assert_eq!(root.open_to_append(&place).unwrap_err().code.as_deref(), Some(Code::TOOL_PATH_ESCAPE.as_str()));
         assert_eq!(fs::read_to_string(dir.path().join("out/secret")).unwrap(), "s");
     }
 
@@ -432,11 +435,14 @@ mod tests {
         let place = root.resolve("a/b/secret").unwrap();
         symlink(dir.path().join("out/secret"), &place.path).unwrap();
         for done in [replace(&root, &place, b"x"), create(&root, &place, b"x").map(drop), remove(&root, &place)] {
-            assert_eq!(done.unwrap_err().code.as_deref(), Some(errors::PATH_ESCAPE));
+            assert_eq!(done.unwrap_err().code.as_deref(), Some(Code::TOOL_PATH_ESCAPE.as_str()));
         }
         assert_eq!(outside(&dir), untouched());
         let folder = Root::resolve(&root, ".").unwrap();
-        assert_eq!(replace(&root, &folder, b"x").unwrap_err().code.as_deref(), Some(errors::WRONG_FILE_TYPE));
+        assert_eq!(
+            replace(&root, &folder, b"x").unwrap_err().code.as_deref(),
+            Some(Code::TOOL_WRONG_FILE_TYPE.as_str())
+        );
     }
 
     #[test]
@@ -445,7 +451,7 @@ mod tests {
         nix::unistd::mkfifo(&root.folder().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         for path in ["a", "pipe"] {
             let error = root.open(&root.resolve(path).unwrap()).unwrap_err();
-            assert_eq!(error.code.as_deref(), Some(errors::WRONG_FILE_TYPE), "{path}");
+            assert_eq!(error.code.as_deref(), Some(Code::TOOL_WRONG_FILE_TYPE.as_str()), "{path}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use goondan_core::ports::powers::{Embeddings, Schedules, Sessions, ToolState};
 use goondan_core::ports::tool::{ToolContext, ToolError};
+use goondan_spec::Code;
 
 /// Looks at conversations.
 pub(crate) fn sessions(ctx: &ToolContext) -> Result<&dyn Sessions, ToolError> {
@@ -24,5 +25,5 @@ pub(crate) fn embeddings(ctx: &ToolContext) -> Result<&dyn Embeddings, ToolError
 }
 
 fn lacks(what: &str) -> ToolError {
-    ToolError::new(format!("tools cannot {what} here")).code("E_TOOL_UNAVAILABLE")
+    ToolError::new(format!("tools cannot {what} here")).code(Code::TOOL_UNAVAILABLE)
 }

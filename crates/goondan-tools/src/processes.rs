@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use goondan_core::ports::tool::{ToolContext, ToolError};
+use goondan_spec::Code;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::ChildStdin;
 use tokio::sync::mpsc;
@@ -93,7 +94,7 @@ impl Processes {
         let known: Vec<String> = table.of(&owner).map(|((_, number), _)| format!("p{number}")).collect();
         let known = if known.is_empty() { "there is none".to_owned() } else { known.join(", ") };
         Err(ToolError::new(format!("there is no process `{id}`"))
-            .code("E_TOOL_PROCESS_NOT_FOUND")
+            .code(Code::TOOL_PROCESS_NOT_FOUND)
             .suggest(format!("processes of this conversation: {known}; they end when the swarm ends")))
     }
 }
@@ -111,7 +112,7 @@ impl Table {
         let all = self.of(owner).count();
         if all - ended.len() >= MOST_RUNNING {
             return Err(ToolError::new(format!("{MOST_RUNNING} processes are running already"))
-                .code("E_TOOL_TOO_MANY_PROCESSES")
+                .code(Code::TOOL_TOO_MANY_PROCESSES)
                 .suggest("end one with action `signal` first"));
         }
         for key in ended.iter().take((all + 1).saturating_sub(MOST_REMEMBERED)) {
@@ -195,9 +196,9 @@ impl Background {
 
     /// Gives it something to read.
     pub(crate) async fn write(&self, input: &str) -> Result<(), ToolError> {
-        let failed = |message: &str| ToolError::new(message.to_owned()).code("E_TOOL_PROCESS_INPUT");
+        let failed = |message: &str| ToolError::new(message.to_owned()).code(Code::TOOL_PROCESS_INPUT);
         if self.end().is_some() {
-            return Err(failed("the process has ended, so it reads no more"));
+            return Err(failed("the process has ended and takes no more input"));
         }
         let mut stdin = self.stdin.lock().await;
         let Some(pipe) = stdin.as_mut() else { return Err(failed("the process reads no input")) };
@@ -214,7 +215,7 @@ impl Background {
 
     /// Sends a signal to it and to all that it has started.
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), ToolError> {
-        let ended = || ToolError::new("the process has ended already").code("E_TOOL_PROCESS_ENDED");
+        let ended = || ToolError::new("the process has ended already").code(Code::TOOL_PROCESS_ENDED);
         if self.end().is_some() { Err(ended()) } else { self.signals.send(signal).map_err(|_| ended()) }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use goondan_core::ports::reload::{NotReloaded, Reloaded};
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_spec::kinds::Permission;
-use goondan_spec::{Diagnostic, render};
+use goondan_spec::{Code, Diagnostic, render};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -46,7 +46,7 @@ impl Operation for Request {
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let reason = self.reason.unwrap_or_else(|| NO_REASON.to_owned());
         let reloader = ctx.runtime.reloader().ok_or_else(|| {
-            ToolError::new("this program can't reload the project while it runs").code("E_RELOAD_UNAVAILABLE")
+            ToolError::new("this program can't reload the project while it runs").code(Code::RELOAD_UNAVAILABLE)
         })?;
         tracing::info!(agent = ctx.agent_name, reason, "a reload is requested");
         let Reloaded { generation, plan } = reloader.reload().await.map_err(refused)?;
@@ -68,5 +68,7 @@ fn refused(NotReloaded { generation, diagnostics }: NotReloaded) -> ToolError {
     let errors: Vec<Diagnostic> = diagnostics.into_iter().filter(Diagnostic::is_error).collect();
     let message =
         format!("the project has errors, so generation {generation} serves on:\n{}", render::short(&errors).trim_end());
-    ToolError::new(message).code("E_RELOAD_FAILED").suggest("Correct the files at these places, then request it again.")
+    ToolError::new(message)
+        .code(Code::RELOAD_FAILED)
+        .suggest("Correct the files at these places, then request it again.")
 }

@@ -11,13 +11,13 @@ use goondan_core::narrowing::Narrowing;
 use goondan_core::ports::store::{InstanceMeta, InstanceStatus};
 use goondan_core::ports::tool::{AgentEventInput, RequestOptions, SpawnOptions, ToolContext, ToolError, ToolOutput};
 use goondan_core::reserved::SEND;
+use goondan_spec::Code;
 use goondan_spec::kinds::Permission::{Read, Write};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::define::{Export, Operation, number, titled};
-use crate::errors;
 use crate::powers;
 use crate::table::Builtin;
 
@@ -275,7 +275,7 @@ async fn find(ctx: &ToolContext, id: &str) -> Result<InstanceMeta, ToolError> {
     let found = wanted.and_then(|wanted| sessions.into_iter().find(|session| session.id() == wanted));
     found.ok_or_else(|| {
         ToolError::new(format!("there is no session `{id}`"))
-            .code(errors::SESSION_NOT_FOUND)
+            .code(Code::TOOL_SESSION_NOT_FOUND)
             .suggest("sessions__list names the sessions that there are")
     })
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{Direct, RunMode, ToolContext, ToolError};
-use goondan_spec::command_line;
 use goondan_spec::kinds::{ProcessLimits, Sandbox};
+use goondan_spec::{Code, command_line};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::Value;
@@ -71,7 +71,7 @@ pub(crate) fn work(
     if let RunMode::Direct(direct) = &ctx.run_mode {
         let script = command_line::parse(line).map_err(|beyond| {
             ToolError::new(format!("the command line was allowed by patterns, but it {}", beyond.0))
-                .code("E_TOOL_DENIED")
+                .code(Code::TOOL_DENIED)
         })?;
         let line = Line::new(script, direct, launcher, ctx, folder, environment);
         let line = line.map_err(|error| errors::io("run the command", &error))?;
@@ -117,7 +117,7 @@ pub(crate) fn folder(workdir: &Path, cwd: Option<&str>) -> Result<PathBuf, ToolE
     let folder = folder.map_err(|error| errors::io(format_args!("run in `{given}`"), &error))?;
     if !folder.is_dir() {
         let message = format!("cannot run in `{given}`: it is not a folder");
-        return Err(ToolError::new(message).code(errors::WRONG_FILE_TYPE));
+        return Err(ToolError::new(message).code(Code::TOOL_WRONG_FILE_TYPE));
     }
     Ok(folder)
 }

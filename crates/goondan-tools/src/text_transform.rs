@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::Code;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -266,7 +267,7 @@ fn bounded(size: usize) -> Result<(), ToolError> {
         return Ok(());
     }
     let message = format!("the result would have {size} bytes, more than the {LARGEST} that this tool makes");
-    Err(ToolError::new(message).code(errors::TOO_LARGE).suggest("work on smaller parts of the text"))
+    Err(ToolError::new(message).code(Code::TOOL_TOO_LARGE).suggest("work on smaller parts of the text"))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read as _};
 use std::string::FromUtf8Error;
 
 use goondan_core::ports::tool::ToolError;
+use goondan_spec::Code;
 
 use crate::beneath::{Folder, Kind};
 use crate::encoding::{Content, judge, not_text};
@@ -25,7 +26,7 @@ pub(crate) fn replace(root: &Root, place: &Place, content: &[u8]) -> Result<(), 
         Some(Kind::Folder) => "it is a folder",
         Some(Kind::File | Kind::Other) => "it is not a regular file",
     };
-    Err(ToolError::new(format!("cannot {what}: {kind}")).code(errors::WRONG_FILE_TYPE))
+    Err(ToolError::new(format!("cannot {what}: {kind}")).code(Code::TOOL_WRONG_FILE_TYPE))
 }
 
 /// Makes a file that was not there; false if there is something of that name. The folder must exist.
@@ -62,7 +63,7 @@ pub(crate) fn read_text(root: &Root, place: &Place) -> Result<String, ToolError>
     let (mut file, metadata) = root.open(place)?;
     if metadata.len() > LARGEST {
         let message = format!("`{}` has {} bytes, too many to change ({LARGEST})", place.given, metadata.len());
-        return Err(ToolError::new(message).code(errors::TOO_LARGE));
+        return Err(ToolError::new(message).code(Code::TOOL_TOO_LARGE));
     }
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(|error| errors::io(format_args!("read `{}`", place.given), &error))?;

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use goondan_core::ports::approval::{ApprovalBook, Grant};
 use goondan_core::real_path::real_path;
+use goondan_spec::yaml::YamlError;
 use goondan_spec::{Code, Diagnostic};
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +46,7 @@ impl ApprovalFile {
         let content = match std::fs::read_to_string(&path) {
             Ok(text) => parse(&text).map_err(|cause| unusable(&path, &cause))?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Content::default(),
-            Err(error) => return Err(unusable(&path, &error.to_string())),
+            Err(error) => return Err(unusable(&path, &error)),
         };
         let project = real_path(root).unwrap_or_else(|_| root.to_owned()).display().to_string();
         let file = ApprovalFile { path, project, content: Mutex::new(content) };
@@ -111,11 +112,11 @@ impl ApprovalBook for ApprovalFile {
     }
 }
 
-fn parse(text: &str) -> Result<Content, String> {
-    goondan_spec::yaml::from_str(text).map_err(|error| error.to_string())
+fn parse(text: &str) -> Result<Content, YamlError> {
+    goondan_spec::yaml::from_str(text)
 }
 
-fn unusable(path: &Path, cause: &str) -> Diagnostic {
+fn unusable(path: &Path, cause: &dyn std::error::Error) -> Diagnostic {
     let message = format!("The approvals in {} can't be read: {cause}.", path.display());
     Diagnostic::new(Code::PARSE_ERROR, message)
         .in_file(FILE)

@@ -1,5 +1,6 @@
 //! Settings of a swarm, and its start.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,8 +15,8 @@ use goondan_engine::plan::PlanPorts;
 use goondan_engine::policy::redact::Redactor;
 use goondan_engine::runtime::{Runtime, RuntimeParts};
 use goondan_models::Providers;
-use goondan_spec::{Bundle, Diagnostic, Environment, OsFiles};
-use goondan_store::jsonl::{JsonlStore, LockError, OpenWorkspaceError};
+use goondan_spec::{Bundle, Environment, OsFiles};
+use goondan_store::jsonl::{JsonlStore, OpenWorkspaceError};
 use goondan_tools::HelperCommand;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -25,6 +26,7 @@ use crate::generation::Notebook;
 use crate::identity::Owner;
 use crate::reload::{FIRST_GENERATION, ReadBefore, ReloadCheck, ReloadListeners, ToolReloads, plan_swarm, take_stock};
 use crate::secrets;
+use crate::start_error::StartError;
 use crate::swarm::{Inner, Swarm};
 use crate::variables::Variables;
 use crate::workspace::{StateRoot, Workspace};
@@ -48,22 +50,6 @@ pub struct SwarmBuilder {
     pub(crate) sandbox_helper: Option<HelperCommand>,
     pub(crate) reloads_at_hangup: bool,
     pub(crate) reload_check: Option<ReloadCheck>,
-}
-
-/// Why a swarm could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The bundle can't run as it is: no such swarm, a missing variable, a tool that does not open.
-    #[error("{} problem(s) keep the swarm from starting", .0.len())]
-    Diagnostics(Vec<Diagnostic>),
-    /// Another process holds the workspace, or its folder can't be used.
-    #[error("{message}")]
-    Workspace {
-        /// A sentence that stands alone.
-        message: String,
-        /// What to do about it.
-        suggestion: Option<String>,
-    },
 }
 
 impl SwarmBuilder {
@@ -225,15 +211,10 @@ impl SwarmBuilder {
 
     /// As [`SwarmBuilder::start`], with a subscription that misses nothing, not even what resumes at once.
     pub async fn start_watched(self) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), StartError> {
-        let environment = self
-            .variables
-            .read(&OsFiles, self.bundle.root())
-            .map_err(|problem| StartError::Diagnostics(vec![problem]))?;
-        let swarm = self.bundle.choose_swarm(self.swarm.as_deref()).map_err(|d| StartError::Diagnostics(vec![d]))?;
+        let environment = self.variables.read(&OsFiles, self.bundle.root())?;
+        let swarm = self.bundle.choose_swarm(self.swarm.as_deref())?;
         let swarm_id = swarm.id.clone();
-        let environment = secrets::complete(&self.bundle, &swarm_id, environment)
-            .await
-            .map_err(|problem| StartError::Diagnostics(vec![problem]))?;
+        let environment = secrets::complete(&self.bundle, &swarm_id, environment).await?;
         let root = StateRoot::find(self.state_root.as_deref());
         root.prepare_or_warn();
         let tools = Arc::new(ToolSources::new(&root.0, self.tool_host, self.sandbox_helper, environment.clone()));
@@ -244,25 +225,19 @@ impl SwarmBuilder {
             .map_err(StartError::Diagnostics)?;
         let workspace = match self.workspace {
             Some(workspace) => workspace,
-            None => root
-                .workspace_to_run(&self.bundle, swarm)
-                .map_err(|error| workspace_error(error.to_string()))?
-                .map_err(|stranger| begun_by_another(&root.workspace_of(&self.bundle, swarm), &stranger))?,
+            None => root.workspace_to_run(&self.bundle, swarm)?.map_err(|stranger| {
+                StartError::BelongsToAnother(root.workspace_of(&self.bundle, swarm), Box::new(stranger))
+            })?,
         };
         let store = match self.store {
             Some(store) => store,
             None => open_store(&workspace).await?,
         };
-        if let Err(error) = workspace.claim(&Owner::of(&self.bundle, swarm)) {
-            return Err(workspace_error(format!("the project could not be noted in the workspace: {error}")));
-        }
+        workspace.claim(&Owner::of(&self.bundle, swarm))?;
         let reloader = Arc::new(ToolReloads::default());
         let approvals = match self.approvals {
             Some(book) => book,
-            None => {
-                let kept = ApprovalFile::of(&workspace.dir, self.bundle.root());
-                Arc::new(kept.map_err(|problem| StartError::Diagnostics(vec![problem]))?)
-            }
+            None => Arc::new(ApprovalFile::of(&workspace.dir, self.bundle.root())?),
         };
         let parts = RuntimeParts {
             approvals,
@@ -275,7 +250,7 @@ impl SwarmBuilder {
             reloader: Some(Arc::clone(&reloader) as _),
             observer: Arc::clone(&tools) as Arc<dyn InstanceObserver>,
         };
-        let (runtime, events) = Runtime::start(parts).await.map_err(|error| workspace_error(error.to_string()))?;
+        let (runtime, events) = Runtime::start(parts).await.map_err(OpenWorkspaceError::from)?;
         let notebook = Notebook {
             swarm: swarm_id,
             root: self.bundle.root().to_owned(),
@@ -307,29 +282,9 @@ impl SwarmBuilder {
 
 async fn open_store(workspace: &Workspace) -> Result<Arc<dyn Store>, StartError> {
     let dir = workspace.dir.clone();
-    let opened = tokio::task::spawn_blocking(move || JsonlStore::open(&dir)).await;
-    Ok(Arc::new(opened.map_err(|panic| workspace_error(panic.to_string()))?.map_err(cannot_open)?))
+    Ok(Arc::new(tokio::task::spawn_blocking(move || JsonlStore::open(&dir)).await.map_err(io::Error::from)??))
 }
 
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
-fn cannot_open(error: OpenWorkspaceError) -> StartError {
-    let held = matches!(error, OpenWorkspaceError::Locked(LockError::Held { .. }));
-    let suggestion = held
-        .then(|| "send the input to that process, wait until it has ended, or use another `--state-root`".to_owned());
-    StartError::Workspace { message: error.to_string(), suggestion }
-}
-
-fn begun_by_another(workspace: &Workspace, stranger: &Owner) -> StartError {
-    let path = stranger.path.display();
-    StartError::Workspace {
-        message: format!("the workspace {} was begun by the project in {path}, which states its name", workspace.id),
-        suggestion: Some(format!("look at that project, then move {} away", workspace.dir.display())),
-    }
-}
-
-fn workspace_error(message: String) -> StartError {
-    StartError::Workspace { message, suggestion: None }
 }

@@ -15,6 +15,7 @@ pub mod preview;
 pub mod project;
 pub mod reload;
 mod secrets;
+mod start_error;
 pub mod swarm;
 mod transfer;
 pub mod trust;
@@ -27,7 +28,7 @@ pub use build::{BuildEnd, BuildOutcome, Builds};
 pub use goondan_dylib::{HostCommand, tool_host};
 pub use goondan_tools::{HelperCommand, diff, enter as enter_sandbox, has_sandbox};
 
-pub use builder::{StartError, SwarmBuilder};
+pub use builder::SwarmBuilder;
 pub use generation::{LastGeneration, LastReload};
 pub use goondan_engine::tooling::registry::{Catalog, RegisteredTool, Registry, ToolName};
 pub use goondan_store::jsonl::{LockError, OpenWorkspaceError};
@@ -36,6 +37,7 @@ pub use identity::{AdoptError, Elsewhere, Owner};
 pub use preview::{Preview, PreviewError};
 pub use project::{Project, around, environment, load, manifest_in};
 pub use reload::{ReloadCheck, ReloadNews, ReloadOutcome, ReloadTiming};
+pub use start_error::StartError;
 pub use swarm::{Input, SendError, Submission, Swarm, Turn};
 pub use transfer::ImportFailed;
 pub use trust::{TrustList, Trusted};
@@ -62,8 +64,8 @@ pub mod policy {
 /// What a project consists of.
 pub mod spec {
     pub use goondan_spec::{
-        AgentChange, AgentEffect, AgentPart, Bundle, Code, Diagnostic, Environment, JsonObject, ReloadPlan, Resource,
-        ResourceId, Secret, Severity, Sources, kinds,
+        AgentChange, AgentEffect, AgentPart, Bundle, Code, Diagnostic, Environment, JsonObject, Kind, ReloadPlan,
+        Resource, ResourceId, Secret, Severity, Sources, codes, kinds,
     };
 }
 

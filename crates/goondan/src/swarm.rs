@@ -13,7 +13,7 @@ use goondan_engine::delivery::orchestrator::Refusal;
 use goondan_engine::plan::PlanPorts;
 use goondan_engine::policy::redact::Redactor;
 use goondan_engine::runtime::{ExternalInput, Runtime, Submitted};
-use goondan_spec::{Bundle, Diagnostic};
+use goondan_spec::{Bundle, Code, Diagnostic};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
@@ -114,8 +114,8 @@ impl Turn {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SendError {
-    /// Such as `AGENT_NOT_FOUND`.
-    pub code: String,
+    /// A stable code, such as `AGENT_NOT_FOUND`.
+    pub code: Code,
     /// A sentence that stands alone.
     pub message: String,
     /// What to do about it.
@@ -158,7 +158,7 @@ impl Swarm {
         let instance = self.instance(agent, instance_key);
         let result = self.inner.runtime.call_tool(instance.clone(), tool, arguments).await;
         result.ok_or_else(|| SendError {
-            code: "AGENT_NOT_FOUND".to_owned(),
+            code: Code::AGENT_NOT_FOUND,
             message: format!("the swarm {} has no agent `{}`", self.name(), instance.agent),
             suggestion: Some(format!("its agents are: {}", self.agents().join(", "))),
         })
@@ -259,6 +259,6 @@ impl Swarm {
 
 impl From<Refusal> for SendError {
     fn from(refusal: Refusal) -> Self {
-        SendError { code: refusal.code.to_owned(), message: refusal.message, suggestion: refusal.suggestion }
+        SendError { code: refusal.code, message: refusal.message, suggestion: refusal.suggestion }
     }
 }

@@ -7,6 +7,7 @@ use goondan_core::ids::InstanceId;
 use goondan_core::message::Message;
 use goondan_core::ports::store::InstanceMeta;
 use goondan_models::Mask;
+use goondan_spec::Code;
 use goondan_store::jsonl::{JsonlStore, OpenWorkspaceError};
 use goondan_store::transfer::{self, Export, ImportError};
 use serde_json::Value;
@@ -22,6 +23,18 @@ pub enum ImportFailed {
     /// The stream is not what an export writes, or there is an instance of that name.
     #[error(transparent)]
     Import(#[from] ImportError),
+}
+
+impl ImportFailed {
+    /// The code of the error.
+    pub fn code(&self) -> Code {
+        match self {
+            ImportFailed::Workspace(_) => Code::WORKSPACE_ERROR,
+            ImportFailed::Import(ImportError::Exists(_)) => Code::INSTANCE_EXISTS,
+            ImportFailed::Import(ImportError::Store(_)) => Code::INTERNAL_ERROR,
+            ImportFailed::Import(_) => Code::IMPORT_ERROR,
+        }
+    }
 }
 
 impl Workspace {

@@ -139,7 +139,7 @@ fn choose<'b>(builds: &'b Builds, names: &[String]) -> Result<Vec<&'b ToolBuild>
 
 fn unknown(name: &str, builds: &Builds) -> CliError {
     let known: Vec<String> = builds.tools().map(|tool| format!("`{}`", tool.tool.name)).collect();
-    let error = CliError::usage(format!("There is no Tool `{name}` that says how it is built."));
+    let error = CliError::usage(format!("There is no Tool `{name}` with a `spec.build`."));
     match known.is_empty() {
         true => error.suggest("Give the Tool a `spec.build` with the command."),
         false => error.suggest(format!("Those that do: {}.", known.join(", "))),
@@ -181,7 +181,7 @@ fn verdict(outcomes: &[BuildOutcome]) -> Result<(), CliError> {
         true => "Correct the command in `spec.build`, or install what it needs.",
         false => "Correct what the lines above say, then build again.",
     };
-    Err(CliError::failure("BUILD_FAILED", message).suggest(hint))
+    Err(CliError::failure(Code::BUILD_FAILED, message).suggest(hint))
 }
 
 /// A command can succeed and make something else than the entry.
@@ -195,7 +195,7 @@ fn check_entries(path: &Path, outcomes: &[BuildOutcome], output: &Output) -> Res
     output.explain(render::pretty(&missing, &project.sources, Output::stderr_has_colour()).trim_end_matches('\n'))?;
     let tool = first.resource.as_deref().unwrap_or_default();
     let message = format!("The command of {tool} succeeded, but what it made is not where `spec.entry` points.");
-    let mut error = CliError::new(Exit::Validation, "BUILD_FAILED", message)
+    let mut error = CliError::new(Exit::Validation, Code::BUILD_FAILED, message)
         .suggest("Correct `spec.entry`, or let the command put the library there.");
     error.diagnostics = as_json(&missing).into();
     Err(error)

@@ -3,6 +3,7 @@
 pub(crate) mod build;
 pub(crate) mod completions;
 pub(crate) mod doctor;
+pub(crate) mod explain;
 pub(crate) mod init;
 pub(crate) mod instance;
 pub(crate) mod logs;
@@ -44,6 +45,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Instance(args) => instance::run(&args, &state_root, output),
         Command::Logs(args) => block_on(logs::run(&args, &state_root, output)),
         Command::Trust(args) => trust::run(&args, &state_root, output),
+        Command::Explain(args) => explain::run(&args, output),
         Command::Schema(args) => schema::run(&args, output),
         Command::Test(args) => test::run(&args, output),
         Command::Doctor(args) => doctor::run(&args, &state_root, output),

@@ -130,7 +130,7 @@ fn notes(refusal: Option<String>, by_text: bool) -> Vec<String> {
 
 fn arguments(text: &str) -> Result<Map<String, Value>, CliError> {
     serde_json::from_str(text).map_err(|error| {
-        CliError::usage(format!("`--args` is no JSON object: {error}."))
+        CliError::usage(format!("`--args` is not a JSON object: {error}."))
             .suggest(r#"Quote the object for the shell: --args '{"command": "ls"}'"#)
     })
 }
@@ -157,8 +157,7 @@ fn find_export<'b>(bundle: &'b Bundle, agent: &Resource<Agent>, tool: &str) -> R
             known.push(name);
         }
     }
-    let error =
-        CliError::usage(format!("The agent `{}` has no tool `{tool}` that its YAML tells about.", agent.id.name));
+    let error = CliError::usage(format!("The agent `{}` has no tool `{tool}` that the YAML describes.", agent.id.name));
     Err(error.suggest(format!(
         "Known before the swarm starts: {}. A library tells its exports later; name them in `spec.exports` of the Tool.",
         known.join(", ")

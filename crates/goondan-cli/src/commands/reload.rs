@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use goondan::inside::shown;
-use goondan::spec::Bundle;
+use goondan::spec::{Bundle, Code};
 use goondan::{LastGeneration, LastReload, Preview, PreviewError, StateRoot, Swarm, Workspace};
 use serde_json::json;
 
@@ -127,14 +127,18 @@ async fn request(args: &ReloadArgs, bundle: &Bundle, state_root: &StateRoot, out
         return Ok(());
     }
     output.note(&shown::lines(reload.messages.join("\n")).to_string())?;
-    Err(CliError::new(Exit::Validation, "E_RELOAD_FAILED", format!("Not reloaded; generation {generation} serves on."))
-        .suggest("Correct what the lines above say, then reload again."))
+    Err(CliError::new(
+        Exit::Validation,
+        Code::RELOAD_FAILED,
+        format!("Not reloaded; generation {generation} serves on."),
+    )
+    .suggest("Correct what the lines above say, then reload again."))
 }
 
 /// The process that runs the project's swarm and can be asked.
 fn running(workspace: &Workspace, swarm: &str, project: &Path) -> Result<(u32, LastGeneration), CliError> {
     let Some(Some(process)) = workspace.running_process()? else {
-        return Err(CliError::configuration(format!("Nobody runs the swarm `{swarm}` of this project.")).suggest(
+        return Err(CliError::configuration(format!("The swarm `{swarm}` of this project is not running.")).suggest(
             "Start it with `gdn run --watch`: it then takes up edits by itself. The state root must be the same.",
         ));
     };
@@ -164,7 +168,7 @@ fn hang_up(process: u32) -> Result<(), CliError> {
     let number = i32::try_from(process).map(Pid::from_raw);
     let sent = number.map_err(|_| nix::errno::Errno::ESRCH).and_then(|process| kill(process, Signal::SIGHUP));
     sent.map_err(|error| {
-        CliError::failure("INTERNAL_ERROR", format!("Process {process} can't be asked to reload: {error}."))
+        CliError::failure(Code::INTERNAL_ERROR, format!("Process {process} can't be asked to reload: {error}."))
     })
 }
 
@@ -184,11 +188,11 @@ async fn answer(workspace: &Workspace, before: u64) -> Result<(u64, LastReload),
             return Ok((last.generation, reload));
         }
         if workspace.running_process()?.is_none() {
-            return Err(CliError::failure("INTERNAL_ERROR", "The process ended before it had reloaded."));
+            return Err(CliError::failure(Code::INTERNAL_ERROR, "The process ended before it had reloaded."));
         }
         tokio::time::sleep(LOOK).await;
     }
-    Err(CliError::failure("INTERNAL_ERROR", format!("The process did not reload within {} s.", PATIENCE.as_secs()))
+    Err(CliError::failure(Code::INTERNAL_ERROR, format!("The process did not reload within {} s.", PATIENCE.as_secs()))
         .suggest("Look at what it prints on standard error."))
 }
 

@@ -7,10 +7,11 @@ use clap::{Args, Subcommand};
 use goondan::StateRoot;
 use goondan::inside::shown;
 use goondan::ports::tool::{ToolCallResult, ToolCallStatus};
+use goondan::spec::Code;
 use serde_json::Value;
 
 use crate::commands::run::{Asked, Session, Signals, watched};
-use crate::exit::CliError;
+use crate::exit::{CliError, Exit};
 use crate::output::{Output, style};
 use crate::project::{Launch, StartArgs};
 
@@ -136,7 +137,7 @@ fn arguments(text: &str) -> Result<Value, CliError> {
         given => given.to_owned(),
     };
     serde_json::from_str(&text).map_err(|error| {
-        CliError::usage(format!("`--args` is no JSON: {error}."))
+        CliError::usage(format!("`--args` is not JSON: {error}."))
             .suggest(r#"Quote the object for the shell: --args '{"text": "hi"}'"#)
     })
 }
@@ -153,9 +154,12 @@ fn show(result: &ToolCallResult, output: &Output) -> Result<(), CliError> {
             value => output.json_pretty(value),
         },
         (ToolCallStatus::Error, Some(error)) => {
-            let failure = CliError::failure(error.code.clone(), error.message.clone());
-            Err(CliError { suggestion: error.suggestion.clone(), help_url: error.help_url.clone(), ..failure })
+            let failure = CliError::passed_on(Exit::Failure, error.code.clone(), error.message.clone());
+            let help_url = error.help_url.clone().or(failure.help_url);
+            Err(CliError { suggestion: error.suggestion.clone(), help_url, ..failure })
         }
-        (ToolCallStatus::Error, None) => Err(CliError::failure("E_TOOL", "The tool failed without saying why.")),
+        (ToolCallStatus::Error, None) => {
+            Err(CliError::failure(Code::TOOL_FAILED, "The tool failed without saying why."))
+        }
     }
 }

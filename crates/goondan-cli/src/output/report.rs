@@ -3,6 +3,7 @@
 use goondan::event::{FinishReason, TurnError, TurnResult};
 use goondan::ids::InstanceId;
 use goondan::ports::model::TokenUsage;
+use goondan::spec::Code;
 use serde::Serialize;
 
 use crate::exit::{CliError, Exit};
@@ -69,29 +70,29 @@ pub(crate) fn turn_error(result: &TurnResult) -> Option<CliError> {
         FinishReason::MaxSteps => Some(step_limit(result.step_count)),
         FinishReason::Error => Some(match &result.error {
             Some(error) => failed(error),
-            None => CliError::failure("INTERNAL_ERROR", "The turn failed without saying why."),
+            None => CliError::failure(Code::INTERNAL_ERROR, "The turn failed without saying why."),
         }),
     }
 }
 
 fn step_limit(steps: u32) -> CliError {
     CliError::failure(
-        "E_MAX_STEPS",
+        Code::MAX_STEPS,
         format!("The turn was stopped at the step limit, after {steps} steps without an answer."),
     )
     .suggest("Raise `policy.maxStepsPerTurn` of the Swarm, or look at what the agent keeps calling with `gdn logs`.")
 }
 
 fn failed(error: &TurnError) -> CliError {
-    let (exit, hint) = match (error.status, error.code.as_str()) {
+    let (exit, hint) = match (error.status, Code::find(&error.code)) {
         (Some(401 | 403), _) => {
             (Exit::Authentication, Some("Check the model's `apiKey` and the variable that it comes from."))
         }
-        (_, "E_MODEL_CONNECTION") => (Exit::Network, Some("Check the model's `endpoint` and the network.")),
-        (_, "E_MODEL_CONFIGURATION") => (Exit::Configuration, None),
+        (_, Some(Code::MODEL_CONNECTION)) => (Exit::Network, Some("Check the model's `endpoint` and the network.")),
+        (_, Some(Code::MODEL_CONFIGURATION)) => (Exit::Configuration, None),
         _ => (Exit::Failure, None),
     };
-    let mut shown = CliError::new(exit, error.code.clone(), error.message.clone());
+    let mut shown = CliError::passed_on(exit, error.code.clone(), error.message.clone());
     shown.suggestion = error.suggestion.clone().or(hint.map(str::to_owned));
     shown
 }

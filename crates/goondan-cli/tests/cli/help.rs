@@ -2,7 +2,7 @@
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&[&str]; 28] = [
+const COMMANDS: [&[&str]; 29] = [
     &[],
     &["init"],
     &["new"],
@@ -26,6 +26,7 @@ const COMMANDS: [&[&str]; 28] = [
     &["policy", "explain"],
     &["trust"],
     &["logs"],
+    &["explain"],
     &["schema"],
     &["test"],
     &["doctor"],
@@ -61,5 +62,14 @@ fn completions_know_the_commands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let outcome = sandbox.gdn(&["completions", shell]);
         assert!(outcome.ok().contains("validate"), "{shell}");
+    }
+}
+
+#[test]
+fn completions_know_the_codes() {
+    let sandbox = Sandbox::new();
+    // The scripts for the other shells complete options alone.
+    for shell in ["bash", "zsh"] {
+        assert!(sandbox.gdn(&["completions", shell]).ok().contains("E_TOOL_DENIED"), "{shell}");
     }
 }

@@ -8,6 +8,7 @@ mod cases;
 #[cfg(unix)]
 mod chat;
 mod documentation;
+mod explain;
 mod help;
 #[cfg(unix)]
 mod hostile;

@@ -147,7 +147,7 @@ fn nobody_prepares_the_workspace_of_another_project() {
     sandbox.gdn(&["run", "q", "--input", "do evil later"]).ok();
     let refused = sandbox.gdn(&["run", "p", "--input", "hi"]);
     assert_eq!(refused.code, 1);
-    assert!(refused.stderr.contains("was begun by the project in"), "{refused:?}");
+    assert!(refused.stderr.contains("belongs to the project in"), "{refused:?}");
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl FilePlace {
             _ => None,
         });
         place.ok_or_else(|| {
-            format!("`{text}` is no place of a file: `project:PATH`, `workdir:AGENT:KEY/PATH` or `state:PATH`")
+            format!("`{text}` is not a place of a file: `project:PATH`, `workdir:AGENT:KEY/PATH` or `state:PATH`")
         })
     }
 }

@@ -24,7 +24,7 @@ impl ProjectPath {
         let path = path.into();
         let plain = |component| matches!(component, Component::Normal(_));
         if path.is_empty() || path.contains('\\') || !Path::new(&path).components().all(plain) {
-            return Err(format!("`{path}` is no path inside the project folder, such as `tools/x/run.sh`"));
+            return Err(format!("`{path}` is not a path inside the project folder, such as `tools/x/run.sh`"));
         }
         Ok(ProjectPath(path))
     }
@@ -86,7 +86,7 @@ impl TryFrom<LongForm> for FileContent {
             (Some(text), None, None) => text.into_bytes(),
             (None, Some(text), None) => {
                 let compact: String = text.split_whitespace().collect();
-                STANDARD.decode(compact).map_err(|error| format!("`base64` is no Base64: {error}"))?
+                STANDARD.decode(compact).map_err(|error| format!("`base64` is not Base64: {error}"))?
             }
             (None, None, Some(repeat)) => repeated(&repeat)?,
             _ => return Err("a file has exactly one of `content`, `base64` and `repeat`".to_owned()),
@@ -106,7 +106,7 @@ fn repeated(repeat: &Repeat) -> Result<Vec<u8>, String> {
 /// Reads permission bits such as `755`.
 pub(super) fn octal(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
-    mode.ok_or_else(|| format!("`mode: {text}` is no octal mode such as \"755\""))
+    mode.ok_or_else(|| format!("`mode: {text}` is not an octal mode such as \"755\""))
 }
 
 impl<'de> Deserialize<'de> for FileContent {

@@ -102,7 +102,7 @@ impl Document<'_> {
 fn problems(case: &Case) -> Vec<(&'static str, String)> {
     let mut problems = Vec::new();
     if !is_kebab(&case.case) {
-        problems.push(("case", format!("`{}` is no kebab-case name such as `one-key-queues`", case.case)));
+        problems.push(("case", format!("`{}` is not a kebab-case name such as `one-key-queues`", case.case)));
     }
     for rule in case.rules.iter().filter(|rule| rules::find(rule).is_none()) {
         problems.push(("rules", format!("there is no rule `{rule}`")));

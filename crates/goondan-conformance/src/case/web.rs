@@ -33,9 +33,9 @@ pub(super) fn problems(pages: &BTreeMap<String, Page>) -> impl Iterator<Item = S
     pages.iter().filter_map(|(path, page)| {
         let is_text = |text: &String| text.chars().all(|c| !c.is_control());
         if !path.starts_with('/') || !is_text(path) || path.contains(' ') {
-            Some(format!("`{path}` is no path of a page, such as `/news`"))
+            Some(format!("`{path}` is not a path of a page, such as `/news`"))
         } else if !(200..600).contains(&page.status) {
-            Some(format!("{path}: {} is no status of an answer", page.status))
+            Some(format!("{path}: {} is not an HTTP status", page.status))
         } else if !page.headers.iter().all(|(name, value)| is_text(name) && !name.contains(':') && is_text(value)) {
             Some(format!("{path}: a header has one line"))
         } else {

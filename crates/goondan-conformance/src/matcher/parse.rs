@@ -79,7 +79,7 @@ fn items(operand: &Value, path: &str) -> Result<Vec<Matcher>, MatcherError> {
 
 fn regex(operand: &Value, path: &str) -> Result<Matcher, MatcherError> {
     let text = operand.as_str().ok_or_else(|| error(path, "takes a regular expression as text"))?;
-    let regex = Regex::new(text).map_err(|cause| error(path, format!("is no regular expression: {cause}")))?;
+    let regex = Regex::new(text).map_err(|cause| error(path, format!("is not a regular expression: {cause}")))?;
     Ok(Matcher::Regex(regex))
 }
 

@@ -175,9 +175,7 @@ fn second(world: &World<'_>) -> Result<Value, Broken> {
         Err(StartError::Diagnostics(diagnostics)) => {
             json!({"ok": false, "diagnostics": view::diagnostics(&diagnostics)})
         }
-        Err(StartError::Workspace { message, suggestion }) => {
-            json!({"ok": false, "error": {"message": message, "suggestion": suggestion}})
-        }
+        Err(error) => json!({"ok": false, "error": {"message": error.to_string(), "suggestion": error.suggestion()}}),
     })
 }
 

@@ -107,7 +107,7 @@ impl<'c> World<'c> {
                 self.started = true;
             }
             Ok(Err(StartError::Diagnostics(more))) => self.diagnostics.extend(more),
-            Ok(Err(error @ StartError::Workspace { .. })) => return Err(format!("the swarm does not start: {error}")),
+            Ok(Err(error)) => return Err(format!("the swarm does not start: {error}")),
             Err(OutOfTime) => return Err("the swarm does not start within the case's time limit".to_owned()),
         }
         Ok(())
@@ -118,7 +118,7 @@ impl<'c> World<'c> {
         let until = Instant::now() + TO_LET_GO;
         loop {
             match Life::start(self, Arc::clone(bundle))? {
-                Err(StartError::Workspace { .. }) if self.started && Instant::now() < until => {
+                Err(StartError::Workspace(_)) if self.started && Instant::now() < until => {
                     std::thread::sleep(LOOK);
                 }
                 begun => return Ok(begun),

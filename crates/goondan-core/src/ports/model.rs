@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use goondan_spec::kinds::{Model, ModelParams};
-use goondan_spec::{Environment, Resource};
+use goondan_spec::{Code, Environment, Resource};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub trait ModelClient: Send + Sync {
     /// A vector for each text, in order. A model without embeddings says so.
     async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         let _ = texts;
-        Err(ModelError::new(ModelErrorKind::Configuration, "this model makes no embeddings"))
+        Err(ModelError::new(ModelErrorKind::Configuration, "this model can't make embeddings"))
     }
 }
 
@@ -136,6 +136,18 @@ pub enum ModelErrorKind {
     Protocol,
     /// The Model resource can't be used as it is (no key, unknown provider, broken script).
     Configuration,
+}
+
+impl ModelErrorKind {
+    /// The code of a turn that it ends.
+    pub fn code(self) -> Code {
+        match self {
+            ModelErrorKind::Status(_) => Code::MODEL_STATUS,
+            ModelErrorKind::Connection => Code::MODEL_CONNECTION,
+            ModelErrorKind::Protocol => Code::MODEL_PROTOCOL,
+            ModelErrorKind::Configuration => Code::MODEL_CONFIGURATION,
+        }
+    }
 }
 
 impl ModelError {

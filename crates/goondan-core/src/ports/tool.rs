@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use goondan_spec::kinds::{ExportSpec, Permission, Sandbox, Tool};
-use goondan_spec::{Resource, ResourceId};
+use goondan_spec::{Code, Resource, ResourceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -189,7 +189,7 @@ pub struct ToolError {
     pub name: Option<String>,
     /// What went wrong, for the model.
     pub message: String,
-    /// A stable code.
+    /// A stable code: one of the table, or one of whoever wrote the tool.
     pub code: Option<String>,
     /// How to go on.
     pub suggestion: Option<String>,
@@ -205,7 +205,7 @@ impl ToolError {
 
     /// Adds a stable code.
     #[must_use]
-    pub fn code(mut self, code: impl Into<String>) -> Self {
+    pub fn code(mut self, code: Code) -> Self {
         self.code = Some(code.into());
         self
     }

@@ -108,14 +108,14 @@ async fn a_library_that_hangs_is_given_up() {
 async fn manifests_that_make_no_sense_are_told() {
     let cases = [
         (r#""{\"name\": \"x\", \"exports\": []}""#, "it exports nothing"),
-        (r#""{\"name\": \"x\", \"exports\": [{\"name\": \"a__b\"}]}""#, "`a__b` is no name for an export"),
+        (r#""{\"name\": \"x\", \"exports\": [{\"name\": \"a__b\"}]}""#, "`a__b` is not a valid export name"),
         (
             r#""{\"name\": \"x\", \"exports\": [{\"name\": \"a\"}, {\"name\": \"a\"}]}""#,
             "two of its exports have the same name",
         ),
         (
             r#""{\"name\": \"x\", \"exports\": [{\"name\": \"a\", \"parameters\": {\"type\": \"string\"}}]}""#,
-            "no JSON Schema of type object",
+            "not a JSON Schema of type object",
         ),
     ];
     for (manifest, message) in cases {

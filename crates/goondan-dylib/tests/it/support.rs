@@ -17,7 +17,7 @@ use goondan_core::ports::tool::{
 };
 use goondan_dylib::{HostCommand, Libraries, Limits};
 use goondan_spec::kinds::{Entry, ExportSpec, Tool};
-use goondan_spec::{Kind, Resource, ResourceId};
+use goondan_spec::{Code, Kind, Resource, ResourceId};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -284,7 +284,7 @@ impl AgentToolRuntime for Heard {
         self.asked.lock().expect("not poisoned").push(format!("request {target}: {}", event.input));
         self.said.notify_one();
         match target {
-            "nobody" => Err(ToolError::new("no agent `nobody`").code("AGENT_NOT_FOUND").suggest("ask writer")),
+            "nobody" => Err(ToolError::new("no agent `nobody`").code(Code::AGENT_NOT_FOUND).suggest("ask writer")),
             "silent" => std::future::pending().await,
             _ => Ok(RequestResult {
                 event_id: "e1".to_owned(),

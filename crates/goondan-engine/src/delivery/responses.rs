@@ -1,6 +1,7 @@
 //! What an answer looks like to the one who asked.
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use goondan_spec::Code;
 use serde_json::{Value, json};
 
 use goondan_core::JsonObject;
@@ -27,7 +28,7 @@ pub(crate) fn response_of(target: &str, result: &TurnResult) -> Result<Value, To
 
 fn request_failed(target: &str, why: &str) -> ToolError {
     ToolError::new(format!("agent {target} did not answer: {why}"))
-        .code("AGENT_REQUEST_FAILED")
+        .code(Code::AGENT_REQUEST_FAILED)
         .suggest("Ask again, ask somebody else, or go on without the answer.")
 }
 

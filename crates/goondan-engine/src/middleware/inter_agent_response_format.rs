@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use goondan_spec::Code;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -95,7 +96,7 @@ fn text(response: &Response, content: &str, include_request_metadata: bool) -> S
     let payload = match response.status {
         Status::Ok => payload(content),
         Status::Error => {
-            let code = response.error_code.as_deref().unwrap_or("AGENT_REQUEST_FAILED");
+            let code = response.error_code.as_deref().unwrap_or(Code::AGENT_REQUEST_FAILED.as_str());
             format!("error({code}): {}", response.error_message.as_deref().unwrap_or("no message"))
         }
     };

@@ -6,6 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures::FutureExt;
+use goondan_spec::Code;
 use goondan_spec::kinds::{Action, Permission, Permissions, Sandbox, Workdir};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -106,7 +107,7 @@ async fn permit_needed(
 
 fn too_many_paths() -> ToolError {
     ToolError::new(format!("the call names more than {MOST_PATHS} paths"))
-        .code("E_TOOL_INVALID_ARGS")
+        .code(Code::TOOL_INVALID_ARGS)
         .suggest("Make several calls of it.")
 }
 
@@ -421,5 +422,5 @@ fn denied(context: &ToolCallContext, tool: &RegisteredTool, why: &str, way: Way,
              approval there can hold always), or answer every ask of a run with `--yes`."
         ),
     };
-    ToolError::new(format!("{} was not run: {why}", tool.name)).code("E_TOOL_DENIED").suggest(suggestion)
+    ToolError::new(format!("{} was not run: {why}", tool.name)).code(Code::TOOL_DENIED).suggest(suggestion)
 }

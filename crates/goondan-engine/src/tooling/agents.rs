@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use goondan_spec::Code;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -104,7 +105,7 @@ impl AgentCalls {
         match real_path(&folder.join(cwd)) {
             Ok(inside) if inside.starts_with(&folder) => Ok(inside.display().to_string()),
             _ => Err(ToolError::new(format!("`{cwd}` leads out of the working folder {}", folder.display()))
-                .code("E_TOOL_PATH_ESCAPE")
+                .code(Code::TOOL_PATH_ESCAPE)
                 .suggest("Name a folder inside it.")),
         }
     }
@@ -135,12 +136,12 @@ impl AgentCalls {
             () = tokio::time::sleep(Duration::from_millis(ms)) => {
                 self.abandon(event.id.clone(), "the request timed out");
                 Err(ToolError::new(format!("agent {target} did not answer within {ms} ms"))
-                    .code("AGENT_REQUEST_TIMEOUT")
+                    .code(Code::AGENT_REQUEST_TIMEOUT)
                     .suggest("Ask for less, wait longer with timeoutMs, or ask with async: true."))
             }
             () = self.cancel.cancelled() => {
                 self.abandon(event.id.clone(), "the caller was cancelled");
-                Err(ToolError::new(format!("the request to agent {target} was cancelled")).code("E_TOOL_CANCELLED"))
+                Err(ToolError::new(format!("the request to agent {target} was cancelled")).code(Code::TOOL_CANCELLED))
             }
         }
     }
@@ -262,5 +263,5 @@ impl From<Refusal> for ToolError {
 }
 
 pub(crate) fn stopped() -> ToolError {
-    ToolError::new("the swarm is stopping").code("SWARM_STOPPING")
+    ToolError::new("the swarm is stopping").code(Code::SWARM_STOPPING)
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use goondan_spec::Code;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
@@ -182,7 +183,7 @@ async fn permitted_arguments(
     let arguments = tool
         .schema
         .check(&context.call.input)
-        .map_err(|invalid| ToolError::new(invalid.message).code("E_TOOL_INVALID_ARGS").suggest(invalid.suggestion))?;
+        .map_err(|invalid| ToolError::new(invalid.message).code(Code::TOOL_INVALID_ARGS).suggest(invalid.suggestion))?;
     let permit = permission::permit(context, tool, &arguments).await?;
     Ok((arguments, permit))
 }
@@ -193,7 +194,7 @@ fn not_in_catalog(context: &ToolCallContext) -> ToolError {
     let near = near.map(|near| format!("Did you mean `{near}`? ")).unwrap_or_default();
     let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     ToolError::new(format!("there is no tool `{}` in this step", context.call.tool_name))
-        .code("E_TOOL_NOT_IN_CATALOG")
+        .code(Code::TOOL_NOT_IN_CATALOG)
         .suggest(format!("{near}Tools that can be called: {names}."))
 }
 
@@ -263,26 +264,26 @@ fn refuse_outside(context: &ToolCallContext, workdir: &std::path::Path) -> Resul
     let real = |path| real_path(path).unwrap_or_default();
     if workdir.starts_with(root) && !real(workdir).starts_with(real(root)) {
         let message = format!("the working folder {} leads out of the project by a link", workdir.display());
-        return Err(ToolError::new(message).code("E_TOOL_PATH_ESCAPE").suggest("Take the link out of the project."));
+        return Err(ToolError::new(message).code(Code::TOOL_PATH_ESCAPE).suggest("Take the link out of the project."));
     }
     Ok(())
 }
 
 fn timed_out(tool: &RegisteredTool) -> ToolError {
     ToolError::new(format!("{} did not finish within {} ms", tool.name, tool.limits.timeout.as_millis()))
-        .code("E_TOOL_TIMEOUT")
+        .code(Code::TOOL_TIMEOUT)
         .suggest("Ask for less at once, or raise `spec.timeoutMs` of the Tool.")
 }
 
 fn cancelled(tool: &RegisteredTool) -> ToolError {
-    ToolError::new(format!("{} was cancelled before it finished", tool.name)).code("E_TOOL_CANCELLED")
+    ToolError::new(format!("{} was cancelled before it finished", tool.name)).code(Code::TOOL_CANCELLED)
 }
 
 fn panicked(tool: &RegisteredTool, panic: &(dyn std::any::Any + Send)) -> ToolError {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned());
     ToolError::new(format!("{} panicked: {text}", tool.name))
-        .code("E_TOOL_PANIC")
+        .code(Code::TOOL_PANIC)
         .suggest("This is a fault of the tool. Try other arguments or another tool.")
 }
 
@@ -359,7 +360,7 @@ pub(crate) fn failed(call: &ToolCall, limit: usize, error: ToolError) -> ToolCal
         error: Some(ToolCallError {
             name: error.name,
             message: cut_error_message(&error.message, limit),
-            code: error.code.unwrap_or_else(|| "E_TOOL".to_owned()),
+            code: error.code.unwrap_or_else(|| Code::TOOL_FAILED.into()),
             suggestion: error.suggestion,
             help_url: error.help_url,
         }),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use goondan_spec::Code;
 use serde_json::Value;
 
 use crate::plan::ModelPlan;
@@ -63,7 +64,7 @@ impl AgentCalls {
         let generation = self.engine.generation.load();
         let planned = generation.model(name).ok_or_else(|| {
             let known = generation.models().collect::<Vec<_>>().join(", ");
-            let error = ToolError::new(format!("there is no Model resource `{name}`")).code("MODEL_NOT_FOUND");
+            let error = ToolError::new(format!("there is no Model resource `{name}`")).code(Code::MODEL_NOT_FOUND);
             error.suggest(format!("the models are: {known}"))
         })?;
         planned.clone().map_err(|error| of_model(&error))
@@ -71,7 +72,7 @@ impl AgentCalls {
 }
 
 fn of_model(error: &ModelError) -> ToolError {
-    ToolError { suggestion: error.suggestion.clone(), ..ToolError::new(&*error.message).code("E_MODEL") }
+    ToolError { suggestion: error.suggestion.clone(), ..ToolError::new(&*error.message).code(Code::MODEL_FAILED) }
 }
 
 /// The record of what a tool keeps. No extension has a dot in its name.
@@ -80,5 +81,7 @@ pub(crate) fn record_name(name: &str) -> String {
 }
 
 pub(crate) fn of_store(error: StoreError) -> ToolError {
-    ToolError::new(error.to_string()).code("E_STORE").suggest("Make room or fix the rights of the state folder.")
+    ToolError::new(error.to_string())
+        .code(Code::STORE)
+        .suggest("Make room on the disk or fix the permissions of the state folder.")
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use goondan_spec::Code;
 use goondan_spec::kinds::Budget;
 use tokio::time::Instant;
 
@@ -49,12 +50,9 @@ impl Spent {
 }
 
 fn exceeded(used: u64, most: u64, field: &str) -> TurnError {
-    TurnError {
-        code: "E_BUDGET_EXCEEDED".to_owned(),
-        message: format!("the budget is used up: {used} of {most} (`{field}`)"),
-        suggestion: Some(format!("Raise `{field}` of the Swarm, or start the run again.")),
-        status: None,
-    }
+    let message = format!("the budget is used up: {used} of {most} (`{field}`)");
+    TurnError::new(Code::BUDGET_EXCEEDED, message)
+        .suggest(format!("Raise `{field}` of the Swarm, or start the run again."))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::middleware::{ExtensionStates, Notes};
 use crate::policy::taint;
 use crate::tooling::dispatch::TurnFacts;
 use crate::turn::step;
-use crate::turn::{self, ConversationLog, JoinBox, STORE_FAILED, TurnContext, TurnProgress, store_failed};
+use crate::turn::{self, ConversationLog, JoinBox, TurnContext, TurnProgress, store_failed};
 use goondan_core::conversation::Conversation;
 use goondan_core::event::{FinishReason, TurnError, TurnResult};
 use goondan_core::ids::turn_of_message;
@@ -24,6 +24,7 @@ use goondan_core::ports::model::TokenUsage;
 use goondan_core::ports::store::{
     FinishedTurn, InstanceMeta, InstanceStatus, OpenConversation, StoreError, StoredConversation,
 };
+use goondan_spec::Code;
 
 /// What the orchestrator hands to a turn.
 pub(crate) struct TurnStart {
@@ -166,7 +167,7 @@ fn results_for_unanswered(conversation: &Conversation, now: DateTime<Utc>) -> Op
 
 /// Makes the outcome durable. A turn that the store has failed is not over: it is resumed.
 async fn finish(mut context: TurnContext, result: TurnResult, mut meta: InstanceMeta) -> TurnEnd {
-    if result.error.as_ref().is_some_and(|error| error.code == STORE_FAILED) {
+    if result.error.as_ref().is_some_and(|error| error.code == Code::STORE) {
         return TurnEnd { result, handled: Vec::new(), answer: None, warm: None, meta };
     }
     let (engine, event) = (Arc::clone(&context.engine), Arc::clone(&context.event));

@@ -10,6 +10,7 @@ mod tests;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use goondan_spec::Code;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -122,7 +123,7 @@ impl TurnContext {
         self.log.store.append(&event).await.map_err(|error| store_failed(&error))?;
         if let Err(missing) = self.log.conversation.apply(event) {
             tracing::warn!(
-                code = goondan_core::conversation::MESSAGE_TARGET_NOT_FOUND,
+                code = Code::MESSAGE_TARGET_NOT_FOUND.as_str(),
                 instance = %self.facts.instance,
                 target_id = missing.target_id,
                 "a message event changed nothing"
@@ -237,7 +238,7 @@ pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnRe
     });
     let (finish_reason, response, error) = match outcome {
         Ok(outcome) => (outcome.finish_reason, outcome.response, None),
-        Err(error) if error.code == CANCELLED => (FinishReason::Cancelled, None, Some(error)),
+        Err(error) if error.code == Code::TURN_CANCELLED => (FinishReason::Cancelled, None, Some(error)),
         Err(error) => (FinishReason::Error, None, Some(error)),
     };
     TurnResult {
@@ -310,44 +311,25 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
 async fn remind_of_empty_answer(context: &mut TurnContext) -> Result<(), TurnError> {
     context.progress.empty_answers += 1;
     if context.progress.empty_answers >= MAX_EMPTY_ANSWERS {
-        return Err(TurnError {
-            code: "E_MODEL_EMPTY".to_owned(),
-            message: format!("the model gave {MAX_EMPTY_ANSWERS} empty answers in a row"),
-            suggestion: Some("Look at the model's limits (`params.maxTokens`) and at the prompt.".to_owned()),
-            status: None,
-        });
+        let message = format!("the model gave {MAX_EMPTY_ANSWERS} empty answers in a row");
+        return Err(TurnError::new(Code::MODEL_EMPTY, message)
+            .suggest("Look at the model's limits (`params.maxTokens`) and at the prompt."));
     }
     let content = vec![Part::Text { text: EMPTY_ANSWER_REMINDER.to_owned() }];
     context.append(Role::User, content, MessageSource::System).await.map(drop)
 }
 
-/// The code of a turn that somebody cancelled.
-pub(crate) const CANCELLED: &str = "E_TURN_CANCELLED";
-
 pub(crate) fn cancelled() -> TurnError {
-    TurnError {
-        code: CANCELLED.to_owned(),
-        message: "the turn was cancelled".to_owned(),
-        suggestion: None,
-        status: None,
-    }
+    TurnError::new(Code::TURN_CANCELLED, "the turn was cancelled")
 }
 
-/// The code of a turn that could not be put on disk. It is not over.
-pub(crate) const STORE_FAILED: &str = "E_STORE";
-
+/// The error of a turn that could not be put on disk. It is not over.
 pub(crate) fn store_failed(error: &StoreError) -> TurnError {
     if let StoreError::Damaged { .. } = error {
-        return TurnError { code: "E_JOURNAL".to_owned(), message: error.to_string(), suggestion: None, status: None };
+        return TurnError::new(Code::JOURNAL, error.to_string());
     }
-    TurnError {
-        code: STORE_FAILED.to_owned(),
-        message: error.to_string(),
-        suggestion: Some(
-            "Make room or fix the rights of the state folder; the turn resumes at the next start, or when something is sent \
-             to the instance again."
-                .to_owned(),
-        ),
-        status: None,
-    }
+    TurnError::new(Code::STORE, error.to_string()).suggest(
+        "Make room on the disk or fix the permissions of the state folder; the turn resumes at the next start, or when \
+         something is sent to the instance again",
+    )
 }

@@ -165,13 +165,11 @@ fn with_unique_ids(mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
 
 /// What a failed model call means for a turn.
 pub(crate) fn turn_error(error: ModelError) -> TurnError {
-    let (code, status) = match error.kind {
-        ModelErrorKind::Status(status) => ("E_MODEL_STATUS", Some(status)),
-        ModelErrorKind::Connection => ("E_MODEL_CONNECTION", None),
-        ModelErrorKind::Protocol => ("E_MODEL_PROTOCOL", None),
-        ModelErrorKind::Configuration => ("E_MODEL_CONFIGURATION", None),
+    let status = match error.kind {
+        ModelErrorKind::Status(status) => Some(status),
+        ModelErrorKind::Connection | ModelErrorKind::Protocol | ModelErrorKind::Configuration => None,
     };
-    TurnError { code: code.to_owned(), message: error.message, suggestion: error.suggestion, status }
+    TurnError { suggestion: error.suggestion, status, ..TurnError::new(error.kind.code(), error.message) }
 }
 
 #[cfg(test)]

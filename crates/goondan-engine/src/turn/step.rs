@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::StreamExt;
+use goondan_spec::Code;
 use serde_json::{Value, json};
 
 use crate::middleware::StepNext;
@@ -199,7 +200,7 @@ async fn run_calls(context: &StepContext<'_>, message: &Arc<Message>) -> Result<
 
 fn too_many_calls() -> ToolError {
     ToolError::new(format!("the call was not run: an answer may make {MOST_CALLS} calls"))
-        .code("E_TOOL_TOO_MANY_CALLS")
+        .code(Code::TOOL_TOO_MANY_CALLS)
         .suggest("Make the call again, with fewer at a time.")
 }
 
@@ -255,7 +256,7 @@ pub(crate) fn interrupted_result(call: &ToolCall) -> ToolCallResult {
         "{} was running when the process ended; it is not known how far it came, and it was not run again",
         call.tool_name
     ))
-    .code("E_TOOL_INTERRUPTED")
+    .code(Code::TOOL_INTERRUPTED)
     .suggest("Look at what it left behind before you call it again.");
     dispatch::failed(call, usize::MAX, error)
 }

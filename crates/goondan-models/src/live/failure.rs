@@ -108,13 +108,13 @@ impl Caller {
     pub(crate) fn unreadable(&self, host: &str, error: &serde_json::Error) -> ModelError {
         match error.is_eof() {
             true => self.broken(host),
-            false => protocol(format!("{host} sent something that is no answer of a model: {error}")),
+            false => protocol(format!("{host} sent something that is not a model's answer: {error}")),
         }
     }
 
-    /// An event of a stream is no text.
+    /// An event of a stream is not text.
     pub(crate) fn no_text(&self, host: &str, error: &Utf8Error) -> ModelError {
-        protocol(format!("{host} sent something that is no text: {error}"))
+        protocol(format!("{host} sent something that is not text: {error}"))
     }
 
     /// The request is none that could be sent.
@@ -184,7 +184,7 @@ impl Caller {
                 suggest(connection(format!("cannot reach {host}: {reason}")), suggestion)
             }
             Some(error) => connection(format!("the stream broke off: {}", chain(error))),
-            None => protocol(format!("{host} sent something that is no text: {}", chain(error.as_ref()))),
+            None => protocol(format!("{host} sent something that is not text: {}", chain(error.as_ref()))),
         }
     }
 
@@ -199,7 +199,7 @@ impl Caller {
                 protocol(format!("{host} answered with {}, not JSON", clip(&content_type)))
             }
             webc::Error::ResponseFailedInvalidJson { cause, .. } => {
-                protocol(format!("{host} sent an answer that is no JSON: {}", clip(&cause)))
+                protocol(format!("{host} sent an answer that is not JSON: {}", clip(&cause)))
             }
             webc::Error::JsonValueExt(error) => {
                 protocol(format!("{host} sent an answer in which something is missing: {error}"))

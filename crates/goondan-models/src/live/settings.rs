@@ -126,7 +126,7 @@ fn headers(model: &Resource<Model>, environment: &Environment) -> Result<Vec<(St
         match valid {
             true => Ok((name.clone(), secret)),
             false => Err(configuration(
-                format!("options.{key} of {} is no valid HTTP header", model.id),
+                format!("options.{key} of {} is not a valid HTTP header", model.id),
                 "use letters, digits and hyphens in its name, and one line of plain characters as its value",
             )),
         }

@@ -21,7 +21,7 @@ pub(crate) fn read(root: &Path, path: &str) -> Result<Vec<Entry>, ModelError> {
             Err(_) if !line.ends_with('\n') => {}
             Err(error) => {
                 return Err(configuration(
-                    format!("{path}:{}: this is no line of a cassette: {error}", index + 1),
+                    format!("{path}:{}: this is not a line of a cassette: {error}", index + 1),
                     "record it again with `gdn run --record FILE`",
                 ));
             }

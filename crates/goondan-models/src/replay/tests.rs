@@ -196,7 +196,7 @@ fn what_cannot_be_played_or_written_says_why() {
         (json!({}), "Model/m has no cassette"),
         (json!({"cassette": "gone.jsonl"}), "cannot read gone.jsonl"),
         (json!({"cassette": "../c.jsonl"}), "leaves the bundle's folder"),
-        (json!({"cassette": "bad.jsonl"}), "bad.jsonl:2: this is no line of a cassette"),
+        (json!({"cassette": "bad.jsonl"}), "bad.jsonl:2: this is not a line of a cassette"),
     ] {
         let error = studio.replay(&Cassettes::default(), options).err().expect("refused");
         assert!(error.message.contains(words), "{}", error.message);

@@ -42,8 +42,8 @@ async fn a_provider_that_refuses_or_talks_nonsense_is_an_error_that_tells_no_key
     let cases = [
         (Canned::json("401 Unauthorized", refusal), ModelErrorKind::Status(401), "no such key"),
         (Canned::json("500 Internal Server Error", later), ModelErrorKind::Status(500), "come back later"),
-        (Canned::json("200 OK", json!({"data": "none"})), ModelErrorKind::Protocol, "no answer of a model"),
-        (Canned::new("200 OK", "application/json", "{\"data\": ["), ModelErrorKind::Protocol, "no JSON"),
+        (Canned::json("200 OK", json!({"data": "none"})), ModelErrorKind::Protocol, "not a model's answer"),
+        (Canned::new("200 OK", "application/json", "{\"data\": ["), ModelErrorKind::Protocol, "not JSON"),
         (Canned::new("200 OK", "text/html", "<html>hello</html>"), ModelErrorKind::Protocol, "HTML"),
     ];
     for (canned, kind, words) in cases {

@@ -134,7 +134,7 @@ fn read_sources(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<String
         match Glob::new(text) {
             Ok(_) => globs.push(text.to_owned()),
             Err(error) => {
-                let message = format!("`{}` is no glob: {}.", excerpt(text, 60), error.kind());
+                let message = format!("`{}` is not a valid glob: {}.", excerpt(text, 60), error.kind());
                 findings.add(item.invalid(message).suggest("write something like `src/**/*.rs`"));
             }
         }

@@ -313,7 +313,7 @@ fn read_name(field: &Field<'_>, tool: &str, findings: &mut Findings) -> Option<S
     let plain = name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     if !plain {
-        let message = format!("`{shown}` is no export name.");
+        let message = format!("`{shown}` is not a valid export name.");
         findings
             .add(field.invalid(message).suggest("use letters, digits, `_` and `-`, and begin with a letter or digit"));
         return None;

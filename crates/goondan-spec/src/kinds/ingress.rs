@@ -137,7 +137,7 @@ fn read_route(field: &Field<'_>, scope: &Scope<'_>, targets: &Targets, findings:
         && !agents.contains(agent)
     {
         let names: Vec<String> = agents.iter().map(ToString::to_string).collect();
-        let diagnostic = field.invalid(format!("`{agent}` is no agent of the swarm that this connection feeds."));
+        let diagnostic = field.invalid(format!("`{agent}` is not an agent of the swarm that this connection feeds."));
         findings.add(diagnostic.suggest(format!("use {}, or add it to the swarm", alternatives(&names))));
     }
     let instance_key = read_instance_key(&mut fields, findings);

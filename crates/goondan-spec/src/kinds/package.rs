@@ -113,7 +113,9 @@ fn read_range(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
 fn read_dependency_name(field: &Field<'_>, own: &str, findings: &mut Findings) -> Option<String> {
     let name = field.text(findings)?;
     if let Err(why) = check_name(name, Kind::Package) {
-        findings.add(field.problem(Code::INVALID_NAME, format!("`{}` is no package name: {why}.", excerpt(name, 80))));
+        findings.add(
+            field.problem(Code::INVALID_NAME, format!("`{}` is not a valid package name: {why}.", excerpt(name, 80))),
+        );
         return None;
     }
     if name == own {

@@ -78,7 +78,7 @@ pub(super) fn read(field: &Field<'_>, findings: &mut Findings) -> Option<Sandbox
     match serde_json::from_value(field.node.to_json()) {
         Ok(sandbox) => Some(sandbox),
         Err(error) => {
-            let message = format!("`{}` is no sandbox: {error}.", field.path);
+            let message = format!("`{}` is not a valid sandbox: {error}.", field.path);
             findings.add(
                 field
                     .invalid(message)

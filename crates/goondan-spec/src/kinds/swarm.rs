@@ -99,7 +99,7 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     let (entry_agent, (agents, complete)) = (entry_agent?, agents?);
     if complete && !agents.contains(&entry_agent) {
         let names: Vec<String> = agents.iter().map(ToString::to_string).collect();
-        let message = format!("The entry agent `{entry_agent}` is none of the swarm's agents.");
+        let message = format!("The entry agent `{entry_agent}` is not one of the swarm's agents.");
         let suggestion =
             format!("add `- ref: {entry_agent}` to `spec.agents`, or choose {}", text::alternatives(&names));
         findings.add(entry_field?.invalid(message).suggest(suggestion));

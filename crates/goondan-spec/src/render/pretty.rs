@@ -42,7 +42,7 @@ fn one(diagnostic: &Diagnostic, sources: &Sources, renderer: &Renderer) -> Strin
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    let title = level.primary_title(cut(&diagnostic.message)).id(diagnostic.code.0);
+    let title = level.primary_title(cut(&diagnostic.message)).id(diagnostic.code.as_str());
     let mut elements: Vec<Element<'_>> = Vec::new();
     if let Some(file) = &diagnostic.file {
         elements.push(place(file, diagnostic.position, sources));

@@ -102,7 +102,7 @@ fn unexpected_character(found: &str) -> YamlError {
     let character = found.strip_prefix("unexpected character: `").and_then(|rest| rest.strip_suffix('\''));
     match character {
         Some(escaped) if escaped.starts_with('\\') => {
-            let message = format!("The character {escaped} cannot stand in YAML.");
+            let message = format!("The character {escaped} is not allowed in YAML.");
             error(message, Some("remove it; is this a text file?"))
         }
         Some("`") => error("A value cannot begin with a back quote.", Some("put the text in quotes")),

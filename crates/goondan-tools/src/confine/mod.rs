@@ -9,6 +9,8 @@
 
 mod command;
 mod enter;
+use goondan_spec::Code;
+
 #[cfg(target_os = "linux")]
 mod linux;
 pub(crate) mod programs;
@@ -199,7 +201,7 @@ impl Launcher {
 
 pub(crate) fn refused(reason: &str) -> ToolError {
     ToolError::new(format!("the program was not run, because it can't be contained as wanted: {reason}"))
-        .code("E_TOOL_SANDBOX")
+        .code(Code::TOOL_SANDBOX)
         .suggest(
             "Whoever runs the swarm can run it on a system that can, or take `sandbox` or `limits` out of its YAML.",
         )

@@ -9,7 +9,7 @@ use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput, ToolSet, ToolSource};
 use goondan_core::schema::ArgumentSchema;
 use goondan_spec::kinds::{Entry, Tool};
-use goondan_spec::{Kind, Resource, ResourceId};
+use goondan_spec::{Code, Kind, Resource, ResourceId};
 use serde_json::{Value, json};
 
 use super::shelf::Ready;
@@ -43,7 +43,7 @@ pub(super) async fn run(ctx: &ToolContext, run: Run<'_>) -> Result<ToolOutput, T
         _ => of_name(name).or_else(|| of_name(&name.replace('-', "_"))).ok_or_else(|| {
             let exports: Vec<&str> = set.exports.iter().map(|(export, _)| export.name.as_str()).collect();
             let message = format!("the library has the exports {}, and none is named `{name}`", exports.join(", "));
-            ToolError::new(message).code("E_TOOL_CUSTOM_TOOL_BROKEN")
+            ToolError::new(message).code(Code::TOOL_CUSTOM_TOOL_BROKEN)
         })?,
     };
     let schema = ArgumentSchema::new(export.parameters.clone());
@@ -54,7 +54,7 @@ pub(super) async fn run(ctx: &ToolContext, run: Run<'_>) -> Result<ToolOutput, T
     let called = tokio::time::timeout(run.limit, handler.call(ctx, arguments)).await;
     let output = called.map_err(|_| {
         let message = format!("`{name}` did not finish within {} s", run.limit.as_secs());
-        ToolError::new(message).code(errors::TIMEOUT).suggest("ask for less at once, or give a longer `timeout`")
+        ToolError::new(message).code(Code::TOOL_TIMEOUT).suggest("ask for less at once, or give a longer `timeout`")
     })??;
     let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let result = json!({"tool": name, "output": output.output, "durationMs": duration});
@@ -62,7 +62,7 @@ pub(super) async fn run(ctx: &ToolContext, run: Run<'_>) -> Result<ToolOutput, T
 }
 
 async fn open(run: &Run<'_>) -> Result<Arc<ToolSet>, ToolError> {
-    let broken = |message: String| ToolError::new(message).code("E_TOOL_CUSTOM_TOOL_BROKEN");
+    let broken = |message: String| ToolError::new(message).code(Code::TOOL_CUSTOM_TOOL_BROKEN);
     let source = run.source.ok_or_else(|| broken("libraries cannot be loaded here".to_owned()))?;
     let (Some(folder), Some(file)) = (run.tool.program.parent(), run.tool.program.file_name()) else {
         return Err(broken("the library has no name".to_owned()));

@@ -1,5 +1,7 @@
 //! `custom-tools`: make, run and remove tools that are programs in a folder of their own.
 
+use goondan_spec::Code;
+
 pub(crate) mod library;
 pub(crate) mod program;
 mod sdk;
@@ -116,7 +118,7 @@ impl Shelf {
         let names: Vec<&str> = found.iter().map(|found| found.name.as_str()).collect();
         let names = if names.is_empty() { "there is none".to_owned() } else { names.join(", ") };
         Err(ToolError::new(format!("there is no custom tool `{name}`"))
-            .code("E_TOOL_CUSTOM_TOOL_NOT_FOUND")
+            .code(Code::TOOL_CUSTOM_TOOL_NOT_FOUND)
             .suggest(format!("custom tools: {names}")))
     }
 
@@ -187,7 +189,7 @@ impl Operation for Create {
 
 fn exists(name: &str) -> ToolError {
     ToolError::new(format!("there is something named `{name}` already"))
-        .code("E_TOOL_CUSTOM_TOOL_EXISTS")
+        .code(Code::TOOL_CUSTOM_TOOL_EXISTS)
         .suggest("take another name, or change the files of the one that exists")
 }
 
@@ -240,7 +242,7 @@ impl Operation for Run {
     async fn run(self, ctx: &ToolContext, settings: &Shelf) -> Result<ToolOutput, ToolError> {
         let tool = settings.find(ctx, &self.tool_name).await?.tool.map_err(|reason| {
             ToolError::new(format!("the tool `{}` cannot be run: {reason}", self.tool_name))
-                .code("E_TOOL_CUSTOM_TOOL_BROKEN")
+                .code(Code::TOOL_CUSTOM_TOOL_BROKEN)
         })?;
         let limit = Some(Duration::from_secs(self.timeout));
         if tool.is_library {
@@ -304,7 +306,7 @@ impl Operation for Delete {
             let metadata = found.folder.symlink_metadata().map_err(failed)?;
             if metadata.is_symlink() {
                 let message = format!("`{}` is a link to another folder, which stays: delete it there", found.name);
-                return Err(ToolError::new(message).code(errors::WRONG_FILE_TYPE));
+                return Err(ToolError::new(message).code(Code::TOOL_WRONG_FILE_TYPE));
             }
             // The manifest goes first: a folder that is removed by halves is no tool any more.
             std::fs::remove_file(found.folder.join(MANIFEST)).map_err(failed)?;

@@ -1,6 +1,7 @@
 //! `fs__edit`: replace one place in a file.
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::Code;
 use goondan_spec::kinds::PATH;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -114,14 +115,14 @@ fn ambiguous(path: &str, text: &str, found: &[usize]) -> ToolError {
     ToolError::new(format!(
         "old_text occurs {count} times in `{path}`, on lines {lines}{and_more}; nothing was changed"
     ))
-    .code("E_TOOL_EDIT_AMBIGUOUS")
+    .code(Code::TOOL_EDIT_AMBIGUOUS)
     .suggest("take more lines before or after it into old_text, so that it occurs once")
 }
 
 /// What to say if the text is not there: where it is if white space does not count.
 fn missing(path: &str, text: &str, old: &str) -> ToolError {
     let error = ToolError::new(format!("old_text does not occur in `{path}`; nothing was changed"))
-        .code("E_TOOL_EDIT_NOT_FOUND");
+        .code(Code::TOOL_EDIT_NOT_FOUND);
     let wanted: Vec<&str> = old.lines().map(str::trim).collect();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     match lines.windows(wanted.len()).position(|window| window == wanted) {
@@ -160,7 +161,7 @@ mod tests {
         let spaced = edited("f", "fn a() {\n    b();\n}\n", "fn a() {\n  b();", "x").unwrap_err();
         assert!(spaced.suggestion.unwrap().contains("line 1"));
         assert!(edited("f", "a", "b", "c").unwrap_err().suggestion.unwrap().contains("read the file again"));
-        assert_eq!(edited("f", "a", "a", "a").unwrap_err().code.as_deref(), Some(errors::INVALID_ARGS));
+        assert_eq!(edited("f", "a", "a", "a").unwrap_err().code.as_deref(), Some(Code::TOOL_INVALID_ARGS.as_str()));
     }
 
     proptest! {

@@ -132,7 +132,7 @@ impl Page {
     }
 }
 
-/// What is said about a file that is no text. An image that is not too large is attached.
+/// What is said about a file that is not text. An image that is not too large is attached.
 fn describe(
     place: &Place,
     mut reader: BufReader<File>,

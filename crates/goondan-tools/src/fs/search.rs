@@ -67,7 +67,7 @@ fn matches(lines: &[Line]) -> usize {
     lines.iter().filter(|line| matches!(line, Line::Match { .. })).count()
 }
 
-/// Looks into text files; one that holds a zero byte is no text.
+/// Looks into text files; one that holds a zero byte is not text.
 pub(super) fn searcher(context: usize) -> Searcher {
     let mut builder = SearcherBuilder::new();
     builder.binary_detection(BinaryDetection::quit(0)).before_context(context).after_context(context).build()

@@ -71,6 +71,8 @@ fn bracket(inner: &str) -> Result<(String, &str), String> {
 
 #[cfg(test)]
 mod tests {
+    use goondan_spec::Code;
+
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -98,7 +100,7 @@ mod tests {
         for path in ["a..b", "a.", "a[", "a[]", "a[\"x]", "a[\"x\"", "a]b", "a[0]b", ".."] {
             let error = find(&json!({}), path).unwrap_err();
             assert!(error.message.contains(path), "{path}: {}", error.message);
-            assert_eq!(error.code.as_deref(), Some(errors::INVALID_ARGS));
+            assert_eq!(error.code.as_deref(), Some(Code::TOOL_INVALID_ARGS.as_str()));
         }
     }
 

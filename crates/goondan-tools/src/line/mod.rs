@@ -68,7 +68,7 @@ impl Line {
         let workdir = ctx.workdir.canonicalize().unwrap_or_else(|_| ctx.workdir.clone());
         // Somebody may have put a link in its place since it was judged.
         if !direct.is_outside && !folder.starts_with(&workdir) {
-            return Err(io::Error::other("the folder to run in lies elsewhere by now"));
+            return Err(io::Error::other("the folder to run in has been moved meanwhile"));
         }
         Ok(Line {
             programs: shell::programs(&script),
@@ -249,7 +249,7 @@ impl Line {
             return Err((format!("{name}: not found"), NOT_FOUND));
         }
         if !programs::is_program(&path) {
-            return Err((format!("{name}: it is no program"), NOT_STARTED));
+            return Err((format!("{name}: it is not a program"), NOT_STARTED));
         }
         Ok(Found::at(path))
     }

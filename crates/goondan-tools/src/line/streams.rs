@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use goondan_core::ports::tool::ToolError;
 use goondan_core::shell;
+use goondan_spec::Code;
 use goondan_spec::command_line::{Redirect, Target, stays_inside};
 use tokio::process::Command;
 
@@ -117,7 +118,7 @@ fn inside(line: &Line, place: &Path, what: For) -> Result<File, ToolError> {
     let is_hidden = |path: &Path| shell::is_protected(&root.relative(path).to_string_lossy());
     if !matches!(what, For::Reading) && is_hidden(&place.path) && !is_named(given) {
         let message = format!("`{}` is a protected place, and was not judged as one", place.path.display());
-        return Err(ToolError::new(message).code("E_TOOL_DENIED"));
+        return Err(ToolError::new(message).code(Code::TOOL_DENIED));
     }
     match what {
         For::Reading => root.open(&place).map(|(file, _)| file),
@@ -135,7 +136,7 @@ fn outside(place: &Path, what: For) -> io::Result<File> {
     let place = without_links(place)?;
     // What such files lead to belongs to whoever opens them: a terminal, another process.
     if ["/dev", "/proc", "/sys"].iter().any(|folder| place.starts_with(folder)) {
-        return Err(io::Error::other("it is no ordinary file"));
+        return Err(io::Error::other("it is not an ordinary file"));
     }
     let mut how = OpenOptions::new();
     #[cfg(unix)]
@@ -147,7 +148,7 @@ fn outside(place: &Path, what: For) -> io::Result<File> {
     };
     let file = how.open(place)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no ordinary file"));
+        return Err(io::Error::other("it is not an ordinary file"));
     }
     if matches!(what, For::Writing) {
         file.set_len(0)?;

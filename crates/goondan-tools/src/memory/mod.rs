@@ -200,7 +200,7 @@ impl Operation for Get {
         blocking(move || {
             let place = root.resolve(&self.path)?;
             if !is_note(root.relative(&place.path)) {
-                return Err(errors::invalid(format!("`{}` is no note", self.path))
+                return Err(errors::invalid(format!("`{}` is not a note", self.path))
                     .suggest("notes are MEMORY.md and .md files below memory/; other files are read with fs__read"));
             }
             let text = read_text(&root, &place)?;

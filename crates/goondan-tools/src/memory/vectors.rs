@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use goondan_core::ports::powers::Embeddings;
 use goondan_core::ports::tool::ToolError;
 use goondan_core::private;
+use goondan_spec::Code;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -63,7 +64,7 @@ impl Vectors {
             let vectors = power.embed(model, asked).await?;
             if vectors.len() != batch.len() {
                 let message = format!("Model/{model} gave {} vectors for {} texts", vectors.len(), batch.len());
-                return Err(ToolError::new(message).code("E_MODEL"));
+                return Err(ToolError::new(message).code(Code::MODEL_FAILED));
             }
             let new: Vec<(String, Arc<[f32]>)> =
                 batch.iter().zip(vectors).map(|((key, _), vector)| ((*key).clone(), vector.into())).collect();

@@ -4,6 +4,7 @@ use goondan_core::JsonObject;
 use goondan_core::inbound::Terms;
 use goondan_core::ports::tool::{AgentEventInput, RequestOptions, SpawnOptions, ToolContext, ToolError, ToolOutput};
 use goondan_core::reserved::REQUEST;
+use goondan_spec::Code;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,7 +13,6 @@ use super::folder::{Folder, blocking, plain_name};
 use super::sessions::{State, Turn};
 use super::{Squad, result, told};
 use crate::define::Operation;
-use crate::errors;
 
 /// How long an answer is waited for, in milliseconds.
 const PATIENCE: u64 = 300_000;
@@ -71,7 +71,7 @@ impl Operation for Route {
             return Ok(result(Err(problem)));
         };
         match self.ask(ctx, squad, turn, instructions).await {
-            Err(error) if error.code.as_deref() == Some(errors::CANCELLED) => Err(error),
+            Err(error) if error.code.as_deref() == Some(Code::TOOL_CANCELLED.as_str()) => Err(error),
             Err(error) => Ok(result(Err(format!("Agent \"{}\" failed: {}", self.target_agent, told(error))))),
             Ok(text) => Ok(result(Ok(text))),
         }

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use encoding_rs::{Encoding, UTF_8};
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{Attachment, ToolContext, ToolError, ToolOutput};
+use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
 use reqwest::Method;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -87,7 +88,7 @@ impl Operation for Fetch {
         let response = client.send(request).await?;
         if !response.status.is_success() {
             let message = format!("{} answers {}", response.url, response.status);
-            return Err(ToolError::new(message).code("E_TOOL_HTTP_STATUS").suggest("check the address"));
+            return Err(ToolError::new(message).code(Code::TOOL_HTTP_STATUS).suggest("check the address"));
         }
         let (format, offset) = (self.format, self.offset);
         // A large page takes a moment to convert.
@@ -107,7 +108,7 @@ fn shown(response: Response, format: Format, offset: usize) -> Result<ToolOutput
     } else {
         let size = response.body.len();
         let at_least = if response.truncated { "more than " } else { "" };
-        let text = format!("[{} is no text ({media_type}, {at_least}{size} bytes).]", response.url);
+        let text = format!("[{} is not text ({media_type}, {at_least}{size} bytes).]", response.url);
         titled("Fetched a file", text.into())
     };
     output.metadata = JsonObject::from_iter([
@@ -153,8 +154,9 @@ fn text_page(
 /// A page as Markdown, and its title.
 fn markdown(html: &str, url: &Url) -> Result<(String, String), ToolError> {
     let page = sanitize::sanitize(html, url);
-    let text = htmd::convert(&page.html)
-        .map_err(|error| ToolError::new(format!("{url} cannot be made into Markdown: {error}")).code(errors::HTTP))?;
+    let text = htmd::convert(&page.html).map_err(|error| {
+        ToolError::new(format!("{url} cannot be made into Markdown: {error}")).code(Code::TOOL_HTTP)
+    })?;
     Ok((text, page.title))
 }
 

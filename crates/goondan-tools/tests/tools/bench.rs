@@ -18,7 +18,7 @@ use goondan_core::ports::tool::{
 };
 use goondan_core::schema::ArgumentSchema;
 use goondan_spec::kinds::{Entry, ExportSpec, Tool};
-use goondan_spec::{Kind, Resource, ResourceId};
+use goondan_spec::{Code, Kind, Resource, ResourceId};
 use goondan_tools::BuiltinTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -79,7 +79,7 @@ impl Bench {
     pub(crate) async fn call(&self, name: &str, args: Value) -> Result<ToolOutput, ToolError> {
         let (spec, handler) = self.open(name).await;
         let input = ArgumentSchema::new(spec.parameters).check(&args).map_err(|invalid| {
-            ToolError::new(invalid.message).code("E_TOOL_INVALID_ARGS").suggest(invalid.suggestion)
+            ToolError::new(invalid.message).code(Code::TOOL_INVALID_ARGS).suggest(invalid.suggestion)
         })?;
         handler.call(&self.context(), input).await
     }
@@ -209,7 +209,7 @@ impl FakeRuntime {
     fn known(target: &str) -> Result<(), ToolError> {
         match target {
             "assistant" | "worker" => Ok(()),
-            other => Err(ToolError::new(format!("there is no agent `{other}`")).code("AGENT_NOT_FOUND")),
+            other => Err(ToolError::new(format!("there is no agent `{other}`")).code(Code::AGENT_NOT_FOUND)),
         }
     }
 }

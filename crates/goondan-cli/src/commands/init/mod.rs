@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use clap::Args;
 use goondan::inside::shown;
 use goondan::project::MANIFESTS;
+use goondan::spec::Code;
 use goondan::{StateRoot, TrustList};
 use serde_json::json;
 
@@ -115,8 +116,7 @@ fn refuse_existing(folder: &Path, files: &[File]) -> Result<(), CliError> {
     match names.find(|name| folder.join(name).exists()) {
         None => Ok(()),
         Some(name) => Err(CliError::configuration(format!("`{}` exists already.", folder.join(name).display()))
-            .suggest("Choose another folder, or overwrite what is there with `--force`.")
-            .help("init")),
+            .suggest("Choose another folder, or overwrite what is there with `--force`.")),
     }
 }
 
@@ -134,10 +134,12 @@ fn git_init(folder: &Path) -> Result<(), CliError> {
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => {
-            Err(CliError::failure("GIT_ERROR", format!("`git init` failed ({status}); the files are written.")))
+            Err(CliError::failure(Code::GIT_ERROR, format!("`git init` failed ({status}); the files are written.")))
         }
-        Err(error) => Err(CliError::failure("GIT_ERROR", format!("git can't be run: {error}; the files are written."))
-            .suggest("Install git, or leave `--git` out.")),
+        Err(error) => {
+            Err(CliError::failure(Code::GIT_ERROR, format!("git can't be run: {error}; the files are written."))
+                .suggest("Install git, or leave `--git` out."))
+        }
     }
 }
 

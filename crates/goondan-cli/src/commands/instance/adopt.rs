@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use goondan::spec::Code;
 use goondan::{AdoptError, StateRoot};
 use serde_json::json;
 
@@ -46,7 +47,7 @@ pub(super) fn run(args: &AdoptArgs, state_root: &StateRoot, output: &Output) -> 
 }
 
 fn refused(error: &AdoptError) -> CliError {
-    let refused = CliError::failure("WORKSPACE_ERROR", format!("{}.", in_sentence_case(&error.to_string())));
+    let refused = CliError::failure(Code::WORKSPACE_ERROR, format!("{}.", in_sentence_case(&error.to_string())));
     match error {
         AdoptError::Workspace(error) => not_opened(error),
         AdoptError::Owned(workspace, _) => refused.suggest(format!(

@@ -37,7 +37,7 @@ pub(super) async fn run(args: &DeleteArgs, state_root: &StateRoot, output: &Outp
 
 fn confirmed(found: &Found) -> Result<bool, CliError> {
     if !Output::stdin_is_terminal() {
-        return Err(CliError::usage("Deleting needs a yes, and there is no terminal to ask on.")
+        return Err(CliError::usage("Deleting must be confirmed, and there is no terminal to ask on.")
             .suggest(format!("Add `--force`: gdn instance delete {} --force", found.name())));
     }
     let (name, messages) = (shown::line(found.name()), found.summary.messages);

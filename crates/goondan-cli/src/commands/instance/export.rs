@@ -8,6 +8,7 @@ use clap::Args;
 use goondan::StateRoot;
 use goondan::inside::shown;
 use goondan::models::Mask;
+use goondan::spec::Code;
 
 use crate::exit::CliError;
 use crate::instances::{self, Found, Scope, ScopeArgs};
@@ -61,7 +62,7 @@ fn chosen(args: &ExportArgs, state_root: &StateRoot) -> Result<Vec<Found>, CliEr
             Some(pair) => Err(CliError::usage(format!("Several workspaces have an instance `{}`.", pair[0]))
                 .suggest("Choose a workspace with `--workspace`; `gdn instance list` shows which there are.")),
             None if found.is_empty() => Err(CliError::failure(
-                "INSTANCE_NOT_FOUND",
+                Code::INSTANCE_NOT_FOUND,
                 format!("There are no instances{}.", instances::of(&scope)),
             )),
             None => Ok(found),

@@ -58,7 +58,7 @@ fn workspace(args: &ImportArgs, state_root: &StateRoot, output: &Output) -> Resu
     if let Some(id) = &args.workspace {
         let workspace = state_root.workspace(id);
         if workspace.id != *id {
-            return Err(CliError::usage(format!("`{id}` is no id of a workspace."))
+            return Err(CliError::usage(format!("`{id}` is not a valid workspace id."))
                 .suggest(format!("Its id would be `{}`.", workspace.id)));
         }
         return Ok(workspace);
@@ -83,12 +83,12 @@ fn workspace(args: &ImportArgs, state_root: &StateRoot, output: &Output) -> Resu
 }
 
 fn failed(error: &ImportFailed) -> CliError {
-    let refused = |code| CliError::failure(code, format!("{}.", in_sentence_case(&error.to_string())));
+    let refused = CliError::failure(error.code(), format!("{}.", in_sentence_case(&error.to_string())));
     match error {
         ImportFailed::Workspace(error) => not_opened(error),
-        ImportFailed::Import(ImportError::Exists(_)) => refused("INSTANCE_EXISTS")
+        ImportFailed::Import(ImportError::Exists(_)) => refused
             .suggest("Nothing was imported. Choose another name with `--as AGENT:KEY`, or delete the old one first."),
-        ImportFailed::Import(ImportError::Store(_)) => refused("INTERNAL_ERROR"),
-        ImportFailed::Import(_) => refused("IMPORT_ERROR").suggest("Nothing was imported."),
+        ImportFailed::Import(ImportError::Store(_)) => refused,
+        ImportFailed::Import(_) => refused.suggest("Nothing was imported."),
     }
 }

@@ -11,6 +11,7 @@ mod unfinished;
 
 use clap::{Args, Subcommand};
 use goondan::StateRoot;
+use goondan::spec::Code;
 use goondan::{LockError, OpenWorkspaceError};
 
 use crate::exit::CliError;
@@ -74,7 +75,7 @@ impl Which {
 
 /// A workspace that a command needs for itself can't be opened.
 fn not_opened(error: &OpenWorkspaceError) -> CliError {
-    let refused = CliError::failure("WORKSPACE_ERROR", format!("{}.", in_sentence_case(&error.to_string())));
+    let refused = CliError::failure(Code::WORKSPACE_ERROR, format!("{}.", in_sentence_case(&error.to_string())));
     match error {
         OpenWorkspaceError::Locked(LockError::Held { .. }) => {
             refused.suggest("Nothing was changed. Wait until that process has ended, or end it with Ctrl-C.")

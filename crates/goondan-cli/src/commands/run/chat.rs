@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan::event::FinishReason;
 use goondan::inside::shown;
+use goondan::spec::Code;
 use goondan::{Input, StateRoot, Swarm};
 use rustyline::error::ReadlineError;
 use rustyline::{DefaultEditor, ExternalPrinter};
@@ -212,7 +213,7 @@ impl Prompt {
 }
 
 fn terminal_error(error: ReadlineError) -> CliError {
-    CliError::failure("INTERNAL_ERROR", format!("The terminal can't be used: {error}."))
+    CliError::failure(Code::INTERNAL_ERROR, format!("The terminal can't be used: {error}."))
         .suggest("Use `--input TEXT` instead of the chat.")
 }
 

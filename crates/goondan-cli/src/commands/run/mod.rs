@@ -158,7 +158,7 @@ fn output_format(args: &RunArgs, mode: &Mode, output: &Output) -> Result<OutputF
         )
         .suggest("Use `--output-format stream-json` (the default there) or `--output-format json`.")),
         (Mode::Chat, Some(OutputFormat::Json | OutputFormat::StreamJson)) => {
-            Err(CliError::usage("A chat prints text; JSON needs an input.")
+            Err(CliError::usage("A chat prints only text; JSON needs an input.")
                 .suggest("Add `--input TEXT`, pipe the input into the command, or use `--input-format stream-json`."))
         }
         (_, format) => Ok(format.unwrap_or(OutputFormat::Text)),
@@ -180,7 +180,7 @@ fn from_file(file: &Path) -> Result<String, CliError> {
 
 /// The input as text, without the line break that ends a file.
 fn text(bytes: Vec<u8>, origin: &str) -> Result<String, CliError> {
-    let text = String::from_utf8(bytes).map_err(|_| CliError::usage(format!("{origin} holds no UTF-8 text.")))?;
+    let text = String::from_utf8(bytes).map_err(|_| CliError::usage(format!("{origin} is not UTF-8 text.")))?;
     let text = text.trim_end_matches(['\r', '\n']);
     if text.trim().is_empty() {
         return Err(CliError::usage(format!("{origin} is empty, so there is no input."))

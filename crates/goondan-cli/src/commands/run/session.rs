@@ -7,6 +7,7 @@ use futures::future::{BoxFuture, Shared};
 use goondan::event::{RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan::ports::store::InstanceStatus;
 use goondan::ports::tool::ToolCallResult;
+use goondan::spec::Code;
 use goondan::{Input, SendError, StateRoot, Swarm, Turn};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -256,7 +257,7 @@ impl Session {
     pub(crate) fn ended_early(&self) -> CliError {
         match self.stopped_by {
             Some(signal) => CliError::stopped(signal.exit(), "Interrupted before the turn was over."),
-            None => CliError::failure("INTERNAL_ERROR", "The swarm ended before the turn did."),
+            None => CliError::failure(Code::INTERNAL_ERROR, "The swarm ended before the turn did."),
         }
         .suggest("The turn resumes when the swarm starts again, with the next `gdn run`.")
     }
@@ -281,6 +282,6 @@ pub(crate) fn trace_of<'e>(event: &'e SwarmEvent, event_id: &str) -> Option<&'e 
 
 /// Why the swarm did not take an input, as the command says it.
 pub(crate) fn not_accepted(error: SendError) -> CliError {
-    let exit = if error.code == "AGENT_NOT_FOUND" { Exit::Usage } else { Exit::Failure };
+    let exit = if error.code == Code::AGENT_NOT_FOUND { Exit::Usage } else { Exit::Failure };
     CliError { suggestion: error.suggestion, ..CliError::new(exit, error.code, error.message) }
 }

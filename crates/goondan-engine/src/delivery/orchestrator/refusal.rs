@@ -1,5 +1,6 @@
 //! What is not taken, and why (rules A1, A4, A8).
 
+use goondan_spec::Code;
 use tokio::sync::oneshot;
 
 use super::Orchestrator;
@@ -21,7 +22,7 @@ const LONGEST_KEY: usize = 1_024;
 #[error("{message}")]
 pub struct Refusal {
     /// A stable code.
-    pub code: &'static str,
+    pub code: Code,
     /// A sentence that stands alone.
     pub message: String,
     /// What to do next.
@@ -29,13 +30,13 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    fn new(code: &'static str, message: String, suggestion: impl Into<String>) -> Self {
+    fn new(code: Code, message: String, suggestion: impl Into<String>) -> Self {
         Refusal { code, message, suggestion: Some(suggestion.into()) }
     }
 
     pub(crate) fn store(error: &StoreError) -> Self {
-        let suggestion = "Make room or fix the rights of the state folder, then send it again.";
-        Refusal::new("E_STORE", error.to_string(), suggestion)
+        let suggestion = "Make room on the disk or fix the permissions of the state folder, then send it again.";
+        Refusal::new(Code::STORE, error.to_string(), suggestion)
     }
 }
 
@@ -44,7 +45,7 @@ impl Orchestrator {
     pub(super) fn admit(&self, event: &AgentEvent) -> Result<(), Refusal> {
         if self.stopping.is_some() {
             let suggestion = "Send it again when the swarm runs.";
-            return Err(Refusal::new("SWARM_STOPPING", "the swarm is stopping".to_owned(), suggestion));
+            return Err(Refusal::new(Code::SWARM_STOPPING, "the swarm is stopping".to_owned(), suggestion));
         }
         self.known_agent(&event.target.agent)?;
         event.terms.model.as_deref().map_or(Ok(()), |model| self.known_model(model).map(drop))?;
@@ -57,13 +58,13 @@ impl Orchestrator {
                 event.callers.len(),
                 policy.max_call_depth
             );
-            return Err(Refusal::new("AGENT_CALL_DEPTH_EXCEEDED", message, "Answer with what is known by now."));
+            return Err(Refusal::new(Code::AGENT_CALL_DEPTH_EXCEEDED, message, "Answer with what is known by now."));
         }
         match self.instances.get(&event.target) {
             None => self.room_for_instance(),
             Some(instance) if instance.queue.len() >= MAX_QUEUE => {
                 let message = format!("{MAX_QUEUE} events wait for {} already", event.target);
-                Err(Refusal::new("AGENT_QUEUE_FULL", message, "Send it again when some are handled."))
+                Err(Refusal::new(Code::AGENT_QUEUE_FULL, message, "Send it again when some are handled."))
             }
             Some(_) => Ok(()),
         }
@@ -76,7 +77,7 @@ impl Orchestrator {
         }
         let known = generation.agents().map(|agent| agent.name.as_str()).collect::<Vec<_>>().join(", ");
         let message = format!("the swarm {} has no agent `{name}`", generation.swarm.name);
-        Err(Refusal::new("AGENT_NOT_FOUND", message, format!("Its agents are: {known}.")))
+        Err(Refusal::new(Code::AGENT_NOT_FOUND, message, format!("Its agents are: {known}.")))
     }
 
     /// The Model resource of that name, ready to be asked.
@@ -85,13 +86,13 @@ impl Orchestrator {
             Some(Ok(model)) => Ok(model.clone()),
             Some(Err(error)) => {
                 let message = format!("Model/{name} cannot be asked: {}", error.message);
-                Err(Refusal { code: "MODEL_UNAVAILABLE", message, suggestion: error.suggestion.clone() })
+                Err(Refusal { code: Code::MODEL_UNAVAILABLE, message, suggestion: error.suggestion.clone() })
             }
             None => {
                 let generation = self.engine.generation.load();
                 let known = generation.models().collect::<Vec<_>>().join(", ");
                 let message = format!("there is no Model resource `{name}`");
-                Err(Refusal::new("MODEL_NOT_FOUND", message, format!("The models are: {known}.")))
+                Err(Refusal::new(Code::MODEL_NOT_FOUND, message, format!("The models are: {known}.")))
             }
         }
     }
@@ -100,7 +101,7 @@ impl Orchestrator {
         let size = pending::size(event);
         if size > pending::LARGEST {
             let message = format!("the event has {size} bytes, and at most {} are taken", pending::LARGEST);
-            return Err(Refusal::new("AGENT_EVENT_TOO_LARGE", message, "Put it into a file and send the path."));
+            return Err(Refusal::new(Code::AGENT_EVENT_TOO_LARGE, message, "Put it into a file and send the path."));
         }
         // The same one again takes no more room.
         if self.pending.bytes() + size <= pending::MOST_BYTES || self.pending.get(&event.id).is_some() {
@@ -108,7 +109,7 @@ impl Orchestrator {
         }
         let message =
             format!("the events that wait in this swarm take {} bytes, the most there may be", self.pending.bytes());
-        Err(Refusal::new("AGENT_QUEUE_FULL", message, "Send it again when some are handled."))
+        Err(Refusal::new(Code::AGENT_QUEUE_FULL, message, "Send it again when some are handled."))
     }
 
     pub(super) fn room_for_instance(&self) -> Result<(), Refusal> {
@@ -117,7 +118,7 @@ impl Orchestrator {
             return Ok(());
         }
         let message = format!("the swarm has {most} instances, as many as `policy.maxInstances` allows");
-        Err(Refusal::new("AGENT_INSTANCE_LIMIT", message, "Use an instance that is there already."))
+        Err(Refusal::new(Code::AGENT_INSTANCE_LIMIT, message, "Use an instance that is there already."))
     }
 
     /// Somebody who waits for `target`, unless that would be for ever (rule A4).
@@ -144,14 +145,14 @@ pub(super) fn fitting_key(id: &InstanceId) -> Result<(), Refusal> {
         return Ok(());
     }
     let message = format!("the instance key has {length} bytes, and at most {LONGEST_KEY} are taken");
-    Err(Refusal::new("AGENT_KEY_TOO_LONG", message, "Use a shorter key, such as a hash of this one."))
+    Err(Refusal::new(Code::AGENT_KEY_TOO_LONG, message, "Use a shorter key, such as a hash of this one."))
 }
 
 fn circular(chain: &[InstanceId]) -> Refusal {
     let chain = chain.iter().map(InstanceId::to_string).collect::<Vec<_>>().join(" → ");
     let message = format!("the request would wait for itself: {chain}");
     let suggestion = "Answer without asking back, use agents__send, or ask under another instanceKey.";
-    Refusal::new("CIRCULAR_CALL_DETECTED", message, suggestion)
+    Refusal::new(Code::CIRCULAR_CALL_DETECTED, message, suggestion)
 }
 
 #[cfg(test)]
@@ -163,7 +164,7 @@ mod tests {
         let code = |length: usize| fitting_key(&InstanceId::new("a", "k".repeat(length))).err().map(|why| why.code);
         assert_eq!(
             (code(LONGEST_KEY), code(LONGEST_KEY + 1), code(10 << 20)),
-            (None, Some("AGENT_KEY_TOO_LONG"), Some("AGENT_KEY_TOO_LONG"))
+            (None, Some(Code::AGENT_KEY_TOO_LONG), Some(Code::AGENT_KEY_TOO_LONG))
         );
     }
 }

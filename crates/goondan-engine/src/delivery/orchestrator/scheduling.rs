@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
+use goondan_spec::Code;
 use tokio_util::sync::CancellationToken;
 
 use super::instances::Instance;
@@ -212,8 +213,7 @@ impl Orchestrator {
 
     /// An event whose turn can't run is over with an error.
     fn settle_without_turn(&mut self, event: &AgentEvent, why: Refusal) {
-        let (code, suggestion) = (why.code.to_owned(), why.suggestion);
-        let error = TurnError { code, message: why.message, suggestion, status: None };
+        let error = TurnError { suggestion: why.suggestion, ..TurnError::new(why.code, why.message) };
         self.settle(event, &failed_result(event.turn_id(), error));
     }
 
@@ -255,10 +255,6 @@ impl Orchestrator {
 }
 
 fn panicked() -> TurnError {
-    TurnError {
-        code: "E_TURN_PANIC".to_owned(),
-        message: "the turn panicked; this is a fault of the program".to_owned(),
-        suggestion: Some("Look at the log, and report it with what you did.".to_owned()),
-        status: None,
-    }
+    TurnError::new(Code::TURN_PANIC, "the turn panicked; this is a bug in the program")
+        .suggest("Look at the log, and report it with what you did.")
 }

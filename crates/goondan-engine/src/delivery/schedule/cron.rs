@@ -16,8 +16,8 @@ impl Schedule {
     pub(crate) fn parse(expression: &str, zone: &str) -> Result<Schedule, String> {
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
         let cron =
-            parser.parse(expression).map_err(|error| format!("`{expression}` is no cron expression: {error}"))?;
-        let zone = zone.parse().map_err(|_| format!("`{zone}` is no time zone"))?;
+            parser.parse(expression).map_err(|error| format!("`{expression}` is not a cron expression: {error}"))?;
+        let zone = zone.parse().map_err(|_| format!("`{zone}` is not a time zone"))?;
         Ok(Schedule { cron, zone })
     }
 

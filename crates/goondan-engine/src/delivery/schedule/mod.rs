@@ -4,6 +4,8 @@
 //! from the job and that time: a process that is cut off anywhere in between fires it again under the same id, which starts
 //! no second turn. What was missed while nothing ran fires once at the next start.
 
+use goondan_spec::Code;
+
 pub(crate) mod cron;
 mod power;
 
@@ -108,8 +110,8 @@ pub(crate) async fn run(engine: Weak<Engine>, timetable: Arc<Timetable>, clock: 
         for (id, job) in due {
             match fire(&engine, &id, &job).await {
                 Ok(()) => advance(&engine, &id, &job.id).await,
-                Err(refusal) if refusal.code == "SWARM_STOPPING" => return,
-                Err(refusal) if refusal.code == "E_STORE" => tokio::time::sleep(TRY_AGAIN).await,
+                Err(refusal) if refusal.code == Code::SWARM_STOPPING => return,
+                Err(refusal) if refusal.code == Code::STORE => tokio::time::sleep(TRY_AGAIN).await,
                 Err(refusal) => {
                     tracing::warn!(instance = %id, job = job.id, error = refusal.message, "a job did not fire");
                     advance(&engine, &id, &job.id).await;
@@ -171,5 +173,5 @@ async fn advance(engine: &Engine, id: &InstanceId, job_id: &str) {
 }
 
 fn stopping() -> Refusal {
-    Refusal { code: "SWARM_STOPPING", message: "the swarm is stopping".to_owned(), suggestion: None }
+    Refusal { code: Code::SWARM_STOPPING, message: "the swarm is stopping".to_owned(), suggestion: None }
 }

@@ -1,6 +1,7 @@
 //! Jobs as a tool call makes, sees and ends them.
 
 use async_trait::async_trait;
+use goondan_spec::Code;
 use tokio::sync::oneshot;
 
 use super::cron::Schedule;
@@ -38,7 +39,7 @@ impl Schedules for AgentCalls {
         }
         if jobs.len() >= MOST {
             let message = format!("this conversation has {MOST} jobs already");
-            return Err(ToolError::new(message).code("E_TOOL_TOO_MANY_JOBS").suggest("remove one first"));
+            return Err(ToolError::new(message).code(Code::TOOL_TOO_MANY_JOBS).suggest("remove one first"));
         }
         let job = Job {
             id,
@@ -87,7 +88,7 @@ impl AgentCalls {
 }
 
 fn no_schedule(message: String) -> ToolError {
-    ToolError::new(message).code("E_TOOL_INVALID_ARGS").suggest(
+    ToolError::new(message).code(Code::TOOL_INVALID_ARGS).suggest(
         "write minute, hour, day of month, month and day of week, such as `0 9 * * MON-FRI`, and a time zone such as \
          `Europe/Berlin`",
     )

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use goondan_spec::Code;
 use goondan_spec::kinds::{ExportSpec, MarkedArguments, Permission};
 use serde_json::Value;
 
@@ -218,12 +219,12 @@ impl Registry {
     pub async fn execute(&self, name: &str, arguments: &Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let tool = self.tools.get(name).ok_or_else(|| {
             let known = self.order.join(", ");
-            let error = ToolError::new(format!("there is no tool `{name}`")).code("E_TOOL_NOT_FOUND");
+            let error = ToolError::new(format!("there is no tool `{name}`")).code(Code::TOOL_NOT_FOUND);
             error.suggest(format!("the tools are: {known}"))
         })?;
         let tool = tool.define().await?;
         let arguments = tool.schema.check(arguments).map_err(|invalid| {
-            ToolError::new(invalid.message).code("E_TOOL_INVALID_ARGS").suggest(invalid.suggestion)
+            ToolError::new(invalid.message).code(Code::TOOL_INVALID_ARGS).suggest(invalid.suggestion)
         })?;
         tool.handler.call(ctx, arguments).await
     }

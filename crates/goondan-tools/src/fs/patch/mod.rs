@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::Code;
 use goondan_spec::kinds::PATCH;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,9 +18,6 @@ use crate::define::{Operation, titled};
 use crate::errors::blocking;
 use crate::paths::{Place, Root, Roots};
 use crate::write::{copy_mode, diff, read_text, remove, replace};
-
-/// The code of a patch that is not understood or does not fit the files.
-const CODE: &str = "E_TOOL_PATCH";
 
 /// Change several files at once; if one part does not fit, nothing changes. The patch is written like this:
 /// `*** Begin Patch`, then for each file `*** Add File: PATH` with lines that begin with `+`, or `*** Delete File: PATH`,
@@ -99,7 +97,7 @@ fn plan(root: &Root, path: String, action: Action) -> Result<Change, ToolError> 
             let before = read_text(root, &place)?;
             let content = apply::apply(&before, &hunks).map_err(|problem| {
                 ToolError::new(format!("the patch does not fit `{path}`: {problem}; nothing was changed"))
-                    .code(CODE)
+                    .code(Code::TOOL_PATCH)
                     .suggest("read the file again, and copy the unchanged and removed lines exactly")
             })?;
             let target = match move_to {
@@ -124,7 +122,7 @@ fn must_be_free(place: &Place) -> Result<(), ToolError> {
         return Ok(());
     }
     Err(ToolError::new(format!("`{}` exists already; nothing was changed", place.given))
-        .code(CODE)
+        .code(Code::TOOL_PATCH)
         .suggest("use `*** Update File:` to change a file that exists"))
 }
 
@@ -135,8 +133,10 @@ fn no_path_twice(changes: &[Change]) -> Result<(), ToolError> {
         let target = change.after.as_ref().map(|(place, _)| place).filter(|target| target.path != change.place.path);
         for place in [Some(&change.place), target].into_iter().flatten() {
             if !seen.insert(&place.path) {
-                let message = format!("`{}` stands in the patch twice; nothing was changed", place.given);
-                return Err(ToolError::new(message).code(CODE).suggest("put all hunks of a file into one section"));
+                let message = format!("`{}` is in the patch twice; nothing was changed", place.given);
+                return Err(ToolError::new(message)
+                    .code(Code::TOOL_PATCH)
+                    .suggest("put all hunks of a file into one section"));
             }
         }
     }
@@ -210,6 +210,6 @@ impl Change {
 /// The patch itself is not written as it should be.
 fn misunderstood(problem: parse::Problem) -> ToolError {
     ToolError::new(format!("the patch is not understood: line {}: {}", problem.line, problem.message))
-        .code(CODE)
+        .code(Code::TOOL_PATCH)
         .suggest("write `*** Begin Patch`, sections such as `*** Update File: a.txt` with `@@` hunks, `*** End Patch`")
 }

@@ -100,7 +100,7 @@ fn section<'a>(
             (path, Action::Update { move_to: move_to.map(str::to_owned), hunks })
         }
         Some((Header::Move, _)) | None => {
-            return Err(wrong(format!("`{header}` is no Add File, Update File or Delete File line")));
+            return Err(wrong(format!("`{header}` is not an Add File, Update File or Delete File line")));
         }
     };
     if path.is_empty() {

@@ -88,9 +88,9 @@ fn next_line(input: &mut impl BufRead, limit: u64) -> io::Result<Option<Result<V
 }
 
 fn parse(line: &[u8]) -> Result<Line, LineError> {
-    let value = serde_json::from_slice(line).map_err(|error| refused(format!("The line is no JSON: {error}.")))?;
+    let value = serde_json::from_slice(line).map_err(|error| refused(format!("The line is not JSON: {error}.")))?;
     let Value::Object(mut fields) = value else {
-        return Err(refused("The line is JSON, but no object.".to_owned()));
+        return Err(refused("The line is JSON, but not an object.".to_owned()));
     };
     let id = take_id(&mut fields)?;
     let read = match fields.contains_key("approval") {
@@ -109,7 +109,7 @@ fn read_answer(mut fields: Map<String, Value>) -> Result<Line, LineError> {
     let approval = take_text(&mut fields, "approval")?.ok_or_else(|| wrong("The field `approval` is null."))?;
     let answer = take_text(&mut fields, "answer")?.ok_or_else(|| wrong("The field `answer` is missing."))?;
     if !ANSWERS.contains(&answer.as_str()) {
-        return Err(wrong("The field `answer` is none of the four answers."));
+        return Err(wrong("The field `answer` is not one of the four answers."));
     }
     match fields.keys().next() {
         None => Ok(Line::Answer { approval, answer }),
@@ -142,7 +142,7 @@ fn take_text(fields: &mut Map<String, Value>, name: &str) -> Result<Option<Strin
     match fields.remove(name) {
         Some(Value::String(text)) => Ok(Some(text)),
         None | Some(Value::Null) => Ok(None),
-        Some(_) => Err(refused(format!("The field `{name}` is no text."))),
+        Some(_) => Err(refused(format!("The field `{name}` is not text."))),
     }
 }
 
@@ -186,10 +186,10 @@ mod tests {
     #[test]
     fn a_bad_line_says_what_is_wrong_and_keeps_its_id() {
         let refused = |line: &[u8]| parse(line).unwrap_err();
-        assert!(refused(b"{").message.starts_with("The line is no JSON"));
-        assert!(refused(b"\xff").message.starts_with("The line is no JSON"));
-        assert_eq!(refused(b"[]").message, "The line is JSON, but no object.");
-        assert_eq!(refused(br#"{"input": 1}"#).message, "The field `input` is no text.");
+        assert!(refused(b"{").message.starts_with("The line is not JSON"));
+        assert!(refused(b"\xff").message.starts_with("The line is not JSON"));
+        assert_eq!(refused(b"[]").message, "The line is JSON, but not an object.");
+        assert_eq!(refused(br#"{"input": 1}"#).message, "The field `input` is not text.");
         let unknown = refused(br#"{"id": "x", "input": "a", "instance_key": "k"}"#);
         assert_eq!(
             (unknown.id.as_deref(), unknown.message.as_str()),

@@ -1,0 +1,66 @@
+//! Why a swarm could not start.
+
+use std::io;
+
+use goondan_spec::{Code, Diagnostic};
+use goondan_store::jsonl::{LockError, OpenWorkspaceError};
+
+use crate::identity::Owner;
+use crate::workspace::Workspace;
+
+/// Why a swarm could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The bundle can't run as it is: no such swarm, a missing variable, a tool that does not open.
+    #[error("{} problem(s) keep the swarm from starting", .0.len())]
+    Diagnostics(Vec<Diagnostic>),
+    /// Another process holds the workspace, or its store can't be opened.
+    #[error(transparent)]
+    Workspace(#[from] OpenWorkspaceError),
+    /// Another project has begun the workspace that is this one's by its path.
+    #[error("the workspace {} belongs to the project in {}, which names it in its `instanceKey`", .0.id, .1.path.display())]
+    BelongsToAnother(Workspace, Box<Owner>),
+    /// A file of the workspace can't be read or written.
+    #[error("the workspace can't be used: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl StartError {
+    /// The code of the error; of several problems, none stands for the others.
+    pub fn code(&self) -> Code {
+        match self {
+            StartError::Diagnostics(diagnostics) => match diagnostics.as_slice() {
+                [only] => only.code,
+                _ => Code::CONFIG_ERROR,
+            },
+            StartError::Workspace(_) | StartError::BelongsToAnother(..) | StartError::Io(_) => Code::WORKSPACE_ERROR,
+        }
+    }
+
+    /// What to do about it.
+    pub fn suggestion(&self) -> Option<String> {
+        match self {
+            StartError::Diagnostics(diagnostics) => match diagnostics.as_slice() {
+                [only] => only.suggestion.clone(),
+                _ => None,
+            },
+            StartError::Workspace(OpenWorkspaceError::Locked(LockError::Held { .. })) => {
+                let suggestion =
+                    "send the input to that process, wait until it has ended, or use another `--state-root`";
+                Some(suggestion.to_owned())
+            }
+            StartError::BelongsToAnother(workspace, _) => {
+                Some(format!("look at the `instanceKey` of that project, then move {} away", workspace.dir.display()))
+            }
+            StartError::Workspace(_) | StartError::Io(_) => {
+                Some("choose a folder that you may write to with `--state-root`".to_owned())
+            }
+        }
+    }
+}
+
+impl From<Diagnostic> for StartError {
+    fn from(problem: Diagnostic) -> Self {
+        StartError::Diagnostics(vec![problem])
+    }
+}
