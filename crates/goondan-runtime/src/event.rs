@@ -100,7 +100,13 @@ impl RuntimeEvent {
 #[allow(missing_docs, reason = "the fields are those of the reference, section 2.10")]
 pub enum RuntimeEventKind {
     #[serde(rename = "turn.started")]
-    TurnStarted { turn_id: String, event_id: String },
+    TurnStarted {
+        turn_id: String,
+        event_id: String,
+        /// What began the turn: `user.input`, `agent.request`, `automation.cron` ….
+        #[serde(default)]
+        event_type: String,
+    },
     #[serde(rename = "turn.completed")]
     TurnCompleted {
         turn_id: String,
@@ -111,7 +117,13 @@ pub enum RuntimeEventKind {
         token_usage: Option<TokenUsage>,
     },
     #[serde(rename = "turn.failed")]
-    TurnFailed { turn_id: String, duration: u64, error_message: String },
+    TurnFailed {
+        turn_id: String,
+        duration: u64,
+        error_message: String,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        token_usage: Option<TokenUsage>,
+    },
     #[serde(rename = "step.started")]
     StepStarted { step_id: String, step_index: u32, turn_id: String },
     #[serde(rename = "step.completed")]
@@ -207,6 +219,12 @@ pub enum SwarmEvent {
         instance: InstanceId,
         /// The event that started it.
         event_id: String,
+        /// The type of that event.
+        event_type: String,
+        /// The chain that it belongs to.
+        trace_id: String,
+        /// An agent has asked, and gets the answer. Otherwise nobody gets it but who watches, or has sent the input.
+        is_for_agent: bool,
         /// What came of it.
         result: Box<TurnResult>,
     },

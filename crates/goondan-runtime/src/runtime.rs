@@ -72,6 +72,8 @@ pub struct Runtime {
 pub struct Accepted {
     /// Its id.
     pub event_id: String,
+    /// The chain that begins with it, or goes on.
+    pub trace_id: String,
     /// Its result, once its turn is over.
     pub result: oneshot::Receiver<TurnResult>,
 }
@@ -80,6 +82,8 @@ pub struct Accepted {
 pub struct Submitted {
     /// Its id.
     pub event_id: String,
+    /// The chain that begins with it, or goes on.
+    pub trace_id: String,
     accepted: oneshot::Receiver<Result<(), Refusal>>,
     result: oneshot::Receiver<TurnResult>,
 }
@@ -88,7 +92,7 @@ impl Submitted {
     /// Waits until it is accepted: it is on disk.
     pub async fn accepted(self) -> Result<Accepted, Refusal> {
         self.accepted.await.map_err(|_| ended())??;
-        Ok(Accepted { event_id: self.event_id, result: self.result })
+        Ok(Accepted { event_id: self.event_id, trace_id: self.trace_id, result: self.result })
     }
 }
 
@@ -213,12 +217,12 @@ impl Runtime {
     }
 
     fn submit(&self, event: AgentEvent) -> Result<Submitted, Refusal> {
-        let event_id = event.id.clone();
+        let (event_id, trace_id) = (event.id.clone(), event.trace.trace_id.clone());
         let (waiter, result) = oneshot::channel();
         let (answer, accepted) = oneshot::channel();
         let command = Command::Submit { event: Box::new(event), waiter: Some(waiter), footing: None, accepted: answer };
         self.engine.commands.send(command).map_err(|_| ended())?;
-        Ok(Submitted { event_id, accepted, result })
+        Ok(Submitted { event_id, trace_id, accepted, result })
     }
 
     /// Calls one tool of `instance`'s agent through dispatch, without a model. `None` where there is no such agent.
@@ -266,6 +270,14 @@ impl Runtime {
         let (answer, cancelled) = oneshot::channel();
         let command = Command::Cancel { instance: instance.clone(), answer };
         self.engine.commands.send(command).is_ok() && cancelled.await.unwrap_or(false)
+    }
+
+    /// Waits until nothing is left to do in the chain of that trace: no turn runs in it and no event waits. A turn that could
+    /// not be put on disk stands still and is not waited for. Where the swarm ends first, so does this.
+    pub async fn settled(&self, trace_id: &str) {
+        let (answer, told) = oneshot::channel();
+        let _ = self.engine.commands.send(Command::Settled { trace_id: trace_id.to_owned(), answer });
+        let _ = told.await;
     }
 
     /// What is known of all instances, oldest first.

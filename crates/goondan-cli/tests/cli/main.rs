@@ -13,6 +13,7 @@ mod help;
 mod hostile;
 mod init;
 mod instances;
+mod later;
 mod misuse;
 mod new;
 #[cfg(unix)]

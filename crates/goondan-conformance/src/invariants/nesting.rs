@@ -210,7 +210,12 @@ mod tests {
     }
 
     fn turn_started(id: &str, trace: char, span: u8, parent: Option<u8>) -> RuntimeEvent {
-        event(Kind::TurnStarted { turn_id: id.into(), event_id: "e".into() }, trace, span, parent)
+        event(
+            Kind::TurnStarted { turn_id: id.into(), event_id: "e".into(), event_type: "user.input".into() },
+            trace,
+            span,
+            parent,
+        )
     }
 
     fn turn_completed(id: &str, trace: char, span: u8, parent: Option<u8>) -> RuntimeEvent {

@@ -7,6 +7,7 @@ mod lifecycle;
 mod pending;
 mod refusal;
 mod scheduling;
+mod settling;
 mod stalled;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -35,6 +36,7 @@ use instances::{Instances, new_meta, settle_status};
 pub use lifecycle::Tended;
 use pending::{AllPending, Pending, Waiter};
 pub use refusal::Refusal;
+use settling::Settling;
 use stalled::Stalled;
 
 /// A message to the orchestrator.
@@ -99,6 +101,13 @@ pub enum Command {
         /// To whom.
         answer: oneshot::Sender<Vec<InstanceMeta>>,
     },
+    /// Tell when nothing is left to do in a causal chain.
+    Settled {
+        /// Its trace.
+        trace_id: String,
+        /// Who is told.
+        answer: oneshot::Sender<()>,
+    },
     /// Another generation is in place.
     Swapped,
     /// An idle instance was put away.
@@ -149,6 +158,7 @@ pub(crate) struct Orchestrator {
     cancelled: HashSet<String>,
     waits: WaitGraph,
     stalled: Stalled,
+    settling: Settling,
     /// Instances with something to do, in the order in which they came to it.
     ready: VecDeque<InstanceId>,
     is_ready: HashSet<InstanceId>,
@@ -180,6 +190,7 @@ impl Orchestrator {
             cancelled: HashSet::new(),
             waits: WaitGraph::default(),
             stalled: Stalled::default(),
+            settling: Settling::default(),
             ready: VecDeque::new(),
             is_ready: HashSet::new(),
             turns: JoinSet::new(),
@@ -209,6 +220,7 @@ impl Orchestrator {
                 () = tokio::time::sleep_until(self.tend_at) => self.tend(),
             }
             self.start_turns();
+            self.tell_settled();
             if self.stopping.is_some() && self.turns.is_empty() && self.tending == 0 {
                 break;
             }
@@ -225,6 +237,7 @@ impl Orchestrator {
             Command::Cancel { instance, answer } => drop(answer.send(self.cancel(&instance))),
             Command::Spawn { request, answer } => drop(answer.send(self.spawn(request))),
             Command::List { answer } => drop(answer.send(self.instances.metas())),
+            Command::Settled { trace_id, answer } => self.settling.wait(trace_id, answer),
             Command::Swapped => self.retire_without_agent(),
             Command::Tended { instance, done } => self.tended(instance, done),
             Command::Shutdown { grace } => self.stopping = Some(tokio::time::Instant::now() + grace),

@@ -160,7 +160,7 @@ impl Orchestrator {
             self.instances.keep_warm(id, log);
         }
         let Some(turn) = turn else { return };
-        self.publish_end(id, &turn.event.id, &end.result);
+        self.publish_end(&turn.event, &end.result);
         self.return_joined(id, &turn.joined);
         if end.handled.is_empty() {
             self.stand_still(*turn, &end.result);
@@ -184,6 +184,8 @@ impl Orchestrator {
     fn stand_still(&mut self, turn: RunningTurn, result: &TurnResult) {
         let id = turn.event.target.clone();
         let Some(instance) = self.instances.get_mut(&id) else { return };
+        // Nobody knows how long: whoever waits for the chain is told that nothing goes on in it.
+        self.settling.tell(|trace_id| trace_id == turn.event.trace.trace_id);
         self.begun.insert(turn.event.id.clone());
         instance.queue.push_front(turn.event);
         if turn.is_wanted {
@@ -241,7 +243,7 @@ impl Orchestrator {
             fold: None,
         };
         self.engine.store.submit(record, Box::new(|_| {}));
-        self.publish_end(&event.target, &event.id, result);
+        self.publish_end(event, result);
         self.handled.release(&event.target);
         self.remember(&event.id, result);
         self.forget(&event.id, Some(result));
@@ -250,10 +252,13 @@ impl Orchestrator {
         }
     }
 
-    fn publish_end(&self, id: &InstanceId, event_id: &str, result: &TurnResult) {
+    fn publish_end(&self, event: &AgentEvent, result: &TurnResult) {
         self.engine.bus.publish(SwarmEvent::TurnEnded {
-            instance: id.clone(),
-            event_id: event_id.to_owned(),
+            instance: event.target.clone(),
+            event_id: event.id.clone(),
+            event_type: event.event_type.clone(),
+            trace_id: event.trace.trace_id.clone(),
+            is_for_agent: event.reply_to.is_some(),
             result: Box::new(result.clone()),
         });
     }

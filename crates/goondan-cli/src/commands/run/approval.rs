@@ -2,6 +2,7 @@
 
 mod question;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -15,6 +16,8 @@ use crate::output::{self, Output};
 /// Questions that wait for somebody; none ever comes where nobody is there.
 pub(crate) struct Questions {
     waiting: UnboundedReceiver<Question>,
+    /// Those that were told of and put off.
+    put_off: VecDeque<Question>,
 }
 
 /// One question, and where its answer goes.
@@ -46,7 +49,7 @@ pub(crate) fn approver(yes: bool, asked: Asked) -> (Arc<dyn Approver>, Questions
         false if asked == Asked::Lines || at_terminal() => Arc::new(Somebody { questions }),
         false => Arc::new(Headless),
     };
-    (approver, Questions { waiting })
+    (approver, Questions { waiting, put_off: VecDeque::new() })
 }
 
 #[async_trait]
@@ -61,9 +64,19 @@ impl Approver for Somebody {
 }
 
 impl Questions {
-    /// Waits for the next question; `None` once none can come.
+    /// Waits for the next new question; `None` once none can come.
     pub(crate) async fn next(&mut self) -> Option<Question> {
         self.waiting.recv().await
+    }
+
+    /// Keeps a question for later: somebody is typing.
+    pub(crate) fn put_off(&mut self, question: Question) {
+        self.put_off.push_back(question);
+    }
+
+    /// The first question that was put off.
+    pub(crate) fn take_put_off(&mut self) -> Option<Question> {
+        self.put_off.pop_front()
     }
 }
 

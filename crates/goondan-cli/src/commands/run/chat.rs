@@ -11,6 +11,8 @@ use rustyline::error::ReadlineError;
 use rustyline::{DefaultEditor, ExternalPrinter};
 
 use self::history::History;
+use super::answers::unasked_words;
+use super::approval::Question;
 use super::session::{OnInterrupt, Session};
 use super::signals::Signal;
 use super::terminal::Terminal;
@@ -75,6 +77,7 @@ pub(super) async fn chat(
             break;
         };
         prompt = again;
+        session.put_questions().await;
         let line = match line {
             Line::Text(line) => line,
             Line::End => break,
@@ -112,7 +115,8 @@ fn greet(swarm: &Swarm, output: &Output) -> Result<(), CliError> {
     output.note(&format!("{faint}Swarm {}. /help lists commands, Ctrl-D leaves.{faint:#}", shown::line(swarm.name())))
 }
 
-/// Waits for a line; meanwhile the project may be reloaded. `None` where a signal ends the chat.
+/// Waits for a line; meanwhile the project may be reloaded, and turns that no input began may end or ask something. `None`
+/// where a signal ends the chat.
 async fn type_line(
     prompt: Prompt,
     text: String,
@@ -124,6 +128,13 @@ async fn type_line(
     loop {
         tokio::select! {
             typed = &mut typed => return typed.map(Some),
+            Some(event) = session.events.recv() => if let Some(words) = unasked_words(&event) {
+                tell(&beside, &words);
+            },
+            Some(question) = session.questions.next() => {
+                tell(&beside, &question_words(&question));
+                session.questions.put_off(question);
+            }
             words = session.reloads.next() => if !output.quiet {
                 tell(&beside, &words);
             },
@@ -133,6 +144,12 @@ async fn type_line(
             }
         }
     }
+}
+
+fn question_words(question: &Question) -> String {
+    let request = &question.request;
+    let (who, tool) = (shown::line(&request.instance), shown::line(&request.tool_name));
+    format!("{who} asks whether it may call {tool}. Press Enter to see the question.")
 }
 
 /// Writes above the line that is being typed.

@@ -4,21 +4,22 @@ use std::time::Instant;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
-use goondan::runtime::event::{RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan::runtime::event::{FinishReason, RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan::runtime::ids::InstanceId;
 use goondan::runtime::ports::store::InstanceStatus;
 use goondan::runtime::ports::tool::ToolCallResult;
-use goondan::{Input, SendError, StateRoot, Swarm, Turn};
+use goondan::{Input, SendError, StateRoot, Swarm, Turn, UsageLedger};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::answers::{self, Unasked};
 use super::approval::{Questions, approver};
-use super::leftovers::Leftovers;
 use super::reloads::Reloads;
 use super::signals::{Hangups, Signal, Signals};
 use super::view::View;
 use crate::commands::build;
 use crate::exit::{CliError, Exit};
-use crate::output::{Activity, Output, TurnFacts};
+use crate::output::{Activity, Output, TurnFacts, TurnReport, turn_error};
 use crate::project::{self, Launch};
 
 /// A swarm with whoever watches it: a person at a terminal or a program behind a pipe.
@@ -33,7 +34,8 @@ pub(crate) struct Session {
     pub(crate) reloads: Reloads,
     /// Questions that wait for an answer.
     pub(crate) questions: Questions,
-    leftovers: Leftovers,
+    /// What the chain has used up that is followed.
+    ledger: UsageLedger,
     output: Output,
     /// The signal that is the reason to end.
     stopped_by: Option<Signal>,
@@ -47,6 +49,28 @@ pub(crate) struct Followed {
     pub(crate) result: TurnResult,
     /// Whose it was, and the like.
     pub(crate) facts: TurnFacts,
+    event_id: String,
+    /// Answers of later turns of its chain that no input began.
+    pub(crate) later: Vec<TurnReport>,
+    /// The error of the first of them that failed.
+    pub(crate) later_error: Option<CliError>,
+}
+
+impl Followed {
+    /// The turn and what followed it, for a program.
+    pub(crate) fn report(self, session: &Session) -> TurnReport {
+        let usage = session.ledger.of(&self.facts.trace_id);
+        TurnReport::result(None, self.facts, &self.result, usage).with_later(self.later)
+    }
+}
+
+/// A turn or a chain that is being followed.
+struct Following {
+    instance: InstanceId,
+    event_id: String,
+    trace_id: String,
+    later: Vec<TurnReport>,
+    later_error: Option<CliError>,
 }
 
 /// What Ctrl-C means while a turn runs.
@@ -72,9 +96,9 @@ impl Session {
         let (approver, questions) = approver(launch.args.yes, launch.asked);
         let (watch, hangups) = (launch.watch, Hangups::open()?);
         let (swarm, events) = project::start(launch, approver, state_root, output).await?;
-        let (reloads, leftovers) = (Reloads::begin(&swarm, watch, hangups), Leftovers::default());
+        let (reloads, ledger) = (Reloads::begin(&swarm, watch, hangups), UsageLedger::default());
         let output = *output;
-        Ok(Session { swarm, events, signals, reloads, questions, leftovers, output, stopped_by: None, ending: None })
+        Ok(Session { swarm, events, signals, reloads, questions, ledger, output, stopped_by: None, ending: None })
     }
 
     /// Hands `input` in and shows every event in `view` until its turn is over.
@@ -96,32 +120,54 @@ impl Session {
         on_interrupt: OnInterrupt,
     ) -> Result<Followed, CliError> {
         let begin = Instant::now();
+        let (instance, trace_id) = (turn.instance.clone(), turn.trace_id.clone());
+        self.ledger = UsageLedger::default();
+        self.ledger.follow(&trace_id);
+        view.begin(&instance);
         let event_id = turn.event_id.clone();
-        let mut facts = TurnFacts { instance: turn.instance.clone(), trace_id: None, duration_ms: 0 };
-        view.begin(&facts.instance);
-        let result = self.listen(turn, &mut facts, view, on_interrupt).await?;
-        // What was published before the result may still wait in the channel.
-        while let Ok(event) = self.events.try_recv() {
-            self.show(&event, &event_id, &mut facts, view).await?;
-        }
-        facts.duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Ok(Followed { result, facts })
+        let mut following = Following { instance, event_id, trace_id, later: Vec::new(), later_error: None };
+        let result = self.listen(turn.result(), &mut following, view, on_interrupt).await?;
+        let result = result.ok_or_else(|| self.ended_early())?;
+        let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let Following { instance, event_id, trace_id, later, later_error } = following;
+        let facts = TurnFacts { instance, trace_id, duration_ms };
+        Ok(Followed { result, facts, event_id, later, later_error })
     }
 
-    async fn listen(
+    /// Goes on until nothing is left to do in the chain of a turn that is over: agents whose answers it has not waited for may
+    /// still be at work. A turn that has failed is the end.
+    pub(crate) async fn follow_chain(&mut self, followed: &mut Followed, view: &mut View) -> Result<(), CliError> {
+        if matches!(followed.result.finish_reason, FinishReason::Error | FinishReason::Cancelled) {
+            return Ok(());
+        }
+        let (swarm, trace_id) = (self.swarm.clone(), followed.facts.trace_id.clone());
+        let settled = async { swarm.settled(&trace_id).await };
+        let mut following = Following {
+            instance: followed.facts.instance.clone(),
+            event_id: followed.event_id.clone(),
+            trace_id: trace_id.clone(),
+            later: std::mem::take(&mut followed.later),
+            later_error: followed.later_error.take(),
+        };
+        let listened = self.listen(settled, &mut following, view, OnInterrupt::Finish).await;
+        (followed.later, followed.later_error) = (following.later, following.later_error);
+        listened
+    }
+
+    /// Shows what happens until `done` is.
+    async fn listen<T>(
         &mut self,
-        turn: Turn,
-        facts: &mut TurnFacts,
+        done: impl Future<Output = T>,
+        following: &mut Following,
         view: &mut View,
         on_interrupt: OnInterrupt,
-    ) -> Result<TurnResult, CliError> {
-        let event_id = turn.event_id.clone();
-        let mut outcome = std::pin::pin!(turn.result());
-        loop {
+    ) -> Result<T, CliError> {
+        let mut done = std::pin::pin!(done);
+        let done = loop {
             tokio::select! {
                 biased;
-                Some(event) = self.events.recv() => self.show(&event, &event_id, facts, view).await?,
-                result = &mut outcome => return result.ok_or_else(|| self.ended_early()),
+                Some(event) = self.events.recv() => self.show(&event, following, view).await?,
+                done = &mut done => break done,
                 Some(question) = self.questions.next() => {
                     view.pause();
                     question.put().await;
@@ -133,35 +179,47 @@ impl Session {
                 signal = self.signals.next() => {
                     view.pause();
                     if (signal, on_interrupt) == (Signal::Interrupt, OnInterrupt::CancelTurn) {
-                        self.swarm.cancel(&facts.instance).await;
+                        self.swarm.cancel(&following.instance).await;
                         self.output.note("Cancelling the turn. Press Ctrl-C again to quit at once.")?;
                     } else {
                         self.stop(signal)?;
                     }
                 }
             }
+        };
+        // What was published before the end may still wait in the channel.
+        while let Ok(event) = self.events.try_recv() {
+            self.show(&event, following, view).await?;
         }
+        Ok(done)
     }
 
-    async fn show(
-        &mut self,
-        event: &SwarmEvent,
-        event_id: &str,
-        facts: &mut TurnFacts,
-        view: &mut View,
-    ) -> Result<(), CliError> {
-        if let Some(trace_id) = trace_of(event, event_id) {
-            facts.trace_id = Some(trace_id.to_owned());
+    async fn show(&mut self, event: &SwarmEvent, following: &mut Following, view: &mut View) -> Result<(), CliError> {
+        if let SwarmEvent::Runtime(event) = event
+            && matches!(event.kind, RuntimeEventKind::TurnStarted { .. })
+        {
+            self.ledger.follow(&event.trace.trace_id);
         }
-        if let Some(words) = self.leftovers.words(event, Some(event_id)) {
+        self.ledger.note(event);
+        let is_mine = |event_id: &str| event_id == following.event_id;
+        if let Some(words) = answers::resumed(event, is_mine) {
             view.pause();
             self.output.note(&words)?;
         }
-        view.show(&self.swarm, event).await
+        view.show(&self.swarm, event).await?;
+        let Some(unasked) = Unasked::of(event, is_mine) else { return Ok(()) };
+        let is_later = unasked.trace_id == following.trace_id;
+        view.answer(&unasked, is_later, || self.ledger.of(unasked.trace_id))?;
+        if is_later {
+            following.later.push(TurnReport::answer(&unasked, None));
+            following.later_error = following.later_error.take().or_else(|| turn_error(unasked.result));
+        }
+        Ok(())
     }
 
-    fn show_leftover(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
-        self.leftovers.words(event, None).map_or(Ok(()), |words| self.output.note(&words))
+    /// Tells of turns that nobody in this run follows.
+    fn note_unasked(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
+        answers::unasked_words(event).map_or(Ok(()), |words| self.output.note(&words))
     }
 
     /// Waits until the turns are over that an earlier run has left. Ctrl-C cancels them.
@@ -173,7 +231,7 @@ impl Session {
             tokio::select! {
                 biased;
                 Some(event) = self.events.recv() => {
-                    self.show_leftover(&event)?;
+                    self.note_unasked(&event)?;
                     if let SwarmEvent::TurnEnded { instance, .. } = &event {
                         running.retain(|id| id != instance);
                     }
@@ -213,6 +271,13 @@ impl Session {
         }
     }
 
+    /// Puts the questions that were put off while somebody typed.
+    pub(crate) async fn put_questions(&mut self) {
+        while let Some(question) = self.questions.take_put_off() {
+            question.put().await;
+        }
+    }
+
     /// Takes no more inputs because of `signal`, lets running turns finish, and says so. The next signal ends the command.
     pub(crate) fn stop(&mut self, signal: Signal) -> Result<(), CliError> {
         self.stopped_by.get_or_insert(signal);
@@ -243,7 +308,7 @@ impl Session {
         loop {
             tokio::select! {
                 biased;
-                Some(event) = self.events.recv() => self.show_leftover(&event)?,
+                Some(event) = self.events.recv() => self.note_unasked(&event)?,
                 _ = &mut ending => break,
                 Some(question) = self.questions.next() => question.put().await,
                 signal = self.signals.next() => self.stop(signal)?,
@@ -264,19 +329,6 @@ impl Session {
 
 fn interrupted_by(signal: Signal) -> CliError {
     CliError::stopped(signal.exit(), "Interrupted.")
-}
-
-/// The trace id, where `event` is the start of the turn that `event_id` began.
-pub(crate) fn trace_of<'e>(event: &'e SwarmEvent, event_id: &str) -> Option<&'e str> {
-    match event {
-        SwarmEvent::Runtime(event) => match &event.kind {
-            RuntimeEventKind::TurnStarted { event_id: began_by, .. } if began_by == event_id => {
-                Some(&event.trace.trace_id)
-            }
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 /// Why the swarm did not take an input, as the command says it.

@@ -3,15 +3,17 @@
 mod lines;
 mod text;
 
-use goondan::Swarm;
 use goondan::runtime::event::{SwarmEvent, TurnResult};
 use goondan::runtime::ids::InstanceId;
+use goondan::{ChainUsage, Swarm};
+
+use super::answers::Unasked;
 
 pub(crate) use lines::event_line;
 pub(crate) use text::TextView;
 
 use crate::exit::CliError;
-use crate::output::Output;
+use crate::output::{Output, TurnReport};
 
 /// How events are shown.
 pub(crate) enum View {
@@ -51,6 +53,21 @@ impl View {
                 Some(line) => output.json_line(&line),
                 None => Ok(()),
             },
+            View::Silent => Ok(()),
+        }
+    }
+
+    /// The answer of a turn that no input of this run began. `is_later`: it belongs to the chain that is followed. `usage` is
+    /// what its chain has used up so far.
+    pub(crate) fn answer(
+        &mut self,
+        unasked: &Unasked<'_>,
+        is_later: bool,
+        usage: impl FnOnce() -> ChainUsage,
+    ) -> Result<(), CliError> {
+        match self {
+            View::Text(view) => view.answer(unasked, is_later),
+            View::Lines(output) => output.json_line(&TurnReport::answer(unasked, Some(usage()))),
             View::Silent => Ok(()),
         }
     }

@@ -113,7 +113,11 @@ mod tests {
         let fs = SimFs::new();
         let (workspace, id) = (PathBuf::from("/workspace"), InstanceId::new("a", "main"));
         let event = |number: usize| RuntimeEvent {
-            kind: RuntimeEventKind::TurnStarted { turn_id: format!("turn-{number}"), event_id: "x".to_owned() },
+            kind: RuntimeEventKind::TurnStarted {
+                turn_id: format!("turn-{number}"),
+                event_id: "x".to_owned(),
+                event_type: crate::reserved::INPUT.to_owned(),
+            },
             timestamp: chrono::DateTime::UNIX_EPOCH,
             agent_name: "a".to_owned(),
             instance_key: "main".to_owned(),

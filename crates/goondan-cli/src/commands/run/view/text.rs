@@ -1,11 +1,15 @@
 //! Events for people.
 
 use goondan::Swarm;
-use goondan::runtime::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan::runtime::event::{FinishReason, RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan::runtime::ids::InstanceId;
+use goondan::runtime::inbound::RESPONSE;
 use goondan::runtime::ports::tool::ToolCallStatus;
+use goondan::runtime::reserved::INPUT;
+use goondan::runtime::schedule::FIRED;
 use goondan::spec::shown;
 
+use crate::commands::run::Unasked;
 use crate::exit::CliError;
 use crate::output::{Activity, Output, shorten, style};
 
@@ -73,12 +77,27 @@ impl TextView {
         self.end_line()
     }
 
+    /// The answer of a turn that no input of this run began. In the conversation that is followed it is part of the result
+    /// where it belongs to what was asked (`is_later`), and was seen where text streams.
+    pub(crate) fn answer(&mut self, unasked: &Unasked<'_>, is_later: bool) -> Result<(), CliError> {
+        let is_shown = self.is_mine(unasked.instance) && (is_later || self.streams);
+        if is_shown && unasked.result.finish_reason == FinishReason::TextResponse {
+            return self.end(unasked.result);
+        }
+        self.pause();
+        self.end_line()?;
+        unasked.words().map_or(Ok(()), |words| self.output.note(&words))
+    }
+
     fn is_mine(&self, instance: &InstanceId) -> bool {
         self.instance.as_ref() == Some(instance)
     }
 
     async fn runtime_event(&mut self, swarm: &Swarm, event: &RuntimeEvent) -> Result<(), CliError> {
         match &event.kind {
+            RuntimeEventKind::TurnStarted { event_type, .. } if self.shows_tools && self.is_mine(&event.instance()) => {
+                self.goes_on(event_type)
+            }
             RuntimeEventKind::StepStarted { .. } if self.is_mine(&event.instance()) => {
                 self.end_line()?;
                 self.written.clear();
@@ -107,6 +126,20 @@ impl TextView {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The conversation goes on without an input.
+    fn goes_on(&mut self, event_type: &str) -> Result<(), CliError> {
+        let what = match event_type {
+            INPUT => return Ok(()),
+            RESPONSE => "An answer has come.",
+            FIRED => "A job is due.",
+            _ => "A message of another agent has come.",
+        };
+        self.pause();
+        self.end_line()?;
+        let faint = style::FAINT;
+        self.output.trace(&format!("{faint}{what}{faint:#}"))
     }
 
     /// A line about a tool call; helpers say who they are.
