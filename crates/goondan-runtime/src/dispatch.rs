@@ -12,11 +12,12 @@ use tokio_util::sync::CancellationToken;
 use crate::JsonObject;
 use crate::agents::AgentCalls;
 use crate::engine::Engine;
-use crate::event::RuntimeEventKind;
+use crate::event::{RuntimeEventKind, ShownError, ShownResult};
+use crate::excerpt::{Excerpt, excerpt};
 use crate::footing::Footing;
 use crate::ids::{InstanceId, TraceContext};
 use crate::inbound::{AgentEvent, Terms};
-use crate::limits::{cut_error_message, cut_output, surely_fits};
+use crate::limits::{bounded, cut_error_message, cut_output, head, surely_fits};
 use crate::message::{Message, ToolCall};
 use crate::middleware::ToolCallNext;
 use crate::narrowing::Narrowing;
@@ -40,6 +41,10 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Characters of an error message where no tool sets a limit.
 const DEFAULT_ERROR_LIMIT: usize = 1_000;
+
+/// Characters of a title, and of an error message, in an event.
+const LONGEST_TITLE: usize = 200;
+const LONGEST_MESSAGE: usize = 600;
 
 /// What is the same for all calls of a turn.
 #[derive(Clone)]
@@ -118,19 +123,47 @@ pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
     let started = tokio::time::Instant::now();
     let (tool_call_id, tool_name) = (context.call.tool_call_id.clone(), context.call.tool_name.clone());
     let (step_id, turn_id) = (context.step_id.clone(), context.facts.turn_id.clone());
+    let Excerpt { value: arguments, is_cut } = excerpt(&context.engine.redactor, &context.call.input);
     context.publish(RuntimeEventKind::ToolCalled {
         tool_call_id: tool_call_id.clone(),
         tool_name: tool_name.clone(),
         step_id: step_id.clone(),
         turn_id: turn_id.clone(),
+        arguments,
+        is_cut,
     });
     let agent = Arc::clone(&context.facts.agent);
     let mut result = ToolCallNext::new(&agent.middleware).run(&mut context).await;
     clean(&context.engine.redactor, &mut result);
     let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let status = result.status;
-    context.publish(RuntimeEventKind::ToolCompleted { tool_call_id, tool_name, step_id, turn_id, status, duration });
+    let (status, shown) = (result.status, shown(&context.engine.redactor, &result));
+    context.publish(RuntimeEventKind::ToolCompleted {
+        tool_call_id,
+        tool_name,
+        step_id,
+        turn_id,
+        status,
+        duration,
+        shown,
+    });
     result
+}
+
+/// What can be seen of a result that holds no secret.
+pub(crate) fn shown(redactor: &Redactor, result: &ToolCallResult) -> Box<ShownResult> {
+    let output = result.output.as_ref().map(|output| excerpt(redactor, output));
+    let is_cut = output.as_ref().is_some_and(|output| output.is_cut);
+    let error = result.error.as_ref().map(|error| ShownError {
+        code: head(&error.code, LONGEST_TITLE).to_owned(),
+        message: cut_error_message(&error.message, LONGEST_MESSAGE),
+    });
+    Box::new(ShownResult {
+        title: result.title.as_deref().map(|title| head(title, LONGEST_TITLE).to_owned()),
+        metadata: bounded(&result.metadata),
+        output: output.map(|output| output.value).unwrap_or_default(),
+        is_cut,
+        error,
+    })
 }
 
 /// A result goes to the model's provider, to the disk and to whoever watches: no secret of this run goes along.

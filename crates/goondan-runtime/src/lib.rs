@@ -14,6 +14,7 @@ mod dead_letters;
 pub mod dispatch;
 pub mod engine;
 pub mod event;
+mod excerpt;
 pub mod footing;
 mod grants;
 pub mod history;

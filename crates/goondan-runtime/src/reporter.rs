@@ -91,7 +91,7 @@ impl ProgressSink for Reporter {
             tool_name: self.tool_name.clone(),
             turn_id: self.facts.turn_id.clone(),
             title: crate::limits::head(title, 200).to_owned(),
-            metadata: crate::limits::bounded(metadata),
+            metadata: crate::limits::bounded(&metadata),
         };
         self.engine.bus.runtime(&self.facts.instance, &self.trace, kind);
     }

@@ -275,6 +275,7 @@ fn interrupted(context: &StepContext<'_>, trace: &TraceContext, call: &ToolCall)
         turn_id: context.turn.facts.turn_id.clone(),
         status: result.status,
         duration: 0,
+        shown: dispatch::shown(&context.turn.engine.redactor, &result),
     };
     context.turn.engine.bus.runtime(&context.turn.facts.instance, trace, kind);
     result

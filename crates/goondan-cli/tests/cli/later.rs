@@ -59,7 +59,9 @@ fn text_shows_every_answer() {
     let sandbox = swarm(MESSAGES);
     let outcome = sandbox.gdn(&["run", "p", "--input", "go"]);
     assert_eq!(outcome.ok(), "I told the worker.\nThe worker says: found gold\n");
-    assert_eq!(outcome.stderr, "worker:main, to a message of another agent: I told the boss.\n");
+    assert_eq!(outcome.stderr, "");
+    let outcome = sandbox.gdn(&["run", "p", "--input", "go", "-k", "other", "-v"]);
+    assert!(outcome.stderr.contains("worker:other, to a message of another agent: I told the boss.\n"), "{outcome:#?}");
 }
 
 #[test]

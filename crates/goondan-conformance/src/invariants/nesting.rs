@@ -238,7 +238,14 @@ mod tests {
 
     fn called(step: &str, span: u8, parent: u8) -> RuntimeEvent {
         let (tool_call_id, tool_name) = ("c".into(), "a__b".into());
-        let kind = Kind::ToolCalled { tool_call_id, tool_name, step_id: step.into(), turn_id: "t".into() };
+        let kind = Kind::ToolCalled {
+            tool_call_id,
+            tool_name,
+            step_id: step.into(),
+            turn_id: "t".into(),
+            arguments: serde_json::Value::Null,
+            is_cut: false,
+        };
         event(kind, '1', span, Some(parent))
     }
 
@@ -250,6 +257,7 @@ mod tests {
             turn_id: "t".into(),
             status: ToolCallStatus::Ok,
             duration: 0,
+            shown: Box::default(),
         };
         event(kind, '1', span, Some(parent))
     }

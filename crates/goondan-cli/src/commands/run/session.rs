@@ -163,10 +163,11 @@ impl Session {
         on_interrupt: OnInterrupt,
     ) -> Result<T, CliError> {
         let mut done = std::pin::pin!(done);
+        view.resume();
         let done = loop {
             tokio::select! {
                 biased;
-                Some(event) = self.events.recv() => self.show(&event, following, view).await?,
+                Some(event) = self.events.recv() => self.show(&event, following, view)?,
                 done = &mut done => break done,
                 Some(question) = self.questions.next() => {
                     view.pause();
@@ -189,12 +190,12 @@ impl Session {
         };
         // What was published before the end may still wait in the channel.
         while let Ok(event) = self.events.try_recv() {
-            self.show(&event, following, view).await?;
+            self.show(&event, following, view)?;
         }
         Ok(done)
     }
 
-    async fn show(&mut self, event: &SwarmEvent, following: &mut Following, view: &mut View) -> Result<(), CliError> {
+    fn show(&mut self, event: &SwarmEvent, following: &mut Following, view: &mut View) -> Result<(), CliError> {
         if let SwarmEvent::Runtime(event) = event
             && matches!(event.kind, RuntimeEventKind::TurnStarted { .. })
         {
@@ -206,7 +207,7 @@ impl Session {
             view.pause();
             self.output.note(&words)?;
         }
-        view.show(&self.swarm, event).await?;
+        view.show(event)?;
         let Some(unasked) = Unasked::of(event, is_mine) else { return Ok(()) };
         let is_later = unasked.trace_id == following.trace_id;
         view.answer(&unasked, is_later, || self.ledger.of(unasked.trace_id))?;

@@ -1,11 +1,13 @@
 //! What is shown of a swarm while a turn runs.
 
+mod calls;
 mod lines;
+mod running;
 mod text;
 
+use goondan::ChainUsage;
 use goondan::runtime::event::{SwarmEvent, TurnResult};
 use goondan::runtime::ids::InstanceId;
-use goondan::{ChainUsage, Swarm};
 
 use super::answers::Unasked;
 
@@ -46,9 +48,9 @@ impl View {
     }
 
     /// Something happened.
-    pub(crate) async fn show(&mut self, swarm: &Swarm, event: &SwarmEvent) -> Result<(), CliError> {
+    pub(crate) fn show(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
         match self {
-            View::Text(view) => view.show(swarm, event).await,
+            View::Text(view) => view.show(event),
             View::Lines(output) => match event_line(event) {
                 Some(line) => output.json_line(&line),
                 None => Ok(()),
@@ -76,6 +78,13 @@ impl View {
     pub(crate) fn pause(&mut self) {
         if let View::Text(view) = self {
             view.pause();
+        }
+    }
+
+    /// Nobody writes any more.
+    pub(crate) fn resume(&mut self) {
+        if let View::Text(view) = self {
+            view.resume();
         }
     }
 
