@@ -17,6 +17,7 @@ use crate::excerpt::{Excerpt, excerpt};
 use crate::footing::Footing;
 use crate::ids::{InstanceId, TraceContext};
 use crate::inbound::{AgentEvent, Terms};
+use crate::life::{Life, Stopwatch};
 use crate::limits::{bounded, cut_error_message, cut_output, head, surely_fits};
 use crate::message::{Message, ToolCall};
 use crate::middleware::ToolCallNext;
@@ -61,6 +62,8 @@ pub struct TurnFacts {
     /// The agent as it was when the turn began.
     pub(crate) agent: Arc<AgentPlan>,
     pub(crate) workdir: PathBuf,
+    /// Of the instance.
+    pub(crate) life: Arc<Life>,
 }
 
 impl TurnFacts {
@@ -96,6 +99,8 @@ pub struct ToolCallContext {
     pub(crate) message: Arc<Message>,
     pub(crate) trace: TraceContext,
     pub(crate) cancel: CancellationToken,
+    /// Of the call: whether a person is asked about it, or an agent is at work that it waits for.
+    pub(crate) life: Arc<Life>,
     /// Where an approval is recorded, and the id of its effect; nowhere for a call without a turn.
     pub(crate) approval: Option<(Arc<dyn TurnJournal>, String)>,
     /// What the turn stands on; nothing for a call without a turn.
@@ -120,7 +125,8 @@ impl ToolCallContext {
 
 /// Runs a call through the agent's middleware, with its events.
 pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
-    let started = tokio::time::Instant::now();
+    let started = Stopwatch::start(&context.life);
+    context.facts.life.show();
     let (tool_call_id, tool_name) = (context.call.tool_call_id.clone(), context.call.tool_name.clone());
     let (step_id, turn_id) = (context.step_id.clone(), context.facts.turn_id.clone());
     let Excerpt { value: arguments, is_cut } = excerpt(&context.engine.redactor, &context.call.input);
@@ -135,7 +141,8 @@ pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
     let agent = Arc::clone(&context.facts.agent);
     let mut result = ToolCallNext::new(&agent.middleware).run(&mut context).await;
     clean(&context.engine.redactor, &mut result);
-    let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let duration = started.millis(&context.life);
+    context.facts.life.show();
     let (status, shown) = (result.status, shown(&context.engine.redactor, &result));
     context.publish(RuntimeEventKind::ToolCompleted {
         tool_call_id,
@@ -252,7 +259,7 @@ async fn run_handler(
         // Most handlers are done at once: then neither a timer nor a waiter is set up.
         biased;
         outcome = &mut running => return outcome.unwrap_or_else(|panic| Err(panicked(tool, panic.as_ref()))),
-        () = tokio::time::sleep(tool.limits.timeout) => timed_out(tool),
+        () = context.life.silence(tool.limits.timeout) => timed_out(tool),
         () = context.cancel.cancelled() => cancelled(tool),
     };
     cancellation.cancel();

@@ -11,6 +11,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::budget::Spent;
 use crate::bus::EventBus;
 use crate::ids::InstanceId;
+use crate::life::Lives;
 use crate::orchestrator::Command;
 use crate::plan::{AgentPlan, Generation};
 use crate::policy::{ApprovalBook, SharedApprover};
@@ -40,6 +41,8 @@ pub struct Engine {
     pub(crate) dead_letters: Mutex<()>,
     /// Held while something that a tool keeps is written.
     pub(crate) tool_states: tokio::sync::Mutex<()>,
+    /// Who is at work, and where a person is asked.
+    pub(crate) lives: Lives,
     /// What all turns of this run have used up.
     pub(crate) spent: Spent,
     /// Prompts that come by the clock.

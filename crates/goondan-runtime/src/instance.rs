@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicBool;
 
 use chrono::{DateTime, Utc};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::conversation::Conversation;
@@ -15,6 +14,7 @@ use crate::engine::Engine;
 use crate::event::{FinishReason, TurnError, TurnResult};
 use crate::footing::{Durable, Footing};
 use crate::inbound::AgentEvent;
+use crate::life::Stopwatch;
 use crate::message::{Message, MessageData, MessageEvent, MessageSource, Role};
 use crate::middleware::{ExtensionStates, Notes};
 use crate::orchestrator::Command;
@@ -63,14 +63,14 @@ struct Ending {
     engine: Arc<Engine>,
     facts: Arc<TurnFacts>,
     event: Arc<AgentEvent>,
-    started: Instant,
+    started: Stopwatch,
     /// Those who watch know that it is over.
     is_told: bool,
 }
 
 impl Ending {
     fn tell(&mut self, result: &TurnResult) {
-        let duration = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let duration = self.started.millis(&self.facts.life);
         turn::publish_end(&self.engine, &self.facts, result, duration);
         self.is_told = true;
     }
@@ -78,8 +78,8 @@ impl Ending {
 
 /// Runs one turn from its event to its durable end.
 pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
-    let started = Instant::now();
     let TurnStart { engine, facts, event, mut meta, is_new, is_first, joined, cancel, footing, warm } = start;
+    let started = Stopwatch::start(&facts.life);
     meta.status = InstanceStatus::Processing;
     meta.retired_at = None;
     let opened = open(&engine, &facts, &footing, &meta, is_new, is_first, warm).await;

@@ -22,6 +22,7 @@ pub mod ids;
 pub mod inbound;
 mod instance;
 pub mod kept;
+mod life;
 pub mod limits;
 pub mod message;
 pub mod middleware;

@@ -93,6 +93,7 @@ impl ProgressSink for Reporter {
             title: crate::limits::head(title, 200).to_owned(),
             metadata: crate::limits::bounded(&metadata),
         };
+        self.facts.life.show();
         self.engine.bus.runtime(&self.facts.instance, &self.trace, kind);
     }
 }

@@ -22,6 +22,7 @@ use crate::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
 use crate::ids::{InstanceId, TraceContext};
 use crate::inbound::{AgentEvent, EventTrace};
 use crate::instance::blocking;
+use crate::life::{Life, Lives};
 use crate::message::{Message, MessageData, MessageSource, Part, Role, ToolCall};
 use crate::orchestrator::{Command, Orchestrator, Refusal};
 use crate::plan::Generation;
@@ -117,6 +118,7 @@ impl Runtime {
         let metas = parts.store.instances()?;
         let timetable = Arc::new(Timetable::restore(&*parts.store, &metas));
         let (commands, queue) = unbounded_channel();
+        let lives = Lives::default();
         let engine = Arc::new(Engine {
             bus: EventBus::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.redactor.clone()),
             store: parts.store,
@@ -129,7 +131,8 @@ impl Runtime {
             generation: ArcSwap::from_pointee(parts.generation),
             dead_letters: Mutex::default(),
             tool_states: tokio::sync::Mutex::default(),
-            spent: Spent::new(),
+            spent: Spent::new(&lives.run),
+            lives,
             dead: AtomicBool::new(false),
             timetable: Arc::clone(&timetable),
             observer: parts.observer,
@@ -240,6 +243,7 @@ impl Runtime {
             bound_by: Default::default(),
             narrowing: None,
             turn_id: turn_id.clone(),
+            life: self.engine.lives.of(&instance),
             instance,
             agent,
         };
@@ -259,6 +263,7 @@ impl Runtime {
             message: Arc::new(message),
             trace,
             cancel: CancellationToken::new(),
+            life: Life::new(),
             approval: None,
             footing: None,
         };

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::dispatch::{self, ToolCallContext};
 use crate::event::{RuntimeEventKind, TurnError};
 use crate::ids::TraceContext;
+use crate::life::{Life, Stopwatch};
 use crate::message::{Message, MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart};
 use crate::middleware::StepNext;
 use crate::model_call::{ModelAnswer, ModelCall, NoAnswer, turn_error};
@@ -71,7 +72,9 @@ impl StepContext<'_> {
 
 /// Runs step `index` through the agent's middleware, with its events.
 pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcome, TurnError> {
-    let started = tokio::time::Instant::now();
+    let life = Arc::clone(&turn.facts.life);
+    let started = Stopwatch::start(&life);
+    life.show();
     let agent = Arc::clone(&turn.facts.agent);
     let id = format!("{}-step-{index}", turn.facts.turn_id);
     let trace = turn.facts.trace.child(&id);
@@ -88,7 +91,8 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
         });
     }
     let outcome = StepNext::new(&agent.middleware).run(&mut context).await;
-    let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let duration = started.millis(&life);
+    life.show();
     if !context.is_new.load(Ordering::Relaxed) {
         // All of it was recorded before the turn was resumed, and told then.
         return outcome;
@@ -146,6 +150,7 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
         max_retries: agent.max_retries,
         bus: Some(&turn.engine.bus),
         cancel: &turn.cancel,
+        life: &turn.facts.life,
     };
     let effect = context.effect("model");
     context.is_new.fetch_or(!turn.journal.has_outcome(&effect), Ordering::Relaxed);
@@ -238,6 +243,7 @@ async fn run_call(
         message: Arc::clone(message),
         trace: context.trace.child(&format!("{}-tool-{index}", context.id)),
         cancel: turn.cancel.clone(),
+        life: Life::new(),
         approval: Some((Arc::clone(&turn.journal), approval)),
         footing: Some(Arc::clone(&turn.footing)),
     };

@@ -303,7 +303,7 @@ pub(crate) fn publish_end(engine: &Engine, facts: &TurnFacts, result: &TurnResul
 /// The steps of a turn, behind all turn middleware.
 pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, TurnError> {
     let policy = context.engine.generation.load().policy.clone();
-    let own = Spent::new();
+    let own = Spent::new(&context.facts.life);
     // What middleware has asked before the first step.
     own.add_tokens(context.progress.usage);
     let mut response = None;

@@ -15,7 +15,7 @@ use goondan::spec::shown;
 use serde::Serialize;
 
 pub(crate) use activity::Activity;
-pub(crate) use ask::{Size, ask, is_yes};
+pub(crate) use ask::{Printer, Size, ask, ask_with, is_yes};
 pub(crate) use reload::{build_words, outcome_words, plan_words};
 pub(crate) use report::{TurnFacts, TurnReport, turn_error};
 pub(crate) use table::Table;

@@ -74,3 +74,19 @@ fn what_goes_on_is_told_while_it_does_and_what_came_of_it_behind_it() {
     person.write("/quit\r");
     assert_eq!(person.exit_code(), Some(0));
 }
+
+#[test]
+fn a_signal_ends_a_chat_that_stands_at_a_question() {
+    let sandbox =
+        scripted("agents: {a: [{calls: [{id: c, tool: bash__exec, args: {command: 'true'}}]}, {text: it is over}]}\n");
+    let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
+    sandbox.write("p/goondan.yaml", &manifest(model, "permissions: {default: ask}"));
+    let mut person = Person::sit_down(&sandbox);
+    person.read_until("a> ");
+    person.write("go\r");
+    person.read_until("[N]o: ");
+    person.signal("TERM");
+    person.read_until("nobody is there to ask");
+    person.read_until("error[INTERRUPTED]");
+    assert_eq!(person.exit_code(), Some(143));
+}

@@ -153,20 +153,29 @@ fn a_chat_shows_an_answer_while_somebody_types() {
     assert_eq!(person.exit_code(), Some(0));
 }
 
+/// `boss` has asked `worker`, which asks for leave once the file `go` is there. A person is back at the prompt.
 #[cfg(unix)]
-#[test]
-fn a_question_that_comes_while_somebody_types_waits_for_enter() {
+fn asking() -> (Sandbox, crate::person::Person) {
     let risky = "    - calls: [{id: risk, tool: bash__exec, args: {command: 'touch x'}}]\n    - {text: gold}\n";
     let sandbox = swarm(&ASKS.replace("    - {text: gold}\n", risky));
     let manifest = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
     let asking = "permissions:\n    default: allow\n    rules:\n      - {permission: execute, action: ask}\n      \
                   - {tool: bash__*, args: {command: 'until test -e go; do sleep 0.02; done'}, action: allow}";
-    sandbox.write("p/goondan.yaml", &manifest.replace("permissions: {default: allow}", asking));
+    let manifest = manifest.replace("permissions: {default: allow}", asking);
+    let policy = "policy: {shutdown: {gracePeriodSeconds: 3}}, entryAgent";
+    sandbox.write("p/goondan.yaml", &manifest.replace("entryAgent", policy));
     let mut person = crate::person::Person::sit_down(&sandbox);
     person.read_until("boss> ");
     person.write("go\r");
     person.read_until("I asked the worker.");
     person.read_until("boss> ");
+    (sandbox, person)
+}
+
+#[cfg(unix)]
+#[test]
+fn a_question_that_comes_while_somebody_types_waits_for_enter() {
+    let (sandbox, mut person) = asking();
     sandbox.write("p/go", "");
     person.read_until("worker:main asks whether it may call bash__exec. Press Enter to see the question.");
     person.write("\r");
@@ -176,4 +185,19 @@ fn a_question_that_comes_while_somebody_types_waits_for_enter() {
     person.read_until("The worker found gold.");
     person.write("/quit\r");
     assert_eq!(person.exit_code(), Some(0));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_question_whose_asker_is_gone_is_withdrawn() {
+    let (sandbox, mut person) = asking();
+    person.write("/quit\r");
+    sandbox.write("p/go", "");
+    person.read_until("Agent worker wants to call bash__exec");
+    person.read_until("[N]o: ");
+    // The time is over that turns have to end.
+    person.read_until("This question is withdrawn: the call was cancelled. Press Enter.");
+    person.write("y\r");
+    assert_eq!(person.exit_code(), Some(0));
+    assert!(!sandbox.dir().join("p/x").exists(), "a late yes is no yes");
 }

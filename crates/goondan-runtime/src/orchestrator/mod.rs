@@ -108,6 +108,8 @@ pub enum Command {
         /// Who is told.
         answer: oneshot::Sender<()>,
     },
+    /// A turn waits for a person: there may be room for another.
+    Asked,
     /// Another generation is in place.
     Swapped,
     /// An idle instance was put away.
@@ -238,6 +240,8 @@ impl Orchestrator {
             Command::Spawn { request, answer } => drop(answer.send(self.spawn(request))),
             Command::List { answer } => drop(answer.send(self.instances.metas())),
             Command::Settled { trace_id, answer } => self.settling.wait(trace_id, answer),
+            // Turns are begun behind each command.
+            Command::Asked => {}
             Command::Swapped => self.retire_without_agent(),
             Command::Tended { instance, done } => self.tended(instance, done),
             Command::Shutdown { grace } => self.stopping = Some(tokio::time::Instant::now() + grace),

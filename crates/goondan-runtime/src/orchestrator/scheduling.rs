@@ -41,7 +41,7 @@ impl Orchestrator {
     }
 
     /// Begins as many turns as there is room for. A turn that waits for another agent takes no room, else callers could
-    /// keep those they wait for from running.
+    /// keep those they wait for from running; nor does one that waits for a person, else they could keep all others from it.
     pub(super) fn start_turns(&mut self) {
         let most = self.engine.generation.load().policy.max_concurrent_turns.max(1);
         while self.stopping.is_none() && self.working_turns() < most {
@@ -52,7 +52,9 @@ impl Orchestrator {
     }
 
     fn working_turns(&self) -> usize {
-        let waiting = self.turn_tasks.values().filter(|id| self.waits.is_waiting(id)).count();
+        let lives = &self.engine.lives;
+        let is_asked = |id: &InstanceId| lives.run.is_asked() && lives.is_asked(id);
+        let waiting = self.turn_tasks.values().filter(|id| self.waits.is_waiting(id) || is_asked(id)).count();
         self.turn_tasks.len() - waiting
     }
 
@@ -125,6 +127,7 @@ impl Orchestrator {
             narrowing: Narrowing::both(event.terms.narrowing.as_ref(), meta.narrowing.as_ref()),
             turn_id,
             agent,
+            life: self.engine.lives.of(&event.target),
         }
     }
 

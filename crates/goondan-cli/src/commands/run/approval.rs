@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 
 use self::question::PROMPT;
-use crate::output::{self, Output};
+use crate::output::{self, Output, Printer};
 
 /// Questions that wait for somebody; none ever comes where nobody is there.
 pub(crate) struct Questions {
@@ -81,13 +81,34 @@ impl Questions {
 }
 
 impl Question {
-    /// Shows what is asked, and reads the answer. Anything but a clear yes is a no.
-    pub(crate) async fn put(self) {
-        let request = self.request.clone();
+    /// Whether nobody waits for the answer any more: the call was cancelled.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    /// Shows what is asked, and reads the answer. Anything but a clear yes is a no. Where the asker goes meanwhile, that is
+    /// told, and whatever is typed then is no answer. Once `given_up` is, nobody answers any more: the question stands on
+    /// until the command ends.
+    pub(crate) async fn put(mut self, given_up: impl Future<Output = ()>) {
+        if self.is_withdrawn() {
+            return;
+        }
+        let (request, (give, printer)) = (self.request.clone(), oneshot::channel());
         // An error is Ctrl-C, Ctrl-D, or a terminal that is gone.
-        let said = tokio::task::spawn_blocking(move || ask(&request).unwrap_or(ApprovalAnswer::Deny));
-        let said = said.await.unwrap_or(ApprovalAnswer::Deny);
-        self.answer(said);
+        let said = tokio::task::spawn_blocking(move || ask(&request, give).unwrap_or(ApprovalAnswer::Deny));
+        let mut said = std::pin::pin!(said);
+        let said = tokio::select! {
+            said = &mut said => said,
+            () = self.answer.closed() => {
+                if let Ok(mut printer) = printer.await {
+                    // A terminal that is gone ends the question by itself.
+                    let _ = printer.print(format!("{WITHDRAWN}\n"));
+                }
+                said.await
+            }
+            () = given_up => return self.answer(ApprovalAnswer::NobodyThere),
+        };
+        self.answer(said.unwrap_or(ApprovalAnswer::Deny));
     }
 
     /// Hands the answer over.
@@ -97,8 +118,11 @@ impl Question {
     }
 }
 
-fn ask(request: &ApprovalRequest) -> rustyline::Result<ApprovalAnswer> {
-    output::ask(|size| question::words(request, size), PROMPT).map(|line| meaning(&line))
+/// What is told where a question stands whose asker is gone.
+const WITHDRAWN: &str = "This question is withdrawn: the call was cancelled. Press Enter.";
+
+fn ask(request: &ApprovalRequest, give: oneshot::Sender<Printer>) -> rustyline::Result<ApprovalAnswer> {
+    output::ask_with(|size| question::words(request, size), PROMPT, give).map(|line| meaning(&line))
 }
 
 /// What a person or a program says. Anything but a clear yes is a no.

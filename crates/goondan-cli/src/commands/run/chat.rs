@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use goondan::runtime::event::FinishReason;
 use goondan::spec::shown;
 use goondan::{Input, StateRoot, Swarm};
+use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
-use rustyline::{DefaultEditor, ExternalPrinter};
 
 use self::history::History;
 use super::answers::unasked_words;
@@ -18,7 +18,7 @@ use super::signals::Signal;
 use super::terminal::Terminal;
 use super::view::View;
 use crate::exit::CliError;
-use crate::output::{Output, screen, style, turn_error, write_error};
+use crate::output::{Output, Printer, screen, style, turn_error, write_error};
 
 const HELP: &str = "\
 /help            this text
@@ -54,7 +54,7 @@ struct Prompt {
 }
 
 /// Writes while somebody types.
-type Beside = Mutex<Box<dyn ExternalPrinter + Send>>;
+type Beside = Mutex<Printer>;
 
 /// Chats until the person leaves. A turn that fails is shown and the chat goes on.
 pub(super) async fn chat(
@@ -77,7 +77,7 @@ pub(super) async fn chat(
             break;
         };
         prompt = again;
-        session.put_questions().await;
+        session.put_questions().await?;
         let line = match line {
             Line::Text(line) => line,
             Line::End => break,

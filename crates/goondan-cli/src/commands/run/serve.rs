@@ -12,6 +12,7 @@ use goondan::runtime::ids::InstanceId;
 use goondan::runtime::policy::ApprovalAnswer;
 use goondan::{Input, SendError, Submission, Swarm, UsageLedger};
 use serde::Serialize;
+use serde_json::json;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::MissedTickBehavior;
 
@@ -223,6 +224,14 @@ impl Server<'_> {
         Ok(())
     }
 
+    /// Takes back the questions whose askers are gone.
+    fn withdraw(&mut self) -> Result<(), CliError> {
+        for question in self.questions.extract_if(.., |question| question.is_withdrawn()) {
+            self.output.json_line(&json!({"type": "approval.withdrawn", "approval": question.request.id}))?;
+        }
+        Ok(())
+    }
+
     fn answer(&mut self, line: u64, approval: &str, answer: &str) -> Result<(), CliError> {
         let Some(position) = self.questions.iter().position(|question| question.request.id == approval) else {
             let unknown = CliError::usage(format!("No approval `{approval}` waits for an answer."));
@@ -256,6 +265,7 @@ impl Server<'_> {
         if let Some(line) = event_line(event).filter(|_| self.events) {
             self.output.json_line(&line)?;
         }
+        self.withdraw()?;
         match Unasked::of(event, |event_id| self.pending.iter().any(|pending| pending.event_id == event_id)) {
             Some(unasked) => {
                 let usage = self.ledger.of(unasked.trace_id);

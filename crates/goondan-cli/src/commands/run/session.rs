@@ -6,16 +6,19 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use goondan::runtime::event::{FinishReason, RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan::runtime::ids::InstanceId;
+use goondan::runtime::policy::ApprovalAnswer;
 use goondan::runtime::ports::store::InstanceStatus;
 use goondan::runtime::ports::tool::ToolCallResult;
 use goondan::{Input, SendError, StateRoot, Swarm, Turn, UsageLedger};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_util::sync::CancellationToken;
 
 use super::answers::{self, Unasked};
-use super::approval::{Questions, approver};
+use super::approval::{Question, Questions, approver};
 use super::reloads::Reloads;
 use super::signals::{Hangups, Signal, Signals};
+use super::terminal::Terminal;
 use super::view::View;
 use crate::commands::build;
 use crate::exit::{CliError, Exit};
@@ -37,6 +40,8 @@ pub(crate) struct Session {
     /// What the chain has used up that is followed.
     ledger: UsageLedger,
     output: Output,
+    /// Puts the terminal back: the session may end in the middle of a question.
+    terminal: Option<Terminal>,
     /// The signal that is the reason to end.
     stopped_by: Option<Signal>,
     /// Ends once the swarm has.
@@ -97,8 +102,19 @@ impl Session {
         let (watch, hangups) = (launch.watch, Hangups::open()?);
         let (swarm, events) = project::start(launch, approver, state_root, output).await?;
         let (reloads, ledger) = (Reloads::begin(&swarm, watch, hangups), UsageLedger::default());
-        let output = *output;
-        Ok(Session { swarm, events, signals, reloads, questions, ledger, output, stopped_by: None, ending: None })
+        let (output, terminal) = (*output, None);
+        Ok(Session {
+            swarm,
+            events,
+            signals,
+            reloads,
+            questions,
+            ledger,
+            output,
+            terminal,
+            stopped_by: None,
+            ending: None,
+        })
     }
 
     /// Hands `input` in and shows every event in `view` until its turn is over.
@@ -171,7 +187,9 @@ impl Session {
                 done = &mut done => break done,
                 Some(question) = self.questions.next() => {
                     view.pause();
-                    question.put().await;
+                    let cancels = (on_interrupt == OnInterrupt::CancelTurn).then_some(&following.instance);
+                    self.put(question, cancels).await?;
+                    view.resume();
                 }
                 words = self.reloads.next() => if view.is_for_people() {
                     view.pause();
@@ -237,7 +255,7 @@ impl Session {
                         running.retain(|id| id != instance);
                     }
                 }
-                Some(question) = self.questions.next() => question.put().await,
+                Some(question) = self.questions.next() => self.put(question, None).await?,
                 signal = self.signals.next() => match signal {
                     Signal::Interrupt => for id in &running {
                         self.swarm.cancel(id).await;
@@ -259,13 +277,17 @@ impl Session {
     ) -> Result<ToolCallResult, CliError> {
         let mut activity = Activity::new(&self.output);
         activity.show(format!("calling {tool}"));
-        let mut outcome = std::pin::pin!(self.swarm.call_tool(agent, Some(instance_key), tool, arguments));
+        let swarm = self.swarm.clone();
+        let mut outcome = std::pin::pin!(swarm.call_tool(agent, Some(instance_key), tool, arguments));
         loop {
             tokio::select! {
                 outcome = &mut outcome => return outcome.map_err(not_accepted),
                 Some(question) = self.questions.next() => {
                     activity.hide();
-                    question.put().await;
+                    self.put(question, None).await?;
+                    if let Some(signal) = self.stopped_by {
+                        return Err(interrupted_by(signal));
+                    }
                 }
                 signal = self.signals.next() => return Err(interrupted_by(signal)),
             }
@@ -273,9 +295,34 @@ impl Session {
     }
 
     /// Puts the questions that were put off while somebody typed.
-    pub(crate) async fn put_questions(&mut self) {
+    pub(crate) async fn put_questions(&mut self) -> Result<(), CliError> {
         while let Some(question) = self.questions.take_put_off() {
-            question.put().await;
+            self.put(question, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts a question. Ctrl-C that comes as a signal cancels the turn of `cancels`; other signals end the session, and then
+    /// nobody answers.
+    async fn put(&mut self, question: Question, cancels: Option<&InstanceId>) -> Result<(), CliError> {
+        if self.is_stopping() {
+            question.answer(ApprovalAnswer::NobodyThere);
+            return Ok(());
+        }
+        self.terminal.get_or_insert_with(Terminal::keep);
+        let given_up = CancellationToken::new();
+        let mut put = std::pin::pin!(question.put(given_up.cancelled()));
+        loop {
+            tokio::select! {
+                () = &mut put => return Ok(()),
+                signal = self.signals.next() => match cancels.filter(|_| signal == Signal::Interrupt) {
+                    Some(instance) => drop(self.swarm.cancel(instance).await),
+                    None => {
+                        given_up.cancel();
+                        self.stop(signal)?;
+                    }
+                }
+            }
         }
     }
 
@@ -304,6 +351,7 @@ impl Session {
 
     /// Ends the swarm: running turns of other agents may finish first. An error where a signal was the reason to end.
     pub(crate) async fn shut_down(mut self) -> Result<(), CliError> {
+        self.put_questions().await?;
         self.reloads.end().await;
         let mut ending = self.begin_ending();
         loop {
@@ -311,7 +359,7 @@ impl Session {
                 biased;
                 Some(event) = self.events.recv() => self.note_unasked(&event)?,
                 _ = &mut ending => break,
-                Some(question) = self.questions.next() => question.put().await,
+                Some(question) = self.questions.next() => self.put(question, None).await?,
                 signal = self.signals.next() => self.stop(signal)?,
             }
         }
