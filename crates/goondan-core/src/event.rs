@@ -5,11 +5,13 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use goondan_spec::{AgentChange, Code};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::JsonObject;
 use crate::ids::{InstanceId, TraceContext};
 use crate::message::Message;
 use crate::ports::model::TokenUsage;
+use crate::ports::tool::ToolCallStatus;
 
 /// How a turn ended (rule M1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,7 +119,13 @@ impl RuntimeEvent {
 #[allow(missing_docs, reason = "the fields are those of the reference, section 2.10")]
 pub enum RuntimeEventKind {
     #[serde(rename = "turn.started")]
-    TurnStarted { turn_id: String, event_id: String },
+    TurnStarted {
+        turn_id: String,
+        event_id: String,
+        /// What began the turn: `user.input`, `agent.request`, `automation.cron` ….
+        #[serde(default)]
+        event_type: String,
+    },
     #[serde(rename = "turn.completed")]
     TurnCompleted {
         turn_id: String,
@@ -128,7 +136,13 @@ pub enum RuntimeEventKind {
         token_usage: Option<TokenUsage>,
     },
     #[serde(rename = "turn.failed")]
-    TurnFailed { turn_id: String, duration: u64, error_message: String },
+    TurnFailed {
+        turn_id: String,
+        duration: u64,
+        error_message: String,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        token_usage: Option<TokenUsage>,
+    },
     #[serde(rename = "step.started")]
     StepStarted { step_id: String, step_index: u32, turn_id: String },
     #[serde(rename = "step.completed")]
@@ -144,15 +158,30 @@ pub enum RuntimeEventKind {
     #[serde(rename = "step.failed")]
     StepFailed { step_id: String, step_index: u32, turn_id: String, duration: u64, error_message: String },
     #[serde(rename = "tool.called")]
-    ToolCalled { tool_call_id: String, tool_name: String, step_id: String, turn_id: String },
+    ToolCalled {
+        tool_call_id: String,
+        tool_name: String,
+        step_id: String,
+        turn_id: String,
+        /// As the model gave them, cut.
+        #[serde(skip_serializing_if = "Value::is_null", default)]
+        arguments: Value,
+        /// Something of the arguments is left out.
+        #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+        is_cut: bool,
+    },
     #[serde(rename = "tool.completed")]
     ToolCompleted {
         tool_call_id: String,
         tool_name: String,
         step_id: String,
         turn_id: String,
-        status: crate::ports::tool::ToolCallStatus,
+        status: ToolCallStatus,
+        /// Without the time in which a person was asked.
         duration: u64,
+        /// What it came to. Boxed: most events are small.
+        #[serde(flatten)]
+        shown: Box<ShownResult>,
     },
     #[serde(rename = "tool.failed")]
     ToolFailed {
@@ -197,6 +226,37 @@ pub enum RuntimeEventKind {
     },
 }
 
+/// What can be seen of the result of a tool call: bounded, and without secrets.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShownResult {
+    /// A short summary for people.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub title: Option<String>,
+    /// Data for people and programs.
+    #[serde(skip_serializing_if = "JsonObject::is_empty", default)]
+    pub metadata: JsonObject,
+    /// What the model gets, cut.
+    #[serde(skip_serializing_if = "Value::is_null", default)]
+    pub output: Value,
+    /// Something of the output is left out.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub is_cut: bool,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub error: Option<ShownError>,
+}
+
+/// What can be seen of the error of a tool call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShownError {
+    /// A stable code such as `E_TOOL_TIMEOUT`.
+    pub code: String,
+    /// A sentence, cut.
+    pub message: String,
+}
+
 /// What a subscriber sees: the durable events, and text as it streams.
 #[derive(Debug, Clone)]
 pub enum SwarmEvent {
@@ -224,6 +284,12 @@ pub enum SwarmEvent {
         instance: InstanceId,
         /// The event that started it.
         event_id: String,
+        /// The type of that event.
+        event_type: String,
+        /// The chain that it belongs to.
+        trace_id: String,
+        /// An agent has asked, and gets the answer. Otherwise nobody gets it but who watches, or has sent the input.
+        is_for_agent: bool,
         /// What came of it.
         result: Box<TurnResult>,
     },

@@ -19,15 +19,12 @@ pub fn cut_error_message(message: &str, limit: usize) -> String {
 const MOST_METADATA: usize = 16_000;
 
 /// `metadata` as an event may carry it: where it is too large, a note of how large it was.
-pub fn bounded(metadata: crate::JsonObject) -> crate::JsonObject {
-    if metadata.is_empty() {
-        return metadata;
-    }
-    let value = Value::Object(metadata);
-    let bytes = value.to_string().len();
-    match value {
-        Value::Object(metadata) if bytes <= MOST_METADATA => metadata,
-        _ => [("truncated".to_owned(), true.into()), ("bytes".to_owned(), bytes.into())].into_iter().collect(),
+pub fn bounded(metadata: &crate::JsonObject) -> crate::JsonObject {
+    // Most have none: then nothing is written.
+    let bytes = if metadata.is_empty() { 0 } else { serde_json::json!(metadata).to_string().len() };
+    match bytes <= MOST_METADATA {
+        true => metadata.clone(),
+        false => [("truncated".to_owned(), true.into()), ("bytes".to_owned(), bytes.into())].into_iter().collect(),
     }
 }
 

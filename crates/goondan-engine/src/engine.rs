@@ -11,6 +11,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::delivery::bus::EventBus;
 use crate::delivery::orchestrator::Command;
 use crate::delivery::schedule::Timetable;
+use crate::life::Lives;
 use crate::plan::{AgentPlan, Generation};
 use crate::policy::redact::Redactor;
 use crate::turn::budget::Spent;
@@ -32,6 +33,8 @@ pub struct Engine {
     pub(crate) approvals: Arc<dyn ApprovalBook>,
     pub(crate) bus: EventBus,
     pub(crate) generation: ArcSwap<Generation>,
+    /// Who is at work, and where a person is asked.
+    pub(crate) lives: Lives,
     /// What all turns of this run have used up.
     pub(crate) spent: Spent,
     /// Prompts that come by the clock.

@@ -9,6 +9,7 @@
 
 pub mod delivery;
 pub mod engine;
+mod life;
 pub mod middleware;
 pub mod plan;
 pub mod policy;

@@ -18,6 +18,7 @@ use crate::delivery::dead_letters;
 use crate::delivery::orchestrator::{Command, Orchestrator, Refusal, settle_status};
 use crate::delivery::schedule::{self, Timetable};
 use crate::engine::Engine;
+use crate::life::{Life, Lives};
 use crate::plan::Generation;
 use crate::policy::redact::Redactor;
 use crate::tooling::dispatch::{self, ToolCallContext, TurnFacts};
@@ -69,6 +70,8 @@ pub struct Runtime {
 pub struct Accepted {
     /// Its id.
     pub event_id: String,
+    /// The chain that begins with it, or goes on.
+    pub trace_id: String,
     /// Its result, once its turn is over.
     pub result: oneshot::Receiver<TurnResult>,
 }
@@ -77,6 +80,8 @@ pub struct Accepted {
 pub struct Submitted {
     /// Its id.
     pub event_id: String,
+    /// The chain that begins with it, or goes on.
+    pub trace_id: String,
     accepted: oneshot::Receiver<Result<(), Refusal>>,
     result: oneshot::Receiver<TurnResult>,
 }
@@ -85,7 +90,7 @@ impl Submitted {
     /// Waits until it is accepted: it is on disk.
     pub async fn accepted(self) -> Result<Accepted, Refusal> {
         self.accepted.await.map_err(|_| ended())??;
-        Ok(Accepted { event_id: self.event_id, result: self.result })
+        Ok(Accepted { event_id: self.event_id, trace_id: self.trace_id, result: self.result })
     }
 }
 
@@ -111,6 +116,7 @@ impl Runtime {
         let metas = settle_status(&*parts.store, metas, &recovered).await;
         let timetable = Arc::new(Timetable::restore(&*parts.store).await?);
         let (commands, queue) = unbounded_channel();
+        let lives = Lives::default();
         let engine = Arc::new(Engine {
             bus: EventBus::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.redactor.clone()),
             store: parts.store,
@@ -119,7 +125,8 @@ impl Runtime {
             approvals: parts.approvals,
             redactor: parts.redactor,
             generation: ArcSwap::from_pointee(parts.generation),
-            spent: Spent::new(),
+            spent: Spent::new(&lives.run),
+            lives,
             dead: AtomicBool::new(false),
             timetable: Arc::clone(&timetable),
             observer: parts.observer,
@@ -206,12 +213,12 @@ impl Runtime {
     }
 
     fn submit(&self, event: AgentEvent) -> Result<Submitted, Refusal> {
-        let event_id = event.id.clone();
+        let (event_id, trace_id) = (event.id.clone(), event.trace.trace_id.clone());
         let (waiter, result) = oneshot::channel();
         let (answer, accepted) = oneshot::channel();
         let command = Command::Submit { event: Box::new(event), waiter: Some(waiter), accepted: answer };
         self.engine.commands.send(command).map_err(|_| ended())?;
-        Ok(Submitted { event_id, accepted, result })
+        Ok(Submitted { event_id, trace_id, accepted, result })
     }
 
     /// Calls one tool of `instance`'s agent through dispatch, without a model. `None` where there is no such agent.
@@ -229,6 +236,7 @@ impl Runtime {
             bound_by: Default::default(),
             narrowing: None,
             turn_id: turn_id.clone(),
+            life: self.engine.lives.of(&instance),
             instance,
             agent,
         };
@@ -248,6 +256,7 @@ impl Runtime {
             message: Arc::new(message),
             trace,
             cancel: CancellationToken::new(),
+            life: Life::new(),
             approval: None,
         };
         Some(dispatch::call(context).await)
@@ -258,6 +267,14 @@ impl Runtime {
         let (answer, cancelled) = oneshot::channel();
         let command = Command::Cancel { instance: instance.clone(), answer };
         self.engine.commands.send(command).is_ok() && cancelled.await.unwrap_or(false)
+    }
+
+    /// Waits until nothing is left to do in the chain of that trace: no turn runs in it and no event waits. A turn that could
+    /// not be put on disk stands still and is not waited for. Where the swarm ends first, so does this.
+    pub async fn settled(&self, trace_id: &str) {
+        let (answer, told) = oneshot::channel();
+        let _ = self.engine.commands.send(Command::Settled { trace_id: trace_id.to_owned(), answer });
+        let _ = told.await;
     }
 
     /// What is known of all instances, oldest first.

@@ -20,17 +20,23 @@ use crate::table::Builtin;
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "agents",
     about: "Talks to the other agents of the swarm.",
-    config: &[],
+    config: &[(
+        "timeoutMs",
+        "how long an agent that is asked may give no sign of life where a call does not say, in milliseconds (default 1800000)",
+    )],
     error_message_limit: Some(1500),
     output_limit: None,
-    // Longer than the longest `timeoutMs` of a request, so that a late answer is told as what it is.
-    timeout: Some(Duration::from_secs(3_660)),
+    // Longer than the longest `timeoutMs` of a request, so that silence is told as what it is.
+    timeout: Some(Duration::from_millis(LONGEST + 60_000)),
     open: |opening| {
-        opening.no_config()?;
-        let none = Arc::new(());
+        let config: Config = opening.config()?;
+        if config.timeout_ms.is_some_and(|ms| !(1..=LONGEST).contains(&ms)) {
+            return Err(format!("`timeoutMs` must lie between 1 and {LONGEST}"));
+        }
+        let (config, none) = (Arc::new(config), Arc::new(()));
         // The engine derives the ids of events from the id of the call: the same call again is the same event.
         Ok(vec![
-            Export::new::<Request>("request", &none).idempotent(),
+            Export::new::<Request>("request", &config).idempotent(),
             Export::new::<Tell>("send", &none).idempotent(),
             Export::new::<Spawn>("spawn", &none).idempotent(),
             Export::new::<List>("list", &none).read_only(),
@@ -38,6 +44,15 @@ pub(crate) const BUILTIN: Builtin = Builtin {
         ])
     },
 };
+
+/// The longest silence that may be waited for, in milliseconds: a day.
+const LONGEST: u64 = 86_400_000;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Config {
+    timeout_ms: Option<u64>,
+}
 
 /// Ask another agent and wait for its answer, or with `async` get the answer before a later step.
 #[derive(Deserialize, JsonSchema)]
@@ -54,10 +69,10 @@ struct Request {
     /// The type of the event.
     #[serde(default = "request_type")]
     event_type: String,
-    /// How long to wait for the answer, in milliseconds (at most an hour).
-    #[serde(default = "request_timeout")]
-    #[schemars(range(min = 1, max = 3_600_000))]
-    timeout_ms: u64,
+    /// How long the agent may give no sign of life before it is given up, in milliseconds; what the tool is set to if not
+    /// given. As long as it works, or a person is asked, the answer is waited for.
+    #[schemars(range(min = 1, max = 86_400_000))]
+    timeout_ms: Option<u64>,
     /// Return at once; the answer arrives as a message before a later step.
     #[serde(default, rename = "async")]
     async_: bool,
@@ -66,11 +81,11 @@ struct Request {
 }
 
 impl Operation for Request {
-    type Shared = ();
+    type Shared = Config;
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, config: &Config) -> Result<ToolOutput, ToolError> {
         let event = event(self.event_type, self.input, self.instance_key, self.metadata);
-        let options = RequestOptions { timeout_ms: Some(self.timeout_ms), async_: self.async_ };
+        let options = RequestOptions { timeout_ms: self.timeout_ms.or(config.timeout_ms), async_: self.async_ };
         ctx.progress.update(&format!("Asking {}", self.target), JsonObject::new());
         let answer = ctx.runtime.request(&self.target, event, options).await?;
         let output = json!({
@@ -221,8 +236,4 @@ fn request_type() -> String {
 
 fn send_type() -> String {
     SEND.to_owned()
-}
-
-fn request_timeout() -> u64 {
-    60_000
 }

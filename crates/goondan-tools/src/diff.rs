@@ -1,7 +1,9 @@
 //! Two texts, line by line.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use goondan_core::JsonObject;
 use similar::algorithms::{Capture, Compact, Replace, myers};
 use similar::udiff::UnifiedHunkHeader;
 use similar::{DiffOp, group_diff_ops};
@@ -33,6 +35,38 @@ pub fn unified(before: &str, after: &str, context: usize) -> String {
     text
 }
 
+/// How many lines came and how many went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) added: usize,
+    pub(crate) removed: usize,
+}
+
+impl Stat {
+    /// Of the hunks that [`unified`] makes.
+    pub(crate) fn of_hunks(hunks: &str) -> Self {
+        let count = |sign| hunks.lines().filter(|line| line.starts_with(sign)).count();
+        Stat { added: count('+'), removed: count('-') }
+    }
+
+    /// Of texts of any length, at once: a line that only stands elsewhere counts as unchanged.
+    pub(crate) fn of_texts(before: &str, after: &str) -> Self {
+        let mut surplus: HashMap<&str, isize> = HashMap::new();
+        before.lines().for_each(|line| *surplus.entry(line).or_default() -= 1);
+        after.lines().for_each(|line| *surplus.entry(line).or_default() += 1);
+        let sum = |sign: isize| surplus.values().map(|count| (count * sign).max(0).unsigned_abs()).sum();
+        Stat { added: sum(1), removed: sum(-1) }
+    }
+
+    /// Metadata of a result, for whoever watches.
+    pub(crate) fn metadata(self) -> JsonObject {
+        [("added", self.added), ("removed", self.removed)]
+            .map(|(name, count)| (name.to_owned(), count.into()))
+            .into_iter()
+            .collect()
+    }
+}
+
 fn changes(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
     let mut found = Compact::new(Replace::new(Capture::new()), old, new);
     let Ok(()) = myers::diff(&mut found, old, 0..old.len(), new, 0..new.len());
@@ -54,6 +88,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn lines_are_counted() {
+        let (before, after) = ("a\nb\n-x\n", "a\nc\n+y\n-x\nb\nb\n");
+        let counted = Stat::of_hunks(&unified(before, after, 1));
+        assert_eq!((counted.added, counted.removed), (4, 1));
+        assert_eq!(Stat::of_texts(before, after), Stat { added: 3, removed: 0 });
+        assert_eq!(Stat::of_texts("", "x"), Stat { added: 1, removed: 0 });
+        assert_eq!(Stat::of_texts("x\nx", "x"), Stat { added: 0, removed: 1 });
+    }
 
     proptest! {
         #[test]

@@ -24,9 +24,6 @@ use crate::table::Builtin;
 /// What a sub-agent may call: it looks, and changes nothing.
 const READ_ONLY: [&str; 6] = ["fs__read", "fs__grep", "fs__glob", "fs__ls", "memory__search", "memory__get"];
 
-/// How long a sub-agent's answer is waited for, in milliseconds.
-const PATIENCE: u64 = 1_800_000;
-
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "sessions",
     about: "Lists conversations, reads them, sends messages to them, and lets a read-only sub-agent look into something. A \
@@ -34,7 +31,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     config: &[],
     error_message_limit: None,
     output_limit: None,
-    // Longer than the longest wait for a sub-agent.
+    // Longer than a sub-agent may give no sign of life.
     timeout: Some(Duration::from_secs(1_860)),
     open: |opening| {
         opening.no_config()?;
@@ -184,7 +181,7 @@ pub(crate) async fn ask(ctx: &ToolContext, ask: Ask<'_>) -> Result<Answer, ToolE
         terms: Terms { narrowing: ask.narrowing, ..Terms::default() },
         ..AgentEventInput::default()
     };
-    let options = RequestOptions { timeout_ms: Some(PATIENCE), async_: false };
+    let options = RequestOptions::default();
     let answer = ctx.runtime.request(ask.agent, event, options).await?;
     let text = match answer.response {
         Some(Value::String(text)) => text,

@@ -20,7 +20,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     config: &[],
     error_message_limit: None,
     output_limit: None,
-    // Longer than the longest wait for a session.
+    // Longer than a session may give no sign of life.
     timeout: Some(Duration::from_secs(1_860)),
     open: |opening| {
         opening.no_config()?;

@@ -19,6 +19,7 @@ mod start_error;
 pub mod swarm;
 mod transfer;
 pub mod trust;
+pub mod usage;
 mod variables;
 pub mod wants;
 pub mod watch;
@@ -41,6 +42,7 @@ pub use start_error::StartError;
 pub use swarm::{Input, SendError, Submission, Swarm, Turn};
 pub use transfer::ImportFailed;
 pub use trust::{TrustList, Trusted};
+pub use usage::{ChainUsage, UsageLedger};
 pub use wants::{Want, wants};
 pub use watch::{Watch, WatchOptions};
 pub use workspace::{StateRoot, Workspace};
@@ -49,7 +51,11 @@ pub use goondan_core::{ids, message, ports};
 
 /// What happens in a swarm, for whoever watches it.
 pub mod event {
-    pub use goondan_core::event::{FinishReason, RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnError, TurnResult};
+    pub use goondan_core::event::{
+        FinishReason, RuntimeEvent, RuntimeEventKind, ShownError, ShownResult, SwarmEvent, TurnError, TurnResult,
+    };
+    pub use goondan_core::inbound::RESPONSE;
+    pub use goondan_core::reserved::{FIRED, INPUT};
 }
 
 /// What the policy of an agent says about a tool call.

@@ -12,7 +12,7 @@ use goondan_core::ports::tool::ToolCallResult;
 use goondan_engine::delivery::orchestrator::Refusal;
 use goondan_engine::plan::PlanPorts;
 use goondan_engine::policy::redact::Redactor;
-use goondan_engine::runtime::{ExternalInput, Runtime, Submitted};
+use goondan_engine::runtime::{Accepted, ExternalInput, Runtime, Submitted};
 use goondan_spec::{Bundle, Code, Diagnostic};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -87,10 +87,14 @@ impl Submission {
         &self.submitted.event_id
     }
 
+    /// The trace of the chain that begins with it.
+    pub fn trace_id(&self) -> &str {
+        &self.submitted.trace_id
+    }
+
     /// Waits until it is accepted.
     pub async fn accepted(self) -> Result<Turn, SendError> {
-        let accepted = self.submitted.accepted().await?;
-        Ok(Turn { event_id: accepted.event_id, instance: self.instance, result: accepted.result })
+        Ok(Turn::of(self.submitted.accepted().await?, self.instance))
     }
 }
 
@@ -98,12 +102,19 @@ impl Submission {
 pub struct Turn {
     /// The id of the event.
     pub event_id: String,
+    /// The trace of the chain that begins with it. Where an input of the same id had been accepted before, that is not its chain.
+    pub trace_id: String,
     /// The instance that handles it.
     pub instance: InstanceId,
     result: oneshot::Receiver<TurnResult>,
 }
 
 impl Turn {
+    fn of(accepted: Accepted, instance: InstanceId) -> Self {
+        let Accepted { event_id, trace_id, result } = accepted;
+        Turn { event_id, trace_id, instance, result }
+    }
+
     /// Waits until the turn is over. `None` where the swarm ended first; the turn then resumes at the next start.
     pub async fn result(self) -> Option<TurnResult> {
         self.result.await.ok()
@@ -144,7 +155,7 @@ impl Swarm {
     /// Starts an event again whose turn failed, as a new event, and takes it off the list of dead letters.
     pub async fn retry(&self, instance: &InstanceId, event_id: &str) -> Result<Turn, SendError> {
         let accepted = self.inner.runtime.retry(instance, event_id).await?;
-        Ok(Turn { event_id: accepted.event_id, instance: instance.clone(), result: accepted.result })
+        Ok(Turn::of(accepted, instance.clone()))
     }
 
     /// Calls one tool through the same dispatch as a model's call, without a model. `agent` and `instance_key` as in [`Input`].
@@ -162,6 +173,12 @@ impl Swarm {
             message: format!("the swarm {} has no agent `{}`", self.name(), instance.agent),
             suggestion: Some(format!("its agents are: {}", self.agents().join(", "))),
         })
+    }
+
+    /// Waits until nothing is left to do in the chain of that trace: no turn runs in it and no event waits. A turn that could
+    /// not be put on disk stands still and is not waited for. Where the swarm ends first, so does this.
+    pub async fn settled(&self, trace_id: &str) {
+        self.inner.runtime.settled(trace_id).await;
     }
 
     /// Cancels the running turn of `instance`; false where none runs.

@@ -23,13 +23,21 @@ impl Activity {
 
     /// Shows `message`, in place of what was there. It may hold words of strangers, and no style.
     pub(crate) fn show(&mut self, message: impl std::fmt::Display) {
+        self.show_since(message, Duration::ZERO);
+    }
+
+    /// As [`Activity::show`], of something that has gone on for that long.
+    pub(crate) fn show_since(&mut self, message: impl std::fmt::Display, elapsed: Duration) {
         if !self.enabled {
             return;
         }
         let message = shorten(&message.to_string());
         match &self.bar {
-            Some(bar) => bar.set_message(message),
-            None => self.bar = Some(spinner(message)),
+            Some(bar) if bar.message() == message => {}
+            _ => {
+                self.hide();
+                self.bar = Some(spinner(message, elapsed));
+            }
         }
     }
 
@@ -47,8 +55,8 @@ impl Drop for Activity {
     }
 }
 
-fn spinner(message: String) -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
+fn spinner(message: String, elapsed: Duration) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_elapsed(elapsed);
     let style =
         ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}").expect("the template is fixed and valid");
     bar.set_style(style);

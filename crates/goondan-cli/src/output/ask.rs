@@ -1,11 +1,15 @@
 //! Asks somebody at the terminal.
 
-use rustyline::{Behavior, Config, DefaultEditor};
+use rustyline::{Behavior, Config, DefaultEditor, ExternalPrinter};
+use tokio::sync::oneshot;
 
 use super::screen;
 
 /// The size of a terminal that does not tell it, in columns and rows.
 const USUAL: (usize, usize) = (80, 24);
+
+/// Writes while somebody types.
+pub(crate) type Printer = Box<dyn ExternalPrinter + Send>;
 
 /// The size of a terminal.
 #[derive(Debug, Clone, Copy)]
@@ -20,9 +24,22 @@ pub(crate) struct Size {
 /// # Errors
 /// Ctrl-C, Ctrl-D, or a terminal that is gone.
 pub(crate) fn ask(question: impl FnOnce(Size) -> String, prompt: &str) -> rustyline::Result<String> {
+    ask_with(question, prompt, oneshot::channel().0)
+}
+
+/// As [`ask`]. Gives what can write beside the question while it stands.
+pub(crate) fn ask_with(
+    question: impl FnOnce(Size) -> String,
+    prompt: &str,
+    give: oneshot::Sender<Printer>,
+) -> rustyline::Result<String> {
     let standing = screen::question();
     let config = Config::builder().behavior(Behavior::PreferTerm).build();
     let mut editor = DefaultEditor::with_config(config)?;
+    if let Ok(printer) = editor.create_external_printer() {
+        // Who has asked may not want it.
+        let _ = give.send(Box::new(printer));
+    }
     let (columns, rows) = editor.dimensions().map_or(USUAL, |(columns, rows)| (columns.into(), rows.into()));
     standing.write(&question(Size { columns, rows }))?;
     forget_typed();

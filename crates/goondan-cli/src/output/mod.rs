@@ -15,11 +15,11 @@ use goondan::inside::shown;
 use serde::Serialize;
 
 pub(crate) use activity::Activity;
-pub(crate) use ask::{Size, ask, is_yes};
+pub(crate) use ask::{Printer, Size, ask, ask_with, is_yes};
 pub(crate) use reload::{build_words, outcome_words, plan_words};
 pub(crate) use report::{TurnFacts, TurnReport, turn_error};
 pub(crate) use table::Table;
-pub(crate) use words::{gutter, shorten};
+pub(crate) use words::{duration, gutter, shorten};
 
 use self::screen::{Stream, Words, write};
 use crate::args::Global;
@@ -122,6 +122,11 @@ impl Output {
     /// Whether notes are read by a person right now.
     pub(crate) fn stderr_is_terminal() -> bool {
         io::stderr().is_terminal()
+    }
+
+    /// How many columns notes have. Where they go to no terminal, as many as people mostly have.
+    pub(crate) fn columns() -> usize {
+        terminal_size::terminal_size_of(io::stderr()).map_or(100, |(width, _)| width.0.into())
     }
 
     /// Whether somebody can type.

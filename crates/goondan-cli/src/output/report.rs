@@ -1,14 +1,17 @@
 //! What a program reads about a turn, and which exit code a turn deserves.
 
+use goondan::ChainUsage;
 use goondan::event::{FinishReason, TurnError, TurnResult};
 use goondan::ids::InstanceId;
 use goondan::ports::model::TokenUsage;
 use goondan::spec::Code;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
+use crate::commands::run::Unasked;
 use crate::exit::{CliError, Exit};
 
-/// The result of a turn: the one object of `--output-format json`, the last line of `stream-json`.
+/// What came of a turn: the one object of `--output-format json`, a line of `stream-json`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TurnReport {
@@ -17,19 +20,35 @@ pub(crate) struct TurnReport {
     /// What the input line called itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
+    /// The type of the event that began a turn that no input of this run began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<String>,
     agent_name: String,
     instance_key: String,
     turn_id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trace_id: Option<String>,
+    trace_id: String,
     finish_reason: FinishReason,
     /// The text of the answer; null where there is none.
     response: Option<String>,
     steps: u32,
-    usage: TokenUsage,
-    duration_ms: u64,
+    #[serde(flatten)]
+    usage: Option<Usage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<TurnError>,
+    /// Answers of later turns of the same chain that no input began.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    later: Vec<TurnReport>,
+}
+
+/// What all turns of the chain have used up so far.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Usage {
+    usage: TokenUsage,
+    /// The share of each agent.
+    usage_by_agent: BTreeMap<String, TokenUsage>,
 }
 
 /// What belongs to a turn and is not in its result.
@@ -37,27 +56,53 @@ pub(crate) struct TurnReport {
 pub(crate) struct TurnFacts {
     /// Whose turn.
     pub(crate) instance: InstanceId,
-    /// The chain that it belongs to, once it is known.
-    pub(crate) trace_id: Option<String>,
+    /// The chain that it belongs to.
+    pub(crate) trace_id: String,
     /// How long it took from acceptance to result, in milliseconds.
     pub(crate) duration_ms: u64,
 }
 
 impl TurnReport {
-    pub(crate) fn new(id: Option<String>, facts: &TurnFacts, result: &TurnResult) -> Self {
+    /// What came of an input. `usage` is that of its chain.
+    pub(crate) fn result(id: Option<String>, facts: TurnFacts, result: &TurnResult, usage: ChainUsage) -> Self {
+        let report = TurnReport::of("result", &facts.instance, facts.trace_id, result, Some(usage));
+        TurnReport { id, duration_ms: Some(facts.duration_ms), ..report }
+    }
+
+    /// What came of a turn that no input of this run began.
+    pub(crate) fn answer(unasked: &Unasked<'_>, usage: Option<ChainUsage>) -> Self {
+        let Unasked { instance, cause, trace_id, result } = *unasked;
+        let report = TurnReport::of("answer", instance, trace_id.to_owned(), result, usage);
+        TurnReport { cause: Some(cause.to_owned()), ..report }
+    }
+
+    /// With what later turns of the same chain have answered.
+    pub(crate) fn with_later(self, later: Vec<TurnReport>) -> Self {
+        TurnReport { later, ..self }
+    }
+
+    fn of(
+        kind: &'static str,
+        instance: &InstanceId,
+        trace_id: String,
+        result: &TurnResult,
+        usage: Option<ChainUsage>,
+    ) -> Self {
         TurnReport {
-            kind: "result",
-            id,
-            agent_name: facts.instance.agent.clone(),
-            instance_key: facts.instance.instance_key.clone(),
+            kind,
+            id: None,
+            cause: None,
+            agent_name: instance.agent.clone(),
+            instance_key: instance.instance_key.clone(),
             turn_id: result.turn_id.clone(),
-            trace_id: facts.trace_id.clone(),
+            trace_id,
             finish_reason: result.finish_reason,
             response: result.response_message.as_ref().map(|message| message.text()),
             steps: result.step_count,
-            usage: result.usage,
-            duration_ms: facts.duration_ms,
+            usage: usage.map(|ChainUsage { total, by_agent }| Usage { usage: total, usage_by_agent: by_agent }),
+            duration_ms: None,
             error: result.error.clone(),
+            later: Vec::new(),
         }
     }
 }

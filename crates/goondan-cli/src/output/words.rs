@@ -22,6 +22,15 @@ pub(crate) fn shorten(text: &str) -> String {
     shown
 }
 
+/// How long something took.
+pub(crate) fn duration(millis: u64) -> String {
+    match millis {
+        0..1_000 => format!("{millis} ms"),
+        1_000..60_000 => format!("{}.{} s", millis / 1_000, millis % 1_000 / 100),
+        _ => format!("{} min {} s", millis / 60_000, millis % 60_000 / 1_000),
+    }
+}
+
 /// `text` whole, in rows that are no wider than `width` and begin with a gutter. What can't be seen is escaped.
 pub(crate) fn gutter(text: &str, width: usize) -> Vec<String> {
     let room = width.saturating_sub(GUTTER.chars().count()).max(MIN_ROOM);

@@ -1,7 +1,7 @@
 //! A chat, on a terminal of its own.
 
 use crate::person::Person;
-use crate::projects::scripted;
+use crate::projects::{manifest, scripted};
 
 const SLOW: &str = "\
 rules: [{when: {contains: slow}, reply: {text: late, delayMs: 600000}}]
@@ -46,4 +46,47 @@ fn ctrl_c_twice_at_the_prompt_ends_the_chat() {
     person.write("\x03");
     person.read_until("error[INTERRUPTED]");
     assert_eq!(person.exit_code(), Some(130));
+}
+
+#[test]
+fn what_goes_on_is_told_while_it_does_and_what_came_of_it_behind_it() {
+    let command = "until test -e go; do sleep 0.02; done; echo found; exit 7";
+    let script = format!(
+        "agents: {{a: [{{calls: [{{id: c, tool: bash__exec, args: {{command: '{command}'}}}}]}}, {{text: it is over}}]}}\n"
+    );
+    let sandbox = scripted(&script);
+    let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
+    sandbox.write("p/goondan.yaml", &manifest(model, "workdir: project\n  permissions: {default: allow}"));
+    let mut person = Person::sit_down(&sandbox);
+    person.read_until("a> ");
+    person.write("go\r");
+    person.read_until("→ bash__exec");
+    person.read_until("a runs bash__exec");
+    // The line counts the seconds.
+    person.read_until("1s");
+    sandbox.write("p/go", "");
+    person.read_until("← bash__exec");
+    // The exit code is red.
+    person.read_until("\u{1b}[1m\u{1b}[31mexit 7");
+    person.read_until("  │ found");
+    person.read_until("it is over");
+    person.read_until("a> ");
+    person.write("/quit\r");
+    assert_eq!(person.exit_code(), Some(0));
+}
+
+#[test]
+fn a_signal_ends_a_chat_that_stands_at_a_question() {
+    let sandbox =
+        scripted("agents: {a: [{calls: [{id: c, tool: bash__exec, args: {command: 'true'}}]}, {text: it is over}]}\n");
+    let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
+    sandbox.write("p/goondan.yaml", &manifest(model, "permissions: {default: ask}"));
+    let mut person = Person::sit_down(&sandbox);
+    person.read_until("a> ");
+    person.write("go\r");
+    person.read_until("[N]o: ");
+    person.signal("TERM");
+    person.read_until("nobody is there to ask");
+    person.read_until("error[INTERRUPTED]");
+    assert_eq!(person.exit_code(), Some(143));
 }

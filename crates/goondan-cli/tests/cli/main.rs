@@ -14,6 +14,7 @@ mod help;
 mod hostile;
 mod init;
 mod instances;
+mod later;
 mod limits;
 mod misuse;
 mod new;

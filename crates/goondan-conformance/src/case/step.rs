@@ -105,6 +105,9 @@ pub struct Approve {
     pub tool: Option<String>,
     /// The answer.
     pub answer: Answer,
+    /// So long it takes somebody to read the question.
+    #[serde(default)]
+    pub after_ms: u64,
 }
 
 /// Yes, for how long, or no.

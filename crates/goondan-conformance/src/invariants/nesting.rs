@@ -211,7 +211,12 @@ mod tests {
     }
 
     fn turn_started(id: &str, trace: char, span: u8, parent: Option<u8>) -> RuntimeEvent {
-        event(Kind::TurnStarted { turn_id: id.into(), event_id: "e".into() }, trace, span, parent)
+        event(
+            Kind::TurnStarted { turn_id: id.into(), event_id: "e".into(), event_type: "user.input".into() },
+            trace,
+            span,
+            parent,
+        )
     }
 
     fn turn_completed(id: &str, trace: char, span: u8, parent: Option<u8>) -> RuntimeEvent {
@@ -234,7 +239,14 @@ mod tests {
 
     fn called(step: &str, span: u8, parent: u8) -> RuntimeEvent {
         let (tool_call_id, tool_name) = ("c".into(), "a__b".into());
-        let kind = Kind::ToolCalled { tool_call_id, tool_name, step_id: step.into(), turn_id: "t".into() };
+        let kind = Kind::ToolCalled {
+            tool_call_id,
+            tool_name,
+            step_id: step.into(),
+            turn_id: "t".into(),
+            arguments: serde_json::Value::Null,
+            is_cut: false,
+        };
         event(kind, '1', span, Some(parent))
     }
 
@@ -246,6 +258,7 @@ mod tests {
             turn_id: "t".into(),
             status: ToolCallStatus::Ok,
             duration: 0,
+            shown: Box::default(),
         };
         event(kind, '1', span, Some(parent))
     }

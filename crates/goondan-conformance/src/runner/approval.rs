@@ -1,6 +1,7 @@
 //! The answers that a case gives to approval requests.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use goondan::ports::approval::{ApprovalAnswer, ApprovalRequest, Approver, Scope};
@@ -17,17 +18,21 @@ impl Answers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(answer);
     }
 
-    fn take(&self, tool: &str) -> Option<Answer> {
+    fn take(&self, tool: &str) -> Option<Approve> {
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fitting = answers.iter().position(|answer| answer.tool.as_deref().is_none_or(|wanted| wanted == tool))?;
-        Some(answers.remove(fitting).answer)
+        Some(answers.remove(fitting))
     }
 }
 
 #[async_trait]
 impl Approver for Answers {
     async fn ask(&self, request: ApprovalRequest) -> ApprovalAnswer {
-        match self.take(&request.tool_name) {
+        let kept = self.take(&request.tool_name);
+        if let Some(Approve { after_ms: reading @ 1.., .. }) = kept {
+            tokio::time::sleep(Duration::from_millis(reading)).await;
+        }
+        match kept.map(|kept| kept.answer) {
             Some(Answer::Allow | Answer::Once) => ApprovalAnswer::Allow { scope: Scope::Once },
             Some(Answer::Conversation) => ApprovalAnswer::Allow { scope: Scope::Conversation },
             Some(Answer::Always) => ApprovalAnswer::Allow { scope: Scope::Always },
@@ -45,11 +50,10 @@ mod tests {
     #[test]
     fn an_answer_waits_for_its_tool_and_is_used_once() {
         let answers = Answers::default();
-        answers.keep(Approve { tool: Some("bash__exec".into()), answer: Answer::Deny });
-        answers.keep(Approve { tool: None, answer: Answer::Allow });
-        assert_eq!(answers.take("fs__write"), Some(Answer::Allow));
-        assert_eq!(answers.take("fs__write"), None);
-        assert_eq!(answers.take("bash__exec"), Some(Answer::Deny));
-        assert_eq!(answers.take("bash__exec"), None);
+        answers.keep(Approve { tool: Some("bash__exec".into()), answer: Answer::Deny, after_ms: 0 });
+        answers.keep(Approve { tool: None, answer: Answer::Allow, after_ms: 0 });
+        let take = |tool| answers.take(tool).map(|taken| taken.answer);
+        assert_eq!((take("fs__write"), take("fs__write")), (Some(Answer::Allow), None));
+        assert_eq!((take("bash__exec"), take("bash__exec")), (Some(Answer::Deny), None));
     }
 }

@@ -353,7 +353,8 @@ pub struct AgentEventInput {
 /// How a request waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestOptions {
-    /// Default 60,000 ms.
+    /// How long who is asked may give no sign of life: no step, no progress or end of a call, none of an agent that it waits
+    /// for in turn. While a person is asked nothing counts. Default 30 minutes.
     pub timeout_ms: Option<u64>,
     /// Return at once; the answer comes before a later step.
     pub async_: bool,

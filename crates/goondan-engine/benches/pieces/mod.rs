@@ -75,6 +75,7 @@ fn encode_event() -> Box<dyn FnMut()> {
             turn_id: "turn-1".to_owned(),
             status: ToolCallStatus::Ok,
             duration: 3,
+            shown: Box::default(),
         },
         timestamp: SystemClock.now(),
         agent_name: "assistant".to_owned(),

@@ -73,6 +73,8 @@ impl EventBus {
 /// Texts that somebody else wrote may hold a secret; ids and names come from the project and the engine.
 fn clean(redactor: &Redactor, kind: &mut RuntimeEventKind) {
     match kind {
+        // A model may have made it up.
+        RuntimeEventKind::TurnStarted { event_type, .. } => redactor.clean(event_type),
         RuntimeEventKind::TurnFailed { error_message, .. }
         | RuntimeEventKind::StepFailed { error_message, .. }
         | RuntimeEventKind::ToolFailed { error_message, .. } => redactor.clean(error_message),

@@ -103,6 +103,7 @@ impl TurnContext {
             max_retries: agent.max_retries,
             bus: None,
             cancel: &self.cancel,
+            life: &self.facts.life,
         };
         self.engine.spent.check(&self.engine.generation.load().policy.budget, "policy.budget")?;
         let answer = step::journaled(self, effect_id, call).await?;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -11,6 +12,8 @@ use goondan_spec::kinds::{Action, Permission, Permissions, Sandbox, Workdir};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::delivery::orchestrator::Command;
+use crate::life::Life;
 use crate::plan::AgentPlan;
 use crate::policy::grants::{self, Seen};
 use crate::policy::protected::{self, Ground, Protected};
@@ -96,6 +99,10 @@ async fn permit_needed(
                 grants::remember(context, scope, wanted.into_iter().map(|(_, grant)| grant).collect()).await;
             }
             Ok(())
+        }
+        ApprovalAnswer::Deny if context.cancel.is_cancelled() => {
+            let message = format!("{} was cancelled while somebody was asked about it", tool.name);
+            Err(ToolError::new(message).code(Code::TOOL_CANCELLED))
         }
         ApprovalAnswer::Deny => Err(denied(context, tool, "it was refused when asked", Way::Ask, None)),
         ApprovalAnswer::NobodyThere => {
@@ -361,24 +368,56 @@ async fn ask(
         preview: preview(context, tool, arguments).await.map(|text| context.engine.redactor.text(&text).into_owned()),
         reason: Some(format!("Agent/{}: {}", first.agent, first.why)),
     };
-    let answer = tokio::select! {
-        answer = context.engine.approver.ask(request) => answer,
-        () = context.cancel.cancelled() => ApprovalAnswer::Deny,
+    let mut question = Question { context, request: Some((approval_id, tool_call_id, tool_name)) };
+    let answer = {
+        let lives = [&context.life, &context.facts.life, &context.engine.lives.run];
+        let _asking = lives.map(Life::ask);
+        // Turns that wait for a person take no room: others may begin.
+        let _ = context.engine.commands.send(Command::Asked);
+        tokio::select! {
+            answer = context.engine.approver.ask(request) => Some(answer),
+            () = context.cancel.cancelled() => None,
+        }
     };
-    let (word, scope) = match answer {
-        ApprovalAnswer::Allow { scope } => ("allow", Some(scope)),
-        ApprovalAnswer::Deny => ("deny", None),
-        ApprovalAnswer::NobodyThere => ("nobody", None),
-    };
-    let answer_word = word.to_owned();
-    context.publish(RuntimeEventKind::ApprovalResolved {
-        approval_id,
-        tool_call_id,
-        tool_name,
-        answer: answer_word,
-        scope,
-    });
-    answer
+    match answer {
+        Some(ApprovalAnswer::Allow { scope }) => question.resolve("allow", Some(scope)),
+        Some(ApprovalAnswer::Deny) => question.resolve("deny", None),
+        Some(ApprovalAnswer::NobodyThere) => question.resolve("nobody", None),
+        None => question.resolve(WITHDRAWN, None),
+    }
+    answer.unwrap_or(ApprovalAnswer::Deny)
+}
+
+/// What an approval is resolved with whose call is gone.
+const WITHDRAWN: &str = "withdrawn";
+
+/// A question that stands. Whatever becomes of the call, those who watch hear of its end, but for that of the process.
+struct Question<'a> {
+    context: &'a ToolCallContext,
+    /// Ids of the approval and of the call, and the tool; none once it is resolved.
+    request: Option<(String, String, String)>,
+}
+
+impl Question<'_> {
+    fn resolve(&mut self, answer: &str, scope: Option<Scope>) {
+        let Some((approval_id, tool_call_id, tool_name)) = self.request.take() else { return };
+        let answer = answer.to_owned();
+        self.context.publish(RuntimeEventKind::ApprovalResolved {
+            approval_id,
+            tool_call_id,
+            tool_name,
+            answer,
+            scope,
+        });
+    }
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        if !self.context.engine.dead.load(Ordering::Acquire) {
+            self.resolve(WITHDRAWN, None);
+        }
+    }
 }
 
 /// What the call would do: in the tool's words, else its command lines.

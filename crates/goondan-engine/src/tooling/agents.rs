@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::delivery::orchestrator::{Command, Refusal, SpawnRequest};
 use crate::delivery::responses::{answer_id, response_of};
 use crate::engine::Engine;
+use crate::life::Life;
 use crate::policy::taint;
 use crate::tooling::dispatch::{ToolCallContext, TurnFacts};
 use goondan_core::event::TurnResult;
@@ -29,8 +30,8 @@ use goondan_core::ports::tool::{
 use goondan_core::real_path::real_path;
 use goondan_core::reserved;
 
-/// How long a request waits where it does not say (rule A2).
-const DEFAULT_TIMEOUT_MS: u64 = 60_000;
+/// How long who is asked may give no sign of life, where a request does not say (rule A2).
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// The agents, as one tool call reaches them.
 pub(crate) struct AgentCalls {
@@ -40,6 +41,8 @@ pub(crate) struct AgentCalls {
     place: String,
     trace: TraceContext,
     cancel: CancellationToken,
+    /// Of the call.
+    life: Arc<Life>,
     asked: AtomicU32,
 }
 
@@ -51,6 +54,7 @@ impl AgentCalls {
             place: format!("{}/{}", context.step_id, context.call.tool_call_id),
             trace: context.trace.clone(),
             cancel,
+            life: Arc::clone(&context.life),
             asked: AtomicU32::new(0),
         }
     }
@@ -123,19 +127,24 @@ impl AgentCalls {
         let _ = self.engine.commands.send(command);
     }
 
-    /// Waits for the answer; a caller that stops waiting takes its question back.
+    /// Waits for the answer as long as whoever is asked gives signs of life; a caller that stops waiting takes its question
+    /// back. While a person is asked there, the clocks of the caller stand still, too.
     async fn wait(
         &self,
         event: &AgentEvent,
         answer: oneshot::Receiver<TurnResult>,
-        ms: u64,
+        limit: Duration,
     ) -> Result<TurnResult, ToolError> {
         let target = &event.target.agent;
+        let (other, own) = (self.engine.lives.of(&event.target), [&self.life, &self.facts.life]);
+        let _waiting = own.map(|life| life.wait_for(&other));
         tokio::select! {
             result = answer => result.map_err(|_| stopped()),
-            () = tokio::time::sleep(Duration::from_millis(ms)) => {
+            () = other.hold(own) => unreachable!("it holds for as long as this waits"),
+            () = other.silence(limit) => {
                 self.abandon(event.id.clone(), "the request timed out");
-                Err(ToolError::new(format!("agent {target} did not answer within {ms} ms"))
+                let message = format!("agent {target} gave no answer and no sign of life for {} ms", limit.as_millis());
+                Err(ToolError::new(message)
                     .code(Code::AGENT_REQUEST_TIMEOUT)
                     .suggest("Ask for less, wait longer with timeoutMs, or ask with async: true."))
             }
@@ -182,8 +191,8 @@ impl AgentToolRuntime for AgentCalls {
         }
         let (waiter, answer) = oneshot::channel();
         self.submit(event.clone(), Some(waiter)).await?;
-        let timeout = options.timeout_ms.filter(|ms| *ms > 0).unwrap_or(DEFAULT_TIMEOUT_MS);
-        let turn = self.wait(&event, answer, timeout).await?;
+        let limit = options.timeout_ms.filter(|ms| *ms > 0).map_or(DEFAULT_TIMEOUT, Duration::from_millis);
+        let turn = self.wait(&event, answer, limit).await?;
         taint::pass_on(&self.engine, &event.target, &self.facts.instance).await.map_err(untold)?;
         result.event_id = answer_id(&event.id);
         result.response = Some(response_of(target, &turn)?);

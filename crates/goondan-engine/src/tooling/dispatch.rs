@@ -11,19 +11,21 @@ use goondan_spec::Code;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
+use crate::life::{Life, Stopwatch};
 use crate::middleware::ToolCallNext;
 use crate::plan::AgentPlan;
 use crate::policy::permission::{self, Permit};
 use crate::policy::redact::Redactor;
 use crate::policy::taint;
 use crate::tooling::agents::AgentCalls;
+use crate::tooling::excerpt::{Excerpt, excerpt};
 use crate::tooling::registry::{Catalog, RegisteredTool};
 use crate::tooling::reporter::Reporter;
 use goondan_core::JsonObject;
-use goondan_core::event::RuntimeEventKind;
+use goondan_core::event::{RuntimeEventKind, ShownError, ShownResult};
 use goondan_core::ids::{InstanceId, TraceContext};
 use goondan_core::inbound::{AgentEvent, Terms};
-use goondan_core::limits::{cut_error_message, cut_output, surely_fits};
+use goondan_core::limits::{bounded, cut_error_message, cut_output, head, surely_fits};
 use goondan_core::message::{Message, ToolCall};
 use goondan_core::narrowing::Narrowing;
 use goondan_core::ports::journal::TurnJournal;
@@ -41,6 +43,10 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Characters of an error message where no tool sets a limit.
 const DEFAULT_ERROR_LIMIT: usize = 1_000;
 
+/// Characters of a title, and of an error message, in an event.
+const LONGEST_TITLE: usize = 200;
+const LONGEST_MESSAGE: usize = 600;
+
 /// What is the same for all calls of a turn.
 #[derive(Clone)]
 pub struct TurnFacts {
@@ -56,6 +62,8 @@ pub struct TurnFacts {
     /// The agent as it was when the turn began.
     pub(crate) agent: Arc<AgentPlan>,
     pub(crate) workdir: PathBuf,
+    /// Of the instance.
+    pub(crate) life: Arc<Life>,
 }
 
 impl TurnFacts {
@@ -91,6 +99,8 @@ pub struct ToolCallContext {
     pub(crate) message: Arc<Message>,
     pub(crate) trace: TraceContext,
     pub(crate) cancel: CancellationToken,
+    /// Of the call: whether a person is asked about it, or an agent is at work that it waits for.
+    pub(crate) life: Arc<Life>,
     /// Where an approval is recorded, and the id of its effect; nowhere for a call without a turn.
     pub(crate) approval: Option<(Arc<dyn TurnJournal>, String)>,
 }
@@ -113,22 +123,52 @@ impl ToolCallContext {
 
 /// Runs a call through the agent's middleware, with its events.
 pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
-    let started = tokio::time::Instant::now();
+    let started = Stopwatch::start(&context.life);
+    context.facts.life.show();
     let (tool_call_id, tool_name) = (context.call.tool_call_id.clone(), context.call.tool_name.clone());
     let (step_id, turn_id) = (context.step_id.clone(), context.facts.turn_id.clone());
+    let Excerpt { value: arguments, is_cut } = excerpt(&context.engine.redactor, &context.call.input);
     context.publish(RuntimeEventKind::ToolCalled {
         tool_call_id: tool_call_id.clone(),
         tool_name: tool_name.clone(),
         step_id: step_id.clone(),
         turn_id: turn_id.clone(),
+        arguments,
+        is_cut,
     });
     let agent = Arc::clone(&context.facts.agent);
     let mut result = ToolCallNext::new(&agent.middleware).run(&mut context).await;
     clean(&context.engine.redactor, &mut result);
-    let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let status = result.status;
-    context.publish(RuntimeEventKind::ToolCompleted { tool_call_id, tool_name, step_id, turn_id, status, duration });
+    let duration = started.millis(&context.life);
+    context.facts.life.show();
+    let (status, shown) = (result.status, shown(&context.engine.redactor, &result));
+    context.publish(RuntimeEventKind::ToolCompleted {
+        tool_call_id,
+        tool_name,
+        step_id,
+        turn_id,
+        status,
+        duration,
+        shown,
+    });
     result
+}
+
+/// What can be seen of a result that holds no secret.
+pub(crate) fn shown(redactor: &Redactor, result: &ToolCallResult) -> Box<ShownResult> {
+    let output = result.output.as_ref().map(|output| excerpt(redactor, output));
+    let is_cut = output.as_ref().is_some_and(|output| output.is_cut);
+    let error = result.error.as_ref().map(|error| ShownError {
+        code: head(&error.code, LONGEST_TITLE).to_owned(),
+        message: cut_error_message(&error.message, LONGEST_MESSAGE),
+    });
+    Box::new(ShownResult {
+        title: result.title.as_deref().map(|title| head(title, LONGEST_TITLE).to_owned()),
+        metadata: bounded(&result.metadata),
+        output: output.map(|output| output.value).unwrap_or_default(),
+        is_cut,
+        error,
+    })
 }
 
 /// A result goes to the model's provider, to the disk and to whoever watches: no secret of this run goes along.
@@ -218,7 +258,7 @@ async fn run_handler(
         // Most handlers are done at once: then neither a timer nor a waiter is set up.
         biased;
         outcome = &mut running => return outcome.unwrap_or_else(|panic| Err(panicked(tool, panic.as_ref()))),
-        () = tokio::time::sleep(tool.limits.timeout) => timed_out(tool),
+        () = context.life.silence(tool.limits.timeout) => timed_out(tool),
         () = context.cancel.cancelled() => cancelled(tool),
     };
     cancellation.cancel();

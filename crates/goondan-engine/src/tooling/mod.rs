@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub mod dispatch;
+pub(crate) mod excerpt;
 pub(crate) mod powers;
 pub mod registry;
 pub(crate) mod reporter;

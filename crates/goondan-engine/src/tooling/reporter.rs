@@ -91,8 +91,9 @@ impl ProgressSink for Reporter {
             tool_name: self.tool_name.clone(),
             turn_id: self.facts.turn_id.clone(),
             title: goondan_core::limits::head(title, 200).to_owned(),
-            metadata: goondan_core::limits::bounded(metadata),
+            metadata: goondan_core::limits::bounded(&metadata),
         };
+        self.facts.life.show();
         self.engine.bus.runtime(&self.facts.instance, &self.trace, kind);
     }
 }

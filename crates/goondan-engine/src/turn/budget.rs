@@ -1,26 +1,30 @@
 //! What a turn or a whole run may use up. Over it, a turn ends with the reason instead of another step.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use goondan_spec::Code;
 use goondan_spec::kinds::Budget;
-use tokio::time::Instant;
 
+use crate::life::{Life, Stopwatch};
 use goondan_core::event::TurnError;
 use goondan_core::ports::model::TokenUsage;
 
 /// What all turns of a run have used up.
 pub(crate) struct Spent {
-    since: Instant,
+    /// Whose time counts: without that in which a person is asked.
+    life: Arc<Life>,
+    since: Stopwatch,
     tokens: AtomicU64,
     steps: AtomicU64,
 }
 
 impl Spent {
-    /// Nothing yet.
-    pub(crate) fn new() -> Self {
-        Spent { since: Instant::now(), tokens: AtomicU64::new(0), steps: AtomicU64::new(0) }
+    /// Nothing yet, of what that life does.
+    pub(crate) fn new(life: &Arc<Life>) -> Self {
+        let (life, since) = (Arc::clone(life), Stopwatch::start(life));
+        Spent { life, since, tokens: AtomicU64::new(0), steps: AtomicU64::new(0) }
     }
 
     /// Another step, and what it cost.
@@ -38,8 +42,11 @@ impl Spent {
     pub(crate) fn check(&self, budget: &Budget, whose: &str) -> Result<(), TurnError> {
         let tokens = (self.tokens.load(Ordering::Relaxed), budget.max_tokens, "maxTokens");
         let steps = (self.steps.load(Ordering::Relaxed), budget.max_steps, "maxSteps");
-        let seconds =
-            (self.since.elapsed().as_secs(), budget.max_duration.as_ref().map(Duration::as_secs), "maxDurationSeconds");
+        let seconds = (
+            self.since.elapsed(&self.life).as_secs(),
+            budget.max_duration.as_ref().map(Duration::as_secs),
+            "maxDurationSeconds",
+        );
         for (used, most, field) in [tokens, steps, seconds] {
             if let Some(most) = most.filter(|most| used >= *most) {
                 return Err(exceeded(used, most, &format!("{whose}.{field}")));
@@ -61,7 +68,7 @@ mod tests {
 
     #[test]
     fn the_reason_names_the_field() {
-        let spent = Spent::new();
+        let spent = Spent::new(&Life::new());
         let budget = Budget { max_steps: Some(2), ..Budget::default() };
         spent.add_step(TokenUsage::default());
         assert!(spent.check(&budget, "policy.budget").is_ok());

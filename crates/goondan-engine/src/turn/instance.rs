@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::delivery::dead_letters;
 use crate::delivery::responses;
 use crate::engine::Engine;
+use crate::life::Stopwatch;
 use crate::middleware::{ExtensionStates, Notes};
 use crate::policy::taint;
 use crate::tooling::dispatch::TurnFacts;
@@ -53,8 +53,8 @@ pub(crate) struct TurnEnd {
 
 /// Runs one turn from its event to its durable end.
 pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
-    let started = Instant::now();
     let TurnStart { engine, facts, event, mut meta, is_new, joined, cancel, warm } = start;
+    let started = Stopwatch::start(&facts.life);
     meta.status = InstanceStatus::Processing;
     meta.retired_at = None;
     let opened = open(&engine, &facts, &meta, is_new, warm).await;
@@ -80,8 +80,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         }
     };
     end.meta.status = InstanceStatus::Idle;
-    let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    turn::publish_end(&about, &of, &end.result, duration);
+    turn::publish_end(&about, &of, &end.result, started.millis(&of.life));
     end
 }
 

@@ -226,7 +226,11 @@ fn model_effect(step: u32) -> String {
 /// Runs the turn of `event` through the agent's middleware, with its events. The user message is appended first.
 pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnResult {
     let turn_id = context.facts.turn_id.clone();
-    context.publish(RuntimeEventKind::TurnStarted { turn_id: turn_id.clone(), event_id: event.id.clone() });
+    context.publish(RuntimeEventKind::TurnStarted {
+        turn_id: turn_id.clone(),
+        event_id: event.id.clone(),
+        event_type: event.event_type.clone(),
+    });
     let agent = Arc::clone(&context.facts.agent);
     let outcome = match context.append_event(event).await {
         Ok(()) => TurnNext::new(&agent.middleware).run(context).await,
@@ -254,16 +258,17 @@ pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnRe
 /// Tells that a turn is over, once it is on disk.
 pub(crate) fn publish_end(engine: &Engine, facts: &TurnFacts, result: &TurnResult, duration: u64) {
     let turn_id = result.turn_id.clone();
+    let token_usage = (result.usage != TokenUsage::default()).then_some(result.usage);
     let kind = match (&result.error, result.finish_reason) {
         (Some(error), FinishReason::Error) => {
-            RuntimeEventKind::TurnFailed { turn_id, duration, error_message: error.message.clone() }
+            RuntimeEventKind::TurnFailed { turn_id, duration, error_message: error.message.clone(), token_usage }
         }
         _ => RuntimeEventKind::TurnCompleted {
             turn_id,
             step_count: result.step_count,
             duration,
             finish_reason: result.finish_reason,
-            token_usage: (result.usage != TokenUsage::default()).then_some(result.usage),
+            token_usage,
         },
     };
     engine.bus.runtime(&facts.instance, &facts.trace, kind);
@@ -272,7 +277,7 @@ pub(crate) fn publish_end(engine: &Engine, facts: &TurnFacts, result: &TurnResul
 /// The steps of a turn, behind all turn middleware.
 pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, TurnError> {
     let policy = context.engine.generation.load().policy.clone();
-    let own = Spent::new();
+    let own = Spent::new(&context.facts.life);
     // What middleware has asked before the first step.
     own.add_tokens(context.progress.usage);
     let mut response = None;

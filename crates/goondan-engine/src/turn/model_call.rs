@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::delivery::bus::EventBus;
+use crate::life::Life;
 use goondan_core::event::{SwarmEvent, TurnError};
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Part, ToolCall};
@@ -42,6 +43,8 @@ pub(crate) struct ModelCall<'a> {
     /// Where the text streams to; `None` for a question beside the conversation, which nobody shall see.
     pub(crate) bus: Option<&'a EventBus>,
     pub(crate) cancel: &'a CancellationToken,
+    /// Of the instance that asks.
+    pub(crate) life: &'a Life,
 }
 
 impl ModelCall<'_> {
@@ -77,6 +80,7 @@ impl ModelCall<'_> {
         let mut shown = self.bus.map(EventBus::text_stream);
         while let Some(chunk) = stream.next().await {
             let chunk = chunk?;
+            self.life.show();
             if let (ModelChunk::Text(delta), Some(shown)) = (&chunk, &mut shown) {
                 self.show(shown.push(delta));
             }

@@ -7,6 +7,7 @@ use futures::StreamExt;
 use goondan_spec::Code;
 use serde_json::{Value, json};
 
+use crate::life::{Life, Stopwatch};
 use crate::middleware::StepNext;
 use crate::policy::redact::Redactor;
 use crate::tooling::dispatch::{self, ToolCallContext};
@@ -72,7 +73,9 @@ impl StepContext<'_> {
 
 /// Runs step `index` through the agent's middleware, with its events.
 pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcome, TurnError> {
-    let started = tokio::time::Instant::now();
+    let life = Arc::clone(&turn.facts.life);
+    let started = Stopwatch::start(&life);
+    life.show();
     let agent = Arc::clone(&turn.facts.agent);
     let id = format!("{}-step-{index}", turn.facts.turn_id);
     let trace = turn.facts.trace.child(&id);
@@ -89,7 +92,8 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
         });
     }
     let outcome = StepNext::new(&agent.middleware).run(&mut context).await;
-    let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let duration = started.millis(&life);
+    life.show();
     if !context.is_new.load(Ordering::Relaxed) {
         // All of it was recorded before the turn was resumed, and told then.
         return outcome;
@@ -147,6 +151,7 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
         max_retries: agent.max_retries,
         bus: Some(&turn.engine.bus),
         cancel: &turn.cancel,
+        life: &turn.facts.life,
     };
     let effect = context.effect("model");
     context.is_new.fetch_or(!turn.journal.has_outcome(&effect), Ordering::Relaxed);
@@ -234,6 +239,7 @@ async fn run_call(
         message: Arc::clone(message),
         trace: context.trace.child(&format!("{}-tool-{index}", context.id)),
         cancel: turn.cancel.clone(),
+        life: Life::new(),
         approval: Some((Arc::clone(&turn.journal), approval)),
     };
     let trace = tool_call.trace.clone();
@@ -270,6 +276,7 @@ fn interrupted(context: &StepContext<'_>, trace: &TraceContext, call: &ToolCall)
         turn_id: context.turn.facts.turn_id.clone(),
         status: result.status,
         duration: 0,
+        shown: dispatch::shown(&context.turn.engine.redactor, &result),
     };
     context.turn.engine.bus.runtime(&context.turn.facts.instance, trace, kind);
     result

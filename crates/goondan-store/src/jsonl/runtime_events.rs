@@ -125,7 +125,11 @@ mod tests {
         let fs = SimFs::new();
         let (workspace, id) = (PathBuf::from("/workspace"), InstanceId::new("a", "main"));
         let event = |number: usize| RuntimeEvent {
-            kind: RuntimeEventKind::TurnStarted { turn_id: format!("turn-{number}"), event_id: "x".to_owned() },
+            kind: RuntimeEventKind::TurnStarted {
+                turn_id: format!("turn-{number}"),
+                event_id: "x".to_owned(),
+                event_type: goondan_core::reserved::INPUT.to_owned(),
+            },
             sequence: 1,
             timestamp: chrono::DateTime::UNIX_EPOCH,
             agent_name: "a".to_owned(),

@@ -129,7 +129,11 @@ fn one_instance_whose_events_cannot_be_written_does_not_stop_the_others() {
     fs.put(&layout::instance_dir(Path::new(WORKSPACE), &bad), b"in the way");
     let store = JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap();
     let started = |id: &InstanceId| RuntimeEvent {
-        kind: RuntimeEventKind::TurnStarted { turn_id: "turn-x".to_owned(), event_id: "x".to_owned() },
+        kind: RuntimeEventKind::TurnStarted {
+            turn_id: "turn-x".to_owned(),
+            event_id: "x".to_owned(),
+            event_type: goondan_core::reserved::INPUT.to_owned(),
+        },
         sequence: 1,
         timestamp: chrono::DateTime::UNIX_EPOCH,
         agent_name: id.agent.clone(),

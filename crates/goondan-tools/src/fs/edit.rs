@@ -9,6 +9,7 @@ use serde::de::{Deserializer, Error as _};
 use serde_json::{Value, json};
 
 use crate::define::{Operation, titled};
+use crate::diff::Stat;
 use crate::errors::{self, blocking};
 use crate::paths::Roots;
 use crate::text_transform::scalar;
@@ -65,8 +66,9 @@ impl Operation for Edit {
             let (after, line) = edited(&place.given, &before, &self.old_text, &self.new_text)?;
             replace(&root, &place, after.as_bytes())?;
             let diff = crate::diff::unified(&before, &after, 2);
+            let metadata = Stat::of_hunks(&diff).metadata();
             let output = json!({"path": root.relative(&place.path), "line": line, "diff": diff});
-            Ok(titled(format!("Edited {}", place.given), output))
+            Ok(ToolOutput { metadata, ..titled(format!("Edited {}", place.given), output) })
         })
         .await
     }

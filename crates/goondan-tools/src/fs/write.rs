@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::define::{Operation, titled};
+use crate::diff::Stat;
 use crate::errors::blocking;
 use crate::paths::Roots;
 use crate::write::{diff, read_text, replace};
@@ -41,9 +42,12 @@ impl Operation for Write {
             let place = root.resolve(&self.path)?;
             root.create_parents(&place)?;
             let created = !place.path.exists();
+            // What was no text, or too much of it, has no lines to count.
+            let before = if created { Some(String::new()) } else { read_text(&root, &place).ok() };
             replace(&root, &place, self.content.as_bytes())?;
             let output = json!({"path": root.relative(&place.path), "bytes": self.content.len(), "created": created});
-            Ok(titled(format!("Wrote {}", place.given), output))
+            let metadata = before.map(|before| Stat::of_texts(&before, &self.content).metadata()).unwrap_or_default();
+            Ok(ToolOutput { metadata, ..titled(format!("Wrote {}", place.given), output) })
         })
         .await
     }

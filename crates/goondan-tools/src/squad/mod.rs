@@ -39,8 +39,8 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     ],
     error_message_limit: None,
     output_limit: None,
-    // Longer than the longest wait for a routed session.
-    timeout: Some(Duration::from_secs(360)),
+    // Longer than a routed session may give no sign of life.
+    timeout: Some(Duration::from_secs(1_860)),
     open: |opening| {
         let squad =
             Arc::new(Squad { settings: opening.config()?, sessions: Arc::clone(&opening.state.squad_sessions) });

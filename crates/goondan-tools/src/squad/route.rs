@@ -14,8 +14,6 @@ use super::sessions::{State, Turn};
 use super::{Squad, result, told};
 use crate::define::Operation;
 
-/// How long an answer is waited for, in milliseconds.
-const PATIENCE: u64 = 300_000;
 /// How much of a charter, a history or a context is told, in bytes.
 const LONGEST: usize = 64 * 1024;
 
@@ -107,7 +105,7 @@ impl Route {
                 ..Terms::default()
             },
         };
-        let options = RequestOptions { timeout_ms: Some(PATIENCE), async_: !self.wait_for_result };
+        let options = RequestOptions { timeout_ms: None, async_: !self.wait_for_result };
         let answer = ctx.runtime.request(agent, event, options).await?;
         if !self.wait_for_result {
             turn.ends(State::Started);

@@ -10,7 +10,16 @@ async fn request_brings_the_answer() {
         json!({"target": "worker", "eventId": "e2", "correlationId": "k1", "accepted": true, "async": false, "response": "2+2"})
     );
     let log = bench.runtime.log.lock().unwrap().join("\n");
-    assert!(log.contains("agent.request") && log.contains("timeout_ms: Some(60000)"), "{log}");
+    assert!(log.contains("agent.request") && log.contains("timeout_ms: None"), "{log}");
+}
+
+#[tokio::test]
+async fn the_call_says_how_long_silence_is_borne_and_else_the_config_does() {
+    let bench = Bench::new().config(json!({"timeoutMs": 700}));
+    bench.ok("agents__request", json!({"target": "worker", "input": "a"})).await;
+    bench.ok("agents__request", json!({"target": "worker", "input": "b", "timeoutMs": 5})).await;
+    let log = bench.runtime.log.lock().unwrap();
+    assert!(log[0].contains("timeout_ms: Some(700)") && log[1].contains("timeout_ms: Some(5)"), "{log:?}");
 }
 
 #[tokio::test]
@@ -84,7 +93,7 @@ async fn arguments_that_make_no_sense_are_refused() {
         ("request", json!({"target": "worker"})),
         ("request", json!({"target": "", "input": "x"})),
         ("request", json!({"target": "worker", "input": "x", "timeoutMs": 0})),
-        ("request", json!({"target": "worker", "input": "x", "timeoutMs": 3_600_001})),
+        ("request", json!({"target": "worker", "input": "x", "timeoutMs": 86_400_001})),
         ("request", json!({"target": "worker", "input": "x", "async": "yes"})),
         ("send", json!({"target": "worker", "input": ""})),
         ("send", json!({"target": 1, "input": "x"})),

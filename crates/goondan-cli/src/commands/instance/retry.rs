@@ -10,7 +10,7 @@ use goondan::{StateRoot, Workspace};
 use crate::commands::run::{Asked, OnInterrupt, Session, Signals, View, not_accepted, watched};
 use crate::exit::CliError;
 use crate::instances::{self, Scope};
-use crate::output::{Output, TurnReport, turn_error, write_error};
+use crate::output::{Output, turn_error, write_error};
 use crate::project::{Launch, StartArgs};
 
 /// Arguments of `gdn instance retry`.
@@ -85,12 +85,14 @@ async fn retry_all(
         }
         let turn = session.swarm.retry(id, event).await.map_err(not_accepted)?;
         let mut view = if output.json { View::silent() } else { View::text(output) };
-        let followed = session.follow_turn(turn, &mut view, OnInterrupt::Finish).await?;
+        let mut followed = session.follow_turn(turn, &mut view, OnInterrupt::Finish).await?;
         view.end(&followed.result)?;
+        session.follow_chain(&mut followed, &mut view).await?;
+        let error = turn_error(&followed.result).or_else(|| followed.later_error.take());
         if output.json {
-            output.json_line(&TurnReport::new(None, &followed.facts, &followed.result))?;
+            output.json_line(&followed.report(session))?;
         }
-        if let Some(error) = turn_error(&followed.result)
+        if let Some(error) = error
             && let Some(earlier) = failed.replace(error)
         {
             write_error(&earlier, output.json)?;

@@ -2,6 +2,7 @@
 
 mod question;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,11 +11,13 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 
 use self::question::PROMPT;
-use crate::output::{self, Output};
+use crate::output::{self, Output, Printer};
 
 /// Questions that wait for somebody; none ever comes where nobody is there.
 pub(crate) struct Questions {
     waiting: UnboundedReceiver<Question>,
+    /// Those that were told of and put off.
+    put_off: VecDeque<Question>,
 }
 
 /// One question, and where its answer goes.
@@ -46,7 +49,7 @@ pub(crate) fn approver(yes: bool, asked: Asked) -> (Arc<dyn Approver>, Questions
         false if asked == Asked::Lines || at_terminal() => Arc::new(Somebody { questions }),
         false => Arc::new(Headless),
     };
-    (approver, Questions { waiting })
+    (approver, Questions { waiting, put_off: VecDeque::new() })
 }
 
 #[async_trait]
@@ -61,20 +64,51 @@ impl Approver for Somebody {
 }
 
 impl Questions {
-    /// Waits for the next question; `None` once none can come.
+    /// Waits for the next new question; `None` once none can come.
     pub(crate) async fn next(&mut self) -> Option<Question> {
         self.waiting.recv().await
+    }
+
+    /// Keeps a question for later: somebody is typing.
+    pub(crate) fn put_off(&mut self, question: Question) {
+        self.put_off.push_back(question);
+    }
+
+    /// The first question that was put off.
+    pub(crate) fn take_put_off(&mut self) -> Option<Question> {
+        self.put_off.pop_front()
     }
 }
 
 impl Question {
-    /// Shows what is asked, and reads the answer. Anything but a clear yes is a no.
-    pub(crate) async fn put(self) {
-        let request = self.request.clone();
+    /// Whether nobody waits for the answer any more: the call was cancelled.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    /// Shows what is asked, and reads the answer. Anything but a clear yes is a no. Where the asker goes meanwhile, that is
+    /// told, and whatever is typed then is no answer. Once `given_up` is, nobody answers any more: the question stands on
+    /// until the command ends.
+    pub(crate) async fn put(mut self, given_up: impl Future<Output = ()>) {
+        if self.is_withdrawn() {
+            return;
+        }
+        let (request, (give, printer)) = (self.request.clone(), oneshot::channel());
         // An error is Ctrl-C, Ctrl-D, or a terminal that is gone.
-        let said = tokio::task::spawn_blocking(move || ask(&request).unwrap_or(ApprovalAnswer::Deny));
-        let said = said.await.unwrap_or(ApprovalAnswer::Deny);
-        self.answer(said);
+        let said = tokio::task::spawn_blocking(move || ask(&request, give).unwrap_or(ApprovalAnswer::Deny));
+        let mut said = std::pin::pin!(said);
+        let said = tokio::select! {
+            said = &mut said => said,
+            () = self.answer.closed() => {
+                if let Ok(mut printer) = printer.await {
+                    // A terminal that is gone ends the question by itself.
+                    let _ = printer.print(format!("{WITHDRAWN}\n"));
+                }
+                said.await
+            }
+            () = given_up => return self.answer(ApprovalAnswer::NobodyThere),
+        };
+        self.answer(said.unwrap_or(ApprovalAnswer::Deny));
     }
 
     /// Hands the answer over.
@@ -84,8 +118,11 @@ impl Question {
     }
 }
 
-fn ask(request: &ApprovalRequest) -> rustyline::Result<ApprovalAnswer> {
-    output::ask(|size| question::words(request, size), PROMPT).map(|line| meaning(&line))
+/// What is told where a question stands whose asker is gone.
+const WITHDRAWN: &str = "This question is withdrawn: the call was cancelled. Press Enter.";
+
+fn ask(request: &ApprovalRequest, give: oneshot::Sender<Printer>) -> rustyline::Result<ApprovalAnswer> {
+    output::ask_with(|size| question::words(request, size), PROMPT, give).map(|line| meaning(&line))
 }
 
 /// What a person or a program says. Anything but a clear yes is a no.

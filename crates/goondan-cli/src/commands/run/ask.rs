@@ -7,7 +7,7 @@ use super::OutputFormat;
 use super::session::{OnInterrupt, Session};
 use super::view::View;
 use crate::exit::CliError;
-use crate::output::{Output, TurnReport, turn_error};
+use crate::output::{Output, turn_error};
 
 /// What is said where a signal came and the turn did not finish in time.
 const OUT_OF_TIME: &str = "Interrupted; the turn was not over within the grace period and was cancelled.";
@@ -24,17 +24,20 @@ pub(super) async fn ask(
         OutputFormat::Json => View::silent(),
         OutputFormat::StreamJson => View::lines(output),
     };
-    let followed = session.follow(input, &mut view, OnInterrupt::Finish).await?;
+    let mut followed = session.follow(input, &mut view, OnInterrupt::Finish).await?;
     view.end(&followed.result)?;
-    let report = TurnReport::new(None, &followed.facts, &followed.result);
+    session.follow_chain(&mut followed, &mut view).await?;
+    let (reason, error) = (followed.result.finish_reason, turn_error(&followed.result));
+    let error = error.or_else(|| followed.later_error.take());
+    let report = followed.report(&session);
     match format {
         OutputFormat::Text => {}
         OutputFormat::Json if Output::stdout_is_terminal() => output.json_pretty(&report)?,
         OutputFormat::Json | OutputFormat::StreamJson => output.json_line(&report)?,
     }
     let ended = session.shut_down().await;
-    match turn_error(&followed.result) {
-        Some(error) if followed.result.finish_reason == FinishReason::Cancelled => Err(match ended {
+    match error {
+        Some(error) if reason == FinishReason::Cancelled => Err(match ended {
             Err(stopped) => CliError { message: OUT_OF_TIME.to_owned(), ..stopped },
             Ok(()) => error,
         }),

@@ -8,16 +8,18 @@ use goondan::event::FinishReason;
 use goondan::inside::shown;
 use goondan::spec::Code;
 use goondan::{Input, StateRoot, Swarm};
+use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
-use rustyline::{DefaultEditor, ExternalPrinter};
 
 use self::history::History;
+use super::answers::unasked_words;
+use super::approval::Question;
 use super::session::{OnInterrupt, Session};
 use super::signals::Signal;
 use super::terminal::Terminal;
 use super::view::View;
 use crate::exit::CliError;
-use crate::output::{Output, screen, style, turn_error, write_error};
+use crate::output::{Output, Printer, screen, style, turn_error, write_error};
 
 const HELP: &str = "\
 /help            this text
@@ -53,7 +55,7 @@ struct Prompt {
 }
 
 /// Writes while somebody types.
-type Beside = Mutex<Box<dyn ExternalPrinter + Send>>;
+type Beside = Mutex<Printer>;
 
 /// Chats until the person leaves. A turn that fails is shown and the chat goes on.
 pub(super) async fn chat(
@@ -76,6 +78,7 @@ pub(super) async fn chat(
             break;
         };
         prompt = again;
+        session.put_questions().await?;
         let line = match line {
             Line::Text(line) => line,
             Line::End => break,
@@ -113,7 +116,8 @@ fn greet(swarm: &Swarm, output: &Output) -> Result<(), CliError> {
     output.note(&format!("{faint}Swarm {}. /help lists commands, Ctrl-D leaves.{faint:#}", shown::line(swarm.name())))
 }
 
-/// Waits for a line; meanwhile the project may be reloaded. `None` where a signal ends the chat.
+/// Waits for a line; meanwhile the project may be reloaded, and turns that no input began may end or ask something. `None`
+/// where a signal ends the chat.
 async fn type_line(
     prompt: Prompt,
     text: String,
@@ -125,6 +129,13 @@ async fn type_line(
     loop {
         tokio::select! {
             typed = &mut typed => return typed.map(Some),
+            Some(event) = session.events.recv() => if let Some(words) = unasked_words(&event) {
+                tell(&beside, &words);
+            },
+            Some(question) = session.questions.next() => {
+                tell(&beside, &question_words(&question));
+                session.questions.put_off(question);
+            }
             words = session.reloads.next() => if !output.quiet {
                 tell(&beside, &words);
             },
@@ -134,6 +145,12 @@ async fn type_line(
             }
         }
     }
+}
+
+fn question_words(question: &Question) -> String {
+    let request = &question.request;
+    let (who, tool) = (shown::line(&request.instance), shown::line(&request.tool_name));
+    format!("{who} asks whether it may call {tool}. Press Enter to see the question.")
 }
 
 /// Writes above the line that is being typed.

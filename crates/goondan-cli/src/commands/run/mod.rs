@@ -1,9 +1,9 @@
 //! `gdn run`.
 
+mod answers;
 mod approval;
 mod ask;
 mod chat;
-mod leftovers;
 mod reloads;
 mod serve;
 mod session;
@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use goondan::{Input, StateRoot};
 
+pub(crate) use answers::Unasked;
 pub(crate) use approval::Asked;
 pub(crate) use session::{OnInterrupt, Session, not_accepted};
 pub(crate) use signals::{Signals, watched};

@@ -5,25 +5,28 @@ mod lines;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use goondan::event::{SwarmEvent, TurnResult};
+use goondan::event::{RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan::ids::InstanceId;
 use goondan::ports::approval::ApprovalAnswer;
-use goondan::{Input, SendError, Submission, Swarm};
+use goondan::{Input, SendError, Submission, Swarm, UsageLedger};
 use serde::Serialize;
+use serde_json::json;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::MissedTickBehavior;
 
 use self::lines::{Line, LineError, read_lines};
 use super::OutputFormat;
+use super::answers::Unasked;
 use super::approval::{Question, meaning};
-use super::session::{Session, not_accepted, trace_of};
+use super::session::{Session, not_accepted};
 use super::view::event_line;
 use crate::exit::CliError;
 use crate::output::{Output, TurnFacts, TurnReport};
 
-/// Where results alone are written, events only tell their traces: while turns run they are looked through that often, and
-/// before each result. To be woken by every one of them would slow the swarm down.
+/// Where answers alone are written, few events matter: while turns run they are looked through that often, and before each
+/// result. To be woken by every one of them would slow the swarm down.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// An accepted line whose turn is not over.
@@ -33,7 +36,7 @@ struct Pending {
     line: u64,
     event_id: String,
     instance: InstanceId,
-    trace_id: Option<String>,
+    trace_id: String,
     begin: Instant,
 }
 
@@ -87,16 +90,20 @@ struct QuestionLine<'a> {
 struct Server<'a> {
     swarm: Swarm,
     defaults: &'a Input,
-    /// Whether events are written, or results alone.
+    /// Whether events are written, or answers alone.
     events: bool,
     output: &'a Output,
     pending: Vec<Pending>,
+    /// What the chains have used up in which something is left to do.
+    ledger: UsageLedger,
+    /// Each ends, with its trace, when nothing is left to do in a chain.
+    settling: FuturesUnordered<BoxFuture<'static, String>>,
     /// Questions that nobody has answered yet.
     questions: Vec<Question>,
 }
 
-/// Answers every line until standard input ends and the last turn is over. After a signal no more lines are taken and the
-/// turns that run may finish; accepted inputs whose turns did not begin are on disk and go on with the next start.
+/// Answers every line until standard input ends and nothing is left to do for any of them. After a signal no more lines are
+/// taken and the turns that run may finish; accepted inputs whose turns did not begin are on disk and go on with the next start.
 pub(super) async fn serve(
     mut session: Session,
     defaults: &Input,
@@ -112,14 +119,20 @@ pub(super) async fn serve(
         events: format == OutputFormat::StreamJson,
         output,
         pending: Vec::new(),
+        ledger: UsageLedger::default(),
+        settling: FuturesUnordered::new(),
         questions: Vec::new(),
     };
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while open || !turns.is_empty() {
+    while open || !turns.is_empty() || !server.settling.is_empty() {
         tokio::select! {
             biased;
             Some(event) = session.events.recv(), if server.events || turns.is_empty() => server.event(&event)?,
+            Some(trace_id) = server.settling.next(), if !server.settling.is_empty() => {
+                server.drain(&mut session.events)?;
+                server.ledger.forget(&trace_id);
+            }
             _ = look.tick(), if !server.events && !turns.is_empty() => server.drain(&mut session.events)?,
             Some(ended) = turns.next() => {
                 server.drain(&mut session.events)?;
@@ -183,7 +196,9 @@ impl Server<'_> {
         match self.swarm.submit(input) {
             Ok(submission) => {
                 let (event_id, instance) = (submission.event_id().to_owned(), submission.instance.clone());
-                self.pending.push(Pending { id: line.id, line: number, event_id, instance, trace_id: None, begin });
+                let trace_id = submission.trace_id().to_owned();
+                self.ledger.follow(&trace_id);
+                self.pending.push(Pending { id: line.id, line: number, event_id, instance, trace_id, begin });
                 Ok(Some(submission))
             }
             Err(error) => self.refuse(number, line.id.as_deref(), &not_accepted(error)).map(|()| None),
@@ -209,6 +224,14 @@ impl Server<'_> {
         Ok(())
     }
 
+    /// Takes back the questions whose askers are gone.
+    fn withdraw(&mut self) -> Result<(), CliError> {
+        for question in self.questions.extract_if(.., |question| question.is_withdrawn()) {
+            self.output.json_line(&json!({"type": "approval.withdrawn", "approval": question.request.id}))?;
+        }
+        Ok(())
+    }
+
     fn answer(&mut self, line: u64, approval: &str, answer: &str) -> Result<(), CliError> {
         let Some(position) = self.questions.iter().position(|question| question.request.id == approval) else {
             let unknown = CliError::usage(format!("No approval `{approval}` waits for an answer."));
@@ -230,15 +253,35 @@ impl Server<'_> {
     }
 
     fn event(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
-        for pending in &mut self.pending {
-            if let Some(trace_id) = trace_of(event, &pending.event_id) {
-                pending.trace_id = Some(trace_id.to_owned());
+        if let SwarmEvent::Runtime(event) = event
+            && matches!(event.kind, RuntimeEventKind::TurnStarted { .. })
+            && !self.ledger.follows(&event.trace.trace_id)
+        {
+            // A job is due, or an earlier run has left something.
+            self.ledger.follow(&event.trace.trace_id);
+            self.settle(event.trace.trace_id.clone());
+        }
+        self.ledger.note(event);
+        if let Some(line) = event_line(event).filter(|_| self.events) {
+            self.output.json_line(&line)?;
+        }
+        self.withdraw()?;
+        match Unasked::of(event, |event_id| self.pending.iter().any(|pending| pending.event_id == event_id)) {
+            Some(unasked) => {
+                let usage = self.ledger.of(unasked.trace_id);
+                self.output.json_line(&TurnReport::answer(&unasked, Some(usage)))
             }
+            None => Ok(()),
         }
-        match event_line(event) {
-            Some(line) if self.events => self.output.json_line(&line),
-            _ => Ok(()),
-        }
+    }
+
+    /// Notices when nothing is left to do in a chain.
+    fn settle(&self, trace_id: String) {
+        let swarm = self.swarm.clone();
+        self.settling.push(Box::pin(async move {
+            swarm.settled(&trace_id).await;
+            trace_id
+        }));
     }
 
     /// Writes what was published before a result and still waits in the channel.
@@ -254,12 +297,14 @@ impl Server<'_> {
             return Ok(());
         };
         let Pending { id, line, instance, trace_id, begin, .. } = self.pending.swap_remove(position);
+        self.settle(trace_id.clone());
         let result = match &ended.result {
             Ok(Some(result)) => result,
             Ok(None) => return self.refuse(line, id.as_deref(), &session.ended_early()),
             Err(error) => return self.refuse(line, id.as_deref(), &not_accepted(error.clone())),
         };
         let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.output.json_line(&TurnReport::new(id, &TurnFacts { instance, trace_id, duration_ms }, result))
+        let usage = self.ledger.of(&trace_id);
+        self.output.json_line(&TurnReport::result(id, TurnFacts { instance, trace_id, duration_ms }, result, usage))
     }
 }

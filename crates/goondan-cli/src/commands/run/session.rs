@@ -4,22 +4,26 @@ use std::time::Instant;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
-use goondan::event::{RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan::event::{FinishReason, RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan::ids::InstanceId;
+use goondan::ports::approval::ApprovalAnswer;
 use goondan::ports::store::InstanceStatus;
 use goondan::ports::tool::ToolCallResult;
 use goondan::spec::Code;
-use goondan::{Input, SendError, StateRoot, Swarm, Turn};
+use goondan::{Input, SendError, StateRoot, Swarm, Turn, UsageLedger};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_util::sync::CancellationToken;
 
-use super::approval::{Questions, approver};
-use super::leftovers::Leftovers;
+use super::answers::{self, Unasked};
+use super::approval::{Question, Questions, approver};
 use super::reloads::Reloads;
 use super::signals::{Hangups, Signal, Signals};
+use super::terminal::Terminal;
 use super::view::View;
 use crate::commands::build;
 use crate::exit::{CliError, Exit};
-use crate::output::{Activity, Output, TurnFacts};
+use crate::output::{Activity, Output, TurnFacts, TurnReport, turn_error};
 use crate::project::{self, Launch};
 
 /// A swarm with whoever watches it: a person at a terminal or a program behind a pipe.
@@ -34,8 +38,11 @@ pub(crate) struct Session {
     pub(crate) reloads: Reloads,
     /// Questions that wait for an answer.
     pub(crate) questions: Questions,
-    leftovers: Leftovers,
+    /// What the chain has used up that is followed.
+    ledger: UsageLedger,
     output: Output,
+    /// Puts the terminal back: the session may end in the middle of a question.
+    terminal: Option<Terminal>,
     /// The signal that is the reason to end.
     stopped_by: Option<Signal>,
     /// Ends once the swarm has.
@@ -48,6 +55,28 @@ pub(crate) struct Followed {
     pub(crate) result: TurnResult,
     /// Whose it was, and the like.
     pub(crate) facts: TurnFacts,
+    event_id: String,
+    /// Answers of later turns of its chain that no input began.
+    pub(crate) later: Vec<TurnReport>,
+    /// The error of the first of them that failed.
+    pub(crate) later_error: Option<CliError>,
+}
+
+impl Followed {
+    /// The turn and what followed it, for a program.
+    pub(crate) fn report(self, session: &Session) -> TurnReport {
+        let usage = session.ledger.of(&self.facts.trace_id);
+        TurnReport::result(None, self.facts, &self.result, usage).with_later(self.later)
+    }
+}
+
+/// A turn or a chain that is being followed.
+struct Following {
+    instance: InstanceId,
+    event_id: String,
+    trace_id: String,
+    later: Vec<TurnReport>,
+    later_error: Option<CliError>,
 }
 
 /// What Ctrl-C means while a turn runs.
@@ -73,9 +102,20 @@ impl Session {
         let (approver, questions) = approver(launch.args.yes, launch.asked);
         let (watch, hangups) = (launch.watch, Hangups::open()?);
         let (swarm, events) = project::start(launch, approver, state_root, output).await?;
-        let (reloads, leftovers) = (Reloads::begin(&swarm, watch, hangups), Leftovers::default());
-        let output = *output;
-        Ok(Session { swarm, events, signals, reloads, questions, leftovers, output, stopped_by: None, ending: None })
+        let (reloads, ledger) = (Reloads::begin(&swarm, watch, hangups), UsageLedger::default());
+        let (output, terminal) = (*output, None);
+        Ok(Session {
+            swarm,
+            events,
+            signals,
+            reloads,
+            questions,
+            ledger,
+            output,
+            terminal,
+            stopped_by: None,
+            ending: None,
+        })
     }
 
     /// Hands `input` in and shows every event in `view` until its turn is over.
@@ -97,35 +137,60 @@ impl Session {
         on_interrupt: OnInterrupt,
     ) -> Result<Followed, CliError> {
         let begin = Instant::now();
+        let (instance, trace_id) = (turn.instance.clone(), turn.trace_id.clone());
+        self.ledger = UsageLedger::default();
+        self.ledger.follow(&trace_id);
+        view.begin(&instance);
         let event_id = turn.event_id.clone();
-        let mut facts = TurnFacts { instance: turn.instance.clone(), trace_id: None, duration_ms: 0 };
-        view.begin(&facts.instance);
-        let result = self.listen(turn, &mut facts, view, on_interrupt).await?;
-        // What was published before the result may still wait in the channel.
-        while let Ok(event) = self.events.try_recv() {
-            self.show(&event, &event_id, &mut facts, view).await?;
-        }
-        facts.duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Ok(Followed { result, facts })
+        let mut following = Following { instance, event_id, trace_id, later: Vec::new(), later_error: None };
+        let result = self.listen(turn.result(), &mut following, view, on_interrupt).await?;
+        let result = result.ok_or_else(|| self.ended_early())?;
+        let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let Following { instance, event_id, trace_id, later, later_error } = following;
+        let facts = TurnFacts { instance, trace_id, duration_ms };
+        Ok(Followed { result, facts, event_id, later, later_error })
     }
 
-    async fn listen(
+    /// Goes on until nothing is left to do in the chain of a turn that is over: agents whose answers it has not waited for may
+    /// still be at work. A turn that has failed is the end.
+    pub(crate) async fn follow_chain(&mut self, followed: &mut Followed, view: &mut View) -> Result<(), CliError> {
+        if matches!(followed.result.finish_reason, FinishReason::Error | FinishReason::Cancelled) {
+            return Ok(());
+        }
+        let (swarm, trace_id) = (self.swarm.clone(), followed.facts.trace_id.clone());
+        let settled = async { swarm.settled(&trace_id).await };
+        let mut following = Following {
+            instance: followed.facts.instance.clone(),
+            event_id: followed.event_id.clone(),
+            trace_id: trace_id.clone(),
+            later: std::mem::take(&mut followed.later),
+            later_error: followed.later_error.take(),
+        };
+        let listened = self.listen(settled, &mut following, view, OnInterrupt::Finish).await;
+        (followed.later, followed.later_error) = (following.later, following.later_error);
+        listened
+    }
+
+    /// Shows what happens until `done` is.
+    async fn listen<T>(
         &mut self,
-        turn: Turn,
-        facts: &mut TurnFacts,
+        done: impl Future<Output = T>,
+        following: &mut Following,
         view: &mut View,
         on_interrupt: OnInterrupt,
-    ) -> Result<TurnResult, CliError> {
-        let event_id = turn.event_id.clone();
-        let mut outcome = std::pin::pin!(turn.result());
-        loop {
+    ) -> Result<T, CliError> {
+        let mut done = std::pin::pin!(done);
+        view.resume();
+        let done = loop {
             tokio::select! {
                 biased;
-                Some(event) = self.events.recv() => self.show(&event, &event_id, facts, view).await?,
-                result = &mut outcome => return result.ok_or_else(|| self.ended_early()),
+                Some(event) = self.events.recv() => self.show(&event, following, view)?,
+                done = &mut done => break done,
                 Some(question) = self.questions.next() => {
                     view.pause();
-                    question.put().await;
+                    let cancels = (on_interrupt == OnInterrupt::CancelTurn).then_some(&following.instance);
+                    self.put(question, cancels).await?;
+                    view.resume();
                 }
                 words = self.reloads.next() => if view.is_for_people() {
                     view.pause();
@@ -134,35 +199,47 @@ impl Session {
                 signal = self.signals.next() => {
                     view.pause();
                     if (signal, on_interrupt) == (Signal::Interrupt, OnInterrupt::CancelTurn) {
-                        self.swarm.cancel(&facts.instance).await;
+                        self.swarm.cancel(&following.instance).await;
                         self.output.note("Cancelling the turn. Press Ctrl-C again to quit at once.")?;
                     } else {
                         self.stop(signal)?;
                     }
                 }
             }
+        };
+        // What was published before the end may still wait in the channel.
+        while let Ok(event) = self.events.try_recv() {
+            self.show(&event, following, view)?;
         }
+        Ok(done)
     }
 
-    async fn show(
-        &mut self,
-        event: &SwarmEvent,
-        event_id: &str,
-        facts: &mut TurnFacts,
-        view: &mut View,
-    ) -> Result<(), CliError> {
-        if let Some(trace_id) = trace_of(event, event_id) {
-            facts.trace_id = Some(trace_id.to_owned());
+    fn show(&mut self, event: &SwarmEvent, following: &mut Following, view: &mut View) -> Result<(), CliError> {
+        if let SwarmEvent::Runtime(event) = event
+            && matches!(event.kind, RuntimeEventKind::TurnStarted { .. })
+        {
+            self.ledger.follow(&event.trace.trace_id);
         }
-        if let Some(words) = self.leftovers.words(event, Some(event_id)) {
+        self.ledger.note(event);
+        let is_mine = |event_id: &str| event_id == following.event_id;
+        if let Some(words) = answers::resumed(event, is_mine) {
             view.pause();
             self.output.note(&words)?;
         }
-        view.show(&self.swarm, event).await
+        view.show(event)?;
+        let Some(unasked) = Unasked::of(event, is_mine) else { return Ok(()) };
+        let is_later = unasked.trace_id == following.trace_id;
+        view.answer(&unasked, is_later, || self.ledger.of(unasked.trace_id))?;
+        if is_later {
+            following.later.push(TurnReport::answer(&unasked, None));
+            following.later_error = following.later_error.take().or_else(|| turn_error(unasked.result));
+        }
+        Ok(())
     }
 
-    fn show_leftover(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
-        self.leftovers.words(event, None).map_or(Ok(()), |words| self.output.note(&words))
+    /// Tells of turns that nobody in this run follows.
+    fn note_unasked(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
+        answers::unasked_words(event).map_or(Ok(()), |words| self.output.note(&words))
     }
 
     /// Waits until the turns are over that an earlier run has left. Ctrl-C cancels them.
@@ -174,12 +251,12 @@ impl Session {
             tokio::select! {
                 biased;
                 Some(event) = self.events.recv() => {
-                    self.show_leftover(&event)?;
+                    self.note_unasked(&event)?;
                     if let SwarmEvent::TurnEnded { instance, .. } = &event {
                         running.retain(|id| id != instance);
                     }
                 }
-                Some(question) = self.questions.next() => question.put().await,
+                Some(question) = self.questions.next() => self.put(question, None).await?,
                 signal = self.signals.next() => match signal {
                     Signal::Interrupt => for id in &running {
                         self.swarm.cancel(id).await;
@@ -201,15 +278,51 @@ impl Session {
     ) -> Result<ToolCallResult, CliError> {
         let mut activity = Activity::new(&self.output);
         activity.show(format!("calling {tool}"));
-        let mut outcome = std::pin::pin!(self.swarm.call_tool(agent, Some(instance_key), tool, arguments));
+        let swarm = self.swarm.clone();
+        let mut outcome = std::pin::pin!(swarm.call_tool(agent, Some(instance_key), tool, arguments));
         loop {
             tokio::select! {
                 outcome = &mut outcome => return outcome.map_err(not_accepted),
                 Some(question) = self.questions.next() => {
                     activity.hide();
-                    question.put().await;
+                    self.put(question, None).await?;
+                    if let Some(signal) = self.stopped_by {
+                        return Err(interrupted_by(signal));
+                    }
                 }
                 signal = self.signals.next() => return Err(interrupted_by(signal)),
+            }
+        }
+    }
+
+    /// Puts the questions that were put off while somebody typed.
+    pub(crate) async fn put_questions(&mut self) -> Result<(), CliError> {
+        while let Some(question) = self.questions.take_put_off() {
+            self.put(question, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts a question. Ctrl-C that comes as a signal cancels the turn of `cancels`; other signals end the session, and then
+    /// nobody answers.
+    async fn put(&mut self, question: Question, cancels: Option<&InstanceId>) -> Result<(), CliError> {
+        if self.is_stopping() {
+            question.answer(ApprovalAnswer::NobodyThere);
+            return Ok(());
+        }
+        self.terminal.get_or_insert_with(Terminal::keep);
+        let given_up = CancellationToken::new();
+        let mut put = std::pin::pin!(question.put(given_up.cancelled()));
+        loop {
+            tokio::select! {
+                () = &mut put => return Ok(()),
+                signal = self.signals.next() => match cancels.filter(|_| signal == Signal::Interrupt) {
+                    Some(instance) => drop(self.swarm.cancel(instance).await),
+                    None => {
+                        given_up.cancel();
+                        self.stop(signal)?;
+                    }
+                }
             }
         }
     }
@@ -239,14 +352,15 @@ impl Session {
 
     /// Ends the swarm: running turns of other agents may finish first. An error where a signal was the reason to end.
     pub(crate) async fn shut_down(mut self) -> Result<(), CliError> {
+        self.put_questions().await?;
         self.reloads.end().await;
         let mut ending = self.begin_ending();
         loop {
             tokio::select! {
                 biased;
-                Some(event) = self.events.recv() => self.show_leftover(&event)?,
+                Some(event) = self.events.recv() => self.note_unasked(&event)?,
                 _ = &mut ending => break,
-                Some(question) = self.questions.next() => question.put().await,
+                Some(question) = self.questions.next() => self.put(question, None).await?,
                 signal = self.signals.next() => self.stop(signal)?,
             }
         }
@@ -265,19 +379,6 @@ impl Session {
 
 fn interrupted_by(signal: Signal) -> CliError {
     CliError::stopped(signal.exit(), "Interrupted.")
-}
-
-/// The trace id, where `event` is the start of the turn that `event_id` began.
-pub(crate) fn trace_of<'e>(event: &'e SwarmEvent, event_id: &str) -> Option<&'e str> {
-    match event {
-        SwarmEvent::Runtime(event) => match &event.kind {
-            RuntimeEventKind::TurnStarted { event_id: began_by, .. } if began_by == event_id => {
-                Some(&event.trace.trace_id)
-            }
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 /// Why the swarm did not take an input, as the command says it.

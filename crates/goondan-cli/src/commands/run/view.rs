@@ -1,17 +1,21 @@
 //! What is shown of a swarm while a turn runs.
 
+mod calls;
 mod lines;
+mod running;
 mod text;
 
-use goondan::Swarm;
+use goondan::ChainUsage;
 use goondan::event::{SwarmEvent, TurnResult};
 use goondan::ids::InstanceId;
+
+use super::answers::Unasked;
 
 pub(crate) use lines::event_line;
 pub(crate) use text::TextView;
 
 use crate::exit::CliError;
-use crate::output::Output;
+use crate::output::{Output, TurnReport};
 
 /// How events are shown.
 pub(crate) enum View {
@@ -44,9 +48,9 @@ impl View {
     }
 
     /// Something happened.
-    pub(crate) async fn show(&mut self, swarm: &Swarm, event: &SwarmEvent) -> Result<(), CliError> {
+    pub(crate) fn show(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
         match self {
-            View::Text(view) => view.show(swarm, event).await,
+            View::Text(view) => view.show(event),
             View::Lines(output) => match event_line(event) {
                 Some(line) => output.json_line(&line),
                 None => Ok(()),
@@ -55,10 +59,32 @@ impl View {
         }
     }
 
+    /// The answer of a turn that no input of this run began. `is_later`: it belongs to the chain that is followed. `usage` is
+    /// what its chain has used up so far.
+    pub(crate) fn answer(
+        &mut self,
+        unasked: &Unasked<'_>,
+        is_later: bool,
+        usage: impl FnOnce() -> ChainUsage,
+    ) -> Result<(), CliError> {
+        match self {
+            View::Text(view) => view.answer(unasked, is_later),
+            View::Lines(output) => output.json_line(&TurnReport::answer(unasked, Some(usage()))),
+            View::Silent => Ok(()),
+        }
+    }
+
     /// Somebody else is about to write.
     pub(crate) fn pause(&mut self) {
         if let View::Text(view) = self {
             view.pause();
+        }
+    }
+
+    /// Nobody writes any more.
+    pub(crate) fn resume(&mut self) {
+        if let View::Text(view) = self {
+            view.resume();
         }
     }
 

@@ -7,6 +7,7 @@ mod lifecycle;
 mod pending;
 mod refusal;
 mod scheduling;
+mod settling;
 mod stalled;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -37,6 +38,7 @@ use instances::{Instances, new_meta};
 pub use lifecycle::Tended;
 use pending::{AllPending, Pending};
 pub use refusal::Refusal;
+use settling::Settling;
 use stalled::Stalled;
 
 /// A message to the orchestrator.
@@ -76,6 +78,15 @@ pub enum Command {
         /// To whom.
         answer: oneshot::Sender<Vec<InstanceMeta>>,
     },
+    /// Tell when nothing is left to do in a causal chain.
+    Settled {
+        /// Its trace.
+        trace_id: String,
+        /// Who is told.
+        answer: oneshot::Sender<()>,
+    },
+    /// A turn waits for a person: there may be room for another.
+    Asked,
     /// Another generation is in place.
     Swapped,
     /// What is known of an instance was written, or it was put away.
@@ -125,6 +136,7 @@ pub(crate) struct Orchestrator {
     cancelled: HashSet<String>,
     waits: WaitGraph,
     stalled: Stalled,
+    settling: Settling,
     /// Instances with something to do, in the order in which they came to it.
     ready: VecDeque<InstanceId>,
     is_ready: HashSet<InstanceId>,
@@ -156,6 +168,7 @@ impl Orchestrator {
             cancelled: HashSet::new(),
             waits: WaitGraph::default(),
             stalled: Stalled::default(),
+            settling: Settling::default(),
             ready: VecDeque::new(),
             is_ready: HashSet::new(),
             turns: JoinSet::new(),
@@ -187,6 +200,7 @@ impl Orchestrator {
                 () = tokio::time::sleep_until(self.tend_at) => self.tend(),
             }
             self.start_turns();
+            self.tell_settled();
             if self.stopping.is_some() && self.turns.is_empty() && self.tending == 0 && self.accepting.is_empty() {
                 break;
             }
@@ -200,6 +214,9 @@ impl Orchestrator {
             Command::Cancel { instance, answer } => drop(answer.send(self.cancel(&instance))),
             Command::Spawn { request, answer } => self.spawn(request, answer),
             Command::List { answer } => drop(answer.send(self.instances.metas())),
+            Command::Settled { trace_id, answer } => self.settling.wait(trace_id, answer),
+            // Turns are begun behind each command.
+            Command::Asked => {}
             Command::Swapped => self.retire_without_agent(),
             Command::Tended { instance, done } => self.tended(instance, done),
             Command::Shutdown { grace } => self.stopping = Some(tokio::time::Instant::now() + grace),

@@ -28,6 +28,8 @@ pub(super) struct Waiter {
 /// An event between its submission and its end.
 pub(super) struct Pending {
     pub(super) target: InstanceId,
+    /// The chain that it belongs to.
+    trace_id: String,
     /// Whose turn made it.
     pub(super) asked_by: Option<InstanceId>,
     pub(super) waiters: Vec<Waiter>,
@@ -37,8 +39,14 @@ pub(super) struct Pending {
 
 impl Pending {
     pub(super) fn of(event: &AgentEvent) -> Self {
-        let (target, asked_by) = (event.target.clone(), event.caller().cloned());
-        Pending { target, asked_by, waiters: Vec::new(), accepted: Vec::new(), bytes: size(event) }
+        Pending {
+            target: event.target.clone(),
+            trace_id: event.trace.trace_id.clone(),
+            asked_by: event.caller().cloned(),
+            waiters: Vec::new(),
+            accepted: Vec::new(),
+            bytes: size(event),
+        }
     }
 }
 
@@ -52,10 +60,17 @@ pub(super) fn size(event: &AgentEvent) -> usize {
 #[derive(Default)]
 pub(super) struct AllPending {
     events: HashMap<String, Pending>,
+    /// How many belong to each chain.
+    chains: HashMap<String, usize>,
     bytes: usize,
 }
 
 impl AllPending {
+    /// Whether any event belongs to the chain of that trace.
+    pub(super) fn has_chain(&self, trace_id: &str) -> bool {
+        self.chains.contains_key(trace_id)
+    }
+
     /// What all of them take, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
@@ -71,14 +86,25 @@ impl AllPending {
 
     pub(super) fn insert(&mut self, event_id: String, pending: Pending) {
         self.bytes += pending.bytes;
+        *self.chains.entry(pending.trace_id.clone()).or_default() += 1;
         if let Some(before) = self.events.insert(event_id, pending) {
-            self.bytes -= before.bytes;
+            self.discount(&before);
         }
     }
 
     pub(super) fn remove(&mut self, event_id: &str) {
         if let Some(gone) = self.events.remove(event_id) {
-            self.bytes -= gone.bytes;
+            self.discount(&gone);
+        }
+    }
+
+    fn discount(&mut self, gone: &Pending) {
+        self.bytes -= gone.bytes;
+        if let Some(count) = self.chains.get_mut(&gone.trace_id) {
+            *count -= 1;
+            if *count == 0 {
+                self.chains.remove(&gone.trace_id);
+            }
         }
     }
 }
@@ -99,7 +125,9 @@ mod tests {
         all.remove("a");
         all.remove("a");
         assert_eq!(all.bytes(), OVERHEAD + 100);
+        let chain = event("b", &instance("k")).trace.trace_id;
+        assert!(all.has_chain(&chain));
         all.remove("b");
-        assert_eq!(all.bytes(), 0);
+        assert_eq!((all.bytes(), all.has_chain(&chain)), (0, false));
     }
 }

@@ -42,7 +42,7 @@ impl Orchestrator {
     }
 
     /// Begins as many turns as there is room for. A turn that waits for another agent takes no room, else callers could
-    /// keep those they wait for from running.
+    /// keep those they wait for from running; nor does one that waits for a person, else they could keep all others from it.
     pub(super) fn start_turns(&mut self) {
         let most = self.engine.generation.load().policy.max_concurrent_turns.max(1);
         while self.stopping.is_none() && self.working_turns() < most {
@@ -53,7 +53,9 @@ impl Orchestrator {
     }
 
     fn working_turns(&self) -> usize {
-        let waiting = self.turn_tasks.values().filter(|id| self.waits.is_waiting(id)).count();
+        let lives = &self.engine.lives;
+        let is_asked = |id: &InstanceId| lives.run.is_asked() && lives.is_asked(id);
+        let waiting = self.turn_tasks.values().filter(|id| self.waits.is_waiting(id) || is_asked(id)).count();
         self.turn_tasks.len() - waiting
     }
 
@@ -116,6 +118,7 @@ impl Orchestrator {
             narrowing: Narrowing::both(event.terms.narrowing.as_ref(), meta.narrowing.as_ref()),
             turn_id,
             agent,
+            life: self.engine.lives.of(&event.target),
         }
     }
 
@@ -151,7 +154,7 @@ impl Orchestrator {
             self.instances.keep_warm(id, log);
         }
         let Some(turn) = turn else { return };
-        self.publish_end(id, &turn.event.id, &end.result);
+        self.publish_end(&turn.event, &end.result);
         self.return_joined(id, &turn.joined);
         if end.handled.is_empty() {
             self.stand_still(*turn, &end.result);
@@ -175,6 +178,8 @@ impl Orchestrator {
     fn stand_still(&mut self, turn: RunningTurn, result: &TurnResult) {
         let id = turn.event.target.clone();
         let Some(instance) = self.instances.get_mut(&id) else { return };
+        // Nobody knows how long: whoever waits for the chain is told that nothing goes on in it.
+        self.settling.tell(|trace_id| trace_id == turn.event.trace.trace_id);
         self.begun.insert(turn.event.id.clone());
         instance.queue.push_front(turn.event);
         if turn.is_wanted {
@@ -228,15 +233,14 @@ impl Orchestrator {
             asked_by: event.caller().cloned(),
             answer: answer.clone(),
         };
-        let (engine, event) = (Arc::clone(&self.engine), event.clone());
         let (id, target) = (event.id.clone(), event.target.clone());
-        let ended = result.clone();
+        self.publish_end(event, result);
+        let (engine, event, ended) = (Arc::clone(&self.engine), event.clone(), result.clone());
         tokio::spawn(async move {
             dead_letters::bury(&engine, &event, &ended, now).await;
             // Where that is lost, the event is settled once more at the next start.
             drop(engine.store.append(LogRecord::Done(Box::new(turn))));
         });
-        self.publish_end(&target, &id, result);
         self.handled.release(&target);
         self.remember(&id, result);
         self.forget(&id, Some(result));
@@ -245,10 +249,13 @@ impl Orchestrator {
         }
     }
 
-    fn publish_end(&self, id: &InstanceId, event_id: &str, result: &TurnResult) {
+    fn publish_end(&self, event: &AgentEvent, result: &TurnResult) {
         self.engine.bus.publish(SwarmEvent::TurnEnded {
-            instance: id.clone(),
-            event_id: event_id.to_owned(),
+            instance: event.target.clone(),
+            event_id: event.id.clone(),
+            event_type: event.event_type.clone(),
+            trace_id: event.trace.trace_id.clone(),
+            is_for_agent: event.reply_to.is_some(),
             result: Box::new(result.clone()),
         });
     }

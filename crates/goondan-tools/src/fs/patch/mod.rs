@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use self::parse::Action;
 use crate::define::{Operation, titled};
+use crate::diff::Stat;
 use crate::errors::blocking;
 use crate::paths::{Place, Root, Roots};
 use crate::write::{copy_mode, diff, read_text, remove, replace};
@@ -50,7 +51,10 @@ impl Operation for ApplyPatch {
             let changes = self.changes(&root)?;
             carry_out(&root, &changes)?;
             let files: Vec<Value> = changes.iter().map(|change| change.report(&root)).collect();
-            Ok(titled(format!("Patched {} files", files.len()), json!({"files": files})))
+            let sum = |count: fn(&Change) -> usize| changes.iter().map(count).sum();
+            let stat = Stat { added: sum(|change| change.added), removed: sum(|change| change.removed) };
+            let output = titled(format!("Patched {} files", files.len()), json!({"files": files}));
+            Ok(ToolOutput { metadata: stat.metadata(), ..output })
         })
         .await
     }

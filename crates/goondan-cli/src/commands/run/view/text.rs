@@ -1,13 +1,19 @@
 //! Events for people.
 
-use goondan::Swarm;
-use goondan::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
+use chrono::Utc;
+use goondan::event::FIRED;
+use goondan::event::INPUT;
+use goondan::event::RESPONSE;
+use goondan::event::{FinishReason, RuntimeEvent, RuntimeEventKind, ShownError, ShownResult, SwarmEvent, TurnResult};
 use goondan::ids::InstanceId;
 use goondan::inside::shown;
 use goondan::ports::tool::ToolCallStatus;
 
+use super::calls;
+use super::running::Running;
+use crate::commands::run::Unasked;
 use crate::exit::CliError;
-use crate::output::{Activity, Output, shorten, style};
+use crate::output::{Activity, Output, style};
 
 /// Shows a turn to a person.
 ///
@@ -24,6 +30,8 @@ pub(crate) struct TextView {
     written: String,
     /// Whether the cursor stands at the beginning of a line.
     fresh_line: bool,
+    /// What goes on.
+    running: Running,
 }
 
 impl TextView {
@@ -36,6 +44,7 @@ impl TextView {
             instance: None,
             written: String::new(),
             fresh_line: true,
+            running: Running::default(),
         }
     }
 
@@ -48,11 +57,16 @@ impl TextView {
     }
 
     /// Something happened.
-    pub(crate) async fn show(&mut self, swarm: &Swarm, event: &SwarmEvent) -> Result<(), CliError> {
+    pub(crate) fn show(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
         match event {
             SwarmEvent::Text { instance, delta, .. } if self.streams && self.is_mine(instance) => self.write(delta),
             SwarmEvent::TextReset { instance, .. } if self.streams && self.is_mine(instance) => self.reset(),
-            SwarmEvent::Runtime(event) => self.runtime_event(swarm, event).await,
+            SwarmEvent::Runtime(event) => {
+                self.running.note(event);
+                self.runtime_event(event)?;
+                self.resume();
+                Ok(())
+            }
             SwarmEvent::Text { .. } | SwarmEvent::TextReset { .. } | SwarmEvent::TurnEnded { .. } => Ok(()),
         }
     }
@@ -60,6 +74,15 @@ impl TextView {
     /// Somebody else is about to write: the line that says what is going on makes room.
     pub(crate) fn pause(&mut self) {
         self.activity.hide();
+    }
+
+    /// Says what goes on, where that would not tear a line of an answer.
+    pub(crate) fn resume(&mut self) {
+        match self.running.latest(Utc::now()) {
+            Some((words, elapsed)) if self.fresh_line => self.activity.show_since(words, elapsed),
+            Some(_) => self.activity.hide(),
+            None => {}
+        }
     }
 
     /// The turn is over: what has not been seen of the answer is written now.
@@ -73,50 +96,75 @@ impl TextView {
         self.end_line()
     }
 
+    /// The answer of a turn that no input of this run began. In the conversation that is followed it is part of the result
+    /// where it belongs to what was asked (`is_later`), and was seen where text streams.
+    pub(crate) fn answer(&mut self, unasked: &Unasked<'_>, is_later: bool) -> Result<(), CliError> {
+        let is_shown = self.is_mine(unasked.instance) && (is_later || self.streams);
+        if is_shown && unasked.result.finish_reason == FinishReason::TextResponse {
+            return self.end(unasked.result);
+        }
+        // What other agents say without anybody waiting for it belongs to their work, as their calls do.
+        let is_work = self.instance.as_ref().is_some_and(|mine| mine.agent != unasked.instance.agent)
+            && unasked.result.finish_reason == FinishReason::TextResponse
+            && ![INPUT, FIRED].contains(&unasked.cause);
+        if is_work && !self.shows_tools {
+            return Ok(());
+        }
+        self.pause();
+        self.end_line()?;
+        unasked.words().map_or(Ok(()), |words| self.output.note(&words))
+    }
+
     fn is_mine(&self, instance: &InstanceId) -> bool {
         self.instance.as_ref() == Some(instance)
     }
 
-    async fn runtime_event(&mut self, swarm: &Swarm, event: &RuntimeEvent) -> Result<(), CliError> {
+    fn runtime_event(&mut self, event: &RuntimeEvent) -> Result<(), CliError> {
+        let is_mine = self.is_mine(&event.instance());
         match &event.kind {
-            RuntimeEventKind::StepStarted { .. } if self.is_mine(&event.instance()) => {
+            RuntimeEventKind::TurnStarted { event_type, .. } if self.shows_tools && is_mine => self.goes_on(event_type),
+            RuntimeEventKind::StepStarted { .. } if is_mine => {
                 self.end_line()?;
                 self.written.clear();
-                self.activity.show(format!("{} is thinking", event.agent_name));
                 Ok(())
             }
-            RuntimeEventKind::ToolCalled { tool_call_id, tool_name, .. } => {
-                self.activity.show(format!("{} calls {tool_name}", event.agent_name));
-                if !self.shows_tools {
-                    return Ok(());
-                }
-                let arguments = arguments(swarm, &event.instance(), tool_call_id).await.unwrap_or_default();
-                self.tool_line(event, &format!("→ {tool_name}"), &arguments)
+            RuntimeEventKind::ToolCalled { tool_name, arguments, .. } if self.shows_tools => {
+                self.tool_lines(event, &[calls::called(tool_name, arguments)])
             }
-            RuntimeEventKind::ToolCompleted { tool_name, status, duration, .. } if self.shows_tools => {
-                let status = if *status == ToolCallStatus::Ok { "ok" } else { "error" };
-                self.tool_line(event, &format!("← {tool_name}"), &format!("{status} {duration} ms"))
+            RuntimeEventKind::ToolCompleted { tool_name, status, duration, shown, .. } if self.shows_tools => {
+                self.tool_lines(event, &calls::completed(tool_name, *status, *duration, shown, Output::columns()))
             }
             RuntimeEventKind::ToolFailed { tool_name, duration, error_message, .. } if self.shows_tools => {
-                let message = shorten(error_message);
-                self.tool_line(event, &format!("← {tool_name}"), &format!("failed {duration} ms: {message}"))
-            }
-            RuntimeEventKind::ToolProgress { title, .. } => {
-                self.activity.show(format!("{}: {title}", event.agent_name));
-                Ok(())
+                let error = Some(ShownError { code: "E_TOOL".to_owned(), message: error_message.clone() });
+                let shown = ShownResult { error, ..ShownResult::default() };
+                let lines = calls::completed(tool_name, ToolCallStatus::Error, *duration, &shown, Output::columns());
+                self.tool_lines(event, &lines)
             }
             _ => Ok(()),
         }
     }
 
-    /// A line about a tool call; helpers say who they are.
-    fn tool_line(&mut self, event: &RuntimeEvent, what: &str, detail: &str) -> Result<(), CliError> {
+    /// The conversation goes on without an input.
+    fn goes_on(&mut self, event_type: &str) -> Result<(), CliError> {
+        let what = match event_type {
+            INPUT => return Ok(()),
+            RESPONSE => "An answer has come.",
+            FIRED => "A job is due.",
+            _ => "A message of another agent has come.",
+        };
+        self.pause();
+        self.end_line()?;
+        let faint = style::FAINT;
+        self.output.trace(&format!("{faint}{what}{faint:#}"))
+    }
+
+    /// Lines about a tool call; helpers say who they are.
+    fn tool_lines(&mut self, event: &RuntimeEvent, lines: &[String]) -> Result<(), CliError> {
         self.activity.hide();
         self.end_line()?;
         let who = if self.is_mine(&event.instance()) { String::new() } else { format!("{} ", event.agent_name) };
-        let (name, faint) = (style::NAME, style::FAINT);
-        let (who, what, detail) = (shown::line(who), shown::line(what), shown::line(detail));
-        self.output.trace(&format!("{faint}{who}{faint:#}{name}{what}{name:#} {faint}{detail}{faint:#}"))
+        let faint = style::FAINT;
+        self.output.trace(&format!("{faint}{}{faint:#}{}", shown::line(who), lines.join("\n")))
     }
 
     fn write(&mut self, text: &str) -> Result<(), CliError> {
@@ -143,15 +191,4 @@ impl TextView {
         self.written.clear();
         self.output.note("The answer broke off; the model is asked again.")
     }
-}
-
-/// The arguments of a call, from the conversation that holds it: events carry no unbounded text (rule E2).
-async fn arguments(swarm: &Swarm, instance: &InstanceId, tool_call_id: &str) -> Option<String> {
-    let conversation = swarm.conversation(instance).await.ok()?;
-    let call = conversation
-        .iter()
-        .rev()
-        .flat_map(|message| message.tool_calls())
-        .find(|call| call.tool_call_id == tool_call_id)?;
-    Some(shorten(&call.input.to_string()))
 }

@@ -1,0 +1,211 @@
+//! A call of a tool in a few lines. What strangers wrote stands in its place, cut, and does nothing to a terminal.
+
+use goondan::event::ShownResult;
+use goondan::inside::shown;
+use goondan::ports::tool::ToolCallStatus;
+use serde_json::Value;
+
+use crate::output::{duration, gutter, shorten, style};
+
+/// Of what a call that went well has brought, so many rows are shown.
+const ROWS: usize = 3;
+
+/// Of one that did not: so many of the beginning, and of the end, where the reason mostly stands.
+const FIRST_ROWS: usize = 2;
+const LAST_ROWS: usize = 5;
+
+/// The field of an output that says what it is about, the most telling first.
+const TELLING: [&str; 8] = ["response", "content", "diff", "text", "result", "output", "message", "body"];
+
+/// A call that begins.
+pub(super) fn called(tool_name: &str, arguments: &Value) -> String {
+    let (name, faint) = (style::NAME, style::FAINT);
+    let tool = shown::line(tool_name);
+    let arguments = if arguments.is_null() { String::new() } else { shorten(&arguments.to_string()) };
+    format!("{name}→ {tool}{name:#} {faint}{arguments}{faint:#}")
+}
+
+/// A call that is over: how it went, then what it has brought.
+pub(super) fn completed(
+    tool_name: &str,
+    status: ToolCallStatus,
+    millis: u64,
+    result: &ShownResult,
+    width: usize,
+) -> Vec<String> {
+    let (name, faint) = (style::NAME, style::FAINT);
+    let outcome = Outcome::of(status, result);
+    let mut line = format!("{name}← {}{name:#} {}", shown::line(tool_name), outcome.words(result));
+    line.push_str(&format!(" {faint}{}{faint:#}", duration(millis)));
+    line.push_str(&stat(result));
+    let about = match &result.error {
+        Some(error) => error.message.lines().next(),
+        None => result.title.as_deref().filter(|title| !title.is_empty()),
+    };
+    if let Some(about) = about {
+        let mark = if result.error.is_some() { ":" } else { "" };
+        line.push_str(&format!("{mark} {faint}{}{faint:#}", shorten(about)));
+    }
+    let brought = brought(&result.output);
+    std::iter::once(line).chain(rows(&brought, outcome == Outcome::Well, width)).collect()
+}
+
+/// How a call went.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Well,
+    Failed,
+    /// What it ran has failed, in these words.
+    Ran(String),
+}
+
+impl Outcome {
+    fn of(status: ToolCallStatus, result: &ShownResult) -> Self {
+        if status != ToolCallStatus::Ok {
+            return Outcome::Failed;
+        }
+        let field = |name| result.output.get(name);
+        if field("timedOut") == Some(&Value::Bool(true)) {
+            return Outcome::Ran("timed out".to_owned());
+        }
+        if let Some(signal) = field("signal").and_then(Value::as_str) {
+            return Outcome::Ran(format!("ended by {}", shorten(signal)));
+        }
+        match field("exitCode").and_then(Value::as_i64) {
+            None | Some(0) => Outcome::Well,
+            Some(code) => Outcome::Ran(format!("exit {code}")),
+        }
+    }
+
+    fn words(&self, result: &ShownResult) -> String {
+        let red = style::ERROR;
+        match (self, &result.error) {
+            (Outcome::Well, _) => "ok".to_owned(),
+            (Outcome::Failed, Some(error)) => format!("{red}error {}{red:#}", shorten(&error.code)),
+            (Outcome::Failed, None) => format!("{red}error{red:#}"),
+            (Outcome::Ran(words), _) => format!("{red}{words}{red:#}"),
+        }
+    }
+}
+
+/// How many lines a change has added and removed.
+fn stat(result: &ShownResult) -> String {
+    let count = |name| result.metadata.get(name).and_then(Value::as_u64);
+    let (Some(added), Some(removed)) = (count("added"), count("removed")) else { return String::new() };
+    let (green, red) = (style::GOOD, style::ERROR);
+    format!(" {green}+{added}{green:#} {red}-{removed}{red:#}")
+}
+
+/// What an output says: what a program has written, the text that it is about, or itself.
+fn brought(output: &Value) -> String {
+    let Value::Object(fields) = output else {
+        return match output {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+    };
+    let text = |name: &&str| fields.get(*name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
+    if fields.contains_key("stdout") || fields.contains_key("stderr") {
+        let written: Vec<&str> = ["stdout", "stderr"].iter().filter_map(text).map(str::trim_end).collect();
+        return written.join("\n");
+    }
+    TELLING.iter().find_map(text).map_or_else(|| output.to_string(), str::to_owned)
+}
+
+/// The first rows; of what has failed the last ones, too.
+fn rows(text: &str, is_good: bool, width: usize) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let row = |line: &&str| first_row(line, width);
+    let (first, last) = if is_good { (ROWS, 0) } else { (FIRST_ROWS, LAST_ROWS) };
+    // A line that is left out takes a row itself.
+    if lines.len() <= first + last + 1 {
+        return lines.iter().map(row).collect();
+    }
+    let left_out = lines.len() - first - last;
+    let faint = style::FAINT;
+    let told = format!("{faint}  ⋮ {left_out} more lines{faint:#}");
+    let end = lines[lines.len() - last..].iter().map(row);
+    lines[..first].iter().map(row).chain([told]).chain(end).collect()
+}
+
+/// A line behind a bar, in one row.
+fn first_row(line: &str, width: usize) -> String {
+    let mut rows = gutter(line, width.saturating_sub(1)).into_iter();
+    let first = rows.next().unwrap_or_default();
+    let more = if rows.next().is_some() { "…" } else { "" };
+    let faint = style::FAINT;
+    format!("{faint}{first}{more}{faint:#}")
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan::event::ShownError;
+    use serde_json::json;
+
+    use super::*;
+
+    fn plain(rows: Vec<String>) -> String {
+        anstream::adapter::strip_str(&rows.join("\n")).to_string()
+    }
+
+    fn ended(millis: u64, output: Value) -> String {
+        plain(completed("bash__exec", ToolCallStatus::Ok, millis, &ShownResult { output, ..Default::default() }, 40))
+    }
+
+    #[test]
+    fn what_a_program_has_written_is_shown() {
+        let output = json!({"exitCode": 0, "signal": null, "stdout": "\none\ntwo\n", "stderr": "three\n", "cwd": "/"});
+        assert_eq!(ended(12, output), "← bash__exec ok 12 ms\n  │ one\n  │ two\n  │ three");
+        let lines = (1..=20).map(|number| format!("line {number}\n")).collect::<String>();
+        let ok = ended(2_345, json!({"exitCode": 0, "stdout": lines}));
+        assert_eq!(ok, "← bash__exec ok 2.3 s\n  │ line 1\n  │ line 2\n  │ line 3\n  ⋮ 17 more lines");
+        let failed = ended(65_000, json!({"exitCode": 101, "stdout": lines}));
+        assert_eq!(
+            failed,
+            "← bash__exec exit 101 1 min 5 s\n  │ line 1\n  │ line 2\n  ⋮ 13 more lines\n  │ line 16\n  │ line 17\n  │ line 18\n  │ line 19\n  │ line 20"
+        );
+        assert_eq!(ended(1, json!({"signal": "SIGKILL", "stdout": ""})), "← bash__exec ended by SIGKILL 1 ms");
+        assert_eq!(
+            ended(1, json!({"signal": "SIGKILL", "timedOut": true})).lines().next(),
+            Some("← bash__exec timed out 1 ms")
+        );
+    }
+
+    #[test]
+    fn an_exit_code_is_red() {
+        let result = ShownResult { output: json!({"exitCode": 3, "stdout": ""}), ..Default::default() };
+        let line = completed("bash__exec", ToolCallStatus::Ok, 1, &result, 80).remove(0);
+        let red = style::ERROR;
+        assert!(line.contains(&format!("{red}exit 3{red:#}")), "{line:?}");
+    }
+
+    #[test]
+    fn a_change_is_counted_and_an_error_gives_its_reason() {
+        let metadata = json!({"added": 3, "removed": 1}).as_object().unwrap().clone();
+        let result = ShownResult {
+            metadata,
+            title: Some("Edited a.rs".to_owned()),
+            output: json!({"path": "a.rs", "diff": "@@ -1 +1 @@\n-a\n+b\n"}),
+            ..Default::default()
+        };
+        let rows = plain(completed("fs__edit", ToolCallStatus::Ok, 4, &result, 80));
+        assert_eq!(rows, "← fs__edit ok 4 ms +3 -1 Edited a.rs\n  │ @@ -1 +1 @@\n  │ -a\n  │ +b");
+        let error = Some(ShownError { code: "E_TOOL_DENIED".to_owned(), message: "no\nreally".to_owned() });
+        let result = ShownResult { error, ..Default::default() };
+        let rows = plain(completed("fs__edit", ToolCallStatus::Error, 4, &result, 80));
+        assert_eq!(rows, "← fs__edit error E_TOOL_DENIED 4 ms: no");
+    }
+
+    #[test]
+    fn strangers_stay_behind_their_bar() {
+        let hostile = format!("{}\nerror[E]: x\u{1b}[2J\r{}", "a".repeat(100), "b".repeat(100));
+        let rows = ended(1, json!({"exitCode": 0, "stdout": hostile, "stderr": "\u{202e}"}));
+        for row in rows.lines().skip(1) {
+            assert!(
+                row.starts_with("  │ ") && row.chars().count() <= 40 && row.chars().all(shown::is_visible),
+                "{row}"
+            );
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Answers of turns that no input began.
+
+use serde_json::{Value, json};
+
+use crate::sandbox::Sandbox;
+
+/// `boss` tells `worker` something and hears back in a turn of its own.
+const MESSAGES: &str = "\
+agents:
+  boss:
+    - {calls: [{id: tell, tool: agents__send, args: {target: worker, input: dig}}], usage: {promptTokens: 10, completionTokens: 1}}
+    - {text: I told the worker., usage: {promptTokens: 20, completionTokens: 2}}
+    - {text: 'The worker says: {{ input }}', usage: {promptTokens: 30, completionTokens: 3}}
+  worker:
+    - {calls: [{id: back, tool: agents__send, args: {target: boss, input: found gold}}], usage: {promptTokens: 400, completionTokens: 40}}
+    - {text: I told the boss., usage: {promptTokens: 500, completionTokens: 50}}
+";
+
+/// `boss` asks `worker` and does not wait. `worker` answers once the file `go` is there.
+const ASKS: &str = "\
+agents:
+  boss:
+    - calls: [{id: ask, tool: agents__request, args: {target: worker, input: dig, async: true}}]
+    - {text: I asked the worker.}
+    - {text: The worker found gold.}
+  worker:
+    - calls: [{id: wait, tool: bash__exec, args: {command: 'until test -e go; do sleep 0.02; done'}}]
+    - {text: gold}
+";
+
+/// A swarm of `boss` and `worker`.
+fn swarm(script: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    let agent = |name: &str| {
+        format!(
+            "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: {name}}}\nspec:\n  modelConfig: {{modelRef: Model/m}}\n  \
+             tools: [{{ref: Tool/agents}}, {{ref: Tool/bash}}]\n  workdir: project\n  permissions: {{default: allow}}\n---\n"
+        )
+    };
+    let manifest = format!(
+        "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: m}}\n\
+         spec: {{provider: scripted, model: any, options: {{script: script.yaml}}}}\n---\n{}{}\
+         apiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {{name: s}}\n\
+         spec: {{entryAgent: Agent/boss, agents: [{{ref: Agent/boss}}, {{ref: Agent/worker}}]}}\n",
+        agent("boss"),
+        agent("worker")
+    );
+    sandbox.write("p/goondan.yaml", &manifest);
+    sandbox.write("p/script.yaml", script);
+    sandbox
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn text_shows_every_answer() {
+    let sandbox = swarm(MESSAGES);
+    let outcome = sandbox.gdn(&["run", "p", "--input", "go"]);
+    assert_eq!(outcome.ok(), "I told the worker.\nThe worker says: found gold\n");
+    assert_eq!(outcome.stderr, "");
+    let outcome = sandbox.gdn(&["run", "p", "--input", "go", "-k", "other", "-v"]);
+    assert!(outcome.stderr.contains("worker:other, to a message of another agent: I told the boss.\n"), "{outcome:#?}");
+}
+
+#[test]
+fn json_holds_every_answer_and_the_usage_of_all_agents() {
+    let sandbox = swarm(MESSAGES);
+    let outcome = sandbox.gdn(&["run", "p", "--input", "go", "--json"]);
+    let result: Value = serde_json::from_str(outcome.ok()).unwrap();
+    assert_eq!(result["response"], "I told the worker.");
+    let usage = |prompt: u64, completion: u64| json!({"promptTokens": prompt, "completionTokens": completion, "totalTokens": prompt + completion});
+    assert_eq!(result["usage"], usage(960, 96));
+    assert_eq!(result["usageByAgent"], json!({"boss": usage(60, 6), "worker": usage(900, 90)}));
+    let mut later: Vec<[&Value; 4]> = Vec::new();
+    for answer in result["later"].as_array().unwrap() {
+        assert_eq!(answer["traceId"], result["traceId"]);
+        later.push(["type", "cause", "agentName", "response"].map(|name| &answer[name]));
+    }
+    later.sort_by_key(|answer| answer[2].to_string());
+    let expected = [
+        ["answer", "agent.send", "boss", "The worker says: found gold"].map(Value::from),
+        ["answer", "agent.send", "worker", "I told the boss."].map(Value::from),
+    ];
+    assert_eq!(later, expected.each_ref().map(|answer| answer.each_ref()));
+}
+
+#[test]
+fn a_stream_has_a_line_for_every_answer() {
+    let sandbox = swarm(MESSAGES);
+    let outcome = sandbox.gdn(&["run", "p", "--input", "go", "--output-format", "stream-json"]);
+    let told = lines(outcome.ok());
+    let answers: Vec<&Value> = told.iter().filter(|line| line["type"] == "answer").collect();
+    assert_eq!(answers.len(), 2);
+    let last = told.last().unwrap();
+    assert_eq!((&last["type"], &last["usage"]["totalTokens"]), (&"result".into(), &1056.into()));
+}
+
+#[test]
+fn inputs_line_by_line_get_later_answers_before_the_end() {
+    for format in ["json", "stream-json"] {
+        let sandbox = swarm(MESSAGES);
+        let arguments = ["run", "p", "--input-format", "stream-json", "--output-format", format];
+        let outcome = sandbox.gdn_reading(&arguments, "{\"input\": \"go\", \"id\": 7}\n");
+        let told = lines(outcome.ok());
+        let of_kind = |kind: &str| told.iter().filter(|line| line["type"] == kind).collect::<Vec<_>>();
+        assert_eq!(of_kind("result").len(), 1);
+        assert_eq!(of_kind("result")[0]["id"], "7");
+        let answers = of_kind("answer");
+        assert_eq!(answers.len(), 2, "{told:#?}");
+        let boss = answers.iter().find(|answer| answer["agentName"] == "boss").unwrap();
+        assert_eq!((&boss["response"], &boss["id"]), (&"The worker says: found gold".into(), &Value::Null));
+    }
+}
+
+#[test]
+fn an_answer_that_fails_later_fails_the_command() {
+    let failing = MESSAGES.replace("{text: 'The worker says: {{ input }}'", "{error: {status: 401, message: bad key}");
+    let sandbox = swarm(&failing.replace(", usage: {promptTokens: 30, completionTokens: 3}}", "}"));
+    let outcome = sandbox.gdn(&["run", "p", "--input", "go"]);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (6, "I told the worker.\n"), "{outcome:#?}");
+    assert!(outcome.stderr.contains("error[E_MODEL_STATUS]"), "{outcome:#?}");
+}
+
+#[test]
+fn the_command_waits_for_an_answer_that_the_agent_does_not_wait_for() {
+    let sandbox = swarm(ASKS);
+    let mut command = sandbox.command(&["run", "p", "--input", "go"]);
+    let child = command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).spawn();
+    let mut child = child.unwrap();
+    use std::io::{BufRead, BufReader};
+    let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(stdout.next().unwrap().unwrap(), "I asked the worker.");
+    sandbox.write("p/go", "");
+    assert_eq!(stdout.next().unwrap().unwrap(), "The worker found gold.");
+    assert!(child.wait().unwrap().success());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_chat_shows_an_answer_while_somebody_types() {
+    let sandbox = swarm(ASKS);
+    let mut person = crate::person::Person::sit_down(&sandbox);
+    person.read_until("boss> ");
+    person.write("go\r");
+    person.read_until("I asked the worker.");
+    person.read_until("boss> ");
+    person.write("half a line");
+    sandbox.write("p/go", "");
+    person.read_until("boss:main, with the answer that it waited for: The worker found gold.");
+    person.write("\x15/quit\r");
+    assert_eq!(person.exit_code(), Some(0));
+}
+
+/// `boss` has asked `worker`, which asks for leave once the file `go` is there. A person is back at the prompt.
+#[cfg(unix)]
+fn asking() -> (Sandbox, crate::person::Person) {
+    let risky = "    - calls: [{id: risk, tool: bash__exec, args: {command: 'touch x'}}]\n    - {text: gold}\n";
+    let sandbox = swarm(&ASKS.replace("    - {text: gold}\n", risky));
+    let manifest = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
+    let asking = "permissions:\n    default: allow\n    rules:\n      - {permission: execute, action: ask}\n      \
+                  - {tool: bash__*, args: {command: 'until test -e go; do sleep 0.02; done'}, action: allow}";
+    let manifest = manifest.replace("permissions: {default: allow}", asking);
+    let policy = "policy: {shutdown: {gracePeriodSeconds: 3}}, entryAgent";
+    sandbox.write("p/goondan.yaml", &manifest.replace("entryAgent", policy));
+    let mut person = crate::person::Person::sit_down(&sandbox);
+    person.read_until("boss> ");
+    person.write("go\r");
+    person.read_until("I asked the worker.");
+    person.read_until("boss> ");
+    (sandbox, person)
+}
+
+#[cfg(unix)]
+#[test]
+fn a_question_that_comes_while_somebody_types_waits_for_enter() {
+    let (sandbox, mut person) = asking();
+    sandbox.write("p/go", "");
+    person.read_until("worker:main asks whether it may call bash__exec. Press Enter to see the question.");
+    person.write("\r");
+    person.read_until("Agent worker wants to call bash__exec");
+    person.read_until("[N]o: ");
+    person.write("y\r");
+    person.read_until("The worker found gold.");
+    person.write("/quit\r");
+    assert_eq!(person.exit_code(), Some(0));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_question_whose_asker_is_gone_is_withdrawn() {
+    let (sandbox, mut person) = asking();
+    person.write("/quit\r");
+    sandbox.write("p/go", "");
+    person.read_until("Agent worker wants to call bash__exec");
+    person.read_until("[N]o: ");
+    // The time is over that turns have to end.
+    person.read_until("This question is withdrawn: the call was cancelled. Press Enter.");
+    person.write("y\r");
+    assert_eq!(person.exit_code(), Some(0));
+    assert!(!sandbox.dir().join("p/x").exists(), "a late yes is no yes");
+}

@@ -1,0 +1,116 @@
+//! What causal chains have used up, agent by agent.
+
+use std::collections::{BTreeMap, HashMap};
+
+use goondan_core::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent};
+use goondan_core::ports::model::TokenUsage;
+
+/// Counts what the turns of chosen chains use up, by the events that a swarm publishes. A turn counts once it is over.
+#[derive(Debug, Clone, Default)]
+pub struct UsageLedger {
+    /// By trace, then by turn: whose it was and what it took. A turn whose end is told again counts once.
+    chains: HashMap<String, BTreeMap<String, (String, TokenUsage)>>,
+}
+
+/// What a chain has used up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChainUsage {
+    /// All of it.
+    pub total: TokenUsage,
+    /// The share of each agent that had a turn.
+    pub by_agent: BTreeMap<String, TokenUsage>,
+}
+
+impl UsageLedger {
+    /// Counts the chain of that trace from now on.
+    pub fn follow(&mut self, trace_id: &str) {
+        if !self.chains.contains_key(trace_id) {
+            self.chains.insert(trace_id.to_owned(), BTreeMap::new());
+        }
+    }
+
+    /// Whether that chain is counted.
+    pub fn follows(&self, trace_id: &str) -> bool {
+        self.chains.contains_key(trace_id)
+    }
+
+    /// Forgets a chain.
+    pub fn forget(&mut self, trace_id: &str) {
+        self.chains.remove(trace_id);
+    }
+
+    /// Takes note of an event, where it is about the end of a turn of a chain that is counted.
+    pub fn note(&mut self, event: &SwarmEvent) {
+        let SwarmEvent::Runtime(event) = event else { return };
+        let RuntimeEvent { kind, agent_name, trace, .. } = &**event;
+        let (turn_id, usage) = match kind {
+            RuntimeEventKind::TurnCompleted { turn_id, token_usage, .. }
+            | RuntimeEventKind::TurnFailed { turn_id, token_usage, .. } => (turn_id, token_usage.unwrap_or_default()),
+            _ => return,
+        };
+        if let Some(turns) = self.chains.get_mut(&trace.trace_id) {
+            turns.insert(turn_id.clone(), (agent_name.clone(), usage));
+        }
+    }
+
+    /// What a chain has used up so far; nothing, where it is not counted.
+    pub fn of(&self, trace_id: &str) -> ChainUsage {
+        let mut usage = ChainUsage::default();
+        for (agent, share) in self.chains.get(trace_id).into_iter().flat_map(BTreeMap::values) {
+            usage.total += *share;
+            *usage.by_agent.entry(agent.clone()).or_default() += *share;
+        }
+        usage
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use goondan_core::ids::TraceContext;
+
+    use super::*;
+
+    fn tokens(total: u64) -> TokenUsage {
+        TokenUsage { prompt_tokens: total - 1, completion_tokens: 1, total_tokens: total }
+    }
+
+    fn failed(agent: &str, turn: &str, trace: &str, total: u64) -> SwarmEvent {
+        let kind = RuntimeEventKind::TurnFailed {
+            turn_id: turn.to_owned(),
+            duration: 1,
+            error_message: "no".to_owned(),
+            token_usage: Some(tokens(total)),
+        };
+        SwarmEvent::Runtime(Arc::new(RuntimeEvent {
+            sequence: 1,
+            kind,
+            timestamp: std::time::SystemTime::UNIX_EPOCH.into(),
+            agent_name: agent.to_owned(),
+            instance_key: "main".to_owned(),
+            trace: TraceContext::root(trace, None, turn),
+        }))
+    }
+
+    #[test]
+    fn each_turn_of_a_followed_chain_counts_once() {
+        let mut ledger = UsageLedger::default();
+        ledger.follow("t");
+        for event in [
+            failed("boss", "1", "t", 10),
+            failed("worker", "2", "t", 5),
+            failed("boss", "3", "t", 2),
+            failed("boss", "1", "t", 11),
+            failed("boss", "4", "other", 100),
+        ] {
+            ledger.note(&event);
+        }
+        let usage = ledger.of("t");
+        assert_eq!(usage.total.total_tokens, 18);
+        assert_eq!((usage.by_agent["boss"].total_tokens, usage.by_agent["worker"].total_tokens), (13, 5));
+        assert_eq!(ledger.of("other"), ChainUsage::default());
+        ledger.forget("t");
+        assert!(!ledger.follows("t"));
+    }
+}
