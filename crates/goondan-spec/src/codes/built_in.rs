@@ -228,6 +228,6 @@ spec:
     RELOAD_FAILED = "E_RELOAD_FAILED" {
         why: "The edited project has errors. They are listed with file and line.",
         next: "Correct them, then reload again. `gdn validate` and `gdn reload --dry-run` check beforehand.",
-        more: Some("reload.md#when-it-is-wrong"),
+        more: Some("reload.md"),
     }
 }
