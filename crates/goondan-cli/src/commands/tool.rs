@@ -1,17 +1,16 @@
 //! `gdn tool`.
 
-use std::io::Read;
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
 use goondan::StateRoot;
 use goondan::runtime::ports::tool::{ToolCallResult, ToolCallStatus};
 use goondan::spec::shown;
 use serde_json::Value;
+use std::io::Read;
 
 use crate::commands::run::{Asked, Session, Signals, watched};
 use crate::exit::CliError;
 use crate::output::{Output, style};
+use crate::place::ProjectOption;
 use crate::project::{Launch, StartArgs};
 
 const EXAMPLES: &str = "\
@@ -40,9 +39,8 @@ enum ToolCommand {
 /// Where the tools are.
 #[derive(Debug, Args)]
 struct Place {
-    /// The project folder, or its goondan.yaml
-    #[arg(short, long, value_name = "PATH", default_value = ".")]
-    project: PathBuf,
+    #[command(flatten)]
+    project: ProjectOption,
     /// The agent [default: the swarm's entry agent]
     #[arg(short, long, value_name = "NAME")]
     agent: Option<String>,
@@ -120,8 +118,8 @@ async fn call(args: &CallArgs, signals: Signals, state_root: &StateRoot, output:
 }
 
 async fn start(place: &Place, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<Session, CliError> {
-    let launch =
-        Launch { project: &place.project, args: &place.start, record: None, watch: false, asked: Asked::Terminal };
+    let project = place.project.find(output)?;
+    let launch = Launch { project: &project, args: &place.start, record: None, watch: false, asked: Asked::Terminal };
     Session::start(launch, signals, state_root, output).await
 }
 

@@ -15,6 +15,7 @@ mod init;
 mod instances;
 mod misuse;
 mod new;
+mod parents;
 #[cfg(unix)]
 mod person;
 #[cfg(unix)]

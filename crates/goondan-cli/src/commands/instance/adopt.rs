@@ -1,7 +1,5 @@
 //! `gdn instance adopt`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use goondan::{AdoptError, StateRoot};
 use serde_json::json;
@@ -10,6 +8,7 @@ use super::{in_sentence_case, not_opened};
 use crate::exit::CliError;
 use crate::instances::{self, Scope};
 use crate::output::Output;
+use crate::place::ProjectOption;
 use crate::project;
 
 /// Arguments of `gdn instance adopt`.
@@ -18,9 +17,8 @@ pub(super) struct AdoptArgs {
     /// The workspace that becomes the project's
     #[arg(value_name = "ID")]
     workspace: String,
-    /// The project folder, or its goondan.yaml
-    #[arg(short, long, value_name = "PATH", default_value = ".")]
-    project: PathBuf,
+    #[command(flatten)]
+    project: ProjectOption,
     /// The Swarm that goes on with it [default: the only one, or the one named `default`]
     #[arg(short, long, value_name = "NAME")]
     swarm: Option<String>,
@@ -28,7 +26,7 @@ pub(super) struct AdoptArgs {
 
 /// Makes a workspace that of a project. What the project has kept until now is put aside.
 pub(super) fn run(args: &AdoptArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let (bundle, swarm) = project::chosen_swarm(&args.project, args.swarm.as_deref(), output)?;
+    let (bundle, swarm) = project::chosen_swarm(&args.project.find(output)?, args.swarm.as_deref(), output)?;
     let swarm = &bundle.swarms()[&swarm];
     let scope = Scope::Workspace(args.workspace.clone());
     let from = instances::workspaces(state_root, &scope)?.remove(0);
