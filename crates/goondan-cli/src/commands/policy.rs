@@ -114,6 +114,7 @@ fn known_folder(bundle: &Bundle, agent: &Resource<Agent>) -> Option<PathBuf> {
         Workdir::Instance => None,
         Workdir::Project => Some(bundle.root().to_owned()),
         Workdir::Path(path) => Some(bundle.root().join(path)),
+        Workdir::Repository(folder) => Some(folder.clone()),
     }
 }
 

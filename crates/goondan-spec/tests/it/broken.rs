@@ -241,6 +241,9 @@ fn agents_and_swarms() {
         ("required_tool_missing", agent("  tools: [{ref: Tool/bash}]\n  requiredTools: [bash__exce]")),
         ("hooks", agent("  hooks: []")),
         ("workdir_outside", agent("  workdir: /tmp")),
+        ("workdir_without_a_repository", agent("  workdir: repository")),
+        ("workdir_above", agent("  workdir: ../other")),
+        ("workdir_above_the_repository", agent("  workdir: ../other").directory("/p/.git").file("/other/x", "")),
         ("entry_agent_missing", with("Swarm", "  entryAgent: Agent/assistant\n  agents: []")),
         (
             "entry_agent_not_a_member",

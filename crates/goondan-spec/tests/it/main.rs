@@ -14,3 +14,4 @@ mod renderings;
 mod schemas;
 mod support;
 mod swarms;
+mod workdirs;
