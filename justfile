@@ -37,4 +37,4 @@ attacks seconds="60":
     cargo test -p goondan-tests --test it command_lines -- --nocapture 2>&1 | grep -E '^(attacks: |test |test result)'
     cargo run -q -p goondan-cli -- test tests/conformance/attacks.case.yaml
     cargo build -q -p goondan-tests
-    target/debug/lines --seconds {{seconds}}
+    target/debug/trials lines --seconds {{seconds}}

@@ -1,6 +1,6 @@
 //! Conversations on disk, found by the names that people type.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use goondan::spec::Code;
@@ -8,6 +8,8 @@ use goondan::workspace::InstanceSummary;
 use goondan::{StateRoot, Workspace};
 
 use crate::exit::CliError;
+use crate::output::Output;
+use crate::place;
 use crate::project;
 
 /// Where conversations are looked for; the same words in every command that looks for some.
@@ -34,12 +36,12 @@ pub(crate) enum Scope {
 
 impl ScopeArgs {
     /// What they amount to, where `all` asks for everything.
-    pub(crate) fn scope(&self, all: bool, state_root: &StateRoot) -> Result<Scope, CliError> {
+    pub(crate) fn scope(&self, all: bool, state_root: &StateRoot, output: &Output) -> Result<Scope, CliError> {
         let root = match (&self.workspace, &self.project) {
             (Some(id), _) => return Ok(Scope::Workspace(id.clone())),
             (None, Some(path)) => Some(project::load(path)?.root),
             (None, None) if all => None,
-            (None, None) => goondan::around(Path::new(".")),
+            (None, None) => place::around(output)?.map(std::path::absolute).transpose()?,
         };
         let Some(root) = root else { return Ok(Scope::Everywhere) };
         let workspaces = state_root.workspaces_of(&root).map_err(|error| unreadable_root(state_root, &error))?;

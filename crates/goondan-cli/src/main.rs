@@ -12,6 +12,7 @@ mod elsewhere;
 mod exit;
 mod instances;
 mod output;
+mod place;
 mod project;
 mod trust;
 

@@ -80,6 +80,7 @@ impl Engine {
             Workdir::Instance => self.store.workdir(instance),
             Workdir::Project => root(),
             Workdir::Path(path) => root().join(path),
+            Workdir::Repository(folder) => folder.clone(),
         }
     }
 }

@@ -9,6 +9,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::files::{FileKind, Files};
+use crate::paths::repository_around;
 use crate::text::reason;
 
 /// Base names of files, and where `plural`, names of folders, that hold resources.
@@ -192,7 +193,7 @@ fn read_gitignore(files: &dyn Files, folder: &Path) -> Option<Gitignore> {
 
 /// The `.gitignore` files between the repository's top and `root`, outermost first; none outside a repository.
 fn ignores_above(files: &dyn Files, root: &Path) -> Vec<Arc<Gitignore>> {
-    let Some(top) = root.ancestors().find(|folder| files.kind(&folder.join(".git")).is_ok()) else { return Vec::new() };
+    let Some(top) = repository_around(files, root) else { return Vec::new() };
     let between = root.ancestors().skip(1).take_while(|folder| folder.starts_with(top));
     let mut ignores: Vec<_> = between.filter_map(|folder| read_gitignore(files, folder).map(Arc::new)).collect();
     ignores.reverse();

@@ -22,6 +22,8 @@ pub(crate) struct Folder<'f> {
     pub(crate) root: &'f Path,
     /// The root without links.
     canonical: PathBuf,
+    /// The top of the git repository that it lies in.
+    repository: Option<PathBuf>,
     /// What was found at a path. Ten thousand tools may share one library.
     seen: Mutex<HashMap<String, Seen>>,
 }
@@ -44,7 +46,8 @@ pub(crate) enum Unreadable {
 impl<'f> Folder<'f> {
     pub(crate) fn new(files: &'f dyn Files, root: &'f Path) -> Self {
         let canonical = files.canonical(root).unwrap_or_else(|_| root.to_owned());
-        Folder { files, root, canonical, seen: Mutex::default() }
+        let repository = repository_around(files, &canonical).map(Path::to_owned);
+        Folder { files, root, canonical, repository, seen: Mutex::default() }
     }
 
     /// What stands at a relative path.
@@ -141,6 +144,24 @@ impl<'f> Looks<'f> {
         }
     }
 
+    /// The top of the git repository around the bundle.
+    pub(crate) fn repository(&self) -> Option<&PathBuf> {
+        self.go_beyond();
+        self.folder.repository.as_ref()
+    }
+
+    /// The folder of the bundle, without links.
+    pub(crate) fn canonical(&self) -> &Path {
+        &self.folder.canonical
+    }
+
+    /// The folder at a path that starts from the bundle and may lead out of it, without links; none where there is no folder.
+    pub(crate) fn folder_outside(&self, path: &str) -> Option<PathBuf> {
+        self.go_beyond();
+        let real = self.folder.files.canonical(&self.folder.canonical.join(path)).ok()?;
+        (self.folder.files.kind(&real).ok()? == FileKind::Directory).then_some(real)
+    }
+
     /// Whether a file stands at a relative path.
     pub(crate) fn is_file(&self, relative: &str) -> bool {
         matches!(self.look(relative).kind, Some(FileKind::File))
@@ -190,6 +211,11 @@ impl<'f> Looks<'f> {
     pub(crate) fn leaves_by_link(&self, relative: &str) -> bool {
         self.look(relative).leaves
     }
+}
+
+/// The top of the git repository that `folder` lies in; it is there to be looked at, links and all.
+pub(crate) fn repository_around<'f>(files: &dyn Files, folder: &'f Path) -> Option<&'f Path> {
+    folder.ancestors().find(|folder| files.kind(&folder.join(".git")).is_ok())
 }
 
 /// Why a text is no path in the bundle.

@@ -45,6 +45,7 @@ mod table;
 mod task;
 mod text_transform;
 mod todo;
+mod tool_chains;
 mod values;
 mod wait;
 mod web;

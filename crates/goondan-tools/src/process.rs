@@ -20,6 +20,7 @@ use crate::capture::Capture;
 use crate::confine::{self, Contained, NoSandbox, Watched, Watcher, start};
 use crate::errors;
 use crate::line::{Started, Work};
+use crate::tool_chains;
 
 /// How long a group has between the request to end and the end.
 pub(crate) const GRACE: Duration = Duration::from_millis(500);
@@ -30,7 +31,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How often a program that is busy is tried again.
 const BUSY_TRIES: usize = 50;
 
-/// What a program needs from the environment to work at all; `LC_*` too. Keys and tokens are not among it.
+/// What a program needs from the environment to work at all; `LC_*` and the places of tool chains, too. Keys and tokens are
+/// not among it.
 const ORDINARY: [&str; 8] = ["PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL", "TZ"];
 
 /// The environment variables of a program.
@@ -39,7 +41,8 @@ pub(crate) type Environment = BTreeMap<OsString, OsString>;
 /// The environment of a program: the ordinary variables of this process, those in `allowed`, and `extra` on top.
 pub(crate) fn environment(allowed: &[String], extra: BTreeMap<String, String>) -> Environment {
     let passes = |name: &str| {
-        ORDINARY.contains(&name) || name.starts_with("LC_") || allowed.iter().any(|allowed| allowed == name)
+        let is_ordinary = ORDINARY.contains(&name) || name.starts_with("LC_") || tool_chains::is_variable(name);
+        is_ordinary || allowed.iter().any(|allowed| allowed == name)
     };
     let inherited = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(passes));
     inherited.chain(extra.into_iter().map(|(name, value)| (name.into(), value.into()))).collect()

@@ -94,7 +94,7 @@ struct Process {
 impl Process {
     fn start(root: &Path) -> anyhow::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["--child".as_ref(), root.as_os_str()])
+            .args(["chaos".as_ref(), "--child".as_ref(), root.as_os_str()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;

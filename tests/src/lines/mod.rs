@@ -9,7 +9,7 @@
 
 mod generate;
 mod ground;
-pub mod witness;
+mod witness;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -74,7 +74,8 @@ fn start_again(args: &[String]) -> anyhow::Result<bool> {
     let dir = tempfile::tempdir()?;
     let place = ground::lay_out(dir.path())?;
     let path = ground::programs(&place, ground::OURS);
-    let status = Command::new(std::env::current_exe()?).args(args).env("PATH", path).env(PLACE, &place).status()?;
+    let mut again = Command::new(std::env::current_exe()?);
+    let status = again.arg("lines").args(args).env("PATH", path).env(PLACE, &place).status()?;
     Ok(status.success())
 }
 

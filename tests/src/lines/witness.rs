@@ -1,23 +1,19 @@
-//! The program that lines start: it writes down how it was called.
+//! What is known of the program that lines start (`bin/witness.rs`): where it writes its notes, and in which words.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-
-use serde_json::json;
+use std::path::Path;
+use std::{fs, io};
 
 /// The file of its notes, in the folder in which a line begins. No pattern matches it: it is hidden.
-pub const NOTES: &str = ".notes";
+pub(crate) const NOTES: &str = ".notes";
 
 /// The file beside the program that says where that folder is.
-const PLACE: &str = "place";
+pub(crate) const PLACE: &str = "place";
 
 /// Lets the programs in `bin` write their notes in `work`.
 ///
 /// # Errors
 /// Where that can't be written down.
-pub fn lay(bin: &Path, work: &Path) -> io::Result<()> {
+pub(crate) fn lay(bin: &Path, work: &Path) -> io::Result<()> {
     fs::write(bin.join(PLACE), work.to_string_lossy().as_bytes())
 }
 
@@ -25,47 +21,10 @@ pub fn lay(bin: &Path, work: &Path) -> io::Result<()> {
 const COMPLAINTS: [&str; 5] = ["cannot ", "can't ", "No such file", "there is no folder", "not found"];
 
 /// `text` with every complaint in the same words.
-pub fn calm(text: &str) -> String {
+pub(crate) fn calm(text: &str) -> String {
     let calm = |line: &str| match COMPLAINTS.iter().any(|complaint| line.contains(complaint)) {
         true => format!("complaint{}", if line.ends_with('\n') { "\n" } else { "" }),
         false => line.to_owned(),
     };
     text.split_inclusive('\n').map(calm).collect()
-}
-
-/// Notes its arguments, its folder, what it reads and the variable `A`; prints its arguments; fails where one is `fail`.
-pub fn main() -> ExitCode {
-    match note() {
-        Ok(code) => code,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "witness: {error}");
-            ExitCode::from(9)
-        }
-    }
-}
-
-fn note() -> io::Result<ExitCode> {
-    let args: Vec<String> = std::env::args_os().map(|arg| calm(&arg.to_string_lossy())).collect();
-    let program = std::env::current_exe()?;
-    let work = PathBuf::from(fs::read_to_string(program.with_file_name(PLACE))?);
-    let mut read = Vec::new();
-    io::stdin().read_to_end(&mut read)?;
-    let folder = std::env::current_dir()?;
-    // Two folders up, all runs are in the same place.
-    let base = work.parent().unwrap_or(&work);
-    let folder = folder.strip_prefix(base).map_or_else(|_| "above".to_owned(), |below| below.display().to_string());
-    let called = args.first().map(|name| name.rsplit('/').next().unwrap_or(name).to_owned());
-    let note = json!({
-        "program": called,
-        "args": args.get(1..),
-        "in": folder,
-        "reads": calm(&String::from_utf8_lossy(&read)),
-        "A": std::env::var("A").ok(),
-    });
-    let mut notes = OpenOptions::new().append(true).create(true).open(work.join(NOTES))?;
-    notes.write_all(format!("{note}\n").as_bytes())?;
-    // Nobody may be there to read it.
-    let _ = writeln!(io::stdout(), "{}", args.get(1..).unwrap_or_default().join(" "));
-    let _ = writeln!(io::stderr(), "seen");
-    Ok(ExitCode::from(u8::from(args.iter().any(|arg| arg == "fail"))))
 }

@@ -1,6 +1,6 @@
 //! `gdn build`, and the building before a start (`--build`).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 use goondan::inside::{render, shown};
@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::commands::run::{Signals, watched};
 use crate::exit::{CliError, Exit};
 use crate::output::{Activity, Output, style};
+use crate::place::ProjectPath;
 use crate::project::{self, as_json};
 use crate::trust::Trust;
 
@@ -27,9 +28,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BuildArgs {
-    /// The project folder, or its goondan.yaml
-    #[arg(value_name = "PATH", default_value = ".")]
-    project: PathBuf,
+    #[command(flatten)]
+    project: ProjectPath,
     /// Build this tool; may be repeated [default: all tools that have a `spec.build`]
     #[arg(short, long = "tool", value_name = "NAME")]
     tools: Vec<String>,
@@ -42,7 +42,8 @@ pub(crate) struct BuildArgs {
 pub(crate) async fn run(args: &BuildArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let trust = Trust::new(state_root, args.trust);
     watched(async |mut signals| {
-        let outcomes = make(&args.project, &args.tools, &trust, &mut signals, output).await?;
+        let project = args.project.find(output)?;
+        let outcomes = make(&project, &args.tools, &trust, &mut signals, output).await?;
         if output.json {
             output.json_pretty(&outcomes.iter().map(object).collect::<Vec<_>>())?;
         } else if outcomes.is_empty() {
@@ -54,7 +55,7 @@ pub(crate) async fn run(args: &BuildArgs, state_root: &StateRoot, output: &Outpu
             output.line(&format!("{good}Built{good:#} {} in {seconds:.1} s", shown::line(&outcome.tool)))?;
         }
         verdict(&outcomes)?;
-        check_entries(&args.project, &outcomes, output)
+        check_entries(&project, &outcomes, output)
     })
     .await
 }

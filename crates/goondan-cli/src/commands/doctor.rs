@@ -1,6 +1,6 @@
 //! `gdn doctor`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 use goondan::inside::private;
@@ -13,6 +13,7 @@ use crate::commands::quoted;
 use crate::elsewhere;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, style};
+use crate::place::ProjectPath;
 use crate::project;
 use crate::trust::Trust;
 
@@ -28,9 +29,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DoctorArgs {
-    /// The project folder, or its goondan.yaml
-    #[arg(value_name = "PATH", default_value = ".")]
-    project: PathBuf,
+    #[command(flatten)]
+    project: ProjectPath,
 }
 
 /// How a check came out.
@@ -55,7 +55,14 @@ struct Check {
 /// Checks this machine and the project. Fails where any check fails; warnings do not count.
 pub(crate) fn run(args: &DoctorArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let mut checks = vec![version(), state(state_root), shell(), sandbox()];
-    checks.extend(project_checks(&args.project, state_root));
+    checks.extend(match args.project.known(output)? {
+        Some(path) => project_checks(&path, state_root),
+        None => vec![
+            check("project", Status::Warn, "there is no goondan.yaml in this folder, nor in one above it")
+                .suggest("Create one with `gdn init`."),
+            provider_keys(),
+        ],
+    });
     if output.json {
         output.json_pretty(&checks)?;
     } else {

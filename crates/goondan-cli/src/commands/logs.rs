@@ -56,7 +56,7 @@ pub(crate) struct LogsArgs {
 
 /// Shows runtime events, oldest first.
 pub(crate) async fn run(args: &LogsArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let scope = args.scope.scope(args.all, state_root)?;
+    let scope = args.scope.scope(args.all, state_root, output)?;
     let mut seen = Seen::default();
     let mut events = read(args, state_root, &scope, &mut seen)?;
     events.drain(..events.len().saturating_sub(args.lines));

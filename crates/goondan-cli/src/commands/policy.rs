@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::exit::CliError;
 use crate::output::Output;
+use crate::place::ProjectOption;
 use crate::project;
 
 const EXAMPLES: &str = "\
@@ -52,15 +53,14 @@ struct ExplainArgs {
     /// Follow paths from this folder, as a run would [default: the agent's `workdir`, where that is in the project]
     #[arg(short, long, value_name = "PATH")]
     workdir: Option<PathBuf>,
-    /// The project folder, or its goondan.yaml
-    #[arg(short, long, value_name = "PATH", default_value = ".")]
-    project: PathBuf,
+    #[command(flatten)]
+    project: ProjectOption,
 }
 
 /// Explains.
 pub(crate) fn run(args: &PolicyArgs, output: &Output) -> Result<(), CliError> {
     let PolicyCommand::Explain(args) = &args.command;
-    let bundle = project::load_valid(&args.project, output)?.1;
+    let bundle = project::load_valid(&args.project.find(output)?, output)?.1;
     let arguments = arguments(&args.args)?;
     let agent = find_agent(&bundle, &args.agent)?;
     let export = find_export(&bundle, agent, &args.tool)?;
@@ -113,6 +113,7 @@ fn known_folder(bundle: &Bundle, agent: &Resource<Agent>) -> Option<PathBuf> {
         Workdir::Instance => None,
         Workdir::Project => Some(bundle.root().to_owned()),
         Workdir::Path(path) => Some(bundle.root().join(path)),
+        Workdir::Repository(folder) => Some(folder.clone()),
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::commands::tool_host;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, plan_words, style};
+use crate::place::ProjectPath;
 use crate::project;
 use crate::trust::Trust;
 
@@ -30,9 +31,8 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReloadArgs {
-    /// The project folder, or its goondan.yaml
-    #[arg(value_name = "PATH", default_value = ".")]
-    project: PathBuf,
+    #[command(flatten)]
+    project: ProjectPath,
     /// Show what a reload would change, and change nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
@@ -49,14 +49,15 @@ pub(crate) struct ReloadArgs {
 
 /// Shows or brings about a reload.
 pub(crate) async fn run(args: &ReloadArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let path = args.project.find(output)?;
     if args.dry_run {
         // It opens libraries and reads variables, as a start does.
         let trust = Trust::new(state_root, args.trust);
-        let (_, bundle, _) = project::load_trusted(&args.project, &trust, output)?;
+        let (_, bundle, _) = project::load_trusted(&path, &trust, output)?;
         preview(args, bundle, state_root, output).await
     } else {
-        let (_, bundle, _) = project::load_valid(&args.project, output)?;
-        request(args, &bundle, state_root, output).await
+        let (_, bundle, _) = project::load_valid(&path, output)?;
+        request(args, &path, &bundle, state_root, output).await
     }
 }
 
@@ -107,13 +108,19 @@ fn compared(
     Ok(Some(state_root.workspace_of(&running, &running.swarms()[&swarm])))
 }
 
-async fn request(args: &ReloadArgs, bundle: &Bundle, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+async fn request(
+    args: &ReloadArgs,
+    path: &Path,
+    bundle: &Bundle,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
     let swarm = bundle.choose_swarm(args.swarm.as_deref()).map_err(|problem| CliError {
         suggestion: problem.suggestion.clone(),
         ..CliError::configuration(problem.message.clone())
     })?;
     let workspace = state_root.workspace_of(bundle, swarm);
-    let (process, last) = running(&workspace, &swarm.id.name, &args.project)?;
+    let (process, last) = running(&workspace, &swarm.id.name, path)?;
     let before = last.last_reload.map_or(0, |reload| reload.number);
     hang_up(process)?;
     let (generation, reload) = answer(&workspace, before).await?;

@@ -1,18 +1,17 @@
 //! `gdn tool`.
 
-use std::io::Read;
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
 use goondan::StateRoot;
 use goondan::inside::shown;
 use goondan::ports::tool::{ToolCallResult, ToolCallStatus};
 use goondan::spec::Code;
 use serde_json::Value;
+use std::io::Read;
 
 use crate::commands::run::{Asked, Session, Signals, watched};
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, style};
+use crate::place::ProjectOption;
 use crate::project::{Launch, StartArgs};
 
 const EXAMPLES: &str = "\
@@ -41,9 +40,8 @@ enum ToolCommand {
 /// Where the tools are.
 #[derive(Debug, Args)]
 struct Place {
-    /// The project folder, or its goondan.yaml
-    #[arg(short, long, value_name = "PATH", default_value = ".")]
-    project: PathBuf,
+    #[command(flatten)]
+    project: ProjectOption,
     /// Act as this agent [default: the swarm's entry agent]
     #[arg(short, long, value_name = "NAME")]
     agent: Option<String>,
@@ -121,8 +119,8 @@ async fn call(args: &CallArgs, signals: Signals, state_root: &StateRoot, output:
 }
 
 async fn start(place: &Place, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<Session, CliError> {
-    let launch =
-        Launch { project: &place.project, args: &place.start, record: None, watch: false, asked: Asked::Terminal };
+    let project = place.project.find(output)?;
+    let launch = Launch { project: &project, args: &place.start, record: None, watch: false, asked: Asked::Terminal };
     Session::start(launch, signals, state_root, output).await
 }
 

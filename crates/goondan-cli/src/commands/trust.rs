@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::exit::CliError;
 use crate::output::{Output, Table, style};
+use crate::place;
 use crate::trust::{listing, unreadable, unwritten};
 
 const EXAMPLES: &str = "\
@@ -21,9 +22,9 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TrustArgs {
-    /// The folder of a project, or a folder with several projects
-    #[arg(value_name = "PATH", default_value = ".")]
-    folder: PathBuf,
+    /// The folder of a project, or a folder with several projects [default: the project around this folder, else this folder]
+    #[arg(value_name = "PATH")]
+    folder: Option<PathBuf>,
     /// List the trusted folders
     #[arg(long, conflicts_with_all = ["folder", "revoke"])]
     list: bool,
@@ -38,7 +39,13 @@ pub(crate) fn run(args: &TrustArgs, state_root: &StateRoot, output: &Output) -> 
     match &args.revoke {
         Some(folder) => revoke(&list, folder, output),
         None if args.list => show(&list, output),
-        None => trust(&list, folder_of(&args.folder), state_root, output),
+        None => {
+            let folder = match &args.folder {
+                Some(folder) => folder_of(folder).to_owned(),
+                None => place::around(output)?.unwrap_or_else(|| PathBuf::from(".")),
+            };
+            trust(&list, &folder, state_root, output)
+        }
     }
 }
 

@@ -1,7 +1,5 @@
 //! `gdn validate`.
 
-use std::path::PathBuf;
-
 use clap::{Args, ValueEnum};
 use goondan::inside::render;
 use goondan::spec::Diagnostic;
@@ -9,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::exit::{CliError, Exit};
 use crate::output::Output;
+use crate::place::ProjectPath;
 use crate::project;
 
 const EXAMPLES: &str = "\
@@ -22,9 +21,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ValidateArgs {
-    /// The project folder, or its goondan.yaml
-    #[arg(value_name = "PATH", default_value = ".")]
-    project: PathBuf,
+    #[command(flatten)]
+    project: ProjectPath,
     /// Print problems in this format [default: pretty, or json with --json]
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
@@ -48,7 +46,7 @@ enum Format {
 
 /// Checks a project. The problems are the result, so they go to standard output.
 pub(crate) fn run(args: &ValidateArgs, output: &Output) -> Result<(), CliError> {
-    let project = project::load(&args.project)?;
+    let project = project::load(&args.project.find(output)?)?;
     let diagnostics = &project.diagnostics;
     let format = args.format.unwrap_or(if output.json { Format::Json } else { Format::Pretty });
     match format {

@@ -18,6 +18,7 @@ mod later;
 mod limits;
 mod misuse;
 mod new;
+mod parents;
 #[cfg(unix)]
 mod person;
 #[cfg(unix)]

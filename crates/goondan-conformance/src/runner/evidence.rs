@@ -79,6 +79,7 @@ impl<'c> Evidence<'c> {
         match self.workdirs.get(agent)? {
             Workdir::Project => Some(self.project.clone()),
             Workdir::Path(path) => Some(self.project.join(path)),
+            Workdir::Repository(folder) => Some(folder.clone()),
             Workdir::Instance => {
                 let id = InstanceId::new(agent, instance_key);
                 Some(self.workspaces.first()?.instance_dir(&id).join(layout::WORKDIR))

@@ -49,7 +49,8 @@ pub(crate) fn find(ground: &Ground<'_>, paths: &PathArguments) -> Vec<Protected>
         }
         let base = base(path, &root, &folder, &own)?;
         let by_name = by_name(base, path).filter(|(_, why)| *why != Why::Own || !ground.is_builtin);
-        let by_name = by_name.or_else(|| (base == root).then(|| resources(path)).flatten());
+        let decides = || base == root || is_ignore_file_above(path, &root);
+        let by_name = by_name.or_else(|| decides().then(|| resources(path)).flatten());
         by_name.or_else(|| of_bundle.iter().find(|(place, _)| is_in(path, place)).cloned())
     };
     let about = |(argument, given, places): (&str, &str, Vec<&Path>)| {
@@ -88,6 +89,12 @@ fn resources(path: &Path) -> Option<(PathBuf, Why)> {
     let folder = path.parent()?.to_string_lossy().to_lowercase();
     let is_one = name == ".gitignore" || is_resource_file(&folder.replace('\\', "/"), &name);
     is_one.then(|| (path.to_owned(), Why::Bundle))
+}
+
+/// Whether `path` is a `.gitignore` above the project: it says which files become part of the bundle, too.
+fn is_ignore_file_above(path: &Path, root: &Path) -> bool {
+    let is_ignore_file = path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(".gitignore"));
+    is_ignore_file && path.parent().is_some_and(|folder| is_in(root, folder))
 }
 
 /// What a bundle was made from, what its tools run and are built from, and what its models play.
@@ -152,6 +159,19 @@ fn lower(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_ignored_above_a_project_decides_about_it() {
+        let root = Path::new("/r/team/swarm");
+        for (path, expected) in [
+            ("/r/.gitignore", true),
+            ("/r/team/.GITIGNORE", true),
+            ("/r/src/.gitignore", false),
+            ("/r/team/goondan.yaml", false),
+        ] {
+            assert_eq!(is_ignore_file_above(Path::new(path), root), expected, "{path}");
+        }
+    }
 
     fn why(path: &str) -> Option<Why> {
         let (root, folder) = (Path::new("/home/u/shop"), Path::new("/home/u"));

@@ -1,12 +1,14 @@
 //! `kind: Agent`.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 
 use super::permissions::{self, Permissions, PermissionsShape};
 use super::{Scope, export, free_map, qualified_name};
 use crate::decode::Field;
+use crate::diagnostic::Code;
 use crate::findings::Findings;
 use crate::meta::Kind;
 use crate::references::{self, RefShape};
@@ -85,6 +87,8 @@ pub enum Workdir {
     Project,
     /// A folder in the bundle, relative to its root.
     Path(String),
+    /// A folder outside of the bundle, in the git repository around it: absolute, without links.
+    Repository(PathBuf),
 }
 
 /// How many tool calls of one step run at the same time where nothing else is said.
@@ -259,6 +263,20 @@ fn read_workdir(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -
     match field.text(findings)? {
         INSTANCE => Some(Workdir::Instance),
         PROJECT => Some(Workdir::Project),
+        "repository" => match scope.folder.repository() {
+            Some(top) if top == scope.folder.canonical() => Some(Workdir::Project),
+            Some(top) => Some(Workdir::Repository(top.clone())),
+            None => {
+                let message = "The agent works in the git repository around the project, but there is none.";
+                findings.add(
+                    field
+                        .problem(Code::ENTRY_NOT_FOUND, message)
+                        .suggest("run `git init` where the repository shall begin, or write `project`"),
+                );
+                None
+            }
+        },
+        path if path.split('/').next() == Some("..") => read_outside(field, path, scope, findings),
         _ => {
             let path = scope.folder.path(field, findings)?;
             if scope.folder.is_file(&path) {
@@ -267,6 +285,43 @@ fn read_workdir(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -
                 return None;
             }
             Some(if path == "." { Workdir::Project } else { Workdir::Path(path) })
+        }
+    }
+}
+
+/// A folder above the bundle or beside it, as far up as the repository around it reaches.
+fn read_outside(field: &Field<'_>, path: &str, scope: &Scope<'_>, findings: &mut Findings) -> Option<Workdir> {
+    let shown = excerpt(path, 200);
+    let Some(top) = scope.folder.repository() else {
+        let message = format!(
+            "`{}` is `{shown}`, which leaves the bundle, and there is no git repository around it.",
+            field.path
+        );
+        findings.add(
+            field
+                .problem(Code::PATH_ESCAPE, message)
+                .suggest("use a folder of the project, or run `git init` where the repository shall begin"),
+        );
+        return None;
+    };
+    match scope.folder.folder_outside(path) {
+        Some(folder) if folder == scope.folder.canonical() => Some(Workdir::Project),
+        Some(folder) if folder.starts_with(top) => Some(Workdir::Repository(folder)),
+        Some(_) => {
+            let message = format!("`{}` is `{shown}`, which leaves the git repository around the project.", field.path);
+            findings.add(
+                field
+                    .problem(Code::PATH_ESCAPE, message)
+                    .suggest("use a folder of the repository; `repository` is all of it"),
+            );
+            None
+        }
+        None => {
+            let message = format!("`{}` is `{shown}`, but there is no such folder.", field.path);
+            findings.add(
+                field.problem(Code::ENTRY_NOT_FOUND, message).suggest("create it, or write `repository` for all of it"),
+            );
+            None
         }
     }
 }
@@ -302,7 +357,8 @@ pub(crate) struct AgentSpec {
     /// Tools, written `tool__export`. A text answer ends a turn only after one of them has succeeded in that turn.
     required_tools: Option<Vec<String>>,
     /// The folder in which the agent's tools work: `instance` (a folder that each conversation has for itself), `project`
-    /// (the project folder), or a path in the project.
+    /// (the project folder), `repository` (the git repository around the project), or a path from the project folder, which
+    /// may climb by `..` as far as that repository.
     #[schemars(length(min = 1), extend("default" = INSTANCE))]
     workdir: Option<String>,
 }

@@ -8,32 +8,18 @@ use tokio::process::Command;
 
 use super::programs::{self, Found};
 use super::{ANY, Contained, Launcher, Layer, layer, start};
+use crate::tool_chains;
 
-/// What programs of a user's tool chains read below the home folder. Where keys lie is not among it.
-const HOMES: [&str; 23] = [
+/// What programs read below the home folder beside tool chains. Where keys lie is not among it.
+const HOMES: [&str; 8] = [
     ".gitconfig",
     ".config/git/attributes",
     ".config/git/config",
     ".config/git/ignore",
-    ".cargo/bin",
-    ".cargo/config.toml",
-    ".cargo/env",
-    ".cargo/git",
-    ".cargo/registry",
-    ".rustup",
-    ".pyenv",
-    ".nvm",
-    ".volta",
-    ".asdf",
-    ".sdkman",
-    ".rbenv",
-    ".bun/bin",
-    ".deno/bin",
     ".local/bin",
     ".local/lib",
     ".local/share/uv/python",
     ".local/share/uv/tools",
-    "go/pkg",
 ];
 
 impl Launcher {
@@ -76,6 +62,7 @@ fn layer_of(containment: &Containment, ctx: &ToolContext, found: &Found, beside:
     if let Some(home) = std::env::home_dir() {
         layer.read.extend(HOMES.iter().map(|below| home.join(below)));
     }
+    layer.read.extend(tool_chains::readable());
     let all = || std::iter::once(found).chain(beside);
     let stated = containment.sandbox.programs.as_deref().unwrap_or_default();
     if stated.iter().any(|one| one == ANY) || (stated.is_empty() && all().any(|one| one.is_launcher)) {

@@ -88,7 +88,11 @@ async fn the_environment_holds_nothing_but_the_ordinary_and_the_listed() {
     let output = Bench::new().ok("bash__exec", command.clone()).await;
     let names: Vec<&str> =
         output["stdout"].as_str().unwrap().lines().filter_map(|line| line.split('=').next()).collect();
-    assert!(names.contains(&"PATH") && !names.iter().any(|name| name.starts_with("CARGO")), "{names:?}");
+    assert!(names.contains(&"PATH") && !names.iter().any(|name| name.starts_with("CARGO_M")), "{names:?}");
+    // Where tool chains lie is ordinary: programs find those of whoever runs the swarm.
+    for name in ["CARGO_HOME", "RUSTUP_HOME"] {
+        assert_eq!(names.contains(&name), std::env::var_os(name).is_some(), "{name}");
+    }
     for line in ["MINE=x y", "COUNT=2", "FLAG=true"] {
         assert!(output["stdout"].as_str().unwrap().lines().any(|found| found == line), "{line}");
     }

@@ -10,7 +10,7 @@ use goondan_spec::{Bundle, Resource, pattern};
 use super::Want;
 use crate::project;
 
-/// What agents may do without being asked: run programs outside of a sandbox, use the network.
+/// What agents may do without being asked: run programs outside of a sandbox, use the network, work outside of the project.
 pub(super) fn powers(bundle: &Bundle) -> Vec<Want> {
     bundle.agents().values().flat_map(|agent| of_agent(bundle, agent)).collect()
 }
@@ -19,7 +19,7 @@ fn of_agent(bundle: &Bundle, agent: &Resource<Agent>) -> Vec<Want> {
     let who = &agent.id;
     let run = (Permission::Execute, format!("lets {who} run programs without a question"));
     let reach = (Permission::Network, format!("lets {who} use the network without a question"));
-    let mut wants = Vec::new();
+    let mut wants: Vec<Want> = outside(agent).into_iter().collect();
     for (power, what) in [run, reach] {
         let names: Vec<String> = offered(bundle, agent)
             .filter(|offer| offer.has(power) && offer.may(&agent.spec, power))
@@ -30,6 +30,13 @@ fn of_agent(bundle: &Bundle, agent: &Resource<Agent>) -> Vec<Want> {
         }
     }
     wants
+}
+
+/// The folder outside of the project that an agent works in.
+fn outside(agent: &Resource<Agent>) -> Option<Want> {
+    let Workdir::Repository(folder) = &agent.spec.workdir else { return None };
+    let what = format!("lets {} work in {}, which is more than the folder of the project", agent.id, folder.display());
+    Some(Want::new(what, agent.origin.as_ref()))
 }
 
 /// An export that an agent is offered.

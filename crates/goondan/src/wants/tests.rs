@@ -88,6 +88,22 @@ fn what_runs_in_a_sandbox_is_not_wanted() {
 }
 
 #[test]
+fn a_folder_outside_of_the_project_is_wanted() {
+    let repository = project(SCRIPTED, "tools: [], workdir: repository", "");
+    let inner = repository.path().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    for file in ["goondan.yaml", "script.yaml"] {
+        std::fs::rename(repository.path().join(file), inner.join(file)).unwrap();
+    }
+    std::fs::create_dir(repository.path().join(".git")).unwrap();
+    let place = repository.path().canonicalize().unwrap();
+    let expected = format!("lets Agent/a work in {}, which is more than the folder of the project", place.display());
+    assert_eq!(found(&inner), [expected]);
+    std::fs::create_dir(inner.join(".git")).unwrap();
+    assert_eq!(found(&inner), Vec::<String>::new(), "it is the repository itself");
+}
+
+#[test]
 fn a_tool_that_understates_what_it_needs_is_known_for_what_it_is() {
     let tool = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: calm}\nspec: {entry: 'builtin:bash', exports: [{name: exec, permissions: [read]}]}\n";
     let folder = project(SCRIPTED, "tools: [{ref: Tool/calm}]", tool);

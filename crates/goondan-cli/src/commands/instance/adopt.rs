@@ -1,7 +1,5 @@
 //! `gdn instance adopt`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use goondan::spec::Code;
 use goondan::{AdoptError, StateRoot};
@@ -11,6 +9,7 @@ use super::{in_sentence_case, not_opened};
 use crate::exit::CliError;
 use crate::instances::{self, Scope};
 use crate::output::Output;
+use crate::place::ProjectOption;
 use crate::project;
 
 /// Arguments of `gdn instance adopt`.
@@ -19,9 +18,8 @@ pub(super) struct AdoptArgs {
     /// The id of the workspace to take over
     #[arg(value_name = "ID")]
     workspace: String,
-    /// The project folder, or its goondan.yaml
-    #[arg(short, long, value_name = "PATH", default_value = ".")]
-    project: PathBuf,
+    #[command(flatten)]
+    project: ProjectOption,
     /// Take it over for this Swarm [default: the only one, or the one named `default`]
     #[arg(short, long, value_name = "NAME")]
     swarm: Option<String>,
@@ -29,7 +27,7 @@ pub(super) struct AdoptArgs {
 
 /// Makes a workspace that of a project. What the project has kept until now is put aside.
 pub(super) fn run(args: &AdoptArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let (bundle, swarm) = project::chosen_swarm(&args.project, args.swarm.as_deref(), output)?;
+    let (bundle, swarm) = project::chosen_swarm(&args.project.find(output)?, args.swarm.as_deref(), output)?;
     let swarm = &bundle.swarms()[&swarm];
     let scope = Scope::Workspace(args.workspace.clone());
     let from = instances::workspaces(state_root, &scope)?.remove(0);

@@ -23,7 +23,7 @@ pub(super) struct DeleteArgs {
 
 /// Deletes a conversation. What is not there counts as deleted.
 pub(super) async fn run(args: &DeleteArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let (name, scope) = (&args.which.name, args.which.scope(state_root)?);
+    let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
     let Some(found) = instances::named(state_root, &scope, name)? else {
         let of = instances::of(&scope);
         return output.note(&format!("There is no instance `{}`{of}; nothing was deleted.", shown::line(name)));

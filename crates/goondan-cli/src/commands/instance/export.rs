@@ -32,8 +32,9 @@ pub(super) struct ExportArgs {
 
 /// Writes conversations. A running swarm may go on meanwhile.
 pub(super) fn run(args: &ExportArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let found = chosen(args, state_root)?;
-    let mask = Mask::of_environment(&environment()?);
+    let scope = args.scope.scope(false, state_root, output)?;
+    let found = chosen(args, &scope, state_root)?;
+    let mask = Mask::of_environment(&environment(&scope)?);
     match &args.output {
         None if Output::stdout_is_terminal() => {
             let mut text = Vec::new();
@@ -51,10 +52,9 @@ pub(super) fn run(args: &ExportArgs, state_root: &StateRoot, output: &Output) ->
     }
 }
 
-fn chosen(args: &ExportArgs, state_root: &StateRoot) -> Result<Vec<Found>, CliError> {
-    let scope = args.scope.scope(false, state_root)?;
+fn chosen(args: &ExportArgs, scope: &Scope, state_root: &StateRoot) -> Result<Vec<Found>, CliError> {
     let Some(name) = &args.name else {
-        let found = instances::all(state_root, &scope)?;
+        let found = instances::all(state_root, scope)?;
         // Names are unique in a workspace alone.
         let mut names: Vec<String> = found.iter().map(Found::name).collect();
         names.sort_unstable();
@@ -63,17 +63,19 @@ fn chosen(args: &ExportArgs, state_root: &StateRoot) -> Result<Vec<Found>, CliEr
                 .suggest("Choose a workspace with `--workspace`; `gdn instance list` shows which there are.")),
             None if found.is_empty() => Err(CliError::failure(
                 Code::INSTANCE_NOT_FOUND,
-                format!("There are no instances{}.", instances::of(&scope)),
+                format!("There are no instances{}.", instances::of(scope)),
             )),
             None => Ok(found),
         };
     };
-    Ok(vec![instances::named(state_root, &scope, name)?.ok_or_else(|| instances::unknown(&scope, name))?])
+    Ok(vec![instances::named(state_root, scope, name)?.ok_or_else(|| instances::unknown(scope, name))?])
 }
 
-/// What the process and the `.env` files of this folder say: values of variables that are named like secrets are masked.
-fn environment() -> Result<goondan::spec::Environment, CliError> {
-    goondan::environment(Path::new("."), None).map_err(|diagnostic| CliError::configuration(diagnostic.message))
+/// What the process and the `.env` files of the project (else of this folder) say: values of variables that are named like
+/// secrets are masked.
+fn environment(scope: &Scope) -> Result<goondan::spec::Environment, CliError> {
+    let folder = if let Scope::Project(root, _) = scope { root } else { Path::new(".") };
+    goondan::environment(folder, None).map_err(|diagnostic| CliError::configuration(diagnostic.message))
 }
 
 /// The file is there as a whole or not at all.

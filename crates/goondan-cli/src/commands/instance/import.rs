@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use goondan::ImportError;
@@ -13,6 +13,7 @@ use goondan::{ImportFailed, StateRoot, Workspace};
 use super::{in_sentence_case, not_opened};
 use crate::exit::CliError;
 use crate::output::Output;
+use crate::place;
 use crate::project;
 
 /// Arguments of `gdn instance import`.
@@ -63,7 +64,7 @@ fn workspace(args: &ImportArgs, state_root: &StateRoot, output: &Output) -> Resu
         }
         return Ok(workspace);
     }
-    if let Some(root) = goondan::around(Path::new(".")) {
+    if let Some(root) = place::around(output)? {
         let (bundle, swarm) = project::chosen_swarm(&root, None, output)?;
         return Ok(state_root.workspace_of(&bundle, &bundle.swarms()[&swarm]));
     }

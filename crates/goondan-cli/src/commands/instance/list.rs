@@ -69,7 +69,7 @@ fn project(found: &Found) -> Option<PathBuf> {
 
 /// Lists conversations.
 pub(super) fn run(args: &ListArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let scope = args.scope.scope(args.all, state_root)?;
+    let scope = args.scope.scope(args.all, state_root, output)?;
     let mut found = instances::all(state_root, &scope)?;
     if let Some(agent) = &args.agent {
         found.retain(|found| found.summary.id.agent == *agent);

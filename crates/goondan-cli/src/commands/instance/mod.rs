@@ -68,8 +68,8 @@ struct Which {
 }
 
 impl Which {
-    fn scope(&self, state_root: &StateRoot) -> Result<Scope, CliError> {
-        self.scope.scope(self.all, state_root)
+    fn scope(&self, state_root: &StateRoot, output: &Output) -> Result<Scope, CliError> {
+        self.scope.scope(self.all, state_root, output)
     }
 }
 

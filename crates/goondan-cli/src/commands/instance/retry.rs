@@ -1,7 +1,5 @@
 //! `gdn instance retry`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use goondan::ids::InstanceId;
 use goondan::inside::shown;
@@ -11,6 +9,7 @@ use crate::commands::run::{Asked, OnInterrupt, Session, Signals, View, not_accep
 use crate::exit::CliError;
 use crate::instances::{self, Scope};
 use crate::output::{Output, turn_error, write_error};
+use crate::place::ProjectOption;
 use crate::project::{Launch, StartArgs};
 
 /// Arguments of `gdn instance retry`.
@@ -22,9 +21,8 @@ pub(super) struct RetryArgs {
     /// The event, as `gdn instance show` lists it [default: all failed events]
     #[arg(value_name = "EVENT_ID")]
     event: Option<String>,
-    /// The project folder, or its goondan.yaml
-    #[arg(short, long, value_name = "PATH", default_value = ".")]
-    project: PathBuf,
+    #[command(flatten)]
+    project: ProjectOption,
     #[command(flatten)]
     start: StartArgs,
 }
@@ -35,8 +33,8 @@ pub(super) async fn run(args: &RetryArgs, state_root: &StateRoot, output: &Outpu
 }
 
 async fn start(args: &RetryArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let launch =
-        Launch { project: &args.project, args: &args.start, record: None, watch: false, asked: Asked::Terminal };
+    let project = args.project.find(output)?;
+    let launch = Launch { project: &project, args: &args.start, record: None, watch: false, asked: Asked::Terminal };
     let mut session = Session::start(launch, signals, state_root, output).await?;
     let retried = match failed_events(args, &session, state_root) {
         Ok((id, events)) if events.is_empty() => output

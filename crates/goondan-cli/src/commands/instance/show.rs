@@ -25,7 +25,7 @@ pub(super) struct ShowArgs {
 
 /// Shows a conversation.
 pub(super) fn run(args: &ShowArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let (name, scope) = (&args.which.name, args.which.scope(state_root)?);
+    let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
     let found = instances::named(state_root, &scope, name)?.ok_or_else(|| instances::unknown(&scope, name))?;
     let id = &found.summary.id;
     let (mut messages, warnings) = found.workspace.conversation(id)?;

@@ -13,6 +13,7 @@ use self::scaffold::{File, Language, Scaffold};
 use super::init::{is_name, quoted};
 use crate::exit::CliError;
 use crate::output::{Output, style};
+use crate::place;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -113,7 +114,12 @@ pub(crate) fn run(args: &NewArgs, output: &Output) -> Result<(), CliError> {
 
 fn tool(args: &ToolArgs, output: &Output) -> Result<(), CliError> {
     check_name(&args.name, args.lang)?;
-    let folder = args.path.clone().unwrap_or_else(|| Path::new("tools").join(&args.name));
+    // Of a project in this very folder nothing is put before the paths.
+    let project = place::around(output)?.map(|root| root.strip_prefix(".").map(Path::to_owned).unwrap_or(root));
+    let folder = args.path.clone().unwrap_or_else(|| {
+        let tools = project.as_deref().unwrap_or(Path::new("")).join("tools");
+        tools.join(&args.name)
+    });
     let language = match args.lang {
         Lang::C if args.sdk.is_some() => {
             return Err(CliError::usage("`--sdk` is for tools in Rust: one in C needs nothing but its header.")
@@ -122,10 +128,10 @@ fn tool(args: &ToolArgs, output: &Output) -> Result<(), CliError> {
         Lang::C => Language::C,
         Lang::Rust => Language::Rust { sdk: sdk::dependency(args.sdk.as_deref(), &folder)? },
     };
-    let around = goondan::manifest_in(Path::new("")).is_some().then(|| inner(&folder)).flatten();
+    let around = project.and_then(|root| Some((inner(&root, &folder)?, root)));
     let scaffold = Scaffold { name: &args.name, language: &language };
     let mut files = scaffold.files(&folder);
-    files.extend(around.map(|folder| scaffold.resource(&folder)));
+    files.extend(around.map(|(folder, root)| scaffold.resource(&root, &folder)));
     refuse_existing(&folder, &files)?;
     files.iter().try_for_each(write)?;
     report(args, &folder, &files, output)
@@ -145,13 +151,14 @@ fn check_name(name: &str, lang: Lang) -> Result<(), CliError> {
     Ok(())
 }
 
-/// `folder` in the words of a project in this folder; none where it lies elsewhere.
-fn inner(folder: &Path) -> Option<String> {
+/// `folder` in the words of the project in `root`; none where it lies elsewhere.
+fn inner(root: &Path, folder: &Path) -> Option<String> {
     use std::path::Component;
+    let absolute = |path: &Path| std::path::absolute(Path::new(".").join(path)).ok();
+    let (root, folder) = (absolute(root)?, absolute(folder)?);
     let mut parts = Vec::new();
-    for component in folder.components() {
+    for component in folder.strip_prefix(&root).ok()?.components() {
         match component {
-            Component::CurDir => {}
             Component::Normal(part) => parts.push(part.to_str()?),
             _ => return None,
         }

@@ -68,9 +68,9 @@ impl Scaffold<'_> {
         files.map(|(path, text)| File { path: folder.join(path), text }).collect()
     }
 
-    /// The Tool resource of the project around the tool's folder (relative to it, with `/` between its parts).
-    pub(super) fn resource(&self, folder: &str) -> File {
-        let path = Path::new("tools").join(format!("{}.yaml", self.name));
+    /// The Tool resource of the project in `root`, around the tool's folder (relative to it, with `/` between its parts).
+    pub(super) fn resource(&self, root: &Path, folder: &str) -> File {
+        let path = root.join("tools").join(format!("{}.yaml", self.name));
         File { path, text: self.filled(RESOURCE).replace("__FOLDER__", folder) }
     }
 

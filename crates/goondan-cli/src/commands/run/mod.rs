@@ -25,6 +25,7 @@ pub(crate) use view::View;
 
 use crate::exit::CliError;
 use crate::output::Output;
+use crate::place::ProjectPath;
 use crate::project::{Launch, StartArgs};
 
 const EXAMPLES: &str = "\
@@ -41,9 +42,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// The project folder, or its goondan.yaml
-    #[arg(value_name = "PATH", default_value = ".")]
-    project: PathBuf,
+    #[command(flatten)]
+    project: ProjectPath,
     /// Send this input, print the answer and exit
     #[arg(short, long, value_name = "TEXT", conflicts_with = "input_file")]
     input: Option<String>,
@@ -122,8 +122,8 @@ async fn start(
         (Mode::Serve, OutputFormat::StreamJson) => Asked::Lines,
         _ => Asked::Terminal,
     };
-    let record = args.record.as_deref();
-    let launch = Launch { project: &args.project, args: &args.start, record, watch: args.watch, asked };
+    let (project, record) = (args.project.find(output)?, args.record.as_deref());
+    let launch = Launch { project: &project, args: &args.start, record, watch: args.watch, asked };
     let session = Session::start(launch, signals, state_root, output).await?;
     let input = Input { agent: args.agent, instance_key: Some(args.instance_key), ..Input::default() };
     match mode {

@@ -1,0 +1,6 @@
+//! The contract, from both sides.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod header;
+mod sdk;

@@ -1,0 +1,6 @@
+//! The runner, and the cases of the product.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod product;
+mod runner;

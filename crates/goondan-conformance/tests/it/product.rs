@@ -1,0 +1,70 @@
+//! The product's own cases, and the schema of their format.
+
+use std::path::{Path, PathBuf};
+
+use goondan_conformance::Coverage;
+use goondan_conformance::case::Case;
+use goondan_conformance::discover::discover;
+use serde_json::{Value, json};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn every_rule_that_is_built_has_a_case() {
+    let found = discover(&[repository().join("tests/conformance")]);
+    assert_eq!(found.errors, []);
+    let coverage = Coverage::of(found.cases.iter().map(|located| &located.case));
+    let built = |id: &str| id.starts_with(['L', 'T', 'A', 'M', 'E']) || ["C1", "C2", "C2b", "C3", "C4"].contains(&id);
+    let missing: Vec<&str> = coverage.missing().map(|rule| rule.id).filter(|id| built(id)).collect();
+    assert!(missing.is_empty(), "no case names {missing:?}");
+}
+
+#[test]
+fn every_case_says_what_it_shows() {
+    for located in discover(&[repository().join("tests/conformance")]).cases {
+        let Case { case, about, rules, .. } = located.case;
+        assert!(!about.is_empty() && !rules.is_empty(), "{case} needs `about` and `rules`");
+    }
+}
+
+/// Run with `UPDATE_SCHEMAS=1` to write it.
+#[test]
+fn the_schema_is_fresh() {
+    let path = repository().join("schemas/conformance-case.schema.json");
+    let fresh = format!("{:#}\n", goondan_conformance::case::schema());
+    if std::env::var_os("UPDATE_SCHEMAS").is_some() {
+        std::fs::write(&path, &fresh).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    let command = "UPDATE_SCHEMAS=1 cargo test -p goondan-conformance --test it product";
+    assert_eq!(committed, fresh, "the schema is stale: run {command}");
+}
+
+#[test]
+fn the_schema_takes_the_cases_and_refuses_mistakes() {
+    let schema = jsonschema::draft202012::new(&goondan_conformance::case::schema()).expect("a schema");
+    let folder = repository().join("tests/conformance");
+    let files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for case in goondan::inside::yaml::documents_from_str::<Value>(&text).unwrap() {
+            let problems: Vec<String> =
+                schema.iter_errors(&case).map(|error| format!("{error} at {}", error.instance_path())).collect();
+            assert!(problems.is_empty(), "{}: {problems:?}", case["case"]);
+        }
+    }
+    let mistakes = [
+        json!({"case": "x", "fils": {}}),
+        json!({"about": "no name"}),
+        json!({"case": "x", "steps": [{"send": {"inptu": "a"}}]}),
+        json!({"case": "x", "models": {"a": [{"txt": "a"}]}}),
+        json!({"case": "x", "expect": {"toolResults": [{"a": {"$contians": "b"}}]}}),
+        json!({"case": "x", "files": {"a": {"contnt": "b"}}}),
+    ];
+    for mistake in mistakes {
+        assert!(!schema.is_valid(&mistake), "{mistake}");
+    }
+}

@@ -1,0 +1,182 @@
+//! `docs/reference.md` is made from the schemas, and its examples use every field.
+
+use std::fmt::Write as _;
+
+use crate::support::examples::example;
+use crate::support::fields::{Field, fields, fields_inside};
+use goondan_spec::schema::schemas;
+use goondan_spec::{Kind, yaml};
+use serde_json::Value;
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference.md");
+
+const INTRODUCTION: &str = "\
+# Reference: all resources and their fields
+
+<!-- Made from the JSON Schemas: do not edit. `UPDATE_DOCS=1 cargo test -p goondan-spec --test it reference` rewrites it. -->
+
+A project is a folder with a `goondan.yaml`. Every YAML document in the project's files defines one resource. `gdn` reads these files:
+
+* `goondan.yaml`, and files named `models.yaml`, `agents.yaml`, `tools.yaml` and so on (the name of a kind, in the singular or the
+  plural), in any folder;
+* every `*.yaml` and `*.yml` file directly in a folder named `models`, `agents`, `tools`, `extensions`, `connectors`, `connections`,
+  `swarms` or `resources`.
+
+It skips files that `.gitignore` excludes, files and folders whose names begin with a dot, and the folders `dist`, `node_modules` and
+`target`. Paths in resources are relative to the project folder and stay inside it.
+
+A field that is not on this page is an error. [YAML](yaml.md) says which YAML `gdn` reads, [Limits](limits.md) lists every limit of the
+program, and `gdn schema` prints the JSON Schemas that this page is made from.
+";
+
+/// Where else to read about a kind.
+const READ_ON: [(Kind, &str); 8] = [
+    (Kind::Model, "[Models](models.md) lists the providers and their `options`."),
+    (Kind::Agent, "[Security](security.md#permissions) explains `permissions`."),
+    (
+        Kind::Swarm,
+        "[Limits](limits.md) lists the limits beside these. [Durability](durability.md#idle-instances) explains `lifecycle`.",
+    ),
+    (
+        Kind::Tool,
+        "[Built-in tools](tools.md) need no Tool resource. [Native tools](native-tools.md) explains libraries and `build`.",
+    ),
+    (Kind::Extension, "[Extensions](extensions.md) lists the built-in ones and their `config`."),
+    (Kind::Connector, ""),
+    (Kind::Connection, ""),
+    (
+        Kind::Package,
+        "A project without a Package is fine. If there is one, it is the first document of `goondan.yaml`.",
+    ),
+];
+
+fn schema(kind: Kind) -> Value {
+    let file = format!("{}.schema.json", kind.as_str().to_lowercase());
+    schemas().into_iter().find(|(name, _)| *name == file).unwrap().1
+}
+
+/// The fields of a kind's `spec`.
+fn spec(kind: Kind) -> Vec<Field> {
+    let schema = schema(kind);
+    fields(&schema, &schema["properties"]["spec"], "spec")
+}
+
+/// The fields of a definition that has a section of its own.
+fn shared(name: &str) -> Vec<Field> {
+    let root = schema(Kind::Connection);
+    fields_inside(&root, &root["$defs"][name])
+}
+
+/// What stands around the `spec` of every document.
+fn envelope() -> Vec<Field> {
+    let mut schema = schema(Kind::Agent);
+    schema["properties"]["spec"] = serde_json::json!({"type": "object", "description": "What the kind defines."});
+    let mut all = fields(&schema, &schema, "");
+    let kind = all.iter_mut().find(|field| field.path == "kind").unwrap();
+    kind.kind = "kind".to_owned();
+    let spec = all.iter_mut().find(|field| field.path == "spec").unwrap();
+    spec.text.push_str(" A Package may do without.");
+    all
+}
+
+fn table(page: &mut String, fields: &[Field]) {
+    page.push_str("\n| field | type | default | meaning |\n|---|---|---|---|\n");
+    let mut explained: Vec<&[(String, String)]> = Vec::new();
+    for Field { path, kind, required, default, text, values } in fields {
+        let default = match default {
+            Some(Value::String(text)) => format!("`{text}`"),
+            Some(value) => format!("`{value}`"),
+            None if *required => "**required**".to_owned(),
+            None => "–".to_owned(),
+        };
+        let meanings = if explained.contains(&values.as_slice()) { String::new() } else { meanings(values) };
+        explained.push(values);
+        let text = format!("{text}{meanings}").replace('|', "\\|");
+        writeln!(page, "| `{path}` | {kind} | {default} | {text} |").unwrap();
+    }
+}
+
+/// The values of an enumeration, as sentences.
+fn meanings(values: &[(String, String)]) -> String {
+    let meaning = |(value, text): &(String, String)| format!("{value}: {}", lower(text.trim_end_matches('.')));
+    let all: Vec<String> = values.iter().map(meaning).collect();
+    if all.is_empty() { String::new() } else { format!(" {}.", all.join("; ")) }
+}
+
+fn lower(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+fn page() -> String {
+    let mut page = INTRODUCTION.to_owned();
+    page.push_str("\n| kind | what it is |\n|---|---|\n");
+    for kind in Kind::ALL {
+        let text = schema(kind)["description"].as_str().unwrap().to_owned();
+        writeln!(page, "| [{kind}](#{}) | {text} |", kind.as_str().to_lowercase()).unwrap();
+    }
+    page.push_str("\n## Every document\n");
+    table(&mut page, &envelope());
+    for (kind, read_on) in READ_ON {
+        let text = schema(kind)["description"].as_str().unwrap().to_owned();
+        write!(page, "\n## {kind}\n\n{text} {read_on}").unwrap();
+        page.truncate(page.trim_end().len());
+        page.push('\n');
+        table(&mut page, &spec(kind));
+        write!(page, "\nExample:\n\n```yaml\n{}```\n", example(kind)).unwrap();
+    }
+    page.push_str("\n## References\n\nA reference names another resource. The short form is the text `Kind/name`, such as `Model/main`. The long form is a map:\n");
+    table(&mut page, &shared("ObjectRef"));
+    page.push_str("\n## Value sources\n\nA value source is a map with either `value` or `valueFrom`. `valueFrom` has either `env` or `secretRef`. [Security](security.md#secrets) says where secrets are looked up.\n");
+    table(&mut page, &shared("ValueSource"));
+    page
+}
+
+#[test]
+fn the_page_is_fresh() {
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(PAGE, page()).unwrap();
+    }
+    let command = "UPDATE_DOCS=1 cargo test -p goondan-spec --test reference";
+    assert!(std::fs::read_to_string(PAGE).unwrap_or_default() == page(), "docs/reference.md is stale: run {command}");
+}
+
+/// Each description is also what an editor shows beside the field.
+#[test]
+fn no_field_lacks_a_description() {
+    let shared = ["ObjectRef", "ValueSource"].map(shared).concat();
+    let mut all = [envelope(), shared, Kind::ALL.map(spec).concat()].concat();
+    assert!(all.len() > 100, "{}", all.len());
+    all.retain(|field| !is_sentence(&field.text) || field.values.iter().any(|(_, text)| !is_sentence(text)));
+    assert!(all.is_empty(), "{all:#?}");
+}
+
+fn is_sentence(text: &str) -> bool {
+    text.len() > 4 && text.ends_with('.') && text.starts_with(|c: char| c.is_uppercase() || c == '`')
+}
+
+#[test]
+fn each_example_uses_every_field() {
+    for kind in Kind::ALL {
+        let documents: Vec<Value> = yaml::documents_from_str(example(kind)).unwrap();
+        assert!(documents.iter().all(|document| document["kind"] == kind.as_str()), "{kind}");
+        for field in spec(kind) {
+            let path: Vec<&str> = field.path.split('.').collect();
+            assert!(
+                documents.iter().any(|document| has(document, &path)),
+                "no example of a {kind} has `{}`",
+                field.path
+            );
+        }
+    }
+}
+
+/// Whether there is something at `path`.
+fn has(value: &Value, path: &[&str]) -> bool {
+    let Some((first, rest)) = path.split_first() else { return true };
+    match first.strip_suffix("[]") {
+        Some(list) => value[list].as_array().is_some_and(|items| items.iter().any(|item| has(item, rest))),
+        None if *first == "<name>" => value.as_object().is_some_and(|map| map.values().any(|value| has(value, rest))),
+        None => value.get(first).is_some_and(|value| has(value, rest)),
+    }
+}

@@ -1,0 +1,190 @@
+//! The schemas in `schemas/` are fresh, and say the same as the decoders.
+
+use std::path::PathBuf;
+
+use super::support::{files, found, load_files};
+use crate::support::examples::{example, project};
+use crate::support::fields::fields;
+use goondan_spec::schema::schemas;
+use goondan_spec::{Kind, yaml};
+use serde_json::Value;
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas")
+}
+
+/// Run with `UPDATE_SCHEMAS=1` to write them.
+#[test]
+fn the_committed_schemas_are_fresh() {
+    for (name, schema) in schemas() {
+        let path = folder().join(&name);
+        let fresh = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        if std::env::var_os("UPDATE_SCHEMAS").is_some() {
+            std::fs::create_dir_all(folder()).unwrap();
+            std::fs::write(&path, &fresh).unwrap();
+        }
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(
+            committed, fresh,
+            "{name} is stale: run UPDATE_SCHEMAS=1 cargo test -p goondan-spec --test it schemas"
+        );
+    }
+}
+
+fn validator(kind: &str) -> jsonschema::Validator {
+    let name = format!("{}.schema.json", kind.to_lowercase());
+    let (_, schema) = schemas().into_iter().find(|(file, _)| *file == name).unwrap();
+    jsonschema::validator_for(&schema).unwrap()
+}
+
+fn documents(text: &str) -> Vec<Value> {
+    yaml::documents_from_str(text).unwrap()
+}
+
+#[test]
+fn every_documented_field_passes_both() {
+    let loaded = load_files(&project());
+    assert!(loaded.bundle.is_some(), "{:#?}", loaded.diagnostics);
+    for document in Kind::ALL.map(example).iter().flat_map(|text| documents(text)) {
+        let kind = document["kind"].as_str().unwrap();
+        let errors: Vec<String> = validator(kind)
+            .iter_errors(&document)
+            .map(|error| format!("{error} at {}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{kind}: {errors:?}");
+        assert!(validator("goondan").is_valid(&document), "goondan.schema.json refuses a {kind}");
+    }
+}
+
+/// The decoder names all fields that it asks for when it meets an unknown one, so the two lists can be compared.
+#[test]
+fn schema_and_decoder_know_the_same_fields() {
+    for (name, schema) in schemas() {
+        let Some(spec) = schema["properties"]["spec"].as_object() else { continue };
+        let mut from_schema: Vec<String> = spec["properties"].as_object().unwrap().keys().cloned().collect();
+        let kind = schema["properties"]["kind"]["const"].as_str().unwrap();
+        let text =
+            format!("apiVersion: goondan.ai/v1\nkind: {kind}\nmetadata: {{name: x}}\nspec: {{qqqqqqqqqqqqqqqq: 1}}\n");
+        let loaded = load_files(&files(&[("goondan.yaml", &text)]));
+        let unknown = loaded.diagnostics.iter().find(|found| found.field.as_deref() == Some("spec.qqqqqqqqqqqqqqqq"));
+        let suggestion = unknown.and_then(|found| found.suggestion.clone()).unwrap();
+        let mut from_decoder: Vec<String> = suggestion.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        from_schema.sort();
+        from_decoder.sort();
+        assert_eq!(from_decoder, from_schema, "{name}");
+    }
+}
+
+/// Each of these is wrong in one way that the schema can express; the decoder has to see it too.
+#[test]
+fn what_one_refuses_the_other_refuses() {
+    let cases = [
+        ("Model", "{provider: '', model: x}"),
+        ("Model", "{provider: openai}"),
+        ("Model", "{provider: openai, model: x, apiKey: {value: a, valueFrom: {env: B}}}"),
+        ("Model", "{provider: openai, model: x, endpoint: localhost}"),
+        ("Model", "{provider: openai, model: x, capabilities: {streaming: 'yes'}}"),
+        ("Agent", "{modelConfig: {modelRef: Model/m, params: {temperature: 3}}}"),
+        ("Agent", "{modelConfig: {modelRef: Model/m}, tools: [Tool/fs]}"),
+        ("Agent", "{modelConfig: {modelRef: Model/m}, permissions: {default: maybe}}"),
+        ("Agent", "{modelConfig: {modelRef: Model/m}, maxParallelToolCalls: 0}"),
+        ("Agent", "{modelConfig: {modelRef: Model/m}, hooks: []}"),
+        ("Swarm", "{entryAgent: Agent/a, agents: []}"),
+        ("Swarm", "{entryAgent: Agent/a, agents: [{ref: Agent/a}], policy: {maxStepsPerTurn: 0}}"),
+        ("Tool", "{entry: builtin:fs, exports: [{name: a__b}]}"),
+        ("Tool", "{entry: builtin:fs, exports: [{name: read, permissions: [fly]}]}"),
+        ("Tool", "{entry: builtin:fs, isolation: maybe}"),
+        ("Extension", "{config: {}}"),
+        ("Connector", "{entry: in.js, events: []}"),
+        ("Connector", "{entry: in.js, events: [{name: a, properties: {b: {type: date}}}]}"),
+        ("Connection", "{connectorRef: Connector/c, ingress: {rules: [{match: {}}]}}"),
+        ("Package", "{access: secret}"),
+    ];
+    for (kind, spec) in cases {
+        let text = format!("apiVersion: goondan.ai/v1\nkind: {kind}\nmetadata: {{name: x}}\nspec: {spec}\n");
+        let document = documents(&text).remove(0);
+        assert!(!validator(kind).is_valid(&document), "the schema takes {kind} {spec}");
+        assert!(!validator("goondan").is_valid(&document), "goondan.schema.json takes {kind} {spec}");
+        let loaded = load_files(&files(&[("goondan.yaml", &text), ("in.js", "")]));
+        assert!(loaded.bundle.is_none(), "the decoder takes {kind} {spec}: {:?}", found(&loaded));
+    }
+}
+
+/// Every map that may hold a field with a default, and no such field.
+const SHORT: &str = "apiVersion: goondan.ai/v1
+kind: Package
+metadata: {name: p}
+spec: {}
+---
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: m}
+spec: {provider: scripted, model: any, pricing: {input: 1, output: 2}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: a}
+spec:
+  modelConfig: {modelRef: Model/m}
+  tools: [{ref: Tool/bash}]
+  permissions: {sandbox: {}, rules: [{tool: 'bash__*', args: {command: 'git *'}, action: allow, sandbox: {}}]}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: default}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}], policy: {shutdown: {}}}
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: t}
+spec: {entry: ./tools/t, build: {command: make}}
+---
+apiVersion: goondan.ai/v1
+kind: Connector
+metadata: {name: c}
+spec: {entry: in.js, events: [{name: e, properties: {p: {type: string}}}]}
+";
+
+/// Writes `default` where it is left out, in all maps that `path` leads to. Says whether there was any.
+fn fill_in(value: &mut Value, path: &[&str], default: &Value) -> bool {
+    match path {
+        [] => false,
+        [name] => value.as_object_mut().is_some_and(|map| map.insert((*name).to_owned(), default.clone()).is_none()),
+        ["<name>", rest @ ..] => {
+            value.as_object_mut().is_some_and(|map| map.values_mut().any(|value| fill_in(value, rest, default)))
+        }
+        [first, rest @ ..] => match first.strip_suffix("[]") {
+            Some(list) => value[list]
+                .as_array_mut()
+                .is_some_and(|items| items.iter_mut().any(|item| fill_in(item, rest, default))),
+            None => value.get_mut(first).is_some_and(|value| fill_in(value, rest, default)),
+        },
+    }
+}
+
+#[test]
+fn defaults_of_the_schema_are_those_of_the_decoder() {
+    let (short, mut full) = (documents(SHORT), documents(SHORT));
+    for kind in Kind::ALL {
+        let (_, schema) = schemas().into_iter().find(|(_, schema)| schema["title"] == kind.as_str()).unwrap();
+        for field in fields(&schema, &schema["properties"]["spec"], "spec") {
+            let path: Vec<&str> = field.path.split('.').collect();
+            let Some(default) = field.default else { continue };
+            let document = full.iter_mut().find(|document| document["kind"] == kind.as_str()).unwrap();
+            assert!(fill_in(document, &path, &default), "{kind} {} is not in the short project", field.path);
+        }
+    }
+    let load = |documents: &[Value]| {
+        // JSON is YAML, too.
+        let text: Vec<String> = documents.iter().map(Value::to_string).collect();
+        let files = files(&[("goondan.yaml", &text.join("\n---\n")), ("tools/libt.so", ""), ("in.js", "")]);
+        load_files(&files).bundle.unwrap()
+    };
+    let (short, full) = (load(&short), load(&full));
+    assert_eq!(short.package().unwrap().spec, full.package().unwrap().spec);
+    assert_eq!(short.models()[0].spec, full.models()[0].spec);
+    assert_eq!(short.agents()[0].spec, full.agents()[0].spec);
+    assert_eq!(short.swarms()[0].spec, full.swarms()[0].spec);
+    assert_eq!(short.tools().last().unwrap().1.spec, full.tools().last().unwrap().1.spec);
+    assert_eq!(short.connectors()[0].spec, full.connectors()[0].spec);
+}

@@ -1,0 +1,91 @@
+//! A bundle in memory, and a built-in package to refer to.
+
+pub(crate) mod examples;
+pub(crate) mod fields;
+
+use std::path::Path;
+
+use goondan_spec::kinds::{ExportSpec, Permission, ToolManifest};
+use goondan_spec::{BasePackage, LoadInput, Loaded, MemoryFiles, load};
+use serde_json::json;
+
+/// A Model, an Agent and a Swarm that are right; tests add to them.
+pub(crate) const SOUND: &str = "apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: m}
+spec: {provider: scripted, model: any}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: assistant}
+spec: {modelConfig: {modelRef: Model/m}}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: default}
+spec: {entryAgent: Agent/assistant, agents: [{ref: Agent/assistant}]}
+";
+
+/// Some built-in tools and an extension.
+pub(crate) fn base() -> BasePackage {
+    BasePackage {
+        tools: vec![
+            manifest("bash", &[("exec", Permission::Execute), ("script", Permission::Execute)]),
+            manifest("fs", &[("read", Permission::Read), ("write", Permission::Write)]),
+            manifest("json-query", &[("query", Permission::Read), ("pick", Permission::Read)]),
+            manifest("text-transform", &[("case", Permission::Read), ("trim", Permission::Read)]),
+        ],
+        extensions: vec![
+            extension("compaction", json!({"keep": 4, "at": 100})),
+            extension("message-window", json!({"maxMessages": 80, "pinned": true})),
+        ],
+    }
+}
+
+fn extension(name: &str, config: serde_json::Value) -> (String, goondan_spec::JsonObject) {
+    (name.to_owned(), config.as_object().cloned().unwrap_or_default())
+}
+
+fn manifest(name: &str, exports: &[(&str, Permission)]) -> ToolManifest {
+    let export = |(name, permission): &(&str, Permission)| ExportSpec {
+        name: (*name).to_owned(),
+        description: format!("Does {name}."),
+        parameters: json!({"type": "object", "properties": {"command": {"type": "string"}, "path": {"type": "string"}}}),
+        permissions: [*permission].into(),
+        optional_permissions: Default::default(),
+        read_only: *permission == Permission::Read,
+        idempotent: false,
+    };
+    ToolManifest {
+        name: name.to_owned(),
+        exports: exports.iter().map(export).collect::<Vec<_>>().into(),
+        error_message_limit: None,
+        output_limit: None,
+        timeout_ms: Some(5_000),
+    }
+}
+
+/// Loads the bundle at `/p`.
+pub(crate) fn load_files(files: &MemoryFiles) -> Loaded {
+    load(LoadInput { root: Path::new("/p"), files, base: &base() })
+}
+
+/// Loads a bundle of these files.
+pub(crate) fn load_texts(texts: &[(&str, &str)]) -> Loaded {
+    load_files(&files(texts))
+}
+
+/// These files below `/p`.
+pub(crate) fn files(texts: &[(&str, &str)]) -> MemoryFiles {
+    texts.iter().fold(MemoryFiles::new().directory("/p"), |files, (path, text)| files.file(format!("/p/{path}"), *text))
+}
+
+/// The diagnostics in one line each: `CODE file:line field`.
+pub(crate) fn found(loaded: &Loaded) -> Vec<String> {
+    let line = |found: &goondan_spec::Diagnostic| {
+        let place = found.position.map_or_else(String::new, |at| format!(":{}", at.line));
+        let field = found.field.as_deref().map_or_else(String::new, |field| format!(" {field}"));
+        format!("{} {}{place}{field}", found.code, found.file.as_deref().unwrap_or("-"))
+    };
+    loaded.diagnostics.iter().map(line).collect()
+}
