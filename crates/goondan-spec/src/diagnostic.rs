@@ -105,6 +105,8 @@ codes! {
     PROVIDER_SCHEMA = "W_CONFIG_PROVIDER_SCHEMA",
     /// A permission rule that never decides.
     DEAD_RULE = "W_CONFIG_DEAD_RULE",
+    /// An agent may do what an agent that can call it does not grant.
+    CALLER_RESTRICTS = "W_CONFIG_CALLER_RESTRICTS",
     /// An entry form that is reserved for later.
     NOT_ACTIVE = "W_CONFIG_NOT_ACTIVE",
     /// `parameters` of an export that are other ones than its library describes.
