@@ -25,7 +25,7 @@ const EXAMPLES: &str = "\
 Examples:
   gdn init my-swarm                              Create a project in the folder my-swarm
   gdn init my-team --template multi-agent --git  Create several agents, in a git repository
-  gdn init swarm --template repository           Create agents that work on the git repository around `swarm`
+  gdn init swarm --template repository           Create agents for the git repository around it
   gdn init . --name support --force              Overwrite what is in this folder";
 
 /// Arguments of `gdn init`.
