@@ -91,6 +91,7 @@ impl Ledger {
                     folds.push((turn_id, place));
                 }
             }
+            Note::Closed => {}
             Note::Settled(folds) => folds.iter().for_each(|settled| self.settle(settled)),
         }
     }
@@ -145,7 +146,7 @@ impl Ledger {
     /// settled it goes.
     pub(super) fn keeps(&self, place: usize, note: &Note) -> Option<Keeps> {
         match note {
-            Note::Withdrawn(_) | Note::Settled(_) => None,
+            Note::Withdrawn(_) | Note::Settled(_) | Note::Closed => None,
             Note::Accepted(event) => self.is_pending(place, &event.id).then(Keeps::default),
             Note::Done { event_ids, answer, fold, .. } => {
                 let keeps = Keeps {
@@ -208,7 +209,7 @@ impl Ledger {
                 let fold = fold.map(|fold| *fold).filter(|fold| self.is_unsettled(place, &fold.instance));
                 held.unsettled.extend(fold.map(|fold| Carried { turn_id, fold }));
             }
-            InboxRecord::Withdrawn { .. } | InboxRecord::Settled { .. } => {}
+            InboxRecord::Withdrawn { .. } | InboxRecord::Settled { .. } | InboxRecord::Closed { .. } => {}
         }
     }
 }

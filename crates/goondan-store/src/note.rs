@@ -22,6 +22,8 @@ pub(super) enum Note {
     },
     /// Folds are on disk.
     Settled(Vec<SettledFold>),
+    /// Nothing that matters once another record comes.
+    Closed,
     /// The event of that id was taken back.
     Withdrawn(String),
 }
@@ -57,6 +59,7 @@ impl From<&InboxRecord> for Note {
                 fold: fold.as_deref().map(FoldNote::from),
             },
             InboxRecord::Settled { folds } => Note::Settled(folds.clone()),
+            InboxRecord::Closed { .. } => Note::Closed,
             InboxRecord::Withdrawn { event_id, .. } => Note::Withdrawn(event_id.clone()),
         }
     }

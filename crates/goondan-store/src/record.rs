@@ -41,6 +41,12 @@ pub enum InboxRecord {
         /// Of these conversations, up to these turns.
         folds: Vec<SettledFold>,
     },
+    /// The workspace was closed while nothing was under way. In this run of the machine, the bases hold what earlier records
+    /// carry, or somebody has deleted them.
+    Closed {
+        /// Tells that run from others.
+        boot: String,
+    },
     /// The event will not be handled: its sender gave up before its turn began.
     Withdrawn {
         /// The event.

@@ -37,6 +37,8 @@ pub trait FileSystem: Send + Sync {
     fn remove_folder(&self, path: &Path) -> io::Result<()>;
     /// Whether so many files are open that files which are not needed right now should be closed.
     fn is_crowded(&self) -> bool;
+    /// Tells this run of the machine from others. What was written in it is there, synced or not. `None` where nothing tells.
+    fn boot(&self) -> Option<String>;
 }
 
 /// A file that was just opened.

@@ -87,6 +87,22 @@ impl FileSystem for RealFs {
         static COMFORTABLE: OnceLock<usize> = OnceLock::new();
         OPEN.load(Ordering::Relaxed) > *COMFORTABLE.get_or_init(comfortable)
     }
+
+    fn boot(&self) -> Option<String> {
+        boot()
+    }
+}
+
+/// The kernel draws it anew at each start.
+#[cfg(target_os = "linux")]
+fn boot() -> Option<String> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn boot() -> Option<String> {
+    None
 }
 
 /// How many files may be open before it is crowded.

@@ -149,12 +149,38 @@ impl Appender {
         self.disk.replace_with(&self.path, write)
     }
 
-    /// As [`Appender::replace`], but they are only written: after a power failure the file may hold them, be as it was, or
-    /// hold nothing.
-    pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Puts `bytes` in the place of all lines, where they lie. They are only written: after a power failure the file may hold
+    /// anything of what it held and holds. Whoever reads meanwhile sees the old lines or the new ones; empty lines behind them
+    /// mean nothing. Where that fails, they are put in a new file.
+    pub(super) fn overwrite(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.try_overwrite(bytes).is_ok() {
+            return Ok(());
+        }
         self.forget_file();
         self.disk.put(&self.path, bytes)?;
         self.end = Some(bytes.len() as u64);
+        Ok(())
+    }
+
+    fn try_overwrite(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let (before, end) = (self.open()?, bytes.len() as u64);
+        let file = self.file.as_mut().expect("opened above");
+        if before < end {
+            // Where there is no room for it, nothing has changed.
+            let added = vec![b'\n'; usize::try_from(end - before).unwrap_or_default()];
+            if let Err(error) = file.write_at(before, &added) {
+                file.set_len(before)?;
+                return Err(error);
+            }
+        }
+        self.buffer.clear();
+        self.buffer.extend_from_slice(bytes);
+        self.buffer.resize(bytes.len().max(usize::try_from(before).unwrap_or_default()), b'\n');
+        file.write_at(0, &self.buffer)?;
+        if end < before {
+            file.set_len(end)?;
+        }
+        self.end = Some(end);
         Ok(())
     }
 
@@ -321,6 +347,20 @@ mod tests {
         lines.sync().unwrap();
         fs.lose_power(None);
         assert_eq!(text(&fs), "1\n2\n");
+    }
+
+    #[test]
+    fn lines_are_put_in_the_place_of_others_where_they_lie() {
+        let fs = SimFs::new();
+        let mut lines = appender(&fs);
+        for (first, wanted) in [("1\n2\n3\n", "1\n2\n3\n4\n"), ("5\n", "5\n4\n"), ("66\n77\n8\n", "66\n77\n8\n4\n")] {
+            lines.overwrite(first.as_bytes()).unwrap();
+            lines.append(&4).unwrap();
+            assert_eq!(text(&fs), wanted);
+        }
+        fs.leave_room(Some(2));
+        lines.overwrite(b"a line for which there is no room\n").unwrap_err();
+        assert_eq!(text(&fs), "66\n77\n8\n4\n");
     }
 
     #[test]

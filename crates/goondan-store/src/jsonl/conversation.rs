@@ -205,7 +205,7 @@ impl Files {
         let mut bytes = Vec::new();
         lines::encode(&mut bytes, messages).map_err(|cause| StoreError::file("encode", &path, cause))?;
         let written = match is_carried {
-            true => self.base.put(&bytes),
+            true => self.base.overwrite(&bytes),
             false => self.base.replace(&bytes),
         };
         written.map_err(|cause| StoreError::file("write", &path, cause))

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use super::appender::Appender;
 use super::disk::Disk;
 use super::lines;
-use super::records::{self, Reducible};
+use super::records::{self, Reducible, TakenUp};
 use crate::ledger::{Carried, Held, Ledger};
 use crate::record::InboxRecord;
 use goondan_core::ports::store::{Receipt, Recovered, StoreError, Ticket};
@@ -41,6 +41,8 @@ pub(super) struct Found {
     pub(super) recovered: Recovered,
     /// Folds whose bases may not be on disk, in the order in which they were made.
     pub(super) unsettled: Vec<Carried>,
+    /// The last process closed it, in this run of the machine: everything that was written is there.
+    pub(super) is_closed: bool,
 }
 
 /// What all who append share.
@@ -97,9 +99,11 @@ impl Inbox {
 
     fn open_with(disk: Arc<Disk>, path: &Path, worth_compacting: u64) -> Result<Found, StoreError> {
         let failed = |cause: io::Error| StoreError::file("read", path, cause);
-        let (Held { recovered, unsettled, .. }, records) = records::take_up(&**disk, path).map_err(failed)?;
+        let TakenUp { held, count, closed_in } = records::take_up(&**disk, path).map_err(failed)?;
+        let Held { recovered, unsettled, .. } = held;
+        let is_closed = closed_in.is_some() && closed_in == disk.boot();
         let mut lines = Appender::new(Arc::clone(&disk), path.to_owned(), DEPTH);
-        if records > 0 {
+        if count > 0 && !is_closed {
             // An earlier process may have been killed before it did this. What turns build on must not vanish under them.
             lines.sync()?;
         }
@@ -110,7 +114,8 @@ impl Inbox {
         let of_thread = Arc::clone(&shared);
         let spawned = std::thread::Builder::new().name("gdn-inbox".to_owned()).spawn(move || of_thread.run());
         let writer = spawned.map_err(|cause| StoreError::file("start the writer of", path, cause))?;
-        Ok(Found { inbox: Inbox { shared, writer: Mutex::new(Some(writer)) }, recovered, unsettled })
+        let inbox = Inbox { shared, writer: Mutex::new(Some(writer)) };
+        Ok(Found { inbox, recovered, unsettled, is_closed })
     }
 
     /// Appends in the order of the calls, and never waits for the disk.
@@ -137,6 +142,19 @@ impl Inbox {
     pub(super) fn submit_later(&self, record: &InboxRecord) {
         if let Ok(line) = line_of(record) {
             self.shared.queue().jobs.push(Job { line, receipt: None });
+        }
+    }
+
+    /// Writes a last record that may be lost: nothing is synced for it.
+    pub(super) fn leave(&self, record: &InboxRecord) {
+        let queue = self.shared.queue();
+        let is_idle = queue.at_work == Worker::Nobody && queue.jobs.is_empty();
+        drop(queue);
+        match line_of(record) {
+            // Without it, the next process looks at what this one has written.
+            Ok(line) if is_idle => drop(self.shared.file().lines.append_lines([&*line].into_iter())),
+            Ok(_) => self.submit_later(record),
+            Err(_) => {}
         }
     }
 

@@ -102,7 +102,10 @@ impl JsonlStore {
         let found = inbox::Inbox::open(Arc::clone(&disk), &dir.join(layout::INBOX))?;
         let (inbox, mut recovered) = (Arc::new(found.inbox), found.recovered);
         let unsettled = Unsettled::new(Arc::clone(&disk), dir.to_owned(), Arc::clone(&inbox));
-        unsettled.restore(found.unsettled)?;
+        match found.is_closed {
+            true => unsettled.take_over(found.unsettled),
+            false => unsettled.restore(found.unsettled)?,
+        }
         begun::put_first(&mut recovered, |id| traces(&*fs, &layout::instance_dir(dir, id)));
         let background = Background::start(Arc::clone(&disk), dir.to_owned())
             .map_err(|cause| StoreError::file("start the writer of runtime events in", dir, cause))?;
@@ -118,9 +121,8 @@ impl JsonlStore {
 }
 
 impl Drop for JsonlStore {
-    /// A workspace that is closed holds everything in its conversations.
     fn drop(&mut self) {
-        self.shared.unsettled.settle_all();
+        self.shared.unsettled.close();
         self.shared.inbox.close();
     }
 }

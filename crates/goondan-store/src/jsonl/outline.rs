@@ -40,6 +40,7 @@ enum Kind {
     Accepted,
     Done,
     Settled,
+    Closed,
     Withdrawn,
 }
 
@@ -74,6 +75,7 @@ impl Outline<'_> {
                 fold: self.fold.map(fold).transpose()?,
             },
             Kind::Settled => Note::Settled(self.folds.clone()),
+            Kind::Closed => Note::Closed,
             Kind::Withdrawn => Note::Withdrawn(self.event_id.clone()),
         })
     }

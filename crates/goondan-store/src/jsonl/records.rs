@@ -11,20 +11,36 @@ use crate::ledger::{Held, Ledger};
 use crate::note::Note;
 use crate::record::InboxRecord;
 
-/// What the file at `path` holds, and how many records it has; no file is an empty file.
-pub(super) fn take_up(fs: &dyn FileSystem, path: &Path) -> io::Result<(Held, usize)> {
+/// What the file at `path` holds; no file is an empty file.
+pub(super) struct TakenUp {
+    pub(super) held: Held,
+    /// How many records it has.
+    pub(super) count: usize,
+    /// In which run of the machine the workspace was closed, if it was.
+    pub(super) closed_in: Option<String>,
+}
+
+/// Reads the file at `path`.
+pub(super) fn take_up(fs: &dyn FileSystem, path: &Path) -> io::Result<TakenUp> {
     let read = |line: &Line<'_>| line.value::<InboxRecord>(path);
     let mut held = Held::default();
-    let mut count = 0;
+    let (mut count, mut closed_in) = (0, None);
     let mut ledger = Ledger::default();
-    survey(fs, path, &mut ledger, |line| match read(line) {
-        Ok(record) => {
-            count += usize::from(record.is_some());
-            record.as_ref().map(Note::from)
-        }
-        Err(problem) => {
-            held.recovered.warnings.push(problem);
-            None
+    survey(fs, path, &mut ledger, |line| {
+        closed_in = None;
+        match read(line) {
+            Ok(record) => {
+                count += usize::from(record.is_some());
+                let note = record.as_ref().map(Note::from);
+                if let Some(InboxRecord::Closed { boot }) = record {
+                    closed_in = Some(boot);
+                }
+                note
+            }
+            Err(problem) => {
+                held.recovered.warnings.push(problem);
+                None
+            }
         }
     })?;
     for_each(fs, path, &ledger, |line| {
@@ -33,7 +49,7 @@ pub(super) fn take_up(fs: &dyn FileSystem, path: &Path) -> io::Result<(Held, usi
         }
         Ok(())
     })?;
-    Ok((held, count))
+    Ok(TakenUp { held, count, closed_in })
 }
 
 /// A file of which something may go.

@@ -21,6 +21,11 @@ const MOST_CONVERSATIONS: usize = 512;
 /// with that many bytes that the inbox carries for them.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
+/// So few may wait when the workspace is closed: the next process looks after them. To sync them takes longer than all the
+/// rest of the end.
+const LEFT_CONVERSATIONS: usize = 16;
+const LEFT_BYTES: u64 = 256 * 1024;
+
 /// The conversations of a workspace whose last folds are not settled.
 pub(super) struct Unsettled {
     disk: Arc<Disk>,
@@ -109,6 +114,43 @@ impl Unsettled {
         }
     }
 
+    /// The workspace is closed. Where little waits, that is left to the next process, with a note that in this run of the machine
+    /// everything is there; otherwise it is settled.
+    pub(super) fn close(&self) {
+        let waiting = self.waiting();
+        let is_nothing = waiting.last_turns.is_empty() && waiting.carrying.is_empty();
+        let is_little = waiting.last_turns.len() <= LEFT_CONVERSATIONS && waiting.bytes <= LEFT_BYTES;
+        let is_written = waiting.carrying.is_empty();
+        drop(waiting);
+        match self.disk.boot().filter(|_| is_little && is_written) {
+            _ if is_nothing => {}
+            Some(boot) => self.inbox.leave(&InboxRecord::Closed { boot }),
+            None => self.settle_all(),
+        }
+    }
+
+    /// Takes over what an earlier process of this run of the machine has left when it closed the workspace. Who has deleted a
+    /// conversation since then has deleted what the inbox carries of it, too.
+    pub(super) fn take_over(&self, carried: Vec<Carried>) {
+        let mut deleted = Vec::new();
+        for Carried { turn_id, fold } in carried {
+            if deleted.contains(&fold.instance) {
+                continue;
+            }
+            if !self.disk.exists(&self.base(&fold.instance)) {
+                self.inbox.submit_later(&settled(&fold.instance));
+                deleted.push(fold.instance);
+                continue;
+            }
+            let mut bytes = Vec::new();
+            // What was encoded once can be encoded again.
+            let _ = lines::encode(&mut bytes, &fold.messages);
+            let mut waiting = self.waiting();
+            waiting.last_turns.insert(fold.instance, turn_id);
+            waiting.bytes += bytes.len() as u64;
+        }
+    }
+
     /// Syncs the bases of all that wait, and says so with the next record of the inbox.
     pub(super) fn settle_all(&self) {
         let _settling = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,14 +200,17 @@ impl Unsettled {
         }
         for (id, folds) in by_instance {
             let path = self.base(&id);
-            self.restore_base(&path, &folds).map_err(|cause| StoreError::file("restore", &path, cause))?;
+            let bytes = self.restore_base(&path, &folds).map_err(|cause| StoreError::file("restore", &path, cause))?;
             let last = folds.last().map(|last| last.turn_id.clone()).unwrap_or_default();
-            self.waiting().last_turns.insert(id, last);
+            let mut waiting = self.waiting();
+            waiting.last_turns.insert(id, last);
+            waiting.bytes += bytes;
         }
         Ok(())
     }
 
-    fn restore_base(&self, path: &Path, folds: &[Carried]) -> std::io::Result<()> {
+    /// Gives back how many bytes the inbox carries.
+    fn restore_base(&self, path: &Path, folds: &[Carried]) -> std::io::Result<u64> {
         // What was there before a conversation was rewritten is gone.
         let folds = &folds[folds.iter().rposition(|carried| carried.fold.is_whole).unwrap_or_default()..];
         let start = folds.first().map_or(0, |first| first.fold.at);
@@ -173,19 +218,21 @@ impl Unsettled {
         for carried in folds {
             lines::encode(&mut wanted, &carried.fold.messages)?;
         }
+        let carried = wanted.len() as u64;
         let found = self.disk.read_if_there(path)?.unwrap_or_default();
         let kept = usize::try_from(start).unwrap_or(usize::MAX);
         match found.get(kept..) {
-            Some(rest) if rest == wanted => return Ok(()),
+            Some(rest) if rest == wanted => return Ok(carried),
             Some(_) => {}
             None => {
                 tracing::warn!(path = %path.display(), "a conversation is shorter than it was: its last messages are left out");
-                return Ok(());
+                return Ok(carried);
             }
         }
         let mut file = self.disk.open(path)?.file;
         file.set_len(start)?;
-        file.write_at(start, &wanted)
+        file.write_at(start, &wanted)?;
+        Ok(carried)
     }
 }
 

@@ -91,17 +91,52 @@ async fn what_a_power_failure_takes_from_a_conversation_the_inbox_gives_back() {
 }
 
 #[tokio::test]
-async fn a_workspace_that_was_closed_carries_nothing() {
-    let (fs, id) = (SimFs::new(), instance("k"));
+async fn what_is_deleted_while_nothing_runs_does_not_come_back() {
+    let (fs, id, other) = (SimFs::new(), instance("k"), instance("other"));
     let store = open(&fs);
     turn(&fs, &store, &id, "m0", Until::Folded).await;
+    turn(&fs, &store, &other, "m1", Until::Folded).await;
     drop(store);
+    fs.remove_folder(&layout::instance_dir(Path::new(WORKSPACE), &id)).unwrap();
+    let store = open(&fs.kill());
+    assert_eq!(base(&store, &id).await, [""; 0]);
+    turn(&fs, &store, &other, "m2", Until::Folded).await;
+    drop(store);
+    // Nor with a later power failure.
+    let store = open(&fs.lose_power(None));
+    assert_eq!(base(&store, &id).await, [""; 0]);
+    assert_eq!(base(&store, &other).await, ["m1", "m2"]);
+}
+
+#[tokio::test]
+async fn a_workspace_that_was_closed_survives_a_power_failure() {
+    for seed in std::iter::once(None).chain((0..40).map(Some)) {
+        let (mut fs, id) = (SimFs::new(), instance("k"));
+        let mut names = Vec::new();
+        for number in 0..4 {
+            let store = open(&fs);
+            assert_eq!(base(&store, &id).await, names);
+            names.push(format!("m{number}"));
+            turn(&fs, &store, &id, &names[number], Until::Folded).await;
+            drop(store);
+            // Some processes end in between, and one after the power came back.
+            fs = if number % 2 == 0 { fs.kill() } else { fs.lose_power(seed) };
+        }
+        assert_eq!(base(&open(&fs), &id).await, names);
+    }
+}
+
+#[tokio::test]
+async fn a_workspace_with_much_to_carry_is_settled_when_it_is_closed() {
+    let (fs, id) = (SimFs::new(), instance("k"));
+    for round in 0..30 {
+        let store = open(&fs.kill());
+        turn(&fs, &store, &id, &format!("m{round}-{}", "x".repeat(20_000)), Until::Folded).await;
+    }
     let fs = fs.lose_power(None);
     let file = layout::instance_dir(Path::new(WORKSPACE), &id).join(layout::BASE);
-    assert!(!fs.contents(&file).unwrap().is_empty());
-    // Somebody deletes the conversation while nothing runs: it does not come back.
-    fs.remove_folder(&layout::instance_dir(Path::new(WORKSPACE), &id)).unwrap();
-    assert_eq!(base(&open(&fs), &id).await, [""; 0]);
+    assert!(fs.contents(&file).is_some_and(|bytes| bytes.len() > 300_000), "most of it is on disk without the inbox");
+    assert_eq!(base(&open(&fs), &id).await.len(), 30);
 }
 
 #[tokio::test]

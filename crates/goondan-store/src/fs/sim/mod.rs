@@ -38,6 +38,8 @@ struct State {
     is_slow: bool,
     changes: u64,
     traffic: usize,
+    /// How often the power failed.
+    boots: u32,
 }
 
 #[derive(Clone, Default)]
@@ -76,6 +78,7 @@ impl SimFs {
             is_slow: false,
             changes: 0,
             traffic: 0,
+            boots: 0,
         };
         SimFs { state: Arc::new(Mutex::new(state)), process: 0 }
     }
@@ -144,6 +147,7 @@ impl SimFs {
         let next = self.kill();
         let mut chance = seed.map(Chance);
         let mut state = self.state();
+        state.boots += 1;
         for contents in &mut state.files {
             contents.on_disk = survivor(contents, chance.as_mut());
             contents.now.clone_from(&contents.on_disk);
@@ -354,6 +358,10 @@ impl FileSystem for SimFs {
 
     fn is_crowded(&self) -> bool {
         false
+    }
+
+    fn boot(&self) -> Option<String> {
+        Some(self.state().boots.to_string())
     }
 }
 
