@@ -371,7 +371,7 @@ fn register(
     let limits = ToolLimits {
         error_message: tool.spec.error_message_limit,
         output: tool.spec.output_limit,
-        timeout: tool.spec.timeout,
+        timeout: stated.and_then(|stated| stated.timeout).unwrap_or(tool.spec.timeout),
     };
     let mut spec = stated.map_or_else(|| spec.clone(), |stated| stated.apply(spec));
     if stated.is_some_and(|stated| stated.description_is_template) {
@@ -382,14 +382,22 @@ fn register(
     let registered = RegisteredTool::new(&tool.id.name, spec, Arc::clone(handler), limits);
     match &tool.spec.entry {
         Entry::Builtin(set) => registered.of_builtin(set),
-        Entry::Library(_) | Entry::Executable(_) => registered,
+        Entry::Library(_) | Entry::Executable(_) | Entry::Mcp(_) => registered,
     }
 }
 
 fn no_such_export(bundle: &Bundle, tool: &Resource<Tool>, set: &ToolSet, name: &str) -> Diagnostic {
     let has = set.exports.iter().map(|(own, _)| own.name.as_str()).collect::<Vec<_>>().join(", ");
-    let message = format!("the entry of {} has no export `{name}`", tool.id);
-    let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message).suggest(format!("it has: {has}"));
+    // What a server has changes without anybody touching the project.
+    let (code, whose) = match &tool.spec.entry {
+        Entry::Mcp(_) => (Code::MCP_CATALOG, "MCP server"),
+        Entry::Builtin(_) | Entry::Library(_) | Entry::Executable(_) => (Code::SCHEMA_INVALID, "entry"),
+    };
+    let message = format!("the {whose} of {} has no export `{name}`", tool.id);
+    let diagnostic = match has.is_empty() {
+        true => Diagnostic::new(code, message),
+        false => Diagnostic::new(code, message).suggest(format!("it has: {has}")),
+    };
     at_tool(bundle, diagnostic, tool, export_field(tool, name))
 }
 
@@ -407,6 +415,7 @@ fn max_retries(model: &Model) -> u32 {
 fn tool_problem(bundle: &Bundle, tool: &Resource<Tool>, error: &OpenError) -> Diagnostic {
     let (code, field) = match &error.export {
         Some(export) => (Code::SCHEMA_INVALID, export_field(tool, export)),
+        None if matches!(tool.spec.entry, Entry::Mcp(_)) => (Code::SCHEMA_INVALID, "spec.mcp".to_owned()),
         None => (Code::ENTRY_NOT_FOUND, "spec.entry".to_owned()),
     };
     let mut diagnostic = Diagnostic::new(code, error.to_string());

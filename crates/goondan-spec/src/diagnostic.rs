@@ -107,6 +107,8 @@ codes! {
     DEAD_RULE = "W_CONFIG_DEAD_RULE",
     /// An entry form that is reserved for later.
     NOT_ACTIVE = "W_CONFIG_NOT_ACTIVE",
+    /// It is not known what an MCP server has, or some of it can't be offered.
+    MCP_CATALOG = "W_MCP_CATALOG",
     /// `parameters` of an export that are other ones than its library describes.
     SCHEMA_DIFFERS = "W_CONFIG_SCHEMA_DIFFERS",
 }

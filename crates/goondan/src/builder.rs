@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan_dylib::HostCommand;
+use goondan_mcp::Dialer;
 use goondan_models::Providers;
 use goondan_runtime::event::SwarmEvent;
 use goondan_runtime::plan::PlanPorts;
@@ -22,7 +23,9 @@ use crate::adapters::ToolSources;
 use crate::approvals::ApprovalFile;
 use crate::generation::Notebook;
 use crate::identity::Owner;
-use crate::reload::{FIRST_GENERATION, ReadBefore, ReloadCheck, ReloadListeners, ToolReloads, plan_swarm, take_stock};
+use crate::reload::{
+    FIRST_GENERATION, ReadBefore, ReloadCheck, ReloadListeners, ToolReloads, follow_servers, plan_swarm, take_stock,
+};
 use crate::secrets;
 use crate::swarm::{Inner, Swarm};
 use crate::variables::Variables;
@@ -43,6 +46,7 @@ pub struct SwarmBuilder {
     pub(crate) workdir: Option<PathBuf>,
     pub(crate) tool_host: Option<HostCommand>,
     pub(crate) sandbox_helper: Option<HelperCommand>,
+    pub(crate) mcp_dialer: Option<Arc<dyn Dialer>>,
     pub(crate) reloads_at_hangup: bool,
     pub(crate) reload_check: Option<ReloadCheck>,
 }
@@ -80,6 +84,7 @@ impl SwarmBuilder {
             workdir: None,
             tool_host: None,
             sandbox_helper: None,
+            mcp_dialer: None,
             reloads_at_hangup: false,
             reload_check: None,
         }
@@ -199,6 +204,13 @@ impl SwarmBuilder {
         self
     }
 
+    /// Starts the programs of MCP servers with that, or plays them.
+    #[must_use]
+    pub fn mcp_dialer(mut self, dialer: Arc<dyn Dialer>) -> Self {
+        self.mcp_dialer = Some(dialer);
+        self
+    }
+
     /// Plans the first generation, opens the workspace, resumes what was left, and runs.
     pub async fn start(self) -> Result<Swarm, StartError> {
         self.start_watched().await.map(|(swarm, _)| swarm)
@@ -217,11 +229,18 @@ impl SwarmBuilder {
             .map_err(|problem| StartError::Diagnostics(vec![problem]))?;
         let root = StateRoot::find(self.state_root.as_deref());
         root.prepare_or_warn();
-        let tools = Arc::new(ToolSources::new(&root.0, self.tool_host, self.sandbox_helper, environment.clone()));
+        let tools = Arc::new(ToolSources::new(
+            &root.0,
+            self.tool_host,
+            self.sandbox_helper,
+            self.mcp_dialer,
+            environment.clone(),
+        ));
         let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
-        let generation = plan_swarm(&self.bundle, swarm, FIRST_GENERATION, &ports, &environment, None, &self.redactor)
-            .await
-            .map_err(StartError::Diagnostics)?;
+        tools.mcp().prepare(&self.bundle, swarm);
+        let planned = plan_swarm(&self.bundle, swarm, FIRST_GENERATION, &ports, &environment, None, &self.redactor);
+        let mut generation = planned.await.map_err(StartError::Diagnostics)?;
+        generation.warnings.extend(tools.mcp().notices(&self.bundle));
         let workspace = match self.workspace {
             Some(workspace) => workspace,
             None => root
@@ -281,6 +300,7 @@ impl SwarmBuilder {
         let stocktaking = take_stock(&swarm, environment);
         *swarm.inner().stocktaking.lock().unwrap_or_else(PoisonError::into_inner) = Some(stocktaking);
         reloader.serve(&swarm);
+        follow_servers(&swarm);
         Ok((swarm, events))
     }
 }

@@ -14,6 +14,7 @@ pub mod preview;
 pub mod project;
 pub mod reload;
 mod secrets;
+mod servers;
 pub mod swarm;
 mod transfer;
 pub mod trust;
@@ -24,6 +25,7 @@ pub mod workspace;
 
 pub use build::{BuildEnd, BuildOutcome, Builds};
 pub use goondan_dylib::{HostCommand, tool_host};
+pub use goondan_mcp as mcp;
 pub use goondan_models as models;
 pub use goondan_runtime as runtime;
 pub use goondan_spec as spec;

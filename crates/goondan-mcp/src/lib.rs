@@ -1,0 +1,34 @@
+//! A client of MCP servers: the tools of a server are exports of a Tool with `spec.mcp`.
+//!
+//! A start waits for no server that was met before: what it said last is kept under the state root and announced at once
+//! ([`McpTools`]). A server is started by the first call that needs it, is one process for all who may share it, and is
+//! started again, a little later each time, where it dies. Whatever it does, a call ends: with what the server says, or with
+//! one of the codes of [`codes`].
+//!
+//! What a server says of itself is the text of a stranger. Its descriptions, schemas and results are bounded and cleaned
+//! (`catalog`, `result`), and its hints can make a policy stricter and never laxer.
+//!
+//! What this crate does not know: how programs are contained and ended. That is behind the port [`Dialer`].
+
+/// The ports, and what stands behind them: the only place that names the crate which they are in.
+pub(crate) use goondan_runtime as core;
+
+mod cache;
+mod catalog;
+pub mod codes;
+mod definition;
+mod dial;
+mod handler;
+mod http;
+mod lines;
+mod link;
+mod names;
+mod place;
+mod result;
+mod server;
+mod source;
+
+pub use catalog::Catalog;
+pub use definition::Definition;
+pub use dial::{Dialer, Program, Running, Stream};
+pub use source::{Look, McpTools};

@@ -1,0 +1,420 @@
+//! One server: reached when it is needed, reached again where it ended, and asked what it has.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use rmcp::RoleClient;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, InputRequiredResult, ServerResult,
+};
+use rmcp::service::{RequestHandle, ServiceError};
+use tokio::sync::{Notify, watch};
+
+use crate::cache::{Cache, Known};
+use crate::catalog::Catalog;
+use crate::codes::{self, error};
+use crate::core::JsonObject;
+use crate::core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use crate::definition::Definition;
+use crate::dial::Dialer;
+use crate::link::Link;
+use crate::place::Place;
+use crate::result;
+
+/// A connection that lived that long was no failure.
+const HEALTHY: Duration = Duration::from_secs(60);
+/// The longest pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// What a server has is looked up again after that.
+const FRESH: Duration = Duration::from_secs(24 * 60 * 60);
+/// Between two looks at what a server has, however often it says that it changed.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+/// Times that a server may ask for something before it answers.
+const MAX_ROUNDS: usize = 8;
+/// How long it may take to tell a server that nobody waits any more.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// JSON-RPC's errors for what is not there.
+const NOT_THERE: [i32; 2] = [-32601, -32602];
+
+/// What came of the first contact.
+type FirstContact = Option<Result<Arc<Catalog>, ToolError>>;
+
+/// A server. It ends when nobody has it any more.
+pub(crate) struct Server {
+    pub(crate) definition: Definition,
+    dialer: Arc<dyn Dialer>,
+    cache: Cache,
+    catalog: Mutex<Option<Arc<Catalog>>>,
+    seats: Mutex<Vec<Arc<Seat>>>,
+    /// Where the first contact stands, once somebody has begun it.
+    contact: Mutex<Option<watch::Receiver<FirstContact>>>,
+    /// Told when the catalog has become another one.
+    changed: Arc<Notify>,
+}
+
+/// A connection, for those who share a place.
+struct Seat {
+    place: Place,
+    state: tokio::sync::Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    link: Option<Arc<Link>>,
+    /// In a row.
+    failures: u32,
+    /// It is not tried before that.
+    not_before: Option<Instant>,
+    last: Option<ToolError>,
+}
+
+impl Server {
+    pub(crate) fn new(
+        definition: Definition,
+        dialer: Arc<dyn Dialer>,
+        cache: Cache,
+        changed: Arc<Notify>,
+    ) -> Arc<Self> {
+        let server = Server {
+            definition,
+            dialer,
+            cache,
+            catalog: Mutex::default(),
+            seats: Mutex::default(),
+            contact: Mutex::default(),
+            changed,
+        };
+        Arc::new(server)
+    }
+
+    /// What the server has, as far as that is known without asking it. What was known for long is looked up again meanwhile.
+    pub(crate) fn known(self: &Arc<Self>) -> Option<Arc<Catalog>> {
+        if let Some(catalog) = lock(&self.catalog).clone() {
+            return Some(catalog);
+        }
+        let Known::Catalog(catalog, age) = self.cache.read(self.definition.fingerprint()) else { return None };
+        let catalog = Arc::new(catalog);
+        *lock(&self.catalog) = Some(Arc::clone(&catalog));
+        if age > FRESH {
+            self.begin();
+        }
+        Some(catalog)
+    }
+
+    /// Whether the server was asked before, in vain.
+    pub(crate) fn was_silent(&self) -> bool {
+        matches!(self.cache.read(self.definition.fingerprint()), Known::Silent)
+    }
+
+    /// Begins to reach the server, if nobody has, and says where that stands.
+    pub(crate) fn begin(self: &Arc<Self>) -> watch::Receiver<FirstContact> {
+        let mut contact = lock(&self.contact);
+        if let Some(contact) = &*contact {
+            return contact.clone();
+        }
+        let (told, receiver) = watch::channel(None);
+        *contact = Some(receiver.clone());
+        let server = Arc::clone(self);
+        tokio::spawn(async move {
+            let reached = server.reach().await;
+            if reached.is_err() && lock(&server.catalog).is_none() {
+                server.cache.note_silence(server.definition.fingerprint());
+            }
+            // Nobody may wait for it any more.
+            let _ = told.send(Some(reached));
+        });
+        receiver
+    }
+
+    /// What came of the first contact, if it was made and failed.
+    pub(crate) fn trouble(&self) -> Option<ToolError> {
+        let contact = lock(&self.contact).clone()?;
+        let trouble = contact.borrow().as_ref()?.as_ref().err().cloned();
+        trouble.filter(|_| lock(&self.catalog).is_none())
+    }
+
+    async fn reach(self: &Arc<Self>) -> Result<Arc<Catalog>, ToolError> {
+        let link = self.link(&Place::default()).await?;
+        self.refresh(&link).await
+    }
+
+    /// Asks the server what it has, and tells where that is another thing than before.
+    async fn refresh(&self, link: &Link) -> Result<Arc<Catalog>, ToolError> {
+        let catalog = Arc::new(link.catalog(&self.definition).await?);
+        let before = lock(&self.catalog).replace(Arc::clone(&catalog));
+        if before.as_deref() != Some(&*catalog) {
+            let (cache, kept) = (self.cache.clone(), Arc::clone(&catalog));
+            let fingerprint = self.definition.fingerprint().to_owned();
+            let keeping = tokio::task::spawn_blocking(move || cache.keep(&fingerprint, &kept));
+            keeping.await.map_err(|panic| ToolError::new(panic.to_string()))?;
+        }
+        if before.is_none_or(|before| before.tools != catalog.tools) {
+            self.changed.notify_one();
+        }
+        Ok(catalog)
+    }
+
+    /// Calls the tool `own`. The server is told where nobody waits for the answer any more.
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        ctx: &ToolContext,
+        own: &str,
+        input: JsonObject,
+    ) -> Result<ToolOutput, ToolError> {
+        tokio::select! {
+            output = self.call_to_its_end(ctx, own, input) => output,
+            () = ctx.cancellation.cancelled() => Err(codes::cancelled()),
+        }
+    }
+
+    async fn call_to_its_end(
+        self: &Arc<Self>,
+        ctx: &ToolContext,
+        own: &str,
+        input: JsonObject,
+    ) -> Result<ToolOutput, ToolError> {
+        let place = Place::of(ctx);
+        let link = self.link(&place).await?;
+        let result = match self.ask(&link, ctx, own, input).await {
+            Ok(result) => result,
+            Err(Unanswered::Input(error)) => return Err(error),
+            Err(Unanswered::Failed(failure)) => return Err(self.explain(&link, own, &failure).await),
+        };
+        self.seat(&place).state.lock().await.failures = 0;
+        result::output(self.definition.name(), own, result)
+    }
+
+    /// Asks, and asks again where the server wants something first.
+    async fn ask(
+        &self,
+        link: &Link,
+        ctx: &ToolContext,
+        own: &str,
+        input: JsonObject,
+    ) -> Result<CallToolResult, Unanswered> {
+        let mut params = CallToolRequestParams::new(own.to_owned());
+        params.arguments = Some(input);
+        for _ in 0..MAX_ROUNDS {
+            let request = CallToolRequest::new(params.clone());
+            let mut pending = Pending(Some(link.send(ClientRequest::CallToolRequest(request)).await?));
+            let _listening = pending.listen(link, ctx);
+            match pending.answer().await? {
+                ServerResult::CallToolResult(result) => return Ok(result),
+                ServerResult::EmptyResult(_) => return Ok(CallToolResult::default()),
+                ServerResult::InputRequiredResult(wanted) => self.fill_in(link, wanted, &mut params)?,
+                _ => return Err(ServiceError::UnexpectedResponse.into()),
+            }
+        }
+        Err(ServiceError::InputRequiredRoundsExceeded { max_rounds: MAX_ROUNDS }.into())
+    }
+
+    fn fill_in(
+        &self,
+        link: &Link,
+        wanted: InputRequiredResult,
+        params: &mut CallToolRequestParams,
+    ) -> Result<(), Unanswered> {
+        let mut answers = std::collections::BTreeMap::new();
+        for (key, request) in wanted.input_requests.unwrap_or_default() {
+            let answer = link.handler.answer(request).ok_or_else(|| {
+                let error = error(codes::INPUT, self.definition.name(), "asks a person, and nobody is there to answer");
+                Unanswered::Input(error.suggest("Give it what it asks for in the arguments, if it takes that there."))
+            })?;
+            answers.insert(key, answer);
+        }
+        params.input_responses = (!answers.is_empty()).then_some(answers);
+        params.request_state = wanted.request_state;
+        Ok(())
+    }
+
+    /// What a failure of a call means. A server that does not know a tool may have lost it since it was listed.
+    async fn explain(&self, link: &Link, own: &str, failure: &ServiceError) -> ToolError {
+        if let ServiceError::McpError(refusal) = failure
+            && NOT_THERE.contains(&refusal.code.0)
+            && let Ok(catalog) = self.refresh(link).await
+            && !catalog.tools.iter().any(|tool| tool.own == own)
+        {
+            let what = format_args!("has no tool `{}` any more", codes::said(own));
+            return error(codes::NO_TOOL, self.definition.name(), what).suggest("Use one of those that it has now.");
+        }
+        if matches!(failure, ServiceError::TransportClosed | ServiceError::TransportSend(_)) {
+            // How it ended is known a moment after that it did.
+            let _ = tokio::time::timeout(FAREWELL, link.ended()).await;
+        }
+        link.failure(&self.definition, failure)
+    }
+
+    fn seat(&self, place: &Place) -> Arc<Seat> {
+        let mut seats = lock(&self.seats);
+        if let Some(seat) = seats.iter().find(|seat| seat.place == *place) {
+            return Arc::clone(seat);
+        }
+        let seat = Arc::new(Seat { place: place.clone(), state: tokio::sync::Mutex::default() });
+        seats.push(Arc::clone(&seat));
+        seat
+    }
+
+    /// The connection for a place: the one that is there, or a new one.
+    async fn link(self: &Arc<Self>, place: &Place) -> Result<Arc<Link>, ToolError> {
+        let seat = self.seat(place);
+        let mut state = seat.state.lock().await;
+        if let Some(link) = &state.link
+            && !link.is_dead()
+        {
+            return Ok(Arc::clone(link));
+        }
+        if let Some(dead) = state.link.take() {
+            state.failures = if dead.since.elapsed() > HEALTHY { 0 } else { state.failures + 1 };
+            // The first one may have been an accident.
+            state.not_before = Some(Instant::now() + pause_after(state.failures.saturating_sub(1)));
+        }
+        if let Some(left) = state.not_before.and_then(|at| at.checked_duration_since(Instant::now())) {
+            return Err(self.down(&state, left));
+        }
+        let legacy =
+            state.failures == 0 && lock(&self.catalog).as_ref().is_some_and(|known| is_legacy(&known.protocol));
+        match Link::connect(&self.definition, &*self.dialer, place, legacy).await {
+            Ok(link) => {
+                let link = Arc::new(link);
+                state.link = Some(Arc::clone(&link));
+                state.not_before = None;
+                tokio::spawn(follow(Arc::downgrade(self), Arc::downgrade(&link)));
+                Ok(link)
+            }
+            Err(error) => {
+                state.failures += 1;
+                state.not_before = Some(Instant::now() + pause_after(state.failures));
+                state.last = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn down(&self, state: &State, left: Duration) -> ToolError {
+        let why = state.last.as_ref().map(|last| format!(": {}", last.message)).unwrap_or_default();
+        let times = state.failures;
+        let what = format_args!("failed {times} times in a row and is not started again yet{why}");
+        error(codes::DOWN, self.definition.name(), what)
+            .suggest(format!("It can be tried again in {} s.", left.as_secs() + 1))
+    }
+
+    /// Ends all of its connections, and waits until they have ended.
+    pub(crate) async fn end(&self) {
+        let seats: Vec<Arc<Seat>> = lock(&self.seats).drain(..).collect();
+        let end = |seat: Arc<Seat>| async move {
+            // Who is connecting is not waited for: it is dropped with its call.
+            let link = seat.state.try_lock().ok().and_then(|mut state| state.link.take());
+            if let Some(link) = link {
+                link.end().await;
+            }
+        };
+        futures::future::join_all(seats.into_iter().map(end)).await;
+    }
+}
+
+/// Looks at what a server has as soon as it is connected, and whenever it says that this has changed.
+async fn follow(server: Weak<Server>, link: Weak<Link>) {
+    let Some((handler, ended, mut subscription)) = begin_to_follow(&link).await else { return };
+    loop {
+        {
+            let (Some(server), Some(link)) = (server.upgrade(), link.upgrade()) else { return };
+            if let Err(error) = server.refresh(&link).await {
+                tracing::debug!(%error, "an MCP server did not say what it has");
+            }
+        }
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+        let told = async {
+            match &mut subscription {
+                Some(open) => {
+                    if !matches!(open.next().await, Ok(Some(_))) {
+                        subscription = None;
+                    }
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let mut ended = ended.clone();
+        tokio::select! {
+            () = handler.list_changed() => {}
+            () = told => {}
+            _ = ended.wait_for(Option::is_some) => return,
+        }
+    }
+}
+
+type Followed = (crate::handler::Handler, watch::Receiver<Option<String>>, Option<rmcp::service::Subscription>);
+
+async fn begin_to_follow(link: &Weak<Link>) -> Option<Followed> {
+    let link = link.upgrade()?;
+    let subscription = link.listen().await;
+    Some((link.handler.clone(), link.end_of(), subscription))
+}
+
+/// Why a call has no answer.
+enum Unanswered {
+    /// The server or the way to it.
+    Failed(ServiceError),
+    /// It wants something that nobody gives.
+    Input(ToolError),
+}
+
+impl From<ServiceError> for Unanswered {
+    fn from(failure: ServiceError) -> Self {
+        Unanswered::Failed(failure)
+    }
+}
+
+/// A request that was sent. Where it is dropped before its answer is there, the server is told.
+struct Pending(Option<RequestHandle<RoleClient>>);
+
+impl Pending {
+    fn listen(&self, link: &Link, ctx: &ToolContext) -> Option<crate::handler::Listening> {
+        let token = self.0.as_ref()?.progress_token.clone();
+        Some(link.handler.listen(token, Arc::clone(&ctx.progress)))
+    }
+
+    async fn answer(&mut self) -> Result<ServerResult, ServiceError> {
+        let Some(handle) = &mut self.0 else { return Err(ServiceError::TransportClosed) };
+        let answer = (&mut handle.rx).await;
+        self.0 = None;
+        answer.unwrap_or(Err(ServiceError::TransportClosed))
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) else { return };
+        let reason = Some("nobody waits for the answer any more".to_owned());
+        runtime.spawn(tokio::time::timeout(FAREWELL, handle.cancel(reason)));
+    }
+}
+
+/// The pause after that many failures in a row: none at first, then 1 s, 2 s, 4 s … a minute.
+fn pause_after(failures: u32) -> Duration {
+    match failures.checked_sub(1) {
+        None => Duration::ZERO,
+        Some(doublings) => Duration::from_secs(1_u64.checked_shl(doublings).unwrap_or(u64::MAX)).min(LONGEST_PAUSE),
+    }
+}
+
+/// Whether a revision begins with a handshake.
+fn is_legacy(protocol: &str) -> bool {
+    !protocol.is_empty() && protocol < "2026-07-28"
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_minute() {
+        let seconds: Vec<u64> = (0..9).map(|failures| pause_after(failures).as_secs()).collect();
+        assert_eq!(seconds, [0, 1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(pause_after(u32::MAX).as_secs(), 60);
+    }
+}
