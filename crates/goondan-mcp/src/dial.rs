@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -18,11 +19,20 @@ pub trait Dialer: Send + Sync {
     /// # Errors
     /// It can't be started, or not be contained as it should.
     async fn start(&self, program: &Program) -> Result<Stream, ToolError>;
+}
 
-    /// What is spoken with in place of the server of that Tool, where something is: a case plays servers.
-    async fn stand_in(&self, _tool: &str) -> Option<Result<Stream, ToolError>> {
-        None
-    }
+/// Stands in for servers: a case plays them.
+#[async_trait]
+pub trait StandIns: Send + Sync {
+    /// What is spoken with in place of the server of that Tool; `None` where that is the server itself.
+    async fn stand_in(&self, tool: &str) -> Option<Result<Stream, ToolError>>;
+}
+
+/// How servers are reached.
+#[derive(Clone)]
+pub(crate) struct Ways {
+    pub(crate) dialer: Arc<dyn Dialer>,
+    pub(crate) stand_ins: Option<Arc<dyn StandIns>>,
 }
 
 /// A program to be started.

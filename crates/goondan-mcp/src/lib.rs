@@ -30,5 +30,5 @@ mod source;
 
 pub use catalog::Catalog;
 pub use definition::Definition;
-pub use dial::{Dialer, Program, Running, Stream};
+pub use dial::{Dialer, Program, Running, StandIns, Stream};
 pub use source::{Look, McpTools};

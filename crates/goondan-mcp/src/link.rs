@@ -20,7 +20,7 @@ use crate::codes::{self, error};
 use crate::core::ports::tool::ToolError;
 use crate::core::spec::kinds::McpProtocol;
 use crate::definition::{Definition, Way};
-use crate::dial::{Dialer, Program, Running, Stream};
+use crate::dial::{Dialer, Program, Running, Stream, Ways};
 use crate::handler::Handler;
 use crate::http;
 use crate::lines::{Fatal, Lines, Noticed};
@@ -51,14 +51,18 @@ impl Link {
     /// Reaches a server and agrees on a revision of the protocol. `legacy` says that it is known to speak an old one.
     pub(crate) async fn connect(
         definition: &Definition,
-        dialer: &dyn Dialer,
+        ways: &Ways,
         place: &Place,
         legacy: bool,
     ) -> Result<Link, ToolError> {
         let handler = Handler::new(definition.elicitation);
-        let stream = match dialer.stand_in(definition.name()).await {
+        let stand_in = match &ways.stand_ins {
+            Some(stand_ins) => stand_ins.stand_in(definition.name()).await,
+            None => None,
+        };
+        let stream = match stand_in {
             Some(stream) => Some(stream?),
-            None => stream(definition, dialer, place).await?,
+            None => stream(definition, &*ways.dialer, place).await?,
         };
         match stream {
             Some(stream) => {

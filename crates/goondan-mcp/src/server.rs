@@ -16,7 +16,7 @@ use crate::codes::{self, error};
 use crate::core::JsonObject;
 use crate::core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use crate::definition::Definition;
-use crate::dial::Dialer;
+use crate::dial::Ways;
 use crate::link::Link;
 use crate::place::Place;
 use crate::result;
@@ -34,8 +34,14 @@ const MAX_ROUNDS: usize = 8;
 /// How long it may take to tell a server that nobody waits any more.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// What a server is told then.
+const NOBODY_WAITS: &str = "nobody waits for the answer any more";
+
 /// JSON-RPC's errors for what is not there.
 const NOT_THERE: [i32; 2] = [-32601, -32602];
+
+/// What a generation was told; `None` where nothing was known.
+type Announced = Option<Arc<Catalog>>;
 
 /// What came of the first contact.
 type FirstContact = Option<Result<Arc<Catalog>, ToolError>>;
@@ -43,9 +49,11 @@ type FirstContact = Option<Result<Arc<Catalog>, ToolError>>;
 /// A server. It ends when nobody has it any more.
 pub(crate) struct Server {
     pub(crate) definition: Definition,
-    dialer: Arc<dyn Dialer>,
+    ways: Ways,
     cache: Cache,
     catalog: Mutex<Option<Arc<Catalog>>>,
+    /// What a generation was told that it has, once one was.
+    announced: Mutex<Option<Announced>>,
     seats: Mutex<Vec<Arc<Seat>>>,
     /// Where the first contact stands, once somebody has begun it.
     contact: Mutex<Option<watch::Receiver<FirstContact>>>,
@@ -70,17 +78,13 @@ struct State {
 }
 
 impl Server {
-    pub(crate) fn new(
-        definition: Definition,
-        dialer: Arc<dyn Dialer>,
-        cache: Cache,
-        changed: Arc<Notify>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(definition: Definition, ways: Ways, cache: Cache, changed: Arc<Notify>) -> Arc<Self> {
         let server = Server {
             definition,
-            dialer,
+            ways,
             cache,
             catalog: Mutex::default(),
+            announced: Mutex::default(),
             seats: Mutex::default(),
             contact: Mutex::default(),
             changed,
@@ -149,10 +153,27 @@ impl Server {
             let keeping = tokio::task::spawn_blocking(move || cache.keep(&fingerprint, &kept));
             keeping.await.map_err(|panic| ToolError::new(panic.to_string()))?;
         }
-        if before.is_none_or(|before| before.tools != catalog.tools) {
+        self.tell();
+        Ok(catalog)
+    }
+
+    /// Notes what a generation was told. Where something else has become known meanwhile, that is told.
+    pub(crate) fn announce(&self, catalog: Announced) {
+        *lock(&self.announced) = Some(catalog);
+        self.tell();
+    }
+
+    /// Whether the server has other tools than the last generation was told.
+    pub(crate) fn is_outdated(&self) -> bool {
+        let Some(announced) = lock(&self.announced).clone() else { return false };
+        let known = lock(&self.catalog).clone();
+        announced.as_deref().map(|told| &told.tools) != known.as_deref().map(|known| &known.tools)
+    }
+
+    fn tell(&self) {
+        if self.is_outdated() {
             self.changed.notify_one();
         }
-        Ok(catalog)
     }
 
     /// Calls the tool `own`. The server is told where nobody waits for the answer any more.
@@ -162,23 +183,14 @@ impl Server {
         own: &str,
         input: JsonObject,
     ) -> Result<ToolOutput, ToolError> {
-        tokio::select! {
-            output = self.call_to_its_end(ctx, own, input) => output,
-            () = ctx.cancellation.cancelled() => Err(codes::cancelled()),
-        }
-    }
-
-    async fn call_to_its_end(
-        self: &Arc<Self>,
-        ctx: &ToolContext,
-        own: &str,
-        input: JsonObject,
-    ) -> Result<ToolOutput, ToolError> {
         let place = Place::of(ctx);
-        let link = self.link(&place).await?;
+        let link = tokio::select! {
+            link = self.link(&place) => link?,
+            () = ctx.cancellation.cancelled() => return Err(codes::cancelled()),
+        };
         let result = match self.ask(&link, ctx, own, input).await {
             Ok(result) => result,
-            Err(Unanswered::Input(error)) => return Err(error),
+            Err(Unanswered::Given(error)) => return Err(error),
             Err(Unanswered::Failed(failure)) => return Err(self.explain(&link, own, &failure).await),
         };
         self.seat(&place).state.lock().await.failures = 0;
@@ -199,7 +211,14 @@ impl Server {
             let request = CallToolRequest::new(params.clone());
             let mut pending = Pending(Some(link.send(ClientRequest::CallToolRequest(request)).await?));
             let _listening = pending.listen(link, ctx);
-            match pending.answer().await? {
+            let answer = tokio::select! {
+                answer = pending.answer() => answer?,
+                () = ctx.cancellation.cancelled() => {
+                    pending.give_up().await;
+                    return Err(Unanswered::Given(codes::cancelled()));
+                }
+            };
+            match answer {
                 ServerResult::CallToolResult(result) => return Ok(result),
                 ServerResult::EmptyResult(_) => return Ok(CallToolResult::default()),
                 ServerResult::InputRequiredResult(wanted) => self.fill_in(link, wanted, &mut params)?,
@@ -219,7 +238,7 @@ impl Server {
         for (key, request) in wanted.input_requests.unwrap_or_default() {
             let answer = link.handler.answer(request).ok_or_else(|| {
                 let error = error(codes::INPUT, self.definition.name(), "asks a person, and nobody is there to answer");
-                Unanswered::Input(error.suggest("Give it what it asks for in the arguments, if it takes that there."))
+                Unanswered::Given(error.suggest("Give it what it asks for in the arguments, if it takes that there."))
             })?;
             answers.insert(key, answer);
         }
@@ -274,7 +293,7 @@ impl Server {
         }
         let legacy =
             state.failures == 0 && lock(&self.catalog).as_ref().is_some_and(|known| is_legacy(&known.protocol));
-        match Link::connect(&self.definition, &*self.dialer, place, legacy).await {
+        match Link::connect(&self.definition, &self.ways, place, legacy).await {
             Ok(link) => {
                 let link = Arc::new(link);
                 state.link = Some(Arc::clone(&link));
@@ -316,6 +335,7 @@ impl Server {
 /// Looks at what a server has as soon as it is connected, and whenever it says that this has changed.
 async fn follow(server: Weak<Server>, link: Weak<Link>) {
     let Some((handler, ended, mut subscription)) = begin_to_follow(&link).await else { return };
+    let mut is_first = true;
     loop {
         {
             let (Some(server), Some(link)) = (server.upgrade(), link.upgrade()) else { return };
@@ -323,7 +343,10 @@ async fn follow(server: Weak<Server>, link: Weak<Link>) {
                 tracing::debug!(%error, "an MCP server did not say what it has");
             }
         }
-        tokio::time::sleep(BETWEEN_LOOKS).await;
+        // Who says it once is heard at once; who never ends to say it is not.
+        if !std::mem::take(&mut is_first) {
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
         let told = async {
             match &mut subscription {
                 Some(open) => {
@@ -355,8 +378,8 @@ async fn begin_to_follow(link: &Weak<Link>) -> Option<Followed> {
 enum Unanswered {
     /// The server or the way to it.
     Failed(ServiceError),
-    /// It wants something that nobody gives.
-    Input(ToolError),
+    /// Something here: nobody gives what it wants, or waits for it.
+    Given(ToolError),
 }
 
 impl From<ServiceError> for Unanswered {
@@ -382,11 +405,19 @@ impl Pending {
     }
 }
 
+impl Pending {
+    /// Tells the server that nobody waits any more.
+    async fn give_up(&mut self) {
+        if let Some(handle) = self.0.take() {
+            let _ = tokio::time::timeout(FAREWELL, handle.cancel(Some(NOBODY_WAITS.to_owned()))).await;
+        }
+    }
+}
+
 impl Drop for Pending {
     fn drop(&mut self) {
         let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) else { return };
-        let reason = Some("nobody waits for the answer any more".to_owned());
-        runtime.spawn(tokio::time::timeout(FAREWELL, handle.cancel(reason)));
+        runtime.spawn(tokio::time::timeout(FAREWELL, handle.cancel(Some(NOBODY_WAITS.to_owned()))));
     }
 }
 

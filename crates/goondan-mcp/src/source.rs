@@ -16,9 +16,9 @@ use crate::core::JsonObject;
 use crate::core::ports::tool::{OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource};
 use crate::core::spec::kinds::{Entry, ExportSpec, Swarm, Tool};
 use crate::core::spec::value::Environment;
-use crate::core::spec::{Bundle, Code, Diagnostic, Resource};
+use crate::core::spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
 use crate::definition::Definition;
-use crate::dial::Dialer;
+use crate::dial::{Dialer, StandIns, Ways};
 use crate::link::Link;
 use crate::names::MAX_TOOL;
 use crate::place::Place;
@@ -32,7 +32,7 @@ const FOLDER: &str = "mcp";
 
 /// Opens tools with `spec.mcp`. Lives as long as its swarm; a server lives as long as a generation has it.
 pub struct McpTools {
-    dialer: Arc<dyn Dialer>,
+    ways: Ways,
     cache: Cache,
     environment: Mutex<Environment>,
     servers: Mutex<HashMap<String, Weak<Server>>>,
@@ -57,7 +57,7 @@ impl McpTools {
     /// A source that has reached nobody yet. What servers have is kept below `state_root`.
     pub fn new(state_root: &Path, dialer: Arc<dyn Dialer>, environment: Environment) -> Self {
         McpTools {
-            dialer,
+            ways: Ways { dialer, stand_ins: None },
             cache: Cache::new(state_root.join(FOLDER)),
             environment: Mutex::new(environment),
             servers: Mutex::default(),
@@ -66,6 +66,13 @@ impl McpTools {
             is_quiet: AtomicBool::new(false),
             changed: Arc::default(),
         }
+    }
+
+    /// Lets others stand in for servers.
+    #[must_use]
+    pub fn stand_ins(mut self, stand_ins: Option<Arc<dyn StandIns>>) -> Self {
+        self.ways.stand_ins = stand_ins;
+        self
     }
 
     /// What value sources see from now on.
@@ -97,6 +104,15 @@ impl McpTools {
     /// Is told when a server has other tools than it had when it was opened, and when this is dropped.
     pub fn changes(&self) -> Arc<Notify> {
         Arc::clone(&self.changed)
+    }
+
+    /// The Tools whose servers have other tools than they had when they were opened.
+    pub fn outdated(&self) -> Vec<ResourceId> {
+        let servers = lock(&self.servers);
+        let outdated = servers.values().filter_map(Weak::upgrade).filter(|server| server.is_outdated());
+        let mut tools: Vec<ResourceId> = outdated.map(|server| server.definition.tool.clone()).collect();
+        tools.sort();
+        tools
     }
 
     /// What is not as it should be with the servers of `bundle`, and keeps nothing from running.
@@ -143,7 +159,7 @@ impl McpTools {
     pub async fn look(&self, tool: &Resource<Tool>, root: &Path) -> Result<Look, ToolError> {
         let definition = self.define(tool, root)?;
         let begun = Instant::now();
-        let link = Link::connect(&definition, &*self.dialer, &Place::default(), false).await?;
+        let link = Link::connect(&definition, &self.ways, &Place::default(), false).await?;
         let catalog = link.catalog(&definition).await;
         let took = begun.elapsed();
         link.end().await;
@@ -184,8 +200,7 @@ impl McpTools {
         if let Some(known) = servers.get(&fingerprint).and_then(Weak::upgrade) {
             return known;
         }
-        let (dialer, changed) = (Arc::clone(&self.dialer), Arc::clone(&self.changed));
-        let server = Server::new(definition, dialer, self.cache.clone(), changed);
+        let server = Server::new(definition, self.ways.clone(), self.cache.clone(), Arc::clone(&self.changed));
         servers.insert(fingerprint, Arc::downgrade(&server));
         server
     }
@@ -242,6 +257,7 @@ impl ToolSource for McpTools {
         if catalog.is_some() {
             lock(&self.awaited).retain(|other| !Arc::ptr_eq(other, &server));
         }
+        server.announce(catalog.clone());
         let tools = catalog.as_ref().map(|catalog| catalog.tools.as_slice()).unwrap_or_default();
         Ok(ToolSet { exports: tools.iter().map(|listed| export(&server, listed)).collect() })
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use goondan_dylib::{HostCommand, Libraries, Limits};
-use goondan_mcp::{Dialer, McpTools};
+use goondan_mcp::{McpTools, StandIns};
 use goondan_runtime::ids::InstanceId;
 use goondan_runtime::ports::tool::{InstanceObserver, OpenError, ToolSet, ToolSource};
 use goondan_spec::kinds::{Entry, Isolation, Tool};
@@ -35,10 +35,10 @@ impl ToolSources {
         state_root: &Path,
         host: Option<HostCommand>,
         helper: Option<HelperCommand>,
-        dialer: Option<Arc<dyn Dialer>>,
+        stand_ins: Option<Arc<dyn StandIns>>,
         environment: Environment,
     ) -> Self {
-        let dialer = dialer.unwrap_or_else(|| Arc::new(ServerDialer(ServerPrograms::new(helper.clone()))));
+        let dialer = Arc::new(ServerDialer(ServerPrograms::new(helper.clone())));
         let staging = &state_root.join("plugins");
         let libraries = Arc::new(Libraries::new(staging, Limits::default()));
         let builtin = BuiltinTools::new()
@@ -51,7 +51,7 @@ impl ToolSources {
             executable: ExecutableTools::new(helper),
             libraries,
             hosted: host.map(|host| Libraries::hosted(staging, Limits::default(), host)),
-            mcp: McpTools::new(state_root, dialer, environment),
+            mcp: McpTools::new(state_root, dialer, environment).stand_ins(stand_ins),
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan_dylib::HostCommand;
-use goondan_mcp::Dialer;
+use goondan_mcp::StandIns;
 use goondan_models::Providers;
 use goondan_runtime::event::SwarmEvent;
 use goondan_runtime::plan::PlanPorts;
@@ -46,7 +46,7 @@ pub struct SwarmBuilder {
     pub(crate) workdir: Option<PathBuf>,
     pub(crate) tool_host: Option<HostCommand>,
     pub(crate) sandbox_helper: Option<HelperCommand>,
-    pub(crate) mcp_dialer: Option<Arc<dyn Dialer>>,
+    pub(crate) mcp_stand_ins: Option<Arc<dyn StandIns>>,
     pub(crate) reloads_at_hangup: bool,
     pub(crate) reload_check: Option<ReloadCheck>,
 }
@@ -84,7 +84,7 @@ impl SwarmBuilder {
             workdir: None,
             tool_host: None,
             sandbox_helper: None,
-            mcp_dialer: None,
+            mcp_stand_ins: None,
             reloads_at_hangup: false,
             reload_check: None,
         }
@@ -204,10 +204,10 @@ impl SwarmBuilder {
         self
     }
 
-    /// Starts the programs of MCP servers with that, or plays them.
+    /// Lets others stand in for MCP servers.
     #[must_use]
-    pub fn mcp_dialer(mut self, dialer: Arc<dyn Dialer>) -> Self {
-        self.mcp_dialer = Some(dialer);
+    pub fn mcp_stand_ins(mut self, stand_ins: Arc<dyn StandIns>) -> Self {
+        self.mcp_stand_ins = Some(stand_ins);
         self
     }
 
@@ -233,7 +233,7 @@ impl SwarmBuilder {
             &root.0,
             self.tool_host,
             self.sandbox_helper,
-            self.mcp_dialer,
+            self.mcp_stand_ins,
             environment.clone(),
         ));
         let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };

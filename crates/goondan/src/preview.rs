@@ -61,7 +61,7 @@ impl SwarmBuilder {
             &root.0,
             self.tool_host,
             self.sandbox_helper,
-            self.mcp_dialer,
+            self.mcp_stand_ins,
             environment.clone(),
         ));
         tools.mcp().keep_quiet();
