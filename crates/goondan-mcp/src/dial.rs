@@ -31,6 +31,8 @@ pub trait StandIns: Send + Sync {
 /// How servers are reached.
 #[derive(Clone)]
 pub(crate) struct Ways {
+    /// Where tokens lie, below a folder of their own.
+    pub(crate) folder: PathBuf,
     pub(crate) dialer: Arc<dyn Dialer>,
     pub(crate) stand_ins: Option<Arc<dyn StandIns>>,
 }

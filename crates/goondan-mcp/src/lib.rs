@@ -23,12 +23,16 @@ mod http;
 mod lines;
 mod link;
 mod names;
+mod oauth;
 mod place;
 mod result;
 mod server;
+mod session;
 mod source;
 
 pub use catalog::Catalog;
 pub use definition::Definition;
 pub use dial::{Dialer, Program, Running, StandIns, Stream};
+pub use oauth::Visitor;
+pub use session::Session;
 pub use source::{Look, McpTools};

@@ -11,7 +11,7 @@ use rmcp::service::{
     RunningServiceCancellationToken, ServiceError, serve_client_with_lifecycle,
 };
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
+use rmcp::transport::{AuthClient, IntoTransport, StreamableHttpClientTransport};
 use rmcp::{ClientLifecycleMode, RoleClient};
 use tokio::sync::watch;
 
@@ -24,6 +24,7 @@ use crate::dial::{Dialer, Program, Running, Stream, Ways};
 use crate::handler::Handler;
 use crate::http;
 use crate::lines::{Fatal, Lines, Noticed};
+use crate::oauth::{self, TokenFile};
 use crate::place::Place;
 
 /// Pages of a list at most.
@@ -73,10 +74,41 @@ impl Link {
                 let lines = Lines::new(stream.input, stream.output, Arc::clone(&noticed));
                 Link::over(definition, handler, lines, stream.program, noticed, legacy).await
             }
-            None => {
-                let transport = web(definition).await?;
+            None => Link::over_web(definition, handler, ways, legacy).await,
+        }
+    }
+
+    /// Over the web, with a token where somebody is logged in.
+    async fn over_web(definition: &Definition, handler: Handler, ways: &Ways, legacy: bool) -> Result<Link, ToolError> {
+        let (client, config) = web(definition).await?;
+        let manager = match TokenFile::of(&ways.folder, definition) {
+            Some(tokens) => oauth::authorized(definition, &tokens).await?,
+            None => None,
+        };
+        match manager {
+            Some(manager) => {
+                let transport = StreamableHttpClientTransport::with_client(AuthClient::new(client, manager), config);
                 Link::over(definition, handler, transport, None, Arc::default(), legacy).await
             }
+            None => {
+                let transport = StreamableHttpClientTransport::with_client(client, config);
+                Link::over(definition, handler, transport, None, Arc::default(), legacy).await
+            }
+        }
+    }
+
+    /// What the server says to somebody who is not logged in, if that is a refusal.
+    pub(crate) async fn challenge(definition: &Definition) -> Option<String> {
+        let (client, config) = web(definition).await.ok()?;
+        let transport = StreamableHttpClientTransport::with_client(client, config);
+        let mode = lifecycle(definition.protocol, false);
+        let serving = serve_client_with_lifecycle(Handler::new(definition.elicitation), transport, mode);
+        match tokio::time::timeout(definition.connect_timeout, serving).await.ok()? {
+            Ok(service) => {
+                let _ = service.cancel().await;
+                None
+            }
+            Err(failure) => failure.auth_challenge().map(str::to_owned),
         }
     }
 
@@ -322,8 +354,8 @@ async fn socket(definition: &Definition, _path: &std::path::Path) -> Result<Stre
     Err(error(codes::CONNECT, definition.name(), "is on a Unix socket, which this system does not have"))
 }
 
-/// A transport for a server of the web.
-async fn web(definition: &Definition) -> Result<StreamableHttpClientTransport<reqwest::Client>, ToolError> {
+/// What a transport for a server of the web is made of.
+async fn web(definition: &Definition) -> Result<(reqwest::Client, StreamableHttpClientTransportConfig), ToolError> {
     let name = definition.name();
     let Way::Http { url, headers } = &definition.way else {
         return Err(error(codes::CONNECT, name, "has no address"));
@@ -343,7 +375,7 @@ async fn web(definition: &Definition) -> Result<StreamableHttpClientTransport<re
     let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
         .custom_headers(named)
         .reinit_on_expired_session(true);
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    Ok((client, config))
 }
 
 fn no_connection(

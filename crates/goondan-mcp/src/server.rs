@@ -9,15 +9,17 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestHandle, ServiceError};
 use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, Known};
 use crate::catalog::Catalog;
 use crate::codes::{self, error};
 use crate::core::JsonObject;
-use crate::core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use crate::core::ports::tool::{ProgressSink, ToolContext, ToolError, ToolOutput};
 use crate::definition::Definition;
 use crate::dial::Ways;
 use crate::link::Link;
+use crate::oauth::TokenFile;
 use crate::place::Place;
 use crate::result;
 
@@ -59,6 +61,22 @@ pub(crate) struct Server {
     contact: Mutex<Option<watch::Receiver<FirstContact>>>,
     /// Told when the catalog has become another one.
     changed: Arc<Notify>,
+}
+
+/// Who calls.
+pub(crate) struct Caller {
+    pub(crate) place: Place,
+    /// Is told how far the call is.
+    pub(crate) progress: Arc<dyn ProgressSink>,
+    /// Fires when nobody waits any more.
+    pub(crate) cancellation: CancellationToken,
+}
+
+impl Caller {
+    /// A tool's call.
+    pub(crate) fn of(ctx: &ToolContext) -> Self {
+        Caller { place: Place::of(ctx), progress: Arc::clone(&ctx.progress), cancellation: ctx.cancellation.clone() }
+    }
 }
 
 /// A connection, for those who share a place.
@@ -138,7 +156,7 @@ impl Server {
         trouble.filter(|_| lock(&self.catalog).is_none())
     }
 
-    async fn reach(self: &Arc<Self>) -> Result<Arc<Catalog>, ToolError> {
+    pub(crate) async fn reach(self: &Arc<Self>) -> Result<Arc<Catalog>, ToolError> {
         let link = self.link(&Place::default()).await?;
         self.refresh(&link).await
     }
@@ -179,21 +197,20 @@ impl Server {
     /// Calls the tool `own`. The server is told where nobody waits for the answer any more.
     pub(crate) async fn call(
         self: &Arc<Self>,
-        ctx: &ToolContext,
+        caller: &Caller,
         own: &str,
         input: JsonObject,
     ) -> Result<ToolOutput, ToolError> {
-        let place = Place::of(ctx);
         let link = tokio::select! {
-            link = self.link(&place) => link?,
-            () = ctx.cancellation.cancelled() => return Err(codes::cancelled()),
+            link = self.link(&caller.place) => link?,
+            () = caller.cancellation.cancelled() => return Err(codes::cancelled()),
         };
-        let result = match self.ask(&link, ctx, own, input).await {
+        let result = match self.ask(&link, caller, own, input).await {
             Ok(result) => result,
             Err(Unanswered::Given(error)) => return Err(error),
             Err(Unanswered::Failed(failure)) => return Err(self.explain(&link, own, &failure).await),
         };
-        self.seat(&place).state.lock().await.failures = 0;
+        self.seat(&caller.place).state.lock().await.failures = 0;
         result::output(self.definition.name(), own, result)
     }
 
@@ -201,7 +218,7 @@ impl Server {
     async fn ask(
         &self,
         link: &Link,
-        ctx: &ToolContext,
+        caller: &Caller,
         own: &str,
         input: JsonObject,
     ) -> Result<CallToolResult, Unanswered> {
@@ -210,10 +227,10 @@ impl Server {
         for _ in 0..MAX_ROUNDS {
             let request = CallToolRequest::new(params.clone());
             let mut pending = Pending(Some(link.send(ClientRequest::CallToolRequest(request)).await?));
-            let _listening = pending.listen(link, ctx);
+            let _listening = pending.listen(link, caller);
             let answer = tokio::select! {
                 answer = pending.answer() => answer?,
-                () = ctx.cancellation.cancelled() => {
+                () = caller.cancellation.cancelled() => {
                     pending.give_up().await;
                     return Err(Unanswered::Given(codes::cancelled()));
                 }
@@ -260,6 +277,11 @@ impl Server {
         if matches!(failure, ServiceError::TransportClosed | ServiceError::TransportSend(_)) {
             // How it ended is known a moment after that it did.
             let _ = tokio::time::timeout(FAREWELL, link.ended()).await;
+        }
+        if let (Some(challenge), Some(tokens)) =
+            (failure.auth_challenge(), TokenFile::of(&self.ways.folder, &self.definition))
+        {
+            tokens.note_challenge(challenge);
         }
         link.failure(&self.definition, failure)
     }
@@ -392,9 +414,9 @@ impl From<ServiceError> for Unanswered {
 struct Pending(Option<RequestHandle<RoleClient>>);
 
 impl Pending {
-    fn listen(&self, link: &Link, ctx: &ToolContext) -> Option<crate::handler::Listening> {
+    fn listen(&self, link: &Link, caller: &Caller) -> Option<crate::handler::Listening> {
         let token = self.0.as_ref()?.progress_token.clone();
-        Some(link.handler.listen(token, Arc::clone(&ctx.progress)))
+        Some(link.handler.listen(token, Arc::clone(&caller.progress)))
     }
 
     async fn answer(&mut self) -> Result<ServerResult, ServiceError> {

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use crate::cache::Cache;
 use crate::catalog::{Catalog, Listed};
+use crate::codes::{self, error};
 use crate::core::JsonObject;
 use crate::core::ports::tool::{OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource};
 use crate::core::spec::kinds::{Entry, ExportSpec, Swarm, Tool};
@@ -21,8 +22,9 @@ use crate::definition::Definition;
 use crate::dial::{Dialer, StandIns, Ways};
 use crate::link::Link;
 use crate::names::MAX_TOOL;
-use crate::place::Place;
-use crate::server::Server;
+use crate::oauth::{self, TokenFile, Visitor};
+use crate::server::{Caller, Server};
+use crate::session::Session;
 
 /// How long a start waits, once, for servers that nobody has met yet.
 const FIRST_CONTACT: Duration = Duration::from_secs(10);
@@ -57,7 +59,7 @@ impl McpTools {
     /// A source that has reached nobody yet. What servers have is kept below `state_root`.
     pub fn new(state_root: &Path, dialer: Arc<dyn Dialer>, environment: Environment) -> Self {
         McpTools {
-            ways: Ways { dialer, stand_ins: None },
+            ways: Ways { folder: state_root.join(FOLDER), dialer, stand_ins: None },
             cache: Cache::new(state_root.join(FOLDER)),
             environment: Mutex::new(environment),
             servers: Mutex::default(),
@@ -157,15 +159,55 @@ impl McpTools {
     /// # Errors
     /// It can't be reached, or does not say.
     pub async fn look(&self, tool: &Resource<Tool>, root: &Path) -> Result<Look, ToolError> {
-        let definition = self.define(tool, root)?;
         let begun = Instant::now();
-        let link = Link::connect(&definition, &self.ways, &Place::default(), false).await?;
-        let catalog = link.catalog(&definition).await;
+        let session = self.session(tool, root)?;
+        let catalog = session.catalog().await;
         let took = begun.elapsed();
-        link.end().await;
-        let catalog = catalog?;
-        self.cache.keep(definition.fingerprint(), &catalog);
-        Ok(Look { catalog, took })
+        session.end().await;
+        Ok(Look { catalog: Arc::unwrap_or_clone(catalog?), took })
+    }
+
+    /// The server of `tool`, for whoever calls it outside of a swarm.
+    ///
+    /// # Errors
+    /// A variable that it names is not set.
+    pub fn session(&self, tool: &Resource<Tool>, root: &Path) -> Result<Session, ToolError> {
+        let definition = self.define(tool, root)?;
+        Ok(Session::new(Server::new(definition, self.ways.clone(), self.cache.clone(), Arc::default())))
+    }
+
+    /// Has somebody log in at the server of `tool`, and keeps what comes of it.
+    ///
+    /// # Errors
+    /// The server has no address, or does not let anybody log in, or nobody did.
+    pub async fn login(&self, tool: &Resource<Tool>, root: &Path, visitor: &dyn Visitor) -> Result<(), ToolError> {
+        let definition = self.define(tool, root)?;
+        let challenge = Link::challenge(&definition).await;
+        let tokens = self.tokens(&definition)?;
+        oauth::login(&definition, &tokens, challenge, visitor).await
+    }
+
+    /// Forgets what a login has brought; false where nobody was logged in.
+    ///
+    /// # Errors
+    /// The server has no address, or the file can't be removed.
+    pub fn logout(&self, tool: &Resource<Tool>, root: &Path) -> Result<bool, ToolError> {
+        let definition = self.define(tool, root)?;
+        let forgotten = self.tokens(&definition)?.forget();
+        forgotten.map_err(|cause| error(codes::AUTH, definition.name(), format_args!("can't be forgotten: {cause}")))
+    }
+
+    /// Whether somebody is logged in at the server of `tool`; `None` where it has no address.
+    pub fn is_logged_in(&self, tool: &Resource<Tool>, root: &Path) -> Option<bool> {
+        let definition = self.define(tool, root).ok()?;
+        TokenFile::of(&self.ways.folder, &definition).map(|tokens| tokens.is_there())
+    }
+
+    fn tokens(&self, definition: &Definition) -> Result<TokenFile, ToolError> {
+        TokenFile::of(&self.ways.folder, definition).ok_or_else(|| {
+            let error = error(codes::AUTH, definition.name(), "has no `url`, so nobody can log in to it");
+            error.suggest("Give it what it needs to know in `env` of `spec.mcp`.")
+        })
     }
 
     /// What is known of the server of `tool` without reaching it.
@@ -283,7 +325,7 @@ struct Remote {
 #[async_trait]
 impl ToolHandler for Remote {
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
-        self.server.call(ctx, &self.own, input).await
+        self.server.call(&Caller::of(ctx), &self.own, input).await
     }
 
     /// A server that says something else of a tool has another tool: nobody has agreed to that one.
