@@ -37,6 +37,8 @@ pub(crate) struct Link {
     /// When it was made.
     pub(crate) since: Instant,
     noticed: Arc<Noticed>,
+    /// Where it is noted what the server wants of a login.
+    tokens: Option<TokenFile>,
     end: Mutex<Option<RunningServiceCancellationToken>>,
     /// How it ended, once it has.
     ended: watch::Receiver<Option<String>>,
@@ -72,7 +74,7 @@ impl Link {
                     tokio::spawn(Arc::clone(&noticed).read(errors));
                 }
                 let lines = Lines::new(stream.input, stream.output, Arc::clone(&noticed));
-                Link::over(definition, handler, lines, stream.program, noticed, legacy).await
+                Link::over(definition, handler, lines, stream.program, noticed, None, legacy).await
             }
             None => Link::over_web(definition, handler, ways, legacy).await,
         }
@@ -81,18 +83,19 @@ impl Link {
     /// Over the web, with a token where somebody is logged in.
     async fn over_web(definition: &Definition, handler: Handler, ways: &Ways, legacy: bool) -> Result<Link, ToolError> {
         let (client, config) = web(definition).await?;
-        let manager = match TokenFile::of(&ways.folder, definition) {
-            Some(tokens) => oauth::authorized(definition, &tokens).await?,
+        let tokens = TokenFile::of(&ways.folder, definition);
+        let manager = match &tokens {
+            Some(tokens) => oauth::authorized(definition, tokens).await?,
             None => None,
         };
         match manager {
             Some(manager) => {
                 let transport = StreamableHttpClientTransport::with_client(AuthClient::new(client, manager), config);
-                Link::over(definition, handler, transport, None, Arc::default(), legacy).await
+                Link::over(definition, handler, transport, None, Arc::default(), tokens, legacy).await
             }
             None => {
                 let transport = StreamableHttpClientTransport::with_client(client, config);
-                Link::over(definition, handler, transport, None, Arc::default(), legacy).await
+                Link::over(definition, handler, transport, None, Arc::default(), tokens, legacy).await
             }
         }
     }
@@ -118,6 +121,7 @@ impl Link {
         transport: T,
         program: Option<Box<dyn Running>>,
         noticed: Arc<Noticed>,
+        tokens: Option<TokenFile>,
         legacy: bool,
     ) -> Result<Link, ToolError>
     where
@@ -129,6 +133,7 @@ impl Link {
         let service = match tokio::time::timeout(definition.connect_timeout, serving).await {
             Ok(Ok(service)) => service,
             Ok(Err(failure)) => {
+                note_challenge(tokens.as_ref(), failure.auth_challenge());
                 let end = ended(program).await;
                 return Err(no_connection(definition, &failure, &noticed, end));
             }
@@ -140,7 +145,7 @@ impl Link {
         let (told, ended) = watch::channel(None);
         let (peer, end) = (service.peer().clone(), service.cancellation_token());
         tokio::spawn(watch_over(service, program, told));
-        Ok(Link { peer, handler, since: Instant::now(), noticed, end: Mutex::new(Some(end)), ended })
+        Ok(Link { peer, handler, since: Instant::now(), noticed, tokens, end: Mutex::new(Some(end)), ended })
     }
 
     /// Whether nothing comes of it any more.
@@ -228,6 +233,7 @@ impl Link {
     pub(crate) fn failure(&self, definition: &Definition, failure: &ServiceError) -> ToolError {
         let name = definition.name();
         if failure.is_authorization_required() || failure.auth_challenge().is_some() {
+            note_challenge(self.tokens.as_ref(), failure.auth_challenge());
             return wants_login(name);
         }
         match failure {
@@ -435,6 +441,13 @@ fn too_much(name: &str, fatal: Fatal) -> ToolError {
             let what = "prints what is no message of the protocol";
             error(codes::CONNECT, name, what).suggest("Look at `command` and `args` in `spec.mcp`: is it a server?")
         }
+    }
+}
+
+/// Notes what a server wants of somebody who logs in.
+fn note_challenge(tokens: Option<&TokenFile>, challenge: Option<&str>) {
+    if let Some((tokens, challenge)) = tokens.zip(challenge) {
+        tokens.note_challenge(challenge);
     }
 }
 

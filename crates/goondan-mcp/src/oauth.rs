@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationRequest, CredentialRefreshGuard, CredentialStore, OAuthClientConfig,
-    OAuthState, StoredCredentials,
+    OAuthState, StoredCredentials, WWWAuthenticateParams,
 };
 use rustls::crypto::ring;
 use sha2::{Digest, Sha256};
@@ -191,7 +191,12 @@ pub(crate) async fn login(
     manager.set_credential_store(tokens.clone());
     let mut state = OAuthState::Unauthorized(manager);
     let wanted = tokens.challenge().or(challenge);
-    state.start_authorization(request(definition, wanted, visitor.redirect_uri())).await.map_err(failed)?;
+    let mut request = request(definition, wanted.clone(), visitor.redirect_uri());
+    let more = wanted.map(|wanted| widened(url, &wanted, tokens)).unwrap_or_default();
+    if !more.is_empty() {
+        request = request.with_scopes(more);
+    }
+    state.start_authorization(request).await.map_err(failed)?;
     let page = state.get_authorization_url().await.map_err(failed)?;
     let visited = tokio::time::timeout(PATIENCE, visitor.visit(&page)).await;
     let back = visited.unwrap_or_else(|_| Err("nobody came back within ten minutes".to_owned()));
@@ -200,6 +205,23 @@ pub(crate) async fn login(
     state.handle_callback_url(&back).await.map_err(failed)?;
     let _ = fs::remove_file(tokens.challenge_file());
     Ok(())
+}
+
+/// What is asked for where a server wants more than somebody was granted: that, and what was granted. Otherwise nothing.
+fn widened(url: &str, challenge: &str, tokens: &TokenFile) -> Vec<String> {
+    let Ok(base) = url::Url::parse(url) else { return Vec::new() };
+    let wanted = WWWAuthenticateParams::parse(challenge, &base);
+    let granted = tokens.read().ok().flatten().map(|known| known.granted_scopes).unwrap_or_default();
+    if !wanted.is_insufficient_scope() || granted.is_empty() {
+        return Vec::new();
+    }
+    let mut scopes = granted;
+    for scope in wanted.scope.iter().flat_map(|scopes| scopes.split_whitespace()) {
+        if !scopes.iter().any(|known| known == scope) {
+            scopes.push(scope.to_owned());
+        }
+    }
+    scopes
 }
 
 fn request(definition: &Definition, challenge: Option<String>, redirect_uri: String) -> AuthorizationRequest {

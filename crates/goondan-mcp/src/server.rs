@@ -19,7 +19,6 @@ use crate::core::ports::tool::{ProgressSink, ToolContext, ToolError, ToolOutput}
 use crate::definition::Definition;
 use crate::dial::Ways;
 use crate::link::Link;
-use crate::oauth::TokenFile;
 use crate::place::Place;
 use crate::result;
 
@@ -277,11 +276,6 @@ impl Server {
         if matches!(failure, ServiceError::TransportClosed | ServiceError::TransportSend(_)) {
             // How it ended is known a moment after that it did.
             let _ = tokio::time::timeout(FAREWELL, link.ended()).await;
-        }
-        if let (Some(challenge), Some(tokens)) =
-            (failure.auth_challenge(), TokenFile::of(&self.ways.folder, &self.definition))
-        {
-            tokens.note_challenge(challenge);
         }
         link.failure(&self.definition, failure)
     }
