@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    build, completions, doctor, init, instance, logs, new, policy, reload, run, sandbox_exec, schema, test, tool,
+    build, completions, doctor, init, instance, logs, mcp, new, policy, reload, run, sandbox_exec, schema, test, tool,
     tool_host, trust, validate,
 };
 
@@ -76,6 +76,8 @@ pub(crate) enum Command {
     Reload(reload::ReloadArgs),
     /// List an agent's tools, or call one without a model
     Tool(tool::ToolArgs),
+    /// List MCP servers, take them over from other programs, or log in to them
+    Mcp(mcp::McpArgs),
     /// Say what the rules of a project allow, and why
     Policy(policy::PolicyArgs),
     /// Say that a project may do what it wants, before it is run

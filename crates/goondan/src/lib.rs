@@ -38,6 +38,7 @@ pub use identity::{AdoptError, Elsewhere, Owner};
 pub use preview::{Preview, PreviewError};
 pub use project::{Project, around, environment, load, manifest_in};
 pub use reload::{ReloadCheck, ReloadNews, ReloadOutcome, ReloadTiming};
+pub use servers::mcp_servers;
 pub use swarm::{Input, SendError, Submission, Swarm, Turn};
 pub use transfer::ImportFailed;
 pub use trust::{TrustList, Trusted};

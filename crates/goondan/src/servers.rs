@@ -1,9 +1,17 @@
-//! How the programs of MCP servers are started: as those of other tools are.
+//! How the programs of MCP servers are started: as those of other tools are. And the servers of a project for whoever looks at
+//! them outside of a swarm.
+
+use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use goondan_mcp::{Dialer, Program, Running, Stream};
+use goondan_mcp::{Dialer, McpTools, Program, Running, Stream};
 use goondan_runtime::ports::tool::ToolError;
-use goondan_tools::{ServerCommand, ServerProgram, ServerPrograms};
+use goondan_spec::{Bundle, Diagnostic};
+use goondan_tools::{HelperCommand, ServerCommand, ServerProgram, ServerPrograms};
+
+use crate::workspace::StateRoot;
+use crate::{environment, secrets};
 
 /// Starts programs, contained as their Tools and their callers want.
 pub(crate) struct ServerDialer(pub(crate) ServerPrograms);
@@ -41,4 +49,22 @@ impl Running for Server {
     async fn end(&mut self) -> String {
         self.0.end().await
     }
+}
+
+/// The MCP servers of a project, with the variables that it sees. Nobody is reached before somebody asks for it.
+///
+/// # Errors
+/// An environment file or a place of secrets can't be used.
+pub async fn mcp_servers(
+    bundle: &Bundle,
+    state_root: &StateRoot,
+    env_file: Option<&Path>,
+    helper: Option<HelperCommand>,
+) -> Result<McpTools, Diagnostic> {
+    let mut environment = environment(bundle.root(), env_file)?;
+    if let Ok(swarm) = bundle.choose_swarm(None) {
+        environment = secrets::complete(bundle, &swarm.id, environment).await?;
+    }
+    let dialer = Arc::new(ServerDialer(ServerPrograms::new(helper)));
+    Ok(McpTools::new(&state_root.0, dialer, environment))
 }

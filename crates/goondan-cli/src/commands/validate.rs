@@ -1,20 +1,25 @@
 //! `gdn validate`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use goondan::spec::{Diagnostic, render};
+use goondan::StateRoot;
+use goondan::spec::{Bundle, Code, Diagnostic, render};
 use serde_json::{Value, json};
 
+use crate::commands::mcp::{Servers, reach};
 use crate::exit::{CliError, Exit};
 use crate::output::Output;
 use crate::project;
+use crate::trust::Trust;
 
 const EXAMPLES: &str = "\
 Examples:
   gdn validate                       Check the project in this folder
   gdn validate my-swarm --strict     Warnings count as errors
   gdn validate --format short        One line a problem, for editors and grep
+  gdn validate --connect             Reach its MCP servers, too
   gdn validate --format github       Annotations on a pull request";
 
 /// Arguments of `gdn validate`.
@@ -30,6 +35,9 @@ pub(crate) struct ValidateArgs {
     /// Fail on warnings, too
     #[arg(long)]
     strict: bool,
+    /// Reach the MCP servers of a trusted project, too, and tell what is wrong with them
+    #[arg(long)]
+    connect: bool,
 }
 
 /// How problems are printed.
@@ -46,8 +54,12 @@ enum Format {
 }
 
 /// Checks a project. The problems are the result, so they go to standard output.
-pub(crate) fn run(args: &ValidateArgs, output: &Output) -> Result<(), CliError> {
-    let project = project::load(&args.project)?;
+pub(crate) async fn run(args: &ValidateArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let mut project = project::load(&args.project)?;
+    if let (true, Some(bundle)) = (args.connect, project.bundle.clone()) {
+        Trust::new(state_root, false).require(&project, output)?;
+        project.diagnostics.extend(unreached(bundle, state_root).await?);
+    }
     let diagnostics = &project.diagnostics;
     let format = args.format.unwrap_or(if output.json { Format::Json } else { Format::Pretty });
     match format {
@@ -63,6 +75,28 @@ pub(crate) fn run(args: &ValidateArgs, output: &Output) -> Result<(), CliError> 
         true => Err(CliError::shown(Exit::Validation)),
         false => Ok(()),
     }
+}
+
+/// What is wrong with the servers of a project.
+async fn unreached(bundle: Arc<Bundle>, state_root: &StateRoot) -> Result<Vec<Diagnostic>, CliError> {
+    let servers = Servers::new(bundle, None, state_root).await?;
+    let mut diagnostics = Vec::new();
+    for (tool, look) in reach(&servers).await {
+        let problems = match look {
+            Ok(look) => look.catalog.notes.into_iter().map(|note| (note, None)).collect(),
+            Err(error) => vec![(format!("{}.", error.message), error.suggestion)],
+        };
+        for (message, suggestion) in problems {
+            let mut diagnostic = Diagnostic::new(Code::MCP_CATALOG, message).of(&tool.id).field("spec.mcp");
+            diagnostic.suggestion = suggestion;
+            if let Some((file, at)) = &tool.origin {
+                let at = servers.bundle.place(&tool.id, "spec.mcp").unwrap_or(*at);
+                diagnostic = diagnostic.in_file(file.clone()).at(at);
+            }
+            diagnostics.push(diagnostic);
+        }
+    }
+    Ok(diagnostics)
 }
 
 /// One object: `valid`, `errors`, `warnings`.
