@@ -56,6 +56,8 @@ pub(crate) struct Server {
     /// What a generation was told that it has, once one was.
     announced: Mutex<Option<Announced>>,
     seats: Mutex<Vec<Arc<Seat>>>,
+    /// From where it is asked what it has.
+    home: Mutex<Place>,
     /// Where the first contact stands, once somebody has begun it.
     contact: Mutex<Option<watch::Receiver<FirstContact>>>,
     /// Told when the catalog has become another one.
@@ -103,6 +105,7 @@ impl Server {
             catalog: Mutex::default(),
             announced: Mutex::default(),
             seats: Mutex::default(),
+            home: Mutex::default(),
             contact: Mutex::default(),
             changed,
         };
@@ -126,6 +129,11 @@ impl Server {
     /// Whether the server was asked before, in vain.
     pub(crate) fn was_silent(&self) -> bool {
         matches!(self.cache.read(self.definition.fingerprint()), Known::Silent)
+    }
+
+    /// Asks it from there what it has.
+    pub(crate) fn live_at(&self, home: Place) {
+        *lock(&self.home) = home;
     }
 
     /// Begins to reach the server, if nobody has, and says where that stands.
@@ -156,7 +164,8 @@ impl Server {
     }
 
     pub(crate) async fn reach(self: &Arc<Self>) -> Result<Arc<Catalog>, ToolError> {
-        let link = self.link(&Place::default()).await?;
+        let home = lock(&self.home).clone();
+        let link = self.link(&home).await?;
         self.refresh(&link).await
     }
 

@@ -15,6 +15,7 @@ use crate::catalog::{Catalog, Listed};
 use crate::codes::{self, error};
 use crate::core::JsonObject;
 use crate::core::ports::tool::{OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource};
+use crate::core::private;
 use crate::core::spec::kinds::{Entry, ExportSpec, Swarm, Tool};
 use crate::core::spec::value::Environment;
 use crate::core::spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
@@ -23,6 +24,7 @@ use crate::dial::{Dialer, StandIns, Ways};
 use crate::link::Link;
 use crate::names::MAX_TOOL;
 use crate::oauth::{self, TokenFile, Visitor};
+use crate::place::Place;
 use crate::server::{Caller, Server};
 use crate::session::Session;
 
@@ -31,6 +33,9 @@ const FIRST_CONTACT: Duration = Duration::from_secs(10);
 
 /// The folder below the state root.
 const FOLDER: &str = "mcp";
+
+/// The folder, below that, in which a server in a sandbox is asked what it has.
+const EMPTY: &str = "empty";
 
 /// Opens tools with `spec.mcp`. Lives as long as its swarm; a server lives as long as a generation has it.
 pub struct McpTools {
@@ -91,11 +96,27 @@ impl McpTools {
             // What is wrong with it is told where it is opened.
             let Ok(definition) = self.define(tool, bundle.root()) else { continue };
             let server = self.server(definition);
+            server.live_at(self.home(tool, bundle, swarm));
             if server.known().is_none() {
                 server.begin();
                 self.hold(server);
             }
         }
+    }
+
+    /// From where a server is asked what it has: from a sandbox, where all who use it have one.
+    fn home(&self, tool: &Resource<Tool>, bundle: &Bundle, swarm: &Resource<Swarm>) -> Place {
+        let agents = swarm.spec.agents.iter().filter_map(|id| bundle.agents().get(id));
+        let users = agents.filter(|agent| agent.spec.tools.iter().any(|used| used.tool == tool.id));
+        let sandboxes: Option<Vec<_>> = users
+            .map(|agent| agent.spec.permissions.as_ref().and_then(|permissions| permissions.sandbox.clone()))
+            .collect();
+        let Some(first) = sandboxes.and_then(|all| all.into_iter().next()) else { return Place::default() };
+        let workdir = self.ways.folder.join(EMPTY);
+        if let Err(error) = private::make_folder(&workdir) {
+            tracing::debug!(%error, "there is no folder for servers to start in");
+        }
+        Place { sandboxes: vec![first], workdir }
     }
 
     /// From now on no server is reached to find out what it has.

@@ -13,6 +13,8 @@ mod help;
 mod hostile;
 mod init;
 mod instances;
+#[cfg(unix)]
+mod mcp;
 mod misuse;
 mod new;
 #[cfg(unix)]
