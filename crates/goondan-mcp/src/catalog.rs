@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::core::JsonObject;
+use crate::core::ports::model::ToolDefinition;
 use crate::core::spec::kinds::{ExportSpec, Permission, is_own_format};
 use crate::core::spec::shown::{Escaper, Kept, line};
 use crate::definition::{Definition, Way};
@@ -102,6 +103,16 @@ impl Catalog {
         }
         let server = line(server.chars().take(MAX_SHOWN).collect::<String>()).to_string();
         Catalog { format: FORMAT, protocol: protocol.to_owned(), server, tools, notes }
+    }
+
+    /// What its schemas take up of every request that offers them, in tokens, roughly.
+    pub fn tokens(&self) -> usize {
+        let size = |listed: &Listed| {
+            let ExportSpec { name, description, parameters, .. } = &listed.export;
+            let (name, description) = (name.clone(), description.clone());
+            ToolDefinition { name, description, parameters: parameters.clone() }.tokens()
+        };
+        self.tools.iter().map(size).sum()
     }
 
     /// Whether it can be read by this version of the program.

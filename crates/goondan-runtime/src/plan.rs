@@ -11,13 +11,17 @@ use goondan_spec::kinds::{Model, ModelParams};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
 use crate::middleware::{self, Middleware};
-use crate::ports::model::{ModelClient, ModelError, ModelFactory};
+use crate::ports::model::{ModelClient, ModelError, ModelFactory, ToolDefinition};
 use crate::ports::tool::{AgentCatalog, OpenError, ToolHandler, ToolSet, ToolSource};
 use crate::registry::{Catalog, RegisteredTool, Registry, ToolLimits};
 use crate::schema_difference::difference;
 
 /// Retries of a model call where `options.maxRetries` says nothing (rule M4).
 const DEFAULT_MAX_RETRIES: u32 = 3;
+
+/// Above so many tokens of schemas, roughly counted, the tools of MCP servers are offered only once a model has looked for
+/// them, unless `defer` says otherwise.
+pub const DEFER_TOKENS: usize = 10_000;
 
 /// What a plan is made with.
 #[derive(Clone)]
@@ -207,7 +211,8 @@ impl Planner<'_> {
         let mut registry = self.registry(&agent.spec.tools).await;
         let serving = self.serving.and_then(|serving| serving.generation.agent(&agent.id.name));
         let own = registry.catalog_like(serving.map(|agent| &agent.catalog));
-        let middleware = self.middleware(agent, &own);
+        let deferred = self.deferred(&agent.spec.tools, &own);
+        let middleware = self.middleware(agent, &own, &deferred);
         self.check_required_tools(agent, &registry);
         middleware.iter().flat_map(|middleware| middleware.tools()).for_each(|tool| registry.register(tool));
         let ModelPlan { client, max_retries, pricing, .. } = planned?;
@@ -241,8 +246,27 @@ impl Planner<'_> {
         planned
     }
 
-    fn middleware(&mut self, agent: &Resource<Agent>, tools: &Catalog) -> Vec<Arc<dyn Middleware>> {
-        let (chain, problems) = middleware::chain(agent, self.bundle.extensions(), tools);
+    /// The tools that a model has to look for. Where nothing is said, those of MCP servers are among them once their schemas
+    /// have more than [`DEFER_TOKENS`] tokens.
+    fn deferred(&self, uses: &[ToolUse], tools: &Catalog) -> Vec<String> {
+        let is_server = |used: &ToolUse| matches!(self.bundle.tools()[&used.tool].spec.entry, Entry::Mcp(_));
+        let of = |used: &ToolUse| {
+            let resource = used.tool.name.clone();
+            tools.definitions().iter().filter(move |tool| tool.resource() == resource)
+        };
+        let undecided = uses.iter().filter(|used| used.defer.is_none() && is_server(used));
+        let tokens: usize = undecided.flat_map(of).map(ToolDefinition::tokens).sum();
+        let is_deferred = |used: &&ToolUse| used.defer.unwrap_or_else(|| is_server(used) && tokens > DEFER_TOKENS);
+        uses.iter().filter(is_deferred).flat_map(of).map(|tool| tool.name.clone()).collect()
+    }
+
+    fn middleware(
+        &mut self,
+        agent: &Resource<Agent>,
+        tools: &Catalog,
+        deferred: &[String],
+    ) -> Vec<Arc<dyn Middleware>> {
+        let (chain, problems) = middleware::chain(agent, self.bundle.extensions(), tools, deferred);
         problems.into_iter().for_each(|problem| self.problem(problem));
         chain
     }

@@ -95,7 +95,7 @@ fn builtin(field: &Field<'_>, name: &str, names: &[&str], findings: &mut Finding
 
 fn reserved(field: &Field<'_>, text: &str) -> Option<Diagnostic> {
     if text.starts_with("mcp:") {
-        let message = "An MCP server is no entry.";
+        let message = "Entries of the form `mcp:` are not supported yet.";
         let instead =
             "write `mcp: {command: …}` or `mcp: {url: …}` in place of `entry`; `gdn mcp import` does it for you";
         return Some(field.invalid(message).suggest(instead));

@@ -1,11 +1,14 @@
 //! `gdn validate`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use goondan::StateRoot;
-use goondan::spec::{Bundle, Code, Diagnostic, render};
+use goondan::runtime::plan::DEFER_TOKENS;
+use goondan::spec::kinds::Agent;
+use goondan::spec::{Bundle, Code, Diagnostic, Resource, ResourceId, render};
 use serde_json::{Value, json};
 
 use crate::commands::mcp::{Servers, reach};
@@ -80,8 +83,9 @@ pub(crate) async fn run(args: &ValidateArgs, state_root: &StateRoot, output: &Ou
 /// What is wrong with the servers of a project.
 async fn unreached(bundle: Arc<Bundle>, state_root: &StateRoot) -> Result<Vec<Diagnostic>, CliError> {
     let servers = Servers::new(bundle, None, state_root).await?;
-    let mut diagnostics = Vec::new();
+    let (mut diagnostics, mut sizes) = (Vec::new(), BTreeMap::new());
     for (tool, look) in reach(&servers).await {
+        sizes.insert(tool.id.clone(), look.as_ref().map(|look| look.catalog.tokens()).unwrap_or_default());
         let problems = match look {
             Ok(look) => look.catalog.notes.into_iter().map(|note| (note, None)).collect(),
             Err(error) => vec![(format!("{}.", error.message), error.suggestion)],
@@ -96,7 +100,28 @@ async fn unreached(bundle: Arc<Bundle>, state_root: &StateRoot) -> Result<Vec<Di
             diagnostics.push(diagnostic);
         }
     }
+    diagnostics.extend(servers.bundle.agents().values().filter_map(|agent| too_much(agent, &sizes)));
     Ok(diagnostics)
+}
+
+/// That an agent has more tools of servers than it is offered at once.
+fn too_much(agent: &Resource<Agent>, sizes: &BTreeMap<ResourceId, usize>) -> Option<Diagnostic> {
+    let undecided = agent.spec.tools.iter().filter(|used| used.defer.is_none());
+    let tokens: usize = undecided.filter_map(|used| sizes.get(&used.tool)).sum();
+    if tokens <= DEFER_TOKENS {
+        return None;
+    }
+    let message = format!(
+        "The tools that {} has of MCP servers take about {tokens} tokens of every request, more than {DEFER_TOKENS}, so the \
+         model has to look for them.",
+        agent.id
+    );
+    let diagnostic = Diagnostic::new(Code::MCP_CATALOG, message).of(&agent.id).field("spec.tools");
+    let diagnostic = diagnostic.suggest("say `defer: true` or `defer: false` in `spec.tools`, or choose `exports`");
+    Some(match &agent.origin {
+        Some((file, at)) => diagnostic.in_file(file.clone()).at(*at),
+        None => diagnostic,
+    })
 }
 
 /// One object: `valid`, `errors`, `warnings`.

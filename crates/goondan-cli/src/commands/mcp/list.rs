@@ -14,9 +14,6 @@ use super::{Place, Servers};
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, style};
 
-/// Characters that make a token, roughly.
-const PER_TOKEN: usize = 4;
-
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
@@ -104,7 +101,7 @@ impl Row {
             (Some(catalog), None) => {
                 let speaks = format!("speaks {}", catalog.protocol);
                 let took = self.took_ms.map(|took| format!(", answered in {took} ms")).unwrap_or_default();
-                let (count, tokens) = (catalog.tools.len(), tokens(catalog));
+                let (count, tokens) = (catalog.tools.len(), catalog.tokens());
                 format!("{count} tools (about {tokens} tokens), {speaks}{took}")
             }
             (None, None) => "not met yet; `--connect` asks what it has".to_owned(),
@@ -147,19 +144,10 @@ impl Row {
             "tool": self.tool.id.name,
             "server": self.address(),
             "catalog": self.catalog,
-            "schemaTokens": self.catalog.as_ref().map(tokens),
+            "schemaTokens": self.catalog.as_ref().map(Catalog::tokens),
             "tookMs": self.took_ms.and_then(|took| u64::try_from(took).ok()),
             "loggedIn": self.logged_in,
             "error": error,
         })
     }
-}
-
-/// What the schemas of a server cost in every request, roughly.
-fn tokens(catalog: &Catalog) -> usize {
-    let size = |listed: &goondan::mcp::Listed| {
-        let parameters = listed.export.parameters.to_string();
-        listed.export.name.len() + listed.export.description.len() + parameters.len()
-    };
-    catalog.tools.iter().map(size).sum::<usize>() / PER_TOKEN
 }
