@@ -5,20 +5,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 
 /// Every crate with the crates of this workspace that it may depend on. What does not stand here is not allowed.
-const LAYERS: [(&str, &[&str]); 9] = [
+const LAYERS: [(&str, &[&str]); 10] = [
     ("goondan-spec", &[]),
     ("goondan-abi", &[]),
     ("goondan-runtime", &["goondan-spec"]),
     ("goondan-tools", &["goondan-runtime"]),
     ("goondan-models", &["goondan-runtime"]),
+    ("goondan-mcp", &["goondan-runtime"]),
     ("goondan-dylib", &["goondan-runtime", "goondan-abi"]),
-    ("goondan", &["goondan-spec", "goondan-runtime", "goondan-tools", "goondan-models", "goondan-dylib"]),
+    (
+        "goondan",
+        &["goondan-spec", "goondan-runtime", "goondan-tools", "goondan-models", "goondan-mcp", "goondan-dylib"],
+    ),
     ("goondan-conformance", &["goondan"]),
     ("goondan-cli", &["goondan", "goondan-conformance"]),
 ];
 
 /// These packages test and measure the others, and are used by none.
-const OUTSIDE: [&str; 2] = ["goondan-tests", "goondan-benches"];
+const OUTSIDE: [&str; 3] = ["goondan-tests", "goondan-benches", "notes-server"];
 
 fn metadata() -> Metadata {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
