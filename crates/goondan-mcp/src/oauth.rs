@@ -256,3 +256,52 @@ fn failure(definition: &Definition, cause: &AuthError) -> ToolError {
     let error = error(codes::AUTH, name, format_args!("does not let us log in: {}", codes::said(&text)));
     error.suggest(format!("Whoever runs the swarm can try `gdn mcp login {name}`; docs/mcp.md says what it needs."))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(folder: &Path) -> TokenFile {
+        TokenFile { path: folder.join("tokens").join("abc") }
+    }
+
+    #[tokio::test]
+    async fn tokens_are_kept_for_their_owner_alone_and_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = tokens(folder.path());
+        assert!(!tokens.is_there() && tokens.load().await.is_ok_and(|known| known.is_none()));
+        tokens.save(StoredCredentials::new("me".to_owned(), None, vec!["read".to_owned()], None)).await.unwrap();
+        let known = tokens.load().await.unwrap().unwrap();
+        assert_eq!((known.client_id.as_str(), known.granted_scopes.len()), ("me", 1));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!((mode(&tokens.file()), mode(tokens.file().parent().unwrap())), (0o600, 0o700));
+        }
+        assert!(tokens.forget().unwrap() && !tokens.forget().unwrap() && !tokens.is_there());
+    }
+
+    #[tokio::test]
+    async fn one_at_a_time_renews() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = tokens(folder.path());
+        tokens.note_challenge("Bearer");
+        let first = tokens.acquire_refresh_guard().await.unwrap();
+        let file = File::open(tokens.path.with_extension("lock")).unwrap();
+        assert!(file.try_lock().is_err());
+        drop(first);
+        assert!(file.try_lock().is_ok());
+    }
+
+    #[tokio::test]
+    async fn more_is_asked_for_beside_what_was_granted() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = tokens(folder.path());
+        let wanted = "Bearer error=\"insufficient_scope\", scope=\"read write\"";
+        assert_eq!(widened("https://a.example", wanted, &tokens), Vec::<String>::new());
+        tokens.save(StoredCredentials::new("me".to_owned(), None, vec!["read".to_owned()], None)).await.unwrap();
+        assert_eq!(widened("https://a.example", wanted, &tokens), ["read", "write"]);
+        assert_eq!(widened("https://a.example", "Bearer scope=\"write\"", &tokens), Vec::<String>::new());
+    }
+}

@@ -106,9 +106,8 @@ impl Row {
             }
             (None, None) => "not met yet; `--connect` asks what it has".to_owned(),
         };
-        match self.logged_in {
-            Some(true) => state.push_str(", logged in"),
-            Some(false) | None => {}
+        if self.logged_in == Some(true) {
+            state.push_str(", logged in");
         }
         state
     }
