@@ -1,6 +1,6 @@
 //! MCP servers that are real programs: how they start, what they see, and that they end.
 
-use std::io::{BufRead, Read};
+use std::io::{BufRead, Read, Write};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -217,4 +217,96 @@ fn a_server_of_an_agent_in_a_sandbox_is_in_it() {
     let outcome = sandbox.finished(command(&sandbox, &["run", "p", "--input", "hi"]));
     assert!(outcome.ok().starts_with("process "), "{outcome:?}");
     assert!(!sandbox.dir().join("seen").exists(), "it has written outside of its folder");
+}
+
+/// What a server says to a message; nothing to a notification.
+fn answer(message: &Value) -> Option<Value> {
+    let id = message.get("id")?;
+    let result = match message["method"].as_str()? {
+        "initialize" => serde_json::json!({
+            "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "here", "version": "1"},
+        }),
+        "tools/list" => serde_json::json!({"tools": [{"name": "pid", "inputSchema": {"type": "object"}}]}),
+        "tools/call" => serde_json::json!({"content": [{"type": "text", "text": "from afar"}]}),
+        _ => return Some(serde_json::json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}})),
+    };
+    Some(serde_json::json!({"jsonrpc": "2.0", "id": id, "result": result}))
+}
+
+/// The project, with its server reached otherwise.
+fn reached_by(mcp: &str) -> Sandbox {
+    let sandbox = project(CALLS, "permissions: {default: allow}");
+    let text = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
+    let (before, rest) = text.split_once("  mcp:\n").unwrap();
+    let (_, after) = rest.split_once("---\n").unwrap();
+    sandbox.write("p/goondan.yaml", &format!("{before}  mcp: {mcp}\n---\n{after}"));
+    sandbox
+}
+
+#[test]
+fn a_server_on_a_socket_is_spoken_with() {
+    let sandbox = reached_by("{socket: server.sock}");
+    let listener = std::os::unix::net::UnixListener::bind(sandbox.dir().join("p/server.sock")).unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let lines = std::io::BufReader::new(stream.try_clone().unwrap()).lines();
+        for line in lines.map_while(Result::ok) {
+            if let Some(answer) = answer(&serde_json::from_str(&line).unwrap()) {
+                writeln!(stream, "{answer}").unwrap();
+            }
+        }
+    });
+    let outcome = sandbox.finished(command(&sandbox, &["run", "p", "--input", "hi"]));
+    assert_eq!(outcome.ok(), "from afar\n");
+    server.join().unwrap();
+}
+
+/// The head of a request, in lower case, and its message.
+fn request(stream: &mut std::net::TcpStream) -> Option<(String, Value)> {
+    let mut reader = std::io::BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    let head = head.to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some((head, serde_json::from_slice(&body).unwrap_or_default()))
+}
+
+#[test]
+fn a_server_of_the_web_gets_its_headers_and_nobody_else_does() {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let elsewhere = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let (port, other) = (listener.local_addr().unwrap().port(), elsewhere.local_addr().unwrap().port());
+    let key = "{X-Key: {valueFrom: {env: WANTED}}}";
+    let sandbox = reached_by(&format!("{{url: 'http://127.0.0.1:{port}/mcp', headers: {key}}}"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let Some((head, message)) = request(&mut stream) else { continue };
+            assert!(head.contains("\r\nx-key: hand this over\r\n"), "{head}");
+            let (status, body) = match answer(&message) {
+                Some(_) if head.starts_with("post /moved") => {
+                    (format!("307 -\r\nlocation: http://127.0.0.1:{other}/"), String::new())
+                }
+                Some(answer) => ("200 -\r\ncontent-type: application/json".to_owned(), answer.to_string()),
+                None if message.is_null() => ("405 -".to_owned(), String::new()),
+                None => ("202 -".to_owned(), String::new()),
+            };
+            let length = body.len();
+            write!(stream, "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+        }
+    });
+    let outcome = sandbox.finished(command(&sandbox, &["run", "p", "--input", "hi"]));
+    assert_eq!(outcome.ok(), "from afar\n");
+    // The same server, at an address from which it sends us elsewhere.
+    let sandbox = reached_by(&format!("{{url: 'http://127.0.0.1:{port}/moved', headers: {key}}}"));
+    let outcome = sandbox.finished(command(&sandbox, &["mcp", "list", "--project", "p", "--connect"]));
+    assert!(outcome.code == 1 && !outcome.stdout.contains("hand this over"), "{outcome:?}");
+    elsewhere.set_nonblocking(true).unwrap();
+    assert!(elsewhere.accept().is_err(), "it was reached elsewhere");
 }
