@@ -62,6 +62,8 @@ pub(crate) struct Server {
     contact: Mutex<Option<watch::Receiver<FirstContact>>>,
     /// Told when the catalog has become another one.
     changed: Arc<Notify>,
+    /// Fires when the server is to end.
+    ending: CancellationToken,
 }
 
 /// Who calls.
@@ -108,6 +110,7 @@ impl Server {
             home: Mutex::default(),
             contact: Mutex::default(),
             changed,
+            ending: CancellationToken::new(),
         };
         Arc::new(server)
     }
@@ -131,6 +134,11 @@ impl Server {
         matches!(self.cache.read(self.definition.fingerprint()), Known::Silent)
     }
 
+    /// Notes that it was asked, in vain so far. What it says later counts.
+    pub(crate) fn note_silence(&self) {
+        self.cache.note_silence(self.definition.fingerprint());
+    }
+
     /// Asks it from there what it has.
     pub(crate) fn live_at(&self, home: Place) {
         *lock(&self.home) = home;
@@ -146,9 +154,12 @@ impl Server {
         *contact = Some(receiver.clone());
         let server = Arc::clone(self);
         tokio::spawn(async move {
-            let reached = server.reach().await;
-            if reached.is_err() && lock(&server.catalog).is_none() {
-                server.cache.note_silence(server.definition.fingerprint());
+            let reached = tokio::select! {
+                reached = server.reach() => reached,
+                () = server.ending.cancelled() => Err(codes::cancelled()),
+            };
+            if reached.is_err() && !server.ending.is_cancelled() && lock(&server.catalog).is_none() {
+                server.note_silence();
             }
             // Nobody may wait for it any more.
             let _ = told.send(Some(reached));
@@ -345,6 +356,11 @@ impl Server {
 
     /// Ends all of its connections, and waits until they have ended.
     pub(crate) async fn end(&self) {
+        self.ending.cancel();
+        let contact = lock(&self.contact).clone();
+        if let Some(mut contact) = contact {
+            let _ = tokio::time::timeout(FAREWELL, contact.wait_for(Option::is_some)).await;
+        }
         let seats: Vec<Arc<Seat>> = lock(&self.seats).drain(..).collect();
         let end = |seat: Arc<Seat>| async move {
             // Who is connecting is not waited for: it is dropped with its call.

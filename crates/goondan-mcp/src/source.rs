@@ -281,8 +281,9 @@ impl McpTools {
         let was_silent = server.was_silent();
         let mut contact = server.begin();
         let until = lock(&self.patience).unwrap_or_else(|| Instant::now() + FIRST_CONTACT);
-        if !was_silent {
-            let _ = tokio::time::timeout_at(until.into(), contact.wait_for(Option::is_some)).await;
+        if !was_silent && tokio::time::timeout_at(until.into(), contact.wait_for(Option::is_some)).await.is_err() {
+            // The next start goes on without it.
+            server.note_silence();
         }
         contact.borrow().as_ref()?.as_ref().ok().cloned()
     }

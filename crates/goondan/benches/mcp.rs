@@ -104,6 +104,7 @@ fn starts(criterion: &mut Criterion) {
         project(folder.path(), &servers);
         // Here they are met for the first time.
         runtime.block_on(async { start(folder.path(), None).await.shutdown().await });
+        std::thread::sleep(Duration::from_millis(50));
         group.bench_function(name, |bench| {
             bench.iter_custom(|times| {
                 let mut took = Duration::ZERO;
@@ -112,6 +113,9 @@ fn starts(criterion: &mut Criterion) {
                     let swarm = runtime.block_on(start(folder.path(), None));
                     took += begun.elapsed();
                     runtime.block_on(swarm.shutdown());
+                    drop(swarm);
+                    // The workspace is free once the last task of it has ended.
+                    std::thread::sleep(Duration::from_millis(50));
                 }
                 took
             });
@@ -167,6 +171,7 @@ fn tools(count: usize) -> Vec<Value> {
 fn steps(criterion: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
     let mut group = criterion.benchmark_group("mcp turn of one step");
+    group.sample_size(20).measurement_time(Duration::from_secs(2)).warm_up_time(Duration::from_millis(500));
     for count in [5, 500] {
         let folder = tempfile::tempdir().unwrap();
         project(folder.path(), &["{command: played}".to_owned()]);
