@@ -38,9 +38,11 @@ fn server() -> PathBuf {
 /// A project with these servers, each a `spec.mcp`.
 fn project(folder: &Path, servers: &[String]) {
     let mut text = "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: m}\n\
-                    spec: {provider: scripted, model: any, options: {default: {text: hi}}}\n"
+                    spec: {provider: scripted, model: any, options: {default: {calls: [{tool: text-transform__slice, \
+                    args: {text: hi, start: 0, end: 1}}]}}}\n"
         .to_owned();
-    let uses: Vec<String> = (0..servers.len()).map(|number| format!("{{ref: Tool/t{number}}}")).collect();
+    let mut uses: Vec<String> = (0..servers.len()).map(|number| format!("{{ref: Tool/t{number}}}")).collect();
+    uses.push("{ref: Tool/text-transform}".to_owned());
     for (number, server) in servers.iter().enumerate() {
         text.push_str(&format!(
             "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: t{number}}}\nspec: {{mcp: {server}}}\n"
@@ -49,7 +51,7 @@ fn project(folder: &Path, servers: &[String]) {
     text.push_str(&format!(
         "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: a}}\nspec: {{modelConfig: {{modelRef: Model/m}}, \
          permissions: {{default: allow}}, tools: [{}]}}\n---\napiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {{name: s}}\n\
-         spec: {{entryAgent: Agent/a, agents: [{{ref: Agent/a}}]}}\n",
+         spec: {{entryAgent: Agent/a, agents: [{{ref: Agent/a}}], policy: {{maxStepsPerTurn: 20}}}}\n",
         uses.join(", ")
     ));
     std::fs::create_dir_all(folder).unwrap();
@@ -170,7 +172,7 @@ fn tools(count: usize) -> Vec<Value> {
 
 fn steps(criterion: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
-    let mut group = criterion.benchmark_group("mcp turn of one step");
+    let mut group = criterion.benchmark_group("mcp turn of 20 steps");
     group.sample_size(20).measurement_time(Duration::from_secs(2)).warm_up_time(Duration::from_millis(500));
     for count in [5, 500] {
         let folder = tempfile::tempdir().unwrap();
