@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use goondan_mcp::{Dialer, McpTools, Program, Running, Stream};
 use goondan_runtime::ports::tool::ToolError;
-use goondan_spec::{Bundle, Diagnostic};
+use goondan_spec::{Bundle, Diagnostic, Environment};
 use goondan_tools::{HelperCommand, ServerCommand, ServerProgram, ServerPrograms};
 
 use crate::workspace::StateRoot;
@@ -51,7 +51,8 @@ impl Running for Server {
     }
 }
 
-/// The MCP servers of a project, with the variables that it sees. Nobody is reached before somebody asks for it.
+/// The MCP servers of a project, with the variables that it sees; of one that is not trusted those of this process, for its
+/// environment files are not read. Nobody is reached before somebody asks for it.
 ///
 /// # Errors
 /// An environment file or a place of secrets can't be used.
@@ -59,10 +60,14 @@ pub async fn mcp_servers(
     bundle: &Bundle,
     state_root: &StateRoot,
     env_file: Option<&Path>,
+    is_trusted: bool,
     helper: Option<HelperCommand>,
 ) -> Result<McpTools, Diagnostic> {
-    let mut environment = environment(bundle.root(), env_file)?;
-    if let Ok(swarm) = bundle.choose_swarm(None) {
+    let mut environment = match is_trusted {
+        true => environment(bundle.root(), env_file)?,
+        false => Environment::of_process(),
+    };
+    if let (true, Ok(swarm)) = (is_trusted, bundle.choose_swarm(None)) {
         environment = secrets::complete(bundle, &swarm.id, environment).await?;
     }
     let dialer = Arc::new(ServerDialer(ServerPrograms::new(helper)));

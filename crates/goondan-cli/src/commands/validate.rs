@@ -82,7 +82,7 @@ pub(crate) async fn run(args: &ValidateArgs, state_root: &StateRoot, output: &Ou
 
 /// What is wrong with the servers of a project.
 async fn unreached(bundle: Arc<Bundle>, state_root: &StateRoot) -> Result<Vec<Diagnostic>, CliError> {
-    let servers = Servers::new(bundle, None, state_root).await?;
+    let servers = Servers::new(bundle, None, true, state_root).await?;
     let (mut diagnostics, mut sizes) = (Vec::new(), BTreeMap::new());
     for (tool, look) in reach(&servers).await {
         sizes.insert(tool.id.clone(), look.as_ref().map(|look| look.catalog.tokens()).unwrap_or_default());

@@ -83,20 +83,22 @@ impl Servers {
     /// Those of the project, which must be trusted where `reach` is set: then they are started.
     async fn of(place: &Place, reach: bool, state_root: &StateRoot, output: &Output) -> Result<Self, CliError> {
         let trust = Trust::new(state_root, place.trust);
-        let (_, bundle, _) = match reach {
+        let (root, bundle, _) = match reach {
             true => project::load_trusted(&place.project, &trust, output)?,
             false => project::load_valid(&place.project, output)?,
         };
-        Servers::new(bundle, place.env_file.as_deref(), state_root).await
+        let is_trusted = reach || trust.is_given(&root)?;
+        Servers::new(bundle, place.env_file.as_deref(), is_trusted, state_root).await
     }
 
     /// Those of a project that was looked at.
     pub(crate) async fn new(
         bundle: Arc<Bundle>,
         env_file: Option<&Path>,
+        is_trusted: bool,
         state_root: &StateRoot,
     ) -> Result<Self, CliError> {
-        let tools = mcp_servers(&bundle, state_root, env_file, sandbox_exec::command()).await;
+        let tools = mcp_servers(&bundle, state_root, env_file, is_trusted, sandbox_exec::command()).await;
         let tools = tools.map_err(|problem| CliError {
             suggestion: problem.suggestion.clone(),
             ..CliError::configuration(problem.message)
@@ -124,7 +126,8 @@ impl Servers {
 /// A failure of a server, as the error that ends a command.
 fn failed(error: ToolError) -> CliError {
     let code = error.code.unwrap_or_else(|| "E_MCP_CONNECT".to_owned());
-    let mut message = error.message;
-    message[..1].make_ascii_uppercase();
+    let mut letters = error.message.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    let message: String = first.into_iter().chain(letters).collect();
     CliError { suggestion: error.suggestion, ..CliError::failure(code, message) }
 }
