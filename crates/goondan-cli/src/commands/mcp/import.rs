@@ -60,7 +60,7 @@ fn find(project: &Path) -> Result<PathBuf, CliError> {
     let found = KNOWN.iter().map(|name| project.join(name)).find(|file| file.is_file());
     found.ok_or_else(|| {
         CliError::usage(format!("There is none of {} in {}.", KNOWN.join(", "), project.display()))
-            .suggest("Name the file: gdn mcp import ~/.config/claude/claude_desktop_config.json")
+            .suggest("Name the file: gdn mcp import ~/.cursor/mcp.json")
     })
 }
 
