@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    build, completions, doctor, explain, init, instance, logs, new, policy, reload, run, sandbox_exec, schema, test,
-    tool, tool_host, trust, validate,
+    build, completions, doctor, explain, init, instance, logs, mcp, new, policy, reload, run, sandbox_exec, schema,
+    test, tool, tool_host, trust, validate,
 };
 
 const ABOUT: &str = "Run swarms of agents that a project folder with a goondan.yaml declares.";
@@ -76,6 +76,8 @@ pub(crate) enum Command {
     Reload(reload::ReloadArgs),
     /// List an agent's tools, or call one without a model
     Tool(tool::ToolArgs),
+    /// List MCP servers, take them over from other programs, or log in to them
+    Mcp(mcp::McpArgs),
     /// Explain what the permissions of an agent allow
     Policy(policy::PolicyArgs),
     /// Trust a project, so that it may load libraries, run programs and read secrets

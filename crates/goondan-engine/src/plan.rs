@@ -13,11 +13,15 @@ use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 use crate::middleware::{self, Middleware};
 use crate::tooling::registry::{Catalog, RegisteredTool, Registry, ToolLimits};
 use crate::tooling::schema_difference::difference;
-use goondan_core::ports::model::{ModelClient, ModelError, ModelFactory};
+use goondan_core::ports::model::{ModelClient, ModelError, ModelFactory, ToolDefinition};
 use goondan_core::ports::tool::{AgentCatalog, OpenError, ToolHandler, ToolSet, ToolSource};
 
 /// Retries of a model call where `options.maxRetries` says nothing (rule M4).
 const DEFAULT_MAX_RETRIES: u32 = 3;
+
+/// Above so many tokens of schemas, roughly counted, the tools of MCP servers are offered only once a model has looked for
+/// them, unless `defer` says otherwise.
+pub const DEFER_TOKENS: usize = 10_000;
 
 /// What a plan is made with.
 #[derive(Clone)]
@@ -207,7 +211,8 @@ impl Planner<'_> {
         let mut registry = self.registry(&agent.spec.tools).await;
         let serving = self.serving.and_then(|serving| serving.generation.agent(&agent.id.name));
         let own = registry.catalog_like(serving.map(|agent| &agent.catalog));
-        let middleware = self.middleware(agent, &own);
+        let deferred = self.deferred(&agent.spec.tools, &own);
+        let middleware = self.middleware(agent, &own, &deferred);
         self.check_required_tools(agent, &registry);
         middleware.iter().flat_map(|middleware| middleware.tools()).for_each(|tool| registry.register(tool));
         let ModelPlan { client, max_retries, pricing, .. } = planned?;
@@ -241,8 +246,27 @@ impl Planner<'_> {
         planned
     }
 
-    fn middleware(&mut self, agent: &Resource<Agent>, tools: &Catalog) -> Vec<Arc<dyn Middleware>> {
-        let (chain, problems) = middleware::chain(agent, self.bundle.extensions(), tools);
+    /// The tools that a model has to look for. Where nothing is said, those of MCP servers are among them once their schemas
+    /// have more than [`DEFER_TOKENS`] tokens.
+    fn deferred(&self, uses: &[ToolUse], tools: &Catalog) -> Vec<String> {
+        let is_server = |used: &ToolUse| matches!(self.bundle.tools()[&used.tool].spec.entry, Entry::Mcp(_));
+        let of = |used: &ToolUse| {
+            let resource = used.tool.name.clone();
+            tools.definitions().iter().filter(move |tool| tool.resource() == resource)
+        };
+        let undecided = uses.iter().filter(|used| used.defer.is_none() && is_server(used));
+        let tokens: usize = undecided.flat_map(of).map(ToolDefinition::tokens).sum();
+        let is_deferred = |used: &&ToolUse| used.defer.unwrap_or_else(|| is_server(used) && tokens > DEFER_TOKENS);
+        uses.iter().filter(is_deferred).flat_map(of).map(|tool| tool.name.clone()).collect()
+    }
+
+    fn middleware(
+        &mut self,
+        agent: &Resource<Agent>,
+        tools: &Catalog,
+        deferred: &[String],
+    ) -> Vec<Arc<dyn Middleware>> {
+        let (chain, problems) = middleware::chain(agent, self.bundle.extensions(), tools, deferred);
         problems.into_iter().for_each(|problem| self.problem(problem));
         chain
     }
@@ -371,7 +395,7 @@ fn register(
     let limits = ToolLimits {
         error_message: tool.spec.error_message_limit,
         output: tool.spec.output_limit,
-        timeout: tool.spec.timeout,
+        timeout: stated.and_then(|stated| stated.timeout).unwrap_or(tool.spec.timeout),
     };
     let mut spec = stated.map_or_else(|| spec.clone(), |stated| stated.apply(spec));
     if stated.is_some_and(|stated| stated.description_is_template) {
@@ -382,14 +406,22 @@ fn register(
     let registered = RegisteredTool::new(&tool.id.name, spec, Arc::clone(handler), limits);
     match &tool.spec.entry {
         Entry::Builtin(set) => registered.of_builtin(set),
-        Entry::Library(_) | Entry::Executable(_) => registered,
+        Entry::Library(_) | Entry::Executable(_) | Entry::Mcp(_) => registered,
     }
 }
 
 fn no_such_export(bundle: &Bundle, tool: &Resource<Tool>, set: &ToolSet, name: &str) -> Diagnostic {
     let has = set.exports.iter().map(|(own, _)| own.name.as_str()).collect::<Vec<_>>().join(", ");
-    let message = format!("the entry of {} has no export `{name}`", tool.id);
-    let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message).suggest(format!("it has: {has}"));
+    // What a server has changes without anybody touching the project.
+    let (code, whose) = match &tool.spec.entry {
+        Entry::Mcp(_) => (Code::MCP_CATALOG, "MCP server"),
+        Entry::Builtin(_) | Entry::Library(_) | Entry::Executable(_) => (Code::SCHEMA_INVALID, "entry"),
+    };
+    let message = format!("the {whose} of {} has no export `{name}`", tool.id);
+    let diagnostic = match has.is_empty() {
+        true => Diagnostic::new(code, message),
+        false => Diagnostic::new(code, message).suggest(format!("it has: {has}")),
+    };
     at_tool(bundle, diagnostic, tool, export_field(tool, name))
 }
 
@@ -407,6 +439,7 @@ fn max_retries(model: &Model) -> u32 {
 fn tool_problem(bundle: &Bundle, tool: &Resource<Tool>, error: &OpenError) -> Diagnostic {
     let (code, field) = match &error.export {
         Some(export) => (Code::SCHEMA_INVALID, export_field(tool, export)),
+        None if matches!(tool.spec.entry, Entry::Mcp(_)) => (Code::SCHEMA_INVALID, "spec.mcp".to_owned()),
         None => (Code::ENTRY_NOT_FOUND, "spec.entry".to_owned()),
     };
     let mut diagnostic = Diagnostic::new(code, error.to_string());

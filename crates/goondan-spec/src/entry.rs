@@ -95,8 +95,9 @@ fn builtin(field: &Field<'_>, name: &str, names: &[&str], findings: &mut Finding
 
 fn reserved(field: &Field<'_>, text: &str) -> Option<Diagnostic> {
     if text.starts_with("mcp:") {
-        let message = "MCP servers (`mcp:`) are not supported as an entry yet.";
-        let instead = "call the server from a program: give its folder a `tool.yaml` and name the folder here";
+        let message = "Entries of the form `mcp:` are not supported yet.";
+        let instead =
+            "write `mcp: {command: …}` or `mcp: {url: …}` in place of `entry`; `gdn mcp import` does it for you";
         return Some(field.invalid(message).suggest(instead));
     }
     let lower = text.to_ascii_lowercase();

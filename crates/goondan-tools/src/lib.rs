@@ -37,6 +37,7 @@ mod processes;
 mod runtime;
 mod schema;
 mod self_restart;
+mod servers;
 mod sessions;
 mod shell;
 mod squad;
@@ -65,6 +66,7 @@ use crate::confine::Helper;
 pub use crate::confine::start::is_there as has_sandbox;
 pub use crate::confine::{HelperCommand, enter};
 pub use crate::executable::ExecutableTools;
+pub use crate::servers::{ServerCommand, ServerProgram, ServerPrograms};
 use crate::state::{Owner, State, lock};
 use crate::table::{BUILTINS, Builtin, Opening};
 

@@ -8,9 +8,12 @@ use async_trait::async_trait;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::tool::{InstanceObserver, OpenError, ToolSet, ToolSource};
 use goondan_dylib::{HostCommand, Libraries, Limits};
+use goondan_mcp::{McpTools, StandIns};
 use goondan_spec::kinds::{Entry, Isolation, Tool};
 use goondan_spec::{Environment, Resource};
-use goondan_tools::{BuiltinTools, ExecutableTools, HelperCommand};
+use goondan_tools::{BuiltinTools, ExecutableTools, HelperCommand, ServerPrograms};
+
+use crate::servers::ServerDialer;
 
 /// How long libraries may take to end what they do when a swarm ends.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -23,6 +26,7 @@ pub(crate) struct ToolSources {
     libraries: Arc<Libraries>,
     /// Libraries in processes of their own, where this program can be such a process.
     hosted: Option<Libraries>,
+    mcp: McpTools,
 }
 
 impl ToolSources {
@@ -31,13 +35,15 @@ impl ToolSources {
         state_root: &Path,
         host: Option<HostCommand>,
         helper: Option<HelperCommand>,
+        stand_ins: Option<Arc<dyn StandIns>>,
         environment: Environment,
     ) -> Self {
+        let dialer = Arc::new(ServerDialer(ServerPrograms::new(helper.clone())));
         let staging = &state_root.join("plugins");
         let libraries = Arc::new(Libraries::new(staging, Limits::default()));
         let builtin = BuiltinTools::new()
             .with_helper(helper.clone())
-            .environment(environment)
+            .environment(environment.clone())
             .cache_dir(state_root.join("cache"))
             .libraries(Arc::clone(&libraries) as Arc<dyn ToolSource>);
         ToolSources {
@@ -45,17 +51,24 @@ impl ToolSources {
             executable: ExecutableTools::new(helper),
             libraries,
             hosted: host.map(|host| Libraries::hosted(staging, Limits::default(), host)),
+            mcp: McpTools::new(state_root, dialer, environment).stand_ins(stand_ins),
         }
     }
 
     /// What value sources of tools that are opened from now on see.
     pub(crate) fn set_environment(&self, environment: Environment) {
-        self.builtin.set_environment(environment);
+        self.builtin.set_environment(environment.clone());
+        self.mcp.set_environment(environment);
+    }
+
+    /// The tools of MCP servers.
+    pub(crate) fn mcp(&self) -> &McpTools {
+        &self.mcp
     }
 
     /// Ends what tools have running, and closes all libraries.
     pub(crate) async fn shutdown(&self) {
-        self.builtin.shutdown().await;
+        tokio::join!(self.builtin.shutdown(), self.mcp.shutdown());
         let mut stuck = self.libraries.shutdown(PATIENCE).await;
         if let Some(hosted) = &self.hosted {
             stuck.extend(hosted.shutdown(PATIENCE).await);
@@ -92,6 +105,7 @@ impl ToolSource for ToolSources {
             Entry::Builtin(_) => self.builtin.open(tool, bundle_root).await,
             Entry::Library(_) => self.open_library(tool, bundle_root).await,
             Entry::Executable(_) => self.executable.open(tool, bundle_root).await,
+            Entry::Mcp(_) => self.mcp.open(tool, bundle_root).await,
         }
     }
 }

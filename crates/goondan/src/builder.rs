@@ -14,6 +14,7 @@ use goondan_dylib::HostCommand;
 use goondan_engine::plan::PlanPorts;
 use goondan_engine::policy::redact::Redactor;
 use goondan_engine::runtime::{Runtime, RuntimeParts};
+use goondan_mcp::StandIns;
 use goondan_models::Providers;
 use goondan_spec::{Bundle, Environment, OsFiles};
 use goondan_store::jsonl::{JsonlStore, OpenWorkspaceError};
@@ -24,7 +25,9 @@ use crate::adapters::ToolSources;
 use crate::approvals::ApprovalFile;
 use crate::generation::Notebook;
 use crate::identity::Owner;
-use crate::reload::{FIRST_GENERATION, ReadBefore, ReloadCheck, ReloadListeners, ToolReloads, plan_swarm, take_stock};
+use crate::reload::{
+    FIRST_GENERATION, ReadBefore, ReloadCheck, ReloadListeners, ToolReloads, follow_servers, plan_swarm, take_stock,
+};
 use crate::secrets;
 use crate::start_error::StartError;
 use crate::swarm::{Inner, Swarm};
@@ -48,6 +51,7 @@ pub struct SwarmBuilder {
     pub(crate) workdir: Option<PathBuf>,
     pub(crate) tool_host: Option<HostCommand>,
     pub(crate) sandbox_helper: Option<HelperCommand>,
+    pub(crate) mcp_stand_ins: Option<Arc<dyn StandIns>>,
     pub(crate) reloads_at_hangup: bool,
     pub(crate) reload_check: Option<ReloadCheck>,
 }
@@ -71,6 +75,7 @@ impl SwarmBuilder {
             workdir: None,
             tool_host: None,
             sandbox_helper: None,
+            mcp_stand_ins: None,
             reloads_at_hangup: false,
             reload_check: None,
         }
@@ -204,6 +209,13 @@ impl SwarmBuilder {
         self
     }
 
+    /// Lets others stand in for MCP servers.
+    #[must_use]
+    pub fn mcp_stand_ins(mut self, stand_ins: Arc<dyn StandIns>) -> Self {
+        self.mcp_stand_ins = Some(stand_ins);
+        self
+    }
+
     /// Plans the first generation, opens the workspace, resumes what was left, and runs.
     pub async fn start(self) -> Result<Swarm, StartError> {
         self.start_watched().await.map(|(swarm, _)| swarm)
@@ -217,12 +229,19 @@ impl SwarmBuilder {
         let environment = secrets::complete(&self.bundle, &swarm_id, environment).await?;
         let root = StateRoot::find(self.state_root.as_deref());
         root.prepare_or_warn();
-        let tools = Arc::new(ToolSources::new(&root.0, self.tool_host, self.sandbox_helper, environment.clone()));
+        let tools = Arc::new(ToolSources::new(
+            &root.0,
+            self.tool_host,
+            self.sandbox_helper,
+            self.mcp_stand_ins,
+            environment.clone(),
+        ));
         let source = self.tools.unwrap_or_else(|| Arc::clone(&tools) as Arc<dyn ToolSource>);
         let ports = PlanPorts { tools: source, models: self.models };
-        let generation = plan_swarm(&self.bundle, swarm, FIRST_GENERATION, &ports, &environment, None, &self.redactor)
-            .await
-            .map_err(StartError::Diagnostics)?;
+        tools.mcp().prepare(&self.bundle, swarm);
+        let planned = plan_swarm(&self.bundle, swarm, FIRST_GENERATION, &ports, &environment, None, &self.redactor);
+        let mut generation = planned.await.map_err(StartError::Diagnostics)?;
+        generation.warnings.extend(tools.mcp().notices(&self.bundle));
         let workspace = match self.workspace {
             Some(workspace) => workspace,
             None => root.workspace_to_run(&self.bundle, swarm)?.map_err(|stranger| {
@@ -276,6 +295,7 @@ impl SwarmBuilder {
         let stocktaking = take_stock(&swarm, environment);
         *swarm.inner().stocktaking.lock().unwrap_or_else(PoisonError::into_inner) = Some(stocktaking);
         reloader.serve(&swarm);
+        follow_servers(&swarm);
         Ok((swarm, events))
     }
 }

@@ -67,5 +67,6 @@ fn files_of(tool: &Tool) -> Vec<String> {
         Entry::Builtin(_) => Vec::new(),
         Entry::Library(path) => vec![path.clone()],
         Entry::Executable(folder) => vec![format!("{folder}/tool.yaml")],
+        Entry::Mcp(server) => server.bundled_program().into_iter().collect(),
     }
 }

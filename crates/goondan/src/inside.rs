@@ -6,6 +6,8 @@ pub use goondan_core::private;
 pub use goondan_core::reserved::INTER_AGENT_RESPONSE;
 /// `policy explain` checks the arguments that it is given.
 pub use goondan_core::schema::ArgumentSchema;
+/// `validate` says from how many tokens on tools are deferred.
+pub use goondan_engine::plan::DEFER_TOKENS;
 /// The command's log, and what cases look for in every file, hold no secret.
 pub use goondan_engine::policy::redact::{Redacted, Redactor, forms_of};
 /// Diagnostics are printed with the lines that they are about; `gdn schema` prints the schemas; texts of strangers are

@@ -17,6 +17,7 @@ pub mod preview;
 pub mod project;
 pub mod reload;
 mod secrets;
+mod servers;
 mod start_error;
 pub mod swarm;
 mod transfer;
@@ -29,6 +30,7 @@ pub mod workspace;
 
 pub use build::{BuildEnd, BuildOutcome, Builds};
 pub use goondan_dylib::{HostCommand, tool_host};
+pub use goondan_mcp as mcp;
 pub use goondan_tools::{HelperCommand, diff, enter as enter_sandbox, has_sandbox};
 
 pub use builder::SwarmBuilder;
@@ -41,6 +43,7 @@ pub use identity::{AdoptError, Elsewhere, Owner};
 pub use preview::{Preview, PreviewError};
 pub use project::{Project, around, environment, load, manifest_in};
 pub use reload::{ReloadCheck, ReloadNews, ReloadOutcome, ReloadTiming};
+pub use servers::mcp_servers;
 pub use start_error::StartError;
 pub use swarm::{Input, SendError, Submission, Swarm, Turn};
 pub use transfer::ImportFailed;

@@ -57,7 +57,14 @@ impl SwarmBuilder {
             return Err(PreviewError::OtherVersion(last.version));
         }
         let environment = secrets::complete(&self.bundle, &swarm.id, environment).await.map_err(refused)?;
-        let tools = Arc::new(ToolSources::new(&root.0, self.tool_host, self.sandbox_helper, environment.clone()));
+        let tools = Arc::new(ToolSources::new(
+            &root.0,
+            self.tool_host,
+            self.sandbox_helper,
+            self.mcp_stand_ins,
+            environment.clone(),
+        ));
+        tools.mcp().keep_quiet();
         let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
         let planned =
             plan_swarm(&self.bundle, swarm, last.generation + 1, &ports, &environment, None, &self.redactor).await;

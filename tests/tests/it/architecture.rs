@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 
 /// Every crate with the crates of this workspace that it may depend on. What does not stand here is not allowed.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("goondan-spec", &[]),
     ("goondan-abi", &[]),
     ("goondan-core", &["goondan-spec"]),
@@ -13,6 +13,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
     ("goondan-engine", &["goondan-spec", "goondan-core"]),
     ("goondan-tools", &["goondan-spec", "goondan-core"]),
     ("goondan-models", &["goondan-spec", "goondan-core"]),
+    ("goondan-mcp", &["goondan-spec", "goondan-core"]),
     ("goondan-dylib", &["goondan-spec", "goondan-core", "goondan-abi"]),
     (
         "goondan",
@@ -23,6 +24,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
             "goondan-engine",
             "goondan-tools",
             "goondan-models",
+            "goondan-mcp",
             "goondan-dylib",
         ],
     ),
@@ -31,7 +33,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
 ];
 
 /// These packages test and measure the others, and are used by none.
-const OUTSIDE: [&str; 3] = ["goondan-tests", "goondan-benches", "embedding"];
+const OUTSIDE: [&str; 4] = ["goondan-tests", "goondan-benches", "embedding", "notes-server"];
 
 fn metadata() -> Metadata {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");

@@ -5,7 +5,8 @@ use std::path::Path;
 use clap::Args;
 use goondan::inside::private;
 use goondan::inside::shown;
-use goondan::spec::{Bundle, Environment};
+use goondan::spec::kinds::{Entry, McpTransport, Tool};
+use goondan::spec::{Bundle, Environment, Resource};
 use goondan::{Project, StateRoot};
 use serde::Serialize;
 
@@ -166,6 +167,7 @@ fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<Check> {
             let trust = Trust::new(state_root, false);
             checks.push(trusted(&trust, &project));
             checks.extend(models(&project.root, bundle, &trust));
+            checks.extend(servers(bundle));
             checks
         }
     }
@@ -221,6 +223,27 @@ fn models(root: &Path, bundle: &Bundle, trust: &Trust) -> Vec<Check> {
         });
     }
     checks
+}
+
+/// Whether the programs of MCP servers are there. None is started, and no server is reached.
+fn servers(bundle: &Bundle) -> Vec<Check> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |command: &str| match command.contains('/') {
+        true => bundle.root().join(command).is_file(),
+        false => std::env::split_paths(&path).any(|folder| folder.join(command).is_file()),
+    };
+    let look = |tool: &Resource<Tool>| {
+        let Entry::Mcp(server) = &tool.spec.entry else { return None };
+        Some(match &server.transport {
+            McpTransport::Program { command, .. } if !is_there(command) => {
+                check("mcp", Status::Warn, format!("{}: there is no program `{command}`", tool.id))
+                    .suggest("Install it, or correct `command` in `spec.mcp`.")
+            }
+            _ => check("mcp", Status::Ok, format!("{}: {}", tool.id, server.shown()))
+                .suggest("`gdn mcp list --connect` reaches it."),
+        })
+    };
+    bundle.tools().values().filter_map(|tool| look(tool)).collect()
 }
 
 fn provider_keys() -> Check {

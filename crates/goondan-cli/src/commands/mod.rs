@@ -7,6 +7,7 @@ pub(crate) mod explain;
 pub(crate) mod init;
 pub(crate) mod instance;
 pub(crate) mod logs;
+pub(crate) mod mcp;
 pub(crate) mod new;
 pub(crate) mod policy;
 pub(crate) mod reload;
@@ -36,12 +37,13 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
     match cli.command {
         Command::Init(args) => init::run(&args, &state_root, output),
         Command::New(args) => new::run(&args, output),
-        Command::Validate(args) => validate::run(&args, output),
+        Command::Validate(args) => block_on(validate::run(&args, &state_root, output)),
         Command::Policy(args) => policy::run(&args, output),
         Command::Run(args) => block_on(run::run(args, &state_root, output)),
         Command::Build(args) => block_on(build::run(&args, &state_root, output)),
         Command::Reload(args) => block_on(reload::run(&args, &state_root, output)),
         Command::Tool(args) => block_on(tool::run(args, &state_root, output)),
+        Command::Mcp(args) => block_on(mcp::run(args, &state_root, output)),
         Command::Instance(args) => instance::run(&args, &state_root, output),
         Command::Logs(args) => block_on(logs::run(&args, &state_root, output)),
         Command::Trust(args) => trust::run(&args, &state_root, output),

@@ -1,20 +1,28 @@
 //! `gdn validate`.
 
 use clap::{Args, ValueEnum};
+use goondan::StateRoot;
+use goondan::inside::DEFER_TOKENS;
 use goondan::inside::render;
-use goondan::spec::Diagnostic;
+use goondan::spec::kinds::Agent;
+use goondan::spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use crate::commands::mcp::{Servers, reach};
 use crate::exit::{CliError, Exit};
 use crate::output::Output;
 use crate::place::ProjectPath;
 use crate::project;
+use crate::trust::Trust;
 
 const EXAMPLES: &str = "\
 Examples:
   gdn validate                       Check the project in this folder
   gdn validate my-swarm --strict     Fail on warnings, too
   gdn validate --format short        Print one line per problem, for editors and grep
+  gdn validate --connect             Reach the project's MCP servers, too
   gdn validate --format github       Annotate a pull request";
 
 /// Arguments of `gdn validate`.
@@ -29,6 +37,9 @@ pub(crate) struct ValidateArgs {
     /// Fail on warnings, too
     #[arg(long)]
     strict: bool,
+    /// Reach the MCP servers of a trusted project, too, and tell what is wrong with them
+    #[arg(long)]
+    connect: bool,
 }
 
 /// How problems are printed.
@@ -45,10 +56,14 @@ enum Format {
 }
 
 /// Checks a project. The problems are the result, so they go to standard output.
-pub(crate) fn run(args: &ValidateArgs, output: &Output) -> Result<(), CliError> {
+pub(crate) async fn run(args: &ValidateArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let project = project::load(&args.project.find(output)?)?;
     let mut diagnostics = project.diagnostics.clone();
     diagnostics.extend(goondan::check(&project));
+    if let (true, Some(bundle)) = (args.connect, project.bundle.clone()) {
+        Trust::new(state_root, false).require(&project, output)?;
+        diagnostics.extend(unreached(bundle, state_root).await?);
+    }
     let diagnostics = &diagnostics;
     let format = args.format.unwrap_or(if output.json { Format::Json } else { Format::Pretty });
     match format {
@@ -64,6 +79,50 @@ pub(crate) fn run(args: &ValidateArgs, output: &Output) -> Result<(), CliError> 
         true => Err(CliError::shown(Exit::Validation)),
         false => Ok(()),
     }
+}
+
+/// What is wrong with the servers of a project.
+async fn unreached(bundle: Arc<Bundle>, state_root: &StateRoot) -> Result<Vec<Diagnostic>, CliError> {
+    let servers = Servers::new(bundle, None, true, state_root).await?;
+    let (mut diagnostics, mut sizes) = (Vec::new(), BTreeMap::new());
+    for (tool, look) in reach(&servers).await {
+        sizes.insert(tool.id.clone(), look.as_ref().map(|look| look.catalog.tokens()).unwrap_or_default());
+        let problems = match look {
+            Ok(look) => look.catalog.notes.into_iter().map(|note| (note, None)).collect(),
+            Err(error) => vec![(format!("{}.", error.message), error.suggestion)],
+        };
+        for (message, suggestion) in problems {
+            let mut diagnostic = Diagnostic::new(Code::MCP_CATALOG, message).of(&tool.id).field("spec.mcp");
+            diagnostic.suggestion = suggestion;
+            if let Some((file, at)) = &tool.origin {
+                let at = servers.bundle.place(&tool.id, "spec.mcp").unwrap_or(*at);
+                diagnostic = diagnostic.in_file(file.clone()).at(at);
+            }
+            diagnostics.push(diagnostic);
+        }
+    }
+    diagnostics.extend(servers.bundle.agents().values().filter_map(|agent| too_much(agent, &sizes)));
+    Ok(diagnostics)
+}
+
+/// That an agent has more tools of servers than it is offered at once.
+fn too_much(agent: &Resource<Agent>, sizes: &BTreeMap<ResourceId, usize>) -> Option<Diagnostic> {
+    let undecided = agent.spec.tools.iter().filter(|used| used.defer.is_none());
+    let tokens: usize = undecided.filter_map(|used| sizes.get(&used.tool)).sum();
+    if tokens <= DEFER_TOKENS {
+        return None;
+    }
+    let message = format!(
+        "The tools that {} has of MCP servers take about {tokens} tokens of every request, more than {DEFER_TOKENS}, so the \
+         model has to look for them.",
+        agent.id
+    );
+    let diagnostic = Diagnostic::new(Code::MCP_CATALOG, message).of(&agent.id).field("spec.tools");
+    let diagnostic = diagnostic.suggest("say `defer: true` or `defer: false` in `spec.tools`, or choose `exports`");
+    Some(match &agent.origin {
+        Some((file, at)) => diagnostic.in_file(file.clone()).at(*at),
+        None => diagnostic,
+    })
 }
 
 /// One object: `valid`, `errors`, `warnings`.

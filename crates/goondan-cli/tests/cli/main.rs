@@ -17,6 +17,8 @@ mod init;
 mod instances;
 mod later;
 mod limits;
+#[cfg(unix)]
+mod mcp;
 mod misuse;
 mod new;
 mod parents;

@@ -26,6 +26,9 @@ pub struct Expect {
     pub tool_results: Option<Matcher>,
     /// Runtime events that happened in this order, others in between.
     pub events: Option<Vec<Matcher>>,
+    /// By Tool: what the server that the case plays for it was told, in order: `{call, arguments}` and `{cancelled: true}`.
+    #[serde(default)]
+    pub mcp: BTreeMap<String, Matcher>,
     /// Files, by place.
     #[serde(default)]
     pub files: BTreeMap<FilePlace, Matcher>,

@@ -4,6 +4,7 @@
 
 pub mod expect;
 pub mod file;
+mod mcp;
 pub mod read;
 mod reply;
 pub mod step;
@@ -19,6 +20,7 @@ use serde_json::Map;
 
 pub use expect::Expect;
 pub use file::{FileContent, ProjectPath};
+pub use mcp::{McpFixture, McpRefusal, McpReply, McpStart, McpToolFixture};
 pub use step::{Action, Step};
 pub use web::Page;
 
@@ -57,6 +59,9 @@ pub struct Case {
     /// Pages, by path, that a server on this machine gives. `${web.url}` in a step stands for its address.
     #[serde(default)]
     pub web: BTreeMap<String, Page>,
+    /// MCP servers, by the Tool whose server they stand in for.
+    #[serde(default)]
+    pub mcp: BTreeMap<String, McpFixture>,
     /// Whether the swarm reloads by itself when a file of the project changes (`gdn run --watch`).
     #[serde(default)]
     pub watch: bool,

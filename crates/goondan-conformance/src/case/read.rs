@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use goondan::inside::yaml;
 
-use super::{Action, Case, CaseError, web};
+use super::{Action, Case, CaseError, mcp, web};
 use crate::rules;
 
 /// A case and where it is written.
@@ -110,6 +110,7 @@ fn problems(case: &Case) -> Vec<(&'static str, String)> {
     if case.files.is_empty() && case.project.is_none() {
         problems.push(("case", "a case has `files` or a `project`".to_owned()));
     }
+    problems.extend(mcp::problems(&case.mcp).map(|message| ("mcp", message)));
     problems.extend(web::problems(&case.web).map(|message| ("web", message)));
     problems.extend(problems_of_lives(case).map(|message| ("steps", message)));
     problems

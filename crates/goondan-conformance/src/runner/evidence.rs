@@ -13,6 +13,7 @@ use goondan::ports::model::ModelRequest;
 use goondan::spec::Diagnostic;
 use goondan::spec::kinds::Workdir;
 
+use super::mcp::McpServers;
 use super::world::World;
 use crate::case::{Action, Case};
 
@@ -30,6 +31,7 @@ pub(crate) struct Evidence<'c> {
     pub(crate) started: bool,
     pub(crate) catalog: Catalog,
     pub(crate) requests: Vec<ModelRequest>,
+    pub(crate) mcp: Arc<McpServers>,
     /// As they lie on disk.
     pub(crate) conversations: Conversations,
     pub(crate) events: Vec<RuntimeEvent>,
@@ -57,6 +59,7 @@ impl<'c> Evidence<'c> {
             started: world.started,
             catalog,
             requests: world.models.requests(),
+            mcp: Arc::clone(&world.mcp),
             conversations: conversations(&workspaces)?,
             events: world.events.all(),
             logs: world.logs.text(),

@@ -27,6 +27,7 @@ pub(super) fn judge(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
     failures.extend(conversations(expect, evidence));
     failures.extend(tool_results(expect, evidence));
     failures.extend(event_sequence(expect, &evidence.events));
+    failures.extend(mcp(expect, evidence));
     failures.extend(files(expect, evidence));
     failures
 }
@@ -63,6 +64,13 @@ fn requests(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
         fails(&child("expect.requests", agent), matcher, Some(&views))
     };
     expect.requests.iter().flat_map(judge).collect()
+}
+
+fn mcp(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
+    let judge = |(tool, matcher): (&String, &Matcher)| {
+        fails(&child("expect.mcp", tool), matcher, evidence.mcp.heard(tool).as_ref())
+    };
+    expect.mcp.iter().flat_map(judge).collect()
 }
 
 fn conversations(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {

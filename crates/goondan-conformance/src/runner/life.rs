@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use goondan::mcp::StandIns;
 use goondan::ports::model::ModelFactory;
 use goondan::spec::Bundle;
 use goondan::{ReloadNews, ReloadOutcome, StartError, StateRoot, Swarm, SwarmBuilder, Watch, WatchOptions, Workspace};
@@ -103,6 +104,7 @@ fn builder(world: &World<'_>, bundle: Arc<Bundle>) -> SwarmBuilder {
         .redactor(world.logs.redactor.clone())
         .approver(Arc::new(world.answers.clone()))
         .clock(Arc::new(world.clock.clone()))
+        .mcp_stand_ins(Arc::clone(&world.mcp) as Arc<dyn StandIns>)
         .models(Arc::clone(&world.models) as Arc<dyn ModelFactory>)
 }
 

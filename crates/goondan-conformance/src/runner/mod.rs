@@ -7,6 +7,7 @@ pub(crate) mod evidence;
 mod expectations;
 mod life;
 mod logs;
+mod mcp;
 mod models;
 mod project;
 mod steps;

@@ -16,6 +16,7 @@ use super::clock::CaseClock;
 use super::events::EventLog;
 use super::life::{Life, OutOfTime};
 use super::logs::Logs;
+use super::mcp::McpServers;
 use super::models::CaseModels;
 use super::project::ProjectFolder;
 use super::substitute::Saved;
@@ -49,6 +50,7 @@ pub(crate) struct World<'c> {
     /// Answers to approval requests.
     pub(super) answers: Answers,
     pub(super) models: Arc<CaseModels>,
+    pub(super) mcp: Arc<McpServers>,
     pub(super) clock: CaseClock,
     /// Gives the case's pages, if it has some.
     _web: Option<WebServer>,
@@ -78,6 +80,7 @@ impl<'c> World<'c> {
             cut_off: false,
             answers: Answers::default(),
             models: Arc::new(CaseModels::of(case)),
+            mcp: Arc::new(McpServers::new(&case.mcp)),
             clock: CaseClock::new(case.clock),
             _web: web,
             deadline: Instant::now() + time_limit,

@@ -66,6 +66,21 @@ pub struct ToolDefinition {
     pub parameters: Value,
 }
 
+/// Characters of a schema that make a token, roughly.
+const PER_TOKEN: usize = 4;
+
+impl ToolDefinition {
+    /// The name of the Tool that it belongs to.
+    pub fn resource(&self) -> &str {
+        self.name.split("__").next().unwrap_or_default()
+    }
+
+    /// What it takes up of every request that offers it, in tokens, roughly.
+    pub fn tokens(&self) -> usize {
+        (self.name.len() + self.description.len() + self.parameters.to_string().len()) / PER_TOKEN
+    }
+}
+
 /// A piece of an answer. `Finish` comes last; a stream that ends without it was broken off.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelChunk {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Middleware;
 use super::builtin::{self, ConfigProblem};
-use super::required_tools_guard;
+use super::{required_tools_guard, tool_search};
 use crate::plan::at;
 use crate::tooling::registry::Catalog;
 
@@ -22,15 +22,19 @@ struct Wanted<'a> {
     resource: Option<&'a Resource<Extension>>,
 }
 
-/// The middleware of `agent`, outermost first, with everything that is wrong with its configs. `tools` are the agent's own.
+/// The middleware of `agent`, outermost first, with everything that is wrong with its configs. `tools` are the agent's own, of
+/// which the `deferred` ones are to be looked for.
 pub(crate) fn chain(
     agent: &Resource<Agent>,
     extensions: &Resources<Extension>,
     tools: &Catalog,
+    deferred: &[String],
 ) -> (Vec<Arc<dyn Middleware>>, Vec<Diagnostic>) {
     let mut wanted: Vec<Wanted<'_>> = listed(agent, extensions);
     // Names that the agent does not have are told at `spec.requiredTools`.
-    require(&mut wanted, agent.spec.required_tools.iter().filter(|name| tools.get(name).is_some()));
+    let required = agent.spec.required_tools.iter().filter(|name| tools.get(name).is_some());
+    add_names(&mut wanted, required_tools_guard::NAME, required_tools_guard::TOOLS, required);
+    add_names(&mut wanted, tool_search::NAME, tool_search::DEFERRED, deferred.iter());
     let (mut chain, mut problems) = (Vec::new(), Vec::new());
     for wanted in wanted {
         match make(&wanted, tools) {
@@ -53,20 +57,25 @@ fn listed<'a>(agent: &'a Resource<Agent>, extensions: &'a Resources<Extension>) 
     wanted.collect()
 }
 
-/// Adds `tools` to what the guard requires; where there is no guard, one becomes the innermost.
-fn require<'a>(wanted: &mut Vec<Wanted<'_>>, tools: impl Iterator<Item = &'a String>) {
+/// Adds `tools` to a list in the config of an extension; where the agent does not have it, it becomes the innermost.
+fn add_names<'a, 'w>(
+    wanted: &mut Vec<Wanted<'w>>,
+    extension: &'w str,
+    key: &str,
+    tools: impl Iterator<Item = &'a String>,
+) {
     let tools: Vec<Value> = tools.map(|name| Value::String(name.clone())).collect();
     if tools.is_empty() {
         return;
     }
-    let guard = wanted.iter_mut().find(|wanted| wanted.name == required_tools_guard::NAME);
-    match guard.map(|guard| guard.config.entry(required_tools_guard::TOOLS).or_insert_with(|| Value::Array(vec![]))) {
+    let known = wanted.iter_mut().find(|wanted| wanted.name == extension);
+    match known.map(|known| known.config.entry(key).or_insert_with(|| Value::Array(vec![]))) {
         Some(Value::Array(listed)) => listed.extend(tools),
-        // No list at all: the guard tells it.
+        // No list at all: the extension tells it.
         Some(_) => {}
         None => {
-            let config = JsonObject::from_iter([(required_tools_guard::TOOLS.to_owned(), Value::Array(tools))]);
-            wanted.push(Wanted { name: required_tools_guard::NAME, config, index: None, resource: None });
+            let config = JsonObject::from_iter([(key.to_owned(), Value::Array(tools))]);
+            wanted.push(Wanted { name: extension, config, index: None, resource: None });
         }
     }
 }

@@ -101,11 +101,13 @@ fn is_ignore_file_above(path: &Path, root: &Path) -> bool {
 fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, Why)> {
     let entries = bundle.tools().values().filter_map(|tool| match &tool.spec.entry {
         Entry::Builtin(_) => None,
-        Entry::Library(path) | Entry::Executable(path) => Some((path.as_str(), Why::Program)),
+        Entry::Library(path) | Entry::Executable(path) => Some((path.clone(), Why::Program)),
+        Entry::Mcp(server) => server.bundled_program().map(|path| (path, Why::Program)),
     });
-    let files = bundle.files().iter().map(|file| (file.as_str(), Why::Bundle));
-    let models = bundle.models().values().flat_map(|model| model.spec.files()).map(|file| (file, Why::Bundle));
-    let builds = bundle.tools().values().filter_map(|tool| tool.spec.build.as_ref()?.cwd.as_deref());
+    let files = bundle.files().iter().map(|file| (file.clone(), Why::Bundle));
+    let models =
+        bundle.models().values().flat_map(|model| model.spec.files()).map(|file| (file.to_owned(), Why::Bundle));
+    let builds = bundle.tools().values().filter_map(|tool| tool.spec.build.as_ref()?.cwd.clone());
     let builds = builds.map(|folder| (folder, Why::Program));
     entries.chain(files).chain(models).chain(builds).map(|(path, why)| (real(&root.join(path)), why)).collect()
 }

@@ -4,8 +4,6 @@ pub(crate) mod budget;
 pub(crate) mod instance;
 pub(crate) mod model_call;
 pub mod step;
-#[cfg(test)]
-mod tests;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -338,3 +336,6 @@ pub(crate) fn store_failed(error: &StoreError) -> TurnError {
          something is sent to the instance again",
     )
 }
+
+#[cfg(test)]
+mod tests;

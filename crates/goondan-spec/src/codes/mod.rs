@@ -33,6 +33,7 @@ mod calls;
 mod command;
 mod documents;
 mod entries;
+mod mcp;
 mod page;
 mod references;
 mod turns;
@@ -183,6 +184,7 @@ pub const SECTIONS: &[Section] = &[
     Section { title: "Warnings", rows: warnings::ROWS },
     Section { title: "Tool calls", rows: calls::ROWS },
     Section { title: "Built-in tools", rows: built_in::ROWS },
+    Section { title: "MCP servers", rows: mcp::ROWS },
     Section { title: "Agents", rows: agents::ROWS },
     Section { title: "Models and turns", rows: turns::ROWS },
     Section { title: "The command", rows: command::ROWS },

@@ -67,6 +67,9 @@ pub struct ToolUse {
     pub tool: ResourceId,
     /// Only these exports; `None` means all.
     pub exports: Option<Vec<String>>,
+    /// Whether the model is offered them only once it has looked for them. Where nothing is said, those of MCP servers are
+    /// where there are many.
+    pub defer: Option<bool>,
 }
 
 /// An extension that an agent uses.
@@ -192,6 +195,7 @@ fn read_tools(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> 
         let own = tool.as_ref().and_then(|id| scope.decoded().tools.get(id));
         let own = own.map(|tool| &*tool.spec.exports).unwrap_or_default();
         let exports = fields.optional("exports").map(|field| export::read_selection(&field, own, findings));
+        let defer = fields.optional("defer").and_then(|field| field.boolean(findings));
         fields.finish(findings);
         let (Some(tool), Some(exports)) = (tool, exports.map_or(Some(None), |names| names.map(Some))) else { continue };
         if !names.insert(tool.name.clone()) {
@@ -200,7 +204,7 @@ fn read_tools(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> 
                 .add(reference.invalid(message).suggest("name each tool once, with all the `exports` that you want"));
             continue;
         }
-        tools.push(ToolUse { tool, exports });
+        tools.push(ToolUse { tool, exports, defer });
     }
     Some(tools)
 }
@@ -415,6 +419,9 @@ pub(crate) struct ToolUseShape {
     /// The exports that the agent gets. Without it, the agent gets all.
     #[schemars(length(min = 1))]
     exports: Option<Vec<String>>,
+    /// Offers them only once the model has looked for them with `tool-search`. By default those of MCP servers are kept back
+    /// where their schemas are long.
+    defer: Option<bool>,
 }
 
 #[derive(JsonSchema)]

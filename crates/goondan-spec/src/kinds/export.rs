@@ -1,6 +1,7 @@
 //! The exports of a Tool: what an entry says of itself, with what the resource selects and lays over it (rule L9a).
 
 use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -180,6 +181,8 @@ pub struct ExportOverride {
     pub read_only: Option<bool>,
     /// Instead of the entry's own.
     pub idempotent: Option<bool>,
+    /// How long a call may take, instead of the tool's `timeoutMs`.
+    pub timeout: Option<Duration>,
 }
 
 impl ExportOverride {
@@ -288,6 +291,7 @@ fn read_item<'n>(item: &Field<'n>, scope: &Scope<'_>, findings: &mut Findings) -
         fields.optional("optionalPermissions").and_then(|field| read_permissions(&field, findings));
     let read_only = fields.optional("readOnly").and_then(|field| field.boolean(findings));
     let idempotent = fields.optional("idempotent").and_then(|field| field.boolean(findings));
+    let timeout = fields.optional("timeoutMs").and_then(|field| super::tool::read_timeout(&field, findings));
     fields.finish(findings);
     let stated = ExportOverride {
         name: name?,
@@ -298,6 +302,7 @@ fn read_item<'n>(item: &Field<'n>, scope: &Scope<'_>, findings: &mut Findings) -
         optional_permissions,
         read_only,
         idempotent,
+        timeout: timeout.map(Duration::from_millis),
     };
     Some((stated, name_field?))
 }
@@ -399,4 +404,7 @@ pub(crate) struct ExportShape {
     read_only: Option<bool>,
     /// Whether calling twice has the same effect as calling once. Without it, what the entry says.
     idempotent: Option<bool>,
+    /// How long a call may take, in milliseconds, in place of the tool's own.
+    #[schemars(range(min = 1, max = 86_400_000))]
+    timeout_ms: Option<u64>,
 }

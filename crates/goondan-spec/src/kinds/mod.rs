@@ -11,6 +11,7 @@ mod export;
 mod exports;
 mod extension;
 mod ingress;
+mod mcp;
 mod model;
 mod package;
 mod permissions;
@@ -29,6 +30,7 @@ pub use export::{
 pub use exports::Exports;
 pub use extension::Extension;
 pub use ingress::{IngressRule, InstanceKeyRoute};
+pub use mcp::{Elicitation, McpOauth, McpProtocol, McpServer, McpTransport, McpValue};
 pub use model::{Model, Pricing};
 pub use package::{Dependency, Package};
 pub use permissions::{Action, PermissionRule, Permissions, Written};

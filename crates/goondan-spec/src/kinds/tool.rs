@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::build::{self, Build, BuildShape, ToolBuild};
 use super::export::{self, ExportOverride, ExportShape, ExportSpec, Source};
 use super::exports::Exports;
+use super::mcp::{self, McpServer, McpServerShape};
 use super::{Scope, Written, free_map};
 use crate::JsonObject;
 use crate::custom_tool::CustomTool;
@@ -74,6 +75,8 @@ pub enum Entry {
     Library(String),
     /// A folder with a `tool.yaml`, relative to the bundle.
     Executable(String),
+    /// An MCP server, which stands in `spec.mcp`.
+    Mcp(Box<McpServer>),
 }
 
 /// A handler set that describes itself: a built-in, a library or a `tool.yaml`.
@@ -123,16 +126,23 @@ impl Tool {
 
 pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Tool> {
     let mut fields = spec.fields(findings)?;
-    let entry_field = fields.required("entry", findings);
-    entry_field.iter().for_each(|field| findings.note_place(field));
+    let mcp_field = fields.optional("mcp");
+    let entry_field = match &mcp_field {
+        Some(mcp) => not_both(fields.optional("entry"), mcp, findings),
+        None => fields.required("entry", findings),
+    };
+    entry_field.iter().chain(&mcp_field).for_each(|field| findings.note_place(field));
     let build = read_build(fields.optional("build").as_ref(), entry_field.as_ref(), scope, findings);
-    let entry = entry_field.as_ref().and_then(|field| entry::tool(field, scope.folder, scope.base, findings));
+    let entry = match &mcp_field {
+        Some(field) => mcp::read(field, scope, findings).map(|server| Entry::Mcp(Box::new(server))),
+        None => entry_field.as_ref().and_then(|field| entry::tool(field, scope.folder, scope.base, findings)),
+    };
     let custom = read_custom(entry.as_ref(), entry_field.as_ref(), scope, findings);
     let manifest = builtin_manifest(entry.as_ref(), scope);
     let source = match (&entry, manifest, &custom) {
         (Some(Entry::Builtin(_)), Some(manifest), _) => Source::Says(&manifest.exports),
         (Some(Entry::Executable(_)), _, Some(export)) => Source::Says(std::slice::from_ref(export)),
-        (Some(Entry::Library(_)), ..) => Source::SaysLater,
+        (Some(Entry::Library(_) | Entry::Mcp(_)), ..) => Source::SaysLater,
         _ => Source::Unknown,
     };
     let exports = export::read_all(fields.optional("exports").as_ref(), source, scope, findings);
@@ -154,6 +164,15 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
         isolation: isolation.unwrap_or(Some(Isolation::None))?,
         build: build?,
     })
+}
+
+/// A tool has one source. The entry is dropped where there is a server, so that it is not looked for.
+fn not_both<'n>(entry: Option<Field<'n>>, mcp: &Field<'_>, findings: &mut Findings) -> Option<Field<'n>> {
+    if let Some(entry) = entry {
+        let message = format!("A tool has `entry` or `{}`, not both.", mcp.key);
+        findings.add(entry.invalid(message).suggest("keep one of the two"));
+    }
+    None
 }
 
 /// Reads `build`, and notes it apart from the tool as well: it is what brings a missing entry about.
@@ -280,9 +299,11 @@ pub(super) fn read_timeout(field: &Field<'_>, findings: &mut Findings) -> Option
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ToolSpec {
     /// Where the handlers are: `builtin:NAME`, the path of a dynamic library (with or without the platform's prefix and
-    /// suffix), or the path of a folder with a `tool.yaml`.
+    /// suffix), or the path of a folder with a `tool.yaml`. Every tool has an `entry` or an `mcp`.
     #[schemars(length(min = 1))]
-    entry: String,
+    entry: Option<String>,
+    /// An MCP server, in place of `entry`: its tools are the exports.
+    mcp: Option<McpServerShape>,
     /// Settings for the handlers. Each built-in tool documents its own.
     config: Option<JsonObject>,
     /// How many characters an error message may have. The rest is cut off. Built-in tools may have another default.

@@ -7,7 +7,7 @@ use goondan_core::ports::tool::{Containment, ToolContext, ToolError};
 use tokio::process::Command;
 
 use super::programs::{self, Found};
-use super::{ANY, Contained, Launcher, Layer, layer, start};
+use super::{ANY, Contained, Launcher, Layer, Places, layer, start};
 use crate::tool_chains;
 
 /// What programs read below the home folder beside tool chains. Where keys lie is not among it.
@@ -43,7 +43,7 @@ impl Launcher {
 }
 
 fn layer_of(containment: &Containment, ctx: &ToolContext, found: &Found, beside: &[Found], path: &OsStr) -> Layer {
-    let mut layer = layer(&containment.sandbox, ctx, None);
+    let mut layer = layer(&containment.sandbox, Places::of(ctx), None);
     layer.read.push(found.path.clone());
     let project = std::path::absolute(&ctx.project_dir).unwrap_or_else(|_| ctx.project_dir.clone());
     let is_in_project = ctx.workdir.starts_with(&project);

@@ -165,18 +165,29 @@ impl Launcher {
     /// As [`Launcher::confine`], and in `more` sandboxes.
     fn confine_with(
         &self,
-        mut command: Command,
+        command: Command,
         ctx: &ToolContext,
         program: Option<&Path>,
         more: Vec<Layer>,
     ) -> Result<Contained, ToolError> {
+        self.confine_in(command, Places::of(ctx), program, more)
+    }
+
+    /// As [`Launcher::confine`], for what runs there, and in `more` sandboxes.
+    pub(crate) fn confine_in(
+        &self,
+        mut command: Command,
+        places: Places<'_>,
+        program: Option<&Path>,
+        more: Vec<Layer>,
+    ) -> Result<Contained, ToolError> {
         let watcher = self.helper.as_ref().map(|helper| Arc::clone(&helper.watcher));
-        let sandboxes = self.sandbox.iter().chain(ctx.sandboxes.iter());
-        let mut layers: Vec<Layer> = sandboxes.map(|sandbox| layer(sandbox, ctx, program)).collect();
+        let sandboxes = self.sandbox.iter().chain(places.sandboxes);
+        let mut layers: Vec<Layer> = sandboxes.map(|sandbox| layer(sandbox, places, program)).collect();
         layers.extend(more);
         if !layers.is_empty() {
             // The common one can't be written.
-            command.env("TMPDIR", &ctx.workdir);
+            command.env("TMPDIR", places.workdir);
         }
         if self.limits == ProcessLimits::default() {
             return Ok(Contained { command, watcher, layers });
@@ -221,18 +232,36 @@ fn wrapped(helper: &HelperCommand, restrictions: &str, command: Command) -> Comm
     outer
 }
 
-fn layer(sandbox: &Sandbox, ctx: &ToolContext, program: Option<&Path>) -> Layer {
+/// Where a program runs, as far as that matters to a sandbox.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Places<'a> {
+    /// The project's folder.
+    pub(crate) project: &'a Path,
+    /// The folder that it may write to.
+    pub(crate) workdir: &'a Path,
+    /// The sandboxes of those who run it.
+    pub(crate) sandboxes: &'a [Sandbox],
+}
+
+impl<'a> Places<'a> {
+    /// Those of a call.
+    fn of(ctx: &'a ToolContext) -> Self {
+        Places { project: &ctx.project_dir, workdir: &ctx.workdir, sandboxes: &ctx.sandboxes }
+    }
+}
+
+fn layer(sandbox: &Sandbox, places: Places<'_>, program: Option<&Path>) -> Layer {
     // The project may be given as a relative path, and the helper starts elsewhere.
-    let project = std::path::absolute(&ctx.project_dir).unwrap_or_else(|_| ctx.project_dir.clone());
+    let project = std::path::absolute(places.project).unwrap_or_else(|_| places.project.to_owned());
     let place = |path: &String| match path.strip_prefix("~/").zip(std::env::home_dir()) {
         Some((below, home)) => home.join(below),
         None => project.join(path),
     };
     let mut read: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
-    read.extend([project.clone(), ctx.workdir.clone()]);
+    read.extend([project.clone(), places.workdir.to_owned()]);
     read.extend(program.and_then(Path::parent).map(Path::to_owned));
     read.extend(sandbox.read.iter().map(place));
-    let mut write = vec![ctx.workdir.clone()];
+    let mut write = vec![places.workdir.to_owned()];
     write.extend(sandbox.write.iter().map(place));
     let programs = sandbox.programs.as_ref().filter(|programs| !programs.iter().any(|one| one == ANY));
     let execute = programs.map(|programs| programs.iter().flat_map(|name| programs::named(name, &project)).collect());

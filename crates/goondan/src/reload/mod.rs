@@ -3,6 +3,7 @@
 
 mod news;
 mod outcome;
+mod servers;
 mod tools;
 
 use std::collections::HashSet;
@@ -19,6 +20,7 @@ use tokio::task::JoinHandle;
 pub(crate) use self::news::ReloadListeners;
 pub use self::news::ReloadNews;
 pub use self::outcome::{ReloadOutcome, ReloadTiming};
+pub(crate) use self::servers::follow_servers;
 pub(crate) use self::tools::ToolReloads;
 use crate::build::Builds;
 use crate::generation::LastReload;
@@ -199,8 +201,10 @@ impl Swarm {
         };
         let number = serving.number + 1;
         let beside = Some(Serving { generation: &serving, unchanged: &unchanged });
-        let generation =
+        inner.tools.mcp().prepare(&bundle, swarm);
+        let mut generation =
             plan_swarm(&bundle, swarm, number, &inner.ports, &environment, beside, &inner.redactor).await?;
+        generation.warnings.extend(inner.tools.mcp().notices(&bundle));
         outcome.timing.plan = started.elapsed();
         let swapping = Instant::now();
         outcome.warnings.extend(generation.warnings.iter().cloned());

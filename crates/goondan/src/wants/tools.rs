@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use goondan_spec::bundle::Origin;
-use goondan_spec::kinds::{Entry, Tool, ToolBuild};
+use goondan_spec::kinds::{Entry, McpTransport, Tool, ToolBuild};
 use goondan_spec::value::{Environment, Secret};
 use goondan_spec::{Bundle, Resource, ValueSource};
 use serde_json::Value;
@@ -28,6 +28,11 @@ pub(super) fn programs(bundle: &Bundle) -> Vec<Want> {
             Entry::Builtin(_) => return None,
             Entry::Library(path) => format!("loads the library `{path}`"),
             Entry::Executable(folder) => format!("starts the program that `{folder}/tool.yaml` names"),
+            Entry::Mcp(server) => match &server.transport {
+                McpTransport::Program { .. } => format!("starts the MCP server `{}`", server.shown()),
+                McpTransport::Http { .. } => format!("talks to the MCP server at {}", server.shown()),
+                McpTransport::Socket { .. } => format!("talks to the MCP server on the socket `{}`", server.shown()),
+            },
         };
         Some(Want::new(what, tool.origin.as_ref()))
     };

@@ -8,6 +8,7 @@ use goondan::event::{FinishReason, RuntimeEvent, RuntimeEventKind, ShownError, S
 use goondan::ids::InstanceId;
 use goondan::inside::shown;
 use goondan::ports::tool::ToolCallStatus;
+use goondan::spec::Code;
 
 use super::calls;
 use super::running::Running;
@@ -135,7 +136,7 @@ impl TextView {
                 self.tool_lines(event, &calls::completed(tool_name, *status, *duration, shown, Output::columns()))
             }
             RuntimeEventKind::ToolFailed { tool_name, duration, error_message, .. } if self.shows_tools => {
-                let error = Some(ShownError { code: "E_TOOL".to_owned(), message: error_message.clone() });
+                let error = Some(ShownError { code: Code::TOOL_FAILED.to_string(), message: error_message.clone() });
                 let shown = ShownResult { error, ..ShownResult::default() };
                 let lines = calls::completed(tool_name, ToolCallStatus::Error, *duration, &shown, Output::columns());
                 self.tool_lines(event, &lines)

@@ -1,0 +1,312 @@
+//! MCP servers that are real programs: how they start, what they see, and that they end.
+
+use std::io::{BufRead, Read, Write};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::sandbox::Sandbox;
+
+/// A server in the shell. It says where it is by holding the pipe `held`, as does a program that it starts; it writes what it
+/// sees to `seen`, and its tool answers with its process.
+const SERVER: &str = r#"#!/bin/sh
+env > "$NOTES/seen"
+[ -p "$NOTES/held" ] && exec 3> "$NOTES/held" && sleep 600 &
+[ -p "$NOTES/held" ] && exec 3> "$NOTES/held"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"method":"initialize"'*)
+      echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{\"tools\":{}},\"serverInfo\":{\"name\":\"shell\",\"version\":\"1\"}}}" ;;
+    *'"method":"tools/list"'*)
+      echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"tools\":[{\"name\":\"pid\",\"description\":\"Tells its process.\",\"inputSchema\":{\"type\":\"object\"}}]}}" ;;
+    *'"method":"tools/call"'*)
+      echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"process $$\"}]}}" ;;
+    *'"id":'*)
+      echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{\"code\":-32601,\"message\":\"no such method\"}}" ;;
+  esac
+done
+"#;
+
+/// The model calls the tool, and then takes its time.
+const CALLS: &str = "\
+rules:
+  - when: {role: user}
+    reply: {calls: [{id: c, tool: shell__pid, args: {}}]}
+  - when: {role: tool}
+    reply: {text: '{{ results.c.output }}'}
+";
+
+const STUCK: &str = "\
+rules:
+  - when: {role: user}
+    reply: {calls: [{id: c, tool: shell__pid, args: {}}]}
+  - when: {role: tool}
+    reply: {text: late, delayMs: 600000}
+";
+
+/// A project with that server; `more` stands at the end of the Agent's spec.
+fn project(script: &str, more: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    let notes = sandbox.dir();
+    sandbox.write("p/server.sh", SERVER);
+    sandbox.write("p/script.yaml", script);
+    sandbox.write(
+        "p/goondan.yaml",
+        &format!(
+            "\
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: m}}
+spec: {{provider: scripted, model: any, options: {{script: script.yaml}}}}
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {{name: shell}}
+spec:
+  mcp:
+    command: /bin/sh
+    args: [server.sh]
+    env: {{NOTES: '{}', GIVEN: {{valueFrom: {{env: WANTED}}}}}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: a}}
+spec:
+  modelConfig: {{modelRef: Model/m}}
+  tools: [{{ref: Tool/shell}}]
+  {more}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {{name: s}}
+spec: {{entryAgent: Agent/a, agents: [{{ref: Agent/a}}], policy: {{shutdown: {{gracePeriodSeconds: 1}}}}}}
+",
+            notes.display()
+        ),
+    );
+    sandbox
+}
+
+/// `gdn` with a variable that the server gets, and one that it does not.
+fn command(sandbox: &Sandbox, arguments: &[&str]) -> Command {
+    let mut command = sandbox.command(arguments);
+    command.env("WANTED", "hand this over").env("UNWANTED_TOKEN", "keep this back");
+    command
+}
+
+#[test]
+fn a_server_sees_what_its_tool_gives_it_and_nothing_else() {
+    let sandbox = project(CALLS, "permissions: {default: allow}");
+    let outcome = sandbox.finished(command(&sandbox, &["run", "p", "--input", "hi"]));
+    // Nothing that was handed over as a secret is shown, and the rest is the answer.
+    assert!(outcome.ok().starts_with("process "), "{outcome:?}");
+    let seen = std::fs::read_to_string(sandbox.dir().join("seen")).unwrap();
+    assert!(seen.contains("GIVEN=hand this over\n") && seen.contains("PATH="), "{seen}");
+    assert!(!seen.contains("UNWANTED_TOKEN") && !seen.contains("GOONDAN_TRUST"), "{seen}");
+}
+
+#[test]
+fn a_server_of_a_project_that_nobody_trusts_is_not_started() {
+    let sandbox = project(CALLS, "permissions: {default: allow}");
+    let lines: [&[&str]; 4] = [
+        &["run", "p", "--input", "hi"],
+        &["tool", "list", "--project", "p"],
+        &["mcp", "list", "--project", "p", "--connect"],
+        &["validate", "p", "--connect"],
+    ];
+    for line in lines {
+        let mut command = sandbox.stranger(line);
+        command.env("WANTED", "x");
+        let outcome = sandbox.finished(command);
+        assert!(outcome.code != 0 && outcome.stderr.contains("is not trusted"), "{line:?}: {outcome:?}");
+        assert!(outcome.stderr.contains("starts the MCP server `/bin/sh server.sh`"), "{line:?}: {outcome:?}");
+        assert!(!sandbox.dir().join("seen").exists(), "{line:?}");
+    }
+}
+
+#[test]
+fn a_server_ends_with_all_that_it_started_however_gdn_ends() {
+    for signal in ["KILL", "TERM", "INT"] {
+        let sandbox = project(STUCK, "permissions: {default: allow}");
+        let pipe = sandbox.dir().join("held");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut line = command(&sandbox, &["run", "p", "--input", "hi", "--output-format", "stream-json"]);
+        let mut running = line.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut events = std::io::BufReader::new(running.stdout.take().unwrap());
+        // It opens when the server has opened the other end, and ends when the last process has let go of it.
+        let mut held = std::fs::File::open(&pipe).unwrap();
+        until(&mut events, "tool.completed");
+        let process = running.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &process]).status().unwrap().success());
+        let mut left = String::new();
+        held.read_to_string(&mut left).unwrap();
+        assert_eq!(left, "", "{signal}");
+        running.wait().unwrap();
+    }
+}
+
+fn until(events: &mut impl BufRead, kind: &str) {
+    for line in events.by_ref().lines() {
+        let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        if event["type"] == kind {
+            return;
+        }
+    }
+    panic!("no {kind} has come");
+}
+
+#[test]
+fn servers_are_listed_and_reached_when_that_is_asked_for() {
+    let sandbox = project(CALLS, "");
+    let listed = sandbox.finished(command(&sandbox, &["mcp", "list", "--project", "p"]));
+    assert_eq!(listed.ok(), "shell  /bin/sh server.sh\n  not met yet; `--connect` asks what it has\n");
+    assert!(!sandbox.dir().join("seen").exists());
+    let reached = sandbox.finished(command(&sandbox, &["mcp", "list", "--project", "p", "--connect", "--json"]));
+    let reached: Value = serde_json::from_str(reached.ok()).unwrap();
+    assert_eq!(reached[0]["catalog"]["tools"][0]["export"]["name"], "pid");
+    let listed = sandbox.finished(command(&sandbox, &["mcp", "list", "--project", "p"]));
+    assert!(listed.ok().contains("1 tools") && listed.ok().contains("shell__pid  Tells its process."), "{listed:?}");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told_with_what_to_do() {
+    let sandbox = project(CALLS, "");
+    let text = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
+    sandbox.write("p/goondan.yaml", &text.replace("command: /bin/sh", "command: no-such-server"));
+    let outcome = sandbox.finished(command(&sandbox, &["mcp", "list", "--project", "p", "--connect"]));
+    assert_eq!(outcome.code, 1);
+    assert!(
+        outcome.stdout.contains("can't be started") && outcome.stdout.contains("install `no-such-server`"),
+        "{outcome:?}"
+    );
+    let outcome = sandbox.finished(command(&sandbox, &["validate", "p", "--connect"]));
+    assert!(outcome.stdout.contains("W_MCP_CATALOG") && outcome.code == 0, "{outcome:?}");
+    let outcome = sandbox.finished(command(&sandbox, &["doctor", "p"]));
+    assert!(outcome.stdout.contains("there is no program `no-such-server`"), "{outcome:?}");
+}
+
+#[test]
+fn servers_of_other_programs_are_taken_over() {
+    let sandbox = project(CALLS, "");
+    sandbox.write("p/.mcp.json", r#"{"mcpServers": {"Git Hub": {"url": "https://x.example/mcp", "headers": {"Authorization": "Bearer s3cret"}}}}"#);
+    let printed = sandbox.gdn(&["mcp", "import", "--project", "p"]);
+    assert!(
+        printed.ok().contains("metadata: {name: \"git-hub\"}") && !printed.stdout.contains("s3cret"),
+        "{printed:?}"
+    );
+    assert!(
+        printed.stderr.contains("needs GIT_HUB_AUTHORIZATION") && !printed.stderr.contains("s3cret"),
+        "{printed:?}"
+    );
+    let written = sandbox.gdn(&["mcp", "import", "--project", "p", "--write"]);
+    assert_eq!(written.code, 0, "{written:?}");
+    let again = sandbox.gdn(&["mcp", "import", "--project", "p", "--write"]);
+    assert!(again.code != 0 && again.stderr.contains("can't be written"), "{again:?}");
+    let valid = sandbox.gdn(&["validate", "p"]);
+    assert_eq!(valid.code, 0, "{valid:?}");
+}
+
+/// Where programs can be contained, a server is contained as those who use it are, also when it is asked what it has.
+#[test]
+fn a_server_of_an_agent_in_a_sandbox_is_in_it() {
+    if !goondan::has_sandbox() {
+        return;
+    }
+    let sandbox = project(CALLS, "permissions: {default: allow, sandbox: {}}");
+    let outcome = sandbox.finished(command(&sandbox, &["run", "p", "--input", "hi"]));
+    assert!(outcome.ok().starts_with("process "), "{outcome:?}");
+    assert!(!sandbox.dir().join("seen").exists(), "it has written outside of its folder");
+}
+
+/// What a server says to a message; nothing to a notification.
+fn answer(message: &Value) -> Option<Value> {
+    let id = message.get("id")?;
+    let result = match message["method"].as_str()? {
+        "initialize" => serde_json::json!({
+            "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "here", "version": "1"},
+        }),
+        "tools/list" => serde_json::json!({"tools": [{"name": "pid", "inputSchema": {"type": "object"}}]}),
+        "tools/call" => serde_json::json!({"content": [{"type": "text", "text": "from afar"}]}),
+        _ => return Some(serde_json::json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}})),
+    };
+    Some(serde_json::json!({"jsonrpc": "2.0", "id": id, "result": result}))
+}
+
+/// The project, with its server reached otherwise.
+fn reached_by(mcp: &str) -> Sandbox {
+    let sandbox = project(CALLS, "permissions: {default: allow}");
+    let text = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
+    let (before, rest) = text.split_once("  mcp:\n").unwrap();
+    let (_, after) = rest.split_once("---\n").unwrap();
+    sandbox.write("p/goondan.yaml", &format!("{before}  mcp: {mcp}\n---\n{after}"));
+    sandbox
+}
+
+#[test]
+fn a_server_on_a_socket_is_spoken_with() {
+    let sandbox = reached_by("{socket: server.sock}");
+    let listener = std::os::unix::net::UnixListener::bind(sandbox.dir().join("p/server.sock")).unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let lines = std::io::BufReader::new(stream.try_clone().unwrap()).lines();
+        for line in lines.map_while(Result::ok) {
+            if let Some(answer) = answer(&serde_json::from_str(&line).unwrap()) {
+                writeln!(stream, "{answer}").unwrap();
+            }
+        }
+    });
+    let outcome = sandbox.finished(command(&sandbox, &["run", "p", "--input", "hi"]));
+    assert_eq!(outcome.ok(), "from afar\n");
+    server.join().unwrap();
+}
+
+/// The head of a request, in lower case, and its message.
+fn request(stream: &mut std::net::TcpStream) -> Option<(String, Value)> {
+    let mut reader = std::io::BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    let head = head.to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some((head, serde_json::from_slice(&body).unwrap_or_default()))
+}
+
+#[test]
+fn a_server_of_the_web_gets_its_headers_and_nobody_else_does() {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let elsewhere = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let (port, other) = (listener.local_addr().unwrap().port(), elsewhere.local_addr().unwrap().port());
+    let key = "{X-Key: {valueFrom: {env: WANTED}}}";
+    let sandbox = reached_by(&format!("{{url: 'http://127.0.0.1:{port}/mcp', headers: {key}}}"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let Some((head, message)) = request(&mut stream) else { continue };
+            assert!(head.contains("\r\nx-key: hand this over\r\n"), "{head}");
+            let (status, body) = match answer(&message) {
+                Some(_) if head.starts_with("post /moved") => {
+                    (format!("307 -\r\nlocation: http://127.0.0.1:{other}/"), String::new())
+                }
+                Some(answer) => ("200 -\r\ncontent-type: application/json".to_owned(), answer.to_string()),
+                None if message.is_null() => ("405 -".to_owned(), String::new()),
+                None => ("202 -".to_owned(), String::new()),
+            };
+            let length = body.len();
+            write!(stream, "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+        }
+    });
+    let outcome = sandbox.finished(command(&sandbox, &["run", "p", "--input", "hi"]));
+    assert_eq!(outcome.ok(), "from afar\n");
+    // The same server, at an address from which it sends us elsewhere.
+    let sandbox = reached_by(&format!("{{url: 'http://127.0.0.1:{port}/moved', headers: {key}}}"));
+    let outcome = sandbox.finished(command(&sandbox, &["mcp", "list", "--project", "p", "--connect"]));
+    assert!(outcome.code == 1 && !outcome.stdout.contains("hand this over"), "{outcome:?}");
+    elsewhere.set_nonblocking(true).unwrap();
+    assert!(elsewhere.accept().is_err(), "it was reached elsewhere");
+}

@@ -1,0 +1,145 @@
+//! What a server may ask of us, and tell us unasked.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
+    ErrorData, FormElicitationCapability, Implementation, InputRequest, ProgressNotificationParam, ProgressToken,
+};
+use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{ClientHandler, RoleClient};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::ProgressSink;
+use goondan_spec::kinds::Elicitation;
+use goondan_spec::shown;
+
+/// A server that tells of its progress more often is heard less often.
+const BETWEEN_UPDATES: Duration = Duration::from_millis(100);
+
+/// Characters of a message about progress.
+const MAX_MESSAGE: usize = 200;
+
+/// One side of a connection. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Handler(Arc<Inner>);
+
+struct Inner {
+    elicitation: Elicitation,
+    listeners: Mutex<HashMap<ProgressToken, Listener>>,
+    list_changed: Notify,
+}
+
+struct Listener {
+    sink: Arc<dyn ProgressSink>,
+    heard: Option<Instant>,
+}
+
+/// Somebody who is told of the progress of a request, until this is dropped.
+pub(crate) struct Listening {
+    handler: Handler,
+    token: ProgressToken,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.handler.listeners().remove(&self.token);
+    }
+}
+
+impl Handler {
+    /// One that answers forms like that.
+    pub(crate) fn new(elicitation: Elicitation) -> Self {
+        Handler(Arc::new(Inner { elicitation, listeners: Mutex::default(), list_changed: Notify::new() }))
+    }
+
+    fn listeners(&self) -> std::sync::MutexGuard<'_, HashMap<ProgressToken, Listener>> {
+        self.0.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells `sink` of the progress of the request with that token.
+    pub(crate) fn listen(&self, token: ProgressToken, sink: Arc<dyn ProgressSink>) -> Listening {
+        self.listeners().insert(token.clone(), Listener { sink, heard: None });
+        Listening { handler: self.clone(), token }
+    }
+
+    /// Waits until the server says that its tools are other ones.
+    pub(crate) async fn list_changed(&self) {
+        self.0.list_changed.notified().await;
+    }
+
+    /// The answer to what a server wants to know before it goes on; `None` where nobody is there to give it.
+    pub(crate) fn answer(&self, request: InputRequest) -> Option<Value> {
+        match (request, self.0.elicitation) {
+            (InputRequest::Elicitation(request), Elicitation::Defaults) => {
+                serde_json::to_value(filled_in(&request.params)).ok()
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A form with the defaults that it states. One that wants more than these is declined.
+fn filled_in(form: &ElicitRequestParams) -> ElicitResult {
+    let declined = || ElicitResult::new(ElicitationAction::Decline);
+    let ElicitRequestParams::FormElicitationParams { requested_schema, .. } = form else { return declined() };
+    let Ok(schema) = serde_json::to_value(requested_schema) else { return declined() };
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let defaults: JsonObject = properties
+        .into_iter()
+        .flatten()
+        .filter_map(|(name, property)| Some((name.clone(), property.get("default")?.clone())))
+        .collect();
+    let required = schema.get("required").and_then(Value::as_array);
+    let is_there = |name: &Value| name.as_str().is_some_and(|name| defaults.contains_key(name));
+    if !required.into_iter().flatten().all(is_there) {
+        return declined();
+    }
+    ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(defaults))
+}
+
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        let mut capabilities = ClientCapabilities::default();
+        if self.0.elicitation == Elicitation::Defaults {
+            let form = FormElicitationCapability::new();
+            capabilities.elicitation = Some(ElicitationCapability::new().with_form(form));
+        }
+        ClientConfig::new(capabilities, Implementation::new("goondan", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        Ok(match self.0.elicitation {
+            Elicitation::Defaults => filled_in(&request),
+            Elicitation::None => ElicitResult::new(ElicitationAction::Decline),
+        })
+    }
+
+    async fn on_progress(&self, told: ProgressNotificationParam, _context: NotificationContext<RoleClient>) {
+        let sink = {
+            let mut listeners = self.listeners();
+            let Some(listener) = listeners.get_mut(&told.progress_token) else { return };
+            if listener.heard.is_some_and(|heard| heard.elapsed() < BETWEEN_UPDATES) {
+                return;
+            }
+            listener.heard = Some(Instant::now());
+            Arc::clone(&listener.sink)
+        };
+        let message: String = told.message.unwrap_or_default().chars().take(MAX_MESSAGE).collect();
+        let mut metadata = JsonObject::from_iter([("progress".to_owned(), json!(told.progress))]);
+        metadata.extend(told.total.map(|total| ("total".to_owned(), json!(total))));
+        sink.update(&shown::line(message).to_string(), metadata);
+    }
+
+    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.0.list_changed.notify_one();
+    }
+}

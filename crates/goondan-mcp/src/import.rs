@@ -1,0 +1,220 @@
+//! Servers from the files of other programs: `.mcp.json`, `mcp.json` of editors, settings with `mcpServers`.
+//!
+//! A value that is a secret, or looks like one, never gets into what comes of it: it becomes the name of a variable.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+use crate::names::MAX_TOOL;
+
+/// Keys below which such files list their servers.
+const KEYS: [&str; 3] = ["mcpServers", "servers", "context_servers"];
+/// What the name of a secret has in it.
+const SECRET: [&str; 7] = ["token", "key", "secret", "password", "passwd", "auth", "credential"];
+
+/// A server that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// What the file calls it.
+    pub own: String,
+    /// What its Tool is called.
+    pub name: String,
+    /// The Tool, as YAML.
+    pub yaml: String,
+    /// Variables that must be set for it.
+    pub variables: Vec<String>,
+    /// What could not be taken over, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// The servers that a file of another program lists.
+///
+/// # Errors
+/// The file is no such file, as a sentence.
+pub fn import(text: &str) -> Result<Vec<Imported>, String> {
+    let file: Value =
+        serde_json::from_str(&without_comments(text)).map_err(|error| format!("it is no JSON: {error}"))?;
+    let nested = file.pointer("/mcp");
+    let found = [Some(&file), nested]
+        .into_iter()
+        .flatten()
+        .find_map(|place| KEYS.iter().find_map(|key| place.get(key).and_then(Value::as_object)));
+    let servers = found.ok_or_else(|| format!("it has none of {}", KEYS.map(|key| format!("`{key}`")).join(", ")))?;
+    let mut taken = Vec::new();
+    Ok(servers.iter().filter_map(|(own, server)| one(own, server.as_object()?, &mut taken)).collect())
+}
+
+fn one(own: &str, server: &Map<String, Value>, taken: &mut Vec<String>) -> Option<Imported> {
+    let mut found = Imported {
+        own: own.to_owned(),
+        name: tool_name(own, taken),
+        yaml: String::new(),
+        variables: Vec::new(),
+        notes: Vec::new(),
+    };
+    let text = |key: &str| server.get(key).and_then(Value::as_str);
+    let mut body = String::new();
+    if let Some(command) = text("command") {
+        line(&mut body, "command", &Value::from(command));
+        if let Some(args) = server.get("args").filter(|args| args.as_array().is_some_and(|args| !args.is_empty())) {
+            line(&mut body, "args", args);
+        }
+        values(&mut body, "env", server.get("env"), &mut found);
+        if let Some(cwd) = text("cwd") {
+            found.notes.push(format!("It runs in `{cwd}` there; `cwd` takes a folder of the project."));
+        }
+    } else if let Some(url) = text("url").or_else(|| text("serverUrl")).or_else(|| text("httpUrl")) {
+        if text("type") == Some("sse") || url.ends_with("/sse") {
+            found.notes.push("It may speak HTTP with SSE of 2024 only, which is not spoken here.".to_owned());
+        }
+        line(&mut body, "url", &Value::from(url));
+        values(&mut body, "headers", server.get("headers"), &mut found);
+    } else {
+        return None;
+    }
+    if server.get("disabled") == Some(&Value::Bool(true)) {
+        found.notes.push("It is switched off there.".to_owned());
+    }
+    if !taken_over(server).is_empty() {
+        found.notes.push(format!("Not taken over: {}.", taken_over(server).join(", ")));
+    }
+    let name = Value::from(found.name.as_str());
+    found.yaml = format!("apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: {name}}}\nspec:\n  mcp:\n{body}");
+    Some(found)
+}
+
+/// Settings that mean nothing here.
+fn taken_over(server: &Map<String, Value>) -> Vec<String> {
+    const KNOWN: [&str; 11] =
+        ["command", "args", "env", "cwd", "url", "serverUrl", "httpUrl", "headers", "type", "transport", "disabled"];
+    server.keys().filter(|key| !KNOWN.contains(&key.as_str())).map(|key| format!("`{key}`")).collect()
+}
+
+fn line(body: &mut String, key: &str, value: &Value) {
+    // JSON is YAML. Writing to a String cannot fail.
+    let _ = writeln!(body, "    {key}: {value}");
+}
+
+fn values(body: &mut String, key: &str, values: Option<&Value>, found: &mut Imported) {
+    let Some(values) = values.and_then(Value::as_object).filter(|values| !values.is_empty()) else { return };
+    let _ = writeln!(body, "    {key}:");
+    for (name, value) in values {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let shown = Value::from(name.as_str());
+        match variable(&found.name, name, &text) {
+            Some(variable) => {
+                let _ = writeln!(body, "      {shown}: {{valueFrom: {{env: {variable}}}}}");
+                if variable_reference(&text).is_none() {
+                    found.notes.push(format!("Set {variable} to the whole value of `{name}`, which stands there."));
+                }
+                found.variables.push(variable);
+            }
+            None => {
+                let _ = writeln!(body, "      {shown}: {}", Value::from(text));
+            }
+        }
+    }
+}
+
+/// The variable that a value comes from: the one that it names, or one for what is a secret.
+fn variable(server: &str, name: &str, text: &str) -> Option<String> {
+    if let Some(variable) = variable_reference(text) {
+        return Some(variable);
+    }
+    let lower = name.to_lowercase();
+    let is_secret = SECRET.iter().any(|part| lower.contains(part)) || text.contains("${");
+    is_secret.then(|| match name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_') {
+        true => name.to_owned(),
+        false => format!("{}_{}", constant(server), constant(name)),
+    })
+}
+
+/// The name in `${NAME}`, `${env:NAME}` or `${input:name}`, where there is nothing beside it.
+fn variable_reference(text: &str) -> Option<String> {
+    let inner = text.strip_prefix("${")?.strip_suffix('}')?;
+    let name = inner.strip_prefix("env:").or_else(|| inner.strip_prefix("input:")).unwrap_or(inner);
+    let name = name.split(":-").next().unwrap_or(name);
+    let is_plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    is_plain.then(|| if inner.starts_with("input:") { constant(name) } else { name.to_owned() })
+}
+
+fn constant(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
+}
+
+/// A name of a resource: lower-case letters, digits and hyphens.
+fn tool_name(own: &str, taken: &mut Vec<String>) -> String {
+    let plain: String =
+        own.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let parts: Vec<&str> = plain.split('-').filter(|part| !part.is_empty()).collect();
+    let mut name = parts.join("-");
+    if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
+        name.insert_str(0, "mcp-");
+    }
+    name.truncate(MAX_TOOL - 3);
+    let name = name.trim_end_matches('-').to_owned();
+    let free = (2..).map(|number| format!("{name}-{number}"));
+    let name = std::iter::once(name.clone()).chain(free).find(|name| !taken.contains(name)).unwrap_or(name);
+    taken.push(name.clone());
+    name
+}
+
+/// Editors allow comments in such files.
+fn without_comments(text: &str) -> String {
+    let (mut plain, mut chars, mut in_text) = (String::with_capacity(text.len()), text.chars().peekable(), false);
+    while let Some(c) = chars.next() {
+        match (in_text, c, chars.peek()) {
+            (true, '\\', Some(_)) => {
+                plain.push(c);
+                plain.extend(chars.next());
+            }
+            (_, '"', _) => {
+                in_text = !in_text;
+                plain.push(c);
+            }
+            (false, '/', Some('/')) => {
+                chars.by_ref().find(|c| *c == '\n');
+                plain.push('\n');
+            }
+            (false, '/', Some('*')) => {
+                let mut last = ' ';
+                chars.by_ref().find(|c| std::mem::replace(&mut last, *c) == '*' && *c == '/');
+            }
+            _ => plain.push(c),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_of_other_programs_become_tools() {
+        let text = r#"{
+            // as editors write it
+            "mcpServers": {
+                "GitHub Server": {"url": "https://x.example/mcp", "headers": {"Authorization": "Bearer abc", "X-Team": "a"}},
+                "files": {"command": "npx", "args": ["-y", "files", "/*"], "env": {"ROOT": "${HOME}", "DEBUG": 1}}
+            }
+        }"#;
+        let found = import(text).expect("servers");
+        assert_eq!(
+            found[0].yaml,
+            "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: \"github-server\"}\nspec:\n  mcp:\n    url: \"https://x.example/mcp\"\n    headers:\n      \"Authorization\": {valueFrom: {env: GITHUB_SERVER_AUTHORIZATION}}\n      \"X-Team\": \"a\"\n"
+        );
+        assert!(found[1].yaml.contains("    args: [\"-y\",\"files\",\"/*\"]\n    env:\n      \"ROOT\": {valueFrom: {env: HOME}}\n      \"DEBUG\": \"1\"\n"), "{}", found[1].yaml);
+        assert!(found.iter().all(|one| !one.yaml.contains("abc")));
+    }
+
+    #[test]
+    fn names_are_those_of_resources_and_unique() {
+        let text =
+            r#"{"servers": {"a b": {"command": "x"}, "A_B": {"command": "x"}, "1": {"command": "x"}, "none": {}}}"#;
+        let names: Vec<String> = import(text).expect("servers").into_iter().map(|one| one.name).collect();
+        assert_eq!(names, ["a-b", "a-b-2", "mcp-1"]);
+        assert!(import("{}").is_err() && import("x").is_err());
+    }
+}

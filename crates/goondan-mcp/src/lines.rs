@@ -1,0 +1,212 @@
+//! A conversation in lines, as over the standard input and output of a program: one message a line.
+//!
+//! What is no message is counted and passed over, for programs print all sorts of things; who prints nothing else is no
+//! server. A line that is too long ends the conversation: the answer that somebody waits for may have been in it.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rmcp::RoleClient;
+use rmcp::model::{ErrorData, RequestId};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+
+use crate::codes;
+
+/// The longest line, in bytes.
+const MAX_LINE: usize = 16 << 20;
+/// Bytes of what is no message, in all, before the first message.
+const MAX_NOISE: usize = 1 << 20;
+/// What is kept of complaints, in bytes.
+const MAX_COMPLAINTS: usize = 4 << 10;
+
+/// What was noticed of a conversation, for messages about its end.
+#[derive(Debug, Default)]
+pub(crate) struct Noticed(Mutex<Notes>);
+
+#[derive(Debug, Default)]
+struct Notes {
+    complaints: Vec<u8>,
+    noise: Option<String>,
+    fatal: Option<Fatal>,
+}
+
+/// Why a conversation was ended from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fatal {
+    LongLine,
+    Noise,
+}
+
+impl Noticed {
+    fn notes(&self) -> std::sync::MutexGuard<'_, Notes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why it was ended from here, if it was.
+    pub(crate) fn fatal(&self) -> Option<Fatal> {
+        self.notes().fatal
+    }
+
+    /// The server's own words about what went wrong, as part of a sentence.
+    pub(crate) fn words(&self) -> String {
+        let notes = self.notes();
+        let complaints = codes::said(&String::from_utf8_lossy(&notes.complaints));
+        match (&notes.noise, complaints.is_empty()) {
+            (_, false) => format!("; it wrote: {complaints}"),
+            (Some(noise), true) => format!("; it printed: {}", codes::said(noise)),
+            (None, true) => String::new(),
+        }
+    }
+
+    /// Reads complaints to their end, and keeps the last of them.
+    pub(crate) async fn read(self: Arc<Self>, mut errors: Box<dyn AsyncRead + Send + Sync + Unpin>) {
+        let mut piece = [0; 1024];
+        while let Ok(count @ 1..) = errors.read(&mut piece).await {
+            let kept = &mut self.notes().complaints;
+            kept.extend_from_slice(&piece[..count]);
+            let over = kept.len().saturating_sub(MAX_COMPLAINTS);
+            kept.drain(..over);
+        }
+    }
+}
+
+/// Messages over a stream.
+pub(crate) struct Lines {
+    input: BufReader<Box<dyn AsyncRead + Send + Sync + Unpin>>,
+    output: Arc<tokio::sync::Mutex<Option<Box<dyn AsyncWrite + Send + Sync + Unpin>>>>,
+    /// What has come of the next line. It stays where a read is given up in the middle.
+    line: Vec<u8>,
+    noise: usize,
+    noticed: Arc<Noticed>,
+}
+
+impl Lines {
+    pub(crate) fn new(
+        input: Box<dyn AsyncRead + Send + Sync + Unpin>,
+        output: Box<dyn AsyncWrite + Send + Sync + Unpin>,
+        noticed: Arc<Noticed>,
+    ) -> Self {
+        let output = Arc::new(tokio::sync::Mutex::new(Some(output)));
+        Lines { input: BufReader::new(input), output, line: Vec::new(), noise: 0, noticed }
+    }
+
+    /// Whether a whole line is there now; false at the end.
+    async fn read_line(&mut self) -> bool {
+        loop {
+            let Ok(available) = self.input.fill_buf().await else { return false };
+            if available.is_empty() {
+                return false;
+            }
+            let end = available.iter().position(|byte| *byte == b'\n');
+            let count = end.map_or(available.len(), |end| end + 1);
+            self.line.extend_from_slice(&available[..count]);
+            self.input.consume(count);
+            if self.line.len() > MAX_LINE {
+                self.noticed.notes().fatal = Some(Fatal::LongLine);
+                return false;
+            }
+            if end.is_some() {
+                return true;
+            }
+        }
+    }
+
+    /// Notes that a line is no message; false where there were too many.
+    fn pass_over(&mut self, line: &[u8]) -> bool {
+        self.noise += line.len();
+        let mut notes = self.noticed.notes();
+        notes.noise.get_or_insert_with(|| String::from_utf8_lossy(&line[..line.len().min(400)]).into_owned());
+        if self.noise > MAX_NOISE {
+            notes.fatal = Some(Fatal::Noise);
+        }
+        self.noise <= MAX_NOISE
+    }
+}
+
+impl Transport<RoleClient> for Lines {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+        let output = Arc::clone(&self.output);
+        async move {
+            let mut line = serde_json::to_vec(&item)?;
+            line.push(b'\n');
+            let mut output = output.lock().await;
+            let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+            output.write_all(&line).await?;
+            output.flush().await
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        while self.read_line().await {
+            let line = std::mem::take(&mut self.line);
+            match read(&line) {
+                Some(message) => return Some(message),
+                None if line.trim_ascii().is_empty() => {}
+                None if self.pass_over(&line) => {}
+                None => return None,
+            }
+        }
+        None
+    }
+
+    async fn close(&mut self) -> Result<(), io::Error> {
+        if let Some(mut output) = self.output.lock().await.take() {
+            let _ = output.shutdown().await;
+        }
+        Ok(())
+    }
+}
+
+/// The message in a line. An answer that can't be understood becomes an error of the request, so that nobody waits for it.
+fn read(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
+    if let Ok(message) = serde_json::from_slice(line) {
+        return Some(message);
+    }
+    let value: Value = serde_json::from_slice(line).ok()?;
+    let is_answer = value.get("result").is_some() || value.get("error").is_some();
+    let id: RequestId = serde_json::from_value(value.get("id")?.clone()).ok()?;
+    let error = ErrorData::invalid_request("the answer can't be understood", None);
+    is_answer.then(|| RxJsonRpcMessage::<RoleClient>::error(error, Some(id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(input: impl AsyncRead + Send + Sync + Unpin + 'static) -> (Lines, Arc<Noticed>) {
+        let noticed = Arc::<Noticed>::default();
+        (Lines::new(Box::new(input), Box::new(tokio::io::sink()), Arc::clone(&noticed)), noticed)
+    }
+
+    #[tokio::test]
+    async fn what_is_no_message_is_passed_over() {
+        let text = "starting…\n\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\r\n[1]\n{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":7}\n";
+        let (mut lines, noticed) = lines(text.as_bytes());
+        assert!(matches!(lines.receive().await, Some(RxJsonRpcMessage::<RoleClient>::Response(_))));
+        assert!(lines.receive().await.is_some());
+        assert!(lines.receive().await.is_none());
+        assert_eq!((noticed.fatal(), noticed.words().as_str()), (None, "; it printed: starting…"));
+    }
+
+    #[tokio::test]
+    async fn who_prints_nothing_else_is_no_server() {
+        let (mut loud, heard) = lines(std::io::Cursor::new("word\n".repeat(MAX_NOISE / 4)));
+        assert!(loud.receive().await.is_none());
+        assert_eq!(heard.fatal(), Some(Fatal::Noise));
+    }
+
+    #[tokio::test]
+    async fn a_line_without_end_ends_the_conversation() {
+        let (mut lines, noticed) = lines(tokio::io::repeat(b'x'));
+        assert!(lines.receive().await.is_none());
+        assert_eq!(noticed.fatal(), Some(Fatal::LongLine));
+    }
+}

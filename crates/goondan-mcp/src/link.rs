@@ -1,0 +1,461 @@
+//! A connection to a server: made, used, and ended.
+
+use goondan_spec::Code;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::model::{ClientRequest, PaginatedRequestParams, ProtocolVersion, SubscriptionFilter, Tool as Told};
+use rmcp::service::{
+    ClientInitializeError, Peer, PeerRequestOptions, QuitReason, RequestHandle, RunningService,
+    RunningServiceCancellationToken, ServiceError, serve_client_with_lifecycle,
+};
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::{AuthClient, IntoTransport, StreamableHttpClientTransport};
+use rmcp::{ClientLifecycleMode, RoleClient};
+use tokio::sync::watch;
+
+use crate::catalog::{Catalog, MAX_TOOLS};
+use crate::codes::{self, error};
+use crate::definition::{Definition, Way};
+use crate::dial::{Dialer, Program, Running, Stream, Ways};
+use crate::handler::Handler;
+use crate::http;
+use crate::lines::{Fatal, Lines, Noticed};
+use crate::oauth::{self, TokenFile};
+use crate::place::Place;
+use goondan_core::ports::tool::ToolError;
+use goondan_spec::kinds::McpProtocol;
+
+/// Pages of a list at most.
+const MAX_PAGES: usize = 200;
+
+/// A connection that was made. It ends when it is dropped; a program ends with it.
+pub(crate) struct Link {
+    pub(crate) peer: Peer<RoleClient>,
+    pub(crate) handler: Handler,
+    /// When it was made.
+    pub(crate) since: Instant,
+    noticed: Arc<Noticed>,
+    /// Where it is noted what the server wants of a login.
+    tokens: Option<TokenFile>,
+    end: Mutex<Option<RunningServiceCancellationToken>>,
+    /// How it ended, once it has.
+    ended: watch::Receiver<Option<String>>,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Link {
+    /// Reaches a server and agrees on a revision of the protocol. `legacy` says that it is known to speak an old one.
+    pub(crate) async fn connect(
+        definition: &Definition,
+        ways: &Ways,
+        place: &Place,
+        legacy: bool,
+    ) -> Result<Link, ToolError> {
+        let handler = Handler::new(definition.elicitation);
+        let stand_in = match &ways.stand_ins {
+            Some(stand_ins) => stand_ins.stand_in(definition.name()).await,
+            None => None,
+        };
+        let stream = match stand_in {
+            Some(stream) => Some(stream?),
+            None => stream(definition, &*ways.dialer, place).await?,
+        };
+        match stream {
+            Some(stream) => {
+                let noticed = Arc::<Noticed>::default();
+                if let Some(errors) = stream.errors {
+                    tokio::spawn(Arc::clone(&noticed).read(errors));
+                }
+                let lines = Lines::new(stream.input, stream.output, Arc::clone(&noticed));
+                Link::over(definition, handler, lines, stream.program, noticed, None, legacy).await
+            }
+            None => Link::over_web(definition, handler, ways, legacy).await,
+        }
+    }
+
+    /// Over the web, with a token where somebody is logged in.
+    async fn over_web(definition: &Definition, handler: Handler, ways: &Ways, legacy: bool) -> Result<Link, ToolError> {
+        let (client, config) = web(definition).await?;
+        let tokens = TokenFile::of(&ways.folder, definition);
+        let manager = match &tokens {
+            Some(tokens) => oauth::authorized(definition, tokens).await?,
+            None => None,
+        };
+        match manager {
+            Some(manager) => {
+                let transport = StreamableHttpClientTransport::with_client(AuthClient::new(client, manager), config);
+                Link::over(definition, handler, transport, None, Arc::default(), tokens, legacy).await
+            }
+            None => {
+                let transport = StreamableHttpClientTransport::with_client(client, config);
+                Link::over(definition, handler, transport, None, Arc::default(), tokens, legacy).await
+            }
+        }
+    }
+
+    /// What the server says to somebody who is not logged in, if that is a refusal.
+    pub(crate) async fn challenge(definition: &Definition) -> Option<String> {
+        let (client, config) = web(definition).await.ok()?;
+        let transport = StreamableHttpClientTransport::with_client(client, config);
+        let mode = lifecycle(definition.protocol, false);
+        let serving = serve_client_with_lifecycle(Handler::new(definition.elicitation), transport, mode);
+        match tokio::time::timeout(definition.connect_timeout, serving).await.ok()? {
+            Ok(service) => {
+                let _ = service.cancel().await;
+                None
+            }
+            Err(failure) => failure.auth_challenge().map(str::to_owned),
+        }
+    }
+
+    async fn over<T, E, A>(
+        definition: &Definition,
+        handler: Handler,
+        transport: T,
+        program: Option<Box<dyn Running>>,
+        noticed: Arc<Noticed>,
+        tokens: Option<TokenFile>,
+        legacy: bool,
+    ) -> Result<Link, ToolError>
+    where
+        T: IntoTransport<RoleClient, E, A>,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let mode = lifecycle(definition.protocol, legacy);
+        let serving = serve_client_with_lifecycle(handler.clone(), transport, mode);
+        let service = match tokio::time::timeout(definition.connect_timeout, serving).await {
+            Ok(Ok(service)) => service,
+            Ok(Err(failure)) => {
+                note_challenge(tokens.as_ref(), failure.auth_challenge());
+                let end = ended(program).await;
+                return Err(no_connection(definition, &failure, &noticed, end));
+            }
+            Err(_) => {
+                let end = ended(program).await;
+                return Err(too_slow(definition, &noticed, end));
+            }
+        };
+        let (told, ended) = watch::channel(None);
+        let (peer, end) = (service.peer().clone(), service.cancellation_token());
+        tokio::spawn(watch_over(service, program, told));
+        Ok(Link { peer, handler, since: Instant::now(), noticed, tokens, end: Mutex::new(Some(end)), ended })
+    }
+
+    /// Whether nothing comes of it any more.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.peer.is_transport_closed() || self.ended.borrow().is_some()
+    }
+
+    /// Waits until it has ended, its program included.
+    pub(crate) async fn ended(&self) {
+        let _ = self.ended.clone().wait_for(Option::is_some).await;
+    }
+
+    /// Tells when it has ended.
+    pub(crate) fn end_of(&self) -> watch::Receiver<Option<String>> {
+        self.ended.clone()
+    }
+
+    /// Ends it, and waits until it has.
+    pub(crate) async fn end(&self) {
+        self.stop();
+        self.ended().await;
+    }
+
+    fn stop(&self) {
+        let end = self.end.lock().unwrap_or_else(PoisonError::into_inner).take();
+        end.into_iter().for_each(RunningServiceCancellationToken::cancel);
+    }
+
+    /// Whether the server speaks a revision of the protocol that begins with a handshake.
+    pub(crate) fn is_legacy(&self) -> bool {
+        self.peer.peer_info().is_some_and(|info| info.protocol_version.has_initialize())
+    }
+
+    /// What a server is told when its tools are to be listened to; those that have a handshake tell unasked.
+    pub(crate) async fn listen(&self) -> Option<rmcp::service::Subscription> {
+        let info = self.peer.peer_info()?;
+        let tells = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
+        if self.is_legacy() || !tells {
+            return None;
+        }
+        let mut filter = SubscriptionFilter::default();
+        filter.tools_list_changed = Some(true);
+        self.peer.listen(filter).await.ok()
+    }
+
+    /// Everything that the server has.
+    pub(crate) async fn catalog(&self, definition: &Definition) -> Result<Catalog, ToolError> {
+        let listing = tokio::time::timeout(definition.connect_timeout, self.list());
+        let tools = match listing.await {
+            Ok(Ok(tools)) => tools,
+            Ok(Err(failure)) => return Err(self.failure(definition, &failure)),
+            Err(_) => {
+                let what = format_args!("did not say within {} s what it has", definition.connect_timeout.as_secs());
+                return Err(error(Code::MCP_TIMEOUT, definition.name(), what).suggest(RAISE));
+            }
+        };
+        let info = self.peer.peer_info();
+        let protocol = info.as_ref().map(|info| info.protocol_version.to_string()).unwrap_or_default();
+        let server = info.as_ref().and_then(|info| info.server_info.as_ref());
+        let server = server.map(|server| format!("{} {}", server.name, server.version)).unwrap_or_default();
+        Ok(Catalog::new(definition, &protocol, server.trim(), tools))
+    }
+
+    async fn list(&self) -> Result<Vec<Told>, ServiceError> {
+        let (mut tools, mut cursor) = (Vec::new(), None);
+        // What was kept of an earlier answer is no news.
+        self.peer.clear_response_cache().await;
+        for _ in 0..MAX_PAGES {
+            let page = self.peer.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor))).await?;
+            tools.extend(page.tools);
+            match page.next_cursor {
+                Some(next) if tools.len() <= MAX_TOOLS => cursor = Some(next),
+                _ => break,
+            }
+        }
+        Ok(tools)
+    }
+
+    /// Sends a request, and does not wait for its answer.
+    pub(crate) async fn send(&self, request: ClientRequest) -> Result<RequestHandle<RoleClient>, ServiceError> {
+        self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await
+    }
+
+    /// What a failure means to who called.
+    pub(crate) fn failure(&self, definition: &Definition, failure: &ServiceError) -> ToolError {
+        let name = definition.name();
+        if failure.is_authorization_required() || failure.auth_challenge().is_some() {
+            note_challenge(self.tokens.as_ref(), failure.auth_challenge());
+            return wants_login(name);
+        }
+        match failure {
+            ServiceError::McpError(refusal) => {
+                let text = codes::said(&refusal.message);
+                error(Code::MCP_PROTOCOL, name, format_args!("refuses the request: {text} ({})", refusal.code.0))
+            }
+            ServiceError::TransportClosed | ServiceError::Cancelled { .. } => self.death(definition),
+            ServiceError::TransportSend(cause) if self.is_dead() && cause.error.to_string().contains("closed") => {
+                self.death(definition)
+            }
+            ServiceError::TransportSend(cause) => {
+                let text = codes::said(&chain(cause.error.as_ref()));
+                error(Code::MCP_CONNECT, name, format_args!("can't be reached: {text}")).suggest(AGAIN)
+            }
+            other => error(Code::MCP_PROTOCOL, name, format_args!("gave an answer that is none: {other}")),
+        }
+    }
+
+    fn death(&self, definition: &Definition) -> ToolError {
+        let name = definition.name();
+        if let Some(fatal) = self.noticed.fatal() {
+            return too_much(name, fatal);
+        }
+        let how = self.ended.borrow().clone().filter(|how| !how.is_empty());
+        let how = how.map(|how| format!(" ({how})")).unwrap_or_default();
+        let what = format_args!("ended{how} while it was at work{}", self.noticed.words());
+        let suggestion = "It is not known whether the call did anything. The next call starts the server again.";
+        error(Code::MCP_DIED, name, what).suggest(suggestion)
+    }
+}
+
+const RAISE: &str = "Whoever runs the swarm can give it more time with `connectTimeoutMs` in `spec.mcp`.";
+const AGAIN: &str = "Look at the server, and try again; `gdn mcp list --connect` shows what is wrong.";
+
+/// Keeps the service running, and ends the program with it.
+async fn watch_over(
+    service: RunningService<RoleClient, Handler>,
+    program: Option<Box<dyn Running>>,
+    told: watch::Sender<Option<String>>,
+) {
+    let reason = service.waiting().await;
+    let how = ended(program).await;
+    if let Ok(QuitReason::JoinError(panic)) | Err(panic) = reason
+        && panic.is_panic()
+    {
+        tracing::error!("a connection to an MCP server ended by a panic");
+    }
+    // Nobody may be there any more who wants to know.
+    let _ = told.send(Some(how));
+}
+
+/// How the program ended, which it now has.
+async fn ended(program: Option<Box<dyn Running>>) -> String {
+    match program {
+        Some(mut program) => program.end().await,
+        None => String::new(),
+    }
+}
+
+fn lifecycle(pinned: Option<McpProtocol>, legacy: bool) -> ClientLifecycleMode {
+    let modern = || vec![ProtocolVersion::V_2026_07_28];
+    match pinned {
+        Some(McpProtocol::V2025_11_25) => ClientLifecycleMode::Initialize,
+        Some(McpProtocol::V2026_07_28) => ClientLifecycleMode::Discover { preferred_versions: modern() },
+        None if legacy => ClientLifecycleMode::Initialize,
+        None => ClientLifecycleMode::Auto {
+            preferred_versions: modern(),
+            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+        },
+    }
+}
+
+/// The stream of a program or of a socket; none for a server of the web.
+async fn stream(definition: &Definition, dialer: &dyn Dialer, place: &Place) -> Result<Option<Stream>, ToolError> {
+    match &definition.way {
+        Way::Program { command, args, env, folder } => {
+            let program = Program {
+                command: command.clone(),
+                args: args.clone(),
+                env: env.clone(),
+                folder: folder.clone(),
+                project: definition.project.clone(),
+                config: definition.config.clone(),
+                sandboxes: place.sandboxes.clone(),
+                workdir: match place.sandboxes.is_empty() {
+                    true => folder.clone(),
+                    false => place.workdir.clone(),
+                },
+            };
+            let failed = |cause: ToolError| ToolError {
+                message: format!("the MCP server of Tool/{} can't be started: {}", definition.name(), cause.message),
+                code: Some(
+                    cause
+                        .code
+                        .filter(|code| *code == Code::TOOL_SANDBOX)
+                        .unwrap_or_else(|| Code::MCP_START.to_string()),
+                ),
+                suggestion: cause.suggestion.or_else(|| Some(missing(command))),
+                ..cause
+            };
+            dialer.start(&program).await.map(Some).map_err(failed)
+        }
+        Way::Socket(path) => socket(definition, path).await.map(Some),
+        Way::Http { .. } => Ok(None),
+    }
+}
+
+fn missing(command: &str) -> String {
+    format!("Whoever runs the swarm can install `{command}`, or correct `command` in `spec.mcp`.")
+}
+
+#[cfg(unix)]
+async fn socket(definition: &Definition, path: &std::path::Path) -> Result<Stream, ToolError> {
+    let connecting = tokio::time::timeout(definition.connect_timeout, tokio::net::UnixStream::connect(path));
+    let connected = connecting.await.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+    let stream = connected.map_err(|cause| {
+        error(Code::MCP_CONNECT, definition.name(), format_args!("can't be reached on {}: {cause}", path.display()))
+            .suggest("Start the server that listens on this socket.")
+    })?;
+    let (input, output) = stream.into_split();
+    Ok(Stream { input: Box::new(input), output: Box::new(output), errors: None, program: None })
+}
+
+#[cfg(not(unix))]
+async fn socket(definition: &Definition, _path: &std::path::Path) -> Result<Stream, ToolError> {
+    Err(error(Code::MCP_CONNECT, definition.name(), "is on a Unix socket, which this system does not have"))
+}
+
+/// What a transport for a server of the web is made of.
+async fn web(definition: &Definition) -> Result<(reqwest::Client, StreamableHttpClientTransportConfig), ToolError> {
+    let name = definition.name();
+    let Way::Http { url, headers } = &definition.way else {
+        return Err(error(Code::MCP_CONNECT, name, "has no address"));
+    };
+    let client = http::client().await;
+    let client = client.map_err(|cause| error(Code::MCP_CONNECT, name, format_args!("can't be reached: {cause}")))?;
+    let mut named = HashMap::new();
+    for (header, value) in headers {
+        let pair = HeaderName::try_from(header.as_str()).ok().zip(HeaderValue::from_str(value).ok());
+        let (header, mut value) = pair.ok_or_else(|| {
+            error(Code::MCP_START, name, format_args!("has a header `{header}` that can't be sent"))
+                .suggest("Correct `headers` in `spec.mcp`.")
+        })?;
+        value.set_sensitive(true);
+        named.insert(header, value);
+    }
+    let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+        .custom_headers(named)
+        .reinit_on_expired_session(true);
+    Ok((client, config))
+}
+
+fn no_connection(
+    definition: &Definition,
+    failure: &ClientInitializeError,
+    noticed: &Noticed,
+    end: String,
+) -> ToolError {
+    let name = definition.name();
+    if failure.is_authorization_required() || failure.auth_challenge().is_some() {
+        return wants_login(name);
+    }
+    if let Some(fatal) = noticed.fatal() {
+        return too_much(name, fatal);
+    }
+    let how = if end.is_empty() { String::new() } else { format!(" ({end})") };
+    let why = match failure {
+        ClientInitializeError::ConnectionClosed(_) => format!("ended{how} before it had said anything"),
+        ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
+            "speaks no revision of the protocol that is known here".to_owned()
+        }
+        ClientInitializeError::TransportError { error, .. } => {
+            format!("can't be reached{how}: {}", codes::said(&chain(error.error.as_ref())))
+        }
+        other => format!("does not answer as an MCP server does{how}: {}", codes::said(&other.to_string())),
+    };
+    error(Code::MCP_CONNECT, name, format_args!("{why}{}", noticed.words())).suggest(AGAIN)
+}
+
+/// An error with all of its causes.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let more = next.to_string();
+        if !text.contains(&more) {
+            text.push_str(&format!(": {more}"));
+        }
+        cause = next.source();
+    }
+    text
+}
+
+fn too_slow(definition: &Definition, noticed: &Noticed, _end: String) -> ToolError {
+    let limit = Duration::as_millis(&definition.connect_timeout);
+    let what = format_args!("did not answer within {limit} ms{}", noticed.words());
+    error(Code::MCP_TIMEOUT, definition.name(), what).suggest(RAISE)
+}
+
+fn too_much(name: &str, fatal: Fatal) -> ToolError {
+    match fatal {
+        Fatal::LongLine => {
+            let what = "sent a message of more than 16 MiB, and the connection was closed";
+            error(Code::MCP_TOO_LARGE, name, what).suggest("Ask for less at a time.")
+        }
+        Fatal::Noise => {
+            let what = "prints what is no message of the protocol";
+            error(Code::MCP_CONNECT, name, what).suggest("Look at `command` and `args` in `spec.mcp`: is it a server?")
+        }
+    }
+}
+
+/// Notes what a server wants of somebody who logs in.
+fn note_challenge(tokens: Option<&TokenFile>, challenge: Option<&str>) {
+    if let Some((tokens, challenge)) = tokens.zip(challenge) {
+        tokens.note_challenge(challenge);
+    }
+}
+
+fn wants_login(name: &str) -> ToolError {
+    error(Code::MCP_AUTH, name, "wants somebody to log in")
+        .suggest(format!("Whoever runs the swarm can run `gdn mcp login {name}`, or put a key into `headers`."))
+}

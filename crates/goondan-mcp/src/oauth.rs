@@ -1,0 +1,308 @@
+//! Tokens for servers of the web: how they are had, kept and renewed.
+//!
+//! A token belongs to a server and to the project that it was had for: another project that names the same server has to log
+//! in itself. It lies in a file that only the user may read, below the state root. Whoever renews it holds a lock on a file
+//! beside it, for an authorization server may take a token that is renewed twice for a stolen one.
+
+use goondan_spec::Code;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rmcp::transport::auth::{
+    AuthError, AuthorizationManager, AuthorizationRequest, CredentialRefreshGuard, CredentialStore, OAuthClientConfig,
+    OAuthState, StoredCredentials, WWWAuthenticateParams,
+};
+use rustls::crypto::ring;
+use sha2::{Digest, Sha256};
+
+use crate::codes::{self, error};
+use crate::definition::Definition;
+use goondan_core::ports::tool::ToolError;
+use goondan_core::private;
+
+/// The folder of tokens, below that of this crate.
+const FOLDER: &str = "tokens";
+/// How an authorization server knows this program.
+const CLIENT: &str = "Goondan";
+/// Longer than that nobody is waited for.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+/// A larger file is no token.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Somebody who can visit a page and agree to something there.
+#[async_trait]
+pub trait Visitor: Send + Sync {
+    /// Where a page sends its visitor back to.
+    fn redirect_uri(&self) -> String;
+
+    /// Has `page` visited, and says which address its visitor was sent back to.
+    ///
+    /// # Errors
+    /// Why nobody came back, as a sentence.
+    async fn visit(&self, page: &str) -> Result<String, String>;
+}
+
+/// The place of the tokens for one server.
+#[derive(Debug, Clone)]
+pub(crate) struct TokenFile {
+    path: PathBuf,
+}
+
+impl TokenFile {
+    /// The one for the server of `definition`, below `folder`. Only servers of the web have one.
+    pub(crate) fn of(folder: &Path, definition: &Definition) -> Option<TokenFile> {
+        let mut hash = Sha256::new();
+        for part in [definition.project.to_string_lossy().as_ref(), definition.url()?] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        let name: String = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        Some(TokenFile { path: folder.join(FOLDER).join(name) })
+    }
+
+    fn file(&self) -> PathBuf {
+        self.path.with_extension("json")
+    }
+
+    /// What a server wanted when it refused somebody last.
+    fn challenge_file(&self) -> PathBuf {
+        self.path.with_extension("challenge")
+    }
+
+    /// Whether somebody is logged in.
+    pub(crate) fn is_there(&self) -> bool {
+        self.file().exists()
+    }
+
+    /// Forgets the tokens; false where there are none.
+    pub(crate) fn forget(&self) -> io::Result<bool> {
+        let _ = fs::remove_file(self.challenge_file());
+        match fs::remove_file(self.file()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes what the server wants, for the next login.
+    pub(crate) fn note_challenge(&self, challenge: &str) {
+        if let Err(error) = self.write(&self.challenge_file(), challenge.as_bytes()) {
+            tracing::debug!(%error, "what a server wants of a login can't be noted");
+        }
+    }
+
+    fn challenge(&self) -> Option<String> {
+        fs::read_to_string(self.challenge_file()).ok()
+    }
+
+    fn write(&self, file: &Path, content: &[u8]) -> io::Result<()> {
+        if let Some(folder) = self.path.parent() {
+            private::make_folder(folder)?;
+        }
+        let draft = file.with_extension(format!("{}.new", std::process::id()));
+        private::write(&draft, content)?;
+        fs::rename(draft, file)
+    }
+
+    fn read(&self) -> io::Result<Option<StoredCredentials>> {
+        match fs::metadata(self.file()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+            Ok(about) if about.len() > MAX_FILE => return Err(io::Error::other("the file is too large")),
+            Ok(_) => {}
+        }
+        serde_json::from_slice(&fs::read(self.file())?).map(Some).map_err(io::Error::other)
+    }
+}
+
+fn store_error(error: impl std::fmt::Display) -> AuthError {
+    AuthError::CredentialStoreError(error.to_string())
+}
+
+#[async_trait]
+impl CredentialStore for TokenFile {
+    async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
+        self.read().map_err(store_error)
+    }
+
+    async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+        let content = serde_json::to_vec(&credentials).map_err(store_error)?;
+        self.write(&self.file(), &content).map_err(store_error)
+    }
+
+    async fn clear(&self) -> Result<(), AuthError> {
+        self.forget().map(|_| ()).map_err(store_error)
+    }
+
+    async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
+        let path = self.path.with_extension("lock");
+        let locked = tokio::task::spawn_blocking(move || -> io::Result<File> {
+            let file = private::options().create(true).append(true).open(path)?;
+            file.lock()?;
+            Ok(file)
+        });
+        // The lock is let go when the file is closed.
+        Ok(Some(CredentialRefreshGuard::new(locked.await.map_err(store_error)?.map_err(store_error)?)))
+    }
+}
+
+/// The client that authorization servers are reached with looks for a default.
+fn prepare() {
+    static ONCE: Once = Once::new();
+    // Where there is one already, that one is as good.
+    ONCE.call_once(|| drop(ring::default_provider().install_default()));
+}
+
+/// Somebody who is logged in at the server of `definition`; `None` where nobody is.
+pub(crate) async fn authorized(
+    definition: &Definition,
+    tokens: &TokenFile,
+) -> Result<Option<AuthorizationManager>, ToolError> {
+    let Some(url) = definition.url().filter(|_| tokens.is_there()) else { return Ok(None) };
+    prepare();
+    let failed = |cause: AuthError| failure(definition, &cause);
+    let mut manager = AuthorizationManager::new(url).await.map_err(failed)?;
+    manager.set_credential_store(tokens.clone());
+    if !manager.initialize_from_store().await.map_err(failed)? {
+        return Ok(None);
+    }
+    if let (Some(id), Some(secret)) = (&definition.oauth.client_id, &definition.client_secret) {
+        let config =
+            OAuthClientConfig::new(id.as_str(), "http://127.0.0.1/callback").with_client_secret(secret.as_str());
+        manager.configure_client(config).map_err(failed)?;
+    }
+    Ok(Some(manager))
+}
+
+/// Has somebody log in at the server of `definition`. `challenge` is what it said when it refused us.
+pub(crate) async fn login(
+    definition: &Definition,
+    tokens: &TokenFile,
+    challenge: Option<String>,
+    visitor: &dyn Visitor,
+) -> Result<(), ToolError> {
+    prepare();
+    let failed = |cause: AuthError| failure(definition, &cause);
+    let url = definition.url().unwrap_or_default();
+    let mut manager = AuthorizationManager::new(url).await.map_err(failed)?;
+    manager.set_credential_store(tokens.clone());
+    let mut state = OAuthState::Unauthorized(manager);
+    let wanted = tokens.challenge().or(challenge);
+    let mut request = request(definition, wanted.clone(), visitor.redirect_uri());
+    let more = wanted.map(|wanted| widened(url, &wanted, tokens)).unwrap_or_default();
+    if !more.is_empty() {
+        request = request.with_scopes(more);
+    }
+    state.start_authorization(request).await.map_err(failed)?;
+    let page = state.get_authorization_url().await.map_err(failed)?;
+    let visited = tokio::time::timeout(PATIENCE, visitor.visit(&page)).await;
+    let back = visited.unwrap_or_else(|_| Err("nobody came back within ten minutes".to_owned()));
+    let back =
+        back.map_err(|why| error(Code::MCP_AUTH, definition.name(), format_args!("was not logged in to: {why}")))?;
+    state.handle_callback_url(&back).await.map_err(failed)?;
+    let _ = fs::remove_file(tokens.challenge_file());
+    Ok(())
+}
+
+/// What is asked for where a server wants more than somebody was granted: that, and what was granted. Otherwise nothing.
+fn widened(url: &str, challenge: &str, tokens: &TokenFile) -> Vec<String> {
+    let Ok(base) = url::Url::parse(url) else { return Vec::new() };
+    let wanted = WWWAuthenticateParams::parse(challenge, &base);
+    let granted = tokens.read().ok().flatten().map(|known| known.granted_scopes).unwrap_or_default();
+    if !wanted.is_insufficient_scope() || granted.is_empty() {
+        return Vec::new();
+    }
+    let mut scopes = granted;
+    for scope in wanted.scope.iter().flat_map(|scopes| scopes.split_whitespace()) {
+        if !scopes.iter().any(|known| known == scope) {
+            scopes.push(scope.to_owned());
+        }
+    }
+    scopes
+}
+
+fn request(definition: &Definition, challenge: Option<String>, redirect_uri: String) -> AuthorizationRequest {
+    let oauth = &definition.oauth;
+    let mut request = AuthorizationRequest::new(redirect_uri).with_client_name(CLIENT);
+    if !oauth.scopes.is_empty() {
+        request = request.with_scopes(oauth.scopes.iter().map(String::as_str));
+    }
+    if let Some(id) = &oauth.client_id {
+        request = request.with_preregistered_client(id);
+    }
+    if let Some(secret) = &definition.client_secret {
+        request = request.with_client_secret(secret);
+    }
+    if let Some(url) = &oauth.client_metadata_url {
+        request = request.with_client_metadata_url(url);
+    }
+    match challenge {
+        Some(challenge) => request.with_challenge(challenge),
+        None => request,
+    }
+}
+
+fn failure(definition: &Definition, cause: &AuthError) -> ToolError {
+    let name = definition.name();
+    let mut text = cause.to_string();
+    let mut source = std::error::Error::source(cause);
+    while let Some(next) = source {
+        text.push_str(&format!(": {next}"));
+        source = next.source();
+    }
+    let error = error(Code::MCP_AUTH, name, format_args!("does not let us log in: {}", codes::said(&text)));
+    error.suggest(format!("Whoever runs the swarm can try `gdn mcp login {name}`; docs/mcp.md says what it needs."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(folder: &Path) -> TokenFile {
+        TokenFile { path: folder.join("tokens").join("abc") }
+    }
+
+    #[tokio::test]
+    async fn tokens_are_kept_for_their_owner_alone_and_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = tokens(folder.path());
+        assert!(!tokens.is_there() && tokens.load().await.is_ok_and(|known| known.is_none()));
+        tokens.save(StoredCredentials::new("me".to_owned(), None, vec!["read".to_owned()], None)).await.unwrap();
+        let known = tokens.load().await.unwrap().unwrap();
+        assert_eq!((known.client_id.as_str(), known.granted_scopes.len()), ("me", 1));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!((mode(&tokens.file()), mode(tokens.file().parent().unwrap())), (0o600, 0o700));
+        }
+        assert!(tokens.forget().unwrap() && !tokens.forget().unwrap() && !tokens.is_there());
+    }
+
+    #[tokio::test]
+    async fn one_at_a_time_renews() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = tokens(folder.path());
+        tokens.note_challenge("Bearer");
+        let first = tokens.acquire_refresh_guard().await.unwrap();
+        let file = File::open(tokens.path.with_extension("lock")).unwrap();
+        assert!(file.try_lock().is_err());
+        drop(first);
+        assert!(file.try_lock().is_ok());
+    }
+
+    #[tokio::test]
+    async fn more_is_asked_for_beside_what_was_granted() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = tokens(folder.path());
+        let wanted = "Bearer error=\"insufficient_scope\", scope=\"read write\"";
+        assert_eq!(widened("https://a.example", wanted, &tokens), Vec::<String>::new());
+        tokens.save(StoredCredentials::new("me".to_owned(), None, vec!["read".to_owned()], None)).await.unwrap();
+        assert_eq!(widened("https://a.example", wanted, &tokens), ["read", "write"]);
+        assert_eq!(widened("https://a.example", "Bearer scope=\"write\"", &tokens), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,494 @@
+//! One server: reached when it is needed, reached again where it ended, and asked what it has.
+
+use goondan_spec::Code;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use rmcp::RoleClient;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, InputRequiredResult, ServerResult,
+};
+use rmcp::service::{RequestHandle, ServiceError};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::cache::{Cache, Known};
+use crate::catalog::Catalog;
+use crate::codes::{self, error};
+use crate::definition::Definition;
+use crate::dial::Ways;
+use crate::link::Link;
+use crate::place::Place;
+use crate::result;
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::{ProgressSink, ToolContext, ToolError, ToolOutput};
+
+/// A connection that lived that long was no failure.
+const HEALTHY: Duration = Duration::from_secs(60);
+/// The longest pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// What a server has is looked up again after that.
+const FRESH: Duration = Duration::from_secs(24 * 60 * 60);
+/// Between two looks at what a server has, however often it says that it changed.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+/// Times that a server may ask for something before it answers.
+const MAX_ROUNDS: usize = 8;
+/// How long it may take to tell a server that nobody waits any more.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What a server is told then.
+const NOBODY_WAITS: &str = "nobody waits for the answer any more";
+
+/// JSON-RPC's errors for what is not there.
+const NOT_THERE: [i32; 2] = [-32601, -32602];
+
+/// What a generation was told; `None` where nothing was known.
+type Announced = Option<Arc<Catalog>>;
+
+/// What came of the first contact.
+type FirstContact = Option<Result<Arc<Catalog>, ToolError>>;
+
+/// A server. It ends when nobody has it any more.
+pub(crate) struct Server {
+    pub(crate) definition: Definition,
+    ways: Ways,
+    cache: Cache,
+    catalog: Mutex<Option<Arc<Catalog>>>,
+    /// What a generation was told that it has, once one was.
+    announced: Mutex<Option<Announced>>,
+    seats: Mutex<Vec<Arc<Seat>>>,
+    /// From where it is asked what it has.
+    home: Mutex<Place>,
+    /// Where the first contact stands, once somebody has begun it.
+    contact: Mutex<Option<watch::Receiver<FirstContact>>>,
+    /// Told when the catalog has become another one.
+    changed: Arc<Notify>,
+    /// Fires when the server is to end.
+    ending: CancellationToken,
+}
+
+/// Who calls.
+pub(crate) struct Caller {
+    pub(crate) place: Place,
+    /// Is told how far the call is.
+    pub(crate) progress: Arc<dyn ProgressSink>,
+    /// Fires when nobody waits any more.
+    pub(crate) cancellation: CancellationToken,
+}
+
+impl Caller {
+    /// A tool's call.
+    pub(crate) fn of(ctx: &ToolContext) -> Self {
+        Caller { place: Place::of(ctx), progress: Arc::clone(&ctx.progress), cancellation: ctx.cancellation.clone() }
+    }
+}
+
+/// A connection, for those who share a place.
+struct Seat {
+    place: Place,
+    state: tokio::sync::Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    link: Option<Arc<Link>>,
+    /// In a row.
+    failures: u32,
+    /// It is not tried before that.
+    not_before: Option<Instant>,
+    last: Option<ToolError>,
+}
+
+impl Server {
+    pub(crate) fn new(definition: Definition, ways: Ways, cache: Cache, changed: Arc<Notify>) -> Arc<Self> {
+        let server = Server {
+            definition,
+            ways,
+            cache,
+            catalog: Mutex::default(),
+            announced: Mutex::default(),
+            seats: Mutex::default(),
+            home: Mutex::default(),
+            contact: Mutex::default(),
+            changed,
+            ending: CancellationToken::new(),
+        };
+        Arc::new(server)
+    }
+
+    /// What the server has, as far as that is known without asking it. What was known for long is looked up again meanwhile.
+    pub(crate) fn known(self: &Arc<Self>) -> Option<Arc<Catalog>> {
+        if let Some(catalog) = lock(&self.catalog).clone() {
+            return Some(catalog);
+        }
+        let Known::Catalog(catalog, age) = self.cache.read(self.definition.fingerprint()) else { return None };
+        let catalog = Arc::new(catalog);
+        *lock(&self.catalog) = Some(Arc::clone(&catalog));
+        if age > FRESH {
+            self.begin();
+        }
+        Some(catalog)
+    }
+
+    /// Whether the server was asked before, in vain.
+    pub(crate) fn was_silent(&self) -> bool {
+        matches!(self.cache.read(self.definition.fingerprint()), Known::Silent)
+    }
+
+    /// Notes that it was asked, in vain so far. What it says later counts.
+    pub(crate) fn note_silence(&self) {
+        self.cache.note_silence(self.definition.fingerprint());
+    }
+
+    /// Asks it from there what it has.
+    pub(crate) fn live_at(&self, home: Place) {
+        *lock(&self.home) = home;
+    }
+
+    /// Begins to reach the server, if nobody has, and says where that stands.
+    pub(crate) fn begin(self: &Arc<Self>) -> watch::Receiver<FirstContact> {
+        let mut contact = lock(&self.contact);
+        if let Some(contact) = &*contact {
+            return contact.clone();
+        }
+        let (told, receiver) = watch::channel(None);
+        *contact = Some(receiver.clone());
+        let server = Arc::clone(self);
+        tokio::spawn(async move {
+            let reached = tokio::select! {
+                reached = server.reach() => reached,
+                () = server.ending.cancelled() => Err(codes::cancelled()),
+            };
+            if reached.is_err() && !server.ending.is_cancelled() && lock(&server.catalog).is_none() {
+                server.note_silence();
+            }
+            // Nobody may wait for it any more.
+            let _ = told.send(Some(reached));
+        });
+        receiver
+    }
+
+    /// What came of the first contact, if it was made and failed.
+    pub(crate) fn trouble(&self) -> Option<ToolError> {
+        let contact = lock(&self.contact).clone()?;
+        let trouble = contact.borrow().as_ref()?.as_ref().err().cloned();
+        trouble.filter(|_| lock(&self.catalog).is_none())
+    }
+
+    pub(crate) async fn reach(self: &Arc<Self>) -> Result<Arc<Catalog>, ToolError> {
+        let home = lock(&self.home).clone();
+        let link = self.link(&home).await?;
+        self.refresh(&link).await
+    }
+
+    /// Asks the server what it has, and tells where that is another thing than before.
+    async fn refresh(&self, link: &Link) -> Result<Arc<Catalog>, ToolError> {
+        let catalog = Arc::new(link.catalog(&self.definition).await?);
+        let before = lock(&self.catalog).replace(Arc::clone(&catalog));
+        if before.as_deref() != Some(&*catalog) {
+            let (cache, kept) = (self.cache.clone(), Arc::clone(&catalog));
+            let fingerprint = self.definition.fingerprint().to_owned();
+            let keeping = tokio::task::spawn_blocking(move || cache.keep(&fingerprint, &kept));
+            keeping.await.map_err(|panic| ToolError::new(panic.to_string()))?;
+        }
+        self.tell();
+        Ok(catalog)
+    }
+
+    /// Notes what a generation was told. Where something else has become known meanwhile, that is told.
+    pub(crate) fn announce(&self, catalog: Announced) {
+        *lock(&self.announced) = Some(catalog);
+        self.tell();
+    }
+
+    /// Whether the server has other tools than the last generation was told.
+    pub(crate) fn is_outdated(&self) -> bool {
+        let Some(announced) = lock(&self.announced).clone() else { return false };
+        let known = lock(&self.catalog).clone();
+        announced.as_deref().map(|told| &told.tools) != known.as_deref().map(|known| &known.tools)
+    }
+
+    fn tell(&self) {
+        if self.is_outdated() {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Calls the tool `own`. The server is told where nobody waits for the answer any more.
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        caller: &Caller,
+        own: &str,
+        input: JsonObject,
+    ) -> Result<ToolOutput, ToolError> {
+        let link = tokio::select! {
+            link = self.link(&caller.place) => link?,
+            () = caller.cancellation.cancelled() => return Err(codes::cancelled()),
+        };
+        let result = match self.ask(&link, caller, own, input).await {
+            Ok(result) => result,
+            Err(Unanswered::Given(error)) => return Err(error),
+            Err(Unanswered::Failed(failure)) => return Err(self.explain(&link, own, &failure).await),
+        };
+        self.seat(&caller.place).state.lock().await.failures = 0;
+        result::output(self.definition.name(), own, result)
+    }
+
+    /// Asks, and asks again where the server wants something first.
+    async fn ask(
+        &self,
+        link: &Link,
+        caller: &Caller,
+        own: &str,
+        input: JsonObject,
+    ) -> Result<CallToolResult, Unanswered> {
+        let mut params = CallToolRequestParams::new(own.to_owned());
+        params.arguments = Some(input);
+        for _ in 0..MAX_ROUNDS {
+            let request = CallToolRequest::new(params.clone());
+            let mut pending = Pending(Some(link.send(ClientRequest::CallToolRequest(request)).await?));
+            let _listening = pending.listen(link, caller);
+            let answer = tokio::select! {
+                answer = pending.answer() => answer?,
+                () = caller.cancellation.cancelled() => {
+                    pending.give_up().await;
+                    return Err(Unanswered::Given(codes::cancelled()));
+                }
+            };
+            match answer {
+                ServerResult::CallToolResult(result) => return Ok(result),
+                ServerResult::EmptyResult(_) => return Ok(CallToolResult::default()),
+                ServerResult::InputRequiredResult(wanted) => self.fill_in(link, wanted, &mut params)?,
+                _ => return Err(ServiceError::UnexpectedResponse.into()),
+            }
+        }
+        Err(ServiceError::InputRequiredRoundsExceeded { max_rounds: MAX_ROUNDS }.into())
+    }
+
+    fn fill_in(
+        &self,
+        link: &Link,
+        wanted: InputRequiredResult,
+        params: &mut CallToolRequestParams,
+    ) -> Result<(), Unanswered> {
+        let mut answers = std::collections::BTreeMap::new();
+        for (key, request) in wanted.input_requests.unwrap_or_default() {
+            let answer = link.handler.answer(request).ok_or_else(|| {
+                let error =
+                    error(Code::MCP_INPUT, self.definition.name(), "asks a person, and nobody is there to answer");
+                Unanswered::Given(error.suggest("Give it what it asks for in the arguments, if it takes that there."))
+            })?;
+            answers.insert(key, answer);
+        }
+        params.input_responses = (!answers.is_empty()).then_some(answers);
+        params.request_state = wanted.request_state;
+        Ok(())
+    }
+
+    /// What a failure of a call means. A server that does not know a tool may have lost it since it was listed.
+    async fn explain(&self, link: &Link, own: &str, failure: &ServiceError) -> ToolError {
+        if let ServiceError::McpError(refusal) = failure
+            && NOT_THERE.contains(&refusal.code.0)
+            && let Ok(catalog) = self.refresh(link).await
+            && !catalog.tools.iter().any(|tool| tool.own == own)
+        {
+            let what = format_args!("has no tool `{}` any more", codes::said(own));
+            return error(Code::MCP_NO_TOOL, self.definition.name(), what).suggest("Use one of those that it has now.");
+        }
+        if matches!(failure, ServiceError::TransportClosed | ServiceError::TransportSend(_)) {
+            // How it ended is known a moment after that it did.
+            let _ = tokio::time::timeout(FAREWELL, link.ended()).await;
+        }
+        link.failure(&self.definition, failure)
+    }
+
+    fn seat(&self, place: &Place) -> Arc<Seat> {
+        let mut seats = lock(&self.seats);
+        if let Some(seat) = seats.iter().find(|seat| seat.place == *place) {
+            return Arc::clone(seat);
+        }
+        let seat = Arc::new(Seat { place: place.clone(), state: tokio::sync::Mutex::default() });
+        seats.push(Arc::clone(&seat));
+        seat
+    }
+
+    /// The connection for a place: the one that is there, or a new one.
+    async fn link(self: &Arc<Self>, place: &Place) -> Result<Arc<Link>, ToolError> {
+        let seat = self.seat(place);
+        let mut state = seat.state.lock().await;
+        if let Some(link) = &state.link
+            && !link.is_dead()
+        {
+            return Ok(Arc::clone(link));
+        }
+        if let Some(dead) = state.link.take() {
+            state.failures = if dead.since.elapsed() > HEALTHY { 0 } else { state.failures + 1 };
+            // The first one may have been an accident.
+            state.not_before = Some(Instant::now() + pause_after(state.failures.saturating_sub(1)));
+        }
+        if let Some(left) = state.not_before.and_then(|at| at.checked_duration_since(Instant::now())) {
+            return Err(self.down(&state, left));
+        }
+        let legacy =
+            state.failures == 0 && lock(&self.catalog).as_ref().is_some_and(|known| is_legacy(&known.protocol));
+        match Link::connect(&self.definition, &self.ways, place, legacy).await {
+            Ok(link) => {
+                let link = Arc::new(link);
+                state.link = Some(Arc::clone(&link));
+                state.not_before = None;
+                tokio::spawn(follow(Arc::downgrade(self), Arc::downgrade(&link)));
+                Ok(link)
+            }
+            Err(error) => {
+                state.failures += 1;
+                state.not_before = Some(Instant::now() + pause_after(state.failures));
+                state.last = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn down(&self, state: &State, left: Duration) -> ToolError {
+        let why = state.last.as_ref().map(|last| format!(": {}", last.message)).unwrap_or_default();
+        let times = state.failures;
+        let what = format_args!("failed {times} times in a row and is not started again yet{why}");
+        error(Code::MCP_DOWN, self.definition.name(), what)
+            .suggest(format!("It can be tried again in {} s.", left.as_secs() + 1))
+    }
+
+    /// Ends all of its connections, and waits until they have ended.
+    pub(crate) async fn end(&self) {
+        self.ending.cancel();
+        let contact = lock(&self.contact).clone();
+        if let Some(mut contact) = contact {
+            let _ = tokio::time::timeout(FAREWELL, contact.wait_for(Option::is_some)).await;
+        }
+        let seats: Vec<Arc<Seat>> = lock(&self.seats).drain(..).collect();
+        let end = |seat: Arc<Seat>| async move {
+            // Who is connecting is not waited for: it is dropped with its call.
+            let link = seat.state.try_lock().ok().and_then(|mut state| state.link.take());
+            if let Some(link) = link {
+                link.end().await;
+            }
+        };
+        futures::future::join_all(seats.into_iter().map(end)).await;
+    }
+}
+
+/// Looks at what a server has as soon as it is connected, and whenever it says that this has changed.
+async fn follow(server: Weak<Server>, link: Weak<Link>) {
+    let Some((handler, ended, mut subscription)) = begin_to_follow(&link).await else { return };
+    let mut is_first = true;
+    loop {
+        {
+            let (Some(server), Some(link)) = (server.upgrade(), link.upgrade()) else { return };
+            if let Err(error) = server.refresh(&link).await {
+                tracing::debug!(%error, "an MCP server did not say what it has");
+            }
+        }
+        // Who says it once is heard at once; who never ends to say it is not.
+        if !std::mem::take(&mut is_first) {
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
+        let told = async {
+            match &mut subscription {
+                Some(open) => {
+                    if !matches!(open.next().await, Ok(Some(_))) {
+                        subscription = None;
+                    }
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let mut ended = ended.clone();
+        tokio::select! {
+            () = handler.list_changed() => {}
+            () = told => {}
+            _ = ended.wait_for(Option::is_some) => return,
+        }
+    }
+}
+
+type Followed = (crate::handler::Handler, watch::Receiver<Option<String>>, Option<rmcp::service::Subscription>);
+
+async fn begin_to_follow(link: &Weak<Link>) -> Option<Followed> {
+    let link = link.upgrade()?;
+    let subscription = link.listen().await;
+    Some((link.handler.clone(), link.end_of(), subscription))
+}
+
+/// Why a call has no answer.
+enum Unanswered {
+    /// The server or the way to it.
+    Failed(ServiceError),
+    /// Something here: nobody gives what it wants, or waits for it.
+    Given(ToolError),
+}
+
+impl From<ServiceError> for Unanswered {
+    fn from(failure: ServiceError) -> Self {
+        Unanswered::Failed(failure)
+    }
+}
+
+/// A request that was sent. Where it is dropped before its answer is there, the server is told.
+struct Pending(Option<RequestHandle<RoleClient>>);
+
+impl Pending {
+    fn listen(&self, link: &Link, caller: &Caller) -> Option<crate::handler::Listening> {
+        let token = self.0.as_ref()?.progress_token.clone();
+        Some(link.handler.listen(token, Arc::clone(&caller.progress)))
+    }
+
+    async fn answer(&mut self) -> Result<ServerResult, ServiceError> {
+        let Some(handle) = &mut self.0 else { return Err(ServiceError::TransportClosed) };
+        let answer = (&mut handle.rx).await;
+        self.0 = None;
+        answer.unwrap_or(Err(ServiceError::TransportClosed))
+    }
+}
+
+impl Pending {
+    /// Tells the server that nobody waits any more.
+    async fn give_up(&mut self) {
+        if let Some(handle) = self.0.take() {
+            let _ = tokio::time::timeout(FAREWELL, handle.cancel(Some(NOBODY_WAITS.to_owned()))).await;
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) else { return };
+        runtime.spawn(tokio::time::timeout(FAREWELL, handle.cancel(Some(NOBODY_WAITS.to_owned()))));
+    }
+}
+
+/// The pause after that many failures in a row: none at first, then 1 s, 2 s, 4 s … a minute.
+fn pause_after(failures: u32) -> Duration {
+    match failures.checked_sub(1) {
+        None => Duration::ZERO,
+        Some(doublings) => Duration::from_secs(1_u64.checked_shl(doublings).unwrap_or(u64::MAX)).min(LONGEST_PAUSE),
+    }
+}
+
+/// Whether a revision begins with a handshake.
+fn is_legacy(protocol: &str) -> bool {
+    !protocol.is_empty() && protocol < "2026-07-28"
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_minute() {
+        let seconds: Vec<u64> = (0..9).map(|failures| pause_after(failures).as_secs()).collect();
+        assert_eq!(seconds, [0, 1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(pause_after(u32::MAX).as_secs(), 60);
+    }
+}

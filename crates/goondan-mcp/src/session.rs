@@ -1,0 +1,50 @@
+//! A server for whoever calls it outside of a swarm: a command, a test, a measurement.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::catalog::Catalog;
+use crate::place::Place;
+use crate::server::{Caller, Server};
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::{ProgressSink, ToolError, ToolOutput};
+
+/// A server that is reached when it is needed.
+pub struct Session {
+    server: Arc<Server>,
+}
+
+struct Nobody;
+
+impl ProgressSink for Nobody {
+    fn update(&self, _title: &str, _metadata: JsonObject) {}
+}
+
+impl Session {
+    pub(crate) fn new(server: Arc<Server>) -> Self {
+        Session { server }
+    }
+
+    /// What the server has.
+    ///
+    /// # Errors
+    /// It can't be reached, or does not say.
+    pub async fn catalog(&self) -> Result<Arc<Catalog>, ToolError> {
+        self.server.reach().await
+    }
+
+    /// Calls a tool, by the name that the server has for it.
+    ///
+    /// # Errors
+    /// Whatever goes wrong, with a code of [`crate::codes`].
+    pub async fn call(&self, own: &str, arguments: JsonObject) -> Result<ToolOutput, ToolError> {
+        let (progress, cancellation) = (Arc::new(Nobody), CancellationToken::new());
+        self.server.call(&Caller { place: Place::default(), progress, cancellation }, own, arguments).await
+    }
+
+    /// Ends the server.
+    pub async fn end(self) {
+        self.server.end().await;
+    }
+}

@@ -1,0 +1,361 @@
+//! The source of tools that MCP servers have.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use sha2::{Digest, Sha256};
+use tokio::sync::Notify;
+
+use crate::cache::Cache;
+use crate::catalog::{Catalog, Listed};
+use crate::codes::error;
+use crate::definition::Definition;
+use crate::dial::{Dialer, StandIns, Ways};
+use crate::link::Link;
+use crate::names::MAX_TOOL;
+use crate::oauth::{self, TokenFile, Visitor};
+use crate::place::Place;
+use crate::server::{Caller, Server};
+use crate::session::Session;
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::{OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource};
+use goondan_core::private;
+use goondan_spec::kinds::{Entry, ExportSpec, Swarm, Tool};
+use goondan_spec::value::Environment;
+use goondan_spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
+
+/// How long a start waits, once, for servers that nobody has met yet.
+const FIRST_CONTACT: Duration = Duration::from_secs(10);
+
+/// The folder below the state root.
+const FOLDER: &str = "mcp";
+
+/// The folder, below that, in which a server in a sandbox is asked what it has.
+const EMPTY: &str = "empty";
+
+/// Opens tools with `spec.mcp`. Lives as long as its swarm; a server lives as long as a generation has it.
+pub struct McpTools {
+    ways: Ways,
+    cache: Cache,
+    environment: Mutex<Environment>,
+    servers: Mutex<HashMap<String, Weak<Server>>>,
+    /// Servers whose tools nobody has yet, so that they are not given up.
+    awaited: Mutex<Vec<Arc<Server>>>,
+    /// Until when a start waits for servers that nobody has met yet.
+    patience: Mutex<Option<Instant>>,
+    is_quiet: AtomicBool,
+    changed: Arc<Notify>,
+}
+
+/// What a server was found to have.
+#[derive(Debug, Clone)]
+pub struct Look {
+    /// Its tools.
+    pub catalog: Catalog,
+    /// How long it took to start and to say so.
+    pub took: Duration,
+}
+
+impl McpTools {
+    /// A source that has reached nobody yet. What servers have is kept below `state_root`.
+    pub fn new(state_root: &Path, dialer: Arc<dyn Dialer>, environment: Environment) -> Self {
+        McpTools {
+            ways: Ways { folder: state_root.join(FOLDER), dialer, stand_ins: None },
+            cache: Cache::new(state_root.join(FOLDER)),
+            environment: Mutex::new(environment),
+            servers: Mutex::default(),
+            awaited: Mutex::default(),
+            patience: Mutex::default(),
+            is_quiet: AtomicBool::new(false),
+            changed: Arc::default(),
+        }
+    }
+
+    /// Lets others stand in for servers.
+    #[must_use]
+    pub fn stand_ins(mut self, stand_ins: Option<Arc<dyn StandIns>>) -> Self {
+        self.ways.stand_ins = stand_ins;
+        self
+    }
+
+    /// What value sources see from now on.
+    pub fn set_environment(&self, environment: Environment) {
+        *lock(&self.environment) = environment;
+    }
+
+    /// Begins to reach the servers of `swarm` that nobody has met yet, all at the same time.
+    pub fn prepare(&self, bundle: &Bundle, swarm: &Resource<Swarm>) {
+        *lock(&self.patience) = Some(Instant::now() + FIRST_CONTACT);
+        let agents = swarm.spec.agents.iter().filter_map(|id| bundle.agents().get(id));
+        let used = agents.flat_map(|agent| &agent.spec.tools).filter_map(|used| bundle.tools().get(&used.tool));
+        for tool in used.filter(|tool| matches!(tool.spec.entry, Entry::Mcp(_))) {
+            // What is wrong with it is told where it is opened.
+            let Ok(definition) = self.define(tool, bundle.root()) else { continue };
+            let server = self.server(definition);
+            server.live_at(self.home(tool, bundle, swarm));
+            if server.known().is_none() {
+                server.begin();
+                self.hold(server);
+            }
+        }
+    }
+
+    /// From where a server is asked what it has: from a sandbox, where all who use it have one.
+    fn home(&self, tool: &Resource<Tool>, bundle: &Bundle, swarm: &Resource<Swarm>) -> Place {
+        let agents = swarm.spec.agents.iter().filter_map(|id| bundle.agents().get(id));
+        let users = agents.filter(|agent| agent.spec.tools.iter().any(|used| used.tool == tool.id));
+        let sandboxes: Option<Vec<_>> = users
+            .map(|agent| agent.spec.permissions.as_ref().and_then(|permissions| permissions.sandbox.clone()))
+            .collect();
+        let Some(first) = sandboxes.and_then(|all| all.into_iter().next()) else { return Place::default() };
+        let workdir = self.ways.folder.join(EMPTY);
+        if let Err(error) = private::make_folder(&workdir) {
+            tracing::debug!(%error, "there is no folder for servers to start in");
+        }
+        Place { sandboxes: vec![first], workdir }
+    }
+
+    /// From now on no server is reached to find out what it has.
+    pub fn keep_quiet(&self) {
+        self.is_quiet.store(true, Ordering::Relaxed);
+    }
+
+    /// Is told when a server has other tools than it had when it was opened, and when this is dropped.
+    pub fn changes(&self) -> Arc<Notify> {
+        Arc::clone(&self.changed)
+    }
+
+    /// The Tools whose servers have other tools than they had when they were opened.
+    pub fn outdated(&self) -> Vec<ResourceId> {
+        let servers = lock(&self.servers);
+        let outdated = servers.values().filter_map(Weak::upgrade).filter(|server| server.is_outdated());
+        let mut tools: Vec<ResourceId> = outdated.map(|server| server.definition.tool.clone()).collect();
+        tools.sort();
+        tools
+    }
+
+    /// What is not as it should be with the servers of `bundle`, and keeps nothing from running.
+    pub fn notices(&self, bundle: &Bundle) -> Vec<Diagnostic> {
+        let mcp = bundle.tools().values().filter(|tool| matches!(tool.spec.entry, Entry::Mcp(_)));
+        mcp.flat_map(|tool| self.notices_of(tool, bundle)).collect()
+    }
+
+    fn notices_of(&self, tool: &Resource<Tool>, bundle: &Bundle) -> Vec<Diagnostic> {
+        let Ok(definition) = self.define(tool, bundle.root()) else { return Vec::new() };
+        let Some(server) = self.found(&definition) else { return Vec::new() };
+        let notice = |message: String, suggestion: Option<String>| {
+            let mut diagnostic = Diagnostic::new(Code::MCP_CATALOG, message).of(&tool.id).field("spec.mcp");
+            diagnostic.suggestion = suggestion;
+            if let Some((file, at)) = &tool.origin {
+                diagnostic = diagnostic.in_file(file.clone()).at(bundle.place(&tool.id, "spec.mcp").unwrap_or(*at));
+            }
+            diagnostic
+        };
+        match server.known() {
+            Some(catalog) => {
+                let told =
+                    |note: &String| notice(format!("The server of {} has been read, but: {note}", tool.id), None);
+                catalog.notes.iter().map(told).collect()
+            }
+            None => {
+                let trouble = server.trouble();
+                let why = trouble
+                    .as_ref()
+                    .map_or_else(|| "it has not answered yet".to_owned(), |trouble| trouble.message.clone());
+                let message = format!("It is not known what the MCP server of {} has: {why}.", tool.id);
+                let suggestion = trouble.and_then(|trouble| trouble.suggestion);
+                let wait =
+                    || "run `gdn mcp list --connect`, which waits for it; agents do without its tools until then";
+                vec![notice(message, Some(suggestion.unwrap_or_else(|| wait().to_owned())))]
+            }
+        }
+    }
+
+    /// Reaches the server of `tool` now, asks what it has, and ends it again.
+    ///
+    /// # Errors
+    /// It can't be reached, or does not say.
+    pub async fn look(&self, tool: &Resource<Tool>, root: &Path) -> Result<Look, ToolError> {
+        let begun = Instant::now();
+        let session = self.session(tool, root)?;
+        let catalog = session.catalog().await;
+        let took = begun.elapsed();
+        session.end().await;
+        Ok(Look { catalog: Arc::unwrap_or_clone(catalog?), took })
+    }
+
+    /// The server of `tool`, for whoever calls it outside of a swarm.
+    ///
+    /// # Errors
+    /// A variable that it names is not set.
+    pub fn session(&self, tool: &Resource<Tool>, root: &Path) -> Result<Session, ToolError> {
+        let definition = self.define(tool, root)?;
+        Ok(Session::new(Server::new(definition, self.ways.clone(), self.cache.clone(), Arc::default())))
+    }
+
+    /// Has somebody log in at the server of `tool`, and keeps what comes of it.
+    ///
+    /// # Errors
+    /// The server has no address, or does not let anybody log in, or nobody did.
+    pub async fn login(&self, tool: &Resource<Tool>, root: &Path, visitor: &dyn Visitor) -> Result<(), ToolError> {
+        let definition = self.define(tool, root)?;
+        let challenge = Link::challenge(&definition).await;
+        let tokens = self.tokens(&definition)?;
+        oauth::login(&definition, &tokens, challenge, visitor).await
+    }
+
+    /// Forgets what a login has brought; false where nobody was logged in.
+    ///
+    /// # Errors
+    /// The server has no address, or the file can't be removed.
+    pub fn logout(&self, tool: &Resource<Tool>, root: &Path) -> Result<bool, ToolError> {
+        let definition = self.define(tool, root)?;
+        let forgotten = self.tokens(&definition)?.forget();
+        forgotten.map_err(|cause| error(Code::MCP_AUTH, definition.name(), format_args!("can't be forgotten: {cause}")))
+    }
+
+    /// Whether somebody is logged in at the server of `tool`; `None` where it has no address.
+    pub fn is_logged_in(&self, tool: &Resource<Tool>, root: &Path) -> Option<bool> {
+        let definition = self.define(tool, root).ok()?;
+        TokenFile::of(&self.ways.folder, &definition).map(|tokens| tokens.is_there())
+    }
+
+    fn tokens(&self, definition: &Definition) -> Result<TokenFile, ToolError> {
+        TokenFile::of(&self.ways.folder, definition).ok_or_else(|| {
+            let error = error(Code::MCP_AUTH, definition.name(), "has no `url`, so nobody can log in to it");
+            error.suggest("Give it what it needs to know in `env` of `spec.mcp`.")
+        })
+    }
+
+    /// What is known of the server of `tool` without reaching it.
+    pub fn remembered(&self, tool: &Resource<Tool>, root: &Path) -> Option<Catalog> {
+        let definition = self.define(tool, root).ok()?;
+        match self.cache.read(definition.fingerprint()) {
+            crate::cache::Known::Catalog(catalog, _) => Some(catalog),
+            _ => None,
+        }
+    }
+
+    /// Ends all servers, and waits until they have ended.
+    pub async fn shutdown(&self) {
+        lock(&self.awaited).clear();
+        let servers: Vec<Arc<Server>> =
+            lock(&self.servers).drain().filter_map(|(_, server)| server.upgrade()).collect();
+        futures::future::join_all(servers.iter().map(|server| server.end())).await;
+    }
+
+    fn define(&self, tool: &Resource<Tool>, root: &Path) -> Result<Definition, ToolError> {
+        Definition::new(tool, root, &lock(&self.environment))
+    }
+
+    fn found(&self, definition: &Definition) -> Option<Arc<Server>> {
+        lock(&self.servers).get(definition.fingerprint()).and_then(Weak::upgrade)
+    }
+
+    fn server(&self, definition: Definition) -> Arc<Server> {
+        let mut servers = lock(&self.servers);
+        servers.retain(|_, server| server.strong_count() > 0);
+        let fingerprint = definition.fingerprint().to_owned();
+        if let Some(known) = servers.get(&fingerprint).and_then(Weak::upgrade) {
+            return known;
+        }
+        let server = Server::new(definition, self.ways.clone(), self.cache.clone(), Arc::clone(&self.changed));
+        servers.insert(fingerprint, Arc::downgrade(&server));
+        server
+    }
+
+    fn hold(&self, server: Arc<Server>) {
+        let mut awaited = lock(&self.awaited);
+        if !awaited.iter().any(|other| Arc::ptr_eq(other, &server)) {
+            awaited.push(server);
+        }
+    }
+
+    /// What a server has that may be met for the first time. It is waited for once, and not for long.
+    async fn first_contact(&self, server: &Arc<Server>) -> Option<Arc<Catalog>> {
+        self.hold(Arc::clone(server));
+        let was_silent = server.was_silent();
+        let mut contact = server.begin();
+        let until = lock(&self.patience).unwrap_or_else(|| Instant::now() + FIRST_CONTACT);
+        if !was_silent && tokio::time::timeout_at(until.into(), contact.wait_for(Option::is_some)).await.is_err() {
+            // The next start goes on without it.
+            server.note_silence();
+        }
+        contact.borrow().as_ref()?.as_ref().ok().cloned()
+    }
+}
+
+impl Drop for McpTools {
+    fn drop(&mut self) {
+        self.changed.notify_one();
+    }
+}
+
+#[async_trait]
+impl ToolSource for McpTools {
+    async fn open(&self, tool: &Resource<Tool>, bundle_root: &Path) -> Result<ToolSet, OpenError> {
+        let failed = |message: String, suggestion: Option<String>| OpenError {
+            tool: tool.id.clone(),
+            message,
+            suggestion,
+            export: None,
+        };
+        if tool.id.name.len() > MAX_TOOL {
+            let message = format!(
+                "its name has {} characters, which leaves too little room for names of tools",
+                tool.id.name.len()
+            );
+            return Err(failed(message, Some(format!("give it a name of at most {MAX_TOOL} characters"))));
+        }
+        let definition = self.define(tool, bundle_root).map_err(|error| failed(error.message, error.suggestion))?;
+        let server = self.server(definition);
+        let catalog = match server.known() {
+            Some(catalog) => Some(catalog),
+            None if self.is_quiet.load(Ordering::Relaxed) => None,
+            None => self.first_contact(&server).await,
+        };
+        if catalog.is_some() {
+            lock(&self.awaited).retain(|other| !Arc::ptr_eq(other, &server));
+        }
+        server.announce(catalog.clone());
+        let tools = catalog.as_ref().map(|catalog| catalog.tools.as_slice()).unwrap_or_default();
+        Ok(ToolSet { exports: tools.iter().map(|listed| export(&server, listed)).collect() })
+    }
+}
+
+fn export(server: &Arc<Server>, listed: &Listed) -> (ExportSpec, Arc<dyn ToolHandler>) {
+    let mut hash = Sha256::new();
+    hash.update(server.definition.fingerprint());
+    hash.update(serde_json::to_vec(listed).unwrap_or_default());
+    let code = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let handler = Remote { server: Arc::clone(server), own: listed.own.clone(), code };
+    (listed.export.clone(), Arc::new(handler))
+}
+
+/// A tool of a server.
+struct Remote {
+    server: Arc<Server>,
+    /// What the server calls it.
+    own: String,
+    code: String,
+}
+
+#[async_trait]
+impl ToolHandler for Remote {
+    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+        self.server.call(&Caller::of(ctx), &self.own, input).await
+    }
+
+    /// A server that says something else of a tool has another tool: nobody has agreed to that one.
+    fn code(&self) -> Option<&str> {
+        Some(&self.code)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
