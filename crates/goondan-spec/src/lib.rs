@@ -58,6 +58,7 @@ pub use diff::{AgentChange, AgentEffect, ReloadPlan, diff};
 pub use files::{Files, MemoryFiles, OsFiles};
 pub use load::{LoadInput, Loaded, load, load_again};
 pub use meta::{Kind, ObjectRef, ResourceId};
+pub use paths::repository_around;
 pub use read::KnownFiles;
 pub use snapshot::{AgentPart, Basis, Fingerprint, Fingerprints, Snapshot};
 pub use source::Sources;

@@ -213,8 +213,8 @@ impl<'f> Looks<'f> {
     }
 }
 
-/// The top of the git repository that `folder` lies in; it is there to be looked at, links and all.
-pub(crate) fn repository_around<'f>(files: &dyn Files, folder: &'f Path) -> Option<&'f Path> {
+/// The top of the git repository that `folder` lies in; `folder` is absolute and without links.
+pub fn repository_around<'f>(files: &dyn Files, folder: &'f Path) -> Option<&'f Path> {
     folder.ancestors().find(|folder| files.kind(&folder.join(".git")).is_ok())
 }
 

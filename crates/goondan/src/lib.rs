@@ -7,6 +7,8 @@ mod adapters;
 pub mod approvals;
 pub mod build;
 pub mod builder;
+pub mod chain;
+pub mod checks;
 mod contents;
 pub mod generation;
 pub mod identity;
@@ -30,6 +32,7 @@ pub use goondan_dylib::{HostCommand, tool_host};
 pub use goondan_tools::{HelperCommand, diff, enter as enter_sandbox, has_sandbox};
 
 pub use builder::SwarmBuilder;
+pub use checks::check;
 pub use generation::{LastGeneration, LastReload};
 pub use goondan_engine::tooling::registry::{Catalog, RegisteredTool, Registry, ToolName};
 pub use goondan_store::jsonl::{LockError, OpenWorkspaceError};

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
+use goondan_core::real_path::real_path;
 use goondan_engine::middleware::builtin_names;
 use goondan_spec::files::{Files, OsFiles};
 use goondan_spec::kinds::{ExportSpec, ToolBuild};
@@ -74,6 +75,12 @@ pub fn manifest_in(folder: &Path) -> Option<PathBuf> {
 pub fn around(folder: &Path) -> Option<PathBuf> {
     let folder = std::path::absolute(folder).ok()?;
     folder.ancestors().find(|folder| manifest_in(folder).is_some()).map(Path::to_owned)
+}
+
+/// The top of the git repository that `folder` lies in, or will lie in once it is there.
+pub fn repository(folder: &Path) -> Option<PathBuf> {
+    let real = real_path(&std::path::absolute(folder).ok()?).ok()?;
+    goondan_spec::repository_around(&OsFiles, &real).map(Path::to_owned)
 }
 
 fn folder(path: &Path) -> PathBuf {

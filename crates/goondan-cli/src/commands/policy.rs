@@ -90,16 +90,27 @@ pub(crate) fn run(args: &PolicyArgs, output: &Output) -> Result<(), CliError> {
     let verdicts: Vec<(&str, Decision)> = chain.iter().map(|agent| (agent.id.name.as_str(), says(agent))).collect();
     let action = verdicts.iter().fold(Action::Allow, |action, (_, one)| policy::stricter(action, one.action));
     let notes = notes(refusal, folder.is_none() && !paths.is_empty());
+    let callers = match args.caller.as_slice() {
+        [] => goondan::chain::callers(&bundle, &agent.id),
+        _ => Vec::new(),
+    };
+    let callers: Vec<(&str, Decision)> = callers.iter().map(|one| (one.id.name.as_str(), says(one))).collect();
     let has_line = marked.commands.iter().any(|name| arguments.contains_key(name));
     let mode = mode(has_line, action, &verdicts);
     if output.json {
         let mut value = as_json(&args.tool, action, &verdicts, &notes);
+        let by = |(agent, decision): &(&str, Decision)| {
+            let action = policy::stricter(action, decision.action);
+            json!({"agent": agent, "action": word(action), "because": because_json(&decision.because)})
+        };
+        value["callers"] = callers.iter().map(by).collect();
         if let Some(mode) = &mode {
             value["mode"] = mode_json(mode);
         }
         return output.json_pretty(&value);
     }
     let mut text = as_text(&args.tool, action, &verdicts);
+    text.push_str(&for_callers(action, &callers));
     if let Some(mode) = &mode {
         text.push_str(&format!("\nMode: {}\n", mode_text(mode, action, &verdicts)));
     }
@@ -187,6 +198,23 @@ fn as_text(tool: &str, action: Action, verdicts: &[(&str, Decision)]) -> String 
             let reason = shown::line(part_reason(part));
             text.push_str(&format!("  {part_shown:width$}  {:5}  {reason}\n", word(part.action)));
         }
+    }
+    text
+}
+
+/// What the call comes to where another agent has it made. A chain of several is bounded by each of them.
+fn for_callers(action: Action, callers: &[(&str, Decision)]) -> String {
+    let mut text = if callers.is_empty() { String::new() } else { "\nMade for another agent, it is\n".to_owned() };
+    let name = |caller: &str| shown::line(format!("Agent/{caller}")).to_string();
+    let width = callers.iter().map(|(caller, _)| name(caller).chars().count()).max().unwrap_or(0);
+    for (caller, decision) in callers {
+        let both = word(policy::stricter(action, decision.action));
+        let why = match decision.action {
+            Action::Allow => String::new(),
+            Action::Ask | Action::Deny => format!("  {}", shown::line(reason(&decision.because))),
+        };
+        text.push_str(format!("  {:width$}  {both:5}{why}", name(caller)).trim_end());
+        text.push('\n');
     }
     text
 }

@@ -47,7 +47,9 @@ enum Format {
 /// Checks a project. The problems are the result, so they go to standard output.
 pub(crate) fn run(args: &ValidateArgs, output: &Output) -> Result<(), CliError> {
     let project = project::load(&args.project.find(output)?)?;
-    let diagnostics = &project.diagnostics;
+    let mut diagnostics = project.diagnostics.clone();
+    diagnostics.extend(goondan::check(&project));
+    let diagnostics = &diagnostics;
     let format = args.format.unwrap_or(if output.json { Format::Json } else { Format::Pretty });
     match format {
         Format::Pretty => output.piece(&render::pretty(diagnostics, &project.sources, Output::stdout_has_colour())),

@@ -32,6 +32,80 @@ fn what_is_there_is_kept_unless_forced() {
     assert!(std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap().contains("kind: Package"));
 }
 
+/// A git repository in the folder of the test, with a file in it.
+fn repository() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("src/main.rs", "fn main() {}\n");
+    let made = std::process::Command::new("git").args(["init", "--quiet"]).current_dir(sandbox.dir()).status().unwrap();
+    assert!(made.success());
+    sandbox
+}
+
+#[test]
+fn a_team_for_a_repository_works_in_it_without_a_key() {
+    let sandbox = repository();
+    let created = sandbox.gdn(&["init", "swarm", "--template", "repository"]);
+    sandbox.settings().bind(|| insta::assert_snapshot!("init repository", created.ok()));
+    let checked = sandbox.gdn(&["validate", "swarm", "--strict"]);
+    assert_eq!(checked.code, 0, "{checked:#?}");
+    // It was made in a folder of its own, so it is trusted; the coder sees the folders around it.
+    let mut command = sandbox.stranger(&["run", "--input", "Look around"]);
+    command.current_dir(sandbox.dir().join("swarm/prompts"));
+    let ran = sandbox.finished(command);
+    let answer = "The coder found 3 names in the repository, and changed nothing: a script plays it.\n\
+                  The reviewer saw no changes.\n";
+    assert_eq!(ran.ok(), answer);
+    // What the team may do is asked of nobody: not of the coordinator either.
+    for (command, action) in [("git diff --stat", "allow"), ("rm -r src", "ask")] {
+        let arguments = serde_json::json!({ "command": command }).to_string();
+        let explain =
+            ["policy", "explain", "-p", "swarm", "--agent", "coder", "--caller", "coordinator", "--tool", "bash__exec"];
+        let explained = sandbox.gdn(&[&explain[..], &["--args", &arguments]].concat());
+        assert!(explained.ok().starts_with(&format!("bash__exec: {action}\n")), "{explained:?}");
+    }
+}
+
+#[test]
+fn a_team_for_a_repository_takes_a_repository() {
+    let sandbox = Sandbox::new();
+    let refused = sandbox.gdn(&["init", "swarm", "--template", "repository"]);
+    sandbox.settings().bind(|| insta::assert_snapshot!("init outside of a repository", refused.report()));
+    assert!(!sandbox.dir().join("swarm").exists());
+    sandbox.gdn(&["init", "swarm", "--template", "repository", "--git"]).ok();
+    sandbox.gdn(&["validate", "swarm", "--strict"]).ok();
+}
+
+#[test]
+fn in_a_repository_all_is_kept_that_is_there() {
+    let sandbox = repository();
+    sandbox.write(".gitignore", "/target");
+    sandbox.write("README.md", "mine\n");
+    let created = sandbox.gdn(&["init"]);
+    sandbox.settings().bind(|| insta::assert_snapshot!("init in a repository", created.ok()));
+    let text = |path: &str| std::fs::read_to_string(sandbox.dir().join(path)).unwrap();
+    assert_eq!(text(".gitignore"), "/target\n.env\n.env.local\n");
+    assert_eq!((text("README.md").as_str(), text("src/main.rs").as_str()), ("mine\n", "fn main() {}\n"));
+    assert_eq!(sandbox.gdn(&["run", "--input", "hi"]).ok(), "HI\n");
+    // Again, over itself: nothing is added twice.
+    sandbox.gdn(&["init", "--force"]).ok();
+    assert_eq!(text(".gitignore"), "/target\n.env\n.env.local\n");
+}
+
+#[test]
+fn files_of_others_that_would_become_part_of_the_project_are_told() {
+    let sandbox = repository();
+    sandbox.write("models/train.yaml", "epochs: 3\n");
+    let created = sandbox.gdn(&["init"]);
+    created.ok();
+    assert!(created.stderr.contains("`models/train.yaml` was there before"), "{created:?}");
+    // Nobody trusts a folder that was not empty.
+    let team = repository();
+    team.write("team/notes.txt", "x");
+    let created = team.finished(team.stranger(&["init", "team", "--template", "repository"]));
+    assert!(created.stdout.contains("gdn trust team"), "{created:?}");
+    assert_eq!(team.finished(team.stranger(&["run", "team", "--input", "hi"])).code, 7);
+}
+
 #[test]
 fn the_name_goes_into_the_package() {
     let sandbox = Sandbox::new();

@@ -5,6 +5,7 @@
 #[cfg(unix)]
 mod build;
 mod cases;
+mod chain;
 #[cfg(unix)]
 mod chat;
 mod documentation;

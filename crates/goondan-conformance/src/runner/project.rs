@@ -38,7 +38,7 @@ impl ProjectFolder {
                 self.copy(&source.join(path), path)?;
             }
         }
-        if lies_in_repository(source) {
+        if goondan::project::repository(source).is_some() {
             // Agents may work in the repository around the project. A case has a copy of the project alone.
             std::fs::create_dir_all(self.root.join(".git"))?;
         }
@@ -103,11 +103,6 @@ impl ProjectFolder {
         strange.extend(gone.map(|path| format!("{} is gone", path.display())));
         Ok(strange)
     }
-}
-
-/// Whether a folder lies in a git repository.
-fn lies_in_repository(folder: &Path) -> bool {
-    folder.canonicalize().is_ok_and(|folder| folder.ancestors().any(|folder| folder.join(".git").exists()))
 }
 
 /// All files below `root`, by their path relative to it. Links are taken as what they point at, folders excepted.

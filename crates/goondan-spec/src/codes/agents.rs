@@ -80,19 +80,19 @@ spec:
     AGENT_QUEUE_FULL = "AGENT_QUEUE_FULL" {
         why: "One instance has 10,000 events waiting, or the events that wait in the swarm take 512 MiB together.",
         next: "Send it again when some have been handled. If it keeps happening, spread the work over several instances.",
-        more: Some("security.md#limits"),
+        more: Some("limits.md#events-and-queues"),
     }
     /// An event is too large.
     AGENT_EVENT_TOO_LARGE = "AGENT_EVENT_TOO_LARGE" {
         why: "An event may have 32 MiB, its metadata included.",
         next: "Put the content into a file, and send its path.",
-        more: Some("security.md#limits"),
+        more: Some("limits.md#events-and-queues"),
     }
     /// The key of an instance is too long.
     AGENT_KEY_TOO_LONG = "AGENT_KEY_TOO_LONG" {
         why: "An instance key may have 1,024 bytes.",
         next: "Use a shorter key, such as a hash of this one.",
-        more: Some("security.md#limits"),
+        more: Some("limits.md#events-and-queues"),
     }
     /// An event uses a name that only the engine may use.
     AGENT_EVENT_RESERVED = "AGENT_EVENT_RESERVED" {

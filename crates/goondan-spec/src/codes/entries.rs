@@ -8,7 +8,8 @@ codes! {
         why: "There is nothing where `spec.entry`, `systemRef` or `descriptionFile` points. The entry of a Tool is \
               `builtin:NAME`, the path of a folder with a `tool.yaml`, or the path of a dynamic library, with or \
               without the prefix and suffix of the platform: `./tools/text-utils` finds `libtext_utils.so`, \
-              `libtext_utils.dylib` and `text_utils.dll`.",
+              `libtext_utils.dylib` and `text_utils.dll`. Or an agent works in the git repository around the project \
+              (`workdir: repository`), and there is none.",
         example: yaml(
             "\
 apiVersion: goondan.ai/v1
@@ -32,7 +33,8 @@ spec:
     }
     /// A path leads out of the project.
     PATH_ESCAPE = "E_CONFIG_PATH_ESCAPE" {
-        why: "A path in the YAML is absolute, climbs out of the project by `..`, or leaves it through a symbolic link.",
+        why: "A path in the YAML is absolute, climbs out of the project by `..`, or leaves it through a symbolic link. \
+              The `workdir` of an agent may climb, but not out of the git repository around the project.",
         example: yaml(
             "\
 apiVersion: goondan.ai/v1
@@ -51,7 +53,8 @@ spec:
   prompt: {systemRef: prompts/writer.md}
 ",
         ),
-        next: "Copy the file into the project.",
+        next: "Copy the file into the project. For an agent that works in the repository around it, write \
+               `workdir: repository`.",
     }
     /// The parameters of a tool are not a valid JSON Schema.
     INVALID_PARAMETERS = "E_CONFIG_INVALID_PARAMETERS" {

@@ -24,7 +24,7 @@ spec: {provider: openai, model: gpt-5, apiKey: {valueFrom: {env: OPENAI_API_KEY}
         ),
         next: "Correct the key, the name or the endpoint. When the provider is busy, try again later, or raise \
                `options.maxRetries`.",
-        more: Some("models.md#when-it-fails"),
+        more: Some("models.md#troubleshooting"),
     }
     /// A model endpoint can't be reached.
     MODEL_CONNECTION = "E_MODEL_CONNECTION" {
@@ -45,7 +45,7 @@ spec: {provider: ollama, model: qwen3, endpoint: \"http://localhost:11434/v1/\"}
 ",
         ),
         next: "Check the model's `endpoint` and the network.",
-        more: Some("models.md#when-it-fails"),
+        more: Some("models.md#troubleshooting"),
     }
     /// A model endpoint sent something that is not a model's answer.
     MODEL_PROTOCOL = "E_MODEL_PROTOCOL" {
@@ -66,7 +66,7 @@ spec: {provider: openai-compatible, model: local, endpoint: \"http://localhost:8
 ",
         ),
         next: "Check the model's `endpoint` and `provider`: most addresses end in `/v1/`.",
-        more: Some("models.md#when-it-fails"),
+        more: Some("models.md#troubleshooting"),
     }
     /// A Model can't be used as it is written.
     MODEL_CONFIGURATION = "E_MODEL_CONFIGURATION" {
@@ -125,7 +125,7 @@ spec: {modelConfig: {modelRef: Model/main, params: {maxTokens: 4000}}}
     MODEL_UNAVAILABLE = "MODEL_UNAVAILABLE" {
         why: "A call asks for another Model than the agent's own, and that one has no key or can't be set up.",
         next: "Correct the Model as the message says, or ask with another one.",
-        more: Some("models.md#when-it-fails"),
+        more: Some("models.md#troubleshooting"),
     }
     /// A turn reached its step limit without an answer.
     MAX_STEPS = "E_MAX_STEPS" {
@@ -221,6 +221,6 @@ spec:
         why: "An extension replaced or removed a message that was gone already. The log warns about it, and the \
               conversation stays as it is.",
         next: "Nothing, as a rule. If it happens often, two extensions of the agent change the same messages: remove one.",
-        more: Some("extensions.md#what-shortens-a-conversation"),
+        more: Some("extensions.md#shortening-a-conversation"),
     }
 }

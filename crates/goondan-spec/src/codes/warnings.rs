@@ -170,6 +170,38 @@ spec:
                says which rule decides.",
         more: Some("security.md#permissions"),
     }
+    /// An agent may do what an agent that can call it does not grant.
+    CALLER_RESTRICTS = "W_CONFIG_CALLER_RESTRICTS" {
+        why: "An agent may do something without a question. Another agent, which can call it by `agents`, `sessions`, \
+              `squad` or `task`, does not grant that, nor says by a rule of its own that it is asked for or denied. The \
+              strictest agent of a call chain decides: what the one does for the other is asked for, or refused. \
+              `gdn validate` and `gdn doctor` report it.",
+        example: running(
+            "\
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: writer}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools: [{ref: Tool/agents}]
+  permissions: {default: ask}
+",
+            "\
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: writer}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools: [{ref: Tool/agents}]
+  permissions: {default: allow}
+",
+        ),
+        next: "Add the rule to the caller, as suggested. An agent that has no such tools itself may as well have \
+               `permissions: {default: allow}`: then each of the others is bound by its own rules. If it is meant that \
+               way, write a rule that asks or denies. `gdn policy explain --agent NAME --tool NAME` shows what happens \
+               to a call for each agent that can call.",
+        more: Some("security.md#permissions"),
+    }
     /// Something is read and checked, but nothing acts on it yet.
     NOT_ACTIVE = "W_CONFIG_NOT_ACTIVE" {
         why: "The entry of an Extension or a Connector is a file, or a Package depends on a package of a registry.",

@@ -50,6 +50,7 @@ pub struct Opened {
 }
 
 /// An open file.
+#[allow(clippy::len_without_is_empty, reason = "whether it is empty takes a look at the disk, too")]
 pub trait DataFile: Send + Sync {
     /// Its length in bytes.
     fn len(&self) -> io::Result<u64>;

@@ -9,12 +9,14 @@ use clap::Args;
 use goondan::inside::shown;
 use goondan::project::MANIFESTS;
 use goondan::spec::Code;
+use goondan::spec::Diagnostic;
 use goondan::{StateRoot, TrustList};
 use serde_json::json;
 
-use self::templates::{File, Template};
+use self::templates::{File, GITIGNORE, Template};
 use crate::exit::CliError;
 use crate::output::{Output, style};
+use crate::trust::Trust;
 
 /// The longest name of a resource (rule L6).
 const NAME_LIMIT: usize = 63;
@@ -23,6 +25,7 @@ const EXAMPLES: &str = "\
 Examples:
   gdn init my-swarm                              Create a project in the folder my-swarm
   gdn init my-team --template multi-agent --git  Create several agents, in a git repository
+  gdn init swarm --template repository           Create agents for the git repository around it
   gdn init . --name support --force              Overwrite what is in this folder";
 
 /// Arguments of `gdn init`.
@@ -35,7 +38,8 @@ pub(crate) struct InitArgs {
     /// Give the project this name [default: the folder's name]
     #[arg(short, long, value_name = "NAME")]
     name: Option<String>,
-    /// Start from this template: an agent with tools, several agents, or an agent without tools
+    /// Start from this template: an agent with tools, several agents, agents that work on this git repository, or an agent
+    /// without tools
     #[arg(short, long, value_enum, default_value_t)]
     template: Template,
     /// Overwrite existing files
@@ -53,6 +57,9 @@ pub(crate) fn run(args: &InitArgs, state_root: &StateRoot, output: &Output) -> R
     if !args.force {
         refuse_existing(&args.folder, &files)?;
     }
+    if args.template.works_in_repository() && !args.git {
+        refuse_outside_of_a_repository(&args.folder)?;
+    }
     let is_new = holds_nothing(&args.folder);
     for file in &files {
         write(&args.folder, file)?;
@@ -60,10 +67,36 @@ pub(crate) fn run(args: &InitArgs, state_root: &StateRoot, output: &Output) -> R
     if args.git {
         git_init(&args.folder)?;
     }
-    if is_new {
-        trust(&args.folder, state_root, output)?;
+    let next = match is_new {
+        true => {
+            trust(&args.folder, state_root, output)?;
+            Vec::new()
+        }
+        false => beside_others(&args.folder, &files, state_root, output)?,
+    };
+    report(args, &name, &files, next, output)
+}
+
+/// What else is to be done where a project stands beside files of others: some of them may count as its own.
+fn beside_others(
+    folder: &Path,
+    files: &[File],
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<Vec<&'static str>, CliError> {
+    let project = goondan::load(folder);
+    let is_ours = |problem: &&Diagnostic| files.iter().any(|file| problem.file.as_deref() == Some(file.path));
+    let errors = project.diagnostics.iter().filter(|problem| problem.is_error());
+    if let Some(foreign) = errors.filter(|problem| !is_ours(problem)).find_map(|problem| problem.file.as_deref()) {
+        let yellow = style::WARNING;
+        output.note(&format!(
+            "{yellow}warning{yellow:#}: `{}` was there before, and has a name by which it becomes part of the project.\n  \
+             Give the project a folder of its own, such as `gdn init swarm`, or name the file in .gitignore.",
+            shown::line(foreign)
+        ))?;
     }
-    report(args, &name, &files, output)
+    let wants = Trust::new(state_root, false).open_wants(&project)?;
+    Ok(if wants.is_empty() { Vec::new() } else { vec!["trust"] })
 }
 
 /// The given name, which must be right, or one made from the folder's name.
@@ -113,20 +146,45 @@ fn trust(folder: &Path, state_root: &StateRoot, output: &Output) -> Result<(), C
 fn refuse_existing(folder: &Path, files: &[File]) -> Result<(), CliError> {
     let manifests = MANIFESTS.iter().copied();
     let mut names = manifests.chain(files.iter().map(|file| file.path));
-    match names.find(|name| folder.join(name).exists()) {
+    match names.find(|name| *name != GITIGNORE && folder.join(name).exists()) {
         None => Ok(()),
         Some(name) => Err(CliError::configuration(format!("`{}` exists already.", folder.join(name).display()))
             .suggest("Choose another folder, or overwrite what is there with `--force`.")),
     }
 }
 
+fn refuse_outside_of_a_repository(folder: &Path) -> Result<(), CliError> {
+    match goondan::project::repository(folder) {
+        Some(_) => Ok(()),
+        None => Err(CliError::configuration(format!("`{}` is not in a git repository.", folder.display()))
+            .suggest("The agents of this template work in the repository around it: run this in one, or add `--git`.")),
+    }
+}
+
 fn write(folder: &Path, file: &File) -> Result<(), CliError> {
     let path = folder.join(file.path);
     let parent = path.parent().unwrap_or(folder);
-    std::fs::create_dir_all(parent).and_then(|()| std::fs::write(&path, &file.text)).map_err(|error| {
+    let write = || match file.is_added_to() && path.exists() {
+        true => std::fs::write(&path, added(std::fs::read(&path)?, &file.text)),
+        false => std::fs::write(&path, &file.text),
+    };
+    std::fs::create_dir_all(parent).and_then(|()| write()).map_err(|error| {
         CliError::configuration(format!("`{}` can't be written: {error}.", path.display()))
             .suggest("Choose a folder that you may write to.")
     })
+}
+
+/// `content` with those lines of `more` behind it that it has not.
+fn added(mut content: Vec<u8>, more: &str) -> Vec<u8> {
+    let text = String::from_utf8_lossy(&content).into_owned();
+    for line in more.lines().filter(|line| !text.lines().any(|known| known.trim() == *line)) {
+        if content.last().is_some_and(|last| *last != b'\n') {
+            content.push(b'\n');
+        }
+        content.extend_from_slice(line.as_bytes());
+        content.push(b'\n');
+    }
+    content
 }
 
 fn git_init(folder: &Path) -> Result<(), CliError> {
@@ -143,7 +201,7 @@ fn git_init(folder: &Path) -> Result<(), CliError> {
     }
 }
 
-fn report(args: &InitArgs, name: &str, files: &[File], output: &Output) -> Result<(), CliError> {
+fn report(args: &InitArgs, name: &str, files: &[File], next: Vec<&str>, output: &Output) -> Result<(), CliError> {
     let paths: Vec<&str> = files.iter().map(|file| file.path).collect();
     let template = args.template.name();
     if output.json {
@@ -155,7 +213,8 @@ fn report(args: &InitArgs, name: &str, files: &[File], output: &Output) -> Resul
     for path in &paths {
         output.line(&format!("  {path}"))?;
     }
-    output.line(&format!("\nNext:\n  gdn validate {place}\n  gdn run {place} --input \"Hello\""))
+    let next: String = next.iter().map(|command| format!("\n  gdn {command} {place}")).collect();
+    output.line(&format!("\nNext:\n  gdn validate {place}{next}\n  gdn run {place} --input \"Hello\""))
 }
 
 /// `text` as one word of a shell.
@@ -178,6 +237,19 @@ mod tests {
         assert_eq!(name_from("日本"), "my-swarm");
         assert_eq!(name_from(""), "my-swarm");
         assert!(is_name(&name_from(&"long-".repeat(40))));
+    }
+
+    #[test]
+    fn what_is_ignored_already_is_not_said_twice() {
+        let more = ".env\n.env.local\n";
+        for (before, after) in [
+            (&b""[..], more.as_bytes()),
+            (b"target\n.env", b"target\n.env\n.env.local\n"),
+            (b".env.local\r\n.env\r\n", b".env.local\r\n.env\r\n"),
+            (b"caf\xe9", b"caf\xe9\n.env\n.env.local\n"),
+        ] {
+            assert_eq!(added(before.to_vec(), more), after, "{before:?}");
+        }
     }
 
     #[test]

@@ -13,9 +13,14 @@ pub(super) enum Template {
     Default,
     /// A coordinator that asks a worker
     MultiAgent,
+    /// A coordinator, a coder and a reviewer that work in the git repository around the project
+    Repository,
     /// One agent without tools, in one file
     Minimal,
 }
+
+/// The file that is never overwritten: what it lacks is added.
+pub(super) const GITIGNORE: &str = ".gitignore";
 
 /// A file of a template.
 #[derive(Debug)]
@@ -30,7 +35,7 @@ macro_rules! files {
     ($folder:literal: $($path:literal),* $(,)?) => {
         &[
             $(($path, include_str!(concat!("../../../templates/", $folder, "/", $path)))),*,
-            (".gitignore", include_str!("../../../templates/gitignore")),
+            (GITIGNORE, include_str!("../../../templates/gitignore")),
         ]
     };
 }
@@ -38,7 +43,23 @@ macro_rules! files {
 const DEFAULT: &[(&str, &str)] =
     files!("default": "goondan.yaml", "agents.yaml", "prompts/assistant.md", "script.yaml");
 const MULTI_AGENT: &[(&str, &str)] = files!("multi-agent": "goondan.yaml", "agents.yaml", "script.yaml");
+const REPOSITORY: &[(&str, &str)] = files!(
+    "repository":
+    "goondan.yaml",
+    "agents.yaml",
+    "prompts/coordinator.md",
+    "prompts/coder.md",
+    "prompts/reviewer.md",
+    "script.yaml",
+);
 const MINIMAL: &[(&str, &str)] = files!("minimal": "goondan.yaml", "script.yaml");
+
+impl File {
+    /// Whether it keeps what is in it.
+    pub(super) fn is_added_to(&self) -> bool {
+        self.path == GITIGNORE
+    }
+}
 
 impl Template {
     /// As it is typed.
@@ -46,8 +67,14 @@ impl Template {
         match self {
             Template::Default => "default",
             Template::MultiAgent => "multi-agent",
+            Template::Repository => "repository",
             Template::Minimal => "minimal",
         }
+    }
+
+    /// Whether its agents work in the git repository around the project.
+    pub(super) fn works_in_repository(self) -> bool {
+        self == Template::Repository
     }
 
     /// The files of a project called `name`.
@@ -55,6 +82,7 @@ impl Template {
         let files = match self {
             Template::Default => DEFAULT,
             Template::MultiAgent => MULTI_AGENT,
+            Template::Repository => REPOSITORY,
             Template::Minimal => MINIMAL,
         };
         files.iter().map(|&(path, text)| File { path, text: text.replace(NAME, name) }).collect()

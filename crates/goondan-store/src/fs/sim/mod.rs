@@ -3,6 +3,8 @@
 //! It knows for every file and folder what is on disk and what is only in the system's cache. A *kill* keeps both. A
 //! *power failure* keeps what was synced; of the rest, any part may survive.
 
+#![allow(clippy::unwrap_used, reason = "it is for tests, and a failed test may panic")]
+
 mod tear;
 
 use std::collections::BTreeMap;
@@ -67,6 +69,7 @@ const ROOT: usize = 0;
 
 impl SimFs {
     /// An empty one.
+    #[allow(clippy::new_without_default, reason = "a disk is made on purpose")]
     pub fn new() -> Self {
         let state = State {
             files: Vec::new(),
