@@ -22,6 +22,9 @@ use goondan_core::ports::store::blocking;
 /// That many journals are remembered that are known to be empty.
 const REMEMBERED: usize = 64;
 
+/// A longer answer of a model is written at once. In bytes.
+const MOST_HELD: usize = 64 * 1024;
+
 /// Keeps journals in the folders of the instances.
 pub(super) struct Journals {
     disk: Arc<Disk>,
@@ -83,8 +86,9 @@ impl Journals {
             let (disk, turn_id) = (Arc::clone(&disk), turn_id.clone());
             blocking(move || recorded(&disk, appender, &turn_id)).await?
         };
+        let held = recorded.is_empty().then(Vec::new);
         let appender = Arc::new(Mutex::new(appender));
-        Ok(self.begin(instance, JsonlTurnJournal { disk, turn_id, recorded, appender }))
+        Ok(self.begin(instance, JsonlTurnJournal { disk, turn_id, recorded, held: held.into(), appender }))
     }
 
     /// Forgets a turn that is over.
@@ -179,6 +183,9 @@ struct JsonlTurnJournal {
     turn_id: String,
     /// What was recorded before the turn was resumed: intents, with outcomes where they got that far.
     recorded: HashMap<String, Option<Value>>,
+    /// The lines of the first question to a model, until something else is recorded. Most turns need no journal: with the
+    /// answer they are over, and if one is cut off before that, all that is lost is a question that is asked again.
+    held: std::sync::Mutex<Option<Vec<u8>>>,
     appender: Arc<Mutex<Appender>>,
 }
 
@@ -189,18 +196,49 @@ impl JsonlTurnJournal {
         let may_repeat = effect.when_interrupted == WhenInterrupted::RunAgain;
         let (turn_id, intent) = (&*self.turn_id, &effect.intent);
         let record = Record::Intent { turn_id, effect: &*effect.id, kind: effect.kind, intent, may_repeat };
+        if effect.kind == EffectKind::ModelCall && self.hold(&record, |held| held.is_empty()) {
+            return Ok(());
+        }
         self.write(&record, !may_repeat).await
     }
 
     async fn finish(&self, effect: &Effect, value: &Value) -> Result<(), StoreError> {
         let record = Record::Outcome { turn_id: &*self.turn_id, effect: &*effect.id, value };
+        if effect.kind == EffectKind::ModelCall && self.hold(&record, |held| !held.is_empty()) {
+            return Ok(());
+        }
         self.write(&record, effect.kind == EffectKind::Approval).await
     }
 
-    /// Appends a record. Where it must be `synced`, it is on disk with everything before it.
+    fn held(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a record for later, if nothing is written yet and what is held is as it has to be.
+    fn hold(&self, record: &Record<&str, &Value>, is_fitting: impl FnOnce(&Vec<u8>) -> bool) -> bool {
+        let mut held = self.held();
+        let Some(held) = held.as_mut().filter(|held| is_fitting(held)) else { return false };
+        let before = held.len();
+        // What can't be encoded is told by the write.
+        let is_held = lines::encode(held, [record]).is_ok() && held.len() <= MOST_HELD;
+        if !is_held {
+            held.truncate(before);
+        }
+        is_held
+    }
+
+    /// Appends a record, behind what was held until then. Where it must be `synced`, it is on disk with everything before it.
     async fn write(&self, record: &Record<&str, &Value>, synced: bool) -> Result<(), StoreError> {
         let mut appender = self.appender.lock().await;
-        appender.append(record)?;
+        let mut line = Vec::new();
+        let encoded = lines::encode(&mut line, [record]);
+        encoded.map_err(|cause| StoreError::file("encode a line of", appender.path(), cause))?;
+        let held = self.held().take();
+        if let Err(error) = appender.append_lines([held.as_deref().unwrap_or_default(), &line].into_iter()) {
+            // What comes next stands on it.
+            *self.held() = held;
+            return Err(error);
+        }
         if !synced {
             return Ok(());
         }
@@ -243,7 +281,40 @@ impl TurnJournal for JsonlTurnJournal {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
     use super::*;
+    use crate::fs::sim::SimFs;
+
+    async fn run(journal: &dyn TurnJournal, kind: EffectKind, id: &str, value: Value) -> Result<(), StoreError> {
+        let when_interrupted = WhenInterrupted::RunAgain;
+        let effect = Effect { id: id.to_owned(), kind, intent: Value::Null, when_interrupted };
+        journal.run_value(effect, Box::pin(async { value })).await.map(drop)
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_only_asks_its_model_once_leaves_no_file() {
+        let (fs, id) = (SimFs::new(), InstanceId::new("a", "main"));
+        let journals = Journals::new(Disk::new(Arc::new(fs.clone())), PathBuf::from("/w"));
+        let path = layout::instance_dir(Path::new("/w"), &id).join(layout::JOURNAL);
+        let journal = journals.open(&id, "t1").await.unwrap();
+        run(&*journal, EffectKind::ModelCall, "step-0/model", json!("text")).await.unwrap();
+        drop(journal);
+        journals.close(&id).unwrap();
+        assert!(!fs.exists(&path));
+        // What comes behind brings it along, once there is room for both.
+        let journal = journals.open(&id, "t2").await.unwrap();
+        run(&*journal, EffectKind::ModelCall, "step-0/model", json!("calls")).await.unwrap();
+        fs.leave_room(Some(100));
+        run(&*journal, EffectKind::ToolCall, "step-0/tool-0", json!(1)).await.unwrap_err();
+        fs.leave_room(None);
+        run(&*journal, EffectKind::ToolCall, "step-0/tool-1", json!(2)).await.unwrap();
+        let resumed = Journals::new(Disk::new(Arc::new(fs.kill())), PathBuf::from("/w")).open(&id, "t2").await.unwrap();
+        let has = ["step-0/model", "step-0/tool-0", "step-0/tool-1"].map(|effect| resumed.has_outcome(effect));
+        assert_eq!(has, [true, false, true]);
+    }
 
     #[test]
     fn an_intent_of_an_earlier_version_says_nothing_about_repeating() {
