@@ -272,18 +272,18 @@ impl Journal for MemoryStore {
 #[derive(Default)]
 struct Recorded {
     turn_id: String,
-    effects: HashMap<String, Option<Value>>,
+    effects: HashMap<String, Option<Arc<Value>>>,
 }
 
 struct MemoryJournal {
     instance: InstanceId,
     /// What was recorded before the turn was resumed.
-    recorded: HashMap<String, Option<Value>>,
+    recorded: HashMap<String, Option<Arc<Value>>>,
     state: Arc<Mutex<State>>,
 }
 
 impl MemoryJournal {
-    fn record(&self, effect_id: &str, outcome: Option<Value>) {
+    fn record(&self, effect_id: &str, outcome: Option<Arc<Value>>) {
         if let Some(recorded) = lock(&self.state).journals.get_mut(&self.instance) {
             recorded.effects.insert(effect_id.to_owned(), outcome);
         }
@@ -292,14 +292,14 @@ impl MemoryJournal {
 
 #[async_trait]
 impl TurnJournal for MemoryJournal {
-    async fn run_value(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Value>, StoreError> {
+    async fn run_value(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Arc<Value>>, StoreError> {
         match self.recorded.get(&effect.id) {
-            Some(Some(value)) => return Ok(Outcome::Done { value: value.clone(), replayed: true }),
+            Some(Some(value)) => return Ok(Outcome::Done { value: Arc::clone(value), replayed: true }),
             Some(None) if effect.when_interrupted == WhenInterrupted::Report => return Ok(Outcome::Interrupted),
             _ => self.record(&effect.id, None),
         }
-        let value = work.await;
-        self.record(&effect.id, Some(value.clone()));
+        let value = Arc::new(work.await);
+        self.record(&effect.id, Some(Arc::clone(&value)));
         Ok(Outcome::Done { value, replayed: false })
     }
 

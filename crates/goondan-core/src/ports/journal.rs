@@ -26,7 +26,7 @@ pub trait Journal: Send + Sync {
 #[async_trait]
 pub trait TurnJournal: Send + Sync {
     /// Records the intent, does the work, records the outcome; or gives back what is recorded.
-    async fn run_value(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Value>, StoreError>;
+    async fn run_value(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Arc<Value>>, StoreError>;
     /// Whether anything is recorded: the turn was cut off and begins again.
     fn is_resumed(&self) -> bool;
     /// Whether it is recorded that the effect began.
@@ -41,7 +41,7 @@ impl dyn TurnJournal {
     pub async fn run<T: Serialize + DeserializeOwned + Send>(
         &self,
         effect: Effect,
-        work: impl Future<Output = T> + Send,
+        work: BoxFuture<'_, T>,
     ) -> Result<Outcome<T>, StoreError> {
         let id = effect.id.clone();
         let unreadable = |cause: serde_json::Error| StoreError::Damaged {
@@ -61,7 +61,7 @@ impl dyn TurnJournal {
             (Outcome::Interrupted, _) => Ok(Outcome::Interrupted),
             (Outcome::Done { replayed, .. }, Some(value)) => Ok(Outcome::Done { value, replayed }),
             (Outcome::Done { value, replayed }, None) => {
-                let value = serde_json::from_value(value).map_err(unreadable)?;
+                let value = serde_json::from_value(Arc::unwrap_or_clone(value)).map_err(unreadable)?;
                 Ok(Outcome::Done { value, replayed })
             }
         }

@@ -132,7 +132,8 @@ impl TurnContext {
             intent: Value::Null,
             when_interrupted: WhenInterrupted::RunAgain,
         };
-        let outcome = self.journal.run(effect, async { stored }).await.map_err(|error| store_failed(&error))?;
+        let outcome =
+            self.journal.run(effect, Box::pin(async { stored })).await.map_err(|error| store_failed(&error))?;
         let Outcome::Done { value: found, .. } = outcome else { unreachable!("reading is run again") };
         let kept = KeptState { stored: found.clone(), current: found.clone() };
         self.states.0.insert(extension.to_owned(), kept);

@@ -330,7 +330,7 @@ async fn answer(
                 intent: json!({"toolCallId": context.call.tool_call_id, "toolName": tool.name.as_str()}),
                 when_interrupted: WhenInterrupted::RunAgain,
             };
-            match journal.run(effect, work).await {
+            match journal.run(effect, Box::pin(work)).await {
                 Ok(Outcome::Done { value, .. }) => Some(value),
                 Ok(Outcome::Interrupted) => None,
                 Err(error) => return Err(ToolError::new(format!("the approval could not be recorded: {error}"))),

@@ -202,7 +202,7 @@ impl TurnContext {
         let effect =
             Effect { id, kind: EffectKind::Inbox, intent: Value::Null, when_interrupted: WhenInterrupted::RunAgain };
         let joined = self.joined.clone();
-        let outcome = self.journal.run(effect, async move { joined.take() }).await;
+        let outcome = self.journal.run(effect, Box::pin(async move { joined.take() })).await;
         let Outcome::Done { value: events, .. } = outcome.map_err(|error| store_failed(&error))? else {
             unreachable!("taking in is run again")
         };

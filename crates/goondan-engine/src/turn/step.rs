@@ -170,13 +170,13 @@ pub(crate) async fn journaled(
         intent: json!({"messages": call.request.messages.len()}),
         when_interrupted: WhenInterrupted::RunAgain,
     };
-    let work = async {
+    let work = Box::pin(async {
         let mut answer = turn.engine.outcome_of(call.run()).await;
         if let Ok(answer) = &mut answer {
             without_secrets(&turn.engine.redactor, answer);
         }
         answer
-    };
+    });
     match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
         Outcome::Done { value: Ok(answer), .. } => Ok(Ok(answer)),
         Outcome::Done { value: Err(NoAnswer::Failed(error)), .. } => Ok(Err(error)),
@@ -243,7 +243,7 @@ async fn run_call(
         approval: Some((Arc::clone(&turn.journal), approval)),
     };
     let trace = tool_call.trace.clone();
-    let work = turn.engine.outcome_of(dispatch::call(tool_call));
+    let work = Box::pin(turn.engine.outcome_of(dispatch::call(tool_call)));
     match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
         Outcome::Done { value, replayed } => {
             context.is_new.fetch_or(!replayed, Ordering::Relaxed);

@@ -254,16 +254,16 @@ impl JsonlTurnJournal {
 
 #[async_trait]
 impl TurnJournal for JsonlTurnJournal {
-    async fn run_value(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Value>, StoreError> {
+    async fn run_value(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Arc<Value>>, StoreError> {
         match self.recorded.get(&effect.id) {
-            Some(Some(value)) => return Ok(Outcome::Done { value: value.clone(), replayed: true }),
+            Some(Some(value)) => return Ok(Outcome::Done { value: Arc::new(value.clone()), replayed: true }),
             Some(None) if effect.when_interrupted == WhenInterrupted::Report => return Ok(Outcome::Interrupted),
             Some(None) => {}
             None => self.begin(&effect).await?,
         }
         let value = work.await;
         self.finish(&effect, &value).await?;
-        Ok(Outcome::Done { value, replayed: false })
+        Ok(Outcome::Done { value: Arc::new(value), replayed: false })
     }
 
     fn is_resumed(&self) -> bool {

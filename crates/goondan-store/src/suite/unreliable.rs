@@ -231,7 +231,7 @@ struct UnreliableJournal {
 
 #[async_trait]
 impl TurnJournal for UnreliableJournal {
-    async fn run_value(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Value>, StoreError> {
+    async fn run_value(&self, effect: Effect, work: BoxFuture<'_, Value>) -> Result<Outcome<Arc<Value>>, StoreError> {
         self.line.travel().await?;
         self.journal.run_value(effect, work).await
     }
