@@ -1,5 +1,7 @@
 //! What the model of the benchmarks says. It is chosen by the model's name, and looks at as little of a request as it can.
 
+use std::time::Duration;
+
 use memchr::memmem;
 use serde_json::{Value, json};
 
@@ -15,6 +17,12 @@ pub enum Reply {
         /// JSON.
         arguments: String,
     },
+}
+
+/// How long the model takes for its answer: a name such as `after:50:text` says so in milliseconds.
+pub fn delay(model: &str) -> Duration {
+    let millis = model.strip_prefix("after:").and_then(|rest| rest.split(':').next()?.parse().ok());
+    Duration::from_millis(millis.unwrap_or_default())
 }
 
 /// The answer to a request. `text` answers with text; `calls:N:TOOL:ARGUMENTS` calls a tool until the turn holds N results.

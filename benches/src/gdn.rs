@@ -17,7 +17,8 @@ pub struct Gdn {
 }
 
 impl Gdn {
-    fn command(&self, arguments: &[&str]) -> Command {
+    /// The command, with its state and without a question of trust.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(arguments).arg("--state-root").arg(&self.state).stderr(Stdio::inherit());
         // The projects are the benchmark's own.

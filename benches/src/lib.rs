@@ -8,6 +8,7 @@
 pub mod behaviour;
 pub mod figures;
 pub mod gdn;
+pub mod http;
 pub mod projects;
 pub mod scenarios;
 pub mod server;

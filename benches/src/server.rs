@@ -1,4 +1,4 @@
-//! A model server that speaks the OpenAI protocol, answers at once, and remembers when it was asked.
+//! A model server that speaks the OpenAI protocol, answers at once unless it is told to wait, and remembers when it was asked.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -102,7 +102,11 @@ async fn answer(request: Request<Incoming>, log: Arc<Log>) -> Result<Response<Fu
         return Ok(Response::new(Full::default()));
     };
     let came = Instant::now();
-    let reply = behaviour::reply(&body);
+    let (reply, model) = (behaviour::reply(&body), behaviour::model(&body));
+    let delay = behaviour::delay(&model);
+    if !delay.is_zero() {
+        tokio::time::sleep(delay).await;
+    }
     let is_streamed = memchr::memmem::find(&body, b"\"stream\":true").is_some();
     let mut exchanges = log.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
     let number = exchanges.len() as u64;
@@ -111,7 +115,7 @@ async fn answer(request: Request<Incoming>, log: Arc<Log>) -> Result<Response<Fu
     } else {
         ("application/json", behaviour::whole(&reply, number))
     };
-    exchanges.push(Exchange { model: behaviour::model(&body), came, left: Instant::now(), bytes: body.len() });
+    exchanges.push(Exchange { model, came, left: Instant::now(), bytes: body.len() });
     drop(exchanges);
     log.grew.notify_all();
     let response = Response::builder().header("content-type", format).body(Full::new(Bytes::from(bytes)));

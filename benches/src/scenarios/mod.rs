@@ -4,6 +4,7 @@ mod conversation;
 mod many;
 mod one_shot;
 mod reload;
+mod serve;
 mod store;
 mod tool_call;
 
@@ -104,6 +105,30 @@ pub const SCENARIOS: &[Scenario] = &[
         about: "1,000 instances at once, three model calls each",
         runs: 5,
         run: |s| many::fan_out(s, 1_000),
+    },
+    Scenario {
+        name: "serve-64",
+        about: "64 conversations over HTTP, each one turn after another, with a model that takes 50 ms",
+        runs: 5,
+        run: |s| serve::turns(s, 64, 50),
+    },
+    Scenario {
+        name: "serve-first-byte",
+        about: "a streamed answer over HTTP: the client's first byte after the model's",
+        runs: 5,
+        run: |s| serve::first_byte(s, 200),
+    },
+    Scenario {
+        name: "serve-streams-1000",
+        about: "memory of 1,000 open streams",
+        runs: 3,
+        run: |s| serve::streams(s, 1_000),
+    },
+    Scenario {
+        name: "serve-hostile",
+        about: "memory after junk and bodies that are too large, and with 1,000 streams that nobody reads",
+        runs: 1,
+        run: serve::hostile,
     },
     Scenario { name: "idle-1000", about: "memory of 1,000 idle instances", runs: 5, run: |s| many::idle(s, 1_000) },
     Scenario { name: "idle-10000", about: "memory of 10,000 idle instances", runs: 5, run: |s| many::idle(s, 10_000) },

@@ -4,7 +4,7 @@
 //!
 //! * [`raw`]: the one exported symbol and the two tables of functions, as C sees them (`include/goondan_plugin.h`).
 //! * [`wire`]: the JSON that travels through them.
-//! * [`sdk`] (feature `sdk`, on by default): plain Rust functions become tools by [`export_tools!`].
+//! * [`sdk`]: plain Rust functions become tools by [`export_tools!`].
 //!
 //! No Rust type, allocation, future, waker, trait object or panic crosses the line: bytes are UTF-8 JSON, borrowed for the
 //! call and copied by the receiver, so that a library in any language keeps working over releases of the host.
@@ -44,7 +44,8 @@
 //!
 //! This crate deliberately does not know anything else of this project, and neither a loader nor an async runtime.
 
+#[doc(hidden)]
+pub mod moment;
 pub mod raw;
-#[cfg(feature = "sdk")]
 pub mod sdk;
 pub mod wire;

@@ -125,7 +125,7 @@ pub(crate) fn redactor() -> &'static Redactor {
 fn start_logging(global: &Global) {
     let default = match (global.quiet, global.verbose) {
         (true, _) => "error,genai=off",
-        (false, 0 | 1) => "warn,genai=off,gdn::agent=trace",
+        (false, 0 | 1) => "warn,genai=off,agent_client_protocol=error,rmcp::service=error,gdn::agent=trace",
         (false, 2) => {
             "goondan=debug,goondan_core=debug,goondan_engine=debug,goondan_store=debug,goondan_tools=debug,goondan_models=debug,warn,genai=off,gdn::agent=trace"
         }

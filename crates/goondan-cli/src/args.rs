@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    build, completions, doctor, explain, init, instance, logs, mcp, new, policy, reload, run, sandbox_exec, schema,
-    test, tool, tool_host, trust, validate,
+    acp, attach, build, completions, connection, doctor, explain, init, instance, logs, mcp, new, policy, reload, run,
+    sandbox_exec, schema, send, serve, test, tool, tool_host, trust, validate,
 };
 
 const ABOUT: &str = "Run swarms of agents that a project folder with a goondan.yaml declares.";
@@ -70,18 +70,28 @@ pub(crate) enum Command {
     Validate(validate::ValidateArgs),
     /// Run a swarm with one input, with a stream of inputs, or as a chat
     Run(run::RunArgs),
+    /// Hand an input to the process that runs a swarm
+    Send(send::SendArgs),
+    /// Show what the process that runs a swarm does, and answer its questions
+    Attach(attach::AttachArgs),
+    /// Serve a swarm to programs over HTTP
+    Serve(serve::ServeArgs),
+    /// Let an editor talk to a swarm, by the Agent Client Protocol
+    Acp(acp::AcpArgs),
     /// Build the tools that have a `spec.build`
     Build(build::BuildArgs),
     /// Reload the project in the process that runs it, or show what a reload would change
     Reload(reload::ReloadArgs),
     /// List an agent's tools, or call one without a model
     Tool(tool::ToolArgs),
-    /// List MCP servers, take them over from other programs, or log in to them
+    /// List MCP servers, import them from other programs, log in to them, or be one
     Mcp(mcp::McpArgs),
     /// Explain what the permissions of an agent allow
     Policy(policy::PolicyArgs),
     /// Trust a project, so that it may load libraries, run programs and read secrets
     Trust(trust::TrustArgs),
+    /// List connections to platforms, let senders in, or show where an event would go
+    Connection(connection::ConnectionArgs),
     /// List, show, retry, export, import, adopt or delete conversations
     Instance(instance::InstanceArgs),
     /// Show what happened in turns, steps and tool calls

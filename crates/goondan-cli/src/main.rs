@@ -14,6 +14,7 @@ mod instances;
 mod output;
 mod place;
 mod project;
+mod remote;
 mod trust;
 
 fn main() -> std::process::ExitCode {

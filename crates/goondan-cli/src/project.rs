@@ -8,6 +8,7 @@ use goondan::event::SwarmEvent;
 use goondan::inside::render;
 use goondan::ports::approval::Approver;
 use goondan::spec::{Bundle, Code, Diagnostic, ResourceId, Sources};
+use goondan::telemetry::Settings;
 use goondan::{Project, StartError, StateRoot, Swarm, models};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -126,17 +127,30 @@ pub(crate) struct Launch<'a> {
     pub(crate) watch: bool,
 }
 
-/// Loads the project and starts its swarm. The events begin with those of turns that an earlier run left.
+/// A project that is about to be run.
+pub(crate) struct Prepared {
+    pub(crate) bundle: Arc<Bundle>,
+    sources: Sources,
+    trust: Trust,
+}
+
+/// Loads the project, which must be valid and trusted.
+pub(crate) fn prepare(launch: &Launch<'_>, state_root: &StateRoot, output: &Output) -> Result<Prepared, CliError> {
+    let trust = launch.args.trust(state_root);
+    let (root, bundle, sources) = load_trusted(launch.project, &trust, output)?;
+    // Read once here as well, because an unusable file is a matter of configuration, not of the project.
+    goondan::environment(&root, launch.args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
+    Ok(Prepared { bundle, sources, trust })
+}
+
+/// Starts the swarm of the project. The events begin with those of turns that an earlier run left.
 pub(crate) async fn start(
-    Launch { project, args, record, .. }: Launch<'_>,
+    Prepared { bundle, sources, trust }: Prepared,
+    Launch { args, record, .. }: Launch<'_>,
     approver: Arc<dyn Approver>,
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), CliError> {
-    let trust = args.trust(state_root);
-    let (root, bundle, sources) = load_trusted(project, &trust, output)?;
-    // Read once here as well, because an unusable file is a matter of configuration, not of the project.
-    goondan::environment(&root, args.env_file.as_deref()).map_err(|problem| unusable_variables(&problem))?;
     tell_elsewhere(&bundle, args.swarm.as_deref(), state_root, output)?;
     let mut builder = Swarm::builder(bundle)
         .state_root(&state_root.0)
@@ -144,6 +158,9 @@ pub(crate) async fn start(
         .redactor(crate::app::redactor().clone())
         .reload_check(trust.reload_check())
         .reloads_at_hangup(cfg!(unix));
+    if let Some(settings) = Settings::read(|name| std::env::var(name).ok()) {
+        builder = builder.telemetry(settings);
+    }
     if let Some(file) = &args.env_file {
         builder = builder.env_file(file);
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use goondan::spec::Code;
+use goondan::spec::{Code, Diagnostic, Environment};
 use goondan::{Project, ReloadCheck, StateRoot, TrustList, Want, wants};
 
 use crate::commands::quoted;
@@ -56,6 +56,14 @@ impl Trust {
     }
 
     /// Whether anything of the project may be used, whatever it wants later.
+    /// The variables that the project sees. Its `.env` files are not read before somebody trusts it.
+    pub(crate) fn environment(&self, root: &Path) -> Result<Environment, Diagnostic> {
+        match self.is_given(root) {
+            Ok(true) => goondan::environment(root, None),
+            _ => Ok(Environment::of_process()),
+        }
+    }
+
     pub(crate) fn is_given(&self, root: &Path) -> Result<bool, CliError> {
         Ok(self.this_run || self.is_listed(root)?)
     }

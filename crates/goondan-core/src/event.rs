@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use goondan_spec::kinds::Pricing;
 use goondan_spec::{AgentChange, Code};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -84,7 +85,7 @@ impl TurnError {
     }
 }
 
-/// The nine types of the reference, and those of reload, approval and progress (rule E1). One line of
+/// The nine types of the reference, and those of model calls, reload, approval and progress (rule E1). One line of
 /// `runtime-events.jsonl` each.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -134,6 +135,8 @@ pub enum RuntimeEventKind {
         finish_reason: FinishReason,
         #[serde(skip_serializing_if = "Option::is_none", default)]
         token_usage: Option<TokenUsage>,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        cost: Option<Cost>,
     },
     #[serde(rename = "turn.failed")]
     TurnFailed {
@@ -141,7 +144,11 @@ pub enum RuntimeEventKind {
         duration: u64,
         error_message: String,
         #[serde(skip_serializing_if = "Option::is_none", default)]
+        error_code: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
         token_usage: Option<TokenUsage>,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        cost: Option<Cost>,
     },
     #[serde(rename = "step.started")]
     StepStarted { step_id: String, step_index: u32, turn_id: String },
@@ -156,7 +163,31 @@ pub enum RuntimeEventKind {
         token_usage: Option<TokenUsage>,
     },
     #[serde(rename = "step.failed")]
-    StepFailed { step_id: String, step_index: u32, turn_id: String, duration: u64, error_message: String },
+    StepFailed {
+        step_id: String,
+        step_index: u32,
+        turn_id: String,
+        duration: u64,
+        error_message: String,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        error_code: Option<String>,
+    },
+    #[serde(rename = "model.completed")]
+    ModelCompleted {
+        turn_id: String,
+        /// Boxed: most events are small.
+        #[serde(flatten)]
+        call: Box<ShownModelCall>,
+    },
+    #[serde(rename = "model.failed")]
+    ModelFailed {
+        turn_id: String,
+        error_message: String,
+        error_code: String,
+        /// As above.
+        #[serde(flatten)]
+        call: Box<ShownModelCall>,
+    },
     #[serde(rename = "tool.called")]
     ToolCalled {
         tool_call_id: String,
@@ -223,7 +254,67 @@ pub enum RuntimeEventKind {
         answer: String,
         #[serde(skip_serializing_if = "Option::is_none", default)]
         scope: Option<crate::ports::approval::Scope>,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        covers: Option<crate::ports::approval::Covers>,
     },
+    #[serde(rename = "approval.remembered")]
+    ApprovalRemembered {
+        approval_id: String,
+        tool_call_id: String,
+        tool_name: String,
+        scope: crate::ports::approval::Scope,
+        grants: Vec<String>,
+    },
+}
+
+/// What can be seen of a question to a model, with all its attempts. Durations are milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShownModelCall {
+    /// The step that asked; none for a question beside the conversation.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub step_id: Option<String>,
+    /// As the Model resource says.
+    pub provider: String,
+    /// As the Model resource says.
+    pub model: String,
+    /// When the model was first asked.
+    pub started_at: DateTime<Utc>,
+    /// Until the answer was complete, or given up.
+    pub duration: u64,
+    /// From the last attempt to the first piece of its answer.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub time_to_first_token: Option<u64>,
+    /// How often it was asked again.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub retries: u32,
+    /// What the answer took, as the provider says.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub token_usage: Option<TokenUsage>,
+    /// What that costs by the prices of the Model resource.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cost: Option<Cost>,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// An amount of money.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// How much.
+    pub amount: f64,
+    /// Of what, such as `USD`.
+    pub currency: String,
+}
+
+impl Cost {
+    /// What `usage` costs by `pricing`.
+    pub fn of(usage: TokenUsage, pricing: &Pricing) -> Self {
+        let amount = pricing.cost(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens);
+        Cost { amount, currency: pricing.currency.clone() }
+    }
 }
 
 /// What can be seen of the result of a tool call: bounded, and without secrets.

@@ -1,13 +1,17 @@
 //! Events on their way to an instance, in the shape in which they lie in the inbox.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
+use crate::caller::Caller;
 use crate::ids::{InstanceId, TraceContext};
+use crate::message::MessageData;
 use crate::narrowing::Narrowing;
+use crate::ports::tool::Attachment;
 
 /// Something that an instance has to handle: one event, one turn (rule M1).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,6 +28,12 @@ pub struct AgentEvent {
     pub target: InstanceId,
     /// The text that becomes the user message.
     pub input: String,
+    /// What goes into the user message behind the text: images and the like.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<Attachment>,
+    /// What was said before, elsewhere. It opens the conversation where that is still empty, and changes nothing otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<MessageData>,
     /// Becomes the metadata of the user message.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub metadata: JsonObject,
@@ -78,11 +88,18 @@ pub struct EventTrace {
     /// The span that made the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_span_id: Option<String>,
+    /// Who handed in the input at the head of the chain, where that has a trace of its own.
+    #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
+    pub caller: Option<Arc<Caller>>,
 }
 
 impl From<&TraceContext> for EventTrace {
     fn from(trace: &TraceContext) -> Self {
-        EventTrace { trace_id: trace.trace_id.clone(), parent_span_id: Some(trace.span_id.clone()) }
+        EventTrace {
+            trace_id: trace.trace_id.clone(),
+            parent_span_id: Some(trace.span_id.clone()),
+            caller: trace.caller.clone(),
+        }
     }
 }
 
@@ -117,7 +134,7 @@ impl AgentEvent {
 
     /// The id of the turn that handles the event. Derived, so that a resumed turn is the same turn.
     pub fn turn_id(&self) -> String {
-        format!("turn-{}", self.id.strip_prefix("evt-").unwrap_or(&self.id))
+        turn_id(&self.id)
     }
 
     /// The ids that the event of a turn may have.
@@ -128,7 +145,8 @@ impl AgentEvent {
 
     /// The span of that turn.
     pub fn turn_trace(&self) -> TraceContext {
-        TraceContext::root(&self.trace.trace_id, self.trace.parent_span_id.as_deref(), &self.turn_id())
+        let trace = TraceContext::root(&self.trace.trace_id, self.trace.parent_span_id.as_deref(), &self.turn_id());
+        trace.called_by(self.trace.caller.clone())
     }
 
     /// The system prompt of its turn: that of the agent, then the instructions that came along.
@@ -141,6 +159,11 @@ impl AgentEvent {
     pub fn is_response(&self) -> bool {
         self.event_type == RESPONSE
     }
+}
+
+/// The id of the turn that handles an event.
+pub fn turn_id(event_id: &str) -> String {
+    format!("turn-{}", event_id.strip_prefix("evt-").unwrap_or(event_id))
 }
 
 /// The type of an event that brings the answer to an asynchronous request.
@@ -157,9 +180,11 @@ mod tests {
             created_at: DateTime::UNIX_EPOCH,
             target: InstanceId::new("worker", "main"),
             input: "hello".to_owned(),
+            files: Vec::new(),
+            history: Vec::new(),
             metadata: JsonObject::new(),
             instructions: instructions.map(str::to_owned),
-            trace: EventTrace { trace_id: "0".repeat(32), parent_span_id: None },
+            trace: EventTrace { trace_id: "0".repeat(32), parent_span_id: None, caller: None },
             callers: Vec::new(),
             reply_to: None,
             terms: Terms::default(),

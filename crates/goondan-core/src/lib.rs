@@ -4,6 +4,7 @@
 //! It deliberately does not know how events become turns (that is `goondan-engine`), where anything is kept (`goondan-store`),
 //! or which tools and models there are.
 
+pub mod caller;
 pub mod conversation;
 pub mod event;
 pub mod handled;

@@ -16,6 +16,9 @@ pub const SEND: &str = "agent.send";
 /// The metadata of a result that may hold what a stranger wrote.
 pub const UNTRUSTED: &str = "untrusted";
 
+/// The record of a conversation's approvals.
+pub const APPROVALS: &str = "gdn.approvals";
+
 /// The type of a cron job's prompt.
 pub const FIRED: &str = "automation.cron";
 /// The metadata of such a prompt.

@@ -1,8 +1,10 @@
 //! One library that takes calls: the way down, and the table of what is open.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use goondan_abi::moment::{MOMENT, look_for};
 use goondan_abi::wire::{self, code};
 use goondan_core::ports::tool::{LogLevel, ToolContext};
 use tokio::sync::oneshot::error::TryRecvError;
@@ -12,7 +14,6 @@ use crate::calls::{Calls, Receivers};
 use crate::limits::Limits;
 use crate::link::{Down, Event, Outcome};
 use crate::metrics::Counters;
-use crate::moment::{Quickness, look_for};
 
 /// Log lines about no call that may wait.
 const WAITING_LINES: usize = 256;
@@ -22,7 +23,8 @@ pub(crate) struct Connection {
     down: mpsc::UnboundedSender<Down>,
     calls: Arc<Calls>,
     cancel_grace: Duration,
-    quickness: Quickness,
+    /// The last answer came so soon that the next one is worth looking for.
+    is_quick: AtomicBool,
 }
 
 /// The table for a new library. Its lines about no call go to the program's log. Needs a running tokio.
@@ -39,7 +41,7 @@ pub(crate) fn new_calls(name: &str, limits: &Limits, counters: &Arc<Counters>) -
 
 impl Connection {
     pub(crate) fn new(down: mpsc::UnboundedSender<Down>, calls: Arc<Calls>, limits: &Limits) -> Self {
-        Connection { down, calls, cancel_grace: limits.cancel_grace, quickness: Quickness::default() }
+        Connection { down, calls, cancel_grace: limits.cancel_grace, is_quick: AtomicBool::new(false) }
     }
 
     pub(crate) fn calls(&self) -> &Calls {
@@ -93,7 +95,7 @@ pub(crate) enum Happening {
 impl OpenCall {
     /// The answer, where the library is quick and has nothing else to say.
     pub(crate) fn at_once(&mut self) -> Option<Outcome<wire::ToolOutput>> {
-        if !self.connection.quickness.is_quick() {
+        if !self.connection.is_quick.load(Ordering::Relaxed) {
             return None;
         }
         let answer = look_for(|| match self.answer.try_recv() {
@@ -105,7 +107,7 @@ impl OpenCall {
 
     fn answered(&mut self, answer: Option<Outcome<wire::ToolOutput>>) -> Outcome<wire::ToolOutput> {
         self.state = CallState::Answered;
-        self.connection.quickness.took(self.began.elapsed());
+        self.connection.is_quick.store(self.began.elapsed() < MOMENT * 4, Ordering::Relaxed);
         answer.unwrap_or_else(|| Err(lost()))
     }
 

@@ -5,14 +5,24 @@ use std::fs::File;
 use std::path::Path;
 
 use goondan_abi::raw::SYMBOL;
+use goondan_core::ports::tool::OpenError;
+use goondan_spec::ResourceId;
 use object::read::NameOrOrdinal;
 use object::{Architecture, BinaryFormat, Object, ObjectKind, ObjectSegment, ReadCache, ReadRef};
 
 use crate::failure::Failure;
+use crate::locate::library;
+
+/// What keeps the library of `tool` from being opened, as far as that can be told without loading it.
+pub fn fault(tool: &ResourceId, bundle_root: &Path, entry: &str) -> Option<OpenError> {
+    let found = library(bundle_root, entry);
+    let checked = found.and_then(|path| check(&format!("the library `{entry}`"), &path));
+    checked.err().map(|failure| failure.of_tool(tool))
+}
 
 /// Checks that the file at `path` is a whole dynamic library for this machine that exports the symbol. `name` is for messages.
 pub(crate) fn check(name: &str, path: &Path) -> Result<(), Failure> {
-    let file = File::open(path).map_err(|cause| Failure::new(format!("{name} cannot be read: {cause}")))?;
+    let file = File::open(path).map_err(|cause| Failure::Unreadable { name: name.to_owned(), cause })?;
     // Most of a library is code, which is not looked at.
     check_content(name, &ReadCache::new(file))
 }
@@ -24,25 +34,26 @@ fn check_content<'d>(name: &str, content: impl ReadRef<'d>) -> Result<(), Failur
         // Several architectures in one file: the loader picks, and says so where none fits.
         return Ok(());
     }
-    let file = object::File::parse(content).map_err(|cause| damaged(name, &cause.to_string()))?;
+    let file = object::File::parse(content).map_err(|cause| damaged(name, cause))?;
     if file.kind() != ObjectKind::Dynamic {
         return Err(not_a_library(name, size));
     }
     if !fits_this_machine(file.format(), file.architecture()) {
-        return Err(foreign(name, file.format(), file.architecture()));
+        let (format, architecture) = (file.format(), file.architecture());
+        return Err(Failure::Foreign { name: name.to_owned(), format, architecture });
     }
     let is_there = |(start, length): (u64, u64)| start.checked_add(length).is_some_and(|end| end <= size);
     if !file.segments().all(|segment| is_there(segment.file_range())) {
         return Err(damaged(name, "a segment lies beyond its end"));
     }
-    let exports = file.exports().map_err(|cause| damaged(name, &cause.to_string()))?;
+    let exports = file.exports().map_err(|cause| damaged(name, cause))?;
     for export in exports {
-        let export = export.map_err(|cause| damaged(name, &cause.to_string()))?;
+        let export = export.map_err(|cause| damaged(name, cause))?;
         if matches!(export.name(), NameOrOrdinal::Name(export) if is_symbol(export)) {
             return Ok(());
         }
     }
-    Err(no_symbol(name))
+    Err(Failure::NoSymbol { name: name.to_owned() })
 }
 
 /// Mach-O puts an underscore before every C name.
@@ -71,29 +82,12 @@ fn fits_this_machine(format: BinaryFormat, architecture: Architecture) -> bool {
 }
 
 fn not_a_library(name: &str, size: u64) -> Failure {
-    let what = if size == 0 { "is empty" } else { "is not a dynamic library" };
-    Failure::new(format!("{name} {what}"))
-        .suggest("build a `cdylib` (Rust: `crate-type = [\"cdylib\"]`; C: `cc -shared -fPIC`) and name the file that comes of it")
+    let name = name.to_owned();
+    if size == 0 { Failure::Empty { name } } else { Failure::OtherFile { name } }
 }
 
-fn damaged(name: &str, cause: &str) -> Failure {
-    Failure::new(format!("{name} is damaged or not completely written: {cause}"))
-        .suggest("build it again; if it was just being built, reload once that is done")
-}
-
-fn foreign(name: &str, format: BinaryFormat, architecture: Architecture) -> Failure {
-    Failure::new(format!(
-        "{name} is built for another machine ({format:?}, {architecture:?}); this one is {OS} on {ARCH}"
-    ))
-    .suggest(format!(
-        "build it for {ARCH} on {OS}, such as by `cargo build --target` with the triple that `rustc -vV` prints as host"
-    ))
-}
-
-fn no_symbol(name: &str) -> Failure {
-    Failure::new(format!("{name} does not export `{SYMBOL}`, so it is not a tool library")).suggest(
-        "add `export_tools!` of goondan-abi (or define `goondan_plugin` of include/goondan_plugin.h), and rebuild",
-    )
+fn damaged(name: &str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
+    Failure::Damaged { name: name.to_owned(), cause: cause.into() }
 }
 
 #[cfg(test)]
@@ -101,7 +95,7 @@ mod tests {
     use super::*;
 
     fn message(bytes: &[u8]) -> String {
-        check_content("x.so", bytes).expect_err("refused").message
+        check_content("x.so", bytes).expect_err("refused").to_string()
     }
 
     #[test]

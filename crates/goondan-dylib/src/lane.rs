@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
+use goondan_abi::moment::look_for;
 use goondan_abi::raw::Status;
 use goondan_abi::wire::{self, code};
 use tokio::sync::mpsc::error::TryRecvError;
@@ -17,7 +18,6 @@ use crate::failure::Failure;
 use crate::limits::Limits;
 use crate::link::{Down, Outcome, Upcalls};
 use crate::metrics::Counters;
-use crate::moment::look_for;
 use crate::native::{HostPort, LoadedLibrary};
 
 /// Retired mappings are harmless one by one; past that many, somebody should restart at leisure.

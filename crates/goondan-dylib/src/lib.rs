@@ -76,7 +76,6 @@ mod link;
 mod locate;
 mod manifest;
 mod metrics;
-mod moment;
 mod native;
 mod opened;
 mod operations;
@@ -86,6 +85,7 @@ mod threads;
 pub mod tool_host;
 
 pub use hosted::HostCommand;
+pub use image::fault;
 pub use libraries::Libraries;
 pub use limits::Limits;
 pub use metrics::LibraryMetrics;

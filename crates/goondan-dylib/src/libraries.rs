@@ -106,7 +106,7 @@ impl Libraries {
             return Ok(Arc::clone(staging));
         }
         let root = self.staging_root.clone();
-        let made = blocking(move || Staging::new(&root).map_err(|cause| unwritable(&root, &cause))).await?;
+        let made = blocking(move || Staging::new(&root).map_err(|cause| Failure::Unwritable { root, cause })).await?;
         Ok(Arc::clone(opened.staging.insert(Arc::new(made))))
     }
 
@@ -128,12 +128,12 @@ impl Libraries {
             counters: Arc::clone(&self.counters),
         };
         let Lane { down, opened, thread } =
-            lane.spawn().map_err(|cause| Failure::new(format!("no thread could be started for {name}: {cause}")))?;
+            lane.spawn().map_err(|cause| Failure::NoThread { name: name.clone(), cause })?;
         self.threads.remember(&name, down.downgrade(), thread);
         let manifest = match tokio::time::timeout(self.limits.open_timeout, opened).await {
             Ok(Ok(opened)) => opened?,
-            Ok(Err(_)) => return Err(Failure::new(format!("{name} was given up while it was being opened"))),
-            Err(_) => return Err(too_slow(&name, self.limits.open_timeout)),
+            Ok(Err(_)) => return Err(Failure::GivenUp { name }),
+            Err(_) => return Err(Failure::Slow { name, patience: self.limits.open_timeout }),
         };
         Ok(OpenedLibrary { manifest, place: Place::Here(Arc::new(Connection::new(down, calls, &self.limits))) })
     }
@@ -143,7 +143,7 @@ impl Libraries {
 impl ToolSource for Libraries {
     async fn open(&self, tool: &Resource<Tool>, bundle_root: &Path) -> Result<ToolSet, OpenError> {
         let Entry::Library(entry) = &tool.spec.entry else {
-            return Err(Failure::new("its entry is not a library").of_tool(&tool.id));
+            return Err(Failure::NoLibrary.of_tool(&tool.id));
         };
         let opened = self.open_library(&tool.spec, entry, bundle_root).await;
         let (library, content, exports) = opened.map_err(|failure| failure.of_tool(&tool.id))?;
@@ -175,17 +175,5 @@ async fn place(staging: Arc<Staging>, image: Image) -> Result<PathBuf, Failure> 
 
 /// Runs file work off the async threads.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Failure> + Send + 'static) -> Result<T, Failure> {
-    let worked = tokio::task::spawn_blocking(work).await;
-    worked.unwrap_or_else(|cause| Err(Failure::new(format!("reading the library was interrupted: {cause}"))))
-}
-
-fn unwritable(root: &Path, cause: &std::io::Error) -> Failure {
-    Failure::new(format!("copies of libraries cannot be kept in {}: {cause}", root.display()))
-        .suggest("give the state root a folder that can be written to")
-}
-
-fn too_slow(name: &str, patience: Duration) -> Failure {
-    Failure::new(format!("{name} did not finish opening within {} s", patience.as_secs())).suggest(
-        "its initialisers, `open` and `describe` must return promptly; start what takes long at the first call",
-    )
+    tokio::task::spawn_blocking(work).await?
 }

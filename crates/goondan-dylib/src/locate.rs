@@ -13,9 +13,8 @@ pub(crate) fn library(bundle_root: &Path, entry: &str) -> Result<PathBuf, Failur
     let stated = bundle_root.join(entry);
     let candidates = candidates(&stated);
     candidates.iter().find(|candidate| candidate.is_file()).cloned().ok_or_else(|| {
-        let names: Vec<String> = candidates.iter().filter_map(|path| file_name(path)).collect();
-        Failure::new(format!("there is no library `{entry}`"))
-            .suggest(format!("build it first, or correct the path; looked for {}", names.join(", ")))
+        let looked_for = candidates.iter().filter_map(|path| file_name(path)).collect();
+        Failure::Missing { entry: entry.to_owned(), looked_for }
     })
 }
 
@@ -61,7 +60,7 @@ mod tests {
         for entry in
             ["text-utils", "./text-utils", "text_utils", "libtext_utils.so", "libtext-utils.dylib", "text_utils.dll"]
         {
-            let found = library(root.path(), entry).map_err(|failure| failure.message);
+            let found = library(root.path(), entry).map_err(|failure| failure.to_string());
             assert_eq!(
                 found.and_then(|path| path.canonicalize().map_err(|e| e.to_string())),
                 Ok(file.canonicalize().expect("there"))
@@ -73,7 +72,7 @@ mod tests {
     fn a_missing_library_names_what_was_looked_for() {
         let root = tempfile::tempdir().expect("a folder");
         let failure = library(root.path(), "tools/nope").expect_err("missing");
-        assert!(failure.message.contains("tools/nope"));
-        assert!(failure.suggestion.is_some_and(|text| text.contains(&format!("{DLL_PREFIX}nope{DLL_SUFFIX}"))));
+        assert!(failure.to_string().contains("tools/nope"));
+        assert!(failure.suggestion().is_some_and(|text| text.contains(&format!("{DLL_PREFIX}nope{DLL_SUFFIX}"))));
     }
 }

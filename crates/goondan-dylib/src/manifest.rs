@@ -5,44 +5,40 @@ use std::collections::BTreeSet;
 use goondan_abi::wire::{self, Manifest};
 use goondan_spec::kinds::{ExportSpec, Permission, Tool};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Fault};
 
 /// The exports of `manifest`, if they are sound and `tool` finds all that it names among them.
 pub(crate) fn exports(manifest: &Manifest, tool: &Tool, name: &str) -> Result<Vec<ExportSpec>, Failure> {
     let names: BTreeSet<&str> = manifest.exports.iter().map(|export| export.name.as_str()).collect();
     if names.is_empty() {
-        return Err(fault(name, "it exports nothing"));
+        return Err(fault(name, Fault::NoExports));
     }
     if names.len() != manifest.exports.len() {
-        return Err(fault(name, "two of its exports have the same name"));
+        return Err(fault(name, Fault::SameName));
     }
     for export in &manifest.exports {
-        check(export).map_err(|what| fault(name, &what))?;
+        check(export).map_err(|cause| fault(name, cause))?;
     }
     if let Some(missing) = tool.exports.iter().find(|export| !names.contains(export.name.as_str())) {
-        let has = names.into_iter().collect::<Vec<_>>().join(", ");
-        return Err(Failure::new(format!("{name} has no export `{}`", missing.name))
-            .about(&missing.name)
-            .suggest(format!("it has: {has}; correct `spec.exports`, or rebuild the library with that export")));
+        let has = names.into_iter().map(str::to_owned).collect();
+        return Err(Failure::NoExport { name: name.to_owned(), export: missing.name.clone(), has });
     }
     Ok(manifest.exports.iter().map(spec).collect())
 }
 
-fn fault(name: &str, what: &str) -> Failure {
-    Failure::new(format!("the manifest of {name} is wrong: {what}")).suggest("this is a fault of the library")
+fn fault(name: &str, cause: Fault) -> Failure {
+    Failure::WrongManifest { name: name.to_owned(), cause }
 }
 
-fn check(export: &wire::Export) -> Result<(), String> {
+fn check(export: &wire::Export) -> Result<(), Fault> {
     let name = &export.name;
     let starts = name.starts_with(|first: char| first.is_ascii_alphabetic());
     let fits = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     if !starts || !fits || name.contains("__") || name.len() > 63 {
-        return Err(format!(
-            "`{name}` is not a valid export name: letters, digits, `-` and single `_`, starting with a letter, at most 63"
-        ));
+        return Err(Fault::Name(name.clone()));
     }
     if export.parameters.get("type").and_then(serde_json::Value::as_str) != Some("object") {
-        return Err(format!("the parameters of `{name}` are not a JSON Schema of type object"));
+        return Err(Fault::Parameters(name.clone()));
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use goondan_core::ids::hex;
 use goondan_core::private;
 use sha2::{Digest, Sha256};
 
@@ -40,10 +41,7 @@ pub(crate) struct Staging {
 impl Image {
     /// Reads `source` once its size and time stand still.
     pub(crate) fn read(source: &Path) -> Result<Image, Failure> {
-        let unreadable = |cause: io::Error| {
-            Failure::new(format!("{} cannot be read: {cause}", source.display()))
-                .suggest("check the path and its permissions")
-        };
+        let unreadable = |cause: io::Error| Failure::Unreadable { name: source.display().to_string(), cause };
         for _ in 0..READS {
             let before = fs::metadata(source).map_err(unreadable)?;
             let (hash, length) = hash_while_copying(source, &mut io::sink()).map_err(unreadable)?;
@@ -72,8 +70,7 @@ pub(crate) fn file_name(path: &Path) -> String {
 fn hash_while_copying(source: &Path, target: &mut impl Write) -> io::Result<(String, u64)> {
     let mut hashed = Hashed { target, hasher: Sha256::new() };
     let length = io::copy(&mut BufReader::with_capacity(PIECE, File::open(source)?), &mut hashed)?;
-    let hash = hashed.hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok((hash, length))
+    Ok((hex(&hashed.hasher.finalize()), length))
 }
 
 /// Hashes what is written to `target`.
@@ -95,8 +92,7 @@ impl<W: Write> Write for Hashed<'_, W> {
 }
 
 fn changing(source: &Path) -> Failure {
-    Failure::new(format!("{} keeps changing while it is read", source.display()))
-        .suggest("reload once its build is done")
+    Failure::Changing { name: source.display().to_string() }
 }
 
 impl Staging {
@@ -110,8 +106,7 @@ impl Staging {
 
     /// Copies `image` to a path that no process has ever loaded.
     pub(crate) fn place(&self, image: &Image) -> Result<PathBuf, Failure> {
-        let (path, hash) =
-            self.copy(image).map_err(|cause| Failure::new(format!("{} could not be copied: {cause}", image.name())))?;
+        let (path, hash) = self.copy(image).map_err(|cause| Failure::NotCopied { name: image.name(), cause })?;
         if hash == image.hash { Ok(path) } else { Err(changing(&image.source)) }
     }
 
@@ -185,7 +180,7 @@ mod tests {
         fs::write(&source, b"two").expect("written");
         assert_eq!(fs::read(&first).expect("there"), b"one");
         assert_ne!(Image::read(&source).expect("read").hash, image.hash);
-        assert!(staging.place(&image).expect_err("another content").message.contains("keeps changing"));
+        assert!(staging.place(&image).expect_err("another content").to_string().contains("keeps changing"));
     }
 
     #[cfg(unix)]

@@ -67,7 +67,7 @@ pub fn serve(path: &Path, input: impl BufRead, output: impl Write + Send + 'stat
             read
         }
         Err(failure) => {
-            pipe.put(Up::Failed(failure));
+            pipe.put(Up::Failed(failure.told()));
             Ok(())
         }
     };
@@ -81,15 +81,15 @@ fn open(path: &Path, pipe: &Arc<Pipe>, limits: &Limits) -> Result<(Running, wire
     image::check(&name, path)?;
     let start = LaneStart {
         path: path.to_owned(),
-        name,
+        name: name.clone(),
         up: Arc::clone(pipe) as _,
         limits: limits.clone(),
         counters: Arc::default(),
     };
     let Lane { down, opened, thread } =
-        start.spawn().map_err(|cause| Failure::new(format!("no thread could be started: {cause}")))?;
+        start.spawn().map_err(|cause| Failure::NoThread { name: name.clone(), cause })?;
     // The parent waits no longer than it wants to, and ends this process then.
-    let manifest = opened.blocking_recv().map_err(|_| Failure::new("the lane of the library ended"))??;
+    let manifest = opened.blocking_recv().map_err(|_| Failure::GivenUp { name })??;
     Ok((Running { down, thread }, manifest))
 }
 

@@ -31,6 +31,8 @@ pub struct Engine {
     pub(crate) redactor: Redactor,
     /// Approvals that hold always.
     pub(crate) approvals: Arc<dyn ApprovalBook>,
+    /// Whether this system contains the programs of a call.
+    pub(crate) has_sandbox: bool,
     pub(crate) bus: EventBus,
     pub(crate) generation: ArcSwap<Generation>,
     /// Who is at work, and where a person is asked.

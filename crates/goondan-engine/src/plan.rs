@@ -1,20 +1,23 @@
 //! Bundle and ports become a [`Generation`]: handlers bound, models chosen, prompts at hand.
 
+mod problems;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use goondan_spec::diagnostic::Position;
 use goondan_spec::kinds::{
     Agent, Entry, ExportOverride, ExportSpec, Permissions, Policy, Pricing, Swarm, Tool, ToolUse, Workdir,
 };
 use goondan_spec::kinds::{Model, ModelParams};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
+pub(crate) use self::problems::at;
+use self::problems::{at_tool, model_problem, no_such_export, tool_problem};
 use crate::middleware::{self, Middleware};
 use crate::tooling::registry::{Catalog, RegisteredTool, Registry, ToolLimits};
 use crate::tooling::schema_difference::difference;
 use goondan_core::ports::model::{ModelClient, ModelError, ModelFactory, ToolDefinition};
-use goondan_core::ports::tool::{AgentCatalog, OpenError, ToolHandler, ToolSet, ToolSource};
+use goondan_core::ports::tool::{AgentCatalog, ToolHandler, ToolSet, ToolSource};
 
 /// Retries of a model call where `options.maxRetries` says nothing (rule M4).
 const DEFAULT_MAX_RETRIES: u32 = 3;
@@ -53,9 +56,20 @@ pub struct Generation {
     models: BTreeMap<String, Result<ModelPlan, ModelError>>,
 }
 
+/// What a model is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelName {
+    /// As its resource says.
+    pub provider: String,
+    /// The provider's name for it.
+    pub model: String,
+}
+
 /// A model, ready to be asked.
 #[derive(Clone)]
 pub struct ModelPlan {
+    /// What it is called.
+    pub name: Arc<ModelName>,
     /// What tells it from other models: provider, name and address.
     pub identity: String,
     /// Its client.
@@ -71,10 +85,14 @@ pub struct ModelPlan {
 pub struct AgentPlan {
     /// The Agent resource's name.
     pub name: String,
+    /// What it is there for, in the words of its annotation `description`.
+    pub description: Option<String>,
     /// The system prompt.
     pub system: Option<String>,
     /// The model.
     pub model: Arc<dyn ModelClient>,
+    /// What it is called.
+    pub model_name: Arc<ModelName>,
     /// How often a failed model call is repeated.
     pub max_retries: u32,
     /// What its tokens cost, where the Model says so.
@@ -133,8 +151,8 @@ impl AgentPlan {
     /// The same agent with another model.
     #[must_use]
     pub fn with_model(&self, model: &ModelPlan) -> AgentPlan {
-        let ModelPlan { client, max_retries, pricing, .. } = model.clone();
-        AgentPlan { model: client, max_retries, pricing, ..self.clone() }
+        let ModelPlan { name, client, max_retries, pricing, .. } = model.clone();
+        AgentPlan { model: client, model_name: name, max_retries, pricing, ..self.clone() }
     }
 }
 
@@ -215,11 +233,13 @@ impl Planner<'_> {
         let middleware = self.middleware(agent, &own, &deferred);
         self.check_required_tools(agent, &registry);
         middleware.iter().flat_map(|middleware| middleware.tools()).for_each(|tool| registry.register(tool));
-        let ModelPlan { client, max_retries, pricing, .. } = planned?;
+        let ModelPlan { name, client, max_retries, pricing, .. } = planned?;
         Some(AgentPlan {
             name: agent.id.name.clone(),
+            description: agent.annotations.get("description").cloned(),
             system: agent.spec.prompt.as_ref().map(|prompt| prompt.text.clone()),
             model: client,
+            model_name: name,
             max_retries,
             pricing,
             params: Arc::new(agent.spec.params.clone()),
@@ -241,7 +261,9 @@ impl Planner<'_> {
         let (max_retries, pricing) = (max_retries(&model.spec), model.spec.pricing.clone());
         let endpoint = model.spec.endpoint.as_deref().unwrap_or_default();
         let identity = format!("{} {} {endpoint}", model.spec.provider, model.spec.model);
-        let planned = client.map(|client| ModelPlan { identity, client, max_retries, pricing });
+        let (provider, name) = (model.spec.provider.clone(), model.spec.model.clone());
+        let name = Arc::new(ModelName { provider, model: name });
+        let planned = client.map(|client| ModelPlan { name, identity, client, max_retries, pricing });
         self.models.insert(model.id.clone(), planned.clone());
         planned
     }
@@ -406,72 +428,11 @@ fn register(
     let registered = RegisteredTool::new(&tool.id.name, spec, Arc::clone(handler), limits);
     match &tool.spec.entry {
         Entry::Builtin(set) => registered.of_builtin(set),
-        Entry::Library(_) | Entry::Executable(_) | Entry::Mcp(_) => registered,
+        Entry::Library(_) | Entry::Executable(_) | Entry::Module(_) | Entry::Mcp(_) | Entry::A2a(_) => registered,
     }
-}
-
-fn no_such_export(bundle: &Bundle, tool: &Resource<Tool>, set: &ToolSet, name: &str) -> Diagnostic {
-    let has = set.exports.iter().map(|(own, _)| own.name.as_str()).collect::<Vec<_>>().join(", ");
-    // What a server has changes without anybody touching the project.
-    let (code, whose) = match &tool.spec.entry {
-        Entry::Mcp(_) => (Code::MCP_CATALOG, "MCP server"),
-        Entry::Builtin(_) | Entry::Library(_) | Entry::Executable(_) => (Code::SCHEMA_INVALID, "entry"),
-    };
-    let message = format!("the {whose} of {} has no export `{name}`", tool.id);
-    let diagnostic = match has.is_empty() {
-        true => Diagnostic::new(code, message),
-        false => Diagnostic::new(code, message).suggest(format!("it has: {has}")),
-    };
-    at_tool(bundle, diagnostic, tool, export_field(tool, name))
-}
-
-/// The `name` of the item of `spec.exports` that selects an export.
-fn export_field(tool: &Resource<Tool>, name: &str) -> String {
-    let index = tool.spec.overrides.iter().position(|stated| stated.name == name);
-    index.map_or_else(|| "spec.exports".to_owned(), |index| format!("spec.exports[{index}].name"))
 }
 
 fn max_retries(model: &Model) -> u32 {
     let stated = model.options.get("maxRetries").and_then(serde_json::Value::as_u64);
     stated.map_or(DEFAULT_MAX_RETRIES, |retries| u32::try_from(retries).unwrap_or(u32::MAX))
-}
-
-fn tool_problem(bundle: &Bundle, tool: &Resource<Tool>, error: &OpenError) -> Diagnostic {
-    let (code, field) = match &error.export {
-        Some(export) => (Code::SCHEMA_INVALID, export_field(tool, export)),
-        None if matches!(tool.spec.entry, Entry::Mcp(_)) => (Code::SCHEMA_INVALID, "spec.mcp".to_owned()),
-        None => (Code::ENTRY_NOT_FOUND, "spec.entry".to_owned()),
-    };
-    let mut diagnostic = Diagnostic::new(code, error.to_string());
-    diagnostic.suggestion.clone_from(&error.suggestion);
-    at_tool(bundle, diagnostic, tool, field)
-}
-
-fn model_problem(model: &Resource<Model>, error: &ModelError) -> Diagnostic {
-    let mut diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, format!("{}: {}", model.id, error.message));
-    diagnostic.suggestion.clone_from(&error.suggestion);
-    at(diagnostic, &model.id, model.origin.as_ref(), "spec")
-}
-
-/// `diagnostic`, pointing at a field of a tool, or at its name where the place of the field is not known.
-fn at_tool(bundle: &Bundle, diagnostic: Diagnostic, tool: &Resource<Tool>, field: String) -> Diagnostic {
-    let mut diagnostic = at(diagnostic, &tool.id, tool.origin.as_ref(), &field);
-    diagnostic.position = bundle.place(&tool.id, &field).or(diagnostic.position);
-    diagnostic
-}
-
-/// `diagnostic`, pointing at a field of a resource.
-pub(crate) fn at(
-    mut diagnostic: Diagnostic,
-    id: &ResourceId,
-    origin: Option<&(String, Position)>,
-    field: &str,
-) -> Diagnostic {
-    diagnostic.resource = Some(id.to_string());
-    diagnostic.field = Some(field.to_owned());
-    if let Some((file, position)) = origin {
-        diagnostic.file = Some(file.clone());
-        diagnostic.position = Some(*position);
-    }
-    diagnostic
 }

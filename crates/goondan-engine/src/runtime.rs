@@ -6,16 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use goondan_spec::Code;
 use serde_json::Value;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::delivery::bus::EventBus;
 use crate::delivery::dead_letters;
-use crate::delivery::orchestrator::{Command, Orchestrator, Refusal, settle_status};
+use crate::delivery::orchestrator::{Command, Found, Orchestrator, Refusal, settle_status};
 use crate::delivery::schedule::{self, Timetable};
 use crate::engine::Engine;
 use crate::life::{Life, Lives};
@@ -23,6 +22,8 @@ use crate::plan::Generation;
 use crate::policy::redact::Redactor;
 use crate::tooling::dispatch::{self, ToolCallContext, TurnFacts};
 use crate::turn::budget::Spent;
+use goondan_core::JsonObject;
+use goondan_core::caller::Caller;
 use goondan_core::conversation::Conversation;
 use goondan_core::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan_core::ids::{InstanceId, TraceContext};
@@ -32,7 +33,7 @@ use goondan_core::ports::approval::{ApprovalBook, SharedApprover};
 use goondan_core::ports::clock::Clock;
 use goondan_core::ports::reload::Reloader;
 use goondan_core::ports::store::{InstanceMeta, Store, StoreError};
-use goondan_core::ports::tool::{InstanceObserver, ToolCallResult};
+use goondan_core::ports::tool::{Attachment, InstanceObserver, ToolCallResult};
 use goondan_core::reserved;
 
 /// What a runtime is made of.
@@ -49,12 +50,16 @@ pub struct RuntimeParts {
     pub redactor: Redactor,
     /// Approvals that hold always.
     pub approvals: Arc<dyn ApprovalBook>,
+    /// Whether this system contains the programs of a call, as an approval of a program wants it.
+    pub has_sandbox: bool,
     /// Lets tools work there, whatever the agents say.
     pub workdir: Option<PathBuf>,
     /// Reads the project again when a tool asks for it.
     pub reloader: Option<Arc<dyn Reloader>>,
     /// Is told which instances were put away.
     pub observer: Arc<dyn InstanceObserver>,
+    /// Get every event, also of what resumes at once.
+    pub watchers: Vec<UnboundedSender<SwarmEvent>>,
 }
 
 /// A running swarm.
@@ -89,7 +94,7 @@ pub struct Submitted {
 impl Submitted {
     /// Waits until it is accepted: it is on disk.
     pub async fn accepted(self) -> Result<Accepted, Refusal> {
-        self.accepted.await.map_err(|_| ended())??;
+        self.accepted.await.map_err(|_| Refusal::Ended)??;
         Ok(Accepted { event_id: self.event_id, trace_id: self.trace_id, result: self.result })
     }
 }
@@ -101,8 +106,34 @@ pub struct ExternalInput {
     pub target: InstanceId,
     /// The text.
     pub text: String,
+    /// What goes behind the text: images and the like.
+    pub files: Vec<Attachment>,
+    /// What was said before, elsewhere: it opens the conversation where that is still empty.
+    pub history: Vec<MessageData>,
+    /// Put behind the system prompt of its turn.
+    pub instructions: Option<String>,
+    /// Becomes the metadata of the user message. Keys that the engine reads are refused.
+    pub metadata: JsonObject,
     /// The same id twice starts one turn; one is made up by default.
     pub id: Option<String>,
+    /// Whose trace the chain is part of.
+    pub caller: Option<Caller>,
+}
+
+impl ExternalInput {
+    /// An input of text alone.
+    pub fn text(target: InstanceId, text: impl Into<String>) -> Self {
+        ExternalInput {
+            target,
+            text: text.into(),
+            files: Vec::new(),
+            history: Vec::new(),
+            instructions: None,
+            metadata: JsonObject::new(),
+            id: None,
+            caller: None,
+        }
+    }
 }
 
 impl Runtime {
@@ -123,6 +154,7 @@ impl Runtime {
             clock: parts.clock,
             approver: parts.approver,
             approvals: parts.approvals,
+            has_sandbox: parts.has_sandbox,
             redactor: parts.redactor,
             generation: ArcSwap::from_pointee(parts.generation),
             spent: Spent::new(&lives.run),
@@ -135,6 +167,7 @@ impl Runtime {
             commands,
         });
         let events = engine.bus.subscribe();
+        parts.watchers.into_iter().for_each(|watcher| engine.bus.pass_to(watcher));
         let orchestrator = Orchestrator::new(Arc::clone(&engine), recovered, metas);
         let task = tokio::spawn(orchestrator.run(queue)).abort_handle();
         let timer = schedule::run(Arc::downgrade(&engine), timetable, Arc::clone(&engine.clock));
@@ -181,6 +214,7 @@ impl Runtime {
 
     /// Hands in an input, in the order of the calls.
     pub fn submit_input(&self, input: ExternalInput) -> Result<Submitted, Refusal> {
+        reserved::check(None, &input.metadata).map_err(Refusal::Reserved)?;
         let clock = &self.engine.clock;
         let event = AgentEvent {
             id: input.id.unwrap_or_else(|| format!("evt-{}", clock.hex(16))),
@@ -188,9 +222,11 @@ impl Runtime {
             created_at: clock.now(),
             target: input.target,
             input: input.text,
-            metadata: goondan_core::JsonObject::new(),
-            instructions: None,
-            trace: EventTrace { trace_id: clock.hex(32), parent_span_id: None },
+            files: input.files,
+            history: input.history,
+            metadata: input.metadata,
+            instructions: input.instructions,
+            trace: EventTrace { trace_id: clock.hex(32), parent_span_id: None, caller: input.caller.map(Arc::new) },
             callers: Vec::new(),
             reply_to: None,
             terms: Default::default(),
@@ -201,14 +237,11 @@ impl Runtime {
     /// Starts an event again whose turn failed, under an id of its own, and takes it off the list of dead letters.
     pub async fn retry(&self, instance: &InstanceId, event_id: &str) -> Result<Accepted, Refusal> {
         let found = dead_letters::find(&self.engine, instance, event_id).await;
-        let mut event = found.map_err(|error| store_refusal(&error))?.ok_or_else(|| Refusal {
-            code: Code::EVENT_NOT_FOUND,
-            message: format!("{instance} has no failed event `{event_id}`"),
-            suggestion: Some("See which it has with `gdn instance show`.".to_owned()),
-        })?;
+        let mut event =
+            found?.ok_or_else(|| Refusal::NoSuchEvent { instance: instance.clone(), event: event_id.to_owned() })?;
         event.id = format!("{}-retry-{}", event.id, self.engine.clock.hex(4));
         let accepted = self.submit(event)?.accepted().await?;
-        dead_letters::remove(&self.engine, instance, event_id).await.map_err(|error| store_refusal(&error))?;
+        dead_letters::remove(&self.engine, instance, event_id).await?;
         Ok(accepted)
     }
 
@@ -217,7 +250,7 @@ impl Runtime {
         let (waiter, result) = oneshot::channel();
         let (answer, accepted) = oneshot::channel();
         let command = Command::Submit { event: Box::new(event), waiter: Some(waiter), accepted: answer };
-        self.engine.commands.send(command).map_err(|_| ended())?;
+        self.engine.commands.send(command).map_err(|_| Refusal::Ended)?;
         Ok(Submitted { event_id, trace_id, accepted, result })
     }
 
@@ -243,7 +276,7 @@ impl Runtime {
         let message = Message {
             id: format!("{turn_id}-m0"),
             data: MessageData { role: Role::Assistant, content: vec![Part::ToolCall(call.clone())] },
-            metadata: goondan_core::JsonObject::new(),
+            metadata: JsonObject::new(),
             created_at: clock.now(),
             source: MessageSource::Assistant { step_id: turn_id.clone() },
         };
@@ -269,6 +302,30 @@ impl Runtime {
         self.engine.commands.send(command).is_ok() && cancelled.await.unwrap_or(false)
     }
 
+    /// Cancels an event: its turn where it runs, the event itself where it waits. False where nothing is left to cancel.
+    pub async fn cancel_event(&self, event_id: &str) -> bool {
+        let (answer, cancelled) = oneshot::channel();
+        let command = Command::CancelEvent { event_id: event_id.to_owned(), answer };
+        self.engine.commands.send(command).is_ok() && cancelled.await.unwrap_or(false)
+    }
+
+    /// What has become of an event; `None` for one that was never accepted, or ended too long ago.
+    pub async fn find(&self, event_id: &str) -> Option<Found> {
+        let (answer, found) = oneshot::channel();
+        self.engine.commands.send(Command::Find { event_id: event_id.to_owned(), answer }).ok()?;
+        found.await.ok()?
+    }
+
+    /// The events of an instance whose sequence is greater than `after`, oldest first.
+    pub async fn events(&self, instance: &InstanceId, after: u64) -> Result<Vec<RuntimeEvent>, StoreError> {
+        self.engine.store.events(instance, after).await
+    }
+
+    /// A number that lies between the events of earlier processes and those of this one.
+    pub fn sequence_at_start(&self) -> u64 {
+        self.engine.bus.sequence_at_start()
+    }
+
     /// Waits until nothing is left to do in the chain of that trace: no turn runs in it and no event waits. A turn that could
     /// not be put on disk stands still and is not waited for. Where the swarm ends first, so does this.
     pub async fn settled(&self, trace_id: &str) {
@@ -284,6 +341,13 @@ impl Runtime {
             Ok(()) => metas.await.unwrap_or_default(),
             Err(_) => Vec::new(),
         }
+    }
+
+    /// Whether there is that instance.
+    pub async fn has_instance(&self, instance: &InstanceId) -> bool {
+        let (answer, known) = oneshot::channel();
+        let command = Command::Has { instance: instance.clone(), answer };
+        self.engine.commands.send(command).is_ok() && known.await.unwrap_or(false)
     }
 
     /// The conversation of `instance` as it lies in the store.
@@ -325,12 +389,4 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-fn store_refusal(error: &StoreError) -> Refusal {
-    Refusal { code: Code::STORE, message: error.to_string(), suggestion: None }
-}
-
-fn ended() -> Refusal {
-    Refusal { code: Code::SWARM_STOPPED, message: "the swarm has ended".to_owned(), suggestion: None }
 }

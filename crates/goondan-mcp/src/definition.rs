@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::codes;
 use goondan_core::JsonObject;
+use goondan_core::ids::hex;
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::kinds::{Elicitation, Entry, McpOauth, McpProtocol, McpServer, McpTransport, McpValue, Tool};
 use goondan_spec::value::Environment;
@@ -151,5 +152,5 @@ fn fingerprint(tool: &Resource<Tool>, server: &McpServer, way: &Way, project: &P
         }
         Way::Socket(path) => add(&path.to_string_lossy()),
     }
-    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hex(&hash.finalize()[..16])
 }

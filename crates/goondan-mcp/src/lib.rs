@@ -1,4 +1,5 @@
-//! A client of MCP servers: the tools of a server are exports of a Tool with `spec.mcp`.
+//! A client of MCP servers, whose tools are exports of a Tool with `spec.mcp`; and of agents of other programs, each of which a Tool
+//! with `spec.a2a` asks.
 //!
 //! A start waits for no server that was met before: what it said last is kept under the state root and announced at once
 //! ([`McpTools`]). A server is started by the first call that needs it, is one process for all who may share it, and is
@@ -10,6 +11,7 @@
 //!
 //! What this crate does not know: how programs are contained and ended. That is behind the port [`Dialer`].
 
+mod a2a;
 mod cache;
 mod catalog;
 mod codes;
@@ -28,6 +30,7 @@ mod server;
 mod session;
 mod source;
 
+pub use a2a::A2aTools;
 pub use catalog::{Catalog, Hints, Listed};
 pub use definition::Definition;
 pub use dial::{Dialer, Program, Running, StandIns, Stream};

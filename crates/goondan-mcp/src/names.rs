@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use goondan_core::ids::hex;
 use sha2::{Digest, Sha256};
 
 /// The longest name that models take.
@@ -56,7 +57,7 @@ pub(crate) fn plain(name: &str) -> String {
 }
 
 fn hashed(plain: &str, own: &str, room: usize) -> String {
-    let hash: String = Sha256::digest(own.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = hex(&Sha256::digest(own.as_bytes()));
     let kept = plain[..plain.len().min(room - HASH - 1)].trim_end_matches(['_', '-']);
     format!("{kept}-{}", &hash[..HASH])
 }

@@ -21,6 +21,7 @@ use sha2::{Digest, Sha256};
 
 use crate::codes::{self, error};
 use crate::definition::Definition;
+use goondan_core::ids::hex;
 use goondan_core::ports::tool::ToolError;
 use goondan_core::private;
 
@@ -60,7 +61,7 @@ impl TokenFile {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
-        let name: String = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let name = hex(&hash.finalize()[..16]);
         Some(TokenFile { path: folder.join(FOLDER).join(name) })
     }
 

@@ -57,13 +57,13 @@ fn take(block: ContentBlock, texts: &mut Vec<String>, attachments: &mut Vec<Atta
     }
 }
 
-fn attach(media_type: &str, data: String, name: Option<&str>, attachments: &mut Vec<Attachment>) {
+pub(crate) fn attach(media_type: &str, data: String, name: Option<&str>, attachments: &mut Vec<Attachment>) {
     let label = |text: &str| visible(text).chars().take(MAX_LABEL).collect::<String>();
     attachments.push(Attachment { media_type: label(media_type), data, name: name.map(label) });
 }
 
 /// Text with everything escaped that can't be seen.
-fn visible(text: &str) -> String {
+pub(crate) fn visible(text: &str) -> String {
     Escaper::new(Kept::Writing).escape(text).into_owned()
 }
 

@@ -22,6 +22,7 @@ use crate::place::Place;
 use crate::server::{Caller, Server};
 use crate::session::Session;
 use goondan_core::JsonObject;
+use goondan_core::ids::hex;
 use goondan_core::ports::tool::{OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource};
 use goondan_core::private;
 use goondan_spec::kinds::{Entry, ExportSpec, Swarm, Tool};
@@ -298,20 +299,18 @@ impl Drop for McpTools {
 #[async_trait]
 impl ToolSource for McpTools {
     async fn open(&self, tool: &Resource<Tool>, bundle_root: &Path) -> Result<ToolSet, OpenError> {
-        let failed = |message: String, suggestion: Option<String>| OpenError {
-            tool: tool.id.clone(),
-            message,
-            suggestion,
-            export: None,
-        };
         if tool.id.name.len() > MAX_TOOL {
             let message = format!(
                 "its name has {} characters, which leaves too little room for names of tools",
                 tool.id.name.len()
             );
-            return Err(failed(message, Some(format!("give it a name of at most {MAX_TOOL} characters"))));
+            let suggestion = format!("give it a name of at most {MAX_TOOL} characters");
+            return Err(OpenError::new(&tool.id, message).suggest(suggestion));
         }
-        let definition = self.define(tool, bundle_root).map_err(|error| failed(error.message, error.suggestion))?;
+        let definition = self.define(tool, bundle_root).map_err(|error| {
+            let suggestion = error.suggestion.clone();
+            OpenError { suggestion, ..OpenError::new(&tool.id, error) }
+        })?;
         let server = self.server(definition);
         let catalog = match server.known() {
             Some(catalog) => Some(catalog),
@@ -331,7 +330,7 @@ fn export(server: &Arc<Server>, listed: &Listed) -> (ExportSpec, Arc<dyn ToolHan
     let mut hash = Sha256::new();
     hash.update(server.definition.fingerprint());
     hash.update(serde_json::to_vec(listed).unwrap_or_default());
-    let code = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let code = hex(&hash.finalize());
     let handler = Remote { server: Arc::clone(server), own: listed.own.clone(), code };
     (listed.export.clone(), Arc::new(handler))
 }

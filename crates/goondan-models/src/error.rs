@@ -7,6 +7,11 @@ pub(crate) fn configuration(message: impl Into<String>, suggestion: impl Into<St
     suggest(ModelError::new(ModelErrorKind::Configuration, message), suggestion)
 }
 
+/// The key of a Model is not set; `suggestion` says which variable holds it.
+pub(crate) fn no_key(message: impl Into<String>, suggestion: impl Into<String>) -> ModelError {
+    suggest(ModelError::new(ModelErrorKind::NoKey, message), suggestion)
+}
+
 /// Nobody answers, or what answered broke off.
 pub(crate) fn connection(message: impl Into<String>) -> ModelError {
     ModelError::new(ModelErrorKind::Connection, message)

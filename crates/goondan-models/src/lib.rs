@@ -19,7 +19,7 @@ mod table;
 mod wire;
 
 pub use files::files_of;
-pub use providers::Providers;
+pub use providers::{Providers, missing_key, model_problem};
 pub use replay::{Mask, record};
 pub use scripted::ScriptedFactory;
 pub use table::{PROVIDERS, Provider, provider, similar_providers};

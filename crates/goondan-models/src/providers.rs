@@ -48,6 +48,23 @@ impl ModelFactory for Providers {
     }
 }
 
+/// What is wrong with a Model whatever machine it runs on: no such provider, a script that can't be used, no address where one
+/// is needed. Nothing is connected.
+pub fn model_problem(model: &Resource<Model>, bundle_root: &Path) -> Option<ModelError> {
+    let Some(provider) = table::provider(&model.spec.provider) else { return Some(unknown(model)) };
+    match provider.backend {
+        Backend::Scripted => Scripts::default().client(model, bundle_root).err(),
+        Backend::Replay => None,
+        Backend::Live { adapter, address } => live::address_problem(model, adapter, address),
+    }
+}
+
+/// That a Model's key is not set here.
+pub fn missing_key(model: &Resource<Model>, environment: &Environment) -> Option<ModelError> {
+    let provider = table::provider(&model.spec.provider).filter(|provider| provider.is_live())?;
+    live::missing_key(model, provider, environment)
+}
+
 fn unknown(model: &Resource<Model>) -> ModelError {
     let name = &model.spec.provider;
     let message = format!("{} names the provider `{name}`, which is not known", model.id);

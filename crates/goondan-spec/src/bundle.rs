@@ -8,7 +8,9 @@ use indexmap::IndexMap;
 
 use crate::diagnostic::Position;
 use crate::findings::ValueOrigin;
-use crate::kinds::{Agent, Connection, Connector, Extension, Model, Package, Swarm, Tool, ToolBuild, ToolManifest};
+use crate::kinds::{
+    Agent, Connection, Connector, ConnectorManifest, Extension, Model, Package, Swarm, Tool, ToolBuild, ToolManifest,
+};
 use crate::{JsonObject, Kind, ResourceId};
 
 /// The built-in package `@goondan/base`, as the caller describes it.
@@ -18,6 +20,16 @@ pub struct BasePackage {
     pub tools: Vec<ToolManifest>,
     /// The built-in extensions: name and default config.
     pub extensions: Vec<(String, JsonObject)>,
+    /// The built-in connectors.
+    pub connectors: Vec<ConnectorManifest>,
+}
+
+impl BasePackage {
+    /// What runs `connector`, where that is built in.
+    pub fn connector(&self, connector: &Connector) -> Option<&ConnectorManifest> {
+        let name = connector.builtin()?;
+        self.connectors.iter().find(|manifest| manifest.name == name)
+    }
 }
 
 /// The resources of a [`BasePackage`].
@@ -25,6 +37,7 @@ pub struct BasePackage {
 pub(crate) struct BuiltIn {
     pub(crate) tools: Resources<Tool>,
     pub(crate) extensions: Resources<Extension>,
+    pub(crate) connectors: Resources<Connector>,
 }
 
 impl BuiltIn {
@@ -34,7 +47,11 @@ impl BuiltIn {
             let extension = Extension { entry: format!("builtin:{name}"), config: config.clone() };
             built_in(Kind::Extension, name, extension)
         });
-        BuiltIn { tools: tools.collect(), extensions: extensions.collect() }
+        let connectors = base
+            .connectors
+            .iter()
+            .map(|manifest| built_in(Kind::Connector, &manifest.name, Connector::of_base(manifest)));
+        BuiltIn { tools: tools.collect(), extensions: extensions.collect(), connectors: connectors.collect() }
     }
 }
 
@@ -158,7 +175,7 @@ impl Bundle {
         &self.resources.extensions
     }
 
-    /// All connectors.
+    /// All connectors, the built-in ones included.
     pub fn connectors(&self) -> &Resources<Connector> {
         &self.resources.connectors
     }

@@ -112,6 +112,14 @@ impl Diagnostic {
         self
     }
 
+    /// The same under another code, as bad as that says.
+    #[must_use]
+    pub fn as_code(mut self, code: Code) -> Self {
+        let other = Diagnostic::new(code, "");
+        (self.code, self.severity, self.help_url) = (other.code, other.severity, other.help_url);
+        self
+    }
+
     /// Whether it keeps the bundle from running.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error

@@ -4,26 +4,19 @@ use crate::bundle::BasePackage;
 use crate::decode::Field;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::findings::Findings;
-use crate::kinds::Entry;
+use crate::kinds::{Entry, Language, Module};
 use crate::paths::Looks;
 use crate::text::{alternatives, closest, excerpt};
 
 /// What marks a handler set of this program.
-const BUILTIN: &str = "builtin:";
+pub(crate) const BUILTIN: &str = "builtin:";
 /// The manifest of an executable custom tool, in the folder that is the entry.
 pub(crate) const TOOL_MANIFEST: &str = "tool.yaml";
 /// Prefix and suffix of a dynamic library on Linux, macOS and Windows.
 const LIBRARY_FORMS: [(&str, &str); 3] = [("lib", ".so"), ("lib", ".dylib"), ("", ".dll")];
 
-/// Forms of entry that are kept for later, with what to do today.
-const RESERVED: [(&str, &str); 6] = [
-    (".ts", "TypeScript"),
-    (".mts", "TypeScript"),
-    (".js", "JavaScript"),
-    (".mjs", "JavaScript"),
-    (".py", "Python"),
-    (".wasm", "WebAssembly"),
-];
+/// The ending of a form of entry that is kept for later.
+const WASM: &str = ".wasm";
 
 /// Whether an entry is a handler set of this program.
 pub(crate) fn is_builtin(entry: &str) -> bool {
@@ -47,6 +40,9 @@ pub(crate) fn tool(
         return None;
     }
     let path = folder.path(field, findings)?;
+    if let Some(language) = Language::of(&path) {
+        return Module::find(field, &path, language, folder, findings).map(|module| Entry::Module(Box::new(module)));
+    }
     if folder.is_folder(&path) {
         return executable(field, &path, folder, findings);
     }
@@ -100,10 +96,11 @@ fn reserved(field: &Field<'_>, text: &str) -> Option<Diagnostic> {
             "write `mcp: {command: …}` or `mcp: {url: …}` in place of `entry`; `gdn mcp import` does it for you";
         return Some(field.invalid(message).suggest(instead));
     }
-    let lower = text.to_ascii_lowercase();
-    let (suffix, language) = RESERVED.iter().find(|(suffix, _)| lower.ends_with(suffix))?;
-    let message = format!("Entries in {language} (`{suffix}`) are not supported yet.");
-    let instead = "make it a program that takes `--key=value` arguments, put it into a folder with a `tool.yaml`, and name the folder here; or build a dynamic library with `gdn new tool`";
+    if !text.to_ascii_lowercase().ends_with(WASM) {
+        return None;
+    }
+    let message = format!("Entries in WebAssembly (`{WASM}`) are not supported yet.");
+    let instead = "write the tool in JavaScript, TypeScript or Python; make it a program that takes `--key=value` arguments, put it into a folder with a `tool.yaml`, and name the folder here; or build a dynamic library with `gdn new tool`";
     Some(field.invalid(message).suggest(instead))
 }
 
@@ -131,19 +128,19 @@ fn library(field: &Field<'_>, path: &str, folder: &Looks<'_>, findings: &mut Fin
             entry
         });
     }
-    let diagnostic = if folder.is_file(path) {
-        field
+    if folder.is_file(path) {
+        let diagnostic = field
             .problem(Code::ENTRY_NOT_FOUND, format!("`{path}` is a file, but no dynamic library."))
-            .suggest("to run a program, put it into a folder with a `tool.yaml` and name the folder here")
+            .suggest("to run a program, put it into a folder with a `tool.yaml` and name the folder here");
+        findings.add(diagnostic);
     } else {
         let message =
             format!("`{}` is `{}`, but neither a library nor a folder is there.", field.path, excerpt(path, 200));
         let first = if findings.is_buildable() { "run `gdn build`" } else { "build the library first" };
         let names = alternatives(&usual_names(path));
         let suggestion = format!("{first}, or correct the path; it may be called {names}");
-        field.problem(Code::ENTRY_NOT_FOUND, message).suggest(suggestion)
-    };
-    findings.add(diagnostic);
+        findings.add_not_built(field.problem(Code::ENTRY_NOT_FOUND, message).suggest(suggestion));
+    }
     None
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Findings {
     pub(crate) resource: Option<ResourceId>,
     /// What is wrong.
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// That the entry of a tool is not there: an error where somebody uses the tool.
+    pub(crate) not_built: Vec<Diagnostic>,
     /// Further files that the bundle is made from: prompts, entries.
     pub(crate) files: Vec<String>,
     /// Value sources, for the check of the environment.
@@ -55,14 +57,28 @@ impl Findings {
     }
 
     /// Appends `diagnostic`, with the file and the resource where it names none.
-    pub(crate) fn add(&mut self, mut diagnostic: Diagnostic) {
+    pub(crate) fn add(&mut self, diagnostic: Diagnostic) {
+        let diagnostic = self.placed(diagnostic);
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// Notes that the entry of a tool is not there. Where nothing says how it is built, that is a mistake whoever uses the tool.
+    pub(crate) fn add_not_built(&mut self, diagnostic: Diagnostic) {
+        if !self.is_buildable() {
+            return self.add(diagnostic);
+        }
+        let diagnostic = self.placed(diagnostic);
+        self.not_built.push(diagnostic);
+    }
+
+    fn placed(&self, mut diagnostic: Diagnostic) -> Diagnostic {
         diagnostic.file.get_or_insert_with(|| self.file.clone());
         if diagnostic.resource.is_none() {
             diagnostic.resource =
                 self.resource.as_ref().map(|resource| excerpt(&resource.to_string(), LONGEST_SUBJECT));
         }
         diagnostic.field = diagnostic.field.map(|field| excerpt(&field, LONGEST_SUBJECT));
-        self.diagnostics.push(diagnostic);
+        diagnostic
     }
 
     /// Notes where a field of the resource stands.
@@ -82,6 +98,6 @@ impl Findings {
 
     /// Whether nothing that has been found so far keeps the bundle from running.
     pub(crate) fn is_clean(&self) -> bool {
-        !self.diagnostics.iter().any(Diagnostic::is_error)
+        !self.diagnostics.iter().chain(&self.not_built).any(Diagnostic::is_error)
     }
 }

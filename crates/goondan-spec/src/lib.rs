@@ -23,6 +23,7 @@ pub mod env_files;
 mod envelope;
 pub mod files;
 mod findings;
+mod imports;
 mod index;
 mod kept;
 pub mod kinds;

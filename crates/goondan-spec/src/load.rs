@@ -1,7 +1,7 @@
 //! The stages from a folder to a bundle. Every stage collects; the last one decides.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -74,6 +74,7 @@ pub fn load_again(input: LoadInput<'_>, known: &KnownFiles) -> Loaded {
     let index = make_index(&documents, built_in, &mut gathered);
     let stage = Stage { folder: &folder, index: &index, base: input.base, built_in, documents: &documents };
     let decoded = stage.decode_all(&mut gathered);
+    gathered.weigh_not_built(&decoded, documents.iter().filter(|document| document.id().kind == Kind::Agent).count());
     gathered.diagnostics.extend(cycles::find(&files.own, &files.nested));
     gathered.file_names.extend(files.own.iter().map(|file| file.name.clone()));
     if documents.is_empty() && gathered.is_clean() {
@@ -112,6 +113,7 @@ fn find_root(path: &Path, files: &dyn Files) -> Result<PathBuf, Diagnostic> {
 #[derive(Debug, Default)]
 struct Gathered {
     diagnostics: Vec<Diagnostic>,
+    not_built: Vec<Diagnostic>,
     file_names: Vec<String>,
     values: Vec<ValueOrigin>,
     secrets: Vec<(String, std::ops::Range<usize>)>,
@@ -124,6 +126,7 @@ impl Gathered {
     fn take(&mut self, findings: Findings) {
         let file = findings.file;
         self.diagnostics.extend(findings.diagnostics);
+        self.not_built.extend(findings.not_built);
         self.file_names.extend(findings.files);
         self.values.extend(findings.values);
         self.secrets.extend(findings.secrets.into_iter().map(|range| (file.clone(), range)));
@@ -131,6 +134,21 @@ impl Gathered {
         self.builds.extend(findings.builds);
         if let Some(resource) = findings.resource.filter(|_| !findings.places.is_empty()) {
             self.places.insert(resource, findings.places);
+        }
+    }
+
+    /// A tool that is not built keeps its project from running only if an agent uses it. Agents that could not be read may use
+    /// any.
+    fn weigh_not_built(&mut self, decoded: &Decoded, agents: usize) {
+        let used: HashSet<String> =
+            decoded.agents.values().flat_map(|agent| &agent.spec.tools).map(|used| used.tool.to_string()).collect();
+        let is_used = |tool: &Option<String>| tool.as_ref().is_none_or(|tool| used.contains(tool));
+        for mut diagnostic in std::mem::take(&mut self.not_built) {
+            if decoded.agents.len() == agents && !is_used(&diagnostic.resource) {
+                let message = format!("{} No agent uses the tool.", diagnostic.message);
+                diagnostic = Diagnostic { message, ..diagnostic }.as_code(Code::NOT_READY);
+            }
+            self.diagnostics.push(diagnostic);
         }
     }
 
@@ -252,7 +270,7 @@ fn make_index(documents: &[Document<'_>], built_in: &BuiltIn, gathered: &mut Gat
         }
         gathered.diagnostics.extend(again.into_iter().map(|document| duplicate(document, first[document.id()])));
     }
-    for id in built_in.tools.keys().chain(built_in.extensions.keys()) {
+    for id in built_in.tools.keys().chain(built_in.extensions.keys()).chain(built_in.connectors.keys()) {
         index.insert(id);
     }
     index
@@ -291,6 +309,7 @@ impl Stage<'_> {
         done.extensions = self.decode_spec(Kind::Extension, &done, gathered, kinds::decode_extension);
         done.extensions.extend(self.built_in.extensions.clone());
         done.connectors = self.decode_spec(Kind::Connector, &done, gathered, kinds::decode_connector);
+        done.connectors.extend(self.built_in.connectors.clone());
         done.tools = self.decode_spec(Kind::Tool, &done, gathered, kinds::decode_tool);
         done.tools.extend(self.built_in.tools.clone());
         done.agents = self.decode_spec(Kind::Agent, &done, gathered, kinds::decode_agent);

@@ -26,6 +26,8 @@ pub(crate) struct Folder<'f> {
     repository: Option<PathBuf>,
     /// What was found at a path. Ten thousand tools may share one library.
     seen: Mutex<HashMap<String, Seen>>,
+    /// The files that a module is made of, by its path. As many tools may share one.
+    modules: Mutex<HashMap<String, Vec<String>>>,
 }
 
 /// What was found at a path.
@@ -37,6 +39,7 @@ pub(crate) struct Seen {
 }
 
 /// Why a file of the bundle could not be read as text.
+#[derive(Debug)]
 pub(crate) enum Unreadable {
     TooLarge,
     NotText(FromUtf8Error),
@@ -47,7 +50,7 @@ impl<'f> Folder<'f> {
     pub(crate) fn new(files: &'f dyn Files, root: &'f Path) -> Self {
         let canonical = files.canonical(root).unwrap_or_else(|_| root.to_owned());
         let repository = repository_around(files, &canonical).map(Path::to_owned);
-        Folder { files, root, canonical, repository, seen: Mutex::default() }
+        Folder { files, root, canonical, repository, seen: Mutex::default(), modules: Mutex::default() }
     }
 
     /// What stands at a relative path.
@@ -176,6 +179,18 @@ impl<'f> Looks<'f> {
     pub(crate) fn read(&self, relative: &str) -> Result<String, Unreadable> {
         self.go_beyond();
         self.folder.read(relative)
+    }
+
+    /// The files that the module at `path` is made of, which `find` looks for once in a load.
+    pub(crate) fn module_files(&self, path: &str, find: impl FnOnce() -> Vec<String>) -> Vec<String> {
+        self.go_beyond();
+        let known = || self.folder.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(files) = known().get(path) {
+            return files.clone();
+        }
+        let files = find();
+        known().insert(path.to_owned(), files.clone());
+        files
     }
 
     /// Reads a text file that `field` names, such as a prompt, and notes it as part of the bundle.

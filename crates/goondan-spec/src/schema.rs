@@ -109,7 +109,7 @@ fn metadata(kind: Kind) -> Value {
         "properties": {
             "name": { "type": "string", "pattern": pattern, "description": name },
             "labels": texts("Short texts by name, to sort resources by. `gdn` does not use them."),
-            "annotations": texts("Texts by name, for people and other programs. `gdn` does not use them."),
+            "annotations": texts("Texts by name, for people and other programs. An Agent's `description` is what MCP clients are told of it."),
         },
     })
 }

@@ -3,6 +3,10 @@
 //! A hash is made from what a resource means (its decoded form, labels and annotations), so layout, comments and file names
 //! do not matter. What lies outside the bundle's YAML comes from the caller: the content of libraries and scripts, and where
 //! wanted the values of variables.
+//!
+//! What is hashed is the text that `Debug` makes of a decoded form. It keeps the order of keys, which a model is shown, and it
+//! cannot hold a secret: serde cannot write a [`Secret`](crate::Secret) at all. Another version of this program may show the
+//! same thing differently. Only a comparison with what another version wrote down notices that, and calls it changed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{self, Write};

@@ -1,12 +1,13 @@
 //! What one swarm of a bundle needs: which one runs, and whether its variables are set (rule L8).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::ResourceId;
 use crate::bundle::{Bundle, Origin, Resource};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::findings::ValueOrigin;
-use crate::kinds::Swarm;
+use crate::kinds::{Connection, Swarm};
 use crate::text::{alternatives, closest, excerpt, list};
 use crate::value::{Environment, Secret, ValueSource};
 
@@ -63,14 +64,18 @@ impl Bundle {
         outside.map(|origin| (&origin.source, &origin.resource, (origin.file.clone(), origin.at)))
     }
 
+    /// The connections that feed `swarm`: those that name it, and where it is the first one, those that name none.
+    pub fn connections_of(&self, swarm: &ResourceId) -> impl Iterator<Item = &Arc<Resource<Connection>>> {
+        let is_first = self.swarms().keys().next() == Some(swarm);
+        let feeds = move |target: Option<&ResourceId>| target.map_or(is_first, |target| target == swarm);
+        self.connections().values().filter(move |connection| feeds(connection.spec.swarm.as_ref()))
+    }
+
     fn used_by(&self, swarm: &ResourceId) -> BTreeSet<ResourceId> {
         let Some(resource) = self.swarms().get(swarm) else { return BTreeSet::new() };
         let agents = resource.spec.agents.iter().filter_map(|agent| self.agents().get(agent));
         let models = agents.map(|agent| agent.spec.model.clone());
-        let first = self.swarms().keys().next();
-        let feeds = |target: Option<&ResourceId>| target.or(first) == Some(swarm);
-        let connections = self.connections().values().filter(|connection| feeds(connection.spec.swarm.as_ref()));
-        models.chain(connections.map(|connection| connection.id.clone())).collect()
+        models.chain(self.connections_of(swarm).map(|connection| connection.id.clone())).collect()
     }
 }
 

@@ -10,6 +10,5 @@ mod ledger;
 pub mod memory;
 mod note;
 pub mod record;
-#[cfg(feature = "testing")]
 pub mod suite;
 pub mod transfer;

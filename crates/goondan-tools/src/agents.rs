@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::define::{Export, Operation, titled};
 use crate::paths::Root;
-use crate::table::Builtin;
+use crate::table::{Builtin, ConfigError};
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "agents",
@@ -31,7 +31,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     open: |opening| {
         let config: Config = opening.config()?;
         if config.timeout_ms.is_some_and(|ms| !(1..=LONGEST).contains(&ms)) {
-            return Err(format!("`timeoutMs` must lie between 1 and {LONGEST}"));
+            return Err(ConfigError::Range { field: "timeoutMs", most: LONGEST });
         }
         let (config, none) = (Arc::new(config), Arc::new(()));
         // The engine derives the ids of events from the id of the call: the same call again is the same event.

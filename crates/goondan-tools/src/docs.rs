@@ -31,6 +31,9 @@ spec:
   exports: [{name: get}]
 ```
 
+A tool of your own is a [file in JavaScript, TypeScript or Python](hosts.md), a [library](native-tools.md), a program, or an
+[MCP server](mcp.md).
+
 Each field of an item in `exports` replaces what the tool says of itself: `description` or `descriptionFile` (a file of the
 project, in which `${workspace}`, `${directory}` and `${cwd}` are filled in), `parameters`, `permissions`,
 `optionalPermissions`, `readOnly` and `idempotent`. A reference can select exports, too:

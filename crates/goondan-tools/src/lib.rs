@@ -66,7 +66,8 @@ use crate::confine::Helper;
 pub use crate::confine::start::is_there as has_sandbox;
 pub use crate::confine::{HelperCommand, enter};
 pub use crate::executable::ExecutableTools;
-pub use crate::servers::{ServerCommand, ServerProgram, ServerPrograms};
+pub use crate::executable::{EntryFault, entry_fault};
+pub use crate::servers::{RuntimeFiles, ServerCommand, ServerProgram, ServerPrograms};
 use crate::state::{Owner, State, lock};
 use crate::table::{BUILTINS, Builtin, Opening};
 
@@ -136,11 +137,10 @@ impl ToolSource for BuiltinTools {
         let environment = lock(&self.state.environment).clone();
         let exports =
             (builtin.open)(&Opening { config: &tool.spec.config, environment: &environment, state: &self.state })
-                .map_err(|message| OpenError {
-                    tool: tool.id.clone(),
-                    message: format!("the config of builtin:{} is wrong: {message}", builtin.name),
-                    suggestion: Some(format!("docs/tools.md lists what `{}` takes in its config", builtin.name)),
-                    export: None,
+                .map_err(|cause| {
+                    let name = builtin.name;
+                    OpenError::new(&tool.id, format!("the config of builtin:{name} is wrong: {cause}"))
+                        .suggest(format!("docs/tools.md lists what `{name}` takes in its config"))
                 })?;
         Ok(ToolSet { exports: exports.into_iter().map(|export| (export.spec, export.handler)).collect() })
     }
@@ -148,13 +148,13 @@ impl ToolSource for BuiltinTools {
 
 /// The row that the tool's entry names.
 fn find(tool: &Resource<Tool>) -> Result<&'static Builtin, OpenError> {
-    let failed = |message, suggestion| OpenError { tool: tool.id.clone(), message, suggestion, export: None };
     let Entry::Builtin(name) = &tool.spec.entry else {
-        return Err(failed("its entry is not of the form builtin:NAME".to_owned(), None));
+        return Err(OpenError::new(&tool.id, "its entry is not of the form builtin:NAME"));
     };
     BUILTINS.iter().find(|builtin| builtin.name == name).ok_or_else(|| {
         let names: Vec<&str> = BUILTINS.iter().map(|builtin| builtin.name).collect();
-        failed(format!("there is no built-in tool `{name}`"), Some(format!("use one of {}", names.join(", "))))
+        OpenError::new(&tool.id, format!("there is no built-in tool `{name}`"))
+            .suggest(format!("use one of {}", names.join(", ")))
     })
 }
 

@@ -18,7 +18,7 @@ use url::Url;
 use crate::define::{Export, Operation, titled};
 use crate::http::{HttpClient, Request};
 use crate::net_guard::Guard;
-use crate::table::Builtin;
+use crate::table::{Builtin, ConfigError};
 use crate::values;
 
 /// How long a webhook may take.
@@ -44,7 +44,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
         let channels = config.channels.into_iter();
         let channels = channels.map(|(name, stated)| Ok((name.clone(), channel(&name, stated, opening.environment)?)));
         let shared = Shared {
-            channels: channels.collect::<Result<_, String>>()?,
+            channels: channels.collect::<Result<_, ConfigError>>()?,
             http: HttpClient::new(Guard::new(config.allow_private_network, config.allow_hosts)),
         };
         Ok(vec![Export::new::<Message>("message", &Arc::new(shared)).needs(Permission::Network)])
@@ -95,17 +95,17 @@ struct Shared {
     http: HttpClient,
 }
 
-fn channel(name: &str, stated: Stated, environment: &Environment) -> Result<Channel, String> {
+fn channel(name: &str, stated: Stated, environment: &Environment) -> Result<Channel, ConfigError> {
     match (stated.webhook, stated.agent, stated.log) {
         (Some(webhook), None, None) if stated.instance_key.is_none() => {
             let field = format!("channels.{name}.webhook.url");
             let secret = values::resolve(&webhook.url, &field, environment)?;
-            let url = Url::parse(secret.expose()).map_err(|_| format!("`{field}` is not a URL"))?;
+            let url = Url::parse(secret.expose()).map_err(|_| ConfigError::NoUrl(field))?;
             Ok(Channel::Webhook(url))
         }
         (None, Some(agent), None) => Ok(Channel::Agent { name: agent, instance_key: stated.instance_key }),
         (None, None, Some(level)) if stated.instance_key.is_none() => Ok(Channel::Log(level)),
-        _ => Err(format!("channels.{name} needs exactly one of `webhook`, `agent` (with `instanceKey`) and `log`")),
+        _ => Err(ConfigError::NoChannel(name.to_owned())),
     }
 }
 

@@ -2,8 +2,9 @@
 //! are started and contained as the programs of other tools are, and end with this program, however it ends.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +46,17 @@ pub struct ServerCommand<'a> {
     pub project: &'a Path,
     /// The folder that they may write to.
     pub workdir: &'a Path,
+    /// What it is made of, where it is a runtime that was found on this machine.
+    pub runtime: Option<RuntimeFiles<'a>>,
+}
+
+/// What a runtime is made of, which it may use in a sandbox, too.
+#[derive(Debug, Clone, Copy)]
+pub struct RuntimeFiles<'a> {
+    /// Folders that it reads beside those of tool chains.
+    pub reads: &'a [PathBuf],
+    /// Programs that it consists of.
+    pub starts: &'a [PathBuf],
 }
 
 /// A program that runs. Dropping it kills all of its processes.
@@ -76,7 +88,8 @@ impl ServerPrograms {
         let environment = process::environment(&launcher.env, wanted.env.clone());
         let mut command = process::command(wanted.program, wanted.folder, environment);
         command.args(wanted.args);
-        let places = Places { project: wanted.project, workdir: wanted.workdir, sandboxes: wanted.sandboxes };
+        let (project, workdir, sandboxes) = (wanted.project, wanted.workdir, wanted.sandboxes);
+        let places = Places { project, workdir, sandboxes, runtime: wanted.runtime };
         let program = PathBuf::from(wanted.program);
         let program = (program.components().count() > 1).then_some(program.as_path());
         let mut contained = launcher.confine_in(command, places, program, Vec::new())?;
@@ -103,12 +116,30 @@ impl ServerProgram {
             }
             Err(_) => self.group.end().await,
         };
-        match status {
-            Ok(status) => match process::signal_name(status) {
-                Some(signal) => format!("ended by {signal}"),
-                None => format!("exit code {}", process::exit_code(status)),
-            },
-            Err(error) => error.to_string(),
-        }
+        told(status)
+    }
+
+    /// Waits until it ends by itself, and says how it did. What it has started ends with it.
+    pub async fn wait(&mut self) -> String {
+        let status = self.group.wait().await;
+        self.group.kill();
+        told(status)
+    }
+
+    /// Kills it with all that it has started, and says how it ended.
+    pub async fn kill(&mut self) -> String {
+        self.group.kill();
+        told(self.group.wait().await)
+    }
+}
+
+/// How a program ended.
+fn told(status: io::Result<ExitStatus>) -> String {
+    match status {
+        Ok(status) => match process::signal_name(status) {
+            Some(signal) => format!("ended by {signal}"),
+            None => format!("exit code {}", process::exit_code(status)),
+        },
+        Err(error) => error.to_string(),
     }
 }

@@ -29,7 +29,26 @@ pub(crate) struct Builtin {
     /// How long a call may take, where the default of two minutes does not fit.
     pub(crate) timeout: Option<Duration>,
     /// Makes the exports from a config; the error says what is wrong with it.
-    pub(crate) open: fn(&Opening<'_>) -> Result<Vec<Export>, String>,
+    pub(crate) open: fn(&Opening<'_>) -> Result<Vec<Export>, ConfigError>,
+}
+
+/// What is wrong with a config.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error(transparent)]
+    Form(#[from] serde_json::Error),
+    #[error("`{0}` must be a value source: write `{{valueFrom: {{env: NAME}}}}`")]
+    NoSource(String),
+    #[error("`{field}` needs the environment variable {}", .tried.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))]
+    Unset { field: String, tried: Vec<String> },
+    #[error("`{0}` is not a URL")]
+    NoUrl(String),
+    #[error("`{field}` must lie between 1 and {most}")]
+    Range { field: &'static str, most: u64 },
+    #[error("`{0}` must have the form `Model/name`")]
+    NoModel(&'static str),
+    #[error("channels.{0} needs exactly one of `webhook`, `agent` (with `instanceKey`) and `log`")]
+    NoChannel(String),
 }
 
 /// What a tool is opened with.
@@ -44,12 +63,12 @@ pub(crate) struct Opening<'a> {
 
 impl Opening<'_> {
     /// Reads the config. Unknown keys are errors, so that a typing mistake is seen.
-    pub(crate) fn config<C: DeserializeOwned>(&self) -> Result<C, String> {
-        serde_json::from_value(Value::Object(self.config.clone())).map_err(|error| error.to_string())
+    pub(crate) fn config<C: DeserializeOwned>(&self) -> Result<C, ConfigError> {
+        Ok(serde_json::from_value(Value::Object(self.config.clone()))?)
     }
 
     /// Makes sure that the config is empty, for a tool that takes none.
-    pub(crate) fn no_config(&self) -> Result<(), String> {
+    pub(crate) fn no_config(&self) -> Result<(), ConfigError> {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Nothing {}

@@ -3,14 +3,12 @@
 use goondan_spec::{Environment, Secret, ValueSource};
 use serde_json::Value;
 
+use crate::table::ConfigError;
+
 /// What `source` stands for: `{value: …}`, `{valueFrom: {env: NAME}}` or `{valueFrom: {secretRef: {ref: Secret/NAME}}}`.
-pub(crate) fn resolve(source: &Value, field: &str, environment: &Environment) -> Result<Secret, String> {
-    let source = parse(source)
-        .ok_or_else(|| format!("`{field}` must be a value source: write `{{valueFrom: {{env: NAME}}}}`"))?;
-    environment.resolve(&source, field).map_err(|tried| {
-        let names = tried.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-        format!("`{field}` needs the environment variable {}", names)
-    })
+pub(crate) fn resolve(source: &Value, field: &str, environment: &Environment) -> Result<Secret, ConfigError> {
+    let source = parse(source).ok_or_else(|| ConfigError::NoSource(field.to_owned()))?;
+    environment.resolve(&source, field).map_err(|tried| ConfigError::Unset { field: field.to_owned(), tried })
 }
 
 fn parse(source: &Value) -> Option<ValueSource> {
@@ -47,10 +45,14 @@ mod tests {
     fn a_value_comes_from_where_it_says() {
         let environment: Environment =
             [("HOOK".to_owned(), "h".to_owned()), ("SECRET_CHAT".to_owned(), "s".to_owned())].into_iter().collect();
-        let of = |source: Value| resolve(&source, "url", &environment).map(|secret| secret.expose().to_owned());
-        assert_eq!(of(json!({"value": "v"})).as_deref(), Ok("v"));
-        assert_eq!(of(json!({"valueFrom": {"env": "HOOK"}})).as_deref(), Ok("h"));
-        assert_eq!(of(json!({"valueFrom": {"secretRef": {"ref": "Secret/chat"}}})).as_deref(), Ok("s"));
+        let of = |source: Value| {
+            resolve(&source, "url", &environment)
+                .map(|secret| secret.expose().to_owned())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(of(json!({"value": "v"})), Ok("v".to_owned()));
+        assert_eq!(of(json!({"valueFrom": {"env": "HOOK"}})), Ok("h".to_owned()));
+        assert_eq!(of(json!({"valueFrom": {"secretRef": {"ref": "Secret/chat"}}})), Ok("s".to_owned()));
         assert!(of(json!({"valueFrom": {"env": "NONE"}})).unwrap_err().contains("`NONE`"));
         for wrong in [json!("https://secret"), json!({}), json!({"value": 1}), json!({"value": "a", "valueFrom": {}})] {
             let error = of(wrong).unwrap_err();

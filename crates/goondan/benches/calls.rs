@@ -1,5 +1,6 @@
-//! What one tool call costs: built in, from a library in this process, and from one in a child process; with next to no
-//! arguments and with 10 KB of them. The handlers do next to nothing.
+//! What one tool call costs: built in, from a library in this process, from one in a child process, and from a module in
+//! JavaScript and in Python; with next to no arguments and with 10 KB of them. The handlers do next to nothing. It takes
+//! `node` and `python3`.
 //!
 //! Each call takes the whole road of a model's call: name, arguments against the schema, permissions, time-out, limits and
 //! events. `cargo bench -p goondan --bench calls`
@@ -33,12 +34,22 @@ metadata: {name: hosted}
 spec: {entry: ./counter, isolation: process}
 ---
 apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: javascript}
+spec: {entry: ./tool.mjs, exports: [{name: current, description: One., parameters: {type: object}}]}
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: python}
+spec: {entry: ./tool.py, exports: [{name: current, description: One., parameters: {type: object}}]}
+---
+apiVersion: goondan.ai/v1
 kind: Agent
 metadata: {name: a}
 spec:
   modelConfig: {modelRef: Model/m}
   permissions: {default: allow}
-  tools: [{ref: Tool/text-transform}, {ref: Tool/here}, {ref: Tool/hosted}]
+  tools: [{ref: Tool/text-transform}, {ref: Tool/here}, {ref: Tool/hosted}, {ref: Tool/javascript}, {ref: Tool/python}]
 ---
 apiVersion: goondan.ai/v1
 kind: Swarm
@@ -65,6 +76,8 @@ fn start(runtime: &Runtime, folder: &Path) -> Swarm {
     let project = folder.join("project");
     std::fs::create_dir(&project).unwrap();
     std::fs::write(project.join("goondan.yaml"), PROJECT).unwrap();
+    std::fs::write(project.join("tool.mjs"), "export const handlers = { current: () => 1 };\n").unwrap();
+    std::fs::write(project.join("tool.py"), "handlers = {\"current\": lambda ctx, input: 1}\n").unwrap();
     let library = build(&["-p", "counter"]);
     std::fs::copy(&library, project.join(library.file_name().unwrap())).unwrap();
     let program = build(&["-p", "goondan-dylib", "--example", "tool-host"]);
@@ -81,9 +94,14 @@ fn calls(criterion: &mut Criterion) {
     let swarm = start(&runtime, folder.path());
     let large = "x".repeat(10 * 1024);
     let mut group = criterion.benchmark_group("call");
-    for (place, tool) in
-        [("built-in", "text-transform__slice"), ("library", "here__current"), ("child-process", "hosted__current")]
-    {
+    let places = [
+        ("built-in", "text-transform__slice"),
+        ("library", "here__current"),
+        ("child-process", "hosted__current"),
+        ("javascript", "javascript__current"),
+        ("python", "python__current"),
+    ];
+    for (place, tool) in places {
         for (size, text) in [("small", "x"), ("10-kb", large.as_str())] {
             // `current` does not know these; it ignores them.
             let arguments = json!({ "text": text, "start": 0, "end": 0 });

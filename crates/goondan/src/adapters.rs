@@ -8,11 +8,13 @@ use async_trait::async_trait;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::tool::{InstanceObserver, OpenError, ToolSet, ToolSource};
 use goondan_dylib::{HostCommand, Libraries, Limits};
-use goondan_mcp::{McpTools, StandIns};
+use goondan_hosts::ModuleTools;
+use goondan_mcp::{A2aTools, McpTools, StandIns};
 use goondan_spec::kinds::{Entry, Isolation, Tool};
 use goondan_spec::{Environment, Resource};
 use goondan_tools::{BuiltinTools, ExecutableTools, HelperCommand, ServerPrograms};
 
+use crate::hosts::HostStarter;
 use crate::servers::ServerDialer;
 
 /// How long libraries may take to end what they do when a swarm ends.
@@ -26,7 +28,9 @@ pub(crate) struct ToolSources {
     libraries: Arc<Libraries>,
     /// Libraries in processes of their own, where this program can be such a process.
     hosted: Option<Libraries>,
+    modules: ModuleTools,
     mcp: McpTools,
+    a2a: A2aTools,
 }
 
 impl ToolSources {
@@ -39,6 +43,7 @@ impl ToolSources {
         environment: Environment,
     ) -> Self {
         let dialer = Arc::new(ServerDialer(ServerPrograms::new(helper.clone())));
+        let modules = ModuleTools::new(state_root, Arc::new(HostStarter(ServerPrograms::new(helper.clone()))));
         let staging = &state_root.join("plugins");
         let libraries = Arc::new(Libraries::new(staging, Limits::default()));
         let builtin = BuiltinTools::new()
@@ -51,14 +56,17 @@ impl ToolSources {
             executable: ExecutableTools::new(helper),
             libraries,
             hosted: host.map(|host| Libraries::hosted(staging, Limits::default(), host)),
-            mcp: McpTools::new(state_root, dialer, environment).stand_ins(stand_ins),
+            modules,
+            mcp: McpTools::new(state_root, dialer, environment.clone()).stand_ins(stand_ins),
+            a2a: A2aTools::new(environment),
         }
     }
 
     /// What value sources of tools that are opened from now on see.
     pub(crate) fn set_environment(&self, environment: Environment) {
         self.builtin.set_environment(environment.clone());
-        self.mcp.set_environment(environment);
+        self.mcp.set_environment(environment.clone());
+        self.a2a.set_environment(environment);
     }
 
     /// The tools of MCP servers.
@@ -68,7 +76,7 @@ impl ToolSources {
 
     /// Ends what tools have running, and closes all libraries.
     pub(crate) async fn shutdown(&self) {
-        tokio::join!(self.builtin.shutdown(), self.mcp.shutdown());
+        tokio::join!(self.builtin.shutdown(), self.modules.shutdown(), self.mcp.shutdown());
         let mut stuck = self.libraries.shutdown(PATIENCE).await;
         if let Some(hosted) = &self.hosted {
             stuck.extend(hosted.shutdown(PATIENCE).await);
@@ -82,12 +90,11 @@ impl ToolSources {
         match (tool.spec.isolation, &self.hosted) {
             (Isolation::None, _) => self.libraries.open(tool, bundle_root).await,
             (Isolation::Process, Some(hosted)) => hosted.open(tool, bundle_root).await,
-            (Isolation::Process, None) => Err(OpenError {
-                tool: tool.id.clone(),
-                message: "`isolation: process` needs a program that can host libraries, and this one cannot".to_owned(),
-                suggestion: Some("give `SwarmBuilder::tool_host` a command, or leave `isolation` out".to_owned()),
-                export: None,
-            }),
+            (Isolation::Process, None) => {
+                let cause = "`isolation: process` needs a program that can host libraries, and this one cannot";
+                let suggestion = "give `SwarmBuilder::tool_host` a command, or leave `isolation` out";
+                Err(OpenError::new(&tool.id, cause).suggest(suggestion))
+            }
         }
     }
 }
@@ -105,7 +112,9 @@ impl ToolSource for ToolSources {
             Entry::Builtin(_) => self.builtin.open(tool, bundle_root).await,
             Entry::Library(_) => self.open_library(tool, bundle_root).await,
             Entry::Executable(_) => self.executable.open(tool, bundle_root).await,
+            Entry::Module(_) => self.modules.open(tool, bundle_root).await,
             Entry::Mcp(_) => self.mcp.open(tool, bundle_root).await,
+            Entry::A2a(_) => self.a2a.open(tool, bundle_root).await,
         }
     }
 }

@@ -2,15 +2,23 @@
 //! project can't add to them.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
+use goondan_core::ids::InstanceId;
 use goondan_core::ports::approval::{ApprovalBook, Grant};
+use goondan_core::ports::store::{StoreError, update};
 use goondan_core::real_path::real_path;
+use goondan_core::reserved::APPROVALS;
 use goondan_spec::yaml::YamlError;
 use goondan_spec::{Code, Diagnostic};
+use goondan_store::jsonl::{JsonlStore, OpenWorkspaceError, layout};
 use serde::{Deserialize, Serialize};
+
+use crate::workspace::Workspace;
 
 /// The file, relative to the folder of the workspace.
 pub const FILE: &str = "approvals.yaml";
@@ -20,14 +28,35 @@ const OLD_FILE: &str = ".goondan/approvals.yaml";
 
 const HEAD: &str = "\
 # Calls that somebody allowed for good, by the folder of the project. They run without a question where a policy asks; what
-# a policy denies stays denied. Remove an entry to be asked again. The file is read when a swarm starts.
+# a policy denies stays denied. Remove an entry to be asked again: `gdn policy approvals` does it.
 ";
 
-/// The approvals of a project, as they were when the swarm started, with those given since.
+/// The approvals of a project. What somebody changes in the file counts from the next question on.
 pub struct ApprovalFile {
     path: PathBuf,
     project: String,
-    content: Mutex<Content>,
+    known: Mutex<Known>,
+}
+
+/// What was read, and of which state of the file.
+#[derive(Default)]
+struct Known {
+    content: Content,
+    stamp: Option<Stamp>,
+}
+
+/// What tells a state of the file from another: each is another file, put in place of the one before.
+#[derive(PartialEq, Eq)]
+struct Stamp {
+    changed: Option<SystemTime>,
+    length: u64,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Stamp> {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some(Stamp { changed: metadata.modified().ok(), length: metadata.len() })
+    }
 }
 
 /// Projects whose swarms have the same instance key share a workspace. They share no approvals.
@@ -43,22 +72,57 @@ impl ApprovalFile {
     /// overwritten with the next approval.
     pub fn of(workspace: &Path, root: &Path) -> Result<Self, Diagnostic> {
         let path = workspace.join(FILE);
-        let content = match std::fs::read_to_string(&path) {
-            Ok(text) => parse(&text).map_err(|cause| unusable(&path, &cause))?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Content::default(),
-            Err(error) => return Err(unusable(&path, &error)),
-        };
         let project = real_path(root).unwrap_or_else(|_| root.to_owned()).display().to_string();
-        let file = ApprovalFile { path, project, content: Mutex::new(content) };
+        let file = ApprovalFile { path, project, known: Mutex::default() };
+        drop(file.read().map_err(|cause| unusable(&file.path, &*cause))?);
         file.tell_of_old(root);
         Ok(file)
+    }
+
+    /// What is in the file now.
+    fn read(&self) -> Result<MutexGuard<'_, Known>, Box<dyn std::error::Error + Send + Sync>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamp = Stamp::of(&self.path);
+        if stamp != known.stamp {
+            // What can't be read allows nothing until it can.
+            *known = Known::default();
+            let content = match std::fs::read_to_string(&self.path) {
+                Ok(text) => parse(&text)?,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Content::default(),
+                Err(error) => return Err(error.into()),
+            };
+            *known = Known { content, stamp };
+        }
+        Ok(known)
+    }
+
+    /// Changes the approvals of the project, and nobody else meanwhile.
+    fn change(&self, change: impl FnOnce(&mut Vec<Grant>)) -> Result<(), String> {
+        let failed = |cause: &dyn std::error::Error| format!("failed to write {}: {cause}", self.path.display());
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
+        let lock = File::create(self.path.with_extension("lock")).map_err(|error| failed(&error))?;
+        lock.lock().map_err(|error| failed(&error))?;
+        let mut known = self.read().map_err(|error| failed(&*error))?;
+        change(known.content.projects.entry(self.project.clone()).or_default());
+        self.write(&known.content).map_err(|error| failed(&error))?;
+        known.stamp = Stamp::of(&self.path);
+        Ok(())
+    }
+
+    /// Takes approvals back: whoever makes such a call is asked again.
+    ///
+    /// # Errors
+    /// The file can't be read or written.
+    pub fn forget(&self, taken: &[Grant]) -> Result<(), String> {
+        self.change(|grants| grants.retain(|grant| !taken.contains(grant)))
     }
 
     /// Says once that the file of an older version is not read.
     fn tell_of_old(&self, root: &Path) {
         let old = root.join(OLD_FILE);
-        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
-        if content.projects.contains_key(&self.project) || !old.exists() {
+        let Ok(known) = self.read() else { return };
+        if known.content.projects.contains_key(&self.project) || !old.exists() {
             return;
         }
         tracing::warn!(
@@ -66,8 +130,8 @@ impl ApprovalFile {
             old.display(),
             self.path.display()
         );
-        content.projects.insert(self.project.clone(), Vec::new());
-        if let Err(error) = self.write(&content) {
+        drop(known);
+        if let Err(error) = self.change(|_| {}) {
             tracing::debug!(%error, "this is told again at the next start");
         }
     }
@@ -96,20 +160,57 @@ impl ApprovalFile {
 
 impl ApprovalBook for ApprovalFile {
     fn grants(&self) -> Vec<Grant> {
-        let content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
-        content.projects.get(&self.project).cloned().unwrap_or_default()
+        match self.read() {
+            Ok(known) => known.content.projects.get(&self.project).cloned().unwrap_or_default(),
+            Err(error) => {
+                tracing::warn!(file = %self.path.display(), error, "no approval holds until it can be read");
+                Vec::new()
+            }
+        }
     }
 
     fn remember(&self, new: Vec<Grant>) -> Result<(), String> {
-        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
-        let grants = content.projects.entry(self.project.clone()).or_default();
-        for grant in new {
-            if !grants.contains(&grant) {
-                grants.push(grant);
+        self.change(|grants| {
+            for grant in new {
+                if !grants.contains(&grant) {
+                    grants.push(grant);
+                }
             }
-        }
-        self.write(&content).map_err(|error| format!("failed to write {}: {error}", self.path.display()))
+        })
     }
+}
+
+/// The approvals of a conversation.
+///
+/// # Errors
+/// They can't be read.
+pub fn of_conversation(workspace: &Workspace, id: &InstanceId) -> std::io::Result<Vec<Grant>> {
+    let name = format!("{}.json", layout::file_name(APPROVALS));
+    let text = match std::fs::read(workspace.instance_dir(id).join(layout::EXTENSIONS).join(name)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let all: Vec<serde_json::Value> = serde_json::from_slice(&text).unwrap_or_default();
+    // What has another shape is of an older version, and holds no more.
+    Ok(all.into_iter().filter_map(|grant| serde_json::from_value(grant).ok()).collect())
+}
+
+/// Takes approvals of a conversation back. The workspace must not be held by a running swarm.
+///
+/// # Errors
+/// The workspace is held, or can't be written.
+pub async fn forget_of_conversation(
+    workspace: &Workspace,
+    id: &InstanceId,
+    taken: &[Grant],
+) -> Result<(), OpenWorkspaceError> {
+    let store = JsonlStore::open(&workspace.dir)?;
+    let left =
+        of_conversation(workspace, id).map_err(|cause| StoreError::file("read", &workspace.instance_dir(id), cause))?;
+    let left: Vec<Grant> = left.into_iter().filter(|grant| !taken.contains(grant)).collect();
+    update(&store, id, APPROVALS, |_| Some(serde_json::json!(left))).await?;
+    Ok(())
 }
 
 fn parse(text: &str) -> Result<Content, YamlError> {
@@ -125,12 +226,14 @@ fn unusable(path: &Path, cause: &dyn std::error::Error) -> Diagnostic {
 
 #[cfg(test)]
 mod tests {
+    use goondan_core::ports::approval::Covers;
+
     use super::*;
 
     fn grant(command: &str) -> Grant {
         let args = serde_json::json!({ "command": command }).as_object().unwrap().clone();
         let (agent, tool, folder) = ("a".to_owned(), "bash__exec".to_owned(), "/p".to_owned());
-        Grant { agent, tool, args, folder, untrusted: false, programs: BTreeMap::new() }
+        Grant { agent, tool, covers: Covers::Call, args, folder, untrusted: false, programs: BTreeMap::new() }
     }
 
     fn folders() -> (tempfile::TempDir, PathBuf, PathBuf) {
@@ -174,7 +277,7 @@ mod tests {
         assert!(ApprovalFile::of(&workspace, &project).unwrap().grants().is_empty());
         // It was told: the next start finds the project known.
         let again = ApprovalFile::of(&workspace, &project).unwrap();
-        assert!(again.content.lock().unwrap().projects.contains_key(&again.project));
+        assert!(again.read().unwrap().content.projects.contains_key(&again.project));
     }
 
     #[test]
@@ -185,5 +288,18 @@ mod tests {
             std::fs::write(workspace.join(FILE), broken).unwrap();
             assert!(ApprovalFile::of(&workspace, &project).is_err(), "{broken}");
         }
+    }
+
+    #[test]
+    fn what_is_taken_back_holds_no_longer_in_a_swarm_that_runs() {
+        let (_dir, workspace, project) = folders();
+        let running = ApprovalFile::of(&workspace, &project).unwrap();
+        running.remember(vec![grant("ls"), grant("make")]).unwrap();
+        ApprovalFile::of(&workspace, &project).unwrap().forget(&[grant("ls")]).unwrap();
+        assert_eq!(running.grants(), [grant("make")]);
+        running.remember(vec![grant("pwd")]).unwrap();
+        assert_eq!(ApprovalFile::of(&workspace, &project).unwrap().grants(), [grant("make"), grant("pwd")]);
+        std::fs::write(workspace.join(FILE), "{").unwrap();
+        assert!(running.grants().is_empty() && running.remember(vec![grant("ls")]).is_err());
     }
 }

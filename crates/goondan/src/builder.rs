@@ -18,6 +18,7 @@ use goondan_mcp::StandIns;
 use goondan_models::Providers;
 use goondan_spec::{Bundle, Environment, OsFiles};
 use goondan_store::jsonl::{JsonlStore, OpenWorkspaceError};
+use goondan_telemetry::Settings;
 use goondan_tools::HelperCommand;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -31,6 +32,7 @@ use crate::reload::{
 use crate::secrets;
 use crate::start_error::StartError;
 use crate::swarm::{Inner, Swarm};
+use crate::telemetry;
 use crate::variables::Variables;
 use crate::workspace::{StateRoot, Workspace};
 
@@ -54,6 +56,7 @@ pub struct SwarmBuilder {
     pub(crate) mcp_stand_ins: Option<Arc<dyn StandIns>>,
     pub(crate) reloads_at_hangup: bool,
     pub(crate) reload_check: Option<ReloadCheck>,
+    pub(crate) telemetry: Option<Settings>,
 }
 
 impl SwarmBuilder {
@@ -78,6 +81,7 @@ impl SwarmBuilder {
             mcp_stand_ins: None,
             reloads_at_hangup: false,
             reload_check: None,
+            telemetry: None,
         }
     }
 
@@ -216,6 +220,13 @@ impl SwarmBuilder {
         self
     }
 
+    /// Sends what happens to a receiver of telemetry, by those settings. By default nothing is sent anywhere.
+    #[must_use]
+    pub fn telemetry(mut self, settings: Settings) -> Self {
+        self.telemetry = Some(settings);
+        self
+    }
+
     /// Plans the first generation, opens the workspace, resumes what was left, and runs.
     pub async fn start(self) -> Result<Swarm, StartError> {
         self.start_watched().await.map(|(swarm, _)| swarm)
@@ -258,8 +269,11 @@ impl SwarmBuilder {
             Some(book) => book,
             None => Arc::new(ApprovalFile::of(&workspace.dir, self.bundle.root())?),
         };
+        let (telemetry, watchers) = telemetry::begin(self.telemetry, swarm, &self.redactor, &*self.clock);
         let parts = RuntimeParts {
+            watchers,
             approvals,
+            has_sandbox: goondan_tools::has_sandbox(),
             redactor: self.redactor.clone(),
             generation,
             store,
@@ -277,6 +291,7 @@ impl SwarmBuilder {
             reloads_at_hangup: self.reloads_at_hangup,
         };
         let inner = Inner {
+            telemetry,
             redactor: self.redactor,
             runtime,
             ports,

@@ -64,9 +64,10 @@ fn read(path: &Path) -> Fingerprint {
 
 fn files_of(tool: &Tool) -> Vec<String> {
     match &tool.entry {
-        Entry::Builtin(_) => Vec::new(),
+        Entry::Builtin(_) | Entry::A2a(_) => Vec::new(),
         Entry::Library(path) => vec![path.clone()],
         Entry::Executable(folder) => vec![format!("{folder}/tool.yaml")],
+        Entry::Module(module) => module.files.clone(),
         Entry::Mcp(server) => server.bundled_program().into_iter().collect(),
     }
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
+use goondan_core::ids::hex;
 use goondan_spec::kinds::Swarm;
 use goondan_spec::{Bundle, Resource};
 use goondan_store::jsonl::{JsonlStore, OpenWorkspaceError, layout};
@@ -78,7 +79,7 @@ impl Owner {
         hash.update(self.path.as_os_str().as_encoded_bytes());
         hash.update([0]);
         hash.update(&self.swarm);
-        let hash: String = hash.finalize().iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect();
+        let hash = hex(&hash.finalize()[..HASH_BYTES]);
         let mut name = layout::workspace_id(&self.name);
         name.truncate(LONGEST_NAME);
         format!("{name}-{hash}")

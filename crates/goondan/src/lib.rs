@@ -5,12 +5,15 @@
 
 mod adapters;
 pub mod approvals;
+pub mod broker;
 pub mod build;
 pub mod builder;
 pub mod chain;
 pub mod checks;
+pub mod connectors;
 mod contents;
 pub mod generation;
+mod hosts;
 pub mod identity;
 pub mod inside;
 pub mod preview;
@@ -20,6 +23,7 @@ mod secrets;
 mod servers;
 mod start_error;
 pub mod swarm;
+pub mod telemetry;
 mod transfer;
 pub mod trust;
 pub mod usage;
@@ -33,9 +37,11 @@ pub use goondan_dylib::{HostCommand, tool_host};
 pub use goondan_mcp as mcp;
 pub use goondan_tools::{HelperCommand, diff, enter as enter_sandbox, has_sandbox};
 
+pub use broker::{Broker, Listener, Question, QuestionEnd};
 pub use builder::SwarmBuilder;
 pub use checks::check;
 pub use generation::{LastGeneration, LastReload};
+pub use goondan_engine::delivery::schedule::cron::Schedule;
 pub use goondan_engine::tooling::registry::{Catalog, RegisteredTool, Registry, ToolName};
 pub use goondan_store::jsonl::{LockError, OpenWorkspaceError};
 pub use goondan_store::transfer::ImportError;
@@ -45,7 +51,7 @@ pub use project::{Project, around, environment, load, manifest_in};
 pub use reload::{ReloadCheck, ReloadNews, ReloadOutcome, ReloadTiming};
 pub use servers::mcp_servers;
 pub use start_error::StartError;
-pub use swarm::{Input, SendError, Submission, Swarm, Turn};
+pub use swarm::{Found, Input, SendError, Submission, Swarm, Turn};
 pub use transfer::ImportFailed;
 pub use trust::{TrustList, Trusted};
 pub use usage::{ChainUsage, UsageLedger};
@@ -60,7 +66,7 @@ pub mod event {
     pub use goondan_core::event::{
         FinishReason, RuntimeEvent, RuntimeEventKind, ShownError, ShownResult, SwarmEvent, TurnError, TurnResult,
     };
-    pub use goondan_core::inbound::RESPONSE;
+    pub use goondan_core::inbound::{RESPONSE, turn_id};
     pub use goondan_core::reserved::{FIRED, INPUT};
 }
 

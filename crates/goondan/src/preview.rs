@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use goondan_core::ports::tool::ToolSource;
-use goondan_engine::plan::PlanPorts;
-use goondan_spec::{Diagnostic, OsFiles, ReloadPlan, Snapshot, diff};
+use goondan_engine::plan::{PlanPorts, plan};
+use goondan_spec::{Code, Diagnostic, OsFiles, ReloadPlan, Snapshot, diff};
 
 use crate::adapters::ToolSources;
 use crate::builder::SwarmBuilder;
@@ -44,6 +44,37 @@ pub enum PreviewError {
 }
 
 impl SwarmBuilder {
+    /// What would keep the swarm from starting once its libraries are loaded: exports that they do not have, and the like. No
+    /// model is asked, nothing is written, and variables that are not set are no matter.
+    pub async fn open_to_check(self) -> Vec<Diagnostic> {
+        let swarm = match self.bundle.choose_swarm(self.swarm.as_deref()) {
+            Ok(swarm) => swarm,
+            Err(problem) => return vec![problem],
+        };
+        let environment = match self.variables.read(&OsFiles, self.bundle.root()) {
+            Ok(environment) => environment,
+            Err(problem) => return vec![problem],
+        };
+        let root = StateRoot::find(self.state_root.as_deref());
+        let tools = Arc::new(ToolSources::new(
+            &root.0,
+            self.tool_host,
+            self.sandbox_helper,
+            self.mcp_stand_ins,
+            environment.clone(),
+        ));
+        tools.mcp().keep_quiet();
+        let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
+        let planned = plan(&self.bundle, swarm, 1, &ports, &environment, None).await;
+        let problems = match &planned {
+            Ok(generation) => generation.warnings.clone(),
+            Err(problems) => problems.clone(),
+        };
+        drop(planned);
+        tools.shutdown().await;
+        problems.into_iter().filter(|problem| problem.code != Code::ENV_MISSING).collect()
+    }
+
     /// Plans the bundle as a reload would, opening its libraries, and compares it with what runs or ran last. Nothing is
     /// started and nothing is written.
     pub async fn preview(self) -> Result<Preview, PreviewError> {

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
+use crate::connectors;
 use goondan_core::real_path::real_path;
 use goondan_engine::middleware::builtin_names;
 use goondan_spec::files::{Files, OsFiles};
-use goondan_spec::kinds::{ExportSpec, ToolBuild};
+use goondan_spec::kinds::{ConnectorManifest, ExportSpec, ToolBuild};
 use goondan_spec::source::Sources;
 use goondan_spec::{BasePackage, Bundle, Diagnostic, Environment, JsonObject, KnownFiles, LoadInput};
 
@@ -54,7 +55,12 @@ pub fn environment(root: &Path, env_file: Option<&Path>) -> Result<Environment, 
 pub fn base_package() -> BasePackage {
     // Defaults of the configs live with the extensions.
     let extensions = builtin_names().map(|name| (name.to_owned(), JsonObject::new())).collect();
-    BasePackage { tools: goondan_tools::base_tools(), extensions }
+    BasePackage { tools: goondan_tools::base_tools(), extensions, connectors: connectors::manifests() }
+}
+
+/// What runs the built-in connector `name`.
+pub(crate) fn base_connector(name: &str) -> Option<&'static ConnectorManifest> {
+    BASE.connectors.iter().find(|known| known.name == name)
 }
 
 /// An export of what is built in, as it is without a Tool that says otherwise.

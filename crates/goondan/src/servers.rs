@@ -28,6 +28,7 @@ impl Dialer for ServerDialer {
             sandboxes: &program.sandboxes,
             project: &program.project,
             workdir: &program.workdir,
+            runtime: None,
         };
         let mut started = self.0.start(&command).await?;
         let (Some(input), Some(output)) = (started.stdout.take(), started.stdin.take()) else {

@@ -45,8 +45,7 @@ impl StartError {
                 _ => None,
             },
             StartError::Workspace(OpenWorkspaceError::Locked(LockError::Held { .. })) => {
-                let suggestion =
-                    "send the input to that process, wait until it has ended, or use another `--state-root`";
+                let suggestion = "talk to that process with `gdn send` and `gdn attach`, or end it first";
                 Some(suggestion.to_owned())
             }
             StartError::BelongsToAnother(workspace, _) => {

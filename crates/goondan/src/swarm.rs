@@ -3,17 +3,20 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use goondan_core::event::{SwarmEvent, TurnResult};
+use goondan_core::JsonObject;
+use goondan_core::caller::Caller;
+use goondan_core::event::{RuntimeEvent, SwarmEvent, TurnResult};
 use goondan_core::ids::InstanceId;
-use goondan_core::message::Message;
+use goondan_core::message::{Message, MessageData};
 use goondan_core::ports::model::ToolDefinition;
 use goondan_core::ports::store::{InstanceMeta, StoreError};
-use goondan_core::ports::tool::ToolCallResult;
-use goondan_engine::delivery::orchestrator::Refusal;
+use goondan_core::ports::tool::{Attachment, ToolCallResult};
+use goondan_engine::delivery::orchestrator::{self as engine, Refusal};
 use goondan_engine::plan::PlanPorts;
 use goondan_engine::policy::redact::Redactor;
 use goondan_engine::runtime::{Accepted, ExternalInput, Runtime, Submitted};
 use goondan_spec::{Bundle, Code, Diagnostic};
+use goondan_telemetry::Telemetry;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
@@ -52,6 +55,7 @@ pub(crate) struct Inner {
     pub(crate) reload_check: Option<ReloadCheck>,
     pub(crate) read_before: ReadBefore,
     pub(crate) reload_listeners: ReloadListeners,
+    pub(crate) telemetry: Option<Telemetry>,
 }
 
 /// An input from outside.
@@ -65,6 +69,16 @@ pub struct Input {
     pub instance_key: Option<String>,
     /// The same id twice starts one turn.
     pub id: Option<String>,
+    /// What goes behind the text: images and the like.
+    pub files: Vec<Attachment>,
+    /// What was said before, elsewhere. It opens the conversation where that is still empty, and changes nothing otherwise.
+    pub history: Vec<MessageData>,
+    /// Put behind the system prompt of the turn.
+    pub instructions: Option<String>,
+    /// Becomes the metadata of the user message. Keys that the engine reads are refused.
+    pub metadata: JsonObject,
+    /// Whose trace it is part of.
+    pub caller: Option<Caller>,
 }
 
 impl Input {
@@ -121,6 +135,14 @@ impl Turn {
     }
 }
 
+/// What has become of an event.
+pub enum Found {
+    /// It is over.
+    Over(Box<TurnResult>),
+    /// It waits, or its turn runs.
+    Open(Turn),
+}
+
 /// Why the swarm did not take an input.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -148,7 +170,9 @@ impl Swarm {
     /// Hands in an input, in the order of the calls, and does not wait: many that are handed in together are accepted together.
     pub fn submit(&self, input: Input) -> Result<Submission, SendError> {
         let instance = self.instance(input.agent.as_deref(), input.instance_key.as_deref());
-        let external = ExternalInput { target: instance.clone(), text: input.text, id: input.id };
+        let Input { text, id, files, history, instructions, metadata, caller, .. } = input;
+        let target = instance.clone();
+        let external = ExternalInput { target, text, id, files, history, instructions, metadata, caller };
         Ok(Submission { submitted: self.inner.runtime.submit_input(external)?, instance })
     }
 
@@ -186,6 +210,31 @@ impl Swarm {
         self.inner.runtime.cancel(instance).await
     }
 
+    /// Cancels an event: its turn where it runs, the event itself where it waits. False where nothing is left to cancel.
+    pub async fn cancel_event(&self, event_id: &str) -> bool {
+        self.inner.runtime.cancel_event(event_id).await
+    }
+
+    /// What has become of an event; `None` for one that was never accepted, or ended too long ago.
+    pub async fn find(&self, event_id: &str) -> Option<Found> {
+        Some(match self.inner.runtime.find(event_id).await? {
+            engine::Found::Over(result) => Found::Over(result),
+            engine::Found::Open { target, trace_id, result } => {
+                Found::Open(Turn { event_id: event_id.to_owned(), trace_id, instance: target, result })
+            }
+        })
+    }
+
+    /// The events of an instance whose [sequence](RuntimeEvent::sequence) is greater than `after`, oldest first.
+    pub async fn events(&self, instance: &InstanceId, after: u64) -> Result<Vec<RuntimeEvent>, StoreError> {
+        self.inner.runtime.events(instance, after).await
+    }
+
+    /// A number that lies between the events of earlier processes and those of this one.
+    pub fn sequence_at_start(&self) -> u64 {
+        self.inner.runtime.sequence_at_start()
+    }
+
     /// What `agent`'s model is offered at the first step of a turn.
     pub fn catalog(&self, agent: &str) -> Option<Vec<ToolDefinition>> {
         let generation = self.inner.runtime.generation();
@@ -200,6 +249,11 @@ impl Swarm {
     /// The conversation of `instance` as it stands.
     pub async fn conversation(&self, instance: &InstanceId) -> Result<Vec<Arc<Message>>, StoreError> {
         self.inner.runtime.conversation(instance).await
+    }
+
+    /// Whether there is that instance.
+    pub async fn has_instance(&self, instance: &InstanceId) -> bool {
+        self.inner.runtime.has_instance(instance).await
     }
 
     /// What is known of all instances, oldest first.
@@ -237,6 +291,11 @@ impl Swarm {
         self.inner.runtime.generation().agents().map(|agent| agent.name.clone()).collect()
     }
 
+    /// What an agent is there for, where its annotation `description` says so.
+    pub fn description(&self, agent: &str) -> Option<String> {
+        self.inner.runtime.generation().agent(agent)?.description.clone()
+    }
+
     /// Where this swarm keeps its state.
     pub fn workspace_dir(&self) -> PathBuf {
         self.inner.notebook.workspace.dir.clone()
@@ -251,6 +310,9 @@ impl Swarm {
         if let Some(stocktaking) = stocktaking {
             // A panic was told, and what runs no more need not be written down.
             let _ = stocktaking.await;
+        }
+        if let Some(telemetry) = &self.inner.telemetry {
+            telemetry.end().await;
         }
     }
 
@@ -276,6 +338,6 @@ impl Swarm {
 
 impl From<Refusal> for SendError {
     fn from(refusal: Refusal) -> Self {
-        SendError { code: refusal.code, message: refusal.message, suggestion: refusal.suggestion }
+        SendError { code: refusal.code(), message: refusal.to_string(), suggestion: refusal.suggestion() }
     }
 }

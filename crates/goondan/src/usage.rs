@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     fn tokens(total: u64) -> TokenUsage {
-        TokenUsage { prompt_tokens: total - 1, completion_tokens: 1, total_tokens: total }
+        TokenUsage { prompt_tokens: total - 1, completion_tokens: 1, total_tokens: total, cached_tokens: 0 }
     }
 
     fn failed(agent: &str, turn: &str, trace: &str, total: u64) -> SwarmEvent {
@@ -81,6 +81,8 @@ mod tests {
             turn_id: turn.to_owned(),
             duration: 1,
             error_message: "no".to_owned(),
+            error_code: None,
+            cost: None,
             token_usage: Some(tokens(total)),
         };
         SwarmEvent::Runtime(Arc::new(RuntimeEvent {

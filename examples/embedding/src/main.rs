@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use async_trait::async_trait;
 use goondan::event::{RuntimeEventKind, SwarmEvent};
-use goondan::ports::approval::{ApprovalAnswer, ApprovalRequest, Approver, Scope};
+use goondan::ports::approval::{ApprovalAnswer, ApprovalRequest, Approver};
 use goondan::{Input, Swarm};
 
 /// Allows what it is asked, once.
@@ -16,7 +16,7 @@ struct Yes;
 impl Approver for Yes {
     async fn ask(&self, request: ApprovalRequest) -> ApprovalAnswer {
         say(&format!("asked: may {} run?", request.tool_name));
-        ApprovalAnswer::Allow { scope: Scope::Once }
+        ApprovalAnswer::ONCE
     }
 }
 

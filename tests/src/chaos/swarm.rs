@@ -54,7 +54,7 @@ pub(super) fn serve(root: &Path) -> anyhow::Result<()> {
 }
 
 async fn handle(swarm: Swarm, job: Job) -> anyhow::Result<()> {
-    let input = Input { text: job.text, agent: None, instance_key: Some(job.key), id: Some(job.id.clone()) };
+    let input = Input { text: job.text, instance_key: Some(job.key), id: Some(job.id.clone()), ..Input::default() };
     let turn = swarm.send(input).await?;
     say(&Said::Accepted(job.id.clone()))?;
     if let Some(result) = turn.result().await {

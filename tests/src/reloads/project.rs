@@ -103,7 +103,9 @@ fn build() -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::inherit());
-    command.args(["build", "--quiet", "-p", "hostile", "--message-format=json-render-diagnostics"]);
+    command.args(["build", "--quiet", "--message-format=json-render-diagnostics"]);
+    // With the command: what lies below has the same features then, and is not built a second time.
+    command.args(["-p", "hostile", "-p", "goondan-cli", "--lib"]);
     if !cfg!(debug_assertions) {
         command.arg("--release");
     }

@@ -13,7 +13,6 @@ mod context;
 mod export;
 mod handler;
 mod host;
-#[cfg(feature = "log")]
 mod logging;
 mod operations;
 mod output;

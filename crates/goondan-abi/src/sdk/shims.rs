@@ -43,7 +43,6 @@ unsafe extern "C" fn open<T: Exported>(host: *const Host, out: *mut LibraryTable
         // SAFETY: not null, and a host table by the caller's promise.
         let Some(host) = (unsafe { HostLink::read(host) }) else { return Status::BAD_ARGUMENT };
         panics::report_to(host);
-        #[cfg(feature = "log")]
         super::logging::forward();
         let Ok(running) = Running::new(host, T::library()) else { return Status::INTERNAL };
         let table = LibraryTable {

@@ -6,15 +6,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::moment::look_for;
+
 /// Threads that wait for a call at most. A burst of calls has more, which end with it.
 const MAX_IDLE: usize = 8;
 
 /// How long a thread waits for another call.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// How long a thread looks for another call before it goes to sleep, and how often between two pauses.
-const MOMENT: Duration = Duration::from_micros(50);
-const LOOKS: u32 = 4;
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -117,7 +115,7 @@ impl Worker {
 
     /// The next work, within its patience.
     fn wait_for(&self, work: &Receiver<Work>) -> Option<Work> {
-        if let Some(work) = soon(work) {
+        if let Some(work) = look_for(|| work.try_recv().ok()) {
             return Some(work);
         }
         match work.recv_timeout(PATIENCE) {
@@ -127,21 +125,6 @@ impl Worker {
             Err(RecvTimeoutError::Timeout) => work.recv().ok(),
         }
     }
-}
-
-/// Looks for work for a moment: to be woken costs more than many calls take. Other threads that are ready go first.
-fn soon(work: &Receiver<Work>) -> Option<Work> {
-    let began = Instant::now();
-    while began.elapsed() < MOMENT {
-        for _ in 0..LOOKS {
-            if let Ok(work) = work.try_recv() {
-                return Some(work);
-            }
-            std::hint::spin_loop();
-        }
-        std::thread::yield_now();
-    }
-    None
 }
 
 /// Dropped when a call is over.

@@ -10,6 +10,7 @@ use goondan::spec::{Bundle, Environment, Resource};
 use goondan::{Project, StateRoot};
 use serde::Serialize;
 
+use crate::commands::instance::in_sentence_case;
 use crate::commands::quoted;
 use crate::elsewhere;
 use crate::exit::{CliError, Exit};
@@ -17,6 +18,8 @@ use crate::output::{Output, style};
 use crate::place::ProjectPath;
 use crate::project;
 use crate::trust::Trust;
+
+mod runtimes;
 
 /// Keys that the well-known providers look for.
 const PROVIDER_KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
@@ -56,6 +59,7 @@ struct Check {
 /// Checks this machine and the project. Fails where any check fails; warnings do not count.
 pub(crate) fn run(args: &DoctorArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let mut checks = vec![version(), state(state_root), shell(), sandbox()];
+    checks.extend(runtimes::installed());
     checks.extend(match args.project.known(output)? {
         Some(path) => project_checks(&path, state_root),
         None => vec![
@@ -168,6 +172,7 @@ fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<Check> {
             checks.push(trusted(&trust, &project));
             checks.extend(models(&project.root, bundle, &trust));
             checks.extend(servers(bundle));
+            checks.extend(runtimes::missing(bundle));
             checks
         }
     }
@@ -204,25 +209,18 @@ fn workspaces(bundle: &Bundle, state_root: &StateRoot) -> Vec<Check> {
 
 /// Whether every model finds its key. The key itself is never shown.
 fn models(root: &Path, bundle: &Bundle, trust: &Trust) -> Vec<Check> {
-    let environment = match trust.is_given(root) {
-        Ok(true) => goondan::environment(root, None),
-        // Its `.env` files are not read before somebody trusts it.
-        _ => Ok(Environment::of_process()),
-    };
-    let environment = match environment {
+    let environment = match trust.environment(root) {
         Ok(environment) => environment,
         Err(problem) => return vec![check("variables", Status::Fail, problem.message)],
     };
-    let mut checks = Vec::new();
-    for (id, model) in bundle.models() {
-        let Some(source) = &model.spec.api_key else { continue };
-        checks.push(match environment.resolve(source, "apiKey") {
-            Ok(_) => check("key", Status::Ok, format!("{id} has its key")),
-            Err(names) => check("key", Status::Warn, format!("{id} has no key"))
-                .suggest(format!("Set {} in the environment or in .env.", names.join(" or "))),
-        });
-    }
-    checks
+    let keys = goondan::checks::keys(bundle, &environment);
+    keys.map(|(model, missing)| match missing {
+        None => check("key", Status::Ok, format!("{} needs no key, or has its key", model.id)),
+        Some(remedy) => {
+            check("key", Status::Warn, format!("{} has no key", model.id)).suggest(in_sentence_case(&remedy))
+        }
+    })
+    .collect()
 }
 
 /// Whether the programs of MCP servers are there. None is started, and no server is reached.

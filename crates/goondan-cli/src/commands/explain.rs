@@ -12,8 +12,8 @@ use crate::output::{Output, style};
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn explain                      List all codes, a line each
-  gdn explain E_TOOL_DENIED        What it means, what is wrong and what is right, what to do";
+  gdn explain                      List all codes, one per line
+  gdn explain E_TOOL_DENIED        Explain one code, with an example and its fix";
 
 /// How wide sentences are, in characters.
 const WIDTH: usize = 100;
@@ -22,7 +22,7 @@ const WIDTH: usize = 100;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ExplainArgs {
-    /// The code, in capital or small letters [default: list all]
+    /// The code, in upper or lower case [default: list all]
     #[arg(value_name = "CODE", value_parser = AnyCode, hide_possible_values = true)]
     code: Option<String>,
 }

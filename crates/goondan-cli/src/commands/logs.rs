@@ -1,5 +1,7 @@
 //! `gdn logs`.
 
+mod otlp;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +20,9 @@ use crate::output::{Output, style};
 /// How often `--follow` looks for new lines.
 const POLL: Duration = Duration::from_millis(250);
 
+/// How many past events are shown.
+const LINES: usize = 200;
+
 /// What every line says in front, so it is not repeated among the fields.
 const IN_FRONT: [&str; 7] = ["type", "timestamp", "agentName", "instanceKey", "traceId", "spanId", "parentSpanId"];
 
@@ -26,7 +31,8 @@ Examples:
   gdn logs                                   Show the latest events of this project
   gdn logs --agent writer --lines 20         Show the last 20 events of an agent
   gdn logs --trace 4bf92f3577b34da6a3ce929d0e0e4736
-  gdn logs --follow --json | jq .            Show new events as JSON while they happen";
+  gdn logs --follow --json | jq .            Show new events as JSON while they happen
+  gdn logs --otlp                            Send past turns to a receiver of OpenTelemetry";
 
 /// Arguments of `gdn logs`.
 #[derive(Debug, Args)]
@@ -38,7 +44,7 @@ pub(crate) struct LogsArgs {
     /// Show only events of conversations with this key
     #[arg(short = 'k', long, value_name = "KEY")]
     instance_key: Option<String>,
-    /// Show only events of this trace: one input, through all agents
+    /// Show only events of this trace: one input, through all agents, or that of a caller outside
     #[arg(long, value_name = "ID")]
     trace: Option<String>,
     #[command(flatten)]
@@ -49,9 +55,12 @@ pub(crate) struct LogsArgs {
     /// Keep showing new events until Ctrl-C
     #[arg(short, long)]
     follow: bool,
-    /// Show at most this many past events
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 200)]
-    lines: usize,
+    /// Show at most this many past events [default: 200; with --otlp, all]
+    #[arg(short = 'n', long, value_name = "N")]
+    lines: Option<usize>,
+    /// Send the past to the receiver of OTEL_EXPORTER_OTLP_ENDPOINT as OpenTelemetry spans; with --json, print them instead
+    #[arg(long, conflicts_with = "follow")]
+    otlp: bool,
 }
 
 /// Shows runtime events, oldest first.
@@ -59,9 +68,13 @@ pub(crate) async fn run(args: &LogsArgs, state_root: &StateRoot, output: &Output
     let scope = args.scope.scope(args.all, state_root, output)?;
     let mut seen = Seen::default();
     let mut events = read(args, state_root, &scope, &mut seen)?;
-    events.drain(..events.len().saturating_sub(args.lines));
+    let most = args.lines.unwrap_or(if args.otlp { usize::MAX } else { LINES });
+    events.drain(..events.len().saturating_sub(most));
     if events.is_empty() && !args.follow {
         return output.note(&format!("No events found{}.", instances::of(&scope)));
+    }
+    if args.otlp {
+        return otlp::send(&events, output).await;
     }
     events.iter().try_for_each(|event| show(event, output))?;
     match args.follow {
@@ -141,13 +154,14 @@ fn read(
         fresh.extend(older.into_iter().chain(newer).skip(known));
     }
     if let Some(trace) = &args.trace {
-        fresh.retain(|event| event.trace.trace_id == *trace);
+        fresh.retain(|event| event.trace.trace_id == *trace || event.trace.seen_outside().0.trace_id() == trace);
     }
     fresh.sort_by_key(|event| event.timestamp);
     Ok(fresh)
 }
 
-fn show(event: &RuntimeEvent, output: &Output) -> Result<(), CliError> {
+/// One event, as a line.
+pub(crate) fn show(event: &RuntimeEvent, output: &Output) -> Result<(), CliError> {
     if output.json {
         return output.json_line(event);
     }

@@ -1,7 +1,10 @@
 //! One file a command.
 
+pub(crate) mod acp;
+pub(crate) mod attach;
 pub(crate) mod build;
 pub(crate) mod completions;
+pub(crate) mod connection;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod init;
@@ -14,6 +17,8 @@ pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod sandbox_exec;
 pub(crate) mod schema;
+pub(crate) mod send;
+pub(crate) mod serve;
 pub(crate) mod test;
 pub(crate) mod tool;
 pub(crate) mod tool_host;
@@ -38,12 +43,17 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Init(args) => init::run(&args, &state_root, output),
         Command::New(args) => new::run(&args, output),
         Command::Validate(args) => block_on(validate::run(&args, &state_root, output)),
-        Command::Policy(args) => policy::run(&args, output),
+        Command::Policy(args) => block_on(policy::run(&args, &state_root, output)),
         Command::Run(args) => block_on(run::run(args, &state_root, output)),
+        Command::Send(args) => block_on(send::run(args, &state_root, output)),
+        Command::Attach(args) => block_on(attach::run(args, &state_root, output)),
+        Command::Serve(args) => block_on(serve::run(args, &state_root, output)),
+        Command::Acp(args) => block_on(acp::run(args, &state_root, output)),
         Command::Build(args) => block_on(build::run(&args, &state_root, output)),
         Command::Reload(args) => block_on(reload::run(&args, &state_root, output)),
         Command::Tool(args) => block_on(tool::run(args, &state_root, output)),
         Command::Mcp(args) => block_on(mcp::run(args, &state_root, output)),
+        Command::Connection(args) => connection::run(&args, &state_root, output),
         Command::Instance(args) => instance::run(&args, &state_root, output),
         Command::Logs(args) => block_on(logs::run(&args, &state_root, output)),
         Command::Trust(args) => trust::run(&args, &state_root, output),

@@ -1,8 +1,11 @@
-//! `gdn policy`: what the rules of a project say about a call, and why.
+//! `gdn policy`: what the rules of a project say about a call, and why; and what people have allowed.
+
+mod approvals;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use goondan::StateRoot;
 use goondan::inside::ArgumentSchema;
 use goondan::inside::shown;
 use goondan::policy::What;
@@ -12,6 +15,7 @@ use goondan::spec::kinds::{Action, Agent, ExportSpec, Workdir, Written};
 use goondan::spec::{Bundle, Resource};
 use serde_json::{Map, Value, json};
 
+use self::approvals::ApprovalsArgs;
 use crate::exit::CliError;
 use crate::output::Output;
 use crate::place::ProjectOption;
@@ -33,6 +37,8 @@ pub(crate) struct PolicyArgs {
 enum PolicyCommand {
     /// Explain what happens to a tool call, and which rule decides
     Explain(ExplainArgs),
+    /// List what was allowed that holds on, and take it back
+    Approvals(ApprovalsArgs),
 }
 
 #[derive(Debug, Args)]
@@ -57,9 +63,15 @@ struct ExplainArgs {
     project: ProjectOption,
 }
 
-/// Explains.
-pub(crate) fn run(args: &PolicyArgs, output: &Output) -> Result<(), CliError> {
-    let PolicyCommand::Explain(args) = &args.command;
+/// Explains, or looks at approvals.
+pub(crate) async fn run(args: &PolicyArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    match &args.command {
+        PolicyCommand::Explain(args) => explain(args, output),
+        PolicyCommand::Approvals(args) => approvals::run(args, state_root, output).await,
+    }
+}
+
+fn explain(args: &ExplainArgs, output: &Output) -> Result<(), CliError> {
     let bundle = project::load_valid(&args.project.find(output)?, output)?.1;
     let arguments = arguments(&args.args)?;
     let agent = find_agent(&bundle, &args.agent)?;

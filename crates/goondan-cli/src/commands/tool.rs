@@ -3,16 +3,20 @@
 use clap::{Args, Subcommand};
 use goondan::StateRoot;
 use goondan::inside::shown;
+use goondan::ports::model::ToolDefinition;
 use goondan::ports::tool::{ToolCallResult, ToolCallStatus};
 use goondan::spec::Code;
+use goondan_serve::client::segment;
+use goondan_serve::wire::CallBody;
 use serde_json::Value;
 use std::io::Read;
 
-use crate::commands::run::{Asked, Session, Signals, watched};
+use crate::commands::run::{Asked, Elsewhere, Session, Signals, watched};
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, style};
 use crate::place::ProjectOption;
 use crate::project::{Launch, StartArgs};
+use crate::remote::NotStarted;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -80,14 +84,25 @@ pub(crate) async fn run(args: ToolArgs, state_root: &StateRoot, output: &Output)
 }
 
 async fn list(args: &ListArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let session = start(&args.place, signals, state_root, output).await?;
-    let agent = args.place.agent.clone().unwrap_or_else(|| session.swarm.entry_agent());
-    let (name, tools) = (session.swarm.name(), session.swarm.catalog(&agent));
-    session.shut_down().await?;
-    let tools = tools.ok_or_else(|| {
-        CliError::usage(format!("The swarm `{name}` has no agent `{agent}`."))
-            .suggest("`gdn validate` checks the project; the Swarm's `spec.agents` lists its agents.")
-    })?;
+    let (agent, tools) = match start(&args.place, signals, state_root, output).await {
+        Ok(session) => {
+            let agent = args.place.agent.clone().unwrap_or_else(|| session.swarm.entry_agent());
+            let (name, tools) = (session.swarm.name(), session.swarm.catalog(&agent));
+            session.shut_down().await?;
+            let tools = tools.ok_or_else(|| {
+                CliError::usage(format!("The swarm `{name}` has no agent `{agent}`."))
+                    .suggest("`gdn validate` checks the project; the Swarm's `spec.agents` lists its agents.")
+            });
+            (agent, tools?)
+        }
+        Err(NotStarted::Elsewhere(remote, _)) => {
+            let agent = args.place.agent.clone().unwrap_or_else(|| remote.swarm.entry_agent.clone());
+            let tools: Vec<ToolDefinition> =
+                remote.client.get(&format!("/api/tools?agent={}", segment(&agent))).await?;
+            (agent, tools)
+        }
+        Err(not_started) => return Err(not_started.into()),
+    };
     if output.json {
         return output.json_pretty(&tools);
     }
@@ -111,14 +126,30 @@ fn first_sentence(description: &str) -> &str {
 
 async fn call(args: &CallArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let arguments = arguments(&args.args)?;
-    let mut session = start(&args.place, signals, state_root, output).await?;
-    let agent = args.place.agent.as_deref();
-    let outcome = session.call_tool(agent, &args.instance_key, &args.tool, arguments).await?;
-    session.shut_down().await?;
+    let outcome = match start(&args.place, signals, state_root, output).await {
+        Ok(mut session) => {
+            let agent = args.place.agent.as_deref();
+            let outcome = session.call_tool(agent, &args.instance_key, &args.tool, arguments).await?;
+            session.shut_down().await?;
+            outcome
+        }
+        Err(NotStarted::Elsewhere(remote, signals)) => {
+            let (agent, instance_key) = (args.place.agent.clone(), Some(args.instance_key.clone()));
+            let body = CallBody { agent, instance_key, arguments };
+            let elsewhere = Elsewhere::begin(*remote, &args.place.start, signals, output)?;
+            elsewhere.call_tool(&args.tool, &body).await?
+        }
+        Err(not_started) => return Err(not_started.into()),
+    };
     show(&outcome, output)
 }
 
-async fn start(place: &Place, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<Session, CliError> {
+async fn start(
+    place: &Place,
+    signals: Signals,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<Session, NotStarted> {
     let project = place.project.find(output)?;
     let launch = Launch { project: &project, args: &place.start, record: None, watch: false, asked: Asked::Terminal };
     Session::start(launch, signals, state_root, output).await

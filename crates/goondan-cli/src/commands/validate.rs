@@ -1,16 +1,17 @@
 //! `gdn validate`.
 
 use clap::{Args, ValueEnum};
-use goondan::StateRoot;
 use goondan::inside::DEFER_TOKENS;
 use goondan::inside::render;
 use goondan::spec::kinds::Agent;
 use goondan::spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
+use goondan::{StateRoot, Swarm};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::commands::mcp::{Servers, reach};
+use crate::commands::tool_host;
 use crate::exit::{CliError, Exit};
 use crate::output::Output;
 use crate::place::ProjectPath;
@@ -22,6 +23,7 @@ Examples:
   gdn validate                       Check the project in this folder
   gdn validate my-swarm --strict     Fail on warnings, too
   gdn validate --format short        Print one line per problem, for editors and grep
+  gdn validate --open                Load its libraries, too
   gdn validate --connect             Reach the project's MCP servers, too
   gdn validate --format github       Annotate a pull request";
 
@@ -37,6 +39,9 @@ pub(crate) struct ValidateArgs {
     /// Fail on warnings, too
     #[arg(long)]
     strict: bool,
+    /// Load the libraries of a trusted project, too, and tell what is wrong with them
+    #[arg(long)]
+    open: bool,
     /// Reach the MCP servers of a trusted project, too, and tell what is wrong with them
     #[arg(long)]
     connect: bool,
@@ -59,9 +64,19 @@ enum Format {
 pub(crate) async fn run(args: &ValidateArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let project = project::load(&args.project.find(output)?)?;
     let mut diagnostics = project.diagnostics.clone();
-    diagnostics.extend(goondan::check(&project));
+    let trust = Trust::new(state_root, false);
+    match trust.environment(&project.root) {
+        Ok(environment) => diagnostics.extend(goondan::check(&project, &environment)),
+        Err(problem) => diagnostics.push(problem),
+    }
+    if let (true, Some(bundle)) = (args.open, project.bundle.clone()) {
+        trust.require(&project, output)?;
+        let found = opened(&bundle, state_root).await;
+        let new: Vec<Diagnostic> = found.into_iter().filter(|problem| !is_told(&diagnostics, problem)).collect();
+        diagnostics.extend(new);
+    }
     if let (true, Some(bundle)) = (args.connect, project.bundle.clone()) {
-        Trust::new(state_root, false).require(&project, output)?;
+        trust.require(&project, output)?;
         diagnostics.extend(unreached(bundle, state_root).await?);
     }
     let diagnostics = &diagnostics;
@@ -79,6 +94,24 @@ pub(crate) async fn run(args: &ValidateArgs, state_root: &StateRoot, output: &Ou
         true => Err(CliError::shown(Exit::Validation)),
         false => Ok(()),
     }
+}
+
+/// What is found once the libraries that the swarms use are loaded.
+async fn opened(bundle: &Arc<Bundle>, state_root: &StateRoot) -> Vec<Diagnostic> {
+    let mut found: Vec<Diagnostic> = Vec::new();
+    for swarm in bundle.swarms().keys() {
+        let builder = Swarm::builder(Arc::clone(bundle)).state_root(&state_root.0).swarm(&swarm.name);
+        let builder = tool_host::command().into_iter().fold(builder, |builder, host| builder.tool_host(host));
+        let new = builder.open_to_check().await;
+        found.extend(new.into_iter().filter(|problem| !is_told(&found, problem)).collect::<Vec<_>>());
+    }
+    found
+}
+
+/// Whether a problem is among those that are known.
+fn is_told(known: &[Diagnostic], problem: &Diagnostic) -> bool {
+    let same = |one: &Diagnostic| (&one.message, &one.resource) == (&problem.message, &problem.resource);
+    known.iter().any(same)
 }
 
 /// What is wrong with the servers of a project.

@@ -2,7 +2,7 @@
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&[&str]; 29] = [
+const COMMANDS: [&[&str]; 33] = [
     &[],
     &["init"],
     &["new"],
@@ -14,6 +14,10 @@ const COMMANDS: [&[&str]; 29] = [
     &["tool"],
     &["tool", "list"],
     &["tool", "call"],
+    &["connection"],
+    &["connection", "list"],
+    &["connection", "approve"],
+    &["connection", "test"],
     &["instance"],
     &["instance", "list"],
     &["instance", "show"],

@@ -210,10 +210,28 @@ fn a_workspace_at_work_is_left_alone() {
     settings.bind(|| insta::assert_snapshot!("delete from a workspace at work", refused.report()));
     let refused = sandbox.gdn(&["instance", "import", "main.jsonl", "--as", "a:copy"]);
     settings.bind(|| insta::assert_snapshot!("import into a workspace at work", refused.report()));
-    let refused = sandbox.gdn(&["instance", "retry", "a:main", "--project", "p"]);
-    settings.bind(|| insta::assert_snapshot!("retry in a workspace at work", refused.report()));
     assert_eq!(sandbox.gdn(&["instance", "export", "a:main"]).code, 0, "reading is always allowed");
     drop(inputs);
     assert!(running.wait().unwrap().success());
     sandbox.gdn(&["instance", "delete", "a:main", "--force"]).ok();
+}
+
+#[test]
+fn logs_can_be_had_as_spans() {
+    let sandbox = talked();
+    let printed = sandbox.gdn(&["logs", "--otlp", "--json"]);
+    let requests: Vec<Value> = printed.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let spans = requests[0]["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
+    let roots: Vec<&Value> = spans.iter().filter(|span| span.get("parentSpanId").is_none()).collect();
+    assert_eq!(roots.len(), 2, "one for each turn: {spans:#?}");
+    let trace = roots[0]["traceId"].as_str().unwrap();
+    assert!(sandbox.gdn(&["logs", "--trace", trace]).ok().contains("turn.started"), "its id is that of the trace");
+    let nowhere = sandbox.gdn(&["logs", "--otlp"]);
+    assert_eq!(nowhere.code, 3);
+    assert!(nowhere.stderr.contains("OTEL_EXPORTER_OTLP_ENDPOINT"), "{nowhere:#?}");
+    let mut command = sandbox.command(&["logs", "--otlp"]);
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1");
+    let down = sandbox.finished(command);
+    assert_eq!(down.code, 1);
+    assert!(down.stderr.contains("E_TELEMETRY_RECEIVER"), "{down:#?}");
 }

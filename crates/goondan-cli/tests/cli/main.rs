@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic, in its helpers too")]
 
+mod acp;
 #[cfg(unix)]
 mod build;
 mod cases;
 mod chain;
 #[cfg(unix)]
 mod chat;
+mod connection;
 mod documentation;
 mod explain;
 mod help;
@@ -19,9 +21,13 @@ mod later;
 mod limits;
 #[cfg(unix)]
 mod mcp;
+mod mcp_server;
 mod misuse;
+#[cfg(unix)]
+mod modules;
 mod new;
 mod parents;
+mod peer;
 #[cfg(unix)]
 mod person;
 #[cfg(unix)]
@@ -31,6 +37,8 @@ mod run;
 mod safety;
 mod sandbox;
 mod schema;
+#[cfg(unix)]
+mod serve;
 mod signals;
 mod stream;
 #[cfg(unix)]

@@ -22,6 +22,51 @@ fn follow(sandbox: &Sandbox, printed: &str) {
     assert_eq!(gdn(&run).ok(), "desserts\n");
 }
 
+/// A tool in a language that a runtime reads needs no build.
+fn follow_module(lang: &str) {
+    let sandbox = Sandbox::new();
+    let printed = sandbox.gdn(&["new", "tool", "word-play", "--lang", lang]).ok().to_owned();
+    sandbox.settings().bind(|| insta::assert_snapshot!(format!("new tool in {lang}"), printed));
+    let [test, run] = next(&printed).try_into().unwrap();
+    let gdn = |words: &[String]| sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(gdn(&test).ok().ends_with("1 passed, 0 failed\n"));
+    assert_eq!(gdn(&run).ok(), "desserts\n");
+}
+
+/// Whether `program` says a version, and one of `versions` where some are given.
+#[allow(clippy::print_stderr, reason = "it says why a test is skipped")]
+fn has(program: &str, versions: &[&str]) -> bool {
+    let said =
+        Command::new(program).arg("--version").output().map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
+    let is_there =
+        said.is_ok_and(|said| versions.is_empty() || versions.iter().any(|version| said.starts_with(version)));
+    if !is_there {
+        eprintln!("skipped: there is no {program} {}", versions.join(" or "));
+    }
+    is_there
+}
+
+#[test]
+fn a_tool_in_javascript_runs_as_it_is() {
+    if has("node", &[]) {
+        follow_module("js");
+    }
+}
+
+#[test]
+fn a_tool_in_typescript_runs_as_it_is() {
+    if has("bun", &[]) || has("node", &["v23.", "v24.", "v25."]) {
+        follow_module("ts");
+    }
+}
+
+#[test]
+fn a_tool_in_python_runs_as_it_is() {
+    if has("python3", &[]) {
+        follow_module("python");
+    }
+}
+
 /// What a new crate would look up in the registry is what this workspace is locked to.
 fn lock(folder: &Path) {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

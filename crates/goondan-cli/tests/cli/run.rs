@@ -56,10 +56,12 @@ fn stream_json_is_one_event_a_line_with_the_result_last() {
     let expected = [
         "turn.started",
         "step.started",
+        "model.completed",
         "tool.called",
         "tool.completed",
         "step.completed",
         "step.started",
+        "model.completed",
         "step.completed",
         "turn.completed",
         "result",
@@ -172,7 +174,7 @@ fn a_busy_workspace_says_who_holds_it() {
     holder.stdin.as_mut().unwrap().write_all(b"{\"input\": \"hi\"}\n").unwrap();
     let mut line = String::new();
     BufReader::new(holder.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let outcome = sandbox.gdn(&["run", "p", "--input", "hi"]);
+    let outcome = sandbox.gdn(&["run", "p", "--input-format", "stream-json"]);
     holder.kill().unwrap();
     holder.wait().unwrap();
     assert_eq!(outcome.code, 1);

@@ -68,7 +68,8 @@ fn asked(sandbox: &Sandbox, command: &str, answer: Option<&str>) -> (Option<Valu
             Some("approval.request") => {
                 match answer {
                     Some(answer) => {
-                        let answer = json!({"approval": line["approval"], "answer": answer});
+                        let (answer, covers) = answer.split_once(' ').unwrap_or((answer, "call"));
+                        let answer = json!({"approval": line["approval"], "answer": answer, "covers": covers});
                         writeln!(stdin.as_mut().unwrap(), "{answer}").unwrap();
                     }
                     None => stdin = None,
@@ -110,6 +111,32 @@ fn an_answer_may_hold_for_good() {
     let kept = std::fs::read_to_string(workspaces.next().unwrap().unwrap().path().join("approvals.yaml")).unwrap();
     let project = sandbox.dir().join("p").canonicalize().unwrap().display().to_string();
     insta::assert_snapshot!("approvals", kept.replace(&project, "[PROJECT]"));
+}
+
+#[test]
+fn what_is_remembered_is_listed_and_taken_back() {
+    let sandbox = project(PERMISSIONS);
+    let (question, status) = asked(&sandbox, "wc -l script.yaml", Some("always program"));
+    assert_eq!(
+        question.unwrap()["offers"],
+        json!([{"covers": "call"}, {"covers": "program", "commands": ["wc *"]}, {"covers": "tool"}])
+    );
+    assert_eq!(status, "ok");
+    assert_eq!(asked(&sandbox, "touch x", Some("conversation")).1, "ok");
+    assert_eq!(asked(&sandbox, "wc --version", None), (None, "ok".to_owned()));
+    let list = sandbox.gdn(&["policy", "approvals", "-p", "p"]);
+    insta::assert_snapshot!("approvals listed", list.ok());
+    let as_json: Value = serde_json::from_str(sandbox.gdn(&["policy", "approvals", "-p", "p", "--json"]).ok()).unwrap();
+    assert_eq!((as_json[0]["covers"].as_str(), as_json[1]["scope"].as_str()), (Some("program"), Some("conversation")));
+    insta::assert_snapshot!(
+        "approval unknown",
+        sandbox.gdn(&["policy", "approvals", "remove", "3", "-p", "p"]).report()
+    );
+    sandbox.gdn(&["policy", "approvals", "remove", "1", "-p", "p"]).ok();
+    assert_eq!(asked(&sandbox, "wc --version", None).1, "error");
+    sandbox.gdn(&["policy", "approvals", "remove", "--all", "-p", "p"]).ok();
+    assert_eq!(asked(&sandbox, "touch x", None).1, "error");
+    insta::assert_snapshot!("no approvals", sandbox.gdn(&["policy", "approvals", "-p", "p"]).report());
 }
 
 #[test]

@@ -59,3 +59,109 @@ fn strict_fails_on_warnings() {
     assert_eq!(sandbox.gdn(&["validate", "p"]).code, 0);
     assert_eq!(sandbox.gdn(&["validate", "p", "--strict"]).code, 4);
 }
+
+/// A project whose agent has a model and the tools that `tools` describes.
+fn with_tools(model: &str, names: &[&str], tools: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    let used: Vec<String> = names.iter().map(|name| format!("{{ref: Tool/{name}}}")).collect();
+    let yaml = format!(
+        "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {{name: m}}\nspec: {model}\n---\n\
+         apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: a}}\nspec: {{modelConfig: {{modelRef: Model/m}}, tools: [{}]}}\n---\n\
+         apiVersion: goondan.ai/v1\nkind: Swarm\nmetadata: {{name: default}}\nspec: {{entryAgent: Agent/a, agents: [{{ref: Agent/a}}]}}\n{tools}",
+        used.join(", ")
+    );
+    sandbox.write("p/goondan.yaml", &yaml);
+    sandbox
+}
+
+fn tool(name: &str, entry: &str) -> String {
+    format!("---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: {name}}}\nspec: {{entry: {entry}}}\n")
+}
+
+#[test]
+fn a_provider_that_nobody_knows_is_told_before_the_run() {
+    let sandbox = with_tools("{provider: opnai, model: x}", &[], "");
+    let outcome = sandbox.gdn(&["validate", "p", "--format", "short"]);
+    assert_eq!(outcome.code, 4);
+    assert!(outcome.stdout.contains("the provider `opnai`") && outcome.stdout.contains("did you mean `openai`"));
+}
+
+#[test]
+fn a_key_that_is_missing_is_a_warning_until_it_is_needed() {
+    let sandbox = with_tools("{provider: openai, model: x, apiKey: {valueFrom: {env: NOBODYS_KEY}}}", &[], "");
+    let outcome = sandbox.gdn(&["validate", "p", "--format", "short"]);
+    assert_eq!(outcome.code, 0);
+    assert!(
+        outcome.stdout.contains("W_CONFIG_NOT_READY") && outcome.stdout.contains("NOBODYS_KEY"),
+        "{}",
+        outcome.stdout
+    );
+    let customary = with_tools("{provider: anthropic, model: x}", &[], "");
+    let without = |arguments: &[&str]| {
+        let mut command = customary.command(arguments);
+        command.env_remove("ANTHROPIC_API_KEY");
+        customary.finished(command)
+    };
+    assert!(without(&["validate", "p"]).stdout.contains("ANTHROPIC_API_KEY"));
+    assert_eq!(without(&["run", "p", "--input", "x"]).code, 3);
+    assert!(without(&["doctor", "p"]).stdout.contains("Model/m has no key"));
+}
+
+#[test]
+#[cfg(unix)]
+fn what_is_behind_an_entry_is_looked_at() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let tools = [
+        ("plain", "./plain"),
+        ("python", "./python"),
+        ("text", "./text.so"),
+        ("spare", "./spare"),
+        ("idle", "./idle.so"),
+    ];
+    let yaml: String = tools.iter().map(|(name, entry)| tool(name, entry)).collect();
+    // What can be built is not there yet; anything else that is not there is a mistake.
+    let yaml = yaml.replace("./spare", "./spare, build: {command: [make]}");
+    let sandbox = with_tools("{provider: scripted, model: x}", &["plain", "python", "text"], &yaml);
+    for (name, line) in [("plain", "#!/bin/sh"), ("python", "#!/usr/bin/env -S no-such-python -u")] {
+        sandbox.write(
+            &format!("p/{name}/tool.yaml"),
+            &format!("name: {name}\ndescription: x\nentrypoint: run\nparameters: []\n"),
+        );
+        sandbox.write(&format!("p/{name}/run"), &format!("{line}\n"));
+    }
+    sandbox.write("p/text.so", "no library");
+    sandbox.write("p/idle.so", "");
+    let script = sandbox.dir().join("p/python/run");
+    std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let outcome = sandbox.gdn(&["validate", "p", "--format", "short"]);
+    assert_eq!(outcome.code, 4);
+    insta::assert_snapshot!("validate entries", outcome.report());
+}
+
+/// The library says what it has once it is loaded.
+#[test]
+#[cfg(target_os = "linux")]
+fn exports_that_a_library_denies_are_told_once_it_is_opened() {
+    let sandbox = with_tools(
+        "{provider: scripted, model: x}",
+        &["reverse"],
+        "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: reverse}\nspec: {entry: ./libreverse.so, exports: [{name: nothing}]}\n",
+    );
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let built = std::process::Command::new("cc")
+        .args([
+            "-shared",
+            "-fPIC",
+            "-I",
+            &format!("{root}/include"),
+            &format!("{root}/examples/plugins/c-reverse/reverse.c"),
+        ])
+        .arg("-o")
+        .arg(sandbox.dir().join("p/libreverse.so"))
+        .status();
+    assert!(built.unwrap().success());
+    assert_eq!(sandbox.gdn(&["validate", "p"]).code, 0);
+    let outcome = sandbox.gdn(&["validate", "p", "--open", "--format", "short"]);
+    assert_eq!(outcome.code, 4);
+    assert!(outcome.stdout.contains("has no export `nothing`"), "{}", outcome.stdout);
+}

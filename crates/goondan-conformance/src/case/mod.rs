@@ -38,6 +38,9 @@ pub struct Case {
     /// The ids of the rules that it checks, such as `T4`.
     #[serde(default)]
     pub rules: Vec<String>,
+    /// Programs that must be on the `PATH`, such as `node`. Where one is not, the case is skipped and says so.
+    #[serde(default)]
+    pub needs: Vec<String>,
     /// Files of the project, by path. Laid over `project` where both are given.
     #[serde(default)]
     pub files: BTreeMap<ProjectPath, FileContent>,

@@ -81,4 +81,7 @@ struct UsageShape {
     /// Written.
     #[schemars(default)]
     completion_tokens: u64,
+    /// Those of the tokens read that came from the provider's cache.
+    #[schemars(default)]
+    cached_tokens: u64,
 }

@@ -105,6 +105,9 @@ pub struct Approve {
     pub tool: Option<String>,
     /// The answer.
     pub answer: Answer,
+    /// For what an answer holds that holds on: the call by default.
+    #[serde(default)]
+    pub covers: Cover,
     /// So long it takes somebody to read the question.
     #[serde(default)]
     pub after_ms: u64,
@@ -126,6 +129,19 @@ pub enum Answer {
     Deny,
     /// Nobody has answered yet: the call waits until the case kills the swarm or cancels the turn.
     Wait,
+}
+
+/// For what an answer holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Cover {
+    /// The same arguments.
+    #[default]
+    Call,
+    /// Command lines of the same programs.
+    Program,
+    /// All calls of the tool.
+    Tool,
 }
 
 /// A number of runtime events to wait for, counted since the case began.

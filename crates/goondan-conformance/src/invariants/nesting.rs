@@ -206,6 +206,7 @@ mod tests {
                 trace_id: trace.to_string().repeat(32),
                 span_id: format!("{span:016x}"),
                 parent_span_id: parent.map(|span| format!("{span:016x}")),
+                caller: None,
             },
         }
     }
@@ -221,7 +222,8 @@ mod tests {
 
     fn turn_completed(id: &str, trace: char, span: u8, parent: Option<u8>) -> RuntimeEvent {
         let (step_count, duration, finish_reason) = (1, 0, FinishReason::TextResponse);
-        let kind = Kind::TurnCompleted { turn_id: id.into(), step_count, duration, finish_reason, token_usage: None };
+        let (turn_id, token_usage, cost) = (id.into(), None, None);
+        let kind = Kind::TurnCompleted { turn_id, step_count, duration, finish_reason, token_usage, cost };
         event(kind, trace, span, parent)
     }
 

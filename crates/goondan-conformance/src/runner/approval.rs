@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use goondan::ports::approval::{ApprovalAnswer, ApprovalRequest, Approver, Scope};
+use goondan::ports::approval::{ApprovalAnswer, ApprovalRequest, Approver, Covers, Scope};
 
-use crate::case::step::{Answer, Approve};
+use crate::case::step::{Answer, Approve, Cover};
 
 /// Gives each answer to the next request that it fits. Without one, nobody is there to ask. Clones share the answers.
 #[derive(Debug, Clone, Default)]
@@ -32,14 +32,25 @@ impl Approver for Answers {
         if let Some(Approve { after_ms: reading @ 1.., .. }) = kept {
             tokio::time::sleep(Duration::from_millis(reading)).await;
         }
-        match kept.map(|kept| kept.answer) {
-            Some(Answer::Allow | Answer::Once) => ApprovalAnswer::Allow { scope: Scope::Once },
-            Some(Answer::Conversation) => ApprovalAnswer::Allow { scope: Scope::Conversation },
-            Some(Answer::Always) => ApprovalAnswer::Allow { scope: Scope::Always },
-            Some(Answer::Deny) => ApprovalAnswer::Deny,
-            Some(Answer::Wait) => std::future::pending().await,
-            None => ApprovalAnswer::NobodyThere,
+        let Some(Approve { answer, covers, .. }) = kept else { return ApprovalAnswer::NobodyThere };
+        let allow = |scope| ApprovalAnswer::Allow { scope, covers: covered(covers) };
+        match answer {
+            // Whoever wants what is not on offer must see it.
+            _ if covers != Cover::Call && !request.is_offered(covered(covers)) => ApprovalAnswer::Deny,
+            Answer::Allow | Answer::Once => allow(Scope::Once),
+            Answer::Conversation => allow(Scope::Conversation),
+            Answer::Always => allow(Scope::Always),
+            Answer::Deny => ApprovalAnswer::Deny,
+            Answer::Wait => std::future::pending().await,
         }
+    }
+}
+
+fn covered(cover: Cover) -> Covers {
+    match cover {
+        Cover::Call => Covers::Call,
+        Cover::Program => Covers::Program,
+        Cover::Tool => Covers::Tool,
     }
 }
 
@@ -50,8 +61,13 @@ mod tests {
     #[test]
     fn an_answer_waits_for_its_tool_and_is_used_once() {
         let answers = Answers::default();
-        answers.keep(Approve { tool: Some("bash__exec".into()), answer: Answer::Deny, after_ms: 0 });
-        answers.keep(Approve { tool: None, answer: Answer::Allow, after_ms: 0 });
+        answers.keep(Approve {
+            tool: Some("bash__exec".into()),
+            answer: Answer::Deny,
+            covers: Cover::Call,
+            after_ms: 0,
+        });
+        answers.keep(Approve { tool: None, answer: Answer::Allow, covers: Cover::Call, after_ms: 0 });
         let take = |tool| answers.take(tool).map(|taken| taken.answer);
         assert_eq!((take("fs__write"), take("fs__write")), (Some(Answer::Allow), None));
         assert_eq!((take("bash__exec"), take("bash__exec")), (Some(Answer::Deny), None));

@@ -72,7 +72,15 @@ fn run_and_judge(located: &Located, time_limit: Duration) -> Result<Vec<Failure>
 /// Why `case` can't run on this system, if it can't.
 fn unsupported(case: &Case) -> Option<String> {
     let needs_modes = case.files.values().any(|content| content.mode.is_some());
-    (needs_modes && !cfg!(unix)).then(|| "files with a mode need a Unix system".to_owned())
+    if needs_modes && !cfg!(unix) {
+        return Some("files with a mode need a Unix system".to_owned());
+    }
+    let missing = case.needs.iter().find(|program| !is_there(program))?;
+    Some(format!("it needs `{missing}`, which is not on the PATH"))
+}
+
+fn is_there(program: &str) -> bool {
+    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
 /// What the models of the agents that the case asks about are offered at the first step.

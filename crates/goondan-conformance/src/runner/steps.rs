@@ -78,7 +78,8 @@ fn judge(world: &World<'_>, step: &Step, place: &str, view: &Value) -> Vec<Failu
 
 fn send(world: &mut World<'_>, send: &Send, may_be_refused: bool) -> Result<Value, Broken> {
     let text = substitute::text(&send.input, &world.saved)?;
-    let input = Input { text, agent: send.agent.clone(), instance_key: send.instance.clone(), id: None };
+    let (agent, instance_key) = (send.agent.clone(), send.instance.clone());
+    let input = Input { text, agent, instance_key, ..Input::default() };
     let begun = Instant::now();
     let life = alive(world)?;
     let view = match in_time(life.run(world, life.swarm.send(input)), "the input is not accepted")? {

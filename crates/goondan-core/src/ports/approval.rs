@@ -1,6 +1,7 @@
 //! Calls that wait for somebody's word, and words that hold on.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -26,6 +27,25 @@ pub struct ApprovalRequest {
     pub preview: Option<String>,
     /// Why it is asked, in a sentence, where there is more to say than that a rule wants it.
     pub reason: Option<String>,
+    /// What an answer that holds on may cover, the narrowest first. None where nothing can be remembered of the call.
+    pub offers: Vec<Offer>,
+}
+
+impl ApprovalRequest {
+    /// Whether an answer may cover that much.
+    pub fn is_offered(&self, covers: Covers) -> bool {
+        self.offers.iter().any(|offer| offer.covers == covers)
+    }
+}
+
+/// Something that an answer may cover.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Offer {
+    /// How much.
+    pub covers: Covers,
+    /// The commands, where it covers commands.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
 }
 
 /// Somebody's word.
@@ -35,6 +55,8 @@ pub enum ApprovalAnswer {
     Allow {
         /// For how long that holds.
         scope: Scope,
+        /// For what that holds. Where it was not offered, it is for the call alone.
+        covers: Covers,
     },
     /// It is refused.
     Deny,
@@ -42,7 +64,12 @@ pub enum ApprovalAnswer {
     NobodyThere,
 }
 
-/// How long an approval holds, for the same agent calling the same tool with the same arguments in the same folder.
+impl ApprovalAnswer {
+    /// Yes, for this call alone.
+    pub const ONCE: Self = ApprovalAnswer::Allow { scope: Scope::Once, covers: Covers::Call };
+}
+
+/// How long an approval holds, for the same agent calling the same tool in the same folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
@@ -54,6 +81,20 @@ pub enum Scope {
     Always,
 }
 
+/// For what an approval holds, the narrowest first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Covers {
+    /// The same arguments.
+    #[default]
+    Call,
+    /// Command lines of the same programs, such as `git diff *`. They run without a shell and in a sandbox, as those that a
+    /// pattern of a rule allows.
+    Program,
+    /// All calls of the tool.
+    Tool,
+}
+
 /// Answers for people.
 #[async_trait]
 pub trait Approver: Send + Sync {
@@ -61,8 +102,8 @@ pub trait Approver: Send + Sync {
     async fn ask(&self, request: ApprovalRequest) -> ApprovalAnswer;
 }
 
-/// An approval that holds on. It is precise: another argument, another folder or another content of a script is another
-/// call.
+/// An approval that holds on. It is precise: another folder or another content of a script is another call, and so is another
+/// argument, unless somebody allowed a program or a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
@@ -70,7 +111,11 @@ pub struct Grant {
     pub agent: String,
     /// `resource__export`.
     pub tool: String,
-    /// The arguments, without those that have the value of their default.
+    /// For what it holds.
+    #[serde(default, skip_serializing_if = "Covers::is_call")]
+    pub covers: Covers,
+    /// The arguments, without those that have the value of their default. Of a program, the command line is a pattern; of a
+    /// tool there are none.
     #[serde(default)]
     pub args: JsonObject,
     /// Where it works: a folder by its path, or the folder of its own that each conversation of an agent has.
@@ -81,6 +126,34 @@ pub struct Grant {
     /// What is in the files that it runs, by their paths.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub programs: BTreeMap<String, String>,
+}
+
+impl Covers {
+    fn is_call(&self) -> bool {
+        *self == Covers::Call
+    }
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Grant { agent, tool, args, folder, .. } = self;
+        let args = serde_json::to_string(args).map_err(|_| fmt::Error)?;
+        write!(f, "Agent/{agent} may call {tool} ")?;
+        match self.covers {
+            Covers::Call => write!(f, "with {args}")?,
+            Covers::Program => write!(f, "with commands of the form {args}, in a sandbox,")?,
+            Covers::Tool => f.write_str("with any arguments")?,
+        }
+        write!(f, " in {folder}")?;
+        if self.untrusted {
+            f.write_str(", also when it has read untrusted output")?;
+        }
+        match self.programs.len() {
+            0 => Ok(()),
+            1 => f.write_str(", as long as the program that it runs stays as it is"),
+            many => write!(f, ", as long as the {many} programs that it runs stay as they are"),
+        }
+    }
 }
 
 /// Where approvals are kept that hold always.
@@ -124,7 +197,7 @@ pub struct ApproveAll;
 #[async_trait]
 impl Approver for ApproveAll {
     async fn ask(&self, _request: ApprovalRequest) -> ApprovalAnswer {
-        ApprovalAnswer::Allow { scope: Scope::Once }
+        ApprovalAnswer::ONCE
     }
 }
 

@@ -112,6 +112,13 @@ pub struct TokenUsage {
     pub completion_tokens: u64,
     /// Both.
     pub total_tokens: u64,
+    /// Those of the tokens read that the provider had in its cache.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub cached_tokens: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl std::ops::AddAssign for TokenUsage {
@@ -119,6 +126,7 @@ impl std::ops::AddAssign for TokenUsage {
         self.prompt_tokens += other.prompt_tokens;
         self.completion_tokens += other.completion_tokens;
         self.total_tokens += other.total_tokens;
+        self.cached_tokens += other.cached_tokens;
     }
 }
 
@@ -149,8 +157,10 @@ pub enum ModelErrorKind {
     Connection,
     /// The answer makes no sense (HTML instead of JSON, say).
     Protocol,
-    /// The Model resource can't be used as it is (no key, unknown provider, broken script).
+    /// The Model resource can't be used as it is (unknown provider, broken script).
     Configuration,
+    /// Its key is not set on this machine.
+    NoKey,
 }
 
 impl ModelErrorKind {
@@ -160,7 +170,7 @@ impl ModelErrorKind {
             ModelErrorKind::Status(_) => Code::MODEL_STATUS,
             ModelErrorKind::Connection => Code::MODEL_CONNECTION,
             ModelErrorKind::Protocol => Code::MODEL_PROTOCOL,
-            ModelErrorKind::Configuration => Code::MODEL_CONFIGURATION,
+            ModelErrorKind::Configuration | ModelErrorKind::NoKey => Code::MODEL_CONFIGURATION,
         }
     }
 }
@@ -176,7 +186,7 @@ impl ModelError {
         match self.kind {
             ModelErrorKind::Status(status) => matches!(status, 408 | 409 | 429) || status >= 500,
             ModelErrorKind::Connection => true,
-            ModelErrorKind::Protocol | ModelErrorKind::Configuration => false,
+            ModelErrorKind::Protocol | ModelErrorKind::Configuration | ModelErrorKind::NoKey => false,
         }
     }
 }

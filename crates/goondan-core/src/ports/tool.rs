@@ -70,17 +70,32 @@ pub struct ToolSet {
 }
 
 /// Why a tool could not be opened.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("failed to open {tool}: {message}")]
+#[derive(Debug, thiserror::Error)]
+#[error("failed to open {tool}: {cause}")]
 pub struct OpenError {
     /// The resource.
     pub tool: ResourceId,
     /// What went wrong.
-    pub message: String,
+    #[source]
+    pub cause: Box<dyn std::error::Error + Send + Sync>,
     /// What to do about it.
     pub suggestion: Option<String>,
     /// The export of `spec.exports` that it is about; the entry itself where there is none.
     pub export: Option<String>,
+}
+
+impl OpenError {
+    /// An error of the entry itself that only says what went wrong: an error, or a sentence.
+    pub fn new(tool: &ResourceId, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        OpenError { tool: tool.clone(), cause: cause.into(), suggestion: None, export: None }
+    }
+
+    /// Adds what to do next.
+    #[must_use]
+    pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
+        self.suggestion = Some(suggestion.into());
+        self
+    }
 }
 
 /// What a handler knows about its call (rule T5). No bundle, no credentials.

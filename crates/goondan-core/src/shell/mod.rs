@@ -8,6 +8,7 @@
 //! name. This deliberately does not know what a program does with its arguments: a sandbox bounds that.
 
 mod parts;
+mod patterns;
 mod programs;
 mod unwrap;
 
@@ -15,6 +16,7 @@ use goondan_spec::command_line::{self, Beyond, Script, parse};
 use goondan_spec::pattern::Atom;
 
 pub use parts::{fold, is_protected};
+pub use patterns::{Form, form};
 
 /// A part of a command line that a policy decides about.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +33,8 @@ pub struct Part {
     pub command: Option<usize>,
     /// The names of the programs that it starts, the outermost first.
     pub programs: Vec<String>,
+    /// Its first words, as far as they are known and no quotes stand around them; three at most.
+    pub start: Vec<String>,
 }
 
 /// What a part is.
@@ -88,7 +92,15 @@ impl Part {
 
     fn text(text: &str, what: What) -> Self {
         let whole = goondan_spec::pattern::atoms(text);
-        Part { shown: excerpt(text), what, names: vec![whole.clone()], whole, command: None, programs: Vec::new() }
+        Part {
+            shown: excerpt(text),
+            what,
+            names: vec![whole.clone()],
+            whole,
+            command: None,
+            programs: Vec::new(),
+            start: Vec::new(),
+        }
     }
 }
 

@@ -79,6 +79,7 @@ impl Walk {
             whole,
             command: None,
             programs: Vec::new(),
+            start: Vec::new(),
         });
     }
 }

@@ -106,7 +106,13 @@ fn plain(simple: &Simple) -> Part {
         names,
         command: Some(simple.number),
         programs: name.into_iter().collect(),
+        start: simple.words.iter().map_while(bare).take(3).collect(),
     }
+}
+
+/// The text of a word that is known, and that stands in a command line as it is.
+fn bare(word: &Known) -> Option<String> {
+    word.text().filter(|_| !word.is_open && word.quoted() == word.atoms)
 }
 
 fn whole(simple: &Simple) -> Vec<Atom> {

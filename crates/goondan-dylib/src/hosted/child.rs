@@ -68,8 +68,10 @@ impl HostProcess {
         limits: &Limits,
         counters: &Arc<Counters>,
     ) -> Result<Started, Failure> {
-        let child = spawn(command, path).map_err(|cause| {
-            Failure::new(format!("the host for {name} could not be started: {}: {cause}", command.program.display()))
+        let child = spawn(command, path).map_err(|cause| Failure::NoHost {
+            name: name.to_owned(),
+            program: command.program.clone(),
+            cause,
         })?;
         let calls = new_calls(name, limits, counters);
         let (down, commands) = mpsc::unbounded_channel();
@@ -81,7 +83,7 @@ impl HostProcess {
         let (ready, opened) = oneshot::channel();
         let reader = process.serve(name, &calls, commands, ready, limits).map_err(|cause| {
             process.kill();
-            Failure::new(format!("the host for {name} cannot be talked to: {cause}"))
+            Failure::MuteHost { name: name.to_owned(), cause }
         })?;
         let manifest = process.handshake(opened, name, limits.open_timeout).await?;
         Ok(Started { process, manifest, down: weak, reader })
@@ -117,12 +119,10 @@ impl HostProcess {
     async fn handshake(&self, opened: oneshot::Receiver<Opened>, name: &str, patience: Duration) -> Opened {
         match tokio::time::timeout(patience, opened).await {
             Ok(Ok(opened)) => opened,
-            Ok(Err(_)) => Err(Failure::new(format!("the host for {name} died while it was opening the library"))
-                .suggest("the library crashes when it is loaded or opened; run it under a debugger")),
+            Ok(Err(_)) => Err(Failure::DeadHost { name: name.to_owned() }),
             Err(_) => {
                 self.kill();
-                Err(Failure::new(format!("the host for {name} did not answer within {} s", patience.as_secs()))
-                    .suggest("the library's initialisers, `open` and `describe` must return promptly"))
+                Err(Failure::SlowHost { name: name.to_owned(), patience })
             }
         }
     }
@@ -231,7 +231,7 @@ impl Reader {
         };
         match up {
             Up::Opened(manifest) => tell(Ok(manifest)),
-            Up::Failed(failure) => tell(Err(failure)),
+            Up::Failed(told) => tell(Err(Failure::Told(told))),
             Up::Complete { call, outcome } => {
                 self.calls.complete(call, outcome);
             }

@@ -77,7 +77,7 @@ impl HostedLibrary {
         let started = self.start(&mut state).await;
         started.map(|(connection, _)| connection).map_err(|failure| {
             self.note_crash(&mut state, false, Instant::now());
-            wire::ToolError { suggestion: failure.suggestion, ..wire::ToolError::new(failure.message) }
+            wire::ToolError { suggestion: failure.suggestion(), ..wire::ToolError::new(failure.to_string()) }
                 .code(code::UNAVAILABLE)
         })
     }

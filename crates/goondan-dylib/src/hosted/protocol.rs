@@ -5,7 +5,7 @@ use std::io::{self, BufRead};
 use goondan_abi::wire;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
+use crate::failure::Told;
 use crate::link::{Event, Outcome};
 
 /// What comes up from a host. What goes down is [`crate::link::Down`].
@@ -15,7 +15,7 @@ pub(crate) enum Up {
     /// The first line, where the library is open.
     Opened(wire::Manifest),
     /// The first and last line, where it is not.
-    Failed(Failure),
+    Failed(Told),
     /// A call is over.
     Complete {
         /// The call.

@@ -45,8 +45,7 @@ impl LoadedLibrary {
         // lives until the process ends, and `table` has the bytes that are promised.
         let status = unsafe { open(host(), table.as_mut_ptr(), size_of::<Library>()) };
         if status != Status::OK {
-            return Err(Failure::new(format!("{name} refused to open: {}", status.name()))
-                .suggest("its own log or documentation has to say why"));
+            return Err(Failure::Refused { name: name.to_owned(), status });
         }
         // SAFETY: zeroed memory is a `Library` (`raw::Table`), and `open` wrote at most a prefix of one.
         from_table(unsafe { table.assume_init() }, name)
@@ -58,13 +57,9 @@ impl LoadedLibrary {
         // SAFETY: `this` is open; `put` takes a `Vec<u8>`, which lives for this call.
         let status = unsafe { (self.describe)(self.this, (&raw mut bytes).cast(), put) };
         if status != Status::OK {
-            return Err(Failure::new(format!("{name} failed to describe itself: {}", status.name()))
-                .suggest("this is a fault of the library; rebuild it with a current SDK"));
+            return Err(Failure::NotDescribed { name: name.to_owned(), status });
         }
-        serde_json::from_slice(&bytes).map_err(|cause| {
-            Failure::new(format!("the manifest of {name} is not the JSON that it should be: {cause}"))
-                .suggest("this is a fault of the library: `describe` writes {name, version, exports}")
-        })
+        serde_json::from_slice(&bytes).map_err(|cause| Failure::NoManifest { name: name.to_owned(), cause })
     }
 
     /// Begins a call.
@@ -103,9 +98,7 @@ fn map(path: &Path, name: &str) -> Result<Mapping, Failure> {
     mapped.map(ManuallyDrop::new).map_err(|cause| {
         // The system's own words are behind the error, and they name the copy.
         let words = std::error::Error::source(&cause).map_or_else(|| cause.to_string(), ToString::to_string);
-        let cause = words.replace(&*path.to_string_lossy(), name);
-        Failure::new(format!("the system cannot load {name}: {cause}"))
-            .suggest("rebuild it on this machine; a missing symbol or library has to be linked into it")
+        Failure::NotLoaded { name: name.to_owned(), words: words.replace(&*path.to_string_lossy(), name), cause }
     })
 }
 
@@ -126,47 +119,27 @@ unsafe fn system_open(path: &Path) -> Result<libloading::Library, libloading::Er
 fn read_header(mapping: &Mapping, name: &str) -> Result<Plugin, Failure> {
     // SAFETY: the type is a raw pointer: nothing is read here, whatever the symbol is.
     let symbol = unsafe { mapping.get::<*const Plugin>(SYMBOL) };
-    let header: *const Plugin = match symbol {
-        Ok(symbol) => *symbol,
-        Err(_) => {
-            return Err(Failure::new(format!("{name} does not export `{SYMBOL}`, so it is not a tool library"))
-                .suggest("add `export_tools!` of goondan-abi, and rebuild"));
-        }
-    };
+    let header: *const Plugin = *symbol.map_err(|_| Failure::NoSymbol { name: name.to_owned() })?;
     const START: usize = std::mem::offset_of!(Plugin, library_size);
     // SAFETY: an exported object of a tool library begins with these sixteen bytes in every version; of anything else that is
     // called so, that many bytes of a mapped segment are read, and the magic number tells.
     let start = unsafe { raw::read_prefix(header, START) };
     if start.magic != MAGIC {
-        return Err(Failure::new(format!("`{SYMBOL}` of {name} is something else: its magic number is wrong"))
-            .suggest("use the type of include/goondan_plugin.h, or `export_tools!` of goondan-abi"));
+        return Err(Failure::OtherSymbol { name: name.to_owned() });
     }
     if start.abi_major != ABI_MAJOR {
-        return Err(other_major(name, start.abi_major));
+        return Err(Failure::OtherMajor { name: name.to_owned(), theirs: start.abi_major });
     }
     // SAFETY: with this magic and major, the library has as many bytes there as it says.
     let plugin = unsafe { raw::read_prefix(header, start.struct_size as usize) };
     if plugin.flags & FLAG_PANICS_STOP_HERE == 0 {
-        return Err(Failure::new(format!("{name} is built so that a panic in it would end this program"))
-            .suggest("remove `panic = \"abort\"` from its profile, and rebuild"));
+        return Err(Failure::PanicsAbort { name: name.to_owned() });
     }
     Ok(plugin)
 }
 
-fn other_major(name: &str, theirs: u16) -> Failure {
-    let rebuild = format!("rebuild {name} with goondan-abi {ABI_MAJOR}.x");
-    let failure =
-        Failure::new(format!("{name} speaks version {theirs} of the tool ABI, this program speaks {ABI_MAJOR}"));
-    if theirs > ABI_MAJOR {
-        failure.suggest(format!("{rebuild}, or update this program"))
-    } else {
-        failure.suggest(rebuild)
-    }
-}
-
-fn incomplete(name: &str, function: &str) -> Failure {
-    Failure::new(format!("{name} has no function `{function}` in its table"))
-        .suggest("fill every function of `goondan_library`; rebuild with the current header or SDK")
+fn incomplete(name: &str, function: &'static str) -> Failure {
+    Failure::Incomplete { name: name.to_owned(), function }
 }
 
 fn from_table(table: Library, name: &str) -> Result<LoadedLibrary, Failure> {

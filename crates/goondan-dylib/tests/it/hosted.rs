@@ -91,7 +91,7 @@ async fn a_segmentation_fault_stays_in_the_host() {
     assert!(error.message.contains("signal: 11"), "{}", error.message);
     assert_eq!(hostile.call("ok", json!({})).await.expect("it answers").output, "fine");
     let error = bench.c_hostile(&["CRASH"]).await.err().expect("it is refused");
-    assert!(error.message.contains("died while it was opening"), "{}", error.message);
+    assert!(error.to_string().contains("died while it was opening"), "{error}");
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn a_careless_library_is_told_by_its_host() {
 async fn what_cannot_be_opened_is_told_as_in_one_process() {
     let bench = Bench::hosted(impatient());
     let error = bench.c_hostile(&["MAJOR=2"]).await.err().expect("it is refused");
-    assert!(error.message.contains("speaks version 2 of the tool ABI"), "{}", error.message);
+    assert!(error.to_string().contains("speaks version 2 of the tool ABI"), "{error}");
     assert!(error.suggestion.is_some_and(|text| text.contains("goondan-abi 1.x")));
 }
 

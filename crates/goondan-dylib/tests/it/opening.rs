@@ -10,7 +10,7 @@ use crate::support::{Bench, compile_c, export, impatient, plugin, tool};
 /// Checks what is said, and that there is advice.
 fn says(result: Result<impl Sized, OpenError>, message: &str, suggestion: &str) {
     let error = result.err().expect("it is refused");
-    assert!(error.message.contains(message), "{}", error.message);
+    assert!(error.to_string().contains(message), "{error}");
     let advice = error.suggestion.unwrap_or_default();
     assert!(advice.contains(suggestion), "{advice}");
 }

@@ -35,12 +35,9 @@ fn build() -> BTreeMap<String, PathBuf> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(workspace()).args(["build", "--quiet", "--message-format=json-render-diagnostics"]);
     cargo.args(packages.iter().flat_map(|package| ["-p", package]));
-    let mut built = artifacts(&mut cargo);
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(workspace()).args(["build", "--quiet", "--message-format=json-render-diagnostics"]);
-    cargo.args(["-p", "goondan-dylib", "--example", "tool-host"]);
-    built.extend(artifacts(&mut cargo));
-    built
+    // The command is named so that what lies below is built with the features that it has there, and not a second time.
+    cargo.args(["-p", "goondan-dylib", "-p", "goondan-cli", "--lib", "--example", "tool-host"]);
+    artifacts(&mut cargo)
 }
 
 fn artifacts(cargo: &mut Command) -> BTreeMap<String, PathBuf> {

@@ -44,7 +44,7 @@ fn decode() -> Box<dyn FnMut()> {
     };
     let text: Vec<String> = (0..100).map(tool).collect();
     let files = MemoryFiles::new().file("/p/goondan.yaml", text.join("---\n"));
-    let base = BasePackage { tools: Vec::new(), extensions: Vec::new() };
+    let base = BasePackage::default();
     Box::new(move || {
         std::hint::black_box(load(LoadInput { root: Path::new("/p"), files: &files, base: &base }));
     })

@@ -56,7 +56,7 @@ pub(super) fn turn() -> Box<dyn FnMut()> {
         number += 1;
         let target = InstanceId::new("a", format!("i{number}"));
         let result = executor.block_on(async {
-            let accepted = runtime.send(ExternalInput { target, text: "go".to_owned(), id: None }).await;
+            let accepted = runtime.send(ExternalInput::text(target, "go")).await;
             accepted.expect("it is accepted").result.await.expect("it ends")
         });
         assert!(result.error.is_none(), "{:?}", result.error);
@@ -68,7 +68,7 @@ fn start() -> (tokio::runtime::Runtime, Runtime) {
     let executor = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
     let executor = executor.expect("an executor");
     let runtime = executor.block_on(async {
-        let base = BasePackage { tools: vec![manifest()], extensions: Vec::new() };
+        let base = BasePackage { tools: vec![manifest()], ..BasePackage::default() };
         let files = MemoryFiles::new().file("/p/goondan.yaml", BUNDLE.to_owned());
         let loaded = load(LoadInput { root: Path::new("/p"), files: &files, base: &base });
         let bundle = Arc::new(loaded.bundle.expect("the bundle is valid"));
@@ -77,6 +77,7 @@ fn start() -> (tokio::runtime::Runtime, Runtime) {
         let generation = plan(&bundle, swarm, 1, &ports, &Environment::default(), None).await.expect("a plan");
         let parts = RuntimeParts {
             approvals: Arc::new(goondan_core::ports::approval::MemoryBook::default()),
+            has_sandbox: false,
             redactor: goondan_engine::policy::redact::Redactor::new(),
             generation,
             store: Arc::new(MemoryStore::new(PathBuf::from("/nowhere"))),
@@ -84,6 +85,7 @@ fn start() -> (tokio::runtime::Runtime, Runtime) {
             approver: Arc::new(ApproveAll),
             workdir: Some(std::env::temp_dir()),
             observer: Arc::new(()),
+            watchers: Vec::new(),
             reloader: None,
         };
         Runtime::start(parts).await.expect("it starts").0

@@ -19,13 +19,22 @@ pub struct EventBus {
     // Unbounded on purpose: a test or a recorder must see every event, and a slow one must not slow a turn down. A
     // subscriber that has had enough drops its receiver.
     subscribers: Mutex<Vec<UnboundedSender<SwarmEvent>>>,
+    /// What [`EventBus::sequence_at_start`] gives.
+    first_sequence: u64,
     last_sequence: AtomicU64,
 }
 
 impl EventBus {
     /// A bus without subscribers.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, redactor: Redactor) -> Self {
-        EventBus { store, clock, redactor, subscribers: Mutex::default(), last_sequence: AtomicU64::new(0) }
+        let first_sequence = u64::try_from(clock.now().timestamp_micros()).unwrap_or_default();
+        let (subscribers, last_sequence) = (Mutex::default(), AtomicU64::new(first_sequence));
+        EventBus { store, clock, redactor, subscribers, first_sequence, last_sequence }
+    }
+
+    /// A number that lies between the events of earlier processes and those of this one.
+    pub(crate) fn sequence_at_start(&self) -> u64 {
+        self.first_sequence
     }
 
     /// Everything from now on.
@@ -35,9 +44,16 @@ impl EventBus {
         receiver
     }
 
+    /// Passes everything from now on to `observer`, too.
+    pub(crate) fn pass_to(&self, observer: UnboundedSender<SwarmEvent>) {
+        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(observer);
+    }
+
     /// Something happened in an instance: it is stored and published.
     pub fn runtime(&self, instance: &InstanceId, trace: &TraceContext, mut kind: RuntimeEventKind) {
         clean(&self.redactor, &mut kind);
+        // Numbered and published under one lock: who reads on from a number must not have missed a smaller one.
+        let mut subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
         let event = Arc::new(RuntimeEvent {
             kind,
             sequence: self.next_sequence(),
@@ -47,7 +63,7 @@ impl EventBus {
             trace: trace.clone(),
         });
         self.store.record(&event);
-        self.publish(SwarmEvent::Runtime(event));
+        pass_on(&mut subscribers, &SwarmEvent::Runtime(event));
     }
 
     /// A number that is greater than all before it, also than those of earlier processes: it follows the clock.
@@ -65,9 +81,12 @@ impl EventBus {
 
     /// Only for those who watch now.
     pub fn publish(&self, event: SwarmEvent) {
-        let mut subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
-        subscribers.retain(|subscriber| subscriber.send(event.clone()).is_ok());
+        pass_on(&mut self.subscribers.lock().unwrap_or_else(PoisonError::into_inner), &event);
     }
+}
+
+fn pass_on(subscribers: &mut Vec<UnboundedSender<SwarmEvent>>, event: &SwarmEvent) {
+    subscribers.retain(|subscriber| subscriber.send(event.clone()).is_ok());
 }
 
 /// Texts that somebody else wrote may hold a secret; ids and names come from the project and the engine.
@@ -77,6 +96,7 @@ fn clean(redactor: &Redactor, kind: &mut RuntimeEventKind) {
         RuntimeEventKind::TurnStarted { event_type, .. } => redactor.clean(event_type),
         RuntimeEventKind::TurnFailed { error_message, .. }
         | RuntimeEventKind::StepFailed { error_message, .. }
+        | RuntimeEventKind::ModelFailed { error_message, .. }
         | RuntimeEventKind::ToolFailed { error_message, .. } => redactor.clean(error_message),
         RuntimeEventKind::ToolProgress { title, metadata, .. } => {
             redactor.clean(title);
@@ -89,6 +109,11 @@ fn clean(redactor: &Redactor, kind: &mut RuntimeEventKind) {
             // A model makes these up.
             redactor.clean(tool_call_id);
             redactor.clean(tool_name);
+        }
+        RuntimeEventKind::ApprovalRemembered { tool_call_id, tool_name, grants, .. } => {
+            redactor.clean(tool_call_id);
+            redactor.clean(tool_name);
+            grants.iter_mut().for_each(|grant| redactor.clean(grant));
         }
         _ => {}
     }

@@ -85,6 +85,8 @@ pub(crate) fn answer(
         created_at: now,
         target: reply_to.caller.clone(),
         input: content.to_string(),
+        files: Vec::new(),
+        history: Vec::new(),
         metadata: JsonObject::from_iter([(INTER_AGENT_RESPONSE.to_owned(), metadata)]),
         instructions: None,
         trace: EventTrace::from(trace),

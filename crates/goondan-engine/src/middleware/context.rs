@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::plan::AgentPlan;
 use crate::turn::model_call::ModelCall;
+use crate::turn::model_course::Course;
 use crate::turn::step;
 use crate::turn::{TurnContext, store_failed};
 use goondan_core::event::TurnError;
@@ -91,7 +92,7 @@ impl TurnContext {
         let id = format!("{}-{effect_id}", self.turn_id());
         let message = step::message(id, Role::User, vec![Part::Text { text: question.text }], source, self);
         let call = ModelCall {
-            client: &*agent.model,
+            agent: &agent,
             request: ModelRequest {
                 instance: self.instance().clone(),
                 system: Some(question.instructions),
@@ -100,7 +101,9 @@ impl TurnContext {
                 params: Arc::clone(&agent.params),
             },
             turn_id: self.turn_id(),
-            max_retries: agent.max_retries,
+            step_id: None,
+            trace: self.facts.trace.child(&format!("{}-{effect_id}", self.turn_id())),
+            course: Course::default(),
             bus: None,
             cancel: &self.cancel,
             life: &self.facts.life,

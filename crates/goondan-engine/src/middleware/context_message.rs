@@ -14,6 +14,7 @@ use crate::tooling::registry::Catalog;
 use crate::turn::{TurnContext, TurnOutcome};
 use goondan_core::JsonObject;
 use goondan_core::event::TurnError;
+use goondan_core::ids::hex;
 use goondan_core::inbound::AgentEvent;
 use goondan_core::message::{Message, MessageEvent, Role};
 use goondan_core::ports::tool::AgentCatalog;
@@ -139,7 +140,7 @@ impl ContextMessage {
             let prompt = context.agent().system.as_deref();
             text(&self.config, &Facts { prompt, agents: context.agents(), event: context.event() })
         };
-        let hash: String = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = hex(&Sha256::digest(text.as_bytes()));
         let messages = context.conversation().messages();
         let known: Vec<(String, bool)> =
             messages.iter().filter_map(|message| Some((message.id.clone(), marker(message)? == hash))).collect();
@@ -191,9 +192,11 @@ mod tests {
             created_at: DateTime::UNIX_EPOCH,
             target: InstanceId::new("worker", "main"),
             input: "hello".to_owned(),
+            files: Vec::new(),
+            history: Vec::new(),
             metadata: JsonObject::new(),
             instructions: None,
-            trace: EventTrace { trace_id: "0".repeat(32), parent_span_id: None },
+            trace: EventTrace { trace_id: "0".repeat(32), parent_span_id: None, caller: None },
             callers,
             reply_to,
             terms: Default::default(),

@@ -37,6 +37,8 @@ pub struct Decision {
     pub because: Because,
     /// The commands of shell arguments and the paths of a patch or a list, one by one.
     pub parts: Vec<PartDecision>,
+    /// A rule that restricts certain calls may match, too.
+    pub in_doubt: bool,
 }
 
 /// What was decided about a part of a call.
@@ -50,6 +52,8 @@ pub struct PartDecision {
     pub because: Because,
     /// What contains the command, where a pattern allows it.
     pub contained: Option<Containment>,
+    /// A rule that restricts certain commands may match, too.
+    pub in_doubt: bool,
 }
 
 impl Decision {
@@ -103,7 +107,8 @@ pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -
         let judged = about_part(permissions, question, &asked);
         let contained = contained(permissions, question, &asked, &judged);
         let part = asked.part.clone();
-        parts.push(PartDecision { part, action: judged.action, because: judged.because, contained });
+        let Judged { action, because, in_doubt, .. } = judged;
+        parts.push(PartDecision { part, action, because, contained, in_doubt });
     };
     for (name, part) in variables(question) {
         let argument = question.marked.commands.first().map_or(name, String::as_str);
@@ -129,10 +134,13 @@ pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -
     }
     let strictest = parts.iter().rev().max_by_key(|part| strictness(part.action));
     match strictest {
-        Some(part) => Decision { action: part.action, because: part.because.clone(), parts },
+        Some(part) => {
+            let in_doubt = parts.iter().any(|part| part.in_doubt);
+            Decision { action: part.action, because: part.because.clone(), parts, in_doubt }
+        }
         None => {
-            let Judged { action, because, .. } = about_call(permissions, question, None);
-            Decision { action, because, parts }
+            let Judged { action, because, in_doubt, .. } = about_call(permissions, question, None);
+            Decision { action, because, parts, in_doubt }
         }
     }
 }
@@ -201,6 +209,7 @@ struct Judged<'p> {
     action: Action,
     because: Because,
     rule: Option<&'p PermissionRule>,
+    in_doubt: bool,
 }
 
 fn about_part<'p>(permissions: Option<&'p Permissions>, question: PolicyQuestion<'_>, asked: &Asked<'_>) -> Judged<'p> {
@@ -229,17 +238,17 @@ fn about_call<'p>(
     asked: Option<&Asked<'_>>,
 ) -> Judged<'p> {
     let Some(permissions) = permissions else {
-        return Judged { action: unstated(question.needs), because: Because::Unstated, rule: None };
+        return Judged { action: unstated(question.needs), because: Because::Unstated, rule: None, in_doubt: false };
     };
     let mut doubt = None;
-    let mut judged = Judged { action: permissions.default, because: Because::Default, rule: None };
+    let mut judged = Judged { action: permissions.default, because: Because::Default, rule: None, in_doubt: false };
     for (number, rule) in permissions.rules.iter().enumerate().rev() {
         match fits(rule, question, asked) {
             Fit::Yes => {
                 let number = rule.written.0.is_some().then_some(number);
                 let by_pattern = allows_by_pattern(rule, asked);
                 let because = Because::Rule { number, written: rule.written.clone(), by_pattern };
-                judged = Judged { action: rule.action, because, rule: Some(rule) };
+                judged = Judged { action: rule.action, because, rule: Some(rule), in_doubt: false };
                 break;
             }
             Fit::Perhaps => doubt = doubt.or_else(|| Some(Because::Doubt { written: rule.written.clone() })),
@@ -247,8 +256,10 @@ fn about_call<'p>(
         }
     }
     match doubt {
-        Some(because) if judged.action == Action::Allow => Judged { action: Action::Ask, because, rule: None },
-        _ => judged,
+        Some(because) if judged.action == Action::Allow => {
+            Judged { action: Action::Ask, because, rule: None, in_doubt: true }
+        }
+        doubt => Judged { in_doubt: doubt.is_some(), ..judged },
     }
 }
 
@@ -267,15 +278,23 @@ fn contained(
 ) -> Option<Containment> {
     let Because::Rule { by_pattern: true, .. } = judged.because else { return None };
     let rule = judged.rule.filter(|_| asked.part.what == What::Command)?;
-    let mut sandbox = match &rule.sandbox {
-        RuleSandbox::Off => return None,
-        RuleSandbox::Usual => Sandbox::default(),
-        RuleSandbox::With(sandbox) => sandbox.clone(),
-    };
+    match &rule.sandbox {
+        RuleSandbox::Off => None,
+        RuleSandbox::Usual => Some(containment(permissions, question, Sandbox::default())),
+        RuleSandbox::With(sandbox) => Some(containment(permissions, question, sandbox.clone())),
+    }
+}
+
+/// What contains a command that somebody allows by a pattern.
+pub(super) fn containment(
+    permissions: Option<&Permissions>,
+    question: PolicyQuestion<'_>,
+    mut sandbox: Sandbox,
+) -> Containment {
     sandbox.programs.get_or_insert_default();
     sandbox.network |= by_permission(permissions, question, Permission::Network).0 == Action::Allow;
     let writes = by_permission(permissions, question, Permission::Write) != (Action::Deny, true);
-    Some(Containment { sandbox, writes })
+    Containment { sandbox, writes }
 }
 
 /// What a policy says about a permission of a tool whatever the arguments are, and whether a rule says so.

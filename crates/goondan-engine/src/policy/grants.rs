@@ -15,12 +15,11 @@ use sha2::{Digest, Sha256};
 use crate::tooling::dispatch::{ToolCallContext, tool_context};
 use crate::tooling::registry::RegisteredTool;
 use goondan_core::JsonObject;
-use goondan_core::ports::approval::{Grant, Scope};
+use goondan_core::event::RuntimeEventKind;
+use goondan_core::ports::approval::{Covers, Grant, Scope};
 use goondan_core::ports::store::update;
 use goondan_core::real_path::real_path;
-
-/// Approvals of a conversation are kept under this name, which no extension can have.
-const STATE: &str = "gdn.approvals";
+use goondan_core::reserved::APPROVALS;
 
 /// What stands for the tool's own code among the programs of a grant.
 const CODE: &str = "library";
@@ -55,6 +54,7 @@ impl Seen {
     /// The grant that `agent` needs, `untrusted` where that is why it is asked.
     pub(crate) fn grant(&self, agent: &str, untrusted: bool) -> Grant {
         Grant {
+            covers: Covers::Call,
             agent: agent.to_owned(),
             tool: self.tool.clone(),
             args: self.args.clone(),
@@ -130,7 +130,7 @@ fn content(path: &Path) -> Option<String> {
 /// Approvals that hold always, and those of this conversation.
 pub(crate) async fn held(context: &ToolCallContext) -> Vec<Grant> {
     let mut grants = context.engine.approvals.grants();
-    match context.engine.store.get(&context.facts.instance, STATE).await {
+    match context.engine.store.get(&context.facts.instance, APPROVALS).await {
         Ok(own) => grants.extend(of_record(own.map(|record| record.value))),
         Err(error) => tracing::warn!(%error, "the approvals of the conversation can't be read"),
     }
@@ -143,17 +143,18 @@ fn of_record(found: Option<Value>) -> Vec<Grant> {
     grants.into_iter().filter_map(|grant| serde_json::from_value(grant).ok()).collect()
 }
 
-/// Keeps grants for as long as `scope` says. Where that fails the call at hand runs all the same.
+/// Keeps grants for as long as `scope` says, and tells what was kept. Where that fails the call at hand runs all the same.
 pub(crate) async fn remember(context: &ToolCallContext, scope: Scope, grants: Vec<Grant>) {
+    let told = grants.iter().map(Grant::to_string).collect();
     let kept = match scope {
-        Scope::Once => Ok(()),
+        Scope::Once => return,
         Scope::Conversation => {
             let with_these = |found| {
                 let mut all = of_record(found);
                 all.extend(grants.iter().cloned());
                 Some(json!(all))
             };
-            let kept = update(&*context.engine.store, &context.facts.instance, STATE, with_these);
+            let kept = update(&*context.engine.store, &context.facts.instance, APPROVALS, with_these);
             kept.await.map_err(|error| error.to_string())
         }
         Scope::Always => {
@@ -162,8 +163,15 @@ pub(crate) async fn remember(context: &ToolCallContext, scope: Scope, grants: Ve
             kept.unwrap_or_else(|_| Err("the task was dropped".to_owned()))
         }
     };
-    if let Err(error) = kept {
-        tracing::warn!(error, "an approval holds for this call alone: it could not be kept");
+    match kept {
+        Ok(()) => context.publish(RuntimeEventKind::ApprovalRemembered {
+            approval_id: super::asking::id_of(context),
+            tool_call_id: context.call.tool_call_id.clone(),
+            tool_name: context.call.tool_name.clone(),
+            scope,
+            grants: told,
+        }),
+        Err(error) => tracing::warn!(error, "an approval holds for this call alone: it could not be kept"),
     }
 }
 

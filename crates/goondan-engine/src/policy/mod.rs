@@ -1,13 +1,16 @@
 //! What an agent's tools may do (rules S1, S1b).
 //!
 //! [`decide()`] says what the policy of one agent says about a call; the strictest of an agent and its callers holds.
-//! `shell` takes command lines to pieces. What is asked, and who answers, is in `approval`.
+//! `shell` takes command lines to pieces. [`asking`] puts questions;
+//! [`reach`] says what an answer may cover, and [`grants`] keeps it.
 
+mod asking;
 mod decide;
 pub(crate) mod grants;
 mod paths;
 pub(crate) mod permission;
 pub(crate) mod protected;
+mod reach;
 pub mod redact;
 pub(crate) mod taint;
 

@@ -2,39 +2,25 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::panic::AssertUnwindSafe;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use futures::FutureExt;
 use goondan_spec::Code;
 use goondan_spec::kinds::{Action, Permission, Permissions, Sandbox, Workdir};
-use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use crate::delivery::orchestrator::Command;
-use crate::life::Life;
 use crate::plan::AgentPlan;
+use crate::policy::asking::{self, Asked};
 use crate::policy::grants::{self, Seen};
 use crate::policy::protected::{self, Ground, Protected};
+use crate::policy::reach::{self, Reach};
 use crate::policy::taint;
 use crate::policy::{self, Because, Decision, PathArguments, PolicyQuestion};
-use crate::tooling::dispatch::{ToolCallContext, tool_context};
+use crate::tooling::dispatch::ToolCallContext;
 use crate::tooling::registry::RegisteredTool;
 use goondan_core::JsonObject;
-use goondan_core::event::RuntimeEventKind;
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::approval::{ApprovalAnswer, ApprovalRequest, Grant, Scope};
-use goondan_core::ports::journal::{Effect, EffectKind, Outcome, WhenInterrupted};
+use goondan_core::ports::approval::{ApprovalAnswer, Covers, Grant, Scope};
 use goondan_core::ports::tool::ToolError;
 use goondan_core::real_path::real_path;
 use goondan_core::run_mode::RunMode;
-
-/// How long a tool may take to tell what a call would do.
-const PREVIEW_TIME: Duration = Duration::from_secs(5);
-
-/// The longest preview, in bytes.
-const LONGEST_PREVIEW: usize = 16_000;
 
 /// What a call that may run may do.
 pub(crate) struct Permit {
@@ -58,7 +44,7 @@ pub(crate) async fn permit(
     let mut judged = verdicts(context, tool, needs, arguments, &places).await;
     let modes = judged.iter_mut().map(|verdict| std::mem::take(&mut verdict.run_mode));
     let run_mode = modes.fold(RunMode::Shell, RunMode::and);
-    permit_needed(context, tool, arguments, judged).await?;
+    let run_mode = run_mode.and(permit_needed(context, tool, arguments, judged).await?);
     let mut granted = needs.clone();
     for &optional in tool.spec.optional_permissions.difference(needs) {
         let with = needs.iter().copied().chain([optional]).collect();
@@ -70,35 +56,49 @@ pub(crate) async fn permit(
     Ok(Permit { granted, run_mode })
 }
 
-/// Lets the call pass with what it needs.
+/// Lets the call pass with what it needs, and says how its command lines run where an approval bounds that.
 async fn permit_needed(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
     verdicts: Vec<Verdict>,
-) -> Result<(), ToolError> {
+) -> Result<RunMode, ToolError> {
     if let Some(denying) = verdicts.iter().find(|verdict| verdict.action == Action::Deny) {
         let why = format!("the policy of Agent/{} denies it ({})", denying.agent, denying.why);
         return Err(denied(context, tool, &why, Way::Rule, None));
     }
     let asking: Vec<&Verdict> = verdicts.iter().filter(|verdict| verdict.action == Action::Ask).collect();
     if asking.is_empty() {
-        return Ok(());
+        return Ok(RunMode::Shell);
     }
     let seen = Seen::of(context, tool, arguments).await;
     let held = if seen.is_known() { grants::held(context).await } else { Vec::new() };
-    let wanted = asking.into_iter().map(|verdict| (verdict, seen.grant(&verdict.agent, verdict.is_untrusted)));
-    let wanted: Vec<(&Verdict, Grant)> = wanted.filter(|(_, grant)| !held.contains(grant)).collect();
-    let Some(&(first, _)) = wanted.first() else { return Ok(()) };
-    match answer(context, tool, arguments, first).await? {
+    let has_sandbox = context.engine.has_sandbox;
+    let (mut run_mode, mut wanted) = (RunMode::Shell, Vec::new());
+    for verdict in asking {
+        let grant = seen.grant(&verdict.agent, verdict.is_untrusted);
+        match verdict.reach.answered_by(&held, &grant, has_sandbox) {
+            Some(covers) => run_mode = run_mode.and(verdict.reach.mode(covers)),
+            None => wanted.push((verdict, grant)),
+        }
+    }
+    let Some(&(first, _)) = wanted.first() else { return Ok(run_mode) };
+    let reaches: Vec<&Reach> = wanted.iter().map(|(verdict, _)| &verdict.reach).collect();
+    let offers = if seen.is_known() { reach::offers(&reaches, has_sandbox) } else { Vec::new() };
+    let asked = Asked { agent: &first.agent, why: &first.why, offers: &offers };
+    match asking::answer(context, tool, arguments, asked).await? {
         ApprovalAnswer::Allow { .. } if Seen::of(context, tool, arguments).await != seen => {
             Err(denied(context, tool, "the files that it runs were changed while it was asked about", Way::Ask, None))
         }
-        ApprovalAnswer::Allow { scope } => {
+        ApprovalAnswer::Allow { scope, covers } => {
+            let is_offered = offers.iter().any(|offer| offer.covers == covers);
+            let covers = if is_offered && scope != Scope::Once { covers } else { Covers::Call };
+            let grants = wanted.iter().filter_map(|(verdict, call)| verdict.reach.grants(covers, call, has_sandbox));
+            let grants: Vec<Grant> = grants.flatten().collect();
             if seen.is_known() {
-                grants::remember(context, scope, wanted.into_iter().map(|(_, grant)| grant).collect()).await;
+                grants::remember(context, scope, grants).await;
             }
-            Ok(())
+            Ok(wanted.iter().fold(run_mode, |mode, (verdict, _)| mode.and(verdict.reach.mode(covers))))
         }
         ApprovalAnswer::Deny if context.cancel.is_cancelled() => {
             let message = format!("{} was cancelled while somebody was asked about it", tool.name);
@@ -130,6 +130,8 @@ struct Verdict {
     rule: Option<String>,
     /// It is asked because of what the conversation has read.
     is_untrusted: bool,
+    /// What an answer may cover beside the call.
+    reach: Reach,
 }
 
 /// Of the agent, then of its callers, the nearest last (rule S1b). The agent's own policy is the one that its turn began
@@ -146,7 +148,12 @@ async fn verdicts(
     let verdict = |agent: &AgentPlan, paths: &PathArguments| {
         let (question, permissions) = (PolicyQuestion { paths, ..question }, agent.permissions.as_ref());
         let decision = policy::decide(permissions, question);
-        places.verdict(&agent.name, permissions, question, &decision).unwrap_or_else(|| verdict(&agent.name, &decision))
+        let open = places.verdict(&agent.name, permissions, question, &decision);
+        open.unwrap_or_else(|| {
+            let asks = decision.action == Action::Ask;
+            let reach = asks.then(|| Reach::of(permissions, question, &decision, tool.builtin.is_some()));
+            Verdict { reach: reach.unwrap_or_default(), ..verdict(&agent.name, &decision) }
+        })
     };
     let mut verdicts = vec![verdict(&context.facts.agent, &places.arguments)];
     let generation = context.engine.generation.load();
@@ -161,6 +168,7 @@ async fn verdicts(
                 run_mode: RunMode::Shell,
                 rule: None,
                 is_untrusted: false,
+                reach: Reach::default(),
             },
         });
     }
@@ -176,6 +184,7 @@ async fn verdicts(
             run_mode: RunMode::Shell,
             rule: None,
             is_untrusted: true,
+            reach: Reach::default(),
         });
     }
     verdicts
@@ -252,6 +261,7 @@ impl Places {
             rule,
             is_untrusted: false,
             run_mode: RunMode::Shell,
+            reach: Reach::default(),
         })
     }
 }
@@ -279,6 +289,7 @@ fn verdict(agent: &str, decision: &Decision) -> Verdict {
         run_mode: decision.run_mode(),
         rule: None,
         is_untrusted: false,
+        reach: Reach::default(),
     }
 }
 
@@ -294,143 +305,6 @@ fn why(decision: &Decision) -> String {
         },
     };
     about.map_or(rule.clone(), |part| format!("`{}`: {rule}", part.part.shown))
-}
-
-/// An answer as the journal keeps it.
-#[derive(Serialize, Deserialize)]
-struct Recorded {
-    answer: String,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    scope: Option<Scope>,
-}
-
-/// Somebody's word, given once in the life of the turn: a turn that is cut off while it waits asks again, one that is cut
-/// off behind it has the answer in its journal.
-async fn answer(
-    context: &ToolCallContext,
-    tool: &RegisteredTool,
-    arguments: &JsonObject,
-    first: &Verdict,
-) -> Result<ApprovalAnswer, ToolError> {
-    let work = async {
-        let answer = context.engine.outcome_of(ask(context, tool, arguments, first)).await;
-        let (answer, scope) = match answer {
-            ApprovalAnswer::Allow { scope } => ("allow", Some(scope)),
-            ApprovalAnswer::Deny => ("deny", None),
-            ApprovalAnswer::NobodyThere => ("nobody", None),
-        };
-        Recorded { answer: answer.to_owned(), scope }
-    };
-    let recorded = match &context.approval {
-        None => Some(work.await),
-        Some((journal, id)) => {
-            let effect = Effect {
-                id: id.clone(),
-                kind: EffectKind::Approval,
-                intent: json!({"toolCallId": context.call.tool_call_id, "toolName": tool.name.as_str()}),
-                when_interrupted: WhenInterrupted::RunAgain,
-            };
-            match journal.run(effect, Box::pin(work)).await {
-                Ok(Outcome::Done { value, .. }) => Some(value),
-                Ok(Outcome::Interrupted) => None,
-                Err(error) => return Err(ToolError::new(format!("the approval could not be recorded: {error}"))),
-            }
-        }
-    };
-    Ok(match recorded {
-        Some(recorded) if recorded.answer == "allow" => {
-            ApprovalAnswer::Allow { scope: recorded.scope.unwrap_or(Scope::Once) }
-        }
-        Some(recorded) if recorded.answer == "nobody" => ApprovalAnswer::NobodyThere,
-        _ => ApprovalAnswer::Deny,
-    })
-}
-
-async fn ask(
-    context: &ToolCallContext,
-    tool: &RegisteredTool,
-    arguments: &JsonObject,
-    first: &Verdict,
-) -> ApprovalAnswer {
-    let approval_id = format!("{}-approval", context.trace.span_id);
-    let (tool_call_id, tool_name) = (context.call.tool_call_id.clone(), context.call.tool_name.clone());
-    context.publish(RuntimeEventKind::ApprovalRequested {
-        approval_id: approval_id.clone(),
-        tool_call_id: tool_call_id.clone(),
-        tool_name: tool_name.clone(),
-    });
-    let request = ApprovalRequest {
-        id: approval_id.clone(),
-        instance: context.facts.instance.clone(),
-        tool_call_id: tool_call_id.clone(),
-        tool_name: tool_name.clone(),
-        arguments: arguments.clone(),
-        preview: preview(context, tool, arguments).await.map(|text| context.engine.redactor.text(&text).into_owned()),
-        reason: Some(format!("Agent/{}: {}", first.agent, first.why)),
-    };
-    let mut question = Question { context, request: Some((approval_id, tool_call_id, tool_name)) };
-    let answer = {
-        let lives = [&context.life, &context.facts.life, &context.engine.lives.run];
-        let _asking = lives.map(Life::ask);
-        // Turns that wait for a person take no room: others may begin.
-        let _ = context.engine.commands.send(Command::Asked);
-        tokio::select! {
-            answer = context.engine.approver.ask(request) => Some(answer),
-            () = context.cancel.cancelled() => None,
-        }
-    };
-    match answer {
-        Some(ApprovalAnswer::Allow { scope }) => question.resolve("allow", Some(scope)),
-        Some(ApprovalAnswer::Deny) => question.resolve("deny", None),
-        Some(ApprovalAnswer::NobodyThere) => question.resolve("nobody", None),
-        None => question.resolve(WITHDRAWN, None),
-    }
-    answer.unwrap_or(ApprovalAnswer::Deny)
-}
-
-/// What an approval is resolved with whose call is gone.
-const WITHDRAWN: &str = "withdrawn";
-
-/// A question that stands. Whatever becomes of the call, those who watch hear of its end, but for that of the process.
-struct Question<'a> {
-    context: &'a ToolCallContext,
-    /// Ids of the approval and of the call, and the tool; none once it is resolved.
-    request: Option<(String, String, String)>,
-}
-
-impl Question<'_> {
-    fn resolve(&mut self, answer: &str, scope: Option<Scope>) {
-        let Some((approval_id, tool_call_id, tool_name)) = self.request.take() else { return };
-        let answer = answer.to_owned();
-        self.context.publish(RuntimeEventKind::ApprovalResolved {
-            approval_id,
-            tool_call_id,
-            tool_name,
-            answer,
-            scope,
-        });
-    }
-}
-
-impl Drop for Question<'_> {
-    fn drop(&mut self) {
-        if !self.context.engine.dead.load(Ordering::Acquire) {
-            self.resolve(WITHDRAWN, None);
-        }
-    }
-}
-
-/// What the call would do: in the tool's words, else its command lines.
-async fn preview(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Option<String> {
-    let tool_context = tool_context(context, tool, context.cancel.child_token());
-    let telling = AssertUnwindSafe(tool.handler.preview(&tool_context, arguments)).catch_unwind();
-    let told = tokio::time::timeout(PREVIEW_TIME, telling).await.ok()?.ok().flatten();
-    let text = told.or_else(|| {
-        let lines = tool.marked_arguments.commands.iter().filter_map(|name| arguments.get(name)?.as_str());
-        lines.map(|line| format!("$ {line}")).reduce(|all, line| format!("{all}\n{line}"))
-    })?;
-    let shown = goondan_core::limits::head(&text, LONGEST_PREVIEW);
-    Some(if shown.len() < text.len() { format!("{shown}\n… {} more bytes", text.len() - shown.len()) } else { text })
 }
 
 /// How a refused call could run after all.

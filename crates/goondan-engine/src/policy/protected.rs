@@ -99,11 +99,13 @@ fn is_ignore_file_above(path: &Path, root: &Path) -> bool {
 
 /// What a bundle was made from, what its tools run and are built from, and what its models play.
 fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, Why)> {
-    let entries = bundle.tools().values().filter_map(|tool| match &tool.spec.entry {
-        Entry::Builtin(_) => None,
-        Entry::Library(path) | Entry::Executable(path) => Some((path.clone(), Why::Program)),
-        Entry::Mcp(server) => server.bundled_program().map(|path| (path, Why::Program)),
+    let entries = bundle.tools().values().flat_map(|tool| match &tool.spec.entry {
+        Entry::Builtin(_) | Entry::A2a(_) => Vec::new(),
+        Entry::Library(path) | Entry::Executable(path) => vec![path.clone()],
+        Entry::Module(module) => module.files.clone(),
+        Entry::Mcp(server) => server.bundled_program().into_iter().collect(),
     });
+    let entries = entries.map(|path| (path, Why::Program));
     let files = bundle.files().iter().map(|file| (file.clone(), Why::Bundle));
     let models =
         bundle.models().values().flat_map(|model| model.spec.files()).map(|file| (file.to_owned(), Why::Bundle));

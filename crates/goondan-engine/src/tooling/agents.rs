@@ -71,6 +71,8 @@ impl AgentCalls {
             created_at: self.engine.clock.now(),
             target: InstanceId::new(target, key),
             input: input.input,
+            files: Vec::new(),
+            history: Vec::new(),
             metadata: input.metadata,
             instructions: input.instructions,
             trace: EventTrace::from(&self.trace),
@@ -263,8 +265,8 @@ fn is_retired(meta: &InstanceMeta) -> bool {
 
 impl From<Refusal> for ToolError {
     fn from(refusal: Refusal) -> Self {
-        let error = ToolError::new(refusal.message).code(refusal.code);
-        match refusal.suggestion {
+        let error = ToolError::new(refusal.to_string()).code(refusal.code());
+        match refusal.suggestion() {
             Some(suggestion) => error.suggest(suggestion),
             None => error,
         }

@@ -3,6 +3,7 @@
 pub(crate) mod budget;
 pub(crate) mod instance;
 pub(crate) mod model_call;
+pub(crate) mod model_course;
 pub mod step;
 
 use std::collections::HashSet;
@@ -19,10 +20,10 @@ use crate::tooling::registry::Catalog;
 use crate::turn::budget::Spent;
 use goondan_core::JsonObject;
 use goondan_core::conversation::Conversation;
-use goondan_core::event::{FinishReason, RuntimeEventKind, TurnError, TurnResult};
+use goondan_core::event::{Cost, FinishReason, RuntimeEventKind, TurnError, TurnResult};
 use goondan_core::ids::message_id;
 use goondan_core::inbound::AgentEvent;
-use goondan_core::message::{Message, MessageEvent, MessageSource, Part, Role};
+use goondan_core::message::{Message, MessageData, MessageEvent, MessageSource, Part, Role};
 use goondan_core::ports::journal::{Effect, EffectKind, Outcome, TurnJournal, WhenInterrupted};
 use goondan_core::ports::model::TokenUsage;
 use goondan_core::ports::store::{OpenConversation, StoreError};
@@ -173,8 +174,25 @@ impl TurnContext {
 
     /// The user message that an event becomes.
     pub(crate) async fn append_event(&mut self, event: &AgentEvent) -> Result<(), TurnError> {
-        let content = vec![Part::Text { text: event.input.clone() }];
+        let text = Some(&event.input).filter(|text| !text.is_empty() || event.files.is_empty());
+        let text = text.map(|text| Part::Text { text: text.clone() });
+        let content = text.into_iter().chain(event.files.iter().cloned().map(Part::File)).collect();
         self.append_with(Role::User, content, MessageSource::User, event.metadata.clone()).await.map(drop)
+    }
+
+    /// What an event brings along of an earlier conversation opens this one, where nothing was said in it yet.
+    async fn open_with_history(&mut self, event: &AgentEvent) -> Result<(), TurnError> {
+        if self.conversation().last().is_some() {
+            return Ok(());
+        }
+        for MessageData { role, content } in &event.history {
+            let source = match role {
+                Role::Assistant => MessageSource::Assistant { step_id: format!("{}-history", self.facts.turn_id) },
+                _ => MessageSource::User,
+            };
+            self.append(*role, content.clone(), source).await?;
+        }
+        Ok(())
     }
 
     /// The agent's tools as they are planned now: tools change at the next step (rule R3).
@@ -230,7 +248,11 @@ pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnRe
         event_type: event.event_type.clone(),
     });
     let agent = Arc::clone(&context.facts.agent);
-    let outcome = match context.append_event(event).await {
+    let begun = match context.open_with_history(event).await {
+        Ok(()) => context.append_event(event).await,
+        Err(error) => Err(error),
+    };
+    let outcome = match begun {
         Ok(()) => TurnNext::new(&agent.middleware).run(context).await,
         Err(error) => Err(error),
     };
@@ -257,9 +279,11 @@ pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnRe
 pub(crate) fn publish_end(engine: &Engine, facts: &TurnFacts, result: &TurnResult, duration: u64) {
     let turn_id = result.turn_id.clone();
     let token_usage = (result.usage != TokenUsage::default()).then_some(result.usage);
+    let cost = token_usage.zip(facts.agent.pricing.as_ref()).map(|(usage, pricing)| Cost::of(usage, pricing));
     let kind = match (&result.error, result.finish_reason) {
         (Some(error), FinishReason::Error) => {
-            RuntimeEventKind::TurnFailed { turn_id, duration, error_message: error.message.clone(), token_usage }
+            let (error_message, error_code) = (error.message.clone(), Some(error.code.clone()));
+            RuntimeEventKind::TurnFailed { turn_id, duration, error_message, error_code, token_usage, cost }
         }
         _ => RuntimeEventKind::TurnCompleted {
             turn_id,
@@ -267,6 +291,7 @@ pub(crate) fn publish_end(engine: &Engine, facts: &TurnFacts, result: &TurnResul
             duration,
             finish_reason: result.finish_reason,
             token_usage,
+            cost,
         },
     };
     engine.bus.runtime(&facts.instance, &facts.trace, kind);

@@ -4,14 +4,17 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::delivery::bus::EventBus;
 use crate::life::Life;
+use crate::plan::AgentPlan;
+use crate::turn::model_course::Course;
 use goondan_core::event::{SwarmEvent, TurnError};
-use goondan_core::ids::InstanceId;
+use goondan_core::ids::{InstanceId, TraceContext};
 use goondan_core::message::{Part, ToolCall};
-use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelErrorKind, ModelRequest, TokenUsage};
+use goondan_core::ports::model::{ModelChunk, ModelError, ModelErrorKind, ModelRequest, TokenUsage};
 
 /// The first wait between two attempts; each later one is twice as long, up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -36,10 +39,13 @@ pub(crate) enum NoAnswer {
 
 /// One model call of a turn.
 pub(crate) struct ModelCall<'a> {
-    pub(crate) client: &'a dyn ModelClient,
+    pub(crate) agent: &'a AgentPlan,
     pub(crate) request: ModelRequest,
     pub(crate) turn_id: &'a str,
-    pub(crate) max_retries: u32,
+    /// The step that asks; `None` for a question beside the conversation.
+    pub(crate) step_id: Option<&'a str>,
+    pub(crate) trace: TraceContext,
+    pub(crate) course: Course,
     /// Where the text streams to; `None` for a question beside the conversation, which nobody shall see.
     pub(crate) bus: Option<&'a EventBus>,
     pub(crate) cancel: &'a CancellationToken,
@@ -49,7 +55,7 @@ pub(crate) struct ModelCall<'a> {
 
 impl ModelCall<'_> {
     /// The answer, after as many attempts as it takes and is allowed.
-    pub(crate) async fn run(self) -> Result<ModelAnswer, NoAnswer> {
+    pub(crate) async fn run(&self) -> Result<ModelAnswer, NoAnswer> {
         tokio::select! {
             answer = self.attempts() => answer.map_err(NoAnswer::Failed),
             () = self.cancel.cancelled() => Err(NoAnswer::Cancelled),
@@ -63,7 +69,7 @@ impl ModelCall<'_> {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            if !error.is_transient() || retries >= self.max_retries {
+            if !error.is_transient() || retries >= self.agent.max_retries {
                 return Err(error);
             }
             self.publish(|instance, turn_id| SwarmEvent::TextReset { instance, turn_id });
@@ -71,16 +77,19 @@ impl ModelCall<'_> {
             tracing::info!(instance = %self.request.instance, error = %error, ?wait, "a model call failed and is repeated");
             tokio::time::sleep(wait.min(LONGEST_WAIT)).await;
             retries += 1;
+            self.course.again();
         }
     }
 
     async fn attempt(&self) -> Result<ModelAnswer, ModelError> {
-        let mut stream = self.client.stream(self.request.clone()).await?;
+        let begun = Instant::now();
+        let mut stream = self.agent.model.stream(self.request.clone()).await?;
         let mut collector = Collector::default();
         let mut shown = self.bus.map(EventBus::text_stream);
         while let Some(chunk) = stream.next().await {
             let chunk = chunk?;
             self.life.show();
+            self.course.piece(begun);
             if let (ModelChunk::Text(delta), Some(shown)) = (&chunk, &mut shown) {
                 self.show(shown.push(delta));
             }
@@ -171,7 +180,10 @@ fn with_unique_ids(mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
 pub(crate) fn turn_error(error: ModelError) -> TurnError {
     let status = match error.kind {
         ModelErrorKind::Status(status) => Some(status),
-        ModelErrorKind::Connection | ModelErrorKind::Protocol | ModelErrorKind::Configuration => None,
+        ModelErrorKind::Connection
+        | ModelErrorKind::Protocol
+        | ModelErrorKind::Configuration
+        | ModelErrorKind::NoKey => None,
     };
     TurnError { suggestion: error.suggestion, status, ..TurnError::new(error.kind.code(), error.message) }
 }

@@ -13,6 +13,7 @@ use crate::policy::redact::Redactor;
 use crate::tooling::dispatch::{self, ToolCallContext};
 use crate::tooling::registry::Catalog;
 use crate::turn::model_call::{ModelAnswer, ModelCall, NoAnswer, turn_error};
+use crate::turn::model_course::{Asked, Course};
 use crate::turn::{TurnContext, cancelled, store_failed};
 use goondan_core::event::{RuntimeEventKind, TurnError};
 use goondan_core::ids::TraceContext;
@@ -113,6 +114,7 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
             turn_id,
             duration,
             error_message: error.message.clone(),
+            error_code: Some(error.code.clone()),
         },
     });
     outcome
@@ -139,7 +141,7 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
     let turn = &*context.turn;
     let agent = &turn.facts.agent;
     let call = ModelCall {
-        client: &*agent.model,
+        agent,
         request: ModelRequest {
             instance: turn.facts.instance.clone(),
             system: turn.event.system(agent.system.as_deref()),
@@ -148,7 +150,9 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
             params: Arc::clone(&agent.params),
         },
         turn_id: &turn.facts.turn_id,
-        max_retries: agent.max_retries,
+        step_id: Some(&context.id),
+        trace: context.trace.child(&format!("{}-model", context.id)),
+        course: Course::default(),
         bus: Some(&turn.engine.bus),
         cancel: &turn.cancel,
         life: &turn.facts.life,
@@ -171,10 +175,12 @@ pub(crate) async fn journaled(
         when_interrupted: WhenInterrupted::RunAgain,
     };
     let work = Box::pin(async {
+        let asked = Asked::now(&turn.engine);
         let mut answer = turn.engine.outcome_of(call.run()).await;
         if let Ok(answer) = &mut answer {
             without_secrets(&turn.engine.redactor, answer);
         }
+        asked.tell(&turn.engine, &call, &answer);
         answer
     });
     match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {

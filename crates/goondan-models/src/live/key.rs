@@ -4,7 +4,7 @@ use goondan_core::ports::model::ModelError;
 use goondan_spec::kinds::Model;
 use goondan_spec::{Environment, Resource, Secret, ValueSource};
 
-use crate::error::configuration;
+use crate::error::no_key;
 use crate::table::Provider;
 
 /// A key and where it came from.
@@ -26,7 +26,7 @@ pub(crate) fn find(model: &Resource<Model>, provider: &Provider, environment: &E
 
 fn declared(model: &Resource<Model>, source: &ValueSource, environment: &Environment) -> Result<Key, ModelError> {
     let value = environment.resolve(source, "apiKey").map_err(|names| {
-        configuration(
+        no_key(
             format!("the key of {} is missing: {} is not set", model.id, names.join(" or ")),
             format!("set {} in the environment or in a .env file", names[0]),
         )
@@ -49,7 +49,7 @@ fn customary(model: &Resource<Model>, provider: &Provider, environment: &Environ
     }
     match environment.get(variable) {
         Some(value) => Ok(Key { value: Some(Secret::new(value.trim())), place }),
-        None => Err(configuration(
+        None => Err(no_key(
             format!("{} has no key: {} needs one", model.id, provider.name),
             format!("set {variable}, and in {} write `apiKey: {{valueFrom: {{env: {variable}}}}}`", model.id),
         )),

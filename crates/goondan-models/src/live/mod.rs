@@ -52,3 +52,19 @@ pub(crate) fn client(
         _ => Arc::new(GenaiClient::new(http, target, settings, caller)),
     })
 }
+
+/// That nobody knows where a Model is reached.
+pub(crate) fn address_problem(model: &Resource<Model>, adapter: AdapterKind, address: Address) -> Option<ModelError> {
+    // What stands in variables is a matter of the machine.
+    let settings = Settings::of(model, &Environment::default()).ok()?;
+    Target::of(model, adapter, address, &settings, None).err()
+}
+
+/// That a Model's key is not set.
+pub(crate) fn missing_key(
+    model: &Resource<Model>,
+    provider: &Provider,
+    environment: &Environment,
+) -> Option<ModelError> {
+    key::find(model, provider, environment).err()
+}

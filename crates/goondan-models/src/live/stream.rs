@@ -172,9 +172,11 @@ fn token_usage(usage: &Usage) -> Option<TokenUsage> {
         return None;
     }
     let (prompt_tokens, completion_tokens) = (prompt.unwrap_or(0), completion.unwrap_or(0));
+    let cached = count(usage.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens));
     Some(TokenUsage {
         prompt_tokens,
         completion_tokens,
         total_tokens: total.unwrap_or(prompt_tokens + completion_tokens),
+        cached_tokens: cached.unwrap_or(0),
     })
 }

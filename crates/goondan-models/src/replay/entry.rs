@@ -1,5 +1,6 @@
 //! One line of a cassette.
 
+use goondan_core::ids::hex;
 use goondan_core::message::{Message, Part, Role, ToolCall};
 use goondan_core::ports::model::{ModelChunk, ModelError, ModelRequest, TokenUsage};
 use goondan_core::ports::tool::{ToolCallError, ToolCallStatus};
@@ -161,7 +162,7 @@ pub(crate) fn digest(asked: &Asked, request: &ModelRequest) -> String {
 }
 
 fn digest_of(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(text.as_bytes())[..8])
 }
 
 /// JSON with sorted keys.

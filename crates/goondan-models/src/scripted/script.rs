@@ -204,6 +204,8 @@ struct UsageFields {
     prompt_tokens: u64,
     #[serde(default)]
     completion_tokens: u64,
+    #[serde(default)]
+    cached_tokens: u64,
 }
 
 impl TryFrom<ReplyFields> for Reply {
@@ -235,6 +237,7 @@ impl From<UsageFields> for TokenUsage {
             prompt_tokens: fields.prompt_tokens,
             completion_tokens: fields.completion_tokens,
             total_tokens: fields.prompt_tokens.saturating_add(fields.completion_tokens),
+            cached_tokens: fields.cached_tokens,
         }
     }
 }

@@ -177,7 +177,8 @@ pub(crate) fn called(id: &str, arguments: Value) -> ModelChunk {
 }
 
 pub(crate) fn finish(prompt: u64, completion: u64) -> ModelChunk {
-    let usage = TokenUsage { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
+    let total_tokens = prompt + completion;
+    let usage = TokenUsage { prompt_tokens: prompt, completion_tokens: completion, total_tokens, cached_tokens: 0 };
     ModelChunk::Finish { usage: Some(usage) }
 }
 

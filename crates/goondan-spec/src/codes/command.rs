@@ -34,6 +34,13 @@ codes! {
         next: "Correct what the lines above say, then run `gdn build` again.",
         more: Some("cli.md#build"),
     }
+    /// There is no such connection.
+    CONNECTION_NOT_FOUND = "CONNECTION_NOT_FOUND" {
+        why: "No Connection of that name feeds the swarm, or its Connector is a file, which does not run yet.",
+        example: shell("gdn connection test deks\n", "gdn connection test desk\n"),
+        next: "`gdn connection list` shows the connections that there are.",
+        more: Some("connections.md"),
+    }
     /// There is no such conversation.
     INSTANCE_NOT_FOUND = "INSTANCE_NOT_FOUND" {
         why: "No conversation has that name in the place that was looked at: the project around this folder, or all \
@@ -71,6 +78,13 @@ codes! {
               written. Nothing was changed.",
         next: "Wait until that process has ended, or end it with Ctrl-C.",
         more: Some("durability.md#workspaces"),
+    }
+    /// No process runs the swarm.
+    NOT_RUNNING = "NOT_RUNNING" {
+        why: "`gdn send` and `gdn attach` talk to the process that runs the swarm, and there is none.",
+        example: shell("gdn send hello\n", "gdn run --input hello\n"),
+        next: "Start one with `gdn serve` or `gdn run`.",
+        more: Some("cli.md#send"),
     }
     /// `git init` failed.
     GIT_ERROR = "GIT_ERROR" {

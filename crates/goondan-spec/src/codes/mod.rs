@@ -27,15 +27,18 @@ macro_rules! codes {
     };
 }
 
+mod a2a;
 mod agents;
 mod built_in;
 mod calls;
 mod command;
 mod documents;
 mod entries;
+mod hosts;
 mod mcp;
 mod page;
 mod references;
+mod serve;
 mod turns;
 mod warnings;
 
@@ -184,7 +187,10 @@ pub const SECTIONS: &[Section] = &[
     Section { title: "Warnings", rows: warnings::ROWS },
     Section { title: "Tool calls", rows: calls::ROWS },
     Section { title: "Built-in tools", rows: built_in::ROWS },
+    Section { title: "Modules and their hosts", rows: hosts::ROWS },
     Section { title: "MCP servers", rows: mcp::ROWS },
+    Section { title: "Agents of other programs", rows: a2a::ROWS },
+    Section { title: "The server", rows: serve::ROWS },
     Section { title: "Agents", rows: agents::ROWS },
     Section { title: "Models and turns", rows: turns::ROWS },
     Section { title: "The command", rows: command::ROWS },

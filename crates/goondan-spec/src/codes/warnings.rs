@@ -202,6 +202,16 @@ spec:
                to a call for each agent that can call.",
         more: Some("security.md#permissions"),
     }
+    /// Something that a part of the project needs is not there.
+    NOT_READY = "W_CONFIG_NOT_READY" {
+        why: "The key of a Model is not set on this machine, the program that reads the script of a Tool is not installed, \
+              or the entry of a Tool that no Agent uses is not built. What does not need it runs. `gdn run` refuses to \
+              start where an Agent of the swarm has a Model without its key.",
+        example: shell("gdn validate\n", "gdn build\ngdn doctor\n"),
+        next: "Set the variable in the environment or in `.env`, install the program, or build the tool with `gdn build`. \
+               `gdn doctor` tells what this machine has.",
+        more: Some("cli.md#validate"),
+    }
     /// Something is read and checked, but nothing acts on it yet.
     NOT_ACTIVE = "W_CONFIG_NOT_ACTIVE" {
         why: "The entry of an Extension or a Connector is a file, or a Package depends on a package of a registry.",

@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 
 use super::Scope;
+use super::allow::{self, Allow, AllowShape};
+use super::connector::{ConnectorManifest, Need, Setting};
 use super::ingress::{self, IngressRule, IngressShape};
 use crate::decode::{Field, Fields};
 use crate::findings::Findings;
 use crate::meta::Kind;
 use crate::references::RefShape;
+use crate::text::{alternatives, closest};
 use crate::value_source::{self, ValueSourceShape};
 use crate::{ResourceId, ValueSource};
 
@@ -26,7 +29,23 @@ pub struct Connection {
     pub secrets: BTreeMap<String, ValueSource>,
     /// The first rule that matches routes an event; none means the entry agent.
     pub ingress: Vec<IngressRule>,
+    /// Whether answers go back to where the event came from.
+    pub reply: Reply,
+    /// Who may send events; `None` leaves it to the connector.
+    pub allow: Option<Allow>,
 }
+
+/// Whether answers go back to where the event came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[schemars(rename_all = "lowercase")]
+pub enum Reply {
+    /// Answers stay in the swarm.
+    None,
+    /// The text of each answer goes back.
+    Auto,
+}
+
+const REPLIES: [(&str, Reply); 2] = [("none", Reply::None), ("auto", Reply::Auto)];
 
 pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Connection> {
     let mut fields = spec.fields(findings)?;
@@ -35,8 +54,11 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     let swarm_field = fields.optional("swarmRef");
     let named = swarm_field.as_ref().map(|field| scope.resolve(field, Kind::Swarm, findings));
     let swarm = named.map_or(Some(None), |swarm| swarm.map(Some));
-    let config = values(&mut fields, "config", findings);
-    let secrets = values(&mut fields, "secrets", findings);
+    let manifest = connector.as_ref().and_then(|id| scope.manifest(id));
+    let reply = read_reply(fields.optional("reply").as_ref(), manifest, findings);
+    let config = values(spec, &mut fields, "config", findings, manifest.map(|known| &*known.config), reply);
+    let secrets = values(spec, &mut fields, "secrets", findings, manifest.map(|known| &*known.secrets), reply);
+    let allow = fields.optional("allow").map(|field| allow::read(&field, manifest, findings));
     let ingress = fields.optional("ingress").map(|field| {
         let targets = ingress::Targets::of(connector.as_ref(), swarm.clone().flatten().as_ref(), scope);
         ingress::read(&field, scope, &targets, findings)
@@ -48,22 +70,93 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
         config: config?,
         secrets: secrets?,
         ingress: ingress.unwrap_or_else(|| Some(Vec::new()))?,
+        reply: reply?,
+        allow: allow.map_or(Some(None), |allow| allow.map(Some))?,
     })
 }
 
+/// By default answers go back wherever there is a way.
+fn read_reply(
+    field: Option<&Field<'_>>,
+    manifest: Option<&ConnectorManifest>,
+    findings: &mut Findings,
+) -> Option<Reply> {
+    let answers = manifest.is_some_and(|manifest| manifest.answers);
+    let Some(field) = field else { return Some(if answers { Reply::Auto } else { Reply::None }) };
+    let reply = field.one_of(&REPLIES, findings)?;
+    if let (Reply::Auto, Some(manifest), false) = (reply, manifest, answers) {
+        let message = format!("The connector `{}` has no way to send answers back.", manifest.name);
+        findings.add(field.invalid(message).suggest("remove `reply`; an agent can answer by a tool"));
+        return None;
+    }
+    Some(reply)
+}
+
 fn values(
+    spec: &Field<'_>,
     fields: &mut Fields<'_>,
     name: &'static str,
     findings: &mut Findings,
+    known: Option<&[Setting]>,
+    reply: Option<Reply>,
 ) -> Option<BTreeMap<String, ValueSource>> {
     let mut map = BTreeMap::new();
-    let Some(field) = fields.optional(name) else { return Some(map) };
-    for entry in field.entries(findings)? {
-        if let Some(source) = value_source::read(&entry, findings) {
-            map.insert(entry.key.to_owned(), source);
+    let field = fields.optional(name);
+    for entry in field.as_ref().map_or_else(|| Some(Vec::new()), |field| field.entries(findings))? {
+        let Some(source) = value_source::read(&entry, findings) else { continue };
+        if let Some(known) = known {
+            check_value(&entry, &source, known, findings);
         }
+        map.insert(entry.key.to_owned(), source);
+    }
+    let is_needed = |setting: &&Setting| match setting.need {
+        Need::Never => false,
+        Need::Always => true,
+        Need::ForReplies => reply == Some(Reply::Auto),
+    };
+    for missing in known.into_iter().flatten().filter(is_needed).filter(|setting| !map.contains_key(setting.name)) {
+        findings.add(missing_value(field.as_ref().unwrap_or(spec), name, missing));
     }
     Some(map)
+}
+
+/// A key that the connector does not know would have no effect.
+fn check_value(entry: &Field<'_>, source: &ValueSource, known: &[Setting], findings: &mut Findings) {
+    let names: Vec<&str> = known.iter().map(|setting| setting.name).collect();
+    let Some(setting) = known.iter().find(|setting| setting.name == entry.key) else {
+        let diagnostic = entry.invalid(format!("The connector does not know `{}`.", entry.path));
+        findings.add(match closest(entry.key, &names) {
+            Some(near) => diagnostic.suggest(format!("did you mean `{near}`?")),
+            None if names.is_empty() => diagnostic.suggest("remove it; the connector takes nothing here"),
+            None => diagnostic.suggest(format!("it takes {}", alternatives(&names))),
+        });
+        return;
+    };
+    // What is looked up is checked when the connection starts. The value itself may be a secret and is never quoted.
+    if let ValueSource::Value(value) = source
+        && let Err(problem) = (setting.check)(value.expose())
+    {
+        findings.add(entry.invalid(format!("`{}` {problem}.", entry.path)));
+    }
+}
+
+fn missing_value(at: &Field<'_>, map: &str, setting: &Setting) -> crate::Diagnostic {
+    let name = setting.name;
+    let message = format!("`spec.{map}.{name}` is missing, and the connector needs it.");
+    let variable = variable_name(name);
+    at.invalid(message).suggest(match (map, setting.need) {
+        (_, Need::ForReplies) => {
+            format!("add `{name}: {{valueFrom: {{env: {variable}}}}}` to `{map}`, or write `reply: none`")
+        }
+        ("secrets", _) => format!("add `{name}: {{valueFrom: {{env: {variable}}}}}` to `secrets`"),
+        _ => format!("add `{name}: {{value: …}}` to `{map}`"),
+    })
+}
+
+/// `botToken` as the name of a variable, `BOT_TOKEN`.
+fn variable_name(name: &str) -> String {
+    let parts = name.chars().flat_map(|c| c.is_ascii_uppercase().then_some('_').into_iter().chain([c]));
+    parts.map(|c| c.to_ascii_uppercase()).collect()
 }
 
 /// A connector's settings, and the routes of its events into a swarm.
@@ -82,4 +175,10 @@ pub(crate) struct ConnectionSpec {
     secrets: Option<BTreeMap<String, ValueSourceShape>>,
     /// Which event goes to which agent. Without it, every event goes to the entry agent.
     ingress: Option<IngressShape>,
+    /// Whether the text of each answer goes back to where the event came from. By default it does wherever the connector has a
+    /// way to send it.
+    reply: Option<Reply>,
+    /// Who may send events. Without it, it depends on the connector: telegram and discord let in whom `gdn connection approve`
+    /// names; the others everybody whose requests carry the right signature.
+    allow: Option<AllowShape>,
 }

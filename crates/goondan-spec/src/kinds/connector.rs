@@ -6,16 +6,69 @@ use schemars::JsonSchema;
 
 use super::Scope;
 use crate::decode::Field;
-use crate::entry;
+use crate::entry::{self, BUILTIN};
 use crate::findings::Findings;
+use crate::text::alternatives;
 
 /// A source of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connector {
-    /// A path in the bundle.
+    /// A connector of this program, `builtin:NAME`, or a path in the bundle.
     pub entry: String,
     /// At least one.
     pub events: Vec<ConnectorEvent>,
+}
+
+impl Connector {
+    pub(crate) fn of_base(manifest: &ConnectorManifest) -> Self {
+        Connector { entry: format!("{BUILTIN}{}", manifest.name), events: manifest.events.clone() }
+    }
+
+    /// The name of the connector of this program that it is; `None` for a file.
+    pub fn builtin(&self) -> Option<&str> {
+        self.entry.strip_prefix(BUILTIN)
+    }
+}
+
+/// A built-in connector, as the program that runs it describes it.
+#[derive(Debug, Clone)]
+pub struct ConnectorManifest {
+    /// The name behind `builtin:`.
+    pub name: String,
+    /// What it emits.
+    pub events: Vec<ConnectorEvent>,
+    /// The sender says which event it is: a Connector of one's own may name others.
+    pub takes_any_event: bool,
+    /// What `config` of a Connection may hold.
+    pub config: Vec<Setting>,
+    /// What `secrets` of a Connection may hold.
+    pub secrets: Vec<Setting>,
+    /// Whether it can send answers back.
+    pub answers: bool,
+    /// Whether its events say who has sent them.
+    pub knows_senders: bool,
+}
+
+/// A value that a Connection gives its connector.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// The key.
+    pub name: &'static str,
+    /// When it has to be there.
+    pub need: Need,
+    /// What is wrong with a value, as the end of a sentence: `must be …`.
+    pub check: fn(&str) -> Result<(), String>,
+}
+
+/// When a value has to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Never: there is a default.
+    Never,
+    /// Always.
+    Always,
+    /// Where answers are sent back.
+    ForReplies,
 }
 
 /// An event that a connector may emit.
@@ -44,10 +97,29 @@ const TYPES: [(&str, PropertyType); 3] =
 
 pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Connector> {
     let mut fields = spec.fields(findings)?;
-    let entry = fields.required("entry", findings).and_then(|field| entry::module(&field, &[], scope.folder, findings));
-    let events = fields.required("events", findings).and_then(|field| read_events(&field, findings));
+    let names: Vec<&str> = scope.base.connectors.iter().map(|connector| connector.name.as_str()).collect();
+    let entry =
+        fields.required("entry", findings).and_then(|field| entry::module(&field, &names, scope.folder, findings));
+    let events_field = fields.required("events", findings);
+    let events = events_field.as_ref().and_then(|field| read_events(field, findings));
     fields.finish(findings);
-    Some(Connector { entry: entry?, events: events? })
+    let connector = Connector { entry: entry?, events: events? };
+    if let (Some(manifest), Some(field)) = (scope.base.connector(&connector), &events_field) {
+        check_events(manifest, &connector.events, field, findings);
+    }
+    Some(connector)
+}
+
+/// An event that a built-in connector never emits would be waited for in vain.
+fn check_events(manifest: &ConnectorManifest, events: &[ConnectorEvent], field: &Field<'_>, findings: &mut Findings) {
+    if manifest.takes_any_event {
+        return;
+    }
+    let known: Vec<&str> = manifest.events.iter().map(|event| event.name.as_str()).collect();
+    for event in events.iter().filter(|event| !known.contains(&event.name.as_str())) {
+        let message = format!("`{BUILTIN}{}` has no event `{}`.", manifest.name, event.name);
+        findings.add(field.invalid(message).suggest(format!("use {}", alternatives(&known))));
+    }
 }
 
 fn read_events(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<ConnectorEvent>> {
@@ -88,7 +160,8 @@ fn read_properties(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeMa
 #[schemars(rename = "Connector")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ConnectorSpec {
-    /// The path of the connector's program in the project. Connectors are checked, and not run yet.
+    /// A connector of this program, such as `builtin:webhook`; or the path of a program in the project, which is checked and not
+    /// run yet.
     #[schemars(length(min = 1))]
     entry: String,
     /// The events that the connector may send.

@@ -210,6 +210,8 @@ pub(super) enum Source<'e> {
     Says(&'e [ExportSpec]),
     /// It will, once it is opened.
     SaysLater,
+    /// It never does: all has to be stated.
+    SaysNothing,
     /// It could not be found.
     Unknown,
 }
@@ -247,11 +249,27 @@ pub(super) fn read_all(
                 Some(base) => exports.0.push(stated.apply(base)),
                 None => unknown(&name_field, &stated.name, own, findings),
             },
-            Source::SaysLater | Source::Unknown => exports.0.push(stated.apply(&blank)),
+            Source::SaysNothing if !is_whole(&item, &stated, findings) => continue,
+            Source::SaysLater | Source::SaysNothing | Source::Unknown => exports.0.push(stated.apply(&blank)),
         }
         exports.1.push(stated);
     }
     Some(exports)
+}
+
+/// Whether an item states all that a model has to know.
+fn is_whole(item: &Field<'_>, stated: &ExportOverride, findings: &mut Findings) -> bool {
+    let lacks = [("description", stated.description.is_none()), ("parameters", stated.parameters.is_none())];
+    let lacks: Vec<&str> = lacks.into_iter().filter(|(_, lacks)| *lacks).map(|(name, _)| name).collect();
+    for name in &lacks {
+        let message = format!("The export `{}` has no `{name}`, and its entry does not say it.", stated.name);
+        let suggestion = match *name {
+            "parameters" => "add it: a JSON Schema such as `parameters: {type: object, properties: {}}`",
+            _ => "add it: it tells the model what the export does",
+        };
+        findings.add(item.invalid(message).suggest(suggestion));
+    }
+    lacks.is_empty()
 }
 
 impl ExportSpec {

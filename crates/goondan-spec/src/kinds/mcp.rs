@@ -213,7 +213,7 @@ fn read_args(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<String>> 
     Some(args)
 }
 
-fn read_values(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<(String, McpValue)>> {
+pub(super) fn read_values(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<(String, McpValue)>> {
     let mut values = Vec::new();
     for entry in field.entries(findings)? {
         let value = match &entry.node.content {
@@ -228,7 +228,7 @@ fn read_values(field: &Field<'_>, findings: &mut Findings) -> Option<Vec<(String
 }
 
 /// An address of the web. Plain HTTP leads to this machine alone: headers and tokens go along.
-fn read_url(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+pub(super) fn read_url(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     let text = read_plain(field, findings)?;
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let host = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());

@@ -3,7 +3,9 @@
 //!
 //! A decoder asks for its fields one by one, reports every mistake and gives `None` where no resource can be made.
 
+mod a2a;
 mod agent;
+mod allow;
 mod build;
 mod connection;
 mod connector;
@@ -13,16 +15,19 @@ mod extension;
 mod ingress;
 mod mcp;
 mod model;
+mod module;
 mod package;
 mod permissions;
 mod sandbox;
 mod swarm;
 mod tool;
 
+pub use a2a::A2aAgent;
 pub use agent::{Agent, ExtensionUse, ModelParams, Prompt, ToolUse, Workdir};
+pub use allow::Allow;
 pub use build::{Build, BuildCommand, ToolBuild};
-pub use connection::Connection;
-pub use connector::{Connector, ConnectorEvent, PropertyType};
+pub use connection::{Connection, Reply};
+pub use connector::{Connector, ConnectorEvent, ConnectorManifest, Need, PropertyType, Setting};
 pub use export::{
     ExportOverride, ExportSpec, MarkedArguments, PATCH, PATCHED, PATH, PROGRAM, Permission, SHELL_COMMAND,
     SHELL_ENVIRONMENT, SHELL_FOLDER, TREE, is_own_format,
@@ -32,6 +37,7 @@ pub use extension::Extension;
 pub use ingress::{IngressRule, InstanceKeyRoute};
 pub use mcp::{Elicitation, McpOauth, McpProtocol, McpServer, McpTransport, McpValue};
 pub use model::{Model, Pricing};
+pub use module::{Language, Module, Runtime};
 pub use package::{Dependency, Package};
 pub use permissions::{Action, PermissionRule, Permissions, Written};
 pub use sandbox::{ProcessLimits, RuleSandbox, Sandbox};
@@ -86,6 +92,12 @@ impl<'s> Scope<'s> {
     pub(crate) fn decoded(&self) -> &'s Decoded {
         self.folder.go_beyond();
         self.decoded
+    }
+
+    /// What runs the connector `id`, where that is built in.
+    pub(crate) fn manifest(&self, id: &ResourceId) -> Option<&'s ConnectorManifest> {
+        let connector = self.decoded().connectors.get(id)?;
+        self.base.connector(&connector.spec)
     }
 
     /// Resolves a reference to a resource of that kind.

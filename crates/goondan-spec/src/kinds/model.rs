@@ -43,6 +43,8 @@ impl Model {
 pub struct Pricing {
     /// Tokens that it reads.
     pub input: f64,
+    /// Those of the tokens that it reads that the provider has in its cache.
+    pub cached_input: f64,
     /// Tokens that it writes.
     pub output: f64,
     /// What the prices are counted in (default `USD`).
@@ -50,10 +52,12 @@ pub struct Pricing {
 }
 
 impl Pricing {
-    /// What that many tokens cost.
-    pub fn cost(&self, input_tokens: u64, output_tokens: u64) -> f64 {
+    /// What that many tokens cost. Cached tokens are among those of the input.
+    pub fn cost(&self, input_tokens: u64, cached_tokens: u64, output_tokens: u64) -> f64 {
         const MILLION: f64 = 1_000_000.0;
-        (input_tokens as f64 * self.input + output_tokens as f64 * self.output) / MILLION
+        let cached = cached_tokens.min(input_tokens);
+        let read = (input_tokens - cached) as f64 * self.input + cached as f64 * self.cached_input;
+        (read + output_tokens as f64 * self.output) / MILLION
     }
 }
 
@@ -84,10 +88,12 @@ fn pricing(field: &Field<'_>, findings: &mut Findings) -> Option<Pricing> {
         field.number("0 or more", |price| price >= 0.0 && price.is_finite(), findings)
     };
     let input = fields.required("input", findings).and_then(|field| price(field, findings));
+    let cached_input = fields.optional("cachedInput").map(|field| price(field, findings));
     let output = fields.required("output", findings).and_then(|field| price(field, findings));
     let currency = fields.optional("currency").map(|field| field.text(findings));
     fields.finish(findings);
-    Some(Pricing { input: input?, output: output?, currency: currency.unwrap_or(Some(CURRENCY))?.to_owned() })
+    let currency = currency.unwrap_or(Some(CURRENCY))?.to_owned();
+    Some(Pricing { input: input?, cached_input: cached_input.unwrap_or(input)?, output: output?, currency })
 }
 
 fn url(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
@@ -133,7 +139,7 @@ pub(crate) struct ModelSpec {
     /// What the model can do, by name. With `toolCalling: false`, an agent of this model must have no tools; other names
     /// are for people.
     capabilities: Option<BTreeMap<String, bool>>,
-    /// What tokens cost. With it, `sessions__status` reports the cost of a conversation.
+    /// What tokens cost. With it, `sessions__status` reports the cost of a conversation, and events and telemetry that of a turn.
     pricing: Option<PricingSpec>,
 }
 
@@ -146,6 +152,9 @@ struct PricingSpec {
     /// The price of a million tokens that the model reads.
     #[schemars(range(min = 0))]
     input: f64,
+    /// The price of a million tokens that the model reads from the provider's cache [default: that of `input`].
+    #[schemars(range(min = 0))]
+    cached_input: Option<f64>,
     /// The price of a million tokens that the model writes.
     #[schemars(range(min = 0))]
     output: f64,

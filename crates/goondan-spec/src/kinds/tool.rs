@@ -5,10 +5,12 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::a2a::{self, A2aAgent, A2aAgentShape};
 use super::build::{self, Build, BuildShape, ToolBuild};
 use super::export::{self, ExportOverride, ExportShape, ExportSpec, Source};
 use super::exports::Exports;
 use super::mcp::{self, McpServer, McpServerShape};
+use super::module::{Module, Runtime};
 use super::{Scope, Written, free_map};
 use crate::JsonObject;
 use crate::custom_tool::CustomTool;
@@ -75,8 +77,12 @@ pub enum Entry {
     Library(String),
     /// A folder with a `tool.yaml`, relative to the bundle.
     Executable(String),
+    /// A file in JavaScript, TypeScript or Python.
+    Module(Box<Module>),
     /// An MCP server, which stands in `spec.mcp`.
     Mcp(Box<McpServer>),
+    /// An agent of another program, which stands in `spec.a2a`.
+    A2a(Box<A2aAgent>),
 }
 
 /// A handler set that describes itself: a built-in, a library or a `tool.yaml`.
@@ -126,26 +132,39 @@ impl Tool {
 
 pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Tool> {
     let mut fields = spec.fields(findings)?;
-    let mcp_field = fields.optional("mcp");
-    let entry_field = match &mcp_field {
-        Some(mcp) => not_both(fields.optional("entry"), mcp, findings),
+    let remote_field = match (fields.optional("mcp"), fields.optional("a2a")) {
+        (Some(mcp), other) => {
+            not_both(other, &mcp, findings);
+            Some(mcp)
+        }
+        (None, a2a) => a2a,
+    };
+    let entry_field = match &remote_field {
+        Some(remote) => not_both(fields.optional("entry"), remote, findings),
         None => fields.required("entry", findings),
     };
-    entry_field.iter().chain(&mcp_field).for_each(|field| findings.note_place(field));
+    entry_field.iter().chain(&remote_field).for_each(|field| findings.note_place(field));
     let build = read_build(fields.optional("build").as_ref(), entry_field.as_ref(), scope, findings);
-    let entry = match &mcp_field {
+    let mut entry = match &remote_field {
+        Some(field) if field.key == "a2a" => a2a::read(field, findings).map(|agent| Entry::A2a(Box::new(agent))),
         Some(field) => mcp::read(field, scope, findings).map(|server| Entry::Mcp(Box::new(server))),
         None => entry_field.as_ref().and_then(|field| entry::tool(field, scope.folder, scope.base, findings)),
     };
+    let runtime = read_runtime(fields.optional("runtime"), entry.as_mut(), findings);
     let custom = read_custom(entry.as_ref(), entry_field.as_ref(), scope, findings);
     let manifest = builtin_manifest(entry.as_ref(), scope);
+    let ask = matches!(entry, Some(Entry::A2a(_))).then(A2aAgent::export);
     let source = match (&entry, manifest, &custom) {
+        (Some(Entry::A2a(_)), ..) => Source::Says(ask.as_slice()),
         (Some(Entry::Builtin(_)), Some(manifest), _) => Source::Says(&manifest.exports),
         (Some(Entry::Executable(_)), _, Some(export)) => Source::Says(std::slice::from_ref(export)),
         (Some(Entry::Library(_) | Entry::Mcp(_)), ..) => Source::SaysLater,
+        (Some(Entry::Module(_)), ..) => Source::SaysNothing,
         _ => Source::Unknown,
     };
-    let exports = export::read_all(fields.optional("exports").as_ref(), source, scope, findings);
+    let exports_field = fields.optional("exports");
+    let is_described = is_described(entry.as_ref(), entry_field.as_ref(), exports_field.is_some(), findings);
+    let exports = export::read_all(exports_field.as_ref(), source, scope, findings);
     let limits = read_limits(&mut fields, manifest, findings);
     let config = free_map(fields.optional("config"), findings);
     let isolation = fields
@@ -153,6 +172,7 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
         .map(|field| field.one_of(&[("process", Isolation::Process), ("none", Isolation::None)], findings));
     fields.finish(findings);
     let ((exports, overrides), limits) = (exports?, limits?);
+    (is_described && runtime.is_some()).then_some(())?;
     Some(Tool {
         entry: entry?,
         config: config?,
@@ -166,10 +186,30 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     })
 }
 
-/// A tool has one source. The entry is dropped where there is a server, so that it is not looked for.
-fn not_both<'n>(entry: Option<Field<'n>>, mcp: &Field<'_>, findings: &mut Findings) -> Option<Field<'n>> {
+/// Reads `runtime`, which is laid over what a module says of itself.
+fn read_runtime(field: Option<Field<'_>>, entry: Option<&mut Entry>, findings: &mut Findings) -> Option<()> {
+    match entry {
+        // What is wrong with the entry was told.
+        None => Some(()),
+        Some(Entry::Module(module)) => Runtime::lay_over(field, Some(module), findings),
+        Some(_) => Runtime::lay_over(field, None, findings),
+    }
+}
+
+/// Whether it is known what the tool offers: a module does not say it.
+fn is_described(entry: Option<&Entry>, field: Option<&Field<'_>>, has_exports: bool, findings: &mut Findings) -> bool {
+    let (Some(Entry::Module(module)), Some(field), false) = (entry, field, has_exports) else { return true };
+    let message =
+        format!("A tool with the entry `{}` needs `spec.exports`: a module does not describe itself.", module.path);
+    let example = "add `exports: [{name: …, description: …, parameters: {type: object}}]`, one for each handler";
+    findings.add(field.invalid(message).suggest(example));
+    false
+}
+
+/// A tool has one source. The entry is dropped where there is a server or an agent, so that it is not looked for.
+fn not_both<'n>(entry: Option<Field<'n>>, remote: &Field<'_>, findings: &mut Findings) -> Option<Field<'n>> {
     if let Some(entry) = entry {
-        let message = format!("A tool has `entry` or `{}`, not both.", mcp.key);
+        let message = format!("A tool has `{}` or `{}`, not both.", entry.key, remote.key);
         findings.add(entry.invalid(message).suggest("keep one of the two"));
     }
     None
@@ -253,10 +293,12 @@ fn check_program(
         return true;
     } else {
         let message = format!("The tool's program `{program}` is not there.");
-        field.problem(Code::ENTRY_NOT_FOUND, message).suggest(match findings.is_buildable() {
+        let problem = field.problem(Code::ENTRY_NOT_FOUND, message).suggest(match findings.is_buildable() {
             true => "run `gdn build`, or correct `entrypoint` in its `tool.yaml`",
             false => "build it, or correct `entrypoint` in its `tool.yaml`",
-        })
+        });
+        findings.add_not_built(problem);
+        return false;
     };
     findings.add(problem);
     false
@@ -298,12 +340,19 @@ pub(super) fn read_timeout(field: &Field<'_>, findings: &mut Findings) -> Option
 #[schemars(rename = "Tool")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ToolSpec {
-    /// Where the handlers are: `builtin:NAME`, the path of a dynamic library (with or without the platform's prefix and
-    /// suffix), or the path of a folder with a `tool.yaml`. Every tool has an `entry` or an `mcp`.
+    /// Where the handlers are: `builtin:NAME`, the path of a file in JavaScript, TypeScript or Python, the path of a dynamic
+    /// library (with or without the platform's prefix and suffix), or the path of a folder with a `tool.yaml`. Every tool
+    /// has an `entry`, an `mcp` or an `a2a`.
     #[schemars(length(min = 1))]
     entry: Option<String>,
+    /// What runs an entry in JavaScript, TypeScript or Python. By default the first line of the file decides, then its
+    /// package, then what is installed: for JavaScript the first of Node.js, Bun and Deno, for TypeScript the first of
+    /// Bun, Node.js and Deno.
+    runtime: Option<Runtime>,
     /// An MCP server, in place of `entry`: its tools are the exports.
     mcp: Option<McpServerShape>,
+    /// An agent of another program that speaks A2A, in place of `entry`. Its only export is `ask`.
+    a2a: Option<A2aAgentShape>,
     /// Settings for the handlers. Each built-in tool documents its own.
     config: Option<JsonObject>,
     /// How many characters an error message may have. The rest is cut off. Built-in tools may have another default.

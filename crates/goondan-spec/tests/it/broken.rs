@@ -283,7 +283,12 @@ fn tools_and_extensions() {
         ("entry_is_a_bare_folder", entry("./tools/x").file("/p/tools/x/README.md", "")),
         ("entry_is_a_crate", entry("./tools/x").file("/p/tools/x/Cargo.toml", "")),
         ("entry_typescript", entry("./tools/x.ts")),
+        ("entry_wasm", entry("./tools/x.wasm")),
         ("entry_mcp", entry("mcp:filesystem")),
+        ("entry_and_a2a", entry("builtin:fs\n  a2a: {url: https://a.example}")),
+        ("mcp_and_a2a", with("Tool", "  mcp: {url: https://a.example}\n  a2a: {url: https://a.example}")),
+        ("a2a_over_the_network_unencrypted", with("Tool", "  a2a: {url: http://a.example, header: {}}")),
+        ("a2a_without_url", with("Tool", "  a2a: {headers: {A: 1}}\n  exports: [{name: asks}]")),
         (
             "custom_tool_broken",
             entry("./tools/x").file(

@@ -236,7 +236,7 @@ fn how_a_tool_is_built_is_known_before_it_is() {
         build: {command: [cargo, build], cwd: tools/x, sources: ['src/**/*.rs'], timeoutMs: 5000}\n";
     let files = files(&[("goondan.yaml", text)]).file("/p/tools/x/Cargo.toml", "");
     let loaded = load_files(&files);
-    assert_eq!(found(&loaded), ["E_CONFIG_ENTRY_NOT_FOUND goondan.yaml:5 spec.entry"]);
+    assert_eq!(found(&loaded), ["W_CONFIG_NOT_READY goondan.yaml:5 spec.entry"]);
     assert!(loaded.diagnostics[0].suggestion.as_ref().unwrap().starts_with("run `gdn build`"));
     let [ToolBuild { tool, entry, build, .. }] = loaded.builds.as_slice() else { panic!("{:?}", loaded.builds) };
     assert_eq!((tool.name.as_str(), entry.as_str()), ("x", "tools/x/target/release/x"));
@@ -244,6 +244,24 @@ fn how_a_tool_is_built_is_known_before_it_is() {
     assert_eq!((build.sources.as_slice(), build.timeout), (&["src/**/*.rs".to_owned()][..], Duration::from_secs(5)));
     let loaded = load_files(&files.file("/p/tools/x/target/release/libx.so", ""));
     assert_eq!(bundle(loaded).builds().len(), 1);
+}
+
+#[test]
+fn a_tool_that_is_not_built_keeps_those_from_running_who_use_it() {
+    let tool = "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: x}\nspec: {entry: ./x, build: {command: [make]}}\n";
+    let unused = load_texts(&[("goondan.yaml", &format!("{SOUND}{tool}"))]);
+    assert!(
+        found(&unused)[0].starts_with("W_CONFIG_NOT_READY") && bundle(unused).tools().keys().all(|id| id.name != "x")
+    );
+    let text = SOUND.replace("modelRef: Model/m}}", "modelRef: Model/m}, tools: [{ref: Tool/x}]}");
+    let used = load_texts(&[("goondan.yaml", &format!("{text}{tool}"))]);
+    assert!(found(&used)[0].starts_with("E_CONFIG_ENTRY_NOT_FOUND"));
+    // Of an agent that can't be read nobody knows what it uses.
+    let broken = load_texts(&[(
+        "goondan.yaml",
+        &format!("{}{tool}", SOUND.replace("modelRef: Model/m}}", "modelRef: Model/m}, tools: 1}")),
+    )]);
+    assert!(found(&broken).iter().any(|one| one.starts_with("E_CONFIG_ENTRY_NOT_FOUND")), "{:?}", found(&broken));
 }
 
 #[test]

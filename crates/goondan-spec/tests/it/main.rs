@@ -5,6 +5,7 @@
 mod again;
 mod attacks;
 mod broken;
+mod connections;
 mod documentation;
 #[cfg(unix)]
 mod file_system;

@@ -39,11 +39,11 @@ const READ_ON: [(Kind, &str); 8] = [
     ),
     (
         Kind::Tool,
-        "[Built-in tools](tools.md) need no Tool resource. [Native tools](native-tools.md) explains libraries and `build`.",
+        "[Built-in tools](tools.md) need no Tool resource. [Hosts](hosts.md) explains entries in JavaScript, TypeScript and Python, [native tools](native-tools.md) libraries and `build`.",
     ),
     (Kind::Extension, "[Extensions](extensions.md) lists the built-in ones and their `config`."),
-    (Kind::Connector, ""),
-    (Kind::Connection, ""),
+    (Kind::Connector, "[Connections](connections.md) lists the built-in ones."),
+    (Kind::Connection, "[Connections](connections.md) has a section for each platform."),
     (
         Kind::Package,
         "A project without a Package is fine. If there is one, it is the first document of `goondan.yaml`.",

@@ -2,7 +2,6 @@
 //! memory that fails, is killed and loses power wherever they want.
 
 mod real;
-#[cfg(feature = "testing")]
 pub mod sim;
 
 use std::io::{self, Write as _};

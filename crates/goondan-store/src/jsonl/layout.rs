@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use goondan_core::ids::InstanceId;
+use goondan_core::ids::{InstanceId, hex};
 
 /// The folder of all workspaces below the state root.
 pub const WORKSPACES: &str = "workspaces";
@@ -114,7 +114,7 @@ const CASE_BLIND: bool = cfg!(any(windows, target_os = "macos"));
 
 fn shortened(name: &str, key: &str) -> String {
     let digest = Sha256::digest(key.as_bytes());
-    let hash: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let hash = hex(&digest[..16]);
     // `~` is in no unshortened name, so the two can't meet.
     format!("{}~{hash}", &name[..MAX_NAME - 33])
 }

@@ -1,5 +1,6 @@
 //! A store at the other end of a bad line: for tests of what uses stores.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -73,7 +74,7 @@ impl Line {
         let part = if self.is_steady { 63 } else { u32::try_from(call % 64).unwrap_or_default() };
         tokio::time::sleep(self.longest * part / 63).await;
         match self.fails > 0 && (call / 64).is_multiple_of(self.fails) {
-            true => Err(StoreError::Other("the connection to the store was lost".to_owned())),
+            true => Err(StoreError::Other(Arc::new(io::Error::from(io::ErrorKind::ConnectionReset)))),
             false => Ok(()),
         }
     }

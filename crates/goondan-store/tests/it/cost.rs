@@ -21,8 +21,9 @@ async fn a_turn_in_a_long_conversation_costs_what_one_in_a_short_one_does() {
     let early = cost(&process, &fs, 101..401).await;
     cost(&process, &fs, 401..1_000).await;
     let late = cost(&process, &fs, 1_000..1_300).await;
-    // Times of day have more digits now and then, and what is written in the background may be written a little later.
-    assert!(late.0 <= early.0 + early.0 / 4, "{early:?} became {late:?}");
-    assert!(late.1 <= early.1 + early.1 / 4, "{early:?} became {late:?}");
+    // What grew with the conversation would be more than four times as much. What is written in the background may be written
+    // later, on a busy machine by many turns.
+    assert!(late.0 <= early.0 * 2, "{early:?} became {late:?}");
+    assert!(late.1 <= early.1 * 2, "{early:?} became {late:?}");
     assert!(early.1 < 300 * 10_000, "300 turns cost {early:?}");
 }

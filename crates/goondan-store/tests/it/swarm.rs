@@ -123,6 +123,7 @@ impl Process {
         let swarm = bundle.choose_swarm(None).unwrap();
         let parts = RuntimeParts {
             approvals: Arc::new(goondan_core::ports::approval::MemoryBook::default()),
+            has_sandbox: false,
             redactor: goondan_engine::policy::redact::Redactor::new(),
             generation: plan(&bundle, swarm, 1, &ports, &Environment::default(), None).await.ok()?,
             store,
@@ -131,6 +132,7 @@ impl Process {
             workdir: Some(std::env::temp_dir()),
             reloader: None,
             observer: Arc::new(()),
+            watchers: Vec::new(),
         };
         let (runtime, events) = Runtime::start(parts).await.ok()?;
         Some(Process { runtime, events })
@@ -143,7 +145,7 @@ impl Process {
 
     /// As [`Process::send`], for another instance.
     pub(crate) async fn send_to(&self, target: InstanceId, id: &str) -> Option<TurnResult> {
-        let input = ExternalInput { target, text: format!("input {id}"), id: Some(id.to_owned()) };
+        let input = ExternalInput { id: Some(id.to_owned()), ..ExternalInput::text(target, format!("input {id}")) };
         within(self.runtime.send(input)).await.ok()?.result.await.ok()
     }
 
@@ -195,7 +197,7 @@ fn bundle(policy: &str) -> Bundle {
         timeout_ms: None,
     };
     let extensions = vec![("message-window".to_owned(), JsonObject::new())];
-    let base = BasePackage { tools: vec![world], extensions };
+    let base = BasePackage { tools: vec![world], extensions, ..BasePackage::default() };
     let files = MemoryFiles::new().file("/p/goondan.yaml", BUNDLE.replace("POLICY", policy));
     let loaded = load(LoadInput { root: Path::new("/p"), files: &files, base: &base });
     loaded.bundle.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics))

@@ -11,42 +11,72 @@ pub fn enter(restrictions: &str, command: &[OsString]) -> ExitCode {
     if restrictions == watcher::WATCH {
         return watcher::watch();
     }
-    let reason = match serde_json::from_str::<Restrictions>(restrictions) {
-        Ok(restrictions) => match restrict(&restrictions) {
-            Ok(()) => execute(command),
-            Err(reason) => reason,
-        },
-        Err(error) => format!("the restrictions are not understood: {error}"),
-    };
-    use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "{MARK}{reason}");
+    let entered = serde_json::from_str::<Restrictions>(restrictions).map_err(NotEntered::from);
+    let entered = entered.and_then(|restrictions| restrict(&restrictions)).and_then(|()| execute(command));
+    if let Err(reason) = entered {
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "{MARK}{reason}");
+    }
     ExitCode::from(u8::try_from(REFUSED).unwrap_or(1))
 }
 
+/// Why the program was not started.
+#[derive(Debug, thiserror::Error)]
+enum NotEntered {
+    #[error("the restrictions are not understood: {0}")]
+    NotUnderstood(#[from] serde_json::Error),
+    #[cfg(unix)]
+    #[error(transparent)]
+    Sandbox(#[from] super::start::NoSandbox),
+    #[cfg(unix)]
+    #[error("the limit `{name}` can't be set: {cause}")]
+    Limit {
+        name: &'static str,
+        #[source]
+        cause: nix::Error,
+    },
+    #[cfg(unix)]
+    #[error("the limit `processes` can't be had on this operating system")]
+    Processes,
+    #[cfg(not(unix))]
+    #[error("neither limits nor a sandbox can be had on this operating system")]
+    OtherSystem,
+    #[cfg(unix)]
+    #[error("no program is given")]
+    NoProgram,
+    #[cfg(unix)]
+    #[error("failed to start `{program}`: {cause}")]
+    NotStarted {
+        program: String,
+        #[source]
+        cause: std::io::Error,
+    },
+}
+
 #[cfg(target_os = "linux")]
-fn restrict(restrictions: &Restrictions) -> Result<(), String> {
+fn restrict(restrictions: &Restrictions) -> Result<(), NotEntered> {
     limit(restrictions)?;
     let mut layers = restrictions.layers.clone();
     // This process becomes the program, so what is its own here stays its own.
     layers.iter_mut().for_each(|layer| layer.read.push("/proc/self".into()));
-    super::linux::sandbox(&layers)
+    Ok(super::linux::sandbox(&layers)?)
 }
 
 #[cfg(all(unix, not(target_os = "linux")))]
-fn restrict(restrictions: &Restrictions) -> Result<(), String> {
+fn restrict(restrictions: &Restrictions) -> Result<(), NotEntered> {
     if !restrictions.layers.is_empty() {
-        return Err("there is a sandbox on Linux alone".to_owned());
+        return Err(super::start::NoSandbox::OtherSystem.into());
     }
     limit(restrictions)
 }
 
 #[cfg(not(unix))]
-fn restrict(_restrictions: &Restrictions) -> Result<(), String> {
-    Err("neither limits nor a sandbox can be had on this operating system".to_owned())
+fn restrict(_restrictions: &Restrictions) -> Result<(), NotEntered> {
+    Err(NotEntered::OtherSystem)
 }
 
 #[cfg(unix)]
-fn limit(restrictions: &Restrictions) -> Result<(), String> {
+fn limit(restrictions: &Restrictions) -> Result<(), NotEntered> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
     let mib = |size: u64| size.saturating_mul(1 << 20);
@@ -59,11 +89,11 @@ fn limit(restrictions: &Restrictions) -> Result<(), String> {
         (Resource::RLIMIT_NPROC, limits.processes, "processes"),
     ];
     if limits.processes.is_some() && !wanted.iter().any(|(.., name)| *name == "processes") {
-        return Err("the limit `processes` can't be had on this operating system".to_owned());
+        return Err(NotEntered::Processes);
     }
     for (resource, limit, name) in wanted {
         let Some(limit) = limit else { continue };
-        let failed = |error| format!("the limit `{name}` can't be set: {error}");
+        let failed = |cause| NotEntered::Limit { name, cause };
         // Nobody may raise a limit; a lower one that is there already holds.
         let (_, hard) = getrlimit(resource).map_err(failed)?;
         let limit = limit.min(hard);
@@ -73,15 +103,15 @@ fn limit(restrictions: &Restrictions) -> Result<(), String> {
 }
 
 #[cfg(unix)]
-fn execute(command: &[OsString]) -> String {
+fn execute(command: &[OsString]) -> Result<(), NotEntered> {
     use std::os::unix::process::CommandExt as _;
 
-    let Some((program, arguments)) = command.split_first() else { return "no program is given".to_owned() };
-    let error = std::process::Command::new(program).args(arguments).exec();
-    format!("failed to start `{}`: {error}", program.to_string_lossy())
+    let (program, arguments) = command.split_first().ok_or(NotEntered::NoProgram)?;
+    let cause = std::process::Command::new(program).args(arguments).exec();
+    Err(NotEntered::NotStarted { program: program.to_string_lossy().into_owned(), cause })
 }
 
 #[cfg(not(unix))]
-fn execute(_command: &[OsString]) -> String {
-    "a process can't become another program here".to_owned()
+fn execute(_command: &[OsString]) -> Result<(), NotEntered> {
+    Err(NotEntered::OtherSystem)
 }

@@ -11,11 +11,12 @@ use landlock::{
 };
 use nix::libc;
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch, apply_filter,
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter,
 };
 
 use super::Layer;
+use super::start::NoSandbox;
 use crate::state::lock;
 
 /// What must be there. The third version is the first that guards the length of files.
@@ -45,23 +46,27 @@ pub(crate) fn is_there() -> bool {
 }
 
 /// Puts all layers on this thread, and so on what it starts from now on; what one of them forbids is forbidden.
-pub(crate) fn sandbox(layers: &[Layer]) -> Result<(), String> {
+pub(crate) fn sandbox(layers: &[Layer]) -> Result<(), NoSandbox> {
     for layer in layers {
-        files(layer).map_err(|error| format!("this kernel has no Landlock that would do ({error})"))?;
+        files(layer)?;
     }
     if !layers.is_empty() {
-        let has_network = layers.iter().all(|layer| layer.network);
-        let filter = filter(has_network).and_then(|filter| apply_filter(filter).map_err(|error| error.to_string()));
-        filter.map_err(|error| format!("system calls can't be shut off by seccomp: {error}"))?;
+        apply_filter(filter(layers.iter().all(|layer| layer.network))?)?;
     }
     Ok(())
 }
 
 /// The filter of system calls. Both are made once: that takes longer than to put one on.
-fn filter(has_network: bool) -> Result<&'static BpfProgram, String> {
-    static FILTERS: [OnceLock<Result<BpfProgram, String>>; 2] = [const { OnceLock::new() }; 2];
-    let filter = FILTERS[usize::from(has_network)].get_or_init(|| calls(has_network));
-    filter.as_ref().map_err(Clone::clone)
+fn filter(has_network: bool) -> Result<&'static BpfProgram, NoSandbox> {
+    static FILTERS: [OnceLock<BpfProgram>; 2] = [const { OnceLock::new() }; 2];
+    let filter = &FILTERS[usize::from(has_network)];
+    match filter.get() {
+        Some(filter) => Ok(filter),
+        None => {
+            let made = calls(has_network)?;
+            Ok(filter.get_or_init(|| made))
+        }
+    }
 }
 
 /// A device and a number in it: the same file as long as both are the same.
@@ -77,18 +82,16 @@ struct Rules {
 /// How many rules are kept: a swarm has a few layers, one for each kind of command and folder.
 const KEPT: usize = 32;
 
-fn files(layer: &Layer) -> Result<(), String> {
-    let made = rules(layer).map_err(|error| error.to_string())?;
-    let status = made.restrict_self().map_err(|error| error.to_string())?;
-    match status.ruleset {
-        RulesetStatus::NotEnforced => Err("nothing was enforced".to_owned()),
+fn files(layer: &Layer) -> Result<(), NoSandbox> {
+    match rules(layer)?.restrict_self()?.ruleset {
+        RulesetStatus::NotEnforced => Err(NoSandbox::NotEnforced),
         RulesetStatus::PartiallyEnforced | RulesetStatus::FullyEnforced => Ok(()),
     }
 }
 
 /// The rules of a layer: those of the time before where its paths lead to the same files. Making them takes longer than
 /// all else that starts a program.
-fn rules(layer: &Layer) -> Result<RulesetCreated, Box<dyn std::error::Error>> {
+fn rules(layer: &Layer) -> Result<RulesetCreated, NoSandbox> {
     static MADE: Mutex<VecDeque<Rules>> = Mutex::new(VecDeque::new());
     let files: Vec<Identity> = layer.paths().map(|path| identity(path)).collect();
     let mut made = lock(&MADE);
@@ -129,15 +132,13 @@ fn make(layer: &Layer) -> Result<RulesetCreated, RulesetError> {
 /// System calls that no program in a sandbox makes: those that type on a terminal, and those that make sockets. With the
 /// network, sockets of the network alone are left: those of the local machine lead out of every sandbox (think of a
 /// container engine, or of whatever starts services). Pairs of connected sockets are always left.
-fn calls(has_network: bool) -> Result<BpfProgram, String> {
+fn calls(has_network: bool) -> Result<BpfProgram, BackendError> {
     let with = |argument: u8, value: u64| {
         let is_value = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)?;
         SeccompRule::new(vec![is_value])
     };
-    let text = |error: seccompiler::BackendError| error.to_string();
-    let typing = [TIOCSTI, TIOCLINUX].map(|request| with(1, u64::from(request)).map_err(text));
-    let typing = typing.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let local = with(0, u64::from(libc::AF_UNIX.cast_unsigned())).map_err(text)?;
+    let typing = vec![with(1, u64::from(TIOCSTI))?, with(1, u64::from(TIOCLINUX))?];
+    let local = with(0, u64::from(libc::AF_UNIX.cast_unsigned()))?;
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::from([(libc::SYS_ioctl, typing)]);
     // It does what other calls do, past the filter.
     rules.insert(libc::SYS_io_uring_setup, Vec::new());
@@ -145,18 +146,16 @@ fn calls(has_network: bool) -> Result<BpfProgram, String> {
     let pairs = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| {
         let is_kind = SeccompCmpOp::MaskedEq(0xf);
         let kind = u64::from(kind.cast_unsigned());
-        let is_kind = SeccompCondition::new(1, SeccompCmpArgLen::Dword, is_kind, kind).map_err(text)?;
-        SeccompRule::new(vec![is_kind]).map_err(text)
+        SeccompRule::new(vec![SeccompCondition::new(1, SeccompCmpArgLen::Dword, is_kind, kind)?])
     });
     rules.insert(libc::SYS_socketpair, pairs.into_iter().collect::<Result<_, _>>()?);
     // Limits of other processes, such as this program's.
-    let foreign = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0).map_err(text)?;
-    rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![foreign]).map_err(text)?]);
+    let foreign = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?;
+    rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![foreign])?]);
     rules.insert(libc::SYS_socket, if has_network { vec![local] } else { Vec::new() });
     #[cfg(target_arch = "x86_64")]
     rules.extend(rules.clone().into_iter().map(|(call, rules)| (call | X32, rules)));
-    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let refusal = SeccompAction::Errno(libc::EPERM.cast_unsigned());
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refusal, arch).map_err(|error| error.to_string())?;
-    BpfProgram::try_from(filter).map_err(|error| error.to_string())
+    SeccompFilter::new(rules, SeccompAction::Allow, refusal, arch)?.try_into()
 }

@@ -26,7 +26,9 @@ use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
 use crate::process::{self, Finished};
+use crate::servers::RuntimeFiles;
 use crate::shell::Settings;
+use crate::tool_chains;
 
 pub use enter::enter;
 pub(crate) use start::NoSandbox;
@@ -241,12 +243,14 @@ pub(crate) struct Places<'a> {
     pub(crate) workdir: &'a Path,
     /// The sandboxes of those who run it.
     pub(crate) sandboxes: &'a [Sandbox],
+    /// What it is made of, where it is a runtime.
+    pub(crate) runtime: Option<RuntimeFiles<'a>>,
 }
 
 impl<'a> Places<'a> {
     /// Those of a call.
     fn of(ctx: &'a ToolContext) -> Self {
-        Places { project: &ctx.project_dir, workdir: &ctx.workdir, sandboxes: &ctx.sandboxes }
+        Places { project: &ctx.project_dir, workdir: &ctx.workdir, sandboxes: &ctx.sandboxes, runtime: None }
     }
 }
 
@@ -264,6 +268,15 @@ fn layer(sandbox: &Sandbox, places: Places<'_>, program: Option<&Path>) -> Layer
     let mut write = vec![places.workdir.to_owned()];
     write.extend(sandbox.write.iter().map(place));
     let programs = sandbox.programs.as_ref().filter(|programs| !programs.iter().any(|one| one == ANY));
-    let execute = programs.map(|programs| programs.iter().flat_map(|name| programs::named(name, &project)).collect());
+    let execute = programs.map(|programs| programs.iter().flat_map(|name| programs::named(name, &project)));
+    let mut execute: Option<Vec<PathBuf>> = execute.map(Iterator::collect);
+    if let Some(runtime) = places.runtime {
+        read.extend(runtime.reads.iter().cloned().chain(tool_chains::readable()));
+        let real = |program: &PathBuf| program.canonicalize().ok();
+        read.extend(runtime.starts.iter().cloned().chain(runtime.starts.iter().filter_map(real)));
+        if let Some(execute) = &mut execute {
+            execute.extend(runtime.starts.iter().flat_map(|program| programs::Found::at(program.clone()).files()));
+        }
+    }
     Layer { network: sandbox.network, read, write, execute }
 }

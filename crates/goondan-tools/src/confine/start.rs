@@ -6,8 +6,26 @@ use super::Layer;
 
 /// Why a sandbox could not be put on.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct NoSandbox(pub(crate) String);
+pub(crate) enum NoSandbox {
+    #[cfg(target_os = "linux")]
+    #[error("this kernel has no Landlock that would do ({0})")]
+    Rules(#[from] landlock::RulesetError),
+    #[cfg(target_os = "linux")]
+    #[error("this kernel has no Landlock that would do ({0})")]
+    Copy(#[from] io::Error),
+    #[cfg(target_os = "linux")]
+    #[error("this kernel has no Landlock that would do (nothing was enforced)")]
+    NotEnforced,
+    #[cfg(target_os = "linux")]
+    #[error("system calls can't be shut off by seccomp: {0}")]
+    Made(#[from] seccompiler::BackendError),
+    #[cfg(target_os = "linux")]
+    #[error("system calls can't be shut off by seccomp: {0}")]
+    PutOn(#[from] seccompiler::Error),
+    #[cfg(not(target_os = "linux"))]
+    #[error("there is a sandbox on Linux alone")]
+    OtherSystem,
+}
 
 /// Whether this system has sandboxes for programs: Linux with Landlock and seccomp has.
 pub fn is_there() -> bool {
@@ -37,10 +55,10 @@ pub(crate) fn inside<T: Send>(layers: &[Layer], work: impl FnOnce() -> io::Resul
 
 #[cfg(target_os = "linux")]
 fn restrict(layers: &[Layer]) -> io::Result<()> {
-    super::linux::sandbox(layers).map_err(|reason| io::Error::other(NoSandbox(reason)))
+    super::linux::sandbox(layers).map_err(io::Error::other)
 }
 
 #[cfg(not(target_os = "linux"))]
 fn restrict(_layers: &[Layer]) -> io::Result<()> {
-    Err(io::Error::other(NoSandbox("there is a sandbox on Linux alone".to_owned())))
+    Err(io::Error::other(NoSandbox::OtherSystem))
 }

@@ -75,7 +75,7 @@ async fn open(run: &Run<'_>) -> Result<Arc<ToolSet>, ToolError> {
         spec: Tool { timeout: run.limit, ..Tool::new(Entry::Library(file.to_string_lossy().into_owned())) },
     };
     let opened = source.open(&resource, folder).await.map_err(|error| {
-        let cause = broken(error.message);
+        let cause = broken(error.cause.to_string());
         error.suggestion.map_or(cause.clone(), |suggestion| cause.suggest(suggestion))
     })?;
     let set = Arc::new(opened);

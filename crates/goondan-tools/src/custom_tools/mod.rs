@@ -282,7 +282,7 @@ fn shown(found: Found) -> Value {
             "folder": found.folder,
         }),
         Err(reason) => {
-            json!({"name": found.name, "available": false, "reason": reason, "folder": found.folder})
+            json!({"name": found.name, "available": false, "reason": reason.to_string(), "folder": found.folder})
         }
     }
 }

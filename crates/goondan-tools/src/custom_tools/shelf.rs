@@ -18,7 +18,22 @@ pub(crate) struct Found {
     /// Absolute.
     pub(crate) folder: PathBuf,
     /// The tool with its program, or why it cannot be used.
-    pub(crate) tool: Result<Ready, String>,
+    pub(crate) tool: Result<Ready, Unfit>,
+}
+
+/// Why a tool cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unfit {
+    #[error(transparent)]
+    Unreadable(#[from] ToolError),
+    #[error("its {MANIFEST} is wrong: {}", explain(.0))]
+    Manifest(Vec<Diagnostic>),
+    #[error("its {MANIFEST} names it `{stated}`, its folder `{folder}`")]
+    OtherName { stated: String, folder: String },
+    #[error("its program `{0}` does not exist: build it first")]
+    NoProgram(String),
+    #[error("its program `{0}` is not executable: run `chmod +x {0}`")]
+    NotExecutable(String),
 }
 
 /// A tool that can be run.
@@ -49,27 +64,26 @@ pub(super) fn scan(folders: &[PathBuf]) -> Vec<Found> {
 }
 
 /// The tool in `folder`, which must have the name of the folder.
-fn named(folder: &Path, name: &str) -> Result<Ready, String> {
+fn named(folder: &Path, name: &str) -> Result<Ready, Unfit> {
     let ready = inspect(folder)?;
     if ready.manifest.name != name {
-        return Err(format!("its {MANIFEST} names it `{}`, its folder `{name}`", ready.manifest.name));
+        return Err(Unfit::OtherName { stated: ready.manifest.name, folder: name.to_owned() });
     }
     Ok(ready)
 }
 
 /// The tool in `folder`, if it can be run.
-pub(crate) fn inspect(folder: &Path) -> Result<Ready, String> {
-    let text = |error: ToolError| error.message;
-    let root = Root::at(folder).map_err(text)?;
-    let manifest = read_text(&root, &root.resolve(MANIFEST).map_err(text)?).map_err(text)?;
-    let manifest = CustomTool::parse(&manifest, MANIFEST).map_err(|problems| explain(&problems))?;
-    let program = root.resolve(&manifest.entrypoint).map_err(text)?.path;
+pub(crate) fn inspect(folder: &Path) -> Result<Ready, Unfit> {
+    let root = Root::at(folder)?;
+    let manifest = read_text(&root, &root.resolve(MANIFEST)?)?;
+    let manifest = CustomTool::parse(&manifest, MANIFEST).map_err(Unfit::Manifest)?;
+    let program = root.resolve(&manifest.entrypoint)?.path;
     if !program.is_file() {
-        return Err(format!("its program `{}` does not exist: build it first", manifest.entrypoint));
+        return Err(Unfit::NoProgram(manifest.entrypoint));
     }
     let is_library = is_library(&program);
     if !is_library && !is_executable(&program) {
-        return Err(format!("its program `{0}` is not executable: run `chmod +x {0}`", manifest.entrypoint));
+        return Err(Unfit::NotExecutable(manifest.entrypoint));
     }
     Ok(Ready { manifest, program, is_library })
 }
@@ -79,13 +93,13 @@ fn is_library(program: &Path) -> bool {
     program.extension().is_some_and(|extension| ["so", "dylib", "dll"].iter().any(|known| extension == *known))
 }
 
-/// What is wrong with a `tool.yaml`, in one line.
+/// All that is wrong with a `tool.yaml`, in one line.
 fn explain(problems: &[Diagnostic]) -> String {
     let line = |problem: &Diagnostic| match problem.position {
         Some(position) => format!("line {}: {}", position.line, problem.message),
         None => problem.message.clone(),
     };
-    format!("its {MANIFEST} is wrong: {}", problems.iter().map(line).collect::<Vec<_>>().join(" "))
+    problems.iter().map(line).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(unix)]

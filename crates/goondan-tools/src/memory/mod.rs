@@ -20,7 +20,7 @@ use crate::define::{Export, Operation, titled};
 use crate::errors::{self, blocking};
 use crate::paths::Root;
 use crate::powers;
-use crate::table::Builtin;
+use crate::table::{Builtin, ConfigError};
 use crate::write::read_text;
 
 /// The note at the top of the working directory.
@@ -50,7 +50,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
         let settings: Settings = opening.config()?;
         let model = settings.embeddings.map(|embeddings| match embeddings.model_ref.strip_prefix("Model/") {
             Some(name) if !name.is_empty() => Ok(name.to_owned()),
-            _ => Err("`embeddings.modelRef` must have the form `Model/name`".to_owned()),
+            _ => Err(ConfigError::NoModel("embeddings.modelRef")),
         });
         let cache = opening.state.cache_dir.as_ref().map(|folder| folder.join("embeddings"));
         let shared = Arc::new(Shared { model: model.transpose()?, cache, vectors: Vectors::default() });

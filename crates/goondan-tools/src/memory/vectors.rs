@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use goondan_core::ids::hex;
 use goondan_core::ports::powers::Embeddings;
 use goondan_core::ports::tool::ToolError;
 use goondan_core::private;
@@ -95,7 +96,7 @@ pub(super) fn likeness(a: &[f32], b: &[f32]) -> f64 {
 fn hash(model: &str, text: &str) -> String {
     let digest =
         Sha256::new().chain_update(model.len().to_le_bytes()).chain_update(model).chain_update(text).finalize();
-    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest[..16])
 }
 
 /// What a file holds. Lines that cannot be read, such as a torn last one, are left out.

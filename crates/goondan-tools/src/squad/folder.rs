@@ -3,6 +3,7 @@
 #[cfg(unix)]
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+#[cfg(unix)]
 use std::time::{Duration, Instant};
 
 use goondan_core::ports::tool::ToolError;
@@ -13,8 +14,10 @@ use crate::paths::{Place, Root};
 use crate::write::{create, read_text, replace};
 
 /// How long a writer waits for others.
+#[cfg(unix)]
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it looks whether they are done.
+#[cfg(unix)]
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The folder of a squad.

@@ -107,7 +107,7 @@ impl Bench {
     pub(crate) async fn opens(&self, name: &str) -> Result<(), String> {
         let resource = name.split_once("__").unwrap().0;
         let tool = resource_of(resource, Entry::Builtin(resource.to_owned()), self.config.clone());
-        self.tools.open(&tool, self.dir.path()).await.map(|_| ()).map_err(|error| error.message)
+        self.tools.open(&tool, self.dir.path()).await.map(|_| ()).map_err(|error| error.cause.to_string())
     }
 
     /// The context of a call.
@@ -319,7 +319,12 @@ impl Sessions for FakeRuntime {
             retired_at: None,
             narrowing: None,
             spending: Spending {
-                usage: TokenUsage { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 },
+                usage: TokenUsage {
+                    prompt_tokens: 10,
+                    completion_tokens: 5,
+                    total_tokens: 15,
+                    ..TokenUsage::default()
+                },
                 cost: (agent == "worker").then_some(0.1 + 0.2),
             },
         };

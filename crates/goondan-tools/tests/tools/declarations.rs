@@ -89,14 +89,14 @@ async fn a_tool_that_cannot_be_opened_says_what_to_do() {
         BuiltinTools::new().open(&resource_of("mine", entry, object(config)), ".".as_ref()).await.err().unwrap()
     };
     let unknown = open(Entry::Builtin("bsh".to_owned()), json!({})).await;
-    assert!(unknown.message.contains("`bsh`") && unknown.suggestion.unwrap().contains("wait"));
+    assert!(unknown.to_string().contains("`bsh`") && unknown.suggestion.unwrap().contains("wait"));
     let library = open(Entry::Library("./x".to_owned()), json!({})).await;
-    assert!(library.message.contains("builtin:NAME"));
+    assert!(library.to_string().contains("builtin:NAME"));
     for (name, config) in
         [("wait", json!({"x": 1})), ("bash", json!({"env": "PATH"})), ("http-fetch", json!({"allowHost": []}))]
     {
         let wrong = open(Entry::Builtin(name.to_owned()), config).await;
-        assert!(wrong.message.contains(&format!("builtin:{name}")), "{wrong}");
+        assert!(wrong.to_string().contains(&format!("builtin:{name}")), "{wrong}");
         assert!(wrong.suggestion.is_some());
     }
 }

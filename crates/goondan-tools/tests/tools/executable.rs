@@ -43,6 +43,6 @@ async fn what_cannot_be_opened_says_why() {
             .await
             .err()
             .unwrap();
-        assert!(error.message.contains(words), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
     }
 }

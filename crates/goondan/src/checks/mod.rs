@@ -1,13 +1,42 @@
 //! What can be found out about a project without running it, beyond what is written in its YAML.
 
 mod chain;
+mod ready;
 
-use goondan_spec::Diagnostic;
+use std::sync::Arc;
+
+use goondan_spec::kinds::{Entry, Model, Tool};
+use goondan_spec::{Bundle, Diagnostic, Environment, Resource, ResourceId};
 
 use crate::project::Project;
 
-/// Everything of that kind, for a project that is valid as far as its YAML goes. Nothing of it is run or opened.
-pub fn check(project: &Project) -> Vec<Diagnostic> {
+/// Everything of that kind, for a project that is valid as far as its YAML goes. Nothing of it is run or opened. `environment`
+/// is what its variables are read from.
+pub fn check(project: &Project, environment: &Environment) -> Vec<Diagnostic> {
     let Some(bundle) = &project.bundle else { return Vec::new() };
-    chain::check(bundle)
+    let mut found = chain::check(bundle);
+    found.extend(ready::check(bundle, environment));
+    found
+}
+
+/// The runtimes of modules, with the program of each that is installed; what lies in the project does not count.
+pub fn runtimes(project: &std::path::Path) -> Vec<(&'static str, Option<std::path::PathBuf>)> {
+    goondan_hosts::installed(project)
+}
+
+/// The tools whose entries are modules, each with what keeps it from running and what to do about that. Nothing is started.
+pub fn modules(bundle: &Bundle) -> Vec<(ResourceId, Option<(String, String)>)> {
+    let problem = |tool: &Arc<Resource<Tool>>| match &tool.spec.entry {
+        Entry::Module(module) => Some((tool.id.clone(), goondan_hosts::problem(module, bundle.root()))),
+        _ => None,
+    };
+    bundle.tools().values().filter_map(problem).collect()
+}
+
+/// The models of providers on the network, each with what to do about its key where that is missing.
+pub fn keys<'b>(
+    bundle: &'b Bundle,
+    environment: &'b Environment,
+) -> impl Iterator<Item = (&'b Resource<Model>, Option<String>)> {
+    ready::keys(bundle, environment)
 }

@@ -44,6 +44,8 @@ pub(crate) enum Cause {
     Asked,
     /// A file has changed.
     Watch {
+        /// Files may not have come to rest: what does not load is no failure yet, and nobody is told.
+        is_hasty: bool,
         /// When that was noticed.
         noticed: Instant,
         /// When it had come to rest.
@@ -62,6 +64,13 @@ pub(crate) struct ReloadState {
     is_broken: bool,
     /// How many reloads were told of.
     told: u64,
+}
+
+impl ReloadState {
+    /// The variables of the generation that serves.
+    pub(crate) fn environment(&self) -> &Environment {
+        &self.environment
+    }
 }
 
 /// What was read for earlier reloads, so that an edit costs as much as what it changes.
@@ -113,9 +122,10 @@ impl Swarm {
         Arc::unwrap_or_clone(outcome)
     }
 
-    /// As [`Swarm::reload`], with what was looked at.
-    pub(crate) async fn reload_for(&self, cause: Cause) -> Looked {
-        self.reload_once(cause).await.1
+    /// As [`Swarm::reload`], with what was looked at, and whether the project could be taken up.
+    pub(crate) async fn reload_for(&self, cause: Cause) -> (Looked, bool) {
+        let (outcome, looked) = self.reload_once(cause).await;
+        (looked, outcome.result.is_ok())
     }
 
     async fn reload_once(&self, cause: Cause) -> (Arc<ReloadOutcome>, Looked) {
@@ -133,6 +143,9 @@ impl Swarm {
             Ok((bundle, environment)) => self.plan_and_swap(bundle, environment, cause, &mut state, &mut outcome).await,
             Err(diagnostics) => Err(diagnostics),
         };
+        if matches!(cause, Cause::Watch { is_hasty: true, .. }) && outcome.result.is_err() {
+            return (Arc::new(outcome), read.looked);
+        }
         state.is_broken = outcome.result.is_err();
         let is_new = outcome.result.as_ref().is_ok_and(|number| *number != before);
         let outcome = Arc::new(outcome);

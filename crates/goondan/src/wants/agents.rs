@@ -56,7 +56,7 @@ fn offered<'b>(bundle: &'b Bundle, agent: &'b Resource<Agent>) -> impl Iterator<
         tool.exports.iter().filter(is_chosen).map(move |export| {
             let own = match &tool.entry {
                 Entry::Builtin(name) => project::base_export(name, &export.name),
-                Entry::Library(_) | Entry::Executable(_) | Entry::Mcp(_) => None,
+                Entry::Library(_) | Entry::Executable(_) | Entry::Module(_) | Entry::Mcp(_) | Entry::A2a(_) => None,
             };
             Offer { name: format!("{}__{}", used.tool.name, export.name), export, own }
         })

@@ -28,6 +28,8 @@ pub(super) fn programs(bundle: &Bundle) -> Vec<Want> {
             Entry::Builtin(_) => return None,
             Entry::Library(path) => format!("loads the library `{path}`"),
             Entry::Executable(folder) => format!("starts the program that `{folder}/tool.yaml` names"),
+            Entry::A2a(agent) => format!("talks to the A2A agent at {}", agent.url),
+            Entry::Module(module) => format!("runs the code in `{}`", module.path),
             Entry::Mcp(server) => match &server.transport {
                 McpTransport::Program { .. } => format!("starts the MCP server `{}`", server.shown()),
                 McpTransport::Http { .. } => format!("talks to the MCP server at {}", server.shown()),

@@ -9,7 +9,8 @@ pub(crate) mod stamp;
 pub(crate) mod texts;
 pub(crate) mod trace;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -29,7 +30,8 @@ use crate::swarm::{Inner, Swarm};
 /// How patient a watch is.
 #[derive(Debug, Clone, Copy)]
 pub struct WatchOptions {
-    /// Files have come to rest when nothing was heard of them for that long (default 40 ms).
+    /// Files that do not load, or are gone, have come to rest when nothing was heard of them for that long (default 40 ms). What
+    /// is written whole and loads is taken up at once.
     pub settle: Duration,
     /// A library has come to rest when its size and times stood still for that long (default 150 ms): linkers pause.
     pub settle_library: Duration,
@@ -118,6 +120,11 @@ impl Sight {
         folders
     }
 
+    /// The names of the files whose content matters; none where any may be a source of a tool.
+    fn names(&self) -> Option<HashSet<OsString>> {
+        self.sources.folders().is_empty().then(|| self.trace.names())
+    }
+
     fn changed(&self) -> Vec<PathBuf> {
         self.trace.changed(&self.ignored)
     }
@@ -148,7 +155,7 @@ impl Watcher {
     async fn run(&mut self) {
         // The bundle was loaded before anybody watched: what has changed since then is found by loading it once more.
         let mut noticed = Instant::now();
-        let mut alive = self.reload(Cause::Watch { noticed, settled: noticed }).await;
+        let mut alive = self.reload(Cause::Watch { is_hasty: false, noticed, settled: noticed }).await.is_some();
         while alive {
             self.arm().await;
             noticed = Instant::now();
@@ -161,32 +168,50 @@ impl Watcher {
                 // Folders may have appeared, and files in them, before anybody watched them.
                 self.arm().await;
             }
+            let hasty = self.take_up_at_once(noticed).await;
             self.notices.calm(self.options.settle, LONGEST_BURST).await;
             let ((outdated, builds), changed) = self.look(|sight| (sight.outdated(), sight.changed())).await;
             self.builder.want(outdated, &builds);
-            if !changed.is_empty() {
+            if hasty == Some(false) || !changed.is_empty() {
                 self.wait_for_libraries(&changed).await;
                 tracing::debug!(?changed, "files have changed");
-                alive = self.reload(Cause::Watch { noticed, settled: Instant::now() }).await;
+                let cause = Cause::Watch { is_hasty: false, noticed, settled: Instant::now() };
+                alive = self.reload(cause).await.is_some();
             }
         }
     }
 
-    /// False where the swarm has ended.
-    async fn reload(&mut self, cause: Cause) -> bool {
-        let Some(inner) = self.swarm.upgrade() else { return false };
-        let looked = Swarm::of(inner).reload_for(cause).await;
+    /// Takes up what is whole and loads, without waiting for what else may come. False where it does not load: then it may be
+    /// half of something. `None` where nothing was tried: a file is gone or empty, as between two steps of an editor, or a
+    /// library has changed.
+    async fn take_up_at_once(&mut self, noticed: Instant) -> Option<bool> {
+        self.notices.rest(self.options.settle).await;
+        let changed = self.look(|sight| sight.changed()).await;
+        let is_whole = |path: &PathBuf| {
+            !is_library(path) && path.metadata().is_ok_and(|metadata| metadata.is_dir() || metadata.len() > 0)
+        };
+        if changed.is_empty() || !changed.iter().all(is_whole) {
+            return None;
+        }
+        tracing::debug!(?changed, "files have changed");
+        self.reload(Cause::Watch { is_hasty: true, noticed, settled: Instant::now() }).await
+    }
+
+    /// Whether the project could be taken up; `None` where the swarm has ended.
+    async fn reload(&mut self, cause: Cause) -> Option<bool> {
+        let inner = self.swarm.upgrade()?;
+        let (looked, is_taken_up) = Swarm::of(inner).reload_for(cause).await;
         self.look(|sight| {
             sight.trace = looked.trace;
             sight.sources.take_over(looked.builds);
         })
         .await;
-        true
+        Some(is_taken_up)
     }
 
     async fn arm(&mut self) {
-        let (folders, root) = self.look(|sight| (sight.folders(), sight.root.clone())).await;
-        self.notices.arm(&folders, &root, self.options.poll);
+        let (folders, names, root) = self.look(|sight| (sight.folders(), sight.names(), sight.root.clone())).await;
+        self.notices.arm(&folders, names, &root, self.options.poll);
     }
 
     /// Looks at files where that may take its time.

@@ -3,13 +3,14 @@
 //! A notice only says "look again". What has changed is decided by comparing stamps, so a notice too many costs a few
 //! milliseconds, and how a platform names its events does not matter.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use notify::event::{AccessKind, AccessMode};
+use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind, RenameMode};
 use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -19,9 +20,19 @@ use super::stamp::folder_identity;
 /// News about watched folders.
 pub(crate) struct Notices {
     source: Source,
-    received: UnboundedReceiver<Instant>,
+    received: UnboundedReceiver<Notice>,
+    /// The files that are being written, as far as the system tells.
+    written: HashSet<PathBuf>,
     /// For a clock, how often; otherwise how often to look although nothing was heard.
     every: Duration,
+}
+
+/// That something may have changed.
+#[derive(Debug)]
+struct Notice {
+    at: Instant,
+    /// The file that somebody has begun to write (true), or is done with.
+    writes: Option<(PathBuf, bool)>,
 }
 
 enum Source {
@@ -36,6 +47,8 @@ enum Source {
 struct Scope {
     /// Of this folder only what happens to that name.
     outermost: Option<(PathBuf, PathBuf)>,
+    /// What is written into a file is news where the file has one of these names, or is YAML; in any file where there are none.
+    names: Option<HashSet<OsString>>,
 }
 
 /// Why the operating system does not tell.
@@ -46,7 +59,9 @@ impl Notices {
     /// Asks the operating system where that is wanted, or falls back on a clock.
     pub(crate) fn open(options: &WatchOptions) -> Self {
         let (sender, received) = unbounded_channel();
-        let clock = |received| Notices { source: Source::Clock, received, every: options.poll };
+        let written = HashSet::new();
+        let clock =
+            |received| Notices { source: Source::Clock, received, written: HashSet::new(), every: options.poll };
         if !options.listen {
             return clock(received);
         }
@@ -54,7 +69,7 @@ impl Notices {
         match listen(sender, Arc::clone(&scope)) {
             Ok(watcher) => {
                 let source = Source::System { watcher: Box::new(watcher), armed: HashMap::new(), scope };
-                Notices { source, received, every: options.quiet_check }
+                Notices { source, received, written, every: options.quiet_check }
             }
             Err(error) => {
                 warn(&Deaf(error), options.poll);
@@ -65,10 +80,17 @@ impl Notices {
 
     /// Watches `folders` from now on, and no others. `root` is the project; of the folder above it nothing else matters.
     /// Where the system takes no more, `poll` becomes the rhythm of looking at everything.
-    pub(crate) fn arm(&mut self, folders: &BTreeSet<PathBuf>, root: &Path, poll: Duration) {
+    /// What is written into files of other `names` is no news.
+    pub(crate) fn arm(
+        &mut self,
+        folders: &BTreeSet<PathBuf>,
+        names: Option<HashSet<OsString>>,
+        root: &Path,
+        poll: Duration,
+    ) {
         let Source::System { watcher, armed, scope } = &mut self.source else { return };
         let outermost = root.parent().map(|above| (above.to_owned(), root.to_owned()));
-        scope.lock().unwrap_or_else(PoisonError::into_inner).outermost = outermost;
+        *scope.lock().unwrap_or_else(PoisonError::into_inner) = Scope { outermost, names };
         if let Err(deaf) = rearm(watcher, armed, folders) {
             warn(&deaf, poll);
             self.source = Source::Clock;
@@ -79,9 +101,32 @@ impl Notices {
     /// Waits for the next notice, and says when it came. A clock strikes by itself.
     pub(crate) async fn next(&mut self) -> Instant {
         tokio::select! {
-            Some(at) = self.received.recv() => at,
+            Some(notice) = self.received.recv() => self.take(notice),
             () = tokio::time::sleep(self.every) => Instant::now(),
         }
+    }
+
+    /// Waits until nobody writes a file any more, as far as the system tells; at most `limit`.
+    pub(crate) async fn rest(&mut self, limit: Duration) {
+        let end = tokio::time::Instant::now() + limit;
+        while let Ok(notice) = self.received.try_recv() {
+            self.take(notice);
+        }
+        while !self.written.is_empty() {
+            tokio::select! {
+                Some(notice) = self.received.recv() => drop(self.take(notice)),
+                () = tokio::time::sleep_until(end) => return,
+            }
+        }
+    }
+
+    fn take(&mut self, notice: Notice) -> Instant {
+        match notice.writes {
+            Some((path, true)) => drop(self.written.insert(path)),
+            Some((path, false)) => drop(self.written.remove(&path)),
+            None => {}
+        }
+        notice.at
     }
 
     /// Waits until there was no notice for `quiet`, at most `limit`.
@@ -90,14 +135,18 @@ impl Notices {
         loop {
             let silence = tokio::time::Instant::now() + quiet;
             tokio::select! {
-                Some(_) = self.received.recv() => {}
-                () = tokio::time::sleep_until(silence.min(end)) => return,
+                Some(notice) = self.received.recv() => drop(self.take(notice)),
+                () = tokio::time::sleep_until(silence.min(end)) => {
+                    // Not every system tells when somebody is done, and notices may be lost.
+                    self.written.clear();
+                    return;
+                }
             }
         }
     }
 }
 
-fn listen(sender: UnboundedSender<Instant>, scope: Arc<Mutex<Scope>>) -> notify::Result<RecommendedWatcher> {
+fn listen(sender: UnboundedSender<Notice>, scope: Arc<Mutex<Scope>>) -> notify::Result<RecommendedWatcher> {
     notify::recommended_watcher(move |event: notify::Result<Event>| {
         let is_news = match &event {
             Ok(event) => scope.lock().unwrap_or_else(PoisonError::into_inner).is_news(event),
@@ -106,9 +155,22 @@ fn listen(sender: UnboundedSender<Instant>, scope: Arc<Mutex<Scope>>) -> notify:
         };
         if is_news {
             // Without a listener the watch is about to end.
-            let _ = sender.send(Instant::now());
+            let writes = event.ok().and_then(|event| writes(&event));
+            let _ = sender.send(Notice { at: Instant::now(), writes });
         }
     })
+}
+
+/// The file that an event says is being written, or is no longer.
+fn writes(event: &Event) -> Option<(PathBuf, bool)> {
+    let is_begin = match event.kind {
+        EventKind::Create(CreateKind::Folder) => return None,
+        EventKind::Create(_) | EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Any) => true,
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) | EventKind::Remove(_) => false,
+        EventKind::Modify(ModifyKind::Name(RenameMode::From)) => false,
+        _ => return None,
+    };
+    Some((event.paths.first()?.clone(), is_begin))
 }
 
 impl Scope {
@@ -118,12 +180,21 @@ impl Scope {
             EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
             _ => true,
         };
-        is_change && (event.need_rescan() || event.paths.is_empty() || event.paths.iter().any(|path| self.covers(path)))
+        is_change
+            && (event.need_rescan()
+                || event.paths.is_empty()
+                || event.paths.iter().any(|path| self.covers(path, event.kind)))
     }
 
-    fn covers(&self, path: &Path) -> bool {
-        match &self.outermost {
-            Some((above, root)) if path.parent() == Some(above) => path == root,
+    fn covers(&self, path: &Path, kind: EventKind) -> bool {
+        let is_content = matches!(kind, EventKind::Modify(ModifyKind::Data(_)) | EventKind::Access(_));
+        match (&self.outermost, &self.names) {
+            (Some((above, root)), _) if path.parent() == Some(above) => path == root,
+            // A log that somebody writes all the time.
+            (_, Some(names)) if is_content => {
+                let is_yaml = path.extension().is_some_and(|suffix| suffix == "yaml" || suffix == "yml");
+                is_yaml || path.file_name().is_some_and(|name| names.contains(name))
+            }
             _ => true,
         }
     }
@@ -180,6 +251,8 @@ fn warn(Deaf(error): &Deaf, poll: Duration) {
 
 #[cfg(test)]
 mod tests {
+    use notify::event::DataChange;
+
     use super::*;
 
     #[test]
@@ -193,13 +266,16 @@ mod tests {
     #[test]
     fn reading_is_no_news_and_the_folder_above_matters_only_for_the_project() {
         let outermost = Some((PathBuf::from("/a"), PathBuf::from("/a/project")));
-        let scope = Scope { outermost };
+        let names = Some(HashSet::from([OsString::from("x")]));
+        let scope = Scope { outermost, names };
         let event = |kind, path: &str| Event::new(kind).add_path(PathBuf::from(path));
         let open = EventKind::Access(AccessKind::Open(AccessMode::Any));
         let created = EventKind::Create(notify::event::CreateKind::Any);
         assert!(!scope.is_news(&event(open, "/a/project/x")));
         assert!(scope.is_news(&event(EventKind::Access(AccessKind::Close(AccessMode::Write)), "/a/project/x")));
         assert!(scope.is_news(&event(created, "/a/project")));
+        assert!(!scope.is_news(&event(EventKind::Modify(ModifyKind::Data(DataChange::Any)), "/a/project/log")));
+        assert!(scope.is_news(&event(EventKind::Modify(ModifyKind::Data(DataChange::Any)), "/a/project/new.yaml")));
         assert!(!scope.is_news(&event(created, "/a/other")));
         assert!(scope.is_news(&event(created, "/elsewhere/.env")));
     }

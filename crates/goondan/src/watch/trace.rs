@@ -4,7 +4,8 @@
 //! exact by construction: a file that was asked for in vain is on it as well as one that was read, and of a folder that was
 //! listed the names that matter. As long as every answer stays the same, loading again makes the same bundle.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -109,6 +110,13 @@ impl Trace {
                 });
             }
         }
+    }
+
+    /// The names of the files that were looked at, and of those behind links.
+    pub(crate) fn names(&self) -> HashSet<OsString> {
+        let behind = self.files.keys().filter(|path| path.is_symlink()).filter_map(|path| path.canonicalize().ok());
+        let all = self.files.keys().cloned().chain(behind);
+        all.filter_map(|path| Some(path.file_name()?.to_owned())).collect()
     }
 
     /// What looks different by now, without what lies below `ignored`.

@@ -6,4 +6,7 @@ mod examples;
 mod floods;
 mod generations;
 mod logging;
+#[cfg(unix)]
+mod modules;
+mod telemetry;
 mod watch;

@@ -74,7 +74,7 @@ impl Which {
 }
 
 /// A workspace that a command needs for itself can't be opened.
-fn not_opened(error: &OpenWorkspaceError) -> CliError {
+pub(super) fn not_opened(error: &OpenWorkspaceError) -> CliError {
     let refused = CliError::failure(Code::WORKSPACE_ERROR, format!("{}.", in_sentence_case(&error.to_string())));
     match error {
         OpenWorkspaceError::Locked(LockError::Held { .. }) => {
@@ -85,7 +85,7 @@ fn not_opened(error: &OpenWorkspaceError) -> CliError {
 }
 
 /// A message of a library as a sentence.
-fn in_sentence_case(message: &str) -> String {
+pub(super) fn in_sentence_case(message: &str) -> String {
     let mut characters = message.chars();
     characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }

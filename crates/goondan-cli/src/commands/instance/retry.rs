@@ -5,12 +5,13 @@ use goondan::ids::InstanceId;
 use goondan::inside::shown;
 use goondan::{StateRoot, Workspace};
 
-use crate::commands::run::{Asked, OnInterrupt, Session, Signals, View, not_accepted, watched};
+use crate::commands::run::{Asked, Elsewhere, OnInterrupt, Session, Signals, View, not_accepted, watched};
 use crate::exit::CliError;
 use crate::instances::{self, Scope};
 use crate::output::{Output, turn_error, write_error};
 use crate::place::ProjectOption;
 use crate::project::{Launch, StartArgs};
+use crate::remote::NotStarted;
 
 /// Arguments of `gdn instance retry`.
 #[derive(Debug, Args)]
@@ -27,7 +28,7 @@ pub(super) struct RetryArgs {
     start: StartArgs,
 }
 
-/// Starts the swarm, and in it the events of a conversation again whose turns failed.
+/// Starts the events of a conversation again whose turns failed: where the swarm runs already, or in one that it starts.
 pub(super) async fn run(args: &RetryArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     watched(async |signals| start(args, signals, state_root, output).await).await
 }
@@ -35,11 +36,18 @@ pub(super) async fn run(args: &RetryArgs, state_root: &StateRoot, output: &Outpu
 async fn start(args: &RetryArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let project = args.project.find(output)?;
     let launch = Launch { project: &project, args: &args.start, record: None, watch: false, asked: Asked::Terminal };
-    let mut session = Session::start(launch, signals, state_root, output).await?;
-    let retried = match failed_events(args, &session, state_root) {
-        Ok((id, events)) if events.is_empty() => output
-            .note(&format!("{} has no failed events, so there is nothing to retry.", shown::line(id)))
-            .map(|()| None),
+    let mut session = match Session::start(launch, signals, state_root, output).await {
+        Ok(session) => session,
+        Err(NotStarted::Elsewhere(remote, signals)) => {
+            let there = Elsewhere::begin(*remote, &args.start, signals, output)?;
+            return retry_there(args, there, state_root, output).await;
+        }
+        Err(not_started) => return Err(not_started.into()),
+    };
+    let dir = session.swarm.workspace_dir();
+    let id = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let retried = match failed_events(args, &Workspace { id, dir }, state_root) {
+        Ok((id, events)) if events.is_empty() => nothing_failed(&id, output).map(|()| None),
         Ok((id, events)) => retry_all(&mut session, &id, &events, output).await,
         Err(error) => Err(error),
     };
@@ -50,15 +58,55 @@ async fn start(args: &RetryArgs, signals: Signals, state_root: &StateRoot, outpu
     }
 }
 
+fn nothing_failed(id: &InstanceId, output: &Output) -> Result<(), CliError> {
+    output.note(&format!("{} has no failed events, so there is nothing to retry.", shown::line(id)))
+}
+
+/// The same in the process that runs the swarm.
+async fn retry_there(
+    args: &RetryArgs,
+    mut there: Elsewhere,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), CliError> {
+    let (id, events) = failed_events(args, there.workspace(), state_root)?;
+    if events.is_empty() {
+        return nothing_failed(&id, output);
+    }
+    let mut failed = Failed::default();
+    for event in &events {
+        let mut view = if output.json { View::silent() } else { View::text(output) };
+        let ended = there.retry(&id, event, &mut view).await?;
+        view.end(&ended.result)?;
+        if output.json {
+            output.json_line(&ended.report())?;
+        }
+        failed.note(turn_error(&ended.result), output)?;
+    }
+    failed.0.map_or(Ok(()), Err)
+}
+
+/// The last turn that failed. Those before it are written at once.
+#[derive(Default)]
+struct Failed(Option<CliError>);
+
+impl Failed {
+    fn note(&mut self, error: Option<CliError>, output: &Output) -> Result<(), CliError> {
+        if let Some(error) = error
+            && let Some(earlier) = self.0.replace(error)
+        {
+            write_error(&earlier, output.json)?;
+        }
+        Ok(())
+    }
+}
+
 /// The conversation that is meant, and the ids of the events to start again.
 fn failed_events(
     args: &RetryArgs,
-    session: &Session,
+    workspace: &Workspace,
     state_root: &StateRoot,
 ) -> Result<(InstanceId, Vec<String>), CliError> {
-    let dir = session.swarm.workspace_dir();
-    let id = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-    let workspace = Workspace { id, dir };
     let scope = Scope::Workspace(workspace.id.clone());
     let found = instances::named(state_root, &scope, &args.name)?;
     let id = found.ok_or_else(|| instances::unknown(&scope, &args.name))?.summary.id;
@@ -69,14 +117,14 @@ fn failed_events(
     Ok((id, events))
 }
 
-/// One event after the other; the error is that of the last turn that failed again, those before it are written at once.
+/// One event after the other; the error is that of the last turn that failed again.
 async fn retry_all(
     session: &mut Session,
     id: &InstanceId,
     events: &[String],
     output: &Output,
 ) -> Result<Option<CliError>, CliError> {
-    let mut failed: Option<CliError> = None;
+    let mut failed = Failed::default();
     for event in events {
         if session.is_stopping() {
             break;
@@ -90,11 +138,7 @@ async fn retry_all(
         if output.json {
             output.json_line(&followed.report(session))?;
         }
-        if let Some(error) = error
-            && let Some(earlier) = failed.replace(error)
-        {
-            write_error(&earlier, output.json)?;
-        }
+        failed.note(error, output)?;
     }
-    Ok(failed)
+    Ok(failed.0)
 }

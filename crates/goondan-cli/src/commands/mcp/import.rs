@@ -24,7 +24,7 @@ pub(super) struct ImportArgs {
     /// The project folder
     #[arg(short, long, value_name = "PATH", default_value = ".")]
     project: PathBuf,
-    /// Write tools/mcp.yaml, in place of printing it
+    /// Write tools/mcp.yaml instead of printing it
     #[arg(long)]
     write: bool,
 }

@@ -19,7 +19,7 @@ use crate::output::{Output, style};
 pub(crate) struct ListArgs {
     #[command(flatten)]
     place: Place,
-    /// Start every server, and ask what it has
+    /// Start every server, and ask which tools it has
     #[arg(long)]
     connect: bool,
 }

@@ -28,7 +28,7 @@ pub(super) struct LoginArgs {
     name: String,
     #[command(flatten)]
     place: Place,
-    /// Print the page's address, and open no browser
+    /// Print the address of the page instead of opening a browser
     #[arg(long)]
     no_browser: bool,
 }

@@ -3,6 +3,7 @@
 mod import;
 mod list;
 mod login;
+mod serve;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,11 +24,12 @@ use crate::trust::Trust;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn mcp list                      List the project's servers, and what is known of them
-  gdn mcp list --connect            Start them all, and ask what they have
+  gdn mcp list                      List the project's servers, and what is known about them
+  gdn mcp list --connect            Start them all, and ask which tools they have
   gdn mcp import .mcp.json          Print the servers of another program as Tools
   gdn mcp import --write            Find such a file, and write tools/mcp.yaml
-  gdn mcp login github              Log in to the server of Tool/github";
+  gdn mcp login github              Log in to the server of Tool/github
+  gdn mcp serve                     Be a server: its tools ask the agents of this folder's swarm";
 
 /// Arguments of `gdn mcp`.
 #[derive(Debug, Args)]
@@ -41,12 +43,14 @@ pub(crate) struct McpArgs {
 enum McpCommand {
     /// List servers and their tools
     List(list::ListArgs),
-    /// Take servers over from the file of another program
+    /// Import servers from the file of another program
     Import(import::ImportArgs),
-    /// Log in to a server of the web
+    /// Log in to a server on the web
     Login(login::LoginArgs),
-    /// Forget what a login has brought
+    /// Log out of a server, and forget its tokens
     Logout(login::LogoutArgs),
+    /// Be an MCP server: let a client ask the agents of a swarm
+    Serve(serve::ServeArgs),
 }
 
 /// Looks after MCP servers.
@@ -55,6 +59,7 @@ pub(crate) async fn run(args: McpArgs, state_root: &StateRoot, output: &Output) 
         McpCommand::List(args) => list::run(&args, state_root, output).await,
         McpCommand::Import(args) => import::run(&args, output),
         McpCommand::Login(args) => login::run(&args, state_root, output).await,
+        McpCommand::Serve(args) => serve::run(args, state_root, output).await,
         McpCommand::Logout(args) => login::forget(&args, state_root, output).await,
     }
 }

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use goondan::inside::shown;
 use serde_json::json;
 
-use self::scaffold::{File, Language, Scaffold};
+use self::scaffold::{File, Language, Module, Scaffold};
 use super::init::{is_name, quoted};
 use crate::exit::CliError;
 use crate::output::{Output, style};
@@ -19,6 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   gdn new tool word-count                  Create a crate in tools/word-count, and a Tool resource
   gdn new tool dice --lang c               Create a C library
+  gdn new tool weather --lang ts           Create a file in TypeScript; also: js, python
   gdn new tool word-count --path libs/wc   Create it in another folder";
 
 /// Words that the compiler keeps for itself, and crates that the new one depends on.
@@ -73,7 +74,7 @@ pub(crate) struct NewArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Create a tool library that builds and runs at once, with a conformance case
+    /// Create a tool that runs at once, with a conformance case
     Tool(ToolArgs),
 }
 
@@ -103,6 +104,12 @@ enum Lang {
     Rust,
     /// One file and a header
     C,
+    /// A file that Node.js, Bun or Deno runs
+    Js,
+    /// A file that Bun, Node.js or Deno runs
+    Ts,
+    /// A file that Python runs
+    Python,
 }
 
 /// Writes what was asked for.
@@ -121,11 +128,16 @@ fn tool(args: &ToolArgs, output: &Output) -> Result<(), CliError> {
         tools.join(&args.name)
     });
     let language = match args.lang {
-        Lang::C if args.sdk.is_some() => {
-            return Err(CliError::usage("`--sdk` is for tools in Rust: one in C needs nothing but its header.")
+        lang if lang != Lang::Rust && args.sdk.is_some() => {
+            let else_needed =
+                if lang == Lang::C { "one in C needs nothing but its header" } else { "others need none" };
+            return Err(CliError::usage(format!("`--sdk` is for tools in Rust: {else_needed}."))
                 .suggest("Leave `--sdk` out, or use `--lang rust`."));
         }
         Lang::C => Language::C,
+        Lang::Js => Language::Module(Module::JAVASCRIPT),
+        Lang::Ts => Language::Module(Module::TYPESCRIPT),
+        Lang::Python => Language::Module(Module::PYTHON),
         Lang::Rust => Language::Rust { sdk: sdk::dependency(args.sdk.as_deref(), &folder)? },
     };
     let around = project.and_then(|root| Some((inner(&root, &folder)?, root)));
@@ -187,7 +199,9 @@ fn report(args: &ToolArgs, folder: &Path, files: &[File], output: &Output) -> Re
     let name = &args.name;
     let place = quoted(&folder.to_string_lossy());
     let case = quoted(&folder.join(format!("{name}.case.yaml")).to_string_lossy());
-    let next = [format!("gdn build {place}"), format!("gdn test {case}"), format!("gdn run {place} --input stressed")];
+    let build = matches!(args.lang, Lang::Rust | Lang::C).then(|| format!("gdn build {place}"));
+    let run = [format!("gdn test {case}"), format!("gdn run {place} --input stressed")];
+    let next: Vec<String> = build.into_iter().chain(run).collect();
     if output.json {
         let paths: Vec<&Path> = files.iter().map(|file| file.path.as_path()).collect();
         return output.json_pretty(&json!({ "name": name, "path": folder, "files": paths, "next": next }));

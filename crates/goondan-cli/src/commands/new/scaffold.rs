@@ -9,6 +9,10 @@ const PROJECT: &str = include_str!("../../../templates/tool/goondan.yaml");
 const SCRIPT: &str = include_str!("../../../templates/tool/script.yaml");
 const CASE: &str = include_str!("../../../templates/tool/case.yaml");
 const RESOURCE: &str = include_str!("../../../templates/tool/resource.yaml");
+const EXPORTS: &str = include_str!("../../../templates/tool/exports.yaml");
+const JAVASCRIPT: &str = include_str!("../../../templates/tool/tool.mjs");
+const TYPESCRIPT: &str = include_str!("../../../templates/tool/tool.ts");
+const PYTHON: &str = include_str!("../../../templates/tool/tool.py");
 const C: &str = include_str!("../../../../../examples/plugins/c-reverse/reverse.c");
 const HEADER: &str = include_str!("../../../../../include/goondan_plugin.h");
 
@@ -36,6 +40,26 @@ pub(super) enum Language {
     },
     /// A file and a header.
     C,
+    /// A file that a runtime runs.
+    Module(Module),
+}
+
+/// A file that a runtime runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Module {
+    file: &'static str,
+    text: &'static str,
+    /// The program without which its case is skipped; empty where there are several that would do.
+    needs: &'static str,
+}
+
+impl Module {
+    /// In JavaScript.
+    pub(super) const JAVASCRIPT: Module = Module { file: "tool.mjs", text: JAVASCRIPT, needs: "needs: [node]\n" };
+    /// In TypeScript.
+    pub(super) const TYPESCRIPT: Module = Module { file: "tool.ts", text: TYPESCRIPT, needs: "" };
+    /// In Python.
+    pub(super) const PYTHON: Module = Module { file: "tool.py", text: PYTHON, needs: "needs: [python3]\n" };
 }
 
 /// A tool that is to be written.
@@ -60,6 +84,7 @@ impl Scaffold<'_> {
                 ("goondan_plugin.h", HEADER.to_owned()),
                 (".gitignore", "*.so\n*.dylib\n*.dll\n".to_owned()),
             ],
+            Language::Module(module) => &[(module.file, module.text.to_owned())],
         };
         let case = format!("{name}.case.yaml");
         let around =
@@ -85,6 +110,14 @@ impl Scaffold<'_> {
                 let build = format!("[cc, -shared, -fPIC, -I, ., tool.c, -o, lib{}.so]", self.name);
                 (self.name.to_owned(), build, "")
             }
+            Language::Module(module) => (module.file.to_owned(), String::new(), ""),
+        };
+        let template = match self.language {
+            Language::Module(module) => template
+                .replace("  build: __BUILD__\n", EXPORTS)
+                .replace("  build: {command: __BUILD__, cwd: __FOLDER__}\n", EXPORTS)
+                .replace("project: .\n", &format!("{}project: .\n", module.needs)),
+            Language::Rust { .. } | Language::C => template.to_owned(),
         };
         let short: String = self.name.chars().take(NAME_LIMIT - "try-".len()).collect();
         template

@@ -5,9 +5,8 @@ mod question;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use goondan::ports::approval::{ApprovalAnswer, ApprovalRequest, ApproveAll, Approver, Headless, Scope};
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use goondan::ports::approval::{ApprovalAnswer, ApprovalRequest, ApproveAll, Approver, Covers, Scope};
+use goondan::{Broker, Listener, QuestionEnd};
 use tokio::sync::oneshot;
 
 use self::question::PROMPT;
@@ -15,20 +14,15 @@ use crate::output::{self, Output, Printer};
 
 /// Questions that wait for somebody; none ever comes where nobody is there.
 pub(crate) struct Questions {
-    waiting: UnboundedReceiver<Question>,
+    listener: Option<Listener>,
     /// Those that were told of and put off.
     put_off: VecDeque<Question>,
 }
 
-/// One question, and where its answer goes.
+/// One question.
 pub(crate) struct Question {
-    pub(crate) request: ApprovalRequest,
-    answer: oneshot::Sender<ApprovalAnswer>,
-}
-
-/// Hands questions to the one who owns the terminal, or standard input and output.
-struct Somebody {
-    questions: UnboundedSender<Question>,
+    pub(crate) request: Arc<ApprovalRequest>,
+    asked: goondan::Question,
 }
 
 /// Who can be asked.
@@ -38,35 +32,40 @@ pub(crate) enum Asked {
     Terminal,
     /// The program that writes lines to standard input, as long as it is open.
     Lines,
+    /// Clients of the server, whenever they come.
+    Clients,
 }
 
-/// Who answers: everybody's yes with `--yes`, somebody who can be asked, or nobody.
-pub(crate) fn approver(yes: bool, asked: Asked) -> (Arc<dyn Approver>, Questions) {
-    let (questions, waiting) = mpsc::unbounded_channel();
+/// Who answers: everybody's yes with `--yes`, otherwise whoever listens to the broker.
+pub(crate) fn approver(yes: bool, asked: Asked) -> (Arc<dyn Approver>, Broker, Questions) {
+    let broker = Broker::default();
     let at_terminal = || Output::stdin_is_terminal() && Output::stderr_is_terminal();
-    let approver: Arc<dyn Approver> = match yes {
-        true => Arc::new(ApproveAll),
-        false if asked == Asked::Lines || at_terminal() => Arc::new(Somebody { questions }),
-        false => Arc::new(Headless),
+    let listens = match asked {
+        Asked::Terminal => at_terminal(),
+        Asked::Lines => true,
+        Asked::Clients => false,
     };
-    (approver, Questions { waiting, put_off: VecDeque::new() })
-}
-
-#[async_trait]
-impl Approver for Somebody {
-    async fn ask(&self, request: ApprovalRequest) -> ApprovalAnswer {
-        let (answer, told) = oneshot::channel();
-        if self.questions.send(Question { request, answer }).is_err() {
-            return ApprovalAnswer::NobodyThere;
-        }
-        told.await.unwrap_or(ApprovalAnswer::NobodyThere)
-    }
+    let questions = Questions { listener: (!yes && listens).then(|| broker.listen()), put_off: VecDeque::new() };
+    let approver: Arc<dyn Approver> = if yes { Arc::new(ApproveAll) } else { Arc::new(broker.clone()) };
+    (approver, broker, questions)
 }
 
 impl Questions {
-    /// Waits for the next new question; `None` once none can come.
+    /// Waits for the next new question; `None` where none can come.
     pub(crate) async fn next(&mut self) -> Option<Question> {
-        self.waiting.recv().await
+        let asked = self.listener.as_mut()?.next().await?;
+        Some(Question { request: Arc::clone(&asked.request), asked })
+    }
+
+    /// Whether there is anybody to ask.
+    pub(crate) fn can_come(&self) -> bool {
+        self.listener.is_some()
+    }
+
+    /// Nobody is here any more who could answer.
+    pub(crate) fn leave(&mut self) {
+        self.listener = None;
+        self.put_off.clear();
     }
 
     /// Keeps a question for later: somebody is typing.
@@ -81,28 +80,29 @@ impl Questions {
 }
 
 impl Question {
-    /// Whether nobody waits for the answer any more: the call was cancelled.
+    /// Whether nobody waits for the answer any more: the call was cancelled, or somebody else has answered.
     pub(crate) fn is_withdrawn(&self) -> bool {
-        self.answer.is_closed()
+        self.asked.end().is_some()
     }
 
     /// Shows what is asked, and reads the answer. Anything but a clear yes is a no. Where the asker goes meanwhile, that is
     /// told, and whatever is typed then is no answer. Once `given_up` is, nobody answers any more: the question stands on
     /// until the command ends.
-    pub(crate) async fn put(mut self, given_up: impl Future<Output = ()>) {
+    pub(crate) async fn put(self, given_up: impl Future<Output = ()>) {
         if self.is_withdrawn() {
             return;
         }
-        let (request, (give, printer)) = (self.request.clone(), oneshot::channel());
+        let (request, (give, printer)) = (Arc::clone(&self.request), oneshot::channel());
         // An error is Ctrl-C, Ctrl-D, or a terminal that is gone.
         let said = tokio::task::spawn_blocking(move || ask(&request, give).unwrap_or(ApprovalAnswer::Deny));
         let mut said = std::pin::pin!(said);
         let said = tokio::select! {
             said = &mut said => said,
-            () = self.answer.closed() => {
+            () = self.asked.ended() => {
                 if let Ok(mut printer) = printer.await {
+                    let words = if self.asked.end() == Some(QuestionEnd::Answered) { ANSWERED } else { WITHDRAWN };
                     // A terminal that is gone ends the question by itself.
-                    let _ = printer.print(format!("{WITHDRAWN}\n"));
+                    let _ = printer.print(format!("{words}\n"));
                 }
                 said.await
             }
@@ -114,37 +114,77 @@ impl Question {
     /// Hands the answer over.
     pub(crate) fn answer(self, answer: ApprovalAnswer) {
         // The call may have been cancelled meanwhile; then nobody waits for the answer.
-        let _ = self.answer.send(answer);
+        self.asked.answer(answer);
     }
 }
 
 /// What is told where a question stands whose asker is gone.
 const WITHDRAWN: &str = "This question is withdrawn: the call was cancelled. Press Enter.";
 
+/// What is told where a question stands that somebody else has answered.
+const ANSWERED: &str = "Somebody else has answered this question. Press Enter.";
+
 fn ask(request: &ApprovalRequest, give: oneshot::Sender<Printer>) -> rustyline::Result<ApprovalAnswer> {
-    output::ask_with(|size| question::words(request, size), PROMPT, give).map(|line| meaning(&line))
+    output::ask_with(|size| question::words(request, size), PROMPT, give)
+        .map(|line| meaning(&line, request).unwrap_or(ApprovalAnswer::Deny))
 }
 
-/// What a person or a program says. Anything but a clear yes is a no.
-pub(crate) fn meaning(word: &str) -> ApprovalAnswer {
-    let scope = match word.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" | "once" | "allow" => Scope::Once,
+/// What a person or a program says: for how long, and for what, as in `always program` or `ap`. `None` where it is neither a
+/// clear yes nor a no, or asks for what is not on offer.
+pub(crate) fn meaning(words: &str, request: &ApprovalRequest) -> Option<ApprovalAnswer> {
+    let words = words.trim().to_ascii_lowercase();
+    let (scope, covers) = match words.split_once(' ') {
+        Some((scope, covers)) => (scope, covers.trim()),
+        None if words.len() == 2 && words.is_ascii() && words != "no" => words.split_at(1),
+        None => (words.as_str(), "call"),
+    };
+    let scope = match scope {
+        "n" | "no" | "deny" => return Some(ApprovalAnswer::Deny),
+        "y" | "yes" | "once" | "allow" if covers == "call" => return Some(ApprovalAnswer::ONCE),
         "c" | "conversation" => Scope::Conversation,
         "a" | "always" => Scope::Always,
-        _ => return ApprovalAnswer::Deny,
+        _ => return None,
     };
-    ApprovalAnswer::Allow { scope }
+    let covers = match covers {
+        "call" => Covers::Call,
+        "p" | "program" => Covers::Program,
+        "t" | "tool" => Covers::Tool,
+        _ => return None,
+    };
+    let is_offered = covers == Covers::Call || request.is_offered(covers);
+    is_offered.then_some(ApprovalAnswer::Allow { scope, covers })
 }
 
 #[cfg(test)]
 mod tests {
+    use goondan::ids::InstanceId;
+    use goondan::ports::approval::Offer;
+
     use super::*;
 
     #[test]
     fn only_a_yes_is_a_yes() {
-        let allow = |scope| ApprovalAnswer::Allow { scope };
-        assert_eq!((meaning("y"), meaning(" YES ")), (allow(Scope::Once), allow(Scope::Once)));
-        assert_eq!((meaning("c"), meaning("Always")), (allow(Scope::Conversation), allow(Scope::Always)));
-        assert!(["", "n", "yep", "ay"].iter().all(|word| meaning(word) == ApprovalAnswer::Deny));
+        let offers = [Covers::Call, Covers::Program].map(|covers| Offer { covers, commands: Vec::new() }).to_vec();
+        let request = ApprovalRequest {
+            id: "1".to_owned(),
+            instance: InstanceId::new("a", "main"),
+            tool_call_id: "c".to_owned(),
+            tool_name: "bash__exec".to_owned(),
+            arguments: Default::default(),
+            preview: None,
+            reason: None,
+            offers,
+        };
+        let meaning = |words| meaning(words, &request);
+        let allow = |scope, covers| Some(ApprovalAnswer::Allow { scope, covers });
+        assert_eq!((meaning("y"), meaning(" YES ")), (Some(ApprovalAnswer::ONCE), Some(ApprovalAnswer::ONCE)));
+        assert_eq!(meaning("c"), allow(Scope::Conversation, Covers::Call));
+        assert_eq!(meaning("Always"), allow(Scope::Always, Covers::Call));
+        assert_eq!(meaning("ap"), allow(Scope::Always, Covers::Program));
+        assert_eq!(meaning("conversation program"), allow(Scope::Conversation, Covers::Program));
+        assert!(["n", "no", "deny"].iter().all(|word| meaning(word) == Some(ApprovalAnswer::Deny)));
+        // A tool is not on offer.
+        let unclear = ["", "yep", "ay", "yp", "at", "always tool", "once program", "always all", "ä", "pa"];
+        assert!(unclear.iter().all(|word| meaning(word).is_none()));
     }
 }

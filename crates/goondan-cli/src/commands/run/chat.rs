@@ -1,16 +1,18 @@
 //! A person at a terminal.
 
+mod elsewhere;
 mod history;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use goondan::event::FinishReason;
+use goondan::event::{FinishReason, TurnResult};
 use goondan::inside::shown;
 use goondan::spec::Code;
-use goondan::{Input, StateRoot, Swarm};
+use goondan::{Input, StateRoot};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
+pub(super) use self::elsewhere::chat as chat_elsewhere;
 use self::history::History;
 use super::answers::unasked_words;
 use super::approval::Question;
@@ -66,54 +68,87 @@ pub(super) async fn chat(
 ) -> Result<(), CliError> {
     let _terminal = Terminal::keep();
     let mut prompt = Prompt::open(state_root)?;
-    let mut target = Input { text: String::new(), ..first.clone() };
-    greet(&session.swarm, output)?;
+    let mut talk = Talk::with(first);
+    greet(&session.swarm.name(), output)?;
     session.settle().await?;
-    let mut interrupted = false;
     while !session.is_stopping() {
         session.signals.clear();
-        let who = target.agent.clone().unwrap_or_else(|| session.swarm.entry_agent());
+        let who = talk.target.agent.clone().unwrap_or_else(|| session.swarm.entry_agent());
         let Some((again, line)) = type_line(prompt, format!("{}> ", shown::line(who)), &mut session, output).await?
         else {
             break;
         };
         prompt = again;
         session.put_questions().await?;
-        let line = match line {
-            Line::Text(line) => line,
-            Line::End => break,
-            Line::Interrupt if interrupted => {
+        match talk.take(line, output)? {
+            Next::Ask => {}
+            Next::Leave => break,
+            Next::Interrupt => {
                 session.stop(Signal::Interrupt)?;
                 break;
             }
-            Line::Interrupt => {
-                interrupted = true;
-                output.note("Press Ctrl-C again to quit, or go on typing.")?;
-                continue;
-            }
-        };
-        interrupted = false;
-        match understand(&line) {
-            Typed::Nothing => {}
-            Typed::Help => output.note(HELP)?,
-            Typed::Quit => break,
-            Typed::Agent(name) => target.agent = Some(name.to_owned()),
-            Typed::Key(key) => target.instance_key = Some(key.to_owned()),
-            Typed::Unknown(command) => {
-                output.note(&format!("There is no {}; /help lists what there is.", shown::line(command)))?
-            }
-            Typed::Say(text) => {
-                let input = Input { text: text.to_owned(), ..target.clone() };
-                say(&mut session, input, output).await?;
-            }
+            Next::Say(input) => say(&mut session, *input, output).await?,
         }
     }
     session.shut_down().await
 }
 
-fn greet(swarm: &Swarm, output: &Output) -> Result<(), CliError> {
+/// To whom is talked, and whether the last line was Ctrl-C.
+struct Talk {
+    target: Input,
+    is_interrupted: bool,
+}
+
+/// How the chat goes on.
+enum Next {
+    /// With another line.
+    Ask,
+    /// Not at all.
+    Leave,
+    /// Not at all: Ctrl-C was pressed twice.
+    Interrupt,
+    /// With a turn.
+    Say(Box<Input>),
+}
+
+impl Talk {
+    fn with(first: &Input) -> Self {
+        Talk { target: Input { text: String::new(), ..first.clone() }, is_interrupted: false }
+    }
+
+    /// Does what a line asks for.
+    fn take(&mut self, line: Line, output: &Output) -> Result<Next, CliError> {
+        let line = match line {
+            Line::Text(line) => line,
+            Line::End => return Ok(Next::Leave),
+            Line::Interrupt if self.is_interrupted => return Ok(Next::Interrupt),
+            Line::Interrupt => {
+                self.is_interrupted = true;
+                output.note("Press Ctrl-C again to quit, or go on typing.")?;
+                return Ok(Next::Ask);
+            }
+        };
+        self.is_interrupted = false;
+        match understand(&line) {
+            Typed::Nothing => {}
+            Typed::Help => output.note(HELP)?,
+            Typed::Quit => return Ok(Next::Leave),
+            Typed::Agent(name) => self.target.agent = Some(name.to_owned()),
+            Typed::Key(key) => self.target.instance_key = Some(key.to_owned()),
+            Typed::Unknown(command) => {
+                output.note(&format!("There is no {}; /help lists what there is.", shown::line(command)))?;
+            }
+            Typed::Say(text) => {
+                return Ok(Next::Say(Box::new(Input { text: text.to_owned(), ..self.target.clone() })));
+            }
+        }
+        Ok(Next::Ask)
+    }
+}
+
+fn greet(swarm: &str, output: &Output) -> Result<(), CliError> {
     let faint = style::FAINT;
-    output.note(&format!("{faint}Swarm {}. /help lists commands, Ctrl-D leaves.{faint:#}", shown::line(swarm.name())))
+    output.note(&format!("{faint}Swarm {}. /help lists commands, Ctrl-D leaves.{faint:#}", shown::line(swarm)))
 }
 
 /// Waits for a line; meanwhile the project may be reloaded, and turns that no input began may end or ask something. `None`
@@ -168,9 +203,14 @@ async fn say(session: &mut Session, input: Input, output: &Output) -> Result<(),
         Err(error) if session.is_stopping() || error.silent => return Err(error),
         Err(error) => return Ok(write_error(&error, false)?),
     };
-    view.end(&followed.result)?;
-    match turn_error(&followed.result) {
-        Some(_) if followed.result.finish_reason == FinishReason::Cancelled => output.note("Cancelled."),
+    said(&mut view, &followed.result, output)
+}
+
+/// Shows how a turn has ended.
+fn said(view: &mut View, result: &TurnResult, output: &Output) -> Result<(), CliError> {
+    view.end(result)?;
+    match turn_error(result) {
+        Some(_) if result.finish_reason == FinishReason::Cancelled => output.note("Cancelled."),
         Some(error) => Ok(write_error(&error, false)?),
         None => Ok(()),
     }

@@ -4,6 +4,8 @@ mod answers;
 mod approval;
 mod ask;
 mod chat;
+mod door;
+mod elsewhere;
 mod reloads;
 mod serve;
 mod session;
@@ -19,14 +21,16 @@ use goondan::{Input, StateRoot};
 
 pub(crate) use answers::Unasked;
 pub(crate) use approval::Asked;
+pub(crate) use elsewhere::Elsewhere;
 pub(crate) use session::{OnInterrupt, Session, not_accepted};
 pub(crate) use signals::{Signals, watched};
-pub(crate) use view::View;
+pub(crate) use view::{View, event_line};
 
 use crate::exit::CliError;
 use crate::output::Output;
 use crate::place::ProjectPath;
 use crate::project::{Launch, StartArgs};
+use crate::remote::NotStarted;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -124,8 +128,23 @@ async fn start(
     };
     let (project, record) = (args.project.find(output)?, args.record.as_deref());
     let launch = Launch { project: &project, args: &args.start, record, watch: args.watch, asked };
-    let session = Session::start(launch, signals, state_root, output).await?;
     let input = Input { agent: args.agent, instance_key: Some(args.instance_key), ..Input::default() };
+    let mut session = match (Session::start(launch, signals, state_root, output).await, &mode) {
+        (Ok(session), _) => session,
+        (Err(NotStarted::Elsewhere(remote, signals)), Mode::Ask(text)) => {
+            let input = Input { text: text.clone(), ..input };
+            return Elsewhere::begin(*remote, &args.start, signals, output)?.ask(input, format).await;
+        }
+        (Err(NotStarted::Elsewhere(remote, signals)), Mode::Chat) => {
+            let there = Elsewhere::begin(*remote, &args.start, signals, output)?;
+            return chat::chat_elsewhere(there, &input, state_root, output).await;
+        }
+        (Err(not_started), _) => return Err(not_started.into()),
+    };
+    // Whoever asks once is gone before anybody else could write.
+    if !matches!(mode, Mode::Ask(_)) {
+        session.connect(false).await?;
+    }
     match mode {
         Mode::Ask(text) => ask::ask(session, Input { text, ..input }, format, output).await,
         Mode::Serve => serve::serve(session, &input, format, output).await,

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use goondan::event::{RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan::ids::InstanceId;
-use goondan::ports::approval::ApprovalAnswer;
+use goondan::ports::approval::Offer;
 use goondan::{Input, SendError, Submission, Swarm, UsageLedger};
 use serde::Serialize;
 use serde_json::json;
@@ -84,6 +84,7 @@ struct QuestionLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
     answers: [&'static str; 4],
+    offers: &'a [Offer],
 }
 
 /// Everything that the loop owns. One task writes all lines, so that none is torn.
@@ -144,19 +145,18 @@ pub(super) async fn serve(
                 },
                 None => {
                     open = false;
-                    server.nobody_answers();
+                    server.questions.clear();
+                    session.questions.leave();
                 }
             },
-            Some(question) = session.questions.next() => match open {
-                true => server.ask(question)?,
-                false => question.answer(ApprovalAnswer::NobodyThere),
-            },
+            Some(question) = session.questions.next() => server.ask(question)?,
             words = session.reloads.next() => if !server.events {
                 output.note(&words)?;
             },
             signal = session.signals.next() => {
                 open = false;
-                server.nobody_answers();
+                server.questions.clear();
+                session.questions.leave();
                 session.stop(signal)?;
             }
         }
@@ -190,7 +190,7 @@ impl Server<'_> {
             text: line.input,
             agent: line.agent.or_else(|| self.defaults.agent.clone()),
             instance_key: line.instance_key.or_else(|| self.defaults.instance_key.clone()),
-            id: None,
+            ..Input::default()
         };
         let begin = Instant::now();
         match self.swarm.submit(input) {
@@ -219,6 +219,7 @@ impl Server<'_> {
             preview: request.preview.as_deref(),
             reason: request.reason.as_deref(),
             answers: ["once", "conversation", "always", "deny"],
+            offers: &request.offers,
         })?;
         self.questions.push(question);
         Ok(())
@@ -237,13 +238,16 @@ impl Server<'_> {
             let unknown = CliError::usage(format!("No approval `{approval}` waits for an answer."));
             return self.refuse(line, None, &unknown.suggest("Repeat the `approval` of the request as it is."));
         };
-        self.questions.swap_remove(position).answer(meaning(answer));
+        let Some(answer) = meaning(answer, &self.questions[position].request) else {
+            let refused = CliError::usage(format!("The question does not offer `{answer}`."));
+            return self.refuse(
+                line,
+                None,
+                &refused.suggest("It is still open. Its `offers` say what an answer may cover."),
+            );
+        };
+        self.questions.swap_remove(position).answer(answer);
         Ok(())
-    }
-
-    /// Standard input has ended: nobody is left who could answer.
-    fn nobody_answers(&mut self) {
-        self.questions.drain(..).for_each(|question| question.answer(ApprovalAnswer::NobodyThere));
     }
 
     fn refuse(&self, line: u64, id: Option<&str>, error: &CliError) -> Result<(), CliError> {

@@ -4,19 +4,23 @@ use std::time::Instant;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
+use goondan::connectors::Unusable;
 use goondan::event::{FinishReason, RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan::ids::InstanceId;
+use goondan::inside::shown;
 use goondan::ports::approval::ApprovalAnswer;
 use goondan::ports::store::InstanceStatus;
 use goondan::ports::tool::ToolCallResult;
 use goondan::spec::Code;
 use goondan::{Input, SendError, StateRoot, Swarm, Turn, UsageLedger};
+use goondan_connect::Connections;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use super::answers::{self, Unasked};
 use super::approval::{Question, Questions, approver};
+use super::door::Door;
 use super::reloads::Reloads;
 use super::signals::{Hangups, Signal, Signals};
 use super::terminal::Terminal;
@@ -25,6 +29,7 @@ use crate::commands::build;
 use crate::exit::{CliError, Exit};
 use crate::output::{Activity, Output, TurnFacts, TurnReport, turn_error};
 use crate::project::{self, Launch};
+use crate::remote::{self, NotStarted};
 
 /// A swarm with whoever watches it: a person at a terminal or a program behind a pipe.
 pub(crate) struct Session {
@@ -38,8 +43,12 @@ pub(crate) struct Session {
     pub(crate) reloads: Reloads,
     /// Questions that wait for an answer.
     pub(crate) questions: Questions,
+    /// The door of the workspace.
+    pub(crate) door: Door,
     /// What the chain has used up that is followed.
     ledger: UsageLedger,
+    /// The connections, where the command lets people in.
+    pub(crate) connections: Option<Connections>,
     output: Output,
     /// Puts the terminal back: the session may end in the middle of a question.
     terminal: Option<Terminal>,
@@ -95,13 +104,18 @@ impl Session {
         mut signals: Signals,
         state_root: &StateRoot,
         output: &Output,
-    ) -> Result<Self, CliError> {
+    ) -> Result<Self, NotStarted> {
         if launch.args.build {
             build::before_start(launch.project, &launch.args.trust(state_root), &mut signals, output).await?;
         }
-        let (approver, questions) = approver(launch.args.yes, launch.asked);
-        let (watch, hangups) = (launch.watch, Hangups::open()?);
-        let (swarm, events) = project::start(launch, approver, state_root, output).await?;
+        let prepared = project::prepare(&launch, state_root, output)?;
+        if let Some(remote) = remote::running(&prepared.bundle, launch.args.swarm.as_deref(), state_root).await {
+            return Err(NotStarted::Elsewhere(Box::new(remote), signals));
+        }
+        let (approver, broker, questions) = approver(launch.args.yes, launch.asked);
+        let (watch, hangups) = (launch.watch, Hangups::open().map_err(CliError::from)?);
+        let (swarm, events) = project::start(prepared, launch, approver, state_root, output).await?;
+        let door = Door::open(&swarm, broker);
         let (reloads, ledger) = (Reloads::begin(&swarm, watch, hangups), UsageLedger::default());
         let (output, terminal) = (*output, None);
         Ok(Session {
@@ -110,12 +124,25 @@ impl Session {
             signals,
             reloads,
             questions,
+            door,
             ledger,
+            connections: None,
             output,
             terminal,
             stopped_by: None,
             ending: None,
         })
+    }
+
+    /// Starts the connections of the swarm.
+    pub(crate) async fn connect(&mut self, has_server: bool) -> Result<(), CliError> {
+        let options = goondan_connect::Options { has_server, ..Default::default() };
+        let connections = Connections::begin(self.swarm.clone(), options).await;
+        for Unusable { name, problem } in connections.problems() {
+            self.output.note(&format!("Connection/{} does not run: {problem}", shown::line(name)))?;
+        }
+        self.connections = Some(connections);
+        Ok(())
     }
 
     /// Hands `input` in and shows every event in `view` until its turn is over.
@@ -342,12 +369,50 @@ impl Session {
 
     /// Begins the end of the swarm, once; what is returned ends with it.
     fn begin_ending(&mut self) -> Shared<BoxFuture<'static, ()>> {
+        self.connections.iter().for_each(Connections::stop_receiving);
         let swarm = &self.swarm;
         let ending = self.ending.get_or_insert_with(|| {
             let swarm = swarm.clone();
             tokio::spawn(async move { swarm.shutdown().await }).map(drop).boxed().shared()
         });
         ending.clone()
+    }
+
+    /// Fails where the swarm has no such agent.
+    pub(crate) fn require_agent(&self, name: &str) -> Result<(), CliError> {
+        let agents = self.swarm.agents();
+        if agents.iter().any(|agent| agent == name) {
+            return Ok(());
+        }
+        let message = format!("The swarm {} has no agent `{name}`.", self.swarm.name());
+        Err(CliError::new(Exit::Usage, Code::AGENT_NOT_FOUND, message)
+            .suggest(format!("Its agents are: {}.", agents.join(", "))))
+    }
+
+    /// Goes on until the client that `talk` is with goes, or a signal comes; then it ends the swarm. Questions are the client's.
+    pub(crate) async fn attend<E>(
+        mut self,
+        talk: impl Future<Output = Result<(), E>>,
+        failed: impl FnOnce(E) -> CliError,
+        output: &Output,
+    ) -> Result<(), CliError> {
+        let mut talk = std::pin::pin!(talk);
+        let talked = loop {
+            tokio::select! {
+                talked = &mut talk => break talked.map_err(failed),
+                Some(_) = self.events.recv() => {}
+                words = self.reloads.next() => output.note(&words)?,
+                signal = self.signals.next() => {
+                    self.door.service.drain();
+                    self.stop(signal)?;
+                    break Ok(());
+                }
+            }
+        };
+        // A signal is how such a command may end.
+        let ended =
+            self.shut_down().await.or_else(|error| if error.code == Code::INTERRUPTED { Ok(()) } else { Err(error) });
+        talked.and(ended)
     }
 
     /// Ends the swarm: running turns of other agents may finish first. An error where a signal was the reason to end.
@@ -364,6 +429,10 @@ impl Session {
                 signal = self.signals.next() => self.stop(signal)?,
             }
         }
+        if let Some(connections) = self.connections.take() {
+            connections.end().await;
+        }
+        self.door.close().await;
         self.stopped_by.map_or(Ok(()), |signal| Err(interrupted_by(signal)))
     }
 

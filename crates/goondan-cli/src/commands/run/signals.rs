@@ -19,6 +19,7 @@ pub(crate) enum Signal {
     /// Ctrl-C (SIGINT).
     Interrupt,
     /// SIGTERM.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "other systems have no such signal"))]
     Terminate,
 }
 

@@ -6,6 +6,7 @@ use goondan_spec::kinds::Pricing;
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
+use crate::event::Cost;
 use crate::ids::InstanceId;
 use crate::narrowing::Narrowing;
 use crate::ports::model::TokenUsage;
@@ -71,8 +72,7 @@ impl Spending {
     pub fn add(&mut self, usage: TokenUsage, pricing: Option<&Pricing>) {
         self.usage += usage;
         if let Some(pricing) = pricing {
-            let cost = pricing.cost(usage.prompt_tokens, usage.completion_tokens);
-            self.cost = Some(self.cost.unwrap_or_default() + cost);
+            self.cost = Some(self.cost.unwrap_or_default() + Cost::of(usage, pricing).amount);
         }
     }
 

@@ -73,9 +73,9 @@ pub enum StoreError {
     /// The store was closed, or this process is about to end.
     #[error("the store is closed")]
     Closed,
-    /// Anything else: a sentence that stands alone.
+    /// Anything else, such as a connection that was lost.
     #[error("{0}")]
-    Other(String),
+    Other(#[source] Arc<dyn std::error::Error + Send + Sync>),
 }
 
 impl StoreError {

@@ -114,7 +114,7 @@ impl Orchestrator {
             Tended::Put { is_new, written, answer } => {
                 // The next turn writes it.
                 instance.is_new |= written.is_err();
-                let _ = answer.send(written.map(|()| is_new).map_err(|error| Refusal::store(&error)));
+                let _ = answer.send(written.map(|()| is_new).map_err(Refusal::from));
             }
             Tended::Deleted if !is_wanted => {
                 self.engine.observer.ended(&id);

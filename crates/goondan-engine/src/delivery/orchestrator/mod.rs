@@ -1,6 +1,7 @@
 //! One task owns the instances. Everything that concerns them comes to it as a [`Command`]; it alone decides whose turn
 //! begins, and it never waits for a disk or for a turn.
 
+mod by_id;
 mod instances;
 mod known;
 mod lifecycle;
@@ -28,10 +29,11 @@ use crate::turn::store_failed;
 use goondan_core::event::TurnResult;
 use goondan_core::handled::{Handled, KeptResult};
 use goondan_core::ids::InstanceId;
-use goondan_core::inbound::AgentEvent;
+use goondan_core::inbound::{AgentEvent, turn_id};
 use goondan_core::narrowing::Narrowing;
 use goondan_core::ports::store::{HandledEvent, InstanceMeta, LogRecord, Recovered, StoreError};
 
+pub use by_id::Found;
 pub(crate) use instances::describe;
 pub(crate) use instances::settle_status;
 use instances::{Instances, new_meta};
@@ -66,6 +68,20 @@ pub enum Command {
         /// Whether one ran.
         answer: oneshot::Sender<bool>,
     },
+    /// Cancel an event: its turn where it runs, the event itself where it waits.
+    CancelEvent {
+        /// The event.
+        event_id: String,
+        /// Whether there was anything to cancel.
+        answer: oneshot::Sender<bool>,
+    },
+    /// Tell what has become of an event.
+    Find {
+        /// The event.
+        event_id: String,
+        /// To whom.
+        answer: oneshot::Sender<Option<Found>>,
+    },
     /// Prepare an instance.
     Spawn {
         /// Which one.
@@ -77,6 +93,13 @@ pub enum Command {
     List {
         /// To whom.
         answer: oneshot::Sender<Vec<InstanceMeta>>,
+    },
+    /// Tell whether there is that instance.
+    Has {
+        /// Which one.
+        instance: InstanceId,
+        /// To whom.
+        answer: oneshot::Sender<bool>,
     },
     /// Tell when nothing is left to do in a causal chain.
     Settled {
@@ -212,8 +235,11 @@ impl Orchestrator {
             Command::Submit { event, waiter, accepted } => self.submit(*event, waiter, accepted),
             Command::Abandon { event_id, reason } => self.abandon(&event_id, reason),
             Command::Cancel { instance, answer } => drop(answer.send(self.cancel(&instance))),
+            Command::CancelEvent { event_id, answer } => drop(answer.send(self.cancel_event(&event_id))),
+            Command::Find { event_id, answer } => drop(answer.send(self.find(&event_id))),
             Command::Spawn { request, answer } => self.spawn(request, answer),
             Command::List { answer } => drop(answer.send(self.instances.metas())),
+            Command::Has { instance, answer } => drop(answer.send(self.instances.get(&instance).is_some())),
             Command::Settled { trace_id, answer } => self.settling.wait(trace_id, answer),
             // Turns are begun behind each command.
             Command::Asked => {}
@@ -233,7 +259,7 @@ impl Orchestrator {
             // Delivered again: it is accepted, and its result is known.
             let _ = accepted.send(Ok(()));
             if let Some(waiter) = waiter {
-                let _ = waiter.send(kept.decode().unwrap_or_else(|error| unreadable(&event, &error)));
+                let _ = waiter.send(kept.decode().unwrap_or_else(|error| unreadable(&event.id, error)));
             }
             return;
         }
@@ -273,7 +299,7 @@ impl Orchestrator {
     fn durable(&mut self, event: AgentEvent, written: Result<(), StoreError>) {
         let Some(pending) = self.pending.get_mut(&event.id) else { return };
         let accepted = std::mem::take(&mut pending.accepted);
-        let answer = written.map_err(|error| Refusal::store(&error));
+        let answer = written.map_err(Refusal::from);
         for accepted in accepted {
             let _ = accepted.send(answer.clone());
         }
@@ -327,16 +353,10 @@ impl Orchestrator {
         if waited_for {
             return;
         }
+        if self.cancel_begun(&target, event_id) {
+            return;
+        }
         let Some(instance) = self.instances.get_mut(&target) else { return };
-        if let Some(turn) = instance.turn.as_ref().filter(|turn| turn.event.id == event_id) {
-            turn.cancel.cancel();
-            return;
-        }
-        if self.begun.contains(event_id) {
-            self.cancelled.insert(event_id.to_owned());
-            self.make_ready(target);
-            return;
-        }
         let before = instance.queue.len();
         instance.queue.retain(|event| event.id != event_id);
         if instance.queue.len() < before {
@@ -409,9 +429,9 @@ impl Orchestrator {
 }
 
 /// An event was handled, and nobody can tell any more what came of it.
-fn unreadable(event: &AgentEvent, cause: &serde_json::Error) -> TurnResult {
-    let message = format!("the result of {} was kept and can't be read: {cause}", event.id);
-    failed_result(event.turn_id(), store_failed(&StoreError::Other(message)))
+fn unreadable(event_id: &str, cause: serde_json::Error) -> TurnResult {
+    let damaged = StoreError::Damaged { what: format!("the result of {event_id}"), cause: Arc::new(cause) };
+    failed_result(turn_id(event_id), store_failed(&damaged))
 }
 
 type Ended = Result<(Id, (InstanceId, TurnEnd)), JoinError>;

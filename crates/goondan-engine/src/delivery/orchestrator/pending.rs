@@ -29,7 +29,7 @@ pub(super) struct Waiter {
 pub(super) struct Pending {
     pub(super) target: InstanceId,
     /// The chain that it belongs to.
-    trace_id: String,
+    pub(super) trace_id: String,
     /// Whose turn made it.
     pub(super) asked_by: Option<InstanceId>,
     pub(super) waiters: Vec<Waiter>,
@@ -53,7 +53,9 @@ impl Pending {
 /// About as much as an event takes in memory, in bytes.
 pub(super) fn size(event: &AgentEvent) -> usize {
     let metadata = if event.metadata.is_empty() { 0 } else { serde_json::json!(event.metadata).to_string().len() };
-    OVERHEAD + event.input.len() + event.instructions.as_ref().map_or(0, String::len) + metadata
+    let files: usize = event.files.iter().map(|file| file.data.len()).sum();
+    let history = if event.history.is_empty() { 0 } else { serde_json::json!(event.history).to_string().len() };
+    OVERHEAD + event.input.len() + event.instructions.as_ref().map_or(0, String::len) + metadata + files + history
 }
 
 /// All of them, by their ids.

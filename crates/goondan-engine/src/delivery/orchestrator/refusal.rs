@@ -9,7 +9,9 @@ use crate::plan::ModelPlan;
 use goondan_core::event::TurnResult;
 use goondan_core::ids::InstanceId;
 use goondan_core::inbound::AgentEvent;
+use goondan_core::ports::model::ModelError;
 use goondan_core::ports::store::StoreError;
+use goondan_core::ports::tool::ToolError;
 
 /// An instance takes no more events than that at a time.
 const MAX_QUEUE: usize = 10_000;
@@ -18,25 +20,125 @@ const MAX_QUEUE: usize = 10_000;
 const LONGEST_KEY: usize = 1_024;
 
 /// Why an event or a spawn was not taken.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Refusal {
-    /// A stable code.
-    pub code: Code,
-    /// A sentence that stands alone.
-    pub message: String,
-    /// What to do next.
-    pub suggestion: Option<String>,
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Refusal {
+    /// The swarm takes nothing new.
+    #[error("the swarm is stopping")]
+    Stopping,
+    /// Nobody is there any more to take it.
+    #[error("the swarm has ended")]
+    Ended,
+    /// No agent of the swarm has that name.
+    #[error("the swarm {swarm} has no agent `{agent}`")]
+    NoSuchAgent {
+        /// The swarm.
+        swarm: String,
+        /// The name that was stated.
+        agent: String,
+        /// The agents that there are.
+        known: Vec<String>,
+    },
+    /// No Model resource has that name.
+    #[error("there is no Model resource `{model}`")]
+    NoSuchModel {
+        /// The name that was stated.
+        model: String,
+        /// The models that there are.
+        known: Vec<String>,
+    },
+    /// The Model resource can't be used as it is.
+    #[error("Model/{model} cannot be asked: {cause}")]
+    ModelUnavailable {
+        /// Its name.
+        model: String,
+        /// Why.
+        #[source]
+        cause: ModelError,
+    },
+    /// Among the dead letters of the instance is no such event.
+    #[error("{instance} has no failed event `{event}`")]
+    NoSuchEvent {
+        /// The instance.
+        instance: InstanceId,
+        /// The event's id.
+        event: String,
+    },
+    /// Agents ask agents ask agents.
+    #[error("agents called each other {depth} deep, and `policy.maxCallDepth` is {most}")]
+    TooDeep {
+        /// How deep the call would be.
+        depth: usize,
+        /// How deep it may be.
+        most: u32,
+    },
+    /// Too many events wait for the instance.
+    #[error("{MAX_QUEUE} events wait for {0} already")]
+    QueueFull(InstanceId),
+    /// The events that wait take all the memory that they may.
+    #[error("the events that wait in this swarm take {0} bytes, the most there may be")]
+    TooManyBytes(usize),
+    /// One event that is too large by itself.
+    #[error("the event has {0} bytes, and at most {largest} are taken", largest = pending::LARGEST)]
+    TooLarge(usize),
+    /// The swarm has all the instances that it may have.
+    #[error("the swarm has {0} instances, as many as `policy.maxInstances` allows")]
+    TooManyInstances(usize),
+    /// The key of the instance.
+    #[error("the instance key has {0} bytes, and at most {LONGEST_KEY} are taken")]
+    KeyTooLong(usize),
+    /// The instances that would wait for each other, the first one again at the end.
+    #[error("the request would wait for itself: {}", .0.iter().map(InstanceId::to_string).collect::<Vec<_>>().join(" → "))]
+    Circular(Vec<InstanceId>),
+    /// It has a name that only the engine may use.
+    #[error(transparent)]
+    Reserved(ToolError),
+    /// It could not be put on disk.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 impl Refusal {
-    fn new(code: Code, message: String, suggestion: impl Into<String>) -> Self {
-        Refusal { code, message, suggestion: Some(suggestion.into()) }
+    /// The stable code.
+    pub fn code(&self) -> Code {
+        match self {
+            Refusal::Stopping => Code::SWARM_STOPPING,
+            Refusal::Ended => Code::SWARM_STOPPED,
+            Refusal::NoSuchAgent { .. } => Code::AGENT_NOT_FOUND,
+            Refusal::NoSuchModel { .. } => Code::MODEL_NOT_FOUND,
+            Refusal::ModelUnavailable { .. } => Code::MODEL_UNAVAILABLE,
+            Refusal::NoSuchEvent { .. } => Code::EVENT_NOT_FOUND,
+            Refusal::TooDeep { .. } => Code::AGENT_CALL_DEPTH_EXCEEDED,
+            Refusal::QueueFull(_) | Refusal::TooManyBytes(_) => Code::AGENT_QUEUE_FULL,
+            Refusal::TooLarge(_) => Code::AGENT_EVENT_TOO_LARGE,
+            Refusal::TooManyInstances(_) => Code::AGENT_INSTANCE_LIMIT,
+            Refusal::KeyTooLong(_) => Code::AGENT_KEY_TOO_LONG,
+            Refusal::Circular(_) => Code::CIRCULAR_CALL_DETECTED,
+            Refusal::Reserved(_) => Code::AGENT_EVENT_RESERVED,
+            Refusal::Store(_) => Code::STORE,
+        }
     }
 
-    pub(crate) fn store(error: &StoreError) -> Self {
-        let suggestion = "Make room on the disk or fix the permissions of the state folder, then send it again.";
-        Refusal::new(Code::STORE, error.to_string(), suggestion)
+    /// What to do next.
+    pub fn suggestion(&self) -> Option<String> {
+        let fixed = match self {
+            Refusal::NoSuchAgent { known, .. } => return Some(format!("Its agents are: {}.", known.join(", "))),
+            Refusal::NoSuchModel { known, .. } => return Some(format!("The models are: {}.", known.join(", "))),
+            Refusal::ModelUnavailable { cause, .. } => return cause.suggestion.clone(),
+            Refusal::Reserved(error) => return error.suggestion.clone(),
+            Refusal::Ended => return None,
+            Refusal::Stopping => "Send it again when the swarm runs.",
+            Refusal::NoSuchEvent { .. } => "See which it has with `gdn instance show`.",
+            Refusal::TooDeep { .. } => "Answer with what is known by now.",
+            Refusal::QueueFull(_) | Refusal::TooManyBytes(_) => "Send it again when some are handled.",
+            Refusal::TooLarge(_) => "Put it into a file and send the path.",
+            Refusal::TooManyInstances(_) => "Use an instance that is there already.",
+            Refusal::KeyTooLong(_) => "Use a shorter key, such as a hash of this one.",
+            Refusal::Circular(_) => "Answer without asking back, use agents__send, or ask under another instanceKey.",
+            Refusal::Store(_) => {
+                "Make room on the disk or fix the permissions of the state folder, then send it again."
+            }
+        };
+        Some(fixed.to_owned())
     }
 }
 
@@ -44,28 +146,19 @@ impl Orchestrator {
     /// Whether `event` may be taken.
     pub(super) fn admit(&self, event: &AgentEvent) -> Result<(), Refusal> {
         if self.stopping.is_some() {
-            let suggestion = "Send it again when the swarm runs.";
-            return Err(Refusal::new(Code::SWARM_STOPPING, "the swarm is stopping".to_owned(), suggestion));
+            return Err(Refusal::Stopping);
         }
         self.known_agent(&event.target.agent)?;
         event.terms.model.as_deref().map_or(Ok(()), |model| self.known_model(model).map(drop))?;
         fitting_key(&event.target)?;
         self.room_for_event(event)?;
-        let policy = &self.engine.generation.load().policy;
-        if event.callers.len() > usize::try_from(policy.max_call_depth).unwrap_or(usize::MAX) {
-            let message = format!(
-                "agents called each other {} deep, and `policy.maxCallDepth` is {}",
-                event.callers.len(),
-                policy.max_call_depth
-            );
-            return Err(Refusal::new(Code::AGENT_CALL_DEPTH_EXCEEDED, message, "Answer with what is known by now."));
+        let (depth, most) = (event.callers.len(), self.engine.generation.load().policy.max_call_depth);
+        if depth > usize::try_from(most).unwrap_or(usize::MAX) {
+            return Err(Refusal::TooDeep { depth, most });
         }
         match self.instances.get(&event.target) {
             None => self.room_for_instance(),
-            Some(instance) if instance.queue.len() >= MAX_QUEUE => {
-                let message = format!("{MAX_QUEUE} events wait for {} already", event.target);
-                Err(Refusal::new(Code::AGENT_QUEUE_FULL, message, "Send it again when some are handled."))
-            }
+            Some(instance) if instance.queue.len() >= MAX_QUEUE => Err(Refusal::QueueFull(event.target.clone())),
             Some(_) => Ok(()),
         }
     }
@@ -75,41 +168,30 @@ impl Orchestrator {
         if generation.agent(name).is_some() {
             return Ok(());
         }
-        let known = generation.agents().map(|agent| agent.name.as_str()).collect::<Vec<_>>().join(", ");
-        let message = format!("the swarm {} has no agent `{name}`", generation.swarm.name);
-        Err(Refusal::new(Code::AGENT_NOT_FOUND, message, format!("Its agents are: {known}.")))
+        let known = generation.agents().map(|agent| agent.name.clone()).collect();
+        Err(Refusal::NoSuchAgent { swarm: generation.swarm.name.clone(), agent: name.to_owned(), known })
     }
 
     /// The Model resource of that name, ready to be asked.
     pub(super) fn known_model(&self, name: &str) -> Result<ModelPlan, Refusal> {
-        match self.engine.generation.load().model(name) {
-            Some(Ok(model)) => Ok(model.clone()),
-            Some(Err(error)) => {
-                let message = format!("Model/{name} cannot be asked: {}", error.message);
-                Err(Refusal { code: Code::MODEL_UNAVAILABLE, message, suggestion: error.suggestion.clone() })
-            }
-            None => {
-                let generation = self.engine.generation.load();
-                let known = generation.models().collect::<Vec<_>>().join(", ");
-                let message = format!("there is no Model resource `{name}`");
-                Err(Refusal::new(Code::MODEL_NOT_FOUND, message, format!("The models are: {known}.")))
-            }
+        let (generation, model) = (self.engine.generation.load(), name.to_owned());
+        match generation.model(name) {
+            Some(Ok(plan)) => Ok(plan.clone()),
+            Some(Err(cause)) => Err(Refusal::ModelUnavailable { model, cause: cause.clone() }),
+            None => Err(Refusal::NoSuchModel { model, known: generation.models().map(str::to_owned).collect() }),
         }
     }
 
     fn room_for_event(&self, event: &AgentEvent) -> Result<(), Refusal> {
         let size = pending::size(event);
         if size > pending::LARGEST {
-            let message = format!("the event has {size} bytes, and at most {} are taken", pending::LARGEST);
-            return Err(Refusal::new(Code::AGENT_EVENT_TOO_LARGE, message, "Put it into a file and send the path."));
+            return Err(Refusal::TooLarge(size));
         }
         // The same one again takes no more room.
         if self.pending.bytes() + size <= pending::MOST_BYTES || self.pending.get(&event.id).is_some() {
             return Ok(());
         }
-        let message =
-            format!("the events that wait in this swarm take {} bytes, the most there may be", self.pending.bytes());
-        Err(Refusal::new(Code::AGENT_QUEUE_FULL, message, "Send it again when some are handled."))
+        Err(Refusal::TooManyBytes(self.pending.bytes()))
     }
 
     pub(super) fn room_for_instance(&self) -> Result<(), Refusal> {
@@ -117,8 +199,7 @@ impl Orchestrator {
         if self.instances.len() < most {
             return Ok(());
         }
-        let message = format!("the swarm has {most} instances, as many as `policy.maxInstances` allows");
-        Err(Refusal::new(Code::AGENT_INSTANCE_LIMIT, message, "Use an instance that is there already."))
+        Err(Refusal::TooManyInstances(most))
     }
 
     /// Somebody who waits for `target`, unless that would be for ever (rule A4).
@@ -132,7 +213,7 @@ impl Orchestrator {
         // A call without a turn (from outside) stands in nobody's way.
         let caller = caller.filter(|caller| self.instances.get(caller).is_some_and(|instance| instance.turn.is_some()));
         if let Some(caller) = &caller {
-            self.waits.wait(caller, target).map_err(|chain| circular(&chain))?;
+            self.waits.wait(caller, target).map_err(Refusal::Circular)?;
         }
         Ok(Some(Waiter { sender, caller }))
     }
@@ -144,15 +225,7 @@ pub(super) fn fitting_key(id: &InstanceId) -> Result<(), Refusal> {
     if length <= LONGEST_KEY {
         return Ok(());
     }
-    let message = format!("the instance key has {length} bytes, and at most {LONGEST_KEY} are taken");
-    Err(Refusal::new(Code::AGENT_KEY_TOO_LONG, message, "Use a shorter key, such as a hash of this one."))
-}
-
-fn circular(chain: &[InstanceId]) -> Refusal {
-    let chain = chain.iter().map(InstanceId::to_string).collect::<Vec<_>>().join(" → ");
-    let message = format!("the request would wait for itself: {chain}");
-    let suggestion = "Answer without asking back, use agents__send, or ask under another instanceKey.";
-    Refusal::new(Code::CIRCULAR_CALL_DETECTED, message, suggestion)
+    Err(Refusal::KeyTooLong(length))
 }
 
 #[cfg(test)]
@@ -161,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_key_is_no_longer_than_it_may_be() {
-        let code = |length: usize| fitting_key(&InstanceId::new("a", "k".repeat(length))).err().map(|why| why.code);
+        let code = |length: usize| fitting_key(&InstanceId::new("a", "k".repeat(length))).err().map(|why| why.code());
         assert_eq!(
             (code(LONGEST_KEY), code(LONGEST_KEY + 1), code(10 << 20)),
             (None, Some(Code::AGENT_KEY_TOO_LONG), Some(Code::AGENT_KEY_TOO_LONG))

@@ -67,7 +67,7 @@ impl Orchestrator {
         let agent = match self.agent_for(&event) {
             Ok(agent) => agent,
             Err(refusal) => {
-                self.settle_without_turn(&event, refusal);
+                self.settle_without_turn(&event, &refusal);
                 self.make_ready(id.clone());
                 return;
             }
@@ -217,13 +217,13 @@ impl Orchestrator {
     }
 
     /// An event whose turn can't run is over with an error.
-    fn settle_without_turn(&mut self, event: &AgentEvent, why: Refusal) {
-        let error = TurnError { suggestion: why.suggestion, ..TurnError::new(why.code, why.message) };
+    fn settle_without_turn(&mut self, event: &AgentEvent, why: &Refusal) {
+        let error = TurnError { suggestion: why.suggestion(), ..TurnError::new(why.code(), why.to_string()) };
         self.settle(event, &failed_result(event.turn_id(), error));
     }
 
     /// An event is over without a turn that could say so itself. Who asked for an answer gets one (rule A5).
-    fn settle(&mut self, event: &AgentEvent, result: &TurnResult) {
+    pub(super) fn settle(&mut self, event: &AgentEvent, result: &TurnResult) {
         let now = self.engine.clock.now();
         let answer = responses::answer(event, &event.turn_trace(), result, now);
         let turn = FinishedTurn {

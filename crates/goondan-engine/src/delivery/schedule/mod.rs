@@ -4,9 +4,7 @@
 //! from the job and that time: a process that is cut off anywhere in between fires it again under the same id, which starts
 //! no second turn. What was missed while nothing ran fires once at the next start.
 
-use goondan_spec::Code;
-
-pub(crate) mod cron;
+pub mod cron;
 mod power;
 
 use std::collections::BTreeMap;
@@ -108,12 +106,12 @@ pub(crate) async fn run(engine: Weak<Engine>, timetable: Arc<Timetable>, clock: 
         let due = timetable.due(clock.now());
         let Some(engine) = engine.upgrade() else { return };
         for (id, job) in due {
-            match fire(&engine, &id, &job).await {
+            match fire(&engine, &id, &latest(job.clone(), engine.clock.now())).await {
                 Ok(()) => advance(&engine, &id, &job.id).await,
-                Err(refusal) if refusal.code == Code::SWARM_STOPPING => return,
-                Err(refusal) if refusal.code == Code::STORE => tokio::time::sleep(TRY_AGAIN).await,
+                Err(Refusal::Stopping) => return,
+                Err(Refusal::Store(_)) => tokio::time::sleep(TRY_AGAIN).await,
                 Err(refusal) => {
-                    tracing::warn!(instance = %id, job = job.id, error = refusal.message, "a job did not fire");
+                    tracing::warn!(instance = %id, job = job.id, error = %refusal, "a job did not fire");
                     advance(&engine, &id, &job.id).await;
                 }
             }
@@ -128,12 +126,20 @@ async fn until(clock: &dyn Clock, at: Option<DateTime<Utc>>) {
     }
 }
 
+/// The job as it is due now: with what was missed since the time that was noted, it fires once. That time itself may have fired
+/// before a process died that had not noted it, and then counts no more.
+fn latest(mut job: Job, now: DateTime<Utc>) -> Job {
+    let last = Schedule::parse(&job.schedule, &job.timezone).ok().and_then(|schedule| schedule.last(now));
+    job.due = last.map_or(job.due, |last| last.max(job.due));
+    job
+}
+
 /// Hands the firing in; comes back once it is on disk.
 async fn fire(engine: &Engine, id: &InstanceId, job: &Job) -> Result<(), Refusal> {
     let (accepted, answer) = oneshot::channel();
     let event = Box::new(event(engine, id, job));
-    engine.commands.send(Command::Submit { event, waiter: None, accepted }).map_err(|_| stopping())?;
-    answer.await.map_err(|_| stopping())?
+    engine.commands.send(Command::Submit { event, waiter: None, accepted }).map_err(|_| Refusal::Stopping)?;
+    answer.await.map_err(|_| Refusal::Stopping)?
 }
 
 fn event(engine: &Engine, id: &InstanceId, job: &Job) -> AgentEvent {
@@ -145,9 +151,11 @@ fn event(engine: &Engine, id: &InstanceId, job: &Job) -> AgentEvent {
         created_at: engine.clock.now(),
         target: id.clone(),
         input: job.prompt.clone(),
+        files: Vec::new(),
+        history: Vec::new(),
         metadata: JsonObject::from_iter([(CRON.to_owned(), about)]),
         instructions: None,
-        trace: EventTrace { trace_id: engine.clock.hex(32), parent_span_id: None },
+        trace: EventTrace { trace_id: engine.clock.hex(32), parent_span_id: None, caller: None },
         // A firing may do no more than the turn that made the job.
         callers: job.callers.clone(),
         reply_to: None,
@@ -170,8 +178,4 @@ async fn advance(engine: &Engine, id: &InstanceId, job_id: &str) {
         tracing::warn!(instance = %id, job = job_id, %error, "the next firing of a job was not written down");
         engine.timetable.put(id, jobs);
     }
-}
-
-fn stopping() -> Refusal {
-    Refusal { code: Code::SWARM_STOPPING, message: "the swarm is stopping".to_owned(), suggestion: None }
 }

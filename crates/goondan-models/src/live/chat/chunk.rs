@@ -57,6 +57,15 @@ struct Usage {
     completion_tokens: Option<i64>,
     total_tokens: Option<i64>,
     completion_tokens_details: Option<Details>,
+    prompt_tokens_details: Option<PromptDetails>,
+    /// DeepSeek's word for the tokens that it had in its cache.
+    prompt_cache_hit_tokens: Option<i64>,
+}
+
+#[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct PromptDetails {
+    cached_tokens: Option<i64>,
 }
 
 #[derive(Debug, Default, PartialEq, Deserialize)]
@@ -99,7 +108,9 @@ impl Chunk {
         }
         let (prompt_tokens, completion_tokens) = (prompt.unwrap_or(0), completion.unwrap_or(0));
         let total_tokens = total.unwrap_or(prompt_tokens.saturating_add(completion_tokens));
-        Some(TokenUsage { prompt_tokens, completion_tokens, total_tokens })
+        let cached_tokens = usage.prompt_tokens_details.as_ref().and_then(|details| count(details.cached_tokens));
+        let cached_tokens = cached_tokens.or(count(usage.prompt_cache_hit_tokens)).unwrap_or(0);
+        Some(TokenUsage { prompt_tokens, completion_tokens, total_tokens, cached_tokens })
     }
 }
 
@@ -166,11 +177,14 @@ mod lenient {
 
     fn usage(value: &Value) -> Usage {
         let reasoning_tokens = value.pointer("/completion_tokens_details/reasoning_tokens").and_then(Value::as_i64);
+        let cached_tokens = value.pointer("/prompt_tokens_details/cached_tokens").and_then(Value::as_i64);
         Usage {
             prompt_tokens: value["prompt_tokens"].as_i64(),
             completion_tokens: value["completion_tokens"].as_i64(),
             total_tokens: value["total_tokens"].as_i64(),
             completion_tokens_details: Some(Details { reasoning_tokens }),
+            prompt_tokens_details: Some(PromptDetails { cached_tokens }),
+            prompt_cache_hit_tokens: value["prompt_cache_hit_tokens"].as_i64(),
         }
     }
 

@@ -29,5 +29,6 @@ pub(crate) fn project() -> MemoryFiles {
         .file("/p/tools/text-utils/target/release/libtext_utils.so", "")
         .file("/p/tools/greet/tool.yaml", "name: greet\ndescription: Greets\nentrypoint: greet.sh\n")
         .file("/p/tools/greet/greet.sh", "")
+        .file("/p/tools/weather.ts", "")
         .file("/p/connectors/inbox.js", "")
 }

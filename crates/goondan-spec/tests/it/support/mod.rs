@@ -5,7 +5,7 @@ pub(crate) mod fields;
 
 use std::path::Path;
 
-use goondan_spec::kinds::{ExportSpec, Permission, ToolManifest};
+use goondan_spec::kinds::{ConnectorEvent, ConnectorManifest, ExportSpec, Need, Permission, Setting, ToolManifest};
 use goondan_spec::{BasePackage, LoadInput, Loaded, MemoryFiles, load};
 use serde_json::json;
 
@@ -39,6 +39,24 @@ pub(crate) fn base() -> BasePackage {
             extension("compaction", json!({"keep": 4, "at": 100})),
             extension("message-window", json!({"maxMessages": 80, "pinned": true})),
         ],
+        connectors: vec![connector()],
+    }
+}
+
+/// A connector that answers, and knows who sends.
+fn connector() -> ConnectorManifest {
+    let is_number = |value: &str| value.parse::<u32>().map(drop).map_err(|_| "must be a whole number".to_owned());
+    ConnectorManifest {
+        name: "pager".to_owned(),
+        events: vec![ConnectorEvent { name: "page".to_owned(), properties: Default::default() }],
+        takes_any_event: false,
+        config: vec![Setting { name: "volume", need: Need::Never, check: is_number }],
+        secrets: vec![
+            Setting { name: "signingSecret", need: Need::Always, check: |_| Ok(()) },
+            Setting { name: "botToken", need: Need::ForReplies, check: |_| Ok(()) },
+        ],
+        answers: true,
+        knows_senders: true,
     }
 }
 

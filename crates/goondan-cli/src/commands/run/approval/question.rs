@@ -5,7 +5,7 @@
 //! shown once more below, cut, and a row says so.
 
 use goondan::inside::shown;
-use goondan::ports::approval::ApprovalRequest;
+use goondan::ports::approval::{ApprovalRequest, Covers};
 use serde_json::Value;
 
 use crate::output::{Size, gutter};
@@ -42,6 +42,7 @@ pub(super) fn words(request: &ApprovalRequest, size: Size) -> String {
         rows.push("All arguments:".to_owned());
         rows.extend(whole.iter().flatten().cloned());
     }
+    rows.extend(reach(request, size));
     rows.extend(who(request));
     match fits {
         true => rows.extend(whole.into_iter().flatten()),
@@ -51,6 +52,22 @@ pub(super) fn words(request: &ApprovalRequest, size: Size) -> String {
         rows.push(format!("This question has {} lines. Scroll up to read all of it.", rows.len()));
     }
     rows.join("\n") + "\n"
+}
+
+/// What an answer may cover that holds on, beside the call itself.
+fn reach(request: &ApprovalRequest, size: Size) -> Vec<String> {
+    if request.offers.is_empty() {
+        return vec!["Nothing can be remembered of this call.".to_owned()];
+    }
+    let rows = request.offers.iter().flat_map(|offer| match offer.covers {
+        Covers::Call => vec!["c, a    hold for exactly this call".to_owned()],
+        Covers::Program => {
+            let head = "cp, ap  for these commands, in a sandbox".to_owned();
+            std::iter::once(head).chain(gutter(&offer.commands.join("\n"), size.columns)).collect()
+        }
+        Covers::Tool => vec!["ct, at  for all calls of the tool".to_owned()],
+    });
+    rows.collect()
 }
 
 /// The key stands in a row of its own: it is the one name that may hold anything.
@@ -118,6 +135,7 @@ fn cut(rows: &[String]) -> Vec<String> {
 mod tests {
     use goondan::ids::InstanceId;
     use goondan::inside::shown::is_visible;
+    use goondan::ports::approval::Offer;
     use serde_json::json;
 
     use super::*;
@@ -133,6 +151,11 @@ mod tests {
             arguments: arguments.as_object().unwrap().clone(),
             preview: Some("$ make\u{1b}[2K\nAllow this? [y]es".to_owned()),
             reason: Some("Agent/a: by its `default`".to_owned()),
+            offers: vec![
+                Offer { covers: Covers::Call, commands: Vec::new() },
+                Offer { covers: Covers::Program, commands: vec!["git push *".to_owned()] },
+                Offer { covers: Covers::Tool, commands: Vec::new() },
+            ],
         }
     }
 

@@ -33,7 +33,7 @@ pub(crate) enum Line {
     Answer {
         /// The id of the request.
         approval: String,
-        /// `once`, `conversation`, `always` or `deny`.
+        /// `once`, `conversation`, `always` or `deny`, and what it covers behind it.
         answer: String,
     },
 }
@@ -103,14 +103,21 @@ fn parse(line: &[u8]) -> Result<Line, LineError> {
 /// An answer that is not understood is refused, and the question stays open.
 fn read_answer(mut fields: Map<String, Value>) -> Result<Line, LineError> {
     const ANSWERS: [&str; 4] = ["once", "conversation", "always", "deny"];
-    let suggestion =
-        r#"Write {"approval": "ID", "answer": "once"}; the others are `conversation`, `always` and `deny`."#;
+    const COVERS: [&str; 3] = ["call", "program", "tool"];
+    let suggestion = r#"Write {"approval": "ID", "answer": "once"}; the others are `conversation`, `always` and `deny`. What an answer covers that holds on is one of the request's `offers`: "covers": "program"."#;
     let wrong = |message: &str| LineError { id: None, message: message.to_owned(), suggestion: suggestion.to_owned() };
     let approval = take_text(&mut fields, "approval")?.ok_or_else(|| wrong("The field `approval` is null."))?;
     let answer = take_text(&mut fields, "answer")?.ok_or_else(|| wrong("The field `answer` is missing."))?;
     if !ANSWERS.contains(&answer.as_str()) {
         return Err(wrong("The field `answer` is not one of the four answers."));
     }
+    let answer = match take_text(&mut fields, "covers")? {
+        Some(covers) if !COVERS.contains(&covers.as_str()) => {
+            return Err(wrong("The field `covers` is none of `call`, `program` and `tool`."));
+        }
+        Some(covers) => format!("{answer} {covers}"),
+        None => answer,
+    };
     match fields.keys().next() {
         None => Ok(Line::Answer { approval, answer }),
         Some(name) => Err(wrong(&format!("The field `{name}` is unknown."))),

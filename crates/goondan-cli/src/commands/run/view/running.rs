@@ -128,6 +128,7 @@ mod tests {
         match resolved {
             false => RuntimeEventKind::ApprovalRequested { approval_id, tool_call_id, tool_name },
             true => RuntimeEventKind::ApprovalResolved {
+                covers: None,
                 approval_id,
                 tool_call_id,
                 tool_name,
@@ -157,7 +158,9 @@ mod tests {
             turn_id: "w".to_owned(),
             duration: 1,
             error_message: String::new(),
+            error_code: None,
             token_usage: None,
+            cost: None,
         };
         running.note(&event("worker", 111, end));
         assert_eq!(told(&running, 112), Some(("boss runs agents__request".to_owned(), 111)));

@@ -7,6 +7,7 @@ use goondan::event::RESPONSE;
 use goondan::event::{FinishReason, RuntimeEvent, RuntimeEventKind, ShownError, ShownResult, SwarmEvent, TurnResult};
 use goondan::ids::InstanceId;
 use goondan::inside::shown;
+use goondan::ports::approval::Scope;
 use goondan::ports::tool::ToolCallStatus;
 use goondan::spec::Code;
 
@@ -141,8 +142,18 @@ impl TextView {
                 let lines = calls::completed(tool_name, ToolCallStatus::Error, *duration, &shown, Output::columns());
                 self.tool_lines(event, &lines)
             }
+            RuntimeEventKind::ApprovalRemembered { scope, grants, .. } => self.remembered(*scope, grants),
             _ => Ok(()),
         }
+    }
+
+    /// What an answer will hold for: whoever gave it sees it at once.
+    fn remembered(&mut self, scope: Scope, grants: &[String]) -> Result<(), CliError> {
+        let until = if scope == Scope::Conversation { " for this conversation" } else { "" };
+        self.pause();
+        self.end_line()?;
+        let lines = grants.iter().map(|grant| format!("Remembered{until}: {}.", shown::line(grant)));
+        lines.into_iter().try_for_each(|line| self.output.note(&line))
     }
 
     /// The conversation goes on without an input.

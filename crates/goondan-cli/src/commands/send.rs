@@ -1,0 +1,76 @@
+//! `gdn send`.
+
+use clap::Args;
+use goondan::inside::shown;
+use goondan::spec::Code;
+use goondan::{Input, StateRoot};
+use goondan_serve::wire::InputState;
+
+use crate::exit::CliError;
+use crate::output::Output;
+use crate::place::ProjectOption;
+use crate::project;
+use crate::remote::{self, Remote};
+
+const EXAMPLES: &str = "\
+Examples:
+  gdn send \"And the summary?\"               Hand an input to the process that runs this project
+  gdn send -k ticket-42 \"Any news?\" --json  Print the ids of the input
+  gdn run --input \"And now?\"                Wait for the answer, too";
+
+/// Arguments of `gdn send`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SendArgs {
+    /// The text
+    #[arg(value_name = "TEXT")]
+    text: String,
+    #[command(flatten)]
+    project: ProjectOption,
+    /// Send it to this agent [default: the swarm's entry agent]
+    #[arg(short, long, value_name = "NAME")]
+    agent: Option<String>,
+    /// Continue the conversation with this key, or start it
+    #[arg(short = 'k', long, value_name = "KEY", default_value = "main")]
+    instance_key: String,
+    /// Give the input this id; the same id twice starts one turn
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+    /// Send it to this Swarm [default: the only one, or the one named `default`]
+    #[arg(short, long, value_name = "NAME")]
+    swarm: Option<String>,
+}
+
+/// Hands an input to the process that runs the swarm. It is on disk when the command returns.
+pub(crate) async fn run(args: SendArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let remote = find(&args.project, args.swarm.as_deref(), state_root, output).await?;
+    let input = Input {
+        text: args.text,
+        agent: args.agent,
+        instance_key: Some(args.instance_key),
+        id: args.id,
+        ..Input::default()
+    };
+    let state: InputState = remote.client.post("/api/inputs", &remote::body(input)).await?;
+    if output.json {
+        return output.json_line(&state);
+    }
+    output.note(&format!(
+        "Accepted as {}. Its answer comes where the swarm runs, and in `gdn logs` and `gdn attach`.",
+        shown::line(&state.id)
+    ))
+}
+
+/// The swarm of the project, which another process must run.
+pub(crate) async fn find(
+    project: &ProjectOption,
+    swarm: Option<&str>,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<Remote, CliError> {
+    let (bundle, id) = project::chosen_swarm(&project.find(output)?, swarm, output)?;
+    remote::running(&bundle, Some(&id.name), state_root).await.ok_or_else(|| {
+        CliError::failure(Code::NOT_RUNNING, format!("No process runs the swarm {}.", shown::line(&id.name)))
+            .suggest("Start it with `gdn serve` or `gdn run`, or send the input with `gdn run --input TEXT`.")
+    })
+}

@@ -1,0 +1,109 @@
+//! A swarm that another process runs, reached through the door of its workspace.
+
+mod listening;
+
+use goondan::spec::{Bundle, Code};
+use goondan::{Input, LockError, OpenWorkspaceError, StartError, StateRoot, Workspace};
+use goondan_serve::client::{Client, ClientError};
+use goondan_serve::door::Door;
+use goondan_serve::wire::{InputBody, SwarmBody};
+
+pub(crate) use listening::Listening;
+
+use crate::commands::run::Signals;
+use crate::exit::{CliError, Exit};
+
+/// A swarm that another process runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Remote {
+    /// The way to it.
+    pub(crate) client: Client,
+    /// Who it is.
+    pub(crate) swarm: SwarmBody,
+    workspace: Workspace,
+    pid: u32,
+}
+
+impl Remote {
+    /// Where it keeps its state.
+    pub(crate) fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+}
+
+/// Why no swarm was started here.
+pub(crate) enum NotStarted {
+    /// Another process runs it.
+    Elsewhere(Box<Remote>, Signals),
+    /// It could not be.
+    Failed(CliError),
+}
+
+impl From<CliError> for NotStarted {
+    fn from(error: CliError) -> Self {
+        NotStarted::Failed(error)
+    }
+}
+
+impl From<NotStarted> for CliError {
+    fn from(not_started: NotStarted) -> Self {
+        match not_started {
+            NotStarted::Failed(error) => error,
+            NotStarted::Elsewhere(remote, _) => {
+                let Remote { workspace, pid, .. } = *remote;
+                // As it is said where the process has not opened its door yet.
+                let holder = LockError::Held { dir: workspace.dir, holder: format!("process {pid}") };
+                let error = StartError::from(OpenWorkspaceError::from(holder));
+                let shown = CliError::failure(error.code(), error.to_string());
+                CliError { suggestion: error.suggestion(), ..shown }
+            }
+        }
+    }
+}
+
+/// The swarm of that name, where a process runs it. One that has died has left its door behind, and does not answer.
+pub(crate) async fn running(bundle: &Bundle, swarm: Option<&str>, state_root: &StateRoot) -> Option<Remote> {
+    // Without a swarm nothing runs; who needs one says so.
+    let swarm = bundle.choose_swarm(swarm).ok()?;
+    let workspace = state_root.workspace_of(bundle, swarm);
+    let door = Door::of(&workspace.dir)?;
+    // Whoever listens now where a process has died does not hold its workspace, and gets no word from us.
+    let holder = workspace.running_process().ok()??;
+    let client = Client::through(&door);
+    if holder.is_some_and(|holder| holder != door.pid) {
+        return None;
+    }
+    let swarm = client.get("/api/swarm").await.ok()?;
+    Some(Remote { client, swarm, workspace, pid: door.pid })
+}
+
+/// The body of a request that hands `input` in.
+pub(crate) fn body(input: Input) -> InputBody {
+    InputBody {
+        text: input.text,
+        agent: input.agent,
+        instance_key: input.instance_key,
+        id: input.id,
+        files: input.files,
+        instructions: input.instructions,
+        metadata: input.metadata,
+    }
+}
+
+impl From<ClientError> for CliError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Refused(body) => {
+                let exit = if body.code == Code::AGENT_NOT_FOUND { Exit::Usage } else { Exit::Failure };
+                CliError { suggestion: body.suggestion, ..CliError::passed_on(exit, body.code, body.message) }
+            }
+            error => CliError::failure(Code::INTERNAL_ERROR, capitalised(&error.to_string()))
+                .suggest("What it had accepted is on disk. See what it did with `gdn logs`."),
+        }
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| format!("{}{}.", first.to_uppercase(), letters.as_str())).unwrap_or_default()
+}

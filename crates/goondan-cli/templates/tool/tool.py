@@ -1,0 +1,8 @@
+# Each function is the export of the same name in the Tool resource. It gets a context (whose call it is, the folder to work
+# in, a logger, other agents) and the arguments, which were checked against `parameters`. It returns a JSON value.
+def reverse(ctx, input):
+    ctx.logger.debug("turning around", length=len(input["text"]))
+    return {"result": input["text"][::-1]}
+
+
+handlers = {"reverse": reverse}

@@ -1,0 +1,204 @@
+//! `gdn acp`, as an editor uses it.
+
+use serde_json::{Value, json};
+
+use crate::peer::{Peer, answers};
+use crate::projects::{ECHO, manifest, scripted};
+use crate::sandbox::Sandbox;
+
+/// An editor with its agent.
+struct Editor {
+    peer: Peer,
+    /// What the person at the editor answers to each question.
+    choice: &'static str,
+}
+
+/// What came until a request was answered.
+struct Heard {
+    updates: Vec<Value>,
+    questions: Vec<Value>,
+    answer: Value,
+}
+
+impl Heard {
+    /// The texts of one kind of update, one after another.
+    fn said(&self, kind: &str) -> String {
+        let of_kind = self.updates.iter().filter(|update| update["sessionUpdate"] == kind);
+        of_kind.filter_map(|update| update["content"]["text"].as_str()).collect()
+    }
+
+    fn kinds(&self) -> Vec<&str> {
+        self.updates.iter().map(|update| update["sessionUpdate"].as_str().unwrap()).collect()
+    }
+}
+
+impl Editor {
+    fn open(sandbox: &Sandbox) -> Self {
+        let mut editor = Editor { peer: Peer::start(sandbox, &["acp", "p"]), choice: "deny" };
+        let hello = editor.ask("initialize", json!({"protocolVersion": 1, "clientCapabilities": {}}));
+        assert_eq!(hello.answer["result"]["agentInfo"]["name"], "gdn");
+        editor
+    }
+
+    fn ask(&mut self, method: &str, params: Value) -> Heard {
+        let id = self.peer.request(method, params);
+        self.hear(|line| answers(line, id))
+    }
+
+    /// Reads on until a line comes that is waited for.
+    fn hear(&mut self, is_last: impl Fn(&Value) -> bool) -> Heard {
+        let (mut updates, mut questions) = (Vec::new(), Vec::new());
+        loop {
+            let line = self.peer.line();
+            match line["method"].as_str() {
+                Some("session/update") => updates.push(line["params"]["update"].clone()),
+                Some("session/request_permission") => {
+                    if self.choice != "wait" {
+                        let outcome = json!({"outcome": "selected", "optionId": self.choice});
+                        self.peer.respond(&line, json!({"outcome": outcome}));
+                    }
+                    questions.push(line["params"].clone());
+                }
+                _ => {}
+            }
+            if is_last(&line) {
+                return Heard { updates, questions, answer: line };
+            }
+        }
+    }
+
+    fn begin(&mut self) -> String {
+        let begun = self.ask("session/new", json!({"cwd": "/", "mcpServers": []}));
+        begun.answer["result"]["sessionId"].as_str().unwrap().to_owned()
+    }
+
+    fn prompt(&mut self, session: &str, prompt: Value) -> Heard {
+        self.ask("session/prompt", json!({"sessionId": session, "prompt": prompt}))
+    }
+
+    fn say(&mut self, session: &str, text: &str) -> Heard {
+        self.prompt(session, json!([{"type": "text", "text": text}]))
+    }
+}
+
+/// A swarm whose agent asks before it runs a command.
+fn asking(script: &str) -> Sandbox {
+    let sandbox = scripted(script);
+    let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
+    sandbox.write("p/goondan.yaml", &manifest(model, "permissions: {default: ask}"));
+    sandbox
+}
+
+const RUNS: &str = "\
+rules:
+  - {when: {role: user}, reply: {text: Look., calls: [{id: c, tool: bash__exec, args: {command: echo hi}}]}}
+  - {when: {role: tool}, reply: {text: 'It said {{ results.c.status }}.'}}
+";
+
+#[test]
+fn a_session_goes_on_after_a_restart() {
+    let sandbox = scripted(ECHO);
+    let mut editor = Editor::open(&sandbox);
+    let session = editor.begin();
+    let first = editor.say(&session, "one");
+    assert_eq!(first.said("agent_message_chunk"), "heard one");
+    assert_eq!(first.answer["result"], json!({"stopReason": "end_turn"}));
+    editor.peer.close();
+
+    let mut editor = Editor::open(&sandbox);
+    let place = json!({"sessionId": session, "cwd": "/", "mcpServers": []});
+    let unloaded = editor.say(&session, "two");
+    assert_eq!(unloaded.answer["error"]["code"], -32602);
+    let loaded = editor.ask("session/load", place);
+    assert_eq!((&*loaded.said("user_message_chunk"), &*loaded.said("agent_message_chunk")), ("one", "heard one"));
+    assert_eq!(editor.say(&session, "two").said("agent_message_chunk"), "heard two");
+    let listed = editor.ask("session/list", json!({}));
+    assert_eq!(listed.answer["result"]["sessions"][0]["sessionId"], json!(session));
+    let unknown = editor.ask("session/load", json!({"sessionId": "other", "cwd": "/", "mcpServers": []}));
+    assert_eq!(unknown.answer["error"]["code"], -32002);
+    editor.peer.close();
+}
+
+#[test]
+fn what_a_prompt_holds_reaches_the_model() {
+    let sandbox = scripted(ECHO);
+    let mut editor = Editor::open(&sandbox);
+    let session = editor.begin();
+    let heard = editor.prompt(
+        &session,
+        json!([
+            {"type": "text", "text": "Look:"},
+            {"type": "resource_link", "name": "main.rs", "uri": "file:///p/main.rs"},
+            {"type": "resource", "resource": {"uri": "file:///p/a\"b", "text": "fn main() {}"}},
+            {"type": "image", "mimeType": "image/png", "data": "aGk="},
+        ]),
+    );
+    let said = heard.said("agent_message_chunk");
+    assert!(said.contains("[main.rs](file:///p/main.rs)"), "{said}");
+    assert!(said.contains("<resource uri=\"file:///p/a%22b\">\nfn main() {}\n</resource>"), "{said}");
+    let loaded = editor.ask("session/load", json!({"sessionId": session, "cwd": "/", "mcpServers": []}));
+    let images = loaded.updates.iter().filter(|update| update["content"]["type"] == "image");
+    let data: Vec<_> = images.map(|update| &update["content"]["data"]).collect();
+    assert_eq!(data, ["aGk="]);
+    let empty = editor.prompt(&session, json!([{"type": "text", "text": " "}]));
+    assert_eq!(empty.answer["error"]["code"], -32602);
+    editor.peer.close();
+}
+
+#[test]
+fn a_person_at_the_editor_is_asked() {
+    let sandbox = asking(RUNS);
+    let mut editor = Editor::open(&sandbox);
+    let session = editor.begin();
+    let denied = editor.say(&session, "run");
+    assert_eq!(denied.kinds(), ["agent_message_chunk", "tool_call", "tool_call_update", "agent_message_chunk"]);
+    assert_eq!(denied.said("agent_message_chunk"), "Look.It said error.");
+    let (question, call) = (&denied.questions[0], &denied.updates[1]);
+    assert_eq!(question["toolCall"]["toolCallId"], call["toolCallId"]);
+    assert_eq!(question["toolCall"]["rawInput"]["command"], "echo hi");
+    let kinds: Vec<_> = question["options"].as_array().unwrap().iter().map(|option| &option["kind"]).collect();
+    assert_eq!(kinds, ["allow_once", "allow_always", "allow_always", "reject_once"]);
+
+    editor.choice = "conversation";
+    let allowed = editor.say(&session, "run");
+    assert_eq!(allowed.said("agent_message_chunk"), "Look.It said ok.");
+    assert_eq!(allowed.updates[2]["status"], "completed");
+    // The same call again: the answer was for the conversation, and another session is another one.
+    assert_eq!(editor.say(&session, "run").questions.len(), 0);
+    let other = editor.begin();
+    assert_eq!(editor.say(&other, "run").questions.len(), 1);
+    editor.peer.close();
+}
+
+#[test]
+fn a_turn_that_waits_for_an_answer_is_cancelled() {
+    let sandbox = asking(RUNS);
+    let mut editor = Editor::open(&sandbox);
+    editor.choice = "wait";
+    let session = editor.begin();
+    let prompt = editor
+        .peer
+        .request("session/prompt", json!({"sessionId": session, "prompt": [{"type": "text", "text": "run"}]}));
+    editor.hear(|line| line["method"] == "session/request_permission");
+    editor.peer.notify("session/cancel", json!({"sessionId": session}));
+    let cancelled = editor.hear(|line| answers(line, prompt));
+    assert_eq!(cancelled.answer["result"]["stopReason"], "cancelled");
+    editor.peer.close();
+}
+
+#[test]
+fn a_failed_turn_is_an_error_with_its_code() {
+    let sandbox = scripted("default: {error: {status: 400, message: no}}\n");
+    let mut editor = Editor::open(&sandbox);
+    let session = editor.begin();
+    let failed = editor.say(&session, "hi");
+    assert_eq!(failed.answer["error"]["data"]["code"], "E_MODEL_STATUS");
+    editor.peer.close();
+}
+
+#[test]
+fn an_agent_that_is_not_there_can_not_be_talked_to() {
+    let outcome = scripted(ECHO).gdn(&["acp", "p", "--agent", "nobody"]);
+    assert_eq!(outcome.code, 2);
+    assert!(outcome.stderr.contains("AGENT_NOT_FOUND"), "{}", outcome.stderr);
+}

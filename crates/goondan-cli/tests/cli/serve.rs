@@ -1,0 +1,249 @@
+//! One process runs a swarm, and others talk to it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::person::Person;
+use crate::projects::{ECHO, manifest, scripted};
+use crate::sandbox::Sandbox;
+
+/// The tool asks before it runs, and its result is what is said.
+const ASKING: &str = "\
+rules:
+  - {when: {role: user}, reply: {calls: [{id: c, tool: text-transform__case, args: {text: '{{ input }}', to: upper}}]}}
+  - {when: {role: tool, contains: E_TOOL}, reply: {text: refused}}
+  - {when: {role: tool}, reply: {text: '{{ results.c.output.result }}'}}
+";
+
+/// A `gdn serve` that is ready.
+struct Serving {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    address: String,
+    token: String,
+}
+
+impl Serving {
+    fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
+        let mut command = sandbox.command(&[&["serve", "p", "--listen", "127.0.0.1:0", "--json"], arguments].concat());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
+            let mut said = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            panic!("{line}{said}")
+        });
+        let address = ready["url"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
+        let token = std::fs::read_to_string(ready["tokenFile"].as_str().unwrap()).unwrap().trim().to_owned();
+        Serving { child, stdout, address, token }
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// The exit code, and what was written.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut rest = String::new();
+        self.stdout.read_to_string(&mut rest).unwrap();
+        self.child.stderr.take().unwrap().read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), rest)
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let (address, token) = (&self.address, &self.token);
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
+    }
+}
+
+#[test]
+fn pages_are_delivered_to_everybody_but_names_with_a_dot_are_not() {
+    let sandbox = scripted(ECHO);
+    let site = sandbox.dir().join("site");
+    std::fs::create_dir_all(site.join(".git")).unwrap();
+    for (name, text) in [("index.html", "<p>hello"), (".env", "KEY=1"), (".git/config", "secret")] {
+        std::fs::write(site.join(name), text).unwrap();
+    }
+    let mut serving = Serving::start(&sandbox, &["--site", "site"]);
+    serving.token = "nobody's".to_owned();
+    let page = serving.get("/");
+    assert!(page.starts_with("HTTP/1.1 200") && page.ends_with("<p>hello"), "{page}");
+    for hidden in
+        ["/.env", "/%2eenv", "/.git/config", "/%2Egit/config", "/../p/goondan.yaml", "/%2e%2e/p/goondan.yaml", "/no"]
+    {
+        let refused = serving.get(hidden);
+        assert!(refused.starts_with("HTTP/1.1 404") && refused.contains("E_SERVE_NOT_FOUND"), "{hidden}: {refused}");
+    }
+    assert!(serving.get("/api/swarm").starts_with("HTTP/1.1 401"));
+    serving.signal("TERM");
+    assert_eq!(serving.end().0, Some(0));
+    let absent = sandbox.gdn(&["serve", "p", "--site", "nowhere"]);
+    assert!(absent.stderr.contains("There is no folder `nowhere` to deliver."), "{}", absent.stderr);
+}
+
+#[test]
+fn other_commands_go_through_the_door() {
+    let sandbox = scripted(ECHO);
+    let serving = Serving::start(&sandbox, &[]);
+    let asked = sandbox.gdn(&["run", "p", "--input", "hi"]);
+    assert_eq!((asked.code, &*asked.stdout), (0, "heard hi\n"), "{}", asked.stderr);
+    assert_eq!(asked.stderr, "Another process runs this swarm: the input goes there.\n");
+    let json = sandbox.gdn(&["run", "p", "--input", "you", "--output-format", "json"]);
+    let report: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!((&report["type"], &report["response"]), (&"result".into(), &"heard you".into()));
+    let called =
+        sandbox.gdn(&["tool", "call", "-p", "p", "text-transform__case", "--args", r#"{"text": "a", "to": "upper"}"#]);
+    assert_eq!(called.code, 0, "{}", called.stderr);
+    assert!(called.stdout.contains("\"A\""), "{}", called.stdout);
+    let listed = sandbox.gdn(&["tool", "list", "-p", "p", "--json"]);
+    assert!(listed.stdout.contains("text-transform__case"), "{}", listed.stderr);
+    let sent = sandbox.gdn(&["send", "-p", "p", "--id", "once", "again", "--json"]);
+    let state: Value = serde_json::from_str(&sent.stdout).unwrap();
+    assert_eq!((&state["id"], &state["instanceKey"]), (&"once".into(), &"main".into()));
+    let second = sandbox.gdn(&["serve", "p", "--listen", "127.0.0.1:0"]);
+    assert_eq!(second.code, 1);
+    assert!(second.stderr.contains(&format!("is held by process {}", serving.child.id())), "{}", second.stderr);
+    serving.signal("TERM");
+    let (code, said) = serving.end();
+    assert_eq!((code, &*said), (Some(0), ""));
+    let late = sandbox.gdn(&["send", "-p", "p", "hi"]);
+    assert!(late.stderr.starts_with("error[NOT_RUNNING]"), "{}", late.stderr);
+    // What was sent is in the conversation, once.
+    let shown = sandbox.gdn(&["instance", "show", "a:main", "--project", "p"]);
+    assert_eq!(shown.stdout.matches("heard again").count(), 1, "{}", shown.stdout);
+}
+
+#[test]
+fn a_command_answers_the_questions_of_its_own_input() {
+    let sandbox = Sandbox::new();
+    let asks = "permissions: {default: ask}";
+    sandbox
+        .write("p/goondan.yaml", &manifest("{provider: scripted, model: any, options: {script: script.yaml}}", asks));
+    sandbox.write("p/script.yaml", ASKING);
+    let serving = Serving::start(&sandbox, &[]);
+    let asked = sandbox.gdn(&["run", "p", "--input", "hi", "--yes"]);
+    assert_eq!((asked.code, &*asked.stdout), (0, "HI\n"), "{}", asked.stderr);
+    // The server waits for somebody else where nobody is at a terminal.
+    let sent = sandbox.gdn(&["send", "-p", "p", "you"]);
+    assert_eq!(sent.code, 0, "{}", sent.stderr);
+    let mut attached = sandbox.command(&["attach", "-p", "p", "--yes", "--json"]);
+    let mut attached = attached.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(attached.stdout.take().unwrap()).lines();
+    let answered = lines.map(Result::unwrap).find(|line| line.contains("approval.resolved")).unwrap();
+    assert!(answered.contains("\"allow\"") || answered.contains("once"), "{answered}");
+    attached.kill().unwrap();
+    attached.wait().unwrap();
+    serving.signal("INT");
+    assert_eq!(serving.end().0, Some(0));
+}
+
+#[test]
+fn a_process_that_was_killed_leaves_a_door_that_leads_nowhere() {
+    let sandbox = scripted(ECHO);
+    let mut serving = Serving::start(&sandbox, &[]);
+    serving.child.kill().unwrap();
+    serving.child.wait().unwrap();
+    let asked = sandbox.gdn(&["run", "p", "--input", "hi"]);
+    assert_eq!((asked.code, &*asked.stdout, &*asked.stderr), (0, "heard hi\n", ""));
+}
+
+#[test]
+fn the_server_tells_who_it_is_to_who_has_the_token() {
+    let sandbox = scripted(ECHO);
+    let mut serving = Serving::start(&sandbox, &[]);
+    let swarm = serving.get("/api/swarm");
+    assert!(swarm.starts_with("HTTP/1.1 200") && swarm.contains(r#""name":"s""#), "{swarm}");
+    let token = std::mem::replace(&mut serving.token, "nonsense-nonsense".to_owned());
+    assert!(serving.get("/api/swarm").starts_with("HTTP/1.1 401"));
+    serving.signal("INT");
+    serving.end();
+    // The token stays: clients go on after a restart.
+    assert_eq!(Serving::start(&sandbox, &[]).token, token);
+}
+
+#[test]
+fn a_server_that_would_be_open_to_all_does_not_start() {
+    let sandbox = scripted(ECHO);
+    let open = sandbox.gdn(&["serve", "p", "--no-token", "--listen", "0.0.0.0:0"]);
+    assert_eq!(open.code, 2);
+    assert!(open.stderr.contains("would let the whole network use the swarm"), "{}", open.stderr);
+    sandbox.write("token", "short\n");
+    let short = sandbox.gdn(&["serve", "p", "--token-file", "token", "--listen", "127.0.0.1:0"]);
+    assert_eq!(short.code, 3, "{}", short.stderr);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let busy = sandbox.gdn(&["serve", "p", "--listen", &address]);
+    assert!(busy.stderr.starts_with("error[E_SERVE_ADDRESS]"), "{}", busy.stderr);
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It has ended already, as a rule.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A turn that never ends by itself, and one that fails.
+const SLOW_OR_FAILING: &str = "\
+rules:
+  - {when: {contains: slow}, reply: {text: late, delayMs: 600000}}
+  - {when: {contains: fail}, reply: {error: {status: 400, message: no such thing}}}
+default: {text: 'heard {{ input }}'}
+";
+
+#[test]
+fn a_chat_goes_through_the_door() {
+    let sandbox = scripted(SLOW_OR_FAILING);
+    let serving = Serving::start(&sandbox, &[]);
+    let mut person = Person::sit_down(&sandbox);
+    person.read_until("Another process runs this swarm");
+    person.read_until("a> ");
+    person.write("slow\r");
+    person.read_until("a is thinking");
+    person.signal("INT");
+    person.read_until("Cancelled.");
+    person.read_until("a> ");
+    person.write("/agent nobody\r");
+    person.read_until("nobody> ");
+    person.write("hi\r");
+    person.read_until("AGENT_NOT_FOUND");
+    person.read_until("nobody> ");
+    person.write("/agent a\r");
+    person.read_until("a> ");
+    person.write("hi\r");
+    person.read_until("heard hi");
+    person.read_until("a> ");
+    person.write("/quit\r");
+    assert_eq!(person.exit_code(), Some(0));
+    assert!(serving.get("/api/swarm").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn failed_events_are_started_again_through_the_door() {
+    let sandbox = scripted(SLOW_OR_FAILING);
+    let serving = Serving::start(&sandbox, &[]);
+    for _ in 0..2 {
+        assert_eq!(sandbox.gdn(&["run", "p", "--input", "fail"]).code, 1);
+    }
+    let again = sandbox.gdn(&["instance", "retry", "a:main", "--project", "p", "--json"]);
+    assert_eq!(again.code, 1, "{}", again.stderr);
+    let results: Vec<Value> = again.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(results.len(), 2, "{}", again.stdout);
+    assert!(results.iter().all(|result| result["error"]["message"].as_str().unwrap().contains("no such thing")));
+    drop(serving);
+}

@@ -1,0 +1,204 @@
+//! `discord`: commands and buttons of an application, which Discord delivers by HTTP. The answer takes the place of "thinking…".
+
+use async_trait::async_trait;
+use axum::Json;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use goondan::connectors::Bound;
+use goondan::spec::kinds::Reply as ReplyMode;
+use serde_json::{Value, json};
+
+use super::{Heard, Platform, header, senseless, unsigned};
+use crate::desk::Taken;
+use crate::event::{Event, Sender, plain};
+use crate::http::{self, Failure};
+use crate::lanes;
+use crate::signature::{is_ed25519, is_fresh};
+
+/// Where Discord's API is, unless it is said otherwise.
+const BASE: &str = "https://discord.com/api/v10";
+/// The longest message, in characters.
+const LONGEST: usize = 2_000;
+/// Kinds of interactions.
+const PING: u64 = 1;
+const COMMAND: u64 = 2;
+const COMPONENT: u64 = 3;
+/// Only who has asked sees the message.
+const EPHEMERAL: u64 = 64;
+/// What a stranger gets.
+const STRANGER: &str = "Sorry, I do not know you yet. The people who run me can let you in.";
+
+/// An application.
+pub(super) struct Discord {
+    base: String,
+    public_key: String,
+    answers: bool,
+}
+
+impl Discord {
+    pub(super) fn new(bound: &Bound) -> Self {
+        Discord {
+            base: bound.setting("apiBaseUrl").unwrap_or(BASE).trim_end_matches('/').to_owned(),
+            public_key: bound.setting("publicKey").unwrap_or_default().trim().to_owned(),
+            answers: bound.reply == ReplyMode::Auto,
+        }
+    }
+}
+
+#[async_trait]
+impl Platform for Discord {
+    fn needs_server(&self) -> bool {
+        true
+    }
+
+    fn is_guarded(&self) -> bool {
+        true
+    }
+
+    fn hear(&self, headers: &HeaderMap, body: &Bytes, now: DateTime<Utc>) -> Result<Heard, Response> {
+        let [timestamp, given] = ["x-signature-timestamp", "x-signature-ed25519"].map(|name| header(headers, name));
+        if !is_fresh(timestamp, now) || !is_ed25519(&self.public_key, &[timestamp.as_bytes(), body], given) {
+            return Err(unsigned());
+        }
+        let interaction: Value = serde_json::from_slice(body).map_err(|_| senseless("The body is not JSON."))?;
+        if interaction["type"].as_u64() == Some(PING) {
+            return Ok(Heard::Answer(Json(json!({"type": 1})).into_response()));
+        }
+        match event(&interaction) {
+            Some(event) => Ok(Heard::Event(Box::new(event))),
+            None => Ok(Heard::Answer(told("Sorry, I can't do anything with that."))),
+        }
+    }
+
+    fn acknowledge(&self, taken: Taken) -> Response {
+        match taken {
+            // It shows "thinking…" until the answer comes.
+            Taken::Accepted if self.answers => Json(json!({"type": 5})).into_response(),
+            Taken::Accepted => told("Accepted."),
+            Taken::Stranger | Taken::NotLetIn => told(STRANGER),
+        }
+    }
+
+    fn pieces(&self, text: &str) -> Vec<String> {
+        lanes::pieces(text, LONGEST, |_| 1)
+    }
+
+    /// The first message takes the place of the one that says that an answer is coming.
+    async fn send(&self, origin: &Value, number: usize, text: &str) -> Result<(), Failure> {
+        let [application, token] = ["application", "token"].map(|name| origin[name].as_str().unwrap_or_default());
+        let (client, hook) = (http::client().await?, format!("{}/webhooks/{application}/{token}", self.base));
+        let request = match number {
+            0 => client.patch(format!("{hook}/messages/@original")),
+            _ => client.post(hook),
+        };
+        // What an agent writes calls nobody.
+        let body = json!({"content": text, "allowed_mentions": {"parse": []}});
+        http::done(request.json(&body)).await.map(drop)
+    }
+}
+
+fn told(text: &str) -> Response {
+    Json(json!({"type": 4, "data": {"content": text, "flags": EPHEMERAL}})).into_response()
+}
+
+/// A command with its options, or a button that was pressed.
+fn event(interaction: &Value) -> Option<Event> {
+    let data = &interaction["data"];
+    let (name, text) = match interaction["type"].as_u64()? {
+        COMMAND => ("slash_command", command(data)?),
+        COMPONENT => ("component_interaction", component(data)?),
+        _ => return None,
+    };
+    let user = interaction.pointer("/member/user").or(interaction.get("user"))?;
+    let [id, token, application] = ["id", "token", "application_id"].map(|field| interaction[field].as_str());
+    // Both become parts of an address.
+    let (id, token, application) =
+        (id?, token.filter(|token| is_plain(token))?, application.filter(|id| is_plain(id))?);
+    if user["bot"].as_bool() == Some(true) {
+        return None;
+    }
+    let (sender, channel) = (user["id"].as_str()?, interaction["channel_id"].as_str()?);
+    let facts = [
+        ("command", data.get("name").or(data.get("custom_id")).unwrap_or(&Value::Null)),
+        ("channelId", &interaction["channel_id"]),
+        ("guildId", &interaction["guild_id"]),
+        ("userId", &user["id"]),
+        ("username", &user["username"]),
+    ];
+    let shown = user["global_name"].as_str().or(user["username"].as_str()).unwrap_or_default();
+    Some(Event {
+        name: name.to_owned(),
+        id: id.to_owned(),
+        text,
+        key: format!("discord:{channel}"),
+        properties: facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), plain(value)?))).collect(),
+        sender: Some(Sender { id: sender.to_owned(), name: shown.to_owned() }),
+        channel: Some(channel.to_owned()),
+        origin: Some(json!({"application": application, "token": token})),
+    })
+}
+
+/// The text of the only option where there is one; otherwise the command with its options.
+fn command(data: &Value) -> Option<String> {
+    let name = data["name"].as_str()?;
+    let empty = Vec::new();
+    let options = data["options"].as_array().unwrap_or(&empty);
+    if let [option] = options.as_slice()
+        && let Some(text) = option["value"].as_str().filter(|text| !text.trim().is_empty())
+    {
+        return Some(text.to_owned());
+    }
+    let said = options
+        .iter()
+        .filter_map(|option| Some(format!(" {}: {}", option["name"].as_str()?, plain(&option["value"])?)));
+    Some(format!("/{name}{}", said.collect::<String>()))
+}
+
+fn component(data: &Value) -> Option<String> {
+    let id = data["custom_id"].as_str()?;
+    let values = data["values"].as_array().map(|values| values.iter().filter_map(plain).collect::<Vec<_>>().join(", "));
+    Some(match values.filter(|values| !values.is_empty()) {
+        Some(values) => format!("{id}: {values}"),
+        None => id.to_owned(),
+    })
+}
+
+fn is_plain(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}
+
+pub(super) fn sample() -> Event {
+    let interaction = json!({
+        "id": "1", "application_id": "2", "token": "sample", "type": COMMAND, "channel_id": "C1", "guild_id": "G1",
+        "data": {"name": "ask", "options": [{"name": "question", "value": "Hello"}]},
+        "member": {"user": {"id": "U1", "username": "ada"}},
+    });
+    event(&interaction).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_and_buttons_are_events() {
+        let mut interaction = json!({
+            "id": "9", "application_id": "2", "token": "aW50-_x", "type": 2, "channel_id": "5",
+            "data": {"name": "ask", "options": [{"name": "question", "value": "why?"}]},
+            "user": {"id": "7", "username": "ada"},
+        });
+        let read = event(&interaction).unwrap();
+        assert_eq!((read.text.as_str(), read.key.as_str(), read.id.as_str()), ("why?", "discord:5", "9"));
+        interaction["data"]["options"] = json!([{"name": "n", "value": 2}, {"name": "on", "value": true}]);
+        assert_eq!(event(&interaction).unwrap().text, "/ask n: 2 on: true");
+        interaction["type"] = json!(3);
+        interaction["data"] = json!({"custom_id": "yes", "values": ["a", "b"]});
+        assert_eq!(event(&interaction).unwrap().text, "yes: a, b");
+        interaction["token"] = json!("../../users/@me");
+        assert_eq!(event(&interaction), None);
+        interaction["type"] = json!(5);
+        assert_eq!(event(&interaction), None);
+    }
+}

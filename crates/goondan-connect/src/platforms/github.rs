@@ -1,0 +1,221 @@
+//! `github`: webhooks of repositories; answers become comments.
+
+use async_trait::async_trait;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use goondan::connectors::Bound;
+use serde_json::{Value, json};
+
+use super::{Heard, Platform, header, senseless, unsigned};
+use crate::event::{Event, Sender, plain};
+use crate::http::{self, Failure};
+use crate::lanes;
+use crate::signature::is_hmac_hex;
+
+/// Where GitHub's API is, unless it is said otherwise.
+const BASE: &str = "https://api.github.com";
+/// The longest comment, in bytes: GitHub counts characters, of which there are no more.
+const LONGEST: usize = 65_000;
+/// Payloads may be that large.
+const LARGEST: usize = 25 * 1024 * 1024;
+/// Marks comments of this program, which are nobody's question. Pages do not show it.
+const MARK: &str = "<!-- answered by gdn -->";
+/// Of a text that comes with an event so much is passed on, in characters.
+const LONGEST_TEXT: usize = 20_000;
+
+/// The webhooks of repositories.
+pub(super) struct GitHub {
+    base: String,
+    token: String,
+    secret: String,
+}
+
+impl GitHub {
+    pub(super) fn new(bound: &Bound) -> Self {
+        GitHub {
+            base: bound.setting("apiBaseUrl").unwrap_or(BASE).trim_end_matches('/').to_owned(),
+            token: bound.secret("token").trim().to_owned(),
+            secret: bound.secret("webhookSecret").to_owned(),
+        }
+    }
+}
+
+#[async_trait]
+impl Platform for GitHub {
+    fn needs_server(&self) -> bool {
+        true
+    }
+
+    fn largest(&self) -> usize {
+        LARGEST
+    }
+
+    /// GitHub signs no time. What is delivered again has the same id.
+    fn hear(&self, headers: &HeaderMap, body: &Bytes, _now: DateTime<Utc>) -> Result<Heard, Response> {
+        let given = header(headers, "x-hub-signature-256").strip_prefix("sha256=");
+        if !given.is_some_and(|given| is_hmac_hex(self.secret.as_bytes(), &[body], given)) {
+            return Err(unsigned());
+        }
+        let delivery = header(headers, "x-github-delivery");
+        if delivery.is_empty() {
+            return Err(senseless("The header X-GitHub-Delivery is missing."));
+        }
+        let payload: Value = serde_json::from_slice(body)
+            .map_err(|_| senseless("The body is not JSON. Set the content type of the webhook to application/json."))?;
+        Ok(match event(header(headers, "x-github-event"), delivery, &payload) {
+            Some(event) => Heard::Event(Box::new(event)),
+            None => Heard::Answer("ignored\n".into_response()),
+        })
+    }
+
+    fn pieces(&self, text: &str) -> Vec<String> {
+        lanes::pieces(text, LONGEST, char::len_utf8)
+    }
+
+    async fn send(&self, origin: &Value, _number: usize, text: &str) -> Result<(), Failure> {
+        let (repository, number) = (origin["repository"].as_str().unwrap_or_default(), &origin["number"]);
+        let address = format!("{}/repos/{repository}/issues/{number}/comments", self.base);
+        let request = http::client().await?.post(address).bearer_auth(&self.token);
+        let request = request.header("accept", "application/vnd.github+json");
+        http::done(request.json(&json!({"body": format!("{text}\n\n{MARK}")}))).await.map(drop)
+    }
+}
+
+/// What the events of one kind are about.
+struct About<'p> {
+    name: &'static str,
+    /// The first line.
+    line: String,
+    body: &'p Value,
+    number: Option<u64>,
+}
+
+/// An event of a person that asks for something; none for pings, labels, closed issues and what bots do.
+fn event(kind: &str, delivery: &str, payload: &Value) -> Option<Event> {
+    let repository =
+        payload.pointer("/repository/full_name").and_then(Value::as_str).filter(|name| is_repository(name))?;
+    let sender = &payload["sender"];
+    if sender["type"] == "Bot" {
+        return None;
+    }
+    let About { name, line, body, number } = about(kind, payload)?;
+    let body: String = body.as_str().unwrap_or_default().chars().take(LONGEST_TEXT).collect();
+    if body.contains(MARK) {
+        return None;
+    }
+    let facts = [
+        ("repository", json!(repository)),
+        ("action", payload["action"].clone()),
+        ("number", json!(number)),
+        ("ref", payload["ref"].clone()),
+        ("sender", sender["login"].clone()),
+    ];
+    let key = match number {
+        Some(number) => format!("github:{repository}#{number}"),
+        None => format!("github:{repository}"),
+    };
+    let login = sender["login"].as_str();
+    Some(Event {
+        name: name.to_owned(),
+        id: delivery.to_owned(),
+        text: format!("{line}\n\n{body}").trim_end().to_owned(),
+        key,
+        properties: facts.iter().filter_map(|(name, value)| Some(((*name).to_owned(), plain(value)?))).collect(),
+        sender: login.map(|login| Sender { id: login.to_owned(), name: login.to_owned() }),
+        channel: Some(repository.to_owned()),
+        origin: number.map(|number| json!({"repository": repository, "number": number})),
+    })
+}
+
+fn about<'p>(kind: &str, payload: &'p Value) -> Option<About<'p>> {
+    let action = payload["action"].as_str().unwrap_or_default();
+    let who = payload.pointer("/sender/login").and_then(Value::as_str).unwrap_or("somebody");
+    let where_ = payload.pointer("/repository/full_name").and_then(Value::as_str).unwrap_or_default();
+    let of = |thing: &Value| (thing["number"].as_u64(), thing["title"].as_str().unwrap_or_default().to_owned());
+    match (kind, action) {
+        ("push", _) => {
+            let commits = payload["commits"].as_array().map_or(0, Vec::len);
+            let branch = payload["ref"].as_str().unwrap_or_default();
+            let line = format!("{who} pushed {commits} commits to {branch} of {where_}.");
+            Some(About { name: "github_push", line, body: &payload["head_commit"]["message"], number: None })
+        }
+        ("pull_request", "opened" | "reopened" | "ready_for_review" | "synchronize") => {
+            let (number, title) = of(&payload["pull_request"]);
+            let line = format!("Pull request #{} of {where_} ({action} by {who}): {title}", number?);
+            Some(About { name: "github_pull_request", line, body: &payload["pull_request"]["body"], number })
+        }
+        ("issues", "opened" | "reopened") => {
+            let (number, title) = of(&payload["issue"]);
+            let line = format!("Issue #{} of {where_} ({action} by {who}): {title}", number?);
+            Some(About { name: "github_issue", line, body: &payload["issue"]["body"], number })
+        }
+        ("issue_comment", "created") => {
+            let (number, title) = of(&payload["issue"]);
+            let line = format!("{who} commented on #{} of {where_} ({title}):", number?);
+            Some(About { name: "github_issue_comment", line, body: &payload["comment"]["body"], number })
+        }
+        _ => None,
+    }
+}
+
+/// `owner/name`: it becomes a part of an address.
+fn is_repository(name: &str) -> bool {
+    let is_plain = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('.')
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+    };
+    // A name may begin with a dot, such as `.github`; `..` leads elsewhere.
+    name.split_once('/').is_some_and(|(owner, name)| {
+        is_plain(owner) && (is_plain(name) || name.strip_prefix('.').is_some_and(is_plain))
+    })
+}
+
+pub(super) fn sample() -> Event {
+    let payload = json!({
+        "action": "opened", "issue": {"number": 12, "title": "It crashes", "body": "Hello"},
+        "repository": {"full_name": "octo/hello"}, "sender": {"login": "ada", "type": "User"},
+    });
+    event("issues", "sample", &payload).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn comment(fields: Value) -> Value {
+        let mut payload = json!({
+            "action": "created", "issue": {"number": 3, "title": "t"}, "comment": {"body": "why?"},
+            "repository": {"full_name": "octo/hello"}, "sender": {"login": "ada", "type": "User"},
+        });
+        payload.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        payload
+    }
+
+    #[test]
+    fn what_people_write_is_an_event_and_what_gdn_writes_is_none() {
+        let read = event("issue_comment", "d", &comment(json!({}))).unwrap();
+        assert_eq!(read.text, "ada commented on #3 of octo/hello (t):\n\nwhy?");
+        assert_eq!((read.key.as_str(), read.id.as_str()), ("github:octo/hello#3", "d"));
+        assert_eq!(read.origin, Some(json!({"repository": "octo/hello", "number": 3})));
+        for ignored in [
+            json!({"action": "deleted"}),
+            json!({"sender": {"login": "x[bot]", "type": "Bot"}}),
+            json!({"comment": {"body": format!("so\n\n{MARK}")}}),
+            json!({"repository": {"full_name": "octo/../x"}}),
+            json!({"repository": {"full_name": "octo/.."}}),
+            json!({"issue": {}}),
+        ] {
+            assert_eq!(event("issue_comment", "d", &comment(ignored.clone())), None, "{ignored}");
+        }
+        let push = json!({
+            "ref": "refs/heads/main", "commits": [{}], "head_commit": {"message": "fix"},
+            "repository": {"full_name": "octo/.github"}, "sender": {"login": "ada"},
+        });
+        let push = event("push", "d", &push).unwrap();
+        assert_eq!((push.key.as_str(), push.origin), ("github:octo/.github", None));
+        assert_eq!(event("ping", "d", &comment(json!({}))), None);
+    }
+}

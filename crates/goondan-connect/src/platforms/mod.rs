@@ -1,0 +1,194 @@
+//! One file for each platform.
+
+mod cron;
+mod discord;
+mod github;
+mod slack;
+mod telegram;
+mod webhook;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::RequestExt;
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use goondan::connectors::Bound;
+use serde_json::Value;
+
+use crate::desk::{Desk, Taken};
+use crate::event::Event;
+use crate::http::Failure;
+
+/// The largest body of a request, in bytes, where the platform does not send larger ones.
+const LARGEST: usize = 1024 * 1024;
+/// How long a body may take to arrive.
+const BODY_TIME: Duration = Duration::from_secs(10);
+
+/// What a platform makes of a request.
+pub(crate) enum Heard {
+    /// An event.
+    Event(Box<Event>),
+    /// Something else, which gets this answer.
+    Answer(Response),
+}
+
+/// A connector, for one connection.
+#[async_trait]
+pub(crate) trait Platform: Send + Sync {
+    /// Whether events arrive by HTTP.
+    fn needs_server(&self) -> bool {
+        false
+    }
+
+    /// Whether nobody may send unless somebody has let him in.
+    fn is_guarded(&self) -> bool {
+        false
+    }
+
+    /// Fetches events until that fails.
+    async fn receive(&self, _desk: &Arc<Desk>) -> Result<Infallible, String> {
+        std::future::pending().await
+    }
+
+    /// The largest body of a request, in bytes.
+    fn largest(&self) -> usize {
+        LARGEST
+    }
+
+    /// Checks who has signed a request, and reads it. Nothing that it says counts before.
+    fn hear(&self, _headers: &HeaderMap, _body: &Bytes, _now: DateTime<Utc>) -> Result<Heard, Response> {
+        Err(StatusCode::NOT_FOUND.into_response())
+    }
+
+    /// The answer to a request whose event was taken, or not.
+    fn acknowledge(&self, _taken: Taken) -> Response {
+        (StatusCode::ACCEPTED, "accepted\n").into_response()
+    }
+
+    /// Cuts an answer into messages.
+    fn pieces(&self, text: &str) -> Vec<String> {
+        vec![text.to_owned()]
+    }
+
+    /// Sends a message of an answer, counted from 0.
+    async fn send(&self, _origin: &Value, _number: usize, _text: &str) -> Result<(), Failure> {
+        Err(Failure::Refused("there is no way back".to_owned()))
+    }
+
+    /// Says that an answer is being written.
+    async fn busy(&self, _origin: &Value) {}
+}
+
+/// The connector of a connection.
+pub(crate) fn make(bound: &Bound) -> Result<Arc<dyn Platform>, String> {
+    Ok(match bound.connector.as_str() {
+        "webhook" => Arc::new(webhook::Webhook::new(bound)),
+        "cron" => Arc::new(cron::Cron::new(bound)?),
+        "slack" => Arc::new(slack::Slack::new(bound)),
+        "github" => Arc::new(github::GitHub::new(bound)),
+        "discord" => Arc::new(discord::Discord::new(bound)),
+        "telegram" => Arc::new(telegram::Telegram::new(bound)),
+        other => return Err(format!("There is no connector `{other}`.")),
+    })
+}
+
+/// A made-up event of a connection; `given`, a JSON object, says what is different about it.
+///
+/// # Errors
+/// A sentence about what is wrong with `given`.
+pub fn sample(bound: &Bound, given: Option<&Value>) -> Result<Event, String> {
+    let event = match bound.connector.as_str() {
+        "cron" => cron::sample(bound),
+        "telegram" => telegram::sample(),
+        "slack" => slack::sample(),
+        "github" => github::sample(),
+        "discord" => discord::sample(),
+        _ => webhook::sample(bound),
+    };
+    given.map_or(Ok(event.clone()), |given| with(event, given))
+}
+
+fn with(mut event: Event, given: &Value) -> Result<Event, String> {
+    let object = given.as_object().ok_or("The event must be a JSON object.")?;
+    for (name, value) in object {
+        let text = || value.as_str().map(str::to_owned).ok_or(format!("`{name}` of the event must be text."));
+        match name.as_str() {
+            "name" => event.name = text()?,
+            "text" => event.text = text()?,
+            "instanceKey" => event.key = text()?,
+            "sender" => event.sender = Some(crate::event::Sender { id: text()?, name: String::new() }),
+            "channel" => event.channel = Some(text()?),
+            "properties" => {
+                let given = value.as_object().ok_or("`properties` of the event must be an object.")?;
+                event.properties.extend(crate::event::plain_values(given));
+            }
+            other => {
+                let known = "name, text, instanceKey, sender, channel and properties";
+                return Err(format!("An event has no `{other}`. It has {known}."));
+            }
+        }
+    }
+    Ok(event)
+}
+
+/// Answers a request to a connection.
+pub(crate) async fn request(desk: Arc<Desk>, request: Request) -> Response {
+    if request.method() != Method::POST {
+        return (StatusCode::METHOD_NOT_ALLOWED, [("allow", "POST")], "Events are delivered by POST.\n")
+            .into_response();
+    }
+    // The limit of the server counts as well.
+    let (head, body) = request.with_limited_body().into_parts();
+    let body = match read(body, desk.platform.largest()).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    let heard = match desk.platform.hear(&head.headers, &body, desk.now()) {
+        Ok(heard) => heard,
+        Err(refusal) => return refusal,
+    };
+    match heard {
+        Heard::Answer(answer) => answer,
+        Heard::Event(event) => match desk.accept(*event).await {
+            Ok(taken) => desk.platform.acknowledge(taken),
+            Err(error) => {
+                tracing::warn!(connection = desk.bound.name, "an event was not taken: {error}");
+                let status = match error.is_passing {
+                    true => StatusCode::SERVICE_UNAVAILABLE,
+                    false => StatusCode::UNPROCESSABLE_ENTITY,
+                };
+                (status, format!("{error}\n")).into_response()
+            }
+        },
+    }
+}
+
+async fn read(body: Body, largest: usize) -> Result<Bytes, Response> {
+    match tokio::time::timeout(BODY_TIME, to_bytes(body, largest)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(_)) => Err((StatusCode::PAYLOAD_TOO_LARGE, "The body is too large, or broke off.\n").into_response()),
+        Err(_) => Err((StatusCode::REQUEST_TIMEOUT, "The body took too long.\n").into_response()),
+    }
+}
+
+/// The answer to a request whose signature is missing, wrong or too old. It does not say which.
+pub(crate) fn unsigned() -> Response {
+    (StatusCode::UNAUTHORIZED, "The request is not signed as it should be, or too old.\n").into_response()
+}
+
+/// The answer to a request that makes no sense.
+pub(crate) fn senseless(why: &str) -> Response {
+    (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response()
+}
+
+/// A header as text; empty where it is missing.
+pub(crate) fn header<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}

@@ -1,0 +1,190 @@
+//! `slack`: an app whose events Slack delivers by HTTP, and which answers in the thread.
+
+use async_trait::async_trait;
+use axum::Json;
+use axum::http::HeaderMap;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use goondan::connectors::Bound;
+use reqwest::RequestBuilder;
+use serde_json::{Value, json};
+
+use super::{Heard, Platform, header, senseless, unsigned};
+use crate::desk::Taken;
+use crate::event::{Event, Sender, plain};
+use crate::http::{self, Failure};
+use crate::lanes;
+use crate::signature::{is_fresh, is_hmac_hex};
+
+/// Where apps talk to Slack, unless it is said otherwise.
+const BASE: &str = "https://slack.com/api";
+/// The longest message that Slack recommends, in characters.
+const LONGEST: usize = 4_000;
+/// What Slack says of a message that may be sent later.
+const RATE_LIMITED: &str = "ratelimited";
+
+/// An app.
+pub(super) struct Slack {
+    base: String,
+    token: String,
+    signing_secret: String,
+    /// Only messages that mention the app, and direct ones.
+    wants_mention: bool,
+}
+
+impl Slack {
+    pub(super) fn new(bound: &Bound) -> Self {
+        Slack {
+            base: bound.setting("apiBaseUrl").unwrap_or(BASE).trim_end_matches('/').to_owned(),
+            token: bound.secret("botToken").trim().to_owned(),
+            signing_secret: bound.secret("signingSecret").trim().to_owned(),
+            wants_mention: bound.setting("messageMode") == Some("mention"),
+        }
+    }
+
+    fn is_signed(&self, headers: &HeaderMap, body: &Bytes, now: DateTime<Utc>) -> bool {
+        let timestamp = header(headers, "x-slack-request-timestamp");
+        let given = header(headers, "x-slack-signature").strip_prefix("v0=");
+        let message: [&[u8]; 4] = [b"v0:", timestamp.as_bytes(), b":", body];
+        is_fresh(timestamp, now)
+            && given.is_some_and(|given| is_hmac_hex(self.signing_secret.as_bytes(), &message, given))
+    }
+
+    async fn request(&self, method: &str, body: &Value) -> Result<RequestBuilder, Failure> {
+        let client = http::client().await?;
+        Ok(client.post(format!("{}/{method}", self.base)).bearer_auth(&self.token).json(body))
+    }
+}
+
+#[async_trait]
+impl Platform for Slack {
+    fn needs_server(&self) -> bool {
+        true
+    }
+
+    fn hear(&self, headers: &HeaderMap, body: &Bytes, now: DateTime<Utc>) -> Result<Heard, Response> {
+        if !self.is_signed(headers, body, now) {
+            return Err(unsigned());
+        }
+        let payload: Value = serde_json::from_slice(body).map_err(|_| senseless("The body is not JSON."))?;
+        if payload["type"] == "url_verification" {
+            let challenge = payload["challenge"].as_str().unwrap_or_default().to_owned();
+            return Ok(Heard::Answer(challenge.into_response()));
+        }
+        Ok(match event(&payload, self.wants_mention) {
+            Some(event) => Heard::Event(Box::new(event)),
+            None => Heard::Answer(Json(json!({"ok": true, "ignored": true})).into_response()),
+        })
+    }
+
+    fn acknowledge(&self, _taken: Taken) -> Response {
+        (StatusCode::OK, Json(json!({"ok": true}))).into_response()
+    }
+
+    fn pieces(&self, text: &str) -> Vec<String> {
+        lanes::pieces(text, LONGEST, |_| 1)
+    }
+
+    async fn send(&self, origin: &Value, _number: usize, text: &str) -> Result<(), Failure> {
+        let body = json!({"channel": origin["channel"], "thread_ts": origin["thread"], "text": escaped(text)});
+        let answer = http::done(self.request("chat.postMessage", &body).await?).await?;
+        match answer["error"].as_str() {
+            _ if answer["ok"] == true => Ok(()),
+            Some(RATE_LIMITED) => Err(Failure::Later(std::time::Duration::from_secs(30))),
+            why => Err(Failure::Refused(why.unwrap_or("it gave no reason").chars().take(100).collect())),
+        }
+    }
+}
+
+/// What an agent writes can't call a whole channel.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// A message of a person. One that mentions the app comes twice, under two ids: what counts is where it stands.
+fn event(payload: &Value, wants_mention: bool) -> Option<Event> {
+    let event = payload.get("event").filter(|_| payload["type"] == "event_callback")?;
+    let is_mention = event["type"] == "app_mention";
+    let is_direct = event["channel_type"] == "im";
+    // Edits, deletions, people who come and go.
+    let is_plain = matches!(event["subtype"].as_str(), None | Some("thread_broadcast" | "file_share"));
+    let is_bot = !event["bot_id"].is_null() || event["user"].as_str().is_none();
+    if !(is_mention || event["type"] == "message") || !is_plain || is_bot {
+        return None;
+    }
+    if wants_mention && !is_mention && !is_direct {
+        return None;
+    }
+    let [channel, ts, user] = ["channel", "ts", "user"].map(|name| event[name].as_str().unwrap_or_default());
+    let text = event["text"].as_str().unwrap_or_default().trim();
+    if channel.is_empty() || ts.is_empty() || text.is_empty() {
+        return None;
+    }
+    let thread = event["thread_ts"].as_str().filter(|thread| !thread.is_empty()).unwrap_or(ts);
+    let facts = [
+        ("channelId", &event["channel"]),
+        ("channelType", &event["channel_type"]),
+        ("messageTs", &event["ts"]),
+        ("threadTs", &event["thread_ts"]),
+        ("userId", &event["user"]),
+        ("teamId", &payload["team_id"]),
+    ];
+    Some(Event {
+        name: if is_mention { "app_mention" } else { "message_im" }.to_owned(),
+        id: format!("{}:{channel}:{ts}", payload["team_id"].as_str().unwrap_or_default()),
+        text: text.to_owned(),
+        key: format!("slack:{channel}:{thread}"),
+        properties: facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), plain(value)?))).collect(),
+        sender: Some(Sender { id: user.to_owned(), name: String::new() }),
+        channel: Some(channel.to_owned()),
+        origin: Some(json!({"channel": channel, "thread": thread})),
+    })
+}
+
+pub(super) fn sample() -> Event {
+    let payload = json!({"type": "event_callback", "team_id": "T1", "event": {
+        "type": "app_mention", "channel": "C1", "channel_type": "channel", "user": "U1", "ts": "1700000000.000100",
+        "text": "<@U0> Hello",
+    }});
+    event(&payload, false).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(fields: Value) -> Value {
+        let mut event = json!({"type": "message", "channel": "C1", "user": "U1", "ts": "1.2", "text": "hi"});
+        event.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        json!({"type": "event_callback", "team_id": "T1", "event_id": "Ev1", "event": event})
+    }
+
+    #[test]
+    fn messages_of_people_are_events_once() {
+        let plain = event(&message(json!({})), false).unwrap();
+        let mention = event(&message(json!({"type": "app_mention"})), false).unwrap();
+        assert_eq!(plain.id, mention.id, "the same message");
+        assert_eq!((plain.name.as_str(), mention.name.as_str()), ("message_im", "app_mention"));
+        assert_eq!(plain.key, "slack:C1:1.2");
+        let reply = event(&message(json!({"thread_ts": "0.9"})), false).unwrap();
+        assert_eq!((reply.key.as_str(), reply.origin.unwrap()["thread"].as_str()), ("slack:C1:0.9", Some("0.9")));
+        for ignored in [
+            json!({"bot_id": "B1"}),
+            json!({"subtype": "message_changed"}),
+            json!({"user": null}),
+            json!({"text": " "}),
+            json!({"type": "reaction_added"}),
+        ] {
+            assert_eq!(event(&message(ignored.clone()), false), None, "{ignored}");
+        }
+        assert_eq!(event(&message(json!({})), true), None, "nobody has mentioned the app");
+        assert!(event(&message(json!({"channel_type": "im"})), true).is_some());
+    }
+
+    #[test]
+    fn an_answer_calls_nobody() {
+        assert_eq!(escaped("<!channel> a & b"), "&lt;!channel&gt; a &amp; b");
+    }
+}

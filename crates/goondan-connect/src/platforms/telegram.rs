@@ -1,0 +1,229 @@
+//! `telegram`: a bot that fetches its messages (long polling) and answers in the same chat.
+//!
+//! What the bot has taken is confirmed by the next call. A process that dies in between gets the same updates again, which
+//! start no second turn.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use goondan::connectors::Bound;
+use reqwest::{RequestBuilder, StatusCode};
+use serde_json::{Value, json};
+
+use super::Platform;
+use crate::desk::{Desk, NotTaken, Taken};
+use crate::event::{Event, Sender, plain};
+use crate::http::{self, Failure, PATIENCE};
+use crate::lanes;
+
+/// Where bots talk to Telegram, unless it is said otherwise.
+const BASE: &str = "https://api.telegram.org";
+/// How long a call waits for messages, in seconds, unless it is said otherwise.
+const POLL: u64 = 30;
+/// The longest message, in UTF-16 units.
+const LONGEST: usize = 4_096;
+/// What a stranger gets, once.
+const STRANGER: &str = "Sorry, I do not know you yet. The people who run me can let you in.";
+
+/// A bot.
+pub(super) struct Telegram {
+    base: String,
+    token: String,
+    poll: u64,
+}
+
+impl Telegram {
+    pub(super) fn new(bound: &Bound) -> Self {
+        Telegram {
+            base: bound.setting("apiBaseUrl").unwrap_or(BASE).trim_end_matches('/').to_owned(),
+            token: bound.secret("botToken").trim().to_owned(),
+            poll: bound.setting("pollTimeoutSeconds").and_then(|seconds| seconds.parse().ok()).unwrap_or(POLL),
+        }
+    }
+
+    async fn request(&self, method: &str, body: &Value) -> Result<RequestBuilder, Failure> {
+        Ok(http::client().await?.post(format!("{}/bot{}/{method}", self.base, self.token)).json(body))
+    }
+
+    /// The updates from `offset` on, which confirms all before.
+    async fn updates(&self, offset: i64) -> Result<Vec<Value>, Failure> {
+        let body = json!({"offset": offset, "timeout": self.poll, "allowed_updates": ["message"]});
+        let request = self.request("getUpdates", &body).await?;
+        let (status, mut body) = http::ask(request, Duration::from_secs(self.poll) + PATIENCE).await?;
+        match (status, body["result"].take()) {
+            (StatusCode::OK, Value::Array(updates)) => Ok(updates),
+            (StatusCode::CONFLICT, _) => Err(Failure::Refused(
+                "another program fetches the messages of this bot, or it has a webhook; end the one, or call deleteWebhook"
+                    .to_owned(),
+            )),
+            (status, _) => {
+                let said: String = body["description"].as_str().unwrap_or_default().chars().take(300).collect();
+                Err(Failure::Refused(format!("{} {said}", status.as_u16())))
+            }
+        }
+    }
+
+    async fn take(&self, desk: &Arc<Desk>, update: &Value) -> Result<(), NotTaken> {
+        let Some(event) = event(update) else { return Ok(()) };
+        let origin = event.origin.clone().unwrap_or_default();
+        match desk.accept(event).await? {
+            Taken::Accepted | Taken::NotLetIn => {}
+            Taken::Stranger => {
+                // Politeness: no more than a try.
+                if let Err(error) = self.send(&origin, 0, STRANGER).await {
+                    tracing::debug!(%error, "a stranger was not told");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Platform for Telegram {
+    fn is_guarded(&self) -> bool {
+        true
+    }
+
+    async fn receive(&self, desk: &Arc<Desk>) -> Result<Infallible, String> {
+        let mut offset = 0;
+        loop {
+            let updates = match self.updates(offset).await {
+                Ok(updates) => updates,
+                Err(Failure::Later(wait)) => {
+                    tokio::time::sleep(wait).await;
+                    continue;
+                }
+                Err(failure) => return Err(failure.to_string()),
+            };
+            for update in &updates {
+                let Some(id) = update["update_id"].as_i64() else { continue };
+                match self.take(desk, update).await {
+                    // It will never be taken: whoever waits behind it must not wait for it.
+                    Err(error) if !error.is_passing => {
+                        tracing::warn!(connection = desk.bound.name, "a message was not taken: {error}");
+                    }
+                    outcome => outcome.map_err(|error| error.to_string())?,
+                }
+                offset = offset.max(id.saturating_add(1));
+            }
+        }
+    }
+
+    fn pieces(&self, text: &str) -> Vec<String> {
+        lanes::pieces(text, LONGEST, char::len_utf16)
+    }
+
+    async fn send(&self, origin: &Value, _number: usize, text: &str) -> Result<(), Failure> {
+        let mut body = json!({"chat_id": origin["chat"], "text": text});
+        if !origin["thread"].is_null() {
+            body["message_thread_id"] = origin["thread"].clone();
+        }
+        http::done(self.request("sendMessage", &body).await?).await.map(drop)
+    }
+
+    async fn busy(&self, origin: &Value) {
+        let mut body = json!({"chat_id": origin["chat"], "action": "typing"});
+        if !origin["thread"].is_null() {
+            body["message_thread_id"] = origin["thread"].clone();
+        }
+        if let Ok(request) = self.request("sendChatAction", &body).await {
+            let _ = http::ask(request, PATIENCE).await;
+        }
+    }
+}
+
+/// A message of a person with a text, or a picture or a file with one.
+fn event(update: &Value) -> Option<Event> {
+    let id = update["update_id"].as_i64()?;
+    let message = update.get("message")?;
+    let (from, chat) = (&message["from"], &message["chat"]);
+    if from["is_bot"].as_bool() == Some(true) {
+        return None;
+    }
+    let chat_id = chat["id"].as_i64()?;
+    let text = message["text"].as_str().or(message["caption"].as_str()).unwrap_or_default();
+    let (file, mark) = file(message);
+    let text = [text, &mark].into_iter().filter(|part| !part.trim().is_empty()).collect::<Vec<_>>().join("\n");
+    if text.is_empty() {
+        return None;
+    }
+    let facts = [
+        ("chatId", &chat["id"]),
+        ("chatType", &chat["type"]),
+        ("messageId", &message["message_id"]),
+        ("threadId", &message["message_thread_id"]),
+        ("senderId", &from["id"]),
+        ("username", &from["username"]),
+        ("fileId", file),
+    ];
+    let properties = facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), plain(value)?))).collect();
+    let thread = message.get("message_thread_id").filter(|_| message["is_topic_message"].as_bool() == Some(true));
+    Some(Event {
+        name: "telegram_message".to_owned(),
+        id: id.to_string(),
+        text,
+        key: format!("telegram:{chat_id}"),
+        properties,
+        sender: from["id"].as_i64().map(|sender| Sender { id: sender.to_string(), name: name(from) }),
+        channel: Some(chat_id.to_string()),
+        origin: Some(json!({"chat": chat_id, "thread": thread})),
+    })
+}
+
+/// The id of what came with a message, and a line that says what it is.
+fn file(message: &Value) -> (&Value, String) {
+    if let Some(photo) = message["photo"].as_array().and_then(|sizes| sizes.last()) {
+        return (&photo["file_id"], "[a photo]".to_owned());
+    }
+    let document = &message["document"];
+    match document["file_id"].is_string() {
+        true => {
+            (&document["file_id"], format!("[a file: {}]", document["file_name"].as_str().unwrap_or("without a name")))
+        }
+        false => (&Value::Null, String::new()),
+    }
+}
+
+fn name(from: &Value) -> String {
+    let parts = ["first_name", "last_name"].iter().filter_map(|part| from[*part].as_str());
+    parts.collect::<Vec<_>>().join(" ")
+}
+
+pub(super) fn sample() -> Event {
+    let update = json!({"update_id": 1, "message": {
+        "message_id": 2, "text": "Hello", "chat": {"id": 1001, "type": "private"},
+        "from": {"id": 1001, "is_bot": false, "first_name": "Ada", "username": "ada"},
+    }});
+    event(&update).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_people_are_events() {
+        let topic = json!({"update_id": 5, "message": {
+            "message_id": 9, "caption": "look", "message_thread_id": 3, "is_topic_message": true,
+            "photo": [{"file_id": "small"}, {"file_id": "large"}],
+            "chat": {"id": -100, "type": "supergroup"}, "from": {"id": 7, "is_bot": false, "first_name": "Ada"},
+        }});
+        let read = event(&topic).unwrap();
+        assert_eq!(read.text, "look\n[a photo]");
+        assert_eq!(read.key, "telegram:-100");
+        assert_eq!(read.properties["fileId"], "large");
+        assert_eq!(read.origin, Some(json!({"chat": -100, "thread": 3})));
+        for ignored in [
+            json!({"update_id": 1, "message": {"text": "x", "chat": {"id": 1}, "from": {"id": 2, "is_bot": true}}}),
+            json!({"update_id": 1, "message": {"sticker": {}, "chat": {"id": 1}, "from": {"id": 2}}}),
+            json!({"update_id": 1, "edited_message": {"text": "x", "chat": {"id": 1}}}),
+            json!({"message": {"text": "x", "chat": {"id": 1}}}),
+            json!(null),
+        ] {
+            assert_eq!(event(&ignored), None, "{ignored}");
+        }
+    }
+}

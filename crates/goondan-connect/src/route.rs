@@ -1,0 +1,82 @@
+//! Which agent gets an event, and in which conversation.
+
+use goondan::spec::kinds::{IngressRule, InstanceKeyRoute};
+
+use crate::event::Event;
+
+/// Where an event goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// The agent; `None` for the swarm's entry agent.
+    pub agent: Option<String>,
+    /// The conversation.
+    pub instance_key: String,
+    /// The rule that says so, counted from 0; `None` where no rule matches.
+    pub rule: Option<usize>,
+}
+
+/// The first rule that matches routes an event. Without one it goes to the entry agent, under its own key.
+pub fn route(rules: &[IngressRule], event: &Event) -> Route {
+    let Some((number, rule)) = rules.iter().enumerate().find(|(_, rule)| matches(rule, event)) else {
+        return Route { agent: None, instance_key: event.key.clone(), rule: None };
+    };
+    let instance_key = match &rule.instance_key {
+        InstanceKeyRoute::FromEvent => None,
+        InstanceKeyRoute::Fixed(key) => Some(key.trim().to_owned()),
+        InstanceKeyRoute::Property { name, prefix } => {
+            let value = event.properties.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
+            value.map(|value| format!("{prefix}{value}"))
+        }
+    };
+    Route {
+        agent: rule.agent.as_ref().map(|agent| agent.name.clone()),
+        instance_key: instance_key.unwrap_or_else(|| event.key.clone()),
+        rule: Some(number),
+    }
+}
+
+fn matches(rule: &IngressRule, event: &Event) -> bool {
+    rule.event.as_ref().is_none_or(|name| *name == event.name)
+        && rule.properties.iter().all(|(name, wanted)| event.properties.get(name) == Some(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan::spec::{Kind, ResourceId};
+
+    use super::*;
+
+    fn rule(event: Option<&str>, properties: &[(&str, &str)], instance_key: InstanceKeyRoute) -> IngressRule {
+        IngressRule {
+            event: event.map(str::to_owned),
+            properties: properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            agent: Some(ResourceId { package: None, kind: Kind::Agent, name: "b".to_owned() }),
+            instance_key,
+        }
+    }
+
+    fn event(properties: &[(&str, &str)]) -> Event {
+        let properties = properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Event { name: "e".to_owned(), key: "own".to_owned(), properties, ..Event::default() }
+    }
+
+    fn key(rules: &[IngressRule], properties: &[(&str, &str)]) -> (Option<usize>, String) {
+        let route = route(rules, &event(properties));
+        (route.rule, route.instance_key)
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_counts() {
+        let by_team = InstanceKeyRoute::Property { name: "team".to_owned(), prefix: "t:".to_owned() };
+        let rules = [
+            rule(Some("other"), &[], InstanceKeyRoute::Fixed("no".to_owned())),
+            rule(Some("e"), &[("urgent", "true")], InstanceKeyRoute::Fixed(" urgent ".to_owned())),
+            rule(None, &[], by_team),
+        ];
+        assert_eq!(key(&rules, &[("urgent", "true"), ("team", "x")]), (Some(1), "urgent".to_owned()));
+        assert_eq!(key(&rules, &[("urgent", "false"), ("team", " x ")]), (Some(2), "t:x".to_owned()));
+        assert_eq!(key(&rules, &[("team", " ")]), (Some(2), "own".to_owned()));
+        assert_eq!(key(&rules[..1], &[]), (None, "own".to_owned()));
+        assert_eq!(route(&rules[..1], &event(&[])).agent, None);
+    }
+}

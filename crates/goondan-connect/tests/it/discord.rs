@@ -1,0 +1,76 @@
+//! `discord`: signed interactions, answers in place of "thinking…".
+
+use axum::http::StatusCode;
+use ring::signature::{Ed25519KeyPair, KeyPair as _};
+use serde_json::{Value, json};
+
+use crate::platform::{Platform, json};
+use crate::support::Running;
+
+fn pair() -> Ed25519KeyPair {
+    Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn guild(base: &str) -> String {
+    let key = hex(pair().public_key().as_ref());
+    format!(
+        "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: guild}}\nspec:\n  \
+         connectorRef: Connector/discord\n  \
+         config: {{apiBaseUrl: {{value: \"{base}\"}}, publicKey: {{value: \"{key}\"}}}}\n  allow: {{senders: [\"7\"]}}\n"
+    )
+}
+
+fn signed(age: i64, body: &str) -> Vec<(&'static str, String)> {
+    let at = (chrono::Utc::now().timestamp() - age).to_string();
+    let signature = hex(pair().sign(format!("{at}{body}").as_bytes()).as_ref());
+    vec![("x-signature-timestamp", at), ("x-signature-ed25519", signature)]
+}
+
+fn ask(id: &str, user: &str, text: &str) -> String {
+    json!({
+        "type": 2, "id": id, "application_id": "2", "token": "tok", "channel_id": "5",
+        "data": {"name": "ask", "options": [{"name": "question", "value": text}]},
+        "member": {"user": {"id": user, "username": "ada"}},
+    })
+    .to_string()
+}
+
+#[tokio::test]
+async fn a_command_is_answered_in_pieces_and_a_stranger_is_told() {
+    let state = tempfile::tempdir().unwrap();
+    let platform = Platform::start(|_| Some(json(200, json!({"id": "1"})))).await;
+    let running = Running::start(state.path(), &guild(&platform.base)).await;
+    let deliver = async |body: String| {
+        let (status, answer) = running.deliver("guild", &signed(0, &body), body.as_bytes()).await;
+        (status, serde_json::from_str::<Value>(&answer).unwrap())
+    };
+    assert_eq!(deliver(json!({"type": 1}).to_string()).await, (StatusCode::OK, json!({"type": 1})));
+    assert_eq!(deliver(ask("1", "7", &"word ".repeat(500))).await, (StatusCode::OK, json!({"type": 5})));
+    let first = platform.wait("/webhooks/2/tok/messages/@original", 1).await;
+    assert!(first[0]["content"].as_str().unwrap().starts_with("heard word"));
+    assert_eq!(first[0]["allowed_mentions"], json!({"parse": []}));
+    platform.wait("/webhooks/2/tok", 1).await;
+    let (_, told) = deliver(ask("2", "8", "let me in")).await;
+    assert_eq!(told["data"]["flags"], 64);
+    assert_eq!(running.look("guild").pending[0].id, "8");
+    assert_eq!(running.heard("discord:5").await.len(), 1);
+    running.until("guild", |look| look.owed == 0).await;
+    let outbox = std::fs::read_to_string(state.path().join("w/connections/guild/outbox.jsonl")).unwrap();
+    assert!(outbox.contains("\"sent\""), "{outbox}");
+}
+
+#[tokio::test]
+async fn unsigned_stale_and_tampered_requests_are_refused() {
+    let state = tempfile::tempdir().unwrap();
+    let platform = Platform::start(|_| None).await;
+    let running = Running::start(state.path(), &guild(&platform.base)).await;
+    let (body, other) = (ask("1", "7", "x"), ask("1", "7", "y"));
+    for (headers, body) in [(vec![], &body), (signed(301, &body), &body), (signed(0, &body), &other)] {
+        assert_eq!(running.deliver("guild", &headers, body.as_bytes()).await.0, StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(running.swarm.instances().await, []);
+}

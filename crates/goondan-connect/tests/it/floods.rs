@@ -1,0 +1,137 @@
+//! Many events, and bodies that nobody would send.
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use ring::hmac;
+use serde_json::{Value, json};
+
+use crate::platform::{Platform, fine, json};
+use crate::support::Running;
+
+const SECRET: &str = "0123456789abcdef0123";
+
+/// One connection for each platform that is delivered to by HTTP and signs with a secret.
+const ALL: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: webhook}
+spec:
+  connectorRef: Connector/webhook
+  config: {signatureHeader: {value: X-Signature}}
+  secrets: {signingSecret: {value: "0123456789abcdef0123"}}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: slack}
+spec:
+  connectorRef: Connector/slack
+  reply: none
+  secrets: {signingSecret: {value: "0123456789abcdef0123"}}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: github}
+spec:
+  connectorRef: Connector/github
+  reply: none
+  secrets: {webhookSecret: {value: "0123456789abcdef0123"}}
+"#;
+
+fn hmac_hex(message: &[u8]) -> String {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), message);
+    tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn headers(platform: &str, kind: &str, body: &[u8]) -> Vec<(&'static str, String)> {
+    match platform {
+        "webhook" => vec![("x-signature", hmac_hex(body))],
+        "slack" => {
+            let at = chrono::Utc::now().timestamp().to_string();
+            let tag = hmac_hex(&[b"v0:", at.as_bytes(), b":", body].concat());
+            vec![("x-slack-request-timestamp", at), ("x-slack-signature", format!("v0={tag}"))]
+        }
+        _ => vec![
+            ("x-github-event", kind.to_owned()),
+            ("x-github-delivery", hmac_hex(body)),
+            ("x-hub-signature-256", format!("sha256={}", hmac_hex(body))),
+        ],
+    }
+}
+
+/// Words that the platforms give a meaning to, in places where they have none.
+fn value() -> impl Strategy<Value = Value> {
+    let words = "type|event|event_callback|message|app_mention|text|channel|ts|user|issue|number|title|body|action|opened|\
+                 repository|full_name|octo/hello|sender|login|comment|pull_request|instanceKey|properties|url_verification";
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        words.prop_map(Value::from),
+        "\\PC{0,12}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 6, move |inner| {
+        let object = prop::collection::vec((words, inner.clone()), 0..6);
+        prop_oneof![
+            object.prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            prop::collection::vec(inner, 0..4).prop_map(Value::from),
+        ]
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_body_is_too_odd() {
+    let state = tempfile::tempdir().unwrap();
+    let running = Running::start(state.path(), ALL).await;
+    let body = prop_oneof![
+        4 => value().prop_map(|value| value.to_string().into_bytes()),
+        1 => prop::collection::vec(any::<u8>(), 0..64),
+    ];
+    let kinds = prop::sample::select(vec!["push", "issues", "issue_comment", "pull_request", "ping", "odd"]);
+    for platform in ["webhook", "slack", "github"] {
+        let mut runner = TestRunner::new(Config { cases: 1_000, failure_persistence: None, ..Config::default() });
+        let handle = tokio::runtime::Handle::current();
+        let outcome = tokio::task::block_in_place(|| {
+            runner.run(&(&body, &kinds), |(body, kind)| {
+                let (status, _) = handle.block_on(running.deliver(platform, &headers(platform, kind, &body), &body));
+                prop_assert!(status.as_u16() < 500 && status.as_u16() != 401, "{status} {body:?}");
+                Ok(())
+            })
+        });
+        outcome.unwrap_or_else(|error| panic!("{platform}: {error}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_is_answered_in_order_in_each_chat() {
+    const CHATS: i64 = 10;
+    const EACH: i64 = 30;
+    let state = tempfile::tempdir().unwrap();
+    let updates: Vec<Value> = (0..CHATS * EACH)
+        .map(|number| {
+            json!({"update_id": number + 1, "message": {
+                "message_id": number, "text": format!("{number}"), "chat": {"id": number % CHATS, "type": "private"},
+                "from": {"id": 7, "is_bot": false},
+            }})
+        })
+        .collect();
+    let platform = Platform::start(move |call| match call.path.ends_with("getUpdates") {
+        true if call.body["offset"] == 0 => Some(json(200, json!({"ok": true, "result": updates}))),
+        true => None,
+        false => Some(fine()),
+    })
+    .await;
+    let connection = format!(
+        "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: bot}}\nspec:\n  connectorRef: Connector/telegram\n  \
+         config: {{apiBaseUrl: {{value: \"{}\"}}}}\n  secrets: {{botToken: {{value: t}}}}\n  allow: {{senders: [\"*\"]}}\n",
+        platform.base
+    );
+    let running = Running::start(state.path(), &connection).await;
+    let sent = platform.wait("sendMessage", usize::try_from(CHATS * EACH).unwrap()).await;
+    for chat in 0..CHATS {
+        let told: Vec<&str> =
+            sent.iter().filter(|body| body["chat_id"] == chat).map(|body| body["text"].as_str().unwrap()).collect();
+        let wanted: Vec<String> = (0..EACH).map(|round| format!("heard {}", round * CHATS + chat)).collect();
+        assert_eq!(told, wanted);
+    }
+    running.until("bot", |look| look.owed == 0).await;
+}

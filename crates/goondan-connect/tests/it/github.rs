@@ -1,0 +1,62 @@
+//! `github`: signed webhooks, answers as comments.
+
+use axum::http::StatusCode;
+use ring::hmac;
+use serde_json::json;
+
+use crate::platform::{Platform, json};
+use crate::support::Running;
+
+const SECRET: &str = "It's a Secret to Everybody";
+
+fn hub(base: &str) -> String {
+    format!(
+        "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: hub}}\nspec:\n  connectorRef: Connector/github\n  \
+         config: {{apiBaseUrl: {{value: \"{base}\"}}}}\n  \
+         secrets: {{token: {{value: ghp_1}}, webhookSecret: {{value: \"{SECRET}\"}}}}\n"
+    )
+}
+
+fn signed(kind: &str, delivery: &str, body: &str) -> Vec<(&'static str, String)> {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), body.as_bytes());
+    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    vec![
+        ("x-github-event", kind.to_owned()),
+        ("x-github-delivery", delivery.to_owned()),
+        ("x-hub-signature-256", format!("sha256={hex}")),
+    ]
+}
+
+#[tokio::test]
+async fn an_issue_is_answered_by_a_comment_once() {
+    let state = tempfile::tempdir().unwrap();
+    let platform = Platform::start(|_| Some(json(201, json!({"id": 1})))).await;
+    let running = Running::start(state.path(), &hub(&platform.base)).await;
+    let body = json!({
+        "action": "opened", "issue": {"number": 7, "title": "It fails", "body": "Why?"},
+        "repository": {"full_name": "octo/hello"}, "sender": {"login": "ada", "type": "User"},
+    })
+    .to_string();
+    for _ in 0..2 {
+        let (status, _) = running.deliver("hub", &signed("issues", "d-1", &body), body.as_bytes()).await;
+        assert_eq!(status, StatusCode::ACCEPTED);
+    }
+    let sent = platform.wait("/repos/octo/hello/issues/7/comments", 1).await;
+    let comment = sent[0]["body"].as_str().unwrap().to_owned();
+    assert!(comment.starts_with("heard Issue #7 of octo/hello (opened by ada): It fails"), "{comment}");
+    running.until("hub", |look| look.owed == 0).await;
+    // GitHub delivers that comment as well.
+    let own = json!({
+        "action": "created", "issue": {"number": 7, "title": "It fails"}, "comment": {"body": comment},
+        "repository": {"full_name": "octo/hello"}, "sender": {"login": "owner-of-the-token", "type": "User"},
+    })
+    .to_string();
+    let (status, answer) = running.deliver("hub", &signed("issue_comment", "d-2", &own), own.as_bytes()).await;
+    assert_eq!((status, answer.as_str()), (StatusCode::OK, "ignored\n"));
+    assert_eq!(running.heard("github:octo/hello#7").await.len(), 1);
+    let ping = json!({"zen": "Keep it logically awesome."}).to_string();
+    assert_eq!(running.deliver("hub", &signed("ping", "d-3", &ping), ping.as_bytes()).await.0, StatusCode::OK);
+    let mut forged = signed("issues", "d-4", &body);
+    forged[2].1 = forged[2].1.replace("sha256=", "sha1=");
+    assert_eq!(running.deliver("hub", &forged, body.as_bytes()).await.0, StatusCode::UNAUTHORIZED);
+}

@@ -1,0 +1,14 @@
+//! Connections of a running swarm, with platforms that stand in for the real ones.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod cron;
+mod discord;
+mod floods;
+mod github;
+mod platform;
+mod reload;
+mod slack;
+mod support;
+mod telegram;
+mod webhook;

@@ -1,0 +1,99 @@
+//! `slack`: signed events, the check of the address, answers in threads.
+
+use axum::http::StatusCode;
+use ring::hmac;
+use serde_json::{Value, json};
+
+use crate::platform::{Platform, json};
+use crate::support::Running;
+
+const SECRET: &str = "8f742231b10e8888abcd99yyyzzz85a5";
+
+fn app(base: &str) -> String {
+    format!(
+        "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: team}}\nspec:\n  connectorRef: Connector/slack\n  \
+         config: {{apiBaseUrl: {{value: \"{base}\"}}}}\n  \
+         secrets: {{botToken: {{value: xoxb-1}}, signingSecret: {{value: {SECRET}}}}}\n"
+    )
+}
+
+fn signed(secret: &str, age: i64, body: &str) -> Vec<(&'static str, String)> {
+    let at = (chrono::Utc::now().timestamp() - age).to_string();
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    let tag = hmac::sign(&key, format!("v0:{at}:{body}").as_bytes());
+    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    vec![("x-slack-request-timestamp", at), ("x-slack-signature", format!("v0={hex}"))]
+}
+
+fn message(ts: &str, text: &str) -> String {
+    json!({"type": "event_callback", "team_id": "T1", "event_id": format!("Ev{ts}"), "event": {
+        "type": "message", "channel": "C1", "channel_type": "im", "user": "U1", "ts": ts, "text": text,
+    }})
+    .to_string()
+}
+
+async fn fine() -> Platform {
+    Platform::start(|_| Some(json(200, json!({"ok": true})))).await
+}
+
+#[tokio::test]
+async fn a_message_is_answered_once_in_its_thread_however_often_it_comes() {
+    let state = tempfile::tempdir().unwrap();
+    let platform = fine().await;
+    let running = Running::start(state.path(), &app(&platform.base)).await;
+    let body = message("1.2", "<hello>");
+    for number in 0..3 {
+        let mut headers = signed(SECRET, 0, &body);
+        headers.push(("x-slack-retry-num", number.to_string()));
+        assert_eq!(running.deliver("team", &headers, body.as_bytes()).await.0, StatusCode::OK);
+    }
+    let sent = platform.wait("chat.postMessage", 1).await;
+    assert_eq!(sent[0], json!({"channel": "C1", "thread_ts": "1.2", "text": "heard &lt;hello&gt;"}));
+    running.until("team", |look| look.owed == 0).await;
+    running.kill().await;
+    let running = Running::start(state.path(), &app(&platform.base)).await;
+    let headers = signed(SECRET, 0, &body);
+    assert_eq!(running.deliver("team", &headers, body.as_bytes()).await.0, StatusCode::OK);
+    assert_eq!(running.heard("slack:C1:1.2").await, ["<hello>"]);
+    let other = message("1.3", "more");
+    running.deliver("team", &signed(SECRET, 0, &other), other.as_bytes()).await;
+    platform.wait("chat.postMessage", 2).await;
+    running.until("team", |look| look.owed == 0).await;
+    assert_eq!(platform.calls("chat.postMessage").len(), 2);
+}
+
+#[tokio::test]
+async fn the_address_is_checked_and_a_request_that_is_not_slacks_is_refused() {
+    let state = tempfile::tempdir().unwrap();
+    let platform = fine().await;
+    let running = Running::start(state.path(), &app(&platform.base)).await;
+    let check = r#"{"type":"url_verification","challenge":"3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P"}"#;
+    let (status, answer) = running.deliver("team", &signed(SECRET, 0, check), check.as_bytes()).await;
+    assert_eq!((status, answer.as_str()), (StatusCode::OK, "3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P"));
+    let body = message("1.2", "x");
+    let other = message("1.2", "y");
+    for (headers, body) in [
+        (vec![], &body),
+        (signed(SECRET, 301, &body), &body),
+        (signed("another secret", 0, &body), &body),
+        (signed(SECRET, 0, &body), &other),
+    ] {
+        assert_eq!(running.deliver("team", &headers, body.as_bytes()).await.0, StatusCode::UNAUTHORIZED);
+    }
+    let bot = json!({"type": "event_callback", "event": {"type": "message", "bot_id": "B1", "text": "x"}}).to_string();
+    let (status, answer) = running.deliver("team", &signed(SECRET, 0, &bot), bot.as_bytes()).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(serde_json::from_str::<Value>(&answer).unwrap()["ignored"], true);
+    assert_eq!(running.swarm.instances().await, []);
+}
+
+#[tokio::test]
+async fn a_refusal_in_the_body_is_a_failed_answer() {
+    let state = tempfile::tempdir().unwrap();
+    let platform = Platform::start(|_| Some(json(200, json!({"ok": false, "error": "channel_not_found"})))).await;
+    let running = Running::start(state.path(), &app(&platform.base)).await;
+    let body = message("1.2", "x");
+    running.deliver("team", &signed(SECRET, 0, &body), body.as_bytes()).await;
+    running.until("team", |look| !look.failed.is_empty()).await;
+    assert!(running.look("team").failed[0].why.as_deref().unwrap().contains("channel_not_found"));
+}

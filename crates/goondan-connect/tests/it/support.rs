@@ -1,0 +1,168 @@
+//! A swarm with connections.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode};
+use goondan::Swarm;
+use goondan::ids::InstanceId;
+use goondan::message::Role;
+use goondan::ports::clock::{Clock, SystemClock};
+use goondan::spec::Environment;
+use goondan_connect::{Connections, Look, Options, Shelf};
+use tower::ServiceExt as _;
+
+/// The model repeats what it hears, fails, or takes forever.
+pub(crate) const AGENTS: &str = r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: m}
+spec:
+  provider: scripted
+  model: any
+  options:
+    rules:
+      - {when: {contains: slow}, reply: {text: late, delayMs: 600000}}
+      - {when: {contains: break}, reply: {error: {status: 400, message: no}}}
+    default: {text: "heard {{ last }}"}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: a}
+spec: {modelConfig: {modelRef: Model/m}}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: default}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}]}
+"#;
+
+/// A swarm with connections.
+pub(crate) struct Running {
+    pub(crate) swarm: Swarm,
+    pub(crate) connections: Connections,
+    router: Router,
+    workspace: std::path::PathBuf,
+    project: tempfile::TempDir,
+}
+
+impl Running {
+    /// Keeps its state in that folder. `connections` is YAML.
+    pub(crate) async fn start(state: &Path, connections: &str) -> Running {
+        Running::start_at(state, connections, Arc::new(SystemClock)).await
+    }
+
+    /// As [`Running::start`], where the connections see another time.
+    pub(crate) async fn start_at(state: &Path, connections: &str, clock: Arc<dyn Clock>) -> Running {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("goondan.yaml"), format!("{AGENTS}---\n{connections}")).unwrap();
+        let project = goondan::load(folder.path());
+        assert_eq!(project.diagnostics, []);
+        let workspace = state.join("w");
+        let swarm = Swarm::builder(project.bundle.unwrap())
+            .state_root(state)
+            .workspace(goondan::Workspace { id: "w".to_owned(), dir: workspace.clone() })
+            .environment(Environment::default())
+            .start()
+            .await
+            .unwrap();
+        let options = Options { has_server: true, clock };
+        let connections = Connections::begin(swarm.clone(), options).await;
+        assert_eq!(connections.problems(), []);
+        let router = connections.router();
+        Running { swarm, connections, router, workspace, project: folder }
+    }
+
+    /// Ends it as if the process had died.
+    pub(crate) async fn kill(self) {
+        self.swarm.kill();
+        drop(self.connections);
+        drop(self.router);
+        // Tasks that were dropped let go of the workspace a moment later.
+        let lock = goondan::Workspace { id: "w".to_owned(), dir: self.workspace.clone() };
+        drop(self.swarm);
+        within(async {
+            while lock.running_process().unwrap().is_some() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+
+    /// Puts another project in place, and reloads it.
+    pub(crate) async fn reload(&self, connections: &str) {
+        std::fs::write(self.project.path().join("goondan.yaml"), format!("{AGENTS}---\n{connections}")).unwrap();
+        self.swarm.reload().await.result.unwrap();
+    }
+
+    /// What a platform gets that delivers `body`.
+    pub(crate) async fn deliver(
+        &self,
+        connection: &str,
+        headers: &[(&str, String)],
+        body: &[u8],
+    ) -> (StatusCode, String) {
+        let mut request = Request::post(format!("/connect/{connection}"));
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        let response = within(self.router.clone().oneshot(request)).await.unwrap();
+        let status = response.status();
+        let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// What people have said in a conversation.
+    pub(crate) async fn heard(&self, key: &str) -> Vec<String> {
+        let messages = self.swarm.conversation(&InstanceId::new("a", key)).await.unwrap();
+        messages.iter().filter(|message| message.data.role == Role::User).map(|message| message.text()).collect()
+    }
+
+    /// Waits until so much was answered in a conversation, and gives back what was said.
+    pub(crate) async fn answered(&self, key: &str, count: usize) -> Vec<String> {
+        let mut events = self.swarm.subscribe();
+        within(async {
+            loop {
+                let messages = self.swarm.conversation(&InstanceId::new("a", key)).await.unwrap();
+                if messages.iter().filter(|message| message.data.role == Role::Assistant).count() >= count {
+                    return;
+                }
+                events.recv().await;
+            }
+        })
+        .await;
+        self.heard(key).await
+    }
+
+    pub(crate) fn look(&self, connection: &str) -> Look {
+        self.shelf(connection).look().unwrap()
+    }
+
+    pub(crate) fn shelf(&self, connection: &str) -> Shelf {
+        Shelf::of(&self.workspace, connection)
+    }
+
+    /// Waits until something can be seen of a connection.
+    pub(crate) async fn until(&self, connection: &str, what: impl Fn(&Look) -> bool) {
+        within(async {
+            while !what(&self.look(connection)) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+}
+
+/// What hangs fails.
+pub(crate) async fn within<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), what).await.expect("it took a minute")
+}
+
+/// A value that a mock's closure and its test share.
+pub(crate) fn shared<T>(value: T) -> Arc<std::sync::Mutex<T>> {
+    Arc::new(std::sync::Mutex::new(value))
+}

@@ -1,0 +1,171 @@
+//! The trace of whoever hands in an input, as the W3C's headers `traceparent` and `tracestate` tell it.
+
+use serde::{Deserialize, Serialize};
+
+/// Members of a `tracestate`, and its length in bytes. Longer ones are left out, as the standard allows.
+const MOST_MEMBERS: usize = 32;
+const LONGEST_STATE: usize = 512;
+
+/// Bytes of a member's name or value.
+const LONGEST_PART: usize = 256;
+
+/// A caller outside that has a trace of its own. A chain keeps its own id all the same, for two inputs may have the same caller;
+/// only in what is sent to receivers and servers the caller's trace stands in its place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caller {
+    /// Its trace and its span.
+    pub traceparent: TraceParent,
+    /// What systems along the way have noted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tracestate: Option<String>,
+}
+
+impl Caller {
+    /// What the two headers say. A `traceparent` that breaks the standard is none, and a `tracestate` that does is left out.
+    pub fn read<'a>(traceparent: &str, tracestate: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let traceparent = TraceParent::read(traceparent)?;
+        let state = tracestate.into_iter().map(str::trim).filter(|text| !text.is_empty()).collect::<Vec<_>>().join(",");
+        Some(Caller { traceparent, tracestate: Some(state).filter(|state| is_state(state)) })
+    }
+}
+
+/// A span of some trace: `00-<32 hex digits>-<16>-<2>`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TraceParent(String);
+
+impl TraceParent {
+    /// Reads a header. Of a later version of the standard it reads what this one knows.
+    pub fn read(text: &str) -> Option<Self> {
+        let text = text.trim_matches([' ', '\t']);
+        if !text.is_ascii() || text.len() < 55 {
+            return None;
+        }
+        let (known, rest) = text.split_at(55);
+        let mut parts = known.split('-');
+        let [version, trace, span, flags] = [(); 4].map(|()| parts.next().unwrap_or_default());
+        let lengths = [version, trace, span, flags].map(str::len);
+        let is_whole = parts.next().is_none()
+            && lengths == [2, 32, 16, 2]
+            && [version, trace, span, flags].iter().all(|part| is_hex(part));
+        let is_null = |id: &str| id.bytes().all(|digit| digit == b'0');
+        let has_rest = if version == "00" { rest.is_empty() } else { rest.is_empty() || rest.starts_with('-') };
+        if !is_whole || version == "ff" || is_null(trace) || is_null(span) || !has_rest {
+            return None;
+        }
+        Some(TraceParent::of(trace, span, u8::from_str_radix(flags, 16).is_ok_and(|flags| flags & 1 == 1)))
+    }
+
+    /// A span of a trace. The ids are lower-case hex.
+    pub fn of(trace_id: &str, span_id: &str, is_sampled: bool) -> Self {
+        TraceParent(format!("00-{trace_id}-{span_id}-{:02x}", u8::from(is_sampled)))
+    }
+
+    /// 32 hex digits.
+    pub fn trace_id(&self) -> &str {
+        &self.0[3..35]
+    }
+
+    /// 16 hex digits.
+    pub fn span_id(&self) -> &str {
+        &self.0[36..52]
+    }
+
+    /// Whether the caller sends its trace to a receiver.
+    pub fn is_sampled(&self) -> bool {
+        self.0.ends_with('1')
+    }
+
+    /// As a header says it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for TraceParent {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        TraceParent::read(&text).ok_or("no traceparent")
+    }
+}
+
+impl From<TraceParent> for String {
+    fn from(parent: TraceParent) -> Self {
+        parent.0
+    }
+}
+
+fn is_hex(text: &str) -> bool {
+    text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn is_state(state: &str) -> bool {
+    let members: Vec<&str> = state.split(',').map(str::trim).collect();
+    state.len() <= LONGEST_STATE && members.len() <= MOST_MEMBERS && members.into_iter().all(is_member)
+}
+
+fn is_member(member: &str) -> bool {
+    let Some((name, value)) = member.split_once('=') else { return false };
+    let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-*/@".contains(&byte);
+    let is_value = |byte: u8| matches!(byte, 0x20..=0x7e) && byte != b',' && byte != b'=';
+    (1..=LONGEST_PART).contains(&name.len())
+        && (1..=LONGEST_PART).contains(&value.len())
+        && name.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
+        && name.bytes().all(is_name)
+        && value.bytes().all(is_value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    #[test]
+    fn a_good_header_is_read() {
+        let caller = Caller::read(GOOD, ["rojo=00f067aa0ba902b7", " congo=t61 "]).unwrap();
+        assert_eq!(caller.traceparent.trace_id(), "0af7651916cd43dd8448eb211c80319c");
+        assert_eq!(caller.traceparent.span_id(), "b7ad6b7169203331");
+        assert!(caller.traceparent.is_sampled());
+        assert_eq!(caller.tracestate.as_deref(), Some("rojo=00f067aa0ba902b7,congo=t61"));
+        let text = serde_json::to_string(&caller).unwrap();
+        assert_eq!(serde_json::from_str::<Caller>(&text).unwrap(), caller);
+    }
+
+    #[test]
+    fn later_versions_are_read_as_far_as_they_are_known() {
+        let later = TraceParent::read(&GOOD.replace("00-0a", "cc-0a").replace("-01", "-09-what-comes")).unwrap();
+        assert_eq!(later.as_str(), GOOD, "flags that are not known are not passed on");
+        assert!(TraceParent::read(&format!("cc{}x", &GOOD[2..])).is_none());
+    }
+
+    #[test]
+    fn what_breaks_the_standard_is_no_caller() {
+        let long = format!("{GOOD}-more");
+        for bad in [
+            "",
+            "00",
+            &long,
+            &GOOD.to_uppercase(),
+            &GOOD.replace("00-", "ff-"),
+            &GOOD.replace("0af7651916cd43dd8448eb211c80319c", &"0".repeat(32)),
+            &GOOD.replace("b7ad6b7169203331", &"0".repeat(16)),
+            &GOOD.replace("-b7", "_b7"),
+            &GOOD.replace("0af7", "0äf"),
+            &GOOD.replace("-01", "-0g"),
+            &GOOD.replace('7', "-"),
+            "00-0af7651916cd43dd8448eb211c80319-cb7ad6b7169203331-01",
+        ] {
+            assert!(TraceParent::read(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_state_that_breaks_the_standard_is_left_out() {
+        let (long, many) = (format!("a={}", "x".repeat(600)), vec!["a=1"; 33]);
+        for bad in [vec!["A=1"], vec!["a"], vec!["a="], vec!["=1"], vec!["a=\u{7}"], vec!["a=b=c"], vec![&long], many] {
+            assert_eq!(Caller::read(GOOD, bad.iter().copied()).unwrap().tracestate, None, "{bad:?}");
+        }
+    }
+}

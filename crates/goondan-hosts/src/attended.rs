@@ -1,0 +1,109 @@
+//! A call while it runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use goondan_core::ports::tool::{ToolContext, ToolError};
+use serde_json::Value;
+
+use crate::calls::{Event, Outcome, Receivers};
+use crate::errors;
+use crate::operations;
+use crate::process::Process;
+use crate::wire::{Answer, Down};
+
+/// How long a cancelled call may go on before its host is given up. Shorter than the engine's own two seconds.
+const GRACE: Duration = Duration::from_secs(1);
+/// Questions of one call that may be open at a time.
+const MAX_OPERATIONS: usize = 64;
+
+type Operations<'a> = FuturesUnordered<BoxFuture<'a, (u64, Result<Value, ToolError>)>>;
+
+/// A call while it runs. Where it is dropped before its answer, the host is told, and given up if that does not help.
+pub(crate) struct Attended<'a> {
+    process: Arc<Process>,
+    receivers: Receivers,
+    ctx: &'a ToolContext,
+    operations: Operations<'a>,
+    is_over: bool,
+}
+
+impl Drop for Attended<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.process.calls().forget(self.receivers.id);
+            self.process.tell(&Down::Cancel { id: self.receivers.id });
+            self.process.retire();
+        }
+    }
+}
+
+impl<'a> Attended<'a> {
+    pub(crate) fn new(process: Arc<Process>, receivers: Receivers, ctx: &'a ToolContext) -> Self {
+        Attended { process, receivers, ctx, operations: FuturesUnordered::new(), is_over: false }
+    }
+
+    /// Attends the call to its end.
+    pub(crate) async fn run(mut self) -> Outcome {
+        let cancellation = &self.ctx.cancellation;
+        let until_lost = async {
+            cancellation.cancelled().await;
+            tokio::time::sleep(GRACE).await;
+        };
+        tokio::pin!(until_lost);
+        let mut is_told = false;
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut self.receivers.answer => {
+                    self.is_over = true;
+                    self.hear_the_rest();
+                    return answer.unwrap_or_else(|_| Err(errors::cancelled()));
+                }
+                () = cancellation.cancelled(), if !is_told => {
+                    is_told = true;
+                    self.process.tell(&Down::Cancel { id: self.receivers.id });
+                }
+                () = &mut until_lost => return Err(errors::cancelled()),
+                Some((ask, outcome)) = self.operations.next() => self.answer(ask, outcome),
+                Some(event) = self.receivers.events.recv() => self.hear(event),
+            }
+        }
+    }
+
+    fn hear(&mut self, event: Event) {
+        match event {
+            Event::Log(level, message, fields) => self.ctx.logger.log(level, &message, fields),
+            Event::Progress(title, metadata) => self.ctx.progress.update(&title, metadata),
+            Event::Ask { ask, .. } if self.operations.len() >= MAX_OPERATIONS => {
+                let many = format!("a call may have {MAX_OPERATIONS} questions open at a time");
+                self.answer(ask, Err(ToolError::new(many)));
+            }
+            Event::Ask { ask, name, payload } => {
+                let runtime = self.ctx.runtime.as_ref();
+                self.operations
+                    .push(Box::pin(async move { (ask, operations::perform(runtime, &name, payload).await) }));
+            }
+        }
+    }
+
+    fn answer(&self, ask: u64, outcome: Result<Value, ToolError>) {
+        let (value, error) = match outcome {
+            Ok(value) => (Some(value), None),
+            Err(error) => (None, Some(error.into())),
+        };
+        self.process.tell(&Down::Answer(Answer { ask, value, error }));
+    }
+
+    /// What was said before the answer. Questions of a handler that has returned are nobody's.
+    fn hear_the_rest(&mut self) {
+        while let Ok(event) = self.receivers.events.try_recv() {
+            if !matches!(event, Event::Ask { .. }) {
+                self.hear(event);
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! One export of a module as a tool.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
+
+use crate::attended::Attended;
+use crate::host::Host;
+use crate::wire::{Call, Context, Down};
+
+/// A handler of a module.
+pub(crate) struct ModuleHandler {
+    pub(crate) host: Arc<Host>,
+    /// The module's file.
+    pub(crate) module: PathBuf,
+    pub(crate) export: String,
+    /// What the tool's config says beside the settings for programs.
+    pub(crate) config: Arc<JsonObject>,
+    /// `timeoutMs`. The engine keeps the time; the handler is told.
+    pub(crate) timeout: Duration,
+    /// What the module is made of.
+    pub(crate) files: Arc<[PathBuf]>,
+}
+
+#[async_trait]
+impl ToolHandler for ModuleHandler {
+    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+        let process = tokio::select! {
+            biased;
+            process = self.host.connect(ctx) => process?,
+            () = ctx.cancellation.cancelled() => return Err(crate::errors::cancelled()),
+        };
+        let receivers = process.calls().begin()?;
+        let module = self.module.to_string_lossy();
+        let package = self.host.definition().package.to_string_lossy();
+        process.tell(&Down::Call(Call {
+            id: receivers.id,
+            module: &module,
+            package: &package,
+            export: &self.export,
+            input: &input,
+            config: &self.config,
+            context: self.context(ctx),
+        }));
+        Attended::new(process, receivers, ctx).run().await
+    }
+
+    async fn programs(&self, _ctx: &ToolContext, _input: &JsonObject) -> Vec<PathBuf> {
+        self.files.to_vec()
+    }
+}
+
+impl ModuleHandler {
+    fn context<'a>(&self, ctx: &'a ToolContext) -> Context<'a> {
+        Context {
+            agent_name: &ctx.agent_name,
+            instance_key: &ctx.instance_key,
+            turn_id: &ctx.turn_id,
+            trace_id: &ctx.trace_id,
+            tool_call_id: &ctx.tool_call_id,
+            message: &ctx.message,
+            workdir: ctx.workdir.to_string_lossy().into_owned(),
+            project_dir: self.host.definition().project.to_string_lossy().into_owned(),
+            permissions: ctx.granted.iter().copied().collect(),
+            timeout_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What a handler may ask of the runtime, by name: the five ways to other agents.
+
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::{
+    AgentEventInput, AgentToolRuntime, RequestOptions, SpawnOptions, SpawnedAgentInfo, ToolError,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What is said to an agent, and how an answer is waited for.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ToAgent {
+    target: String,
+    #[serde(default)]
+    input: String,
+    #[serde(default)]
+    event_type: Option<String>,
+    #[serde(default)]
+    instance_key: Option<String>,
+    #[serde(default)]
+    metadata: JsonObject,
+    #[serde(default)]
+    timeout_ms: Option<u64>,
+    #[serde(default, rename = "async")]
+    asynchronous: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spawn {
+    target: String,
+    #[serde(default)]
+    instance_key: Option<String>,
+    #[serde(default)]
+    cwd: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct List {
+    #[serde(default)]
+    include_all: bool,
+}
+
+#[derive(Serialize)]
+struct Agents {
+    agents: Vec<SpawnedAgentInfo>,
+}
+
+/// Does what `name` asks for.
+pub(crate) async fn perform(runtime: &dyn AgentToolRuntime, name: &str, payload: Value) -> Result<Value, ToolError> {
+    match name {
+        "request" => {
+            let said: ToAgent = read(name, payload)?;
+            let options = RequestOptions { timeout_ms: said.timeout_ms, async_: said.asynchronous };
+            let (target, event) = said.into_event();
+            answer(runtime.request(&target, event, options).await)
+        }
+        "send" => {
+            let (target, event) = read::<ToAgent>(name, payload)?.into_event();
+            answer(runtime.send(&target, event).await)
+        }
+        "spawn" => {
+            let Spawn { target, instance_key, cwd } = read(name, payload)?;
+            let options = SpawnOptions { instance_key, cwd, ..SpawnOptions::default() };
+            answer(runtime.spawn(&target, options).await)
+        }
+        "list" => {
+            let wanted: List = read(name, payload)?;
+            answer(runtime.list(wanted.include_all).await.map(|agents| Agents { agents }))
+        }
+        "catalog" => answer(runtime.catalog().await),
+        _ => Err(ToolError::new(format!("there is no operation `{name}`"))
+            .suggest("use request, send, spawn, list or catalog")),
+    }
+}
+
+impl ToAgent {
+    fn into_event(self) -> (String, AgentEventInput) {
+        let event = AgentEventInput {
+            event_type: self.event_type,
+            input: self.input,
+            instance_key: self.instance_key,
+            metadata: self.metadata,
+            ..AgentEventInput::default()
+        };
+        (self.target, event)
+    }
+}
+
+fn read<T: DeserializeOwned>(name: &str, payload: Value) -> Result<T, ToolError> {
+    serde_json::from_value(payload).map_err(|mistake| ToolError::new(format!("`{name}` was asked wrongly: {mistake}")))
+}
+
+fn answer<T: Serialize>(result: Result<T, ToolError>) -> Result<Value, ToolError> {
+    serde_json::to_value(result?).map_err(|mistake| ToolError::new(format!("the answer can't be told: {mistake}")))
+}

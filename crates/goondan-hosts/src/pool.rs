@@ -1,0 +1,59 @@
+//! Which tools share a host.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::host::{Definition, Host};
+use crate::programs::HostPrograms;
+
+/// Files, with the hashes of what is in them.
+pub(crate) type Contents = BTreeMap<PathBuf, String>;
+
+/// The hosts of a swarm. Its handlers keep them alive.
+#[derive(Default)]
+pub(crate) struct Pool(Mutex<Vec<Entry>>);
+
+struct Entry {
+    host: Weak<Host>,
+    /// What the tools that share it are made of.
+    contents: Contents,
+}
+
+impl Pool {
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The newest host that is defined so and in which no file of `contents` may have been loaded with another content; else
+    /// a new one. A runtime does not load a file twice.
+    pub(crate) fn host(
+        &self,
+        name: &str,
+        definition: &Definition,
+        contents: &Contents,
+        folder: &std::path::Path,
+        programs: &Arc<dyn HostPrograms>,
+    ) -> Arc<Host> {
+        let mut entries = self.lock();
+        entries.retain(|entry| entry.host.strong_count() > 0);
+        for entry in entries.iter_mut().rev() {
+            let Some(host) = entry.host.upgrade().filter(|host| host.definition() == definition) else { continue };
+            let is_same =
+                |(file, hash): (&PathBuf, &String)| entry.contents.get(file).is_none_or(|known| known == hash);
+            if contents.iter().all(is_same) {
+                entry.contents.extend(contents.clone());
+                return host;
+            }
+        }
+        let host = Host::new(name.to_owned(), definition.clone(), folder.to_owned(), Arc::clone(programs));
+        let host = Arc::new(host);
+        entries.push(Entry { host: Arc::downgrade(&host), contents: contents.clone() });
+        host
+    }
+
+    /// All hosts that somebody uses.
+    pub(crate) fn all(&self) -> Vec<Arc<Host>> {
+        self.lock().iter().filter_map(|entry| entry.host.upgrade()).collect()
+    }
+}

@@ -1,0 +1,343 @@
+//! One process of a host: what is told it, what it says, and its end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use goondan_core::ports::tool::{LogLevel, ToolError, ToolOutput};
+use serde::Serialize;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::calls::{Calls, Event};
+use crate::errors;
+use crate::programs::{RunningHost, Streams};
+use crate::wire::{Down, MAX_LINE, Up};
+
+/// How long a host may take to say that it is there.
+const HELLO: Duration = Duration::from_secs(20);
+/// How long a host has to end by itself once nobody speaks to it any more.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a host that is asked whether it is there may take to say so.
+const PONG: Duration = Duration::from_secs(1);
+/// What is kept of what was printed, in bytes.
+const MAX_PRINTED: usize = 4 << 10;
+/// The longest line that was printed and is logged as one, in bytes.
+const MAX_LOGGED: u64 = 10_000;
+
+/// A process that takes calls. Dropping the last handle to it ends it.
+pub(crate) struct Process {
+    name: String,
+    calls: Arc<Calls>,
+    down: mpsc::UnboundedSender<Vec<u8>>,
+    /// Fires when it shall be killed.
+    kill: CancellationToken,
+    pong: Arc<Notify>,
+    /// It takes no further calls and ends with the last that it has.
+    is_retired: AtomicBool,
+    /// How it ended, once it has.
+    ended: watch::Receiver<Option<String>>,
+    /// Has it end when this is dropped: it is left a moment to do so by itself.
+    _leave: DropGuard,
+}
+
+impl Process {
+    /// Waits until the process behind `streams` says that it is there.
+    pub(crate) async fn greet(name: &str, streams: Streams) -> Result<Process, ToolError> {
+        let Streams { input, output, printed, program } = streams;
+        let (calls, notes) = (Arc::<Calls>::default(), Arc::<Notes>::default());
+        let (pong, kill, leave) = (Arc::<Notify>::default(), CancellationToken::new(), CancellationToken::new());
+        let (down, lines) = mpsc::unbounded_channel();
+        let (hello, greeted) = oneshot::channel();
+        let (told, ended) = watch::channel(None);
+        tokio::spawn(write(lines, output));
+        let printer = tokio::spawn(
+            Printer { calls: Arc::clone(&calls), notes: Arc::clone(&notes), name: name.to_owned() }.read(printed),
+        );
+        let reader = Reader {
+            name: name.to_owned(),
+            calls: Arc::clone(&calls),
+            notes: Arc::clone(&notes),
+            pong: Arc::clone(&pong),
+            down: down.downgrade(),
+            hello: Some(hello),
+        };
+        let reading = tokio::spawn(reader.read(input));
+        let calls_left = Arc::clone(&calls);
+        let end =
+            End { name: name.to_owned(), calls: calls_left, notes, kill: kill.clone(), leave: leave.clone(), told };
+        tokio::spawn(end.watch(program, reading, printer));
+        let (name_of, is_retired, _leave) = (name.to_owned(), AtomicBool::new(false), leave.drop_guard());
+        let process = Process { name: name_of, calls, down, kill, pong, is_retired, ended, _leave };
+        match timeout(HELLO, greeted).await {
+            Ok(Ok(version)) => {
+                tracing::debug!(host = name, version, "a host was started");
+                Ok(process)
+            }
+            Ok(Err(_)) => {
+                let how = process.end_told().await;
+                Err(errors::start(name, how))
+            }
+            Err(_) => {
+                process.kill.cancel();
+                Err(errors::start(name, format_args!("it did not answer within {} s", HELLO.as_secs())))
+            }
+        }
+    }
+
+    /// The open calls.
+    pub(crate) fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    /// Whether it takes calls.
+    pub(crate) fn is_fit(&self) -> bool {
+        self.calls.is_open() && !self.is_retired.load(Ordering::Relaxed)
+    }
+
+    /// Tells it something. Where it is gone, whoever waits is told so.
+    pub(crate) fn tell(&self, message: &Down<'_>) {
+        if let Some(line) = line(message) {
+            let _ = self.down.send(line);
+        }
+    }
+
+    /// A call in it did not end. It takes no more and is killed once those that it has are over; at once where it does not
+    /// even answer a ping.
+    pub(crate) fn retire(self: &Arc<Self>) {
+        if self.is_retired.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        tracing::warn!(host = self.name, "a call did not end when it was cancelled: the host takes no more calls");
+        self.tell(&Down::Ping);
+        let (name, calls) = (self.name.clone(), Arc::clone(&self.calls));
+        let (pong, kill) = (Arc::clone(&self.pong), self.kill.clone());
+        tokio::spawn(async move {
+            match timeout(PONG, pong.notified()).await {
+                Ok(()) => calls.until_idle().await,
+                Err(_) => {
+                    calls.close(&errors::died(&name, "it was killed, for another call in it never came back"));
+                }
+            }
+            kill.cancel();
+        });
+    }
+
+    /// How it ended, which it is about to do.
+    async fn end_told(&self) -> String {
+        let mut ended = self.ended.clone();
+        let told = timeout(PATIENCE * 2, ended.wait_for(Option::is_some)).await;
+        told.ok().and_then(Result::ok).and_then(|how| how.clone()).unwrap_or_else(|| "it does not end".to_owned())
+    }
+
+    /// Ends it, and waits until it has: it is left a moment to end by itself.
+    pub(crate) async fn end(self: Arc<Self>) {
+        let (mut ended, kill) = (self.ended.clone(), self.kill.clone());
+        self.is_retired.store(true, Ordering::Relaxed);
+        self.calls.close(&errors::cancelled());
+        drop(self);
+        if timeout(PATIENCE, ended.wait_for(Option::is_some)).await.is_err() {
+            kill.cancel();
+            let _ = ended.wait_for(Option::is_some).await;
+        }
+    }
+}
+
+fn line(message: &impl Serialize) -> Option<Vec<u8>> {
+    let mut line = serde_json::to_vec(message).ok()?;
+    line.push(b'\n');
+    Some(line)
+}
+
+/// Writes lines until nobody has any more; then the host reads its end.
+async fn write(mut lines: mpsc::UnboundedReceiver<Vec<u8>>, mut output: Box<dyn AsyncWrite + Send + Unpin>) {
+    while let Some(line) = lines.recv().await {
+        if output.write_all(&line).await.is_err() || output.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// What is known about the end of a host.
+#[derive(Default)]
+struct Notes(Mutex<(Vec<u8>, Option<String>)>);
+
+impl Notes {
+    fn print(&self, piece: &[u8]) {
+        let kept = &mut self.0.lock().unwrap_or_else(PoisonError::into_inner).0;
+        kept.extend_from_slice(piece);
+        let over = kept.len().saturating_sub(MAX_PRINTED);
+        kept.drain(..over);
+    }
+
+    fn reason(&self, reason: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.get_or_insert(reason);
+    }
+
+    /// The host's own words, as part of a sentence.
+    fn words(&self, how: &str) -> String {
+        let notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let printed = errors::said(&String::from_utf8_lossy(&notes.0));
+        match (&notes.1, printed.is_empty()) {
+            (Some(reason), _) => format!("{how}; {}", errors::said(reason)),
+            (None, false) => format!("{how}; it printed: {printed}"),
+            (None, true) => how.to_owned(),
+        }
+    }
+}
+
+/// Reads what a host says.
+struct Reader {
+    name: String,
+    calls: Arc<Calls>,
+    notes: Arc<Notes>,
+    pong: Arc<Notify>,
+    down: mpsc::WeakUnboundedSender<Vec<u8>>,
+    hello: Option<oneshot::Sender<String>>,
+}
+
+impl Reader {
+    async fn read(mut self, input: Box<dyn AsyncRead + Send + Unpin>) {
+        let (mut input, mut line) = (BufReader::with_capacity(64 << 10, input), Vec::new());
+        loop {
+            line.clear();
+            let limit = MAX_LINE as u64 + 1;
+            match (&mut input).take(limit).read_until(b'\n', &mut line).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) if line.len() > MAX_LINE => {
+                    return self.notes.reason("it sent a line of more than 17 MiB".to_owned());
+                }
+                Ok(_) => {}
+            }
+            match serde_json::from_slice(&line) {
+                Ok(up) => self.take(up),
+                Err(_) => {
+                    return self.notes.reason("it sent what is no message: something wrote to descriptor 4".to_owned());
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, up: Up) {
+        match up {
+            Up::Hello { runtime, version } => {
+                if let Some(hello) = self.hello.take() {
+                    let _ = hello.send(format!("{runtime} {version}"));
+                }
+            }
+            Up::Done { id, output, more } => {
+                let output =
+                    ToolOutput { output, title: more.title, metadata: more.metadata, attachments: more.attachments };
+                self.calls.end(id, Ok(output));
+            }
+            Up::Fail { id, error, fault } => {
+                let error = ToolError::from(error);
+                self.calls.end(id, Err(fault.into_iter().fold(error, |error, fault| error.code(fault.code()))));
+            }
+            Up::Log { id, level, message, fields } => match id.or_else(|| self.calls.only()) {
+                Some(id) => drop(self.calls.event(id, Event::Log(level, message, fields))),
+                None => printed(&self.name, level, &message),
+            },
+            Up::Progress { id, title, metadata } => drop(self.calls.event(id, Event::Progress(title, metadata))),
+            Up::Ask { id, ask, name, payload } => {
+                if !self.calls.event(id, Event::Ask { ask, name, payload }) {
+                    self.refuse(ask);
+                }
+            }
+            Up::Pong => self.pong.notify_one(),
+            Up::Fatal { message } => self.notes.reason(format!("nobody caught: {message}")),
+        }
+    }
+
+    /// A question that nobody takes: the call that asks is over, or asks too much at once.
+    fn refuse(&self, ask: u64) {
+        let error = ToolError::new("the call is over, or asks too much at a time").into();
+        let answer = Down::Answer(crate::wire::Answer { ask, value: None, error: Some(error) });
+        if let (Some(down), Some(line)) = (self.down.upgrade(), line(&answer)) {
+            let _ = down.send(line);
+        }
+    }
+}
+
+/// A line that belongs to no call.
+fn printed(host: &str, level: LogLevel, message: &str) {
+    match level {
+        LogLevel::Debug => tracing::debug!(target: "gdn::tool", host, "{message}"),
+        LogLevel::Info => tracing::info!(target: "gdn::tool", host, "{message}"),
+        LogLevel::Warn => tracing::warn!(target: "gdn::tool", host, "{message}"),
+        LogLevel::Error => tracing::error!(target: "gdn::tool", host, "{message}"),
+    }
+}
+
+/// Takes what is printed past the shim.
+struct Printer {
+    calls: Arc<Calls>,
+    notes: Arc<Notes>,
+    name: String,
+}
+
+impl Printer {
+    async fn read(self, from: Box<dyn AsyncRead + Send + Unpin>) {
+        let (mut from, mut line) = (BufReader::new(from), Vec::new());
+        loop {
+            line.clear();
+            match (&mut from).take(MAX_LOGGED).read_until(b'\n', &mut line).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+            self.notes.print(&line);
+            let text = String::from_utf8_lossy(&line);
+            let text = text.trim_end();
+            match self.calls.only() {
+                _ if text.is_empty() => {}
+                Some(id) => drop(self.calls.event(id, Event::Log(LogLevel::Info, text.to_owned(), Default::default()))),
+                None => printed(&self.name, LogLevel::Info, text),
+            }
+        }
+    }
+}
+
+/// Sees a process to its end, and answers the calls that are left.
+struct End {
+    name: String,
+    calls: Arc<Calls>,
+    notes: Arc<Notes>,
+    kill: CancellationToken,
+    leave: CancellationToken,
+    told: watch::Sender<Option<String>>,
+}
+
+impl End {
+    async fn watch(
+        self,
+        mut program: Box<dyn RunningHost>,
+        mut reading: tokio::task::JoinHandle<()>,
+        printer: tokio::task::JoinHandle<()>,
+    ) {
+        let how = tokio::select! {
+            how = program.wait() => {
+                // What it said before its end counts.
+                let _ = timeout(PONG, &mut reading).await;
+                how
+            }
+            // It says nothing any more, or nothing that makes sense.
+            _ = &mut reading => match timeout(PONG / 4, program.wait()).await {
+                Ok(how) => how,
+                Err(_) => program.kill().await,
+            },
+            () = self.kill.cancelled() => program.kill().await,
+            () = self.leave.cancelled() => match timeout(PATIENCE, program.wait()).await {
+                Ok(how) => how,
+                Err(_) => program.kill().await,
+            },
+        };
+        reading.abort();
+        let _ = timeout(PONG / 4, printer).await;
+        let how = self.notes.words(&how);
+        self.calls.close(&errors::died(&self.name, &how));
+        // Nobody may be there any more who wants to know.
+        let _ = self.told.send(Some(how));
+    }
+}

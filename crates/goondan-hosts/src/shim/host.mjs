@@ -1,0 +1,242 @@
+// Runs the handlers of modules in JavaScript and TypeScript for gdn, in Node.js, Bun or Deno. It speaks in lines of JSON: it
+// reads them from descriptor 3 and writes them to descriptor 4, so that whatever a module prints gets in nobody's way.
+import fs from 'node:fs';
+import net from 'node:net';
+import process from 'node:process';
+import util from 'node:util';
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { Buffer } from 'node:buffer';
+import { pathToFileURL } from 'node:url';
+
+const MAX_RESULT = 16 * 1024 * 1024;
+const MAX_LOG = 10_000;
+const runtime = globalThis.Deno ? 'deno' : process.versions.bun ? 'bun' : 'node';
+const version = globalThis.Deno ? Deno.version.deno : process.versions.bun ?? process.versions.node;
+const { stringify, parse } = JSON;
+const current = new AsyncLocalStorage();
+const calls = new Map();
+const asked = new Map();
+const modules = new Map();
+let nextAsk = 1;
+
+// Deno knows no descriptors but its own; a socket takes any.
+const up = runtime === 'deno' ? new net.Socket({ fd: 4, readable: false, writable: true }) : undefined;
+
+function write(line) {
+  if (up) return void up.write(line + '\n');
+  const bytes = Buffer.from(line + '\n');
+  for (let at = 0; at < bytes.length;) {
+    try {
+      at += fs.writeSync(4, bytes, at);
+    } catch (error) {
+      if (error.code !== 'EAGAIN') throw error;
+    }
+  }
+}
+
+const tell = (message) => write(stringify(message));
+
+function short(text, most = MAX_LOG) {
+  return text.length > most ? text.slice(0, most) + '…' : text;
+}
+
+function plain(fields) {
+  try {
+    return fields === undefined ? {} : parse(stringify(fields)) ?? {};
+  } catch {
+    return {};
+  }
+}
+
+// What is not the handler's own error: its module, or its result.
+class Fault {
+  constructor(fault, message, suggestion) {
+    Object.assign(this, { fault, message, suggestion });
+  }
+}
+
+// What was thrown, as gdn takes it. Anything may be thrown.
+function thrown(error) {
+  try {
+    if (typeof error !== 'object' || error === null || typeof error.message !== 'string') {
+      return { name: 'NonError', message: short('the handler threw ' + util.inspect(error, { depth: 2 })) };
+    }
+    const text = (value) => (typeof value === 'string' ? short(value) : undefined);
+    return {
+      name: text(error.name),
+      message: short(error.message || error.name || 'the handler failed'),
+      code: text(error.code),
+      suggestion: text(error.suggestion),
+      helpUrl: text(error.helpUrl),
+    };
+  } catch {
+    return { message: 'the handler threw something that cannot be shown' };
+  }
+}
+
+function log(id, level, args) {
+  const fields = args.length === 2 && typeof args[0] === 'string' && util.types.isProxy(args[1]) === false
+    && Object.prototype.toString.call(args[1]) === '[object Object]' ? args[1] : undefined;
+  const message = fields ? args[0] : util.format(...args);
+  tell({ kind: 'log', id, level, message: short(message), fields: plain(fields) });
+}
+
+function consoleOf(id) {
+  const at = (level) => (...args) => log(id(), level, args);
+  return {
+    debug: at('debug'), trace: at('debug'), info: at('info'), log: at('info'), dir: at('info'), table: at('info'),
+    warn: at('warn'), error: at('error'),
+    assert: (holds, ...args) => { if (!holds) log(id(), 'error', ['Assertion failed', ...args]); },
+  };
+}
+
+// What a module prints with `console` is a log line of the call that it belongs to.
+Object.assign(console, consoleOf(() => current.getStore()?.id));
+
+function ask(id, name, payload) {
+  return new Promise((resolve, reject) => {
+    const number = nextAsk++;
+    asked.set(number, { resolve, reject });
+    tell({ kind: 'ask', id, ask: number, name, payload: plain(payload) });
+  });
+}
+
+function agents(id) {
+  const event = (target, event, more) => {
+    const { input = '', type, instanceKey, metadata } = typeof event === 'string' ? { input: event } : event ?? {};
+    return { target, input: typeof input === 'string' ? input : stringify(input), eventType: type, instanceKey, metadata, ...more };
+  };
+  return {
+    request: (target, what, options = {}) =>
+      ask(id, 'request', event(target, what, { timeoutMs: options.timeoutMs, async: options.async })),
+    send: (target, what) => ask(id, 'send', event(target, what)),
+    spawn: (target, options = {}) => ask(id, 'spawn', { target, instanceKey: options.instanceKey, cwd: options.cwd }),
+    list: (options = {}) => ask(id, 'list', { includeAll: options.includeAll }),
+    catalog: () => ask(id, 'catalog', {}),
+  };
+}
+
+class Output {
+  constructor(output, { title, metadata, attachments } = {}) {
+    Object.assign(this, { output, title, metadata, attachments });
+  }
+}
+
+function contextOf(call, signal) {
+  const { message, timeoutMs, ...rest } = call.context;
+  return {
+    ...rest,
+    message: { ...message, createdAt: new Date(message.createdAt) },
+    config: call.config,
+    timeoutMs,
+    signal,
+    logger: consoleOf(() => call.id),
+    runtime: agents(call.id),
+    progress: (title, metadata) => tell({ kind: 'progress', id: call.id, title: short(String(title), 1000), metadata: plain(metadata) }),
+    output: (output, more) => new Output(output, more),
+  };
+}
+
+async function load(path) {
+  if (!modules.has(path)) {
+    const loading = import(pathToFileURL(path).href);
+    modules.set(path, loading);
+    loading.catch(() => modules.delete(path));
+  }
+  try {
+    return await modules.get(path);
+  } catch (error) {
+    const told = thrown(error);
+    const isTypes = told.code === 'ERR_UNKNOWN_FILE_EXTENSION' && /\.[mc]?ts$/.test(path);
+    const message = isTypes ? `Node.js ${version} does not read TypeScript` : `${told.name ?? 'Error'}: ${told.message}`;
+    const suggestion = isTypes ? 'Install Node.js 22.18 or newer, or Bun, or Deno; `spec.runtime` of the Tool chooses one.'
+      : told.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX' ? 'Node.js only takes out types. Write it without enums and namespaces, or run it with Bun: `runtime: bun`.'
+      : undefined;
+    if (error?.stack) log(current.getStore()?.id, 'debug', [error.stack]);
+    throw new Fault('module', `its module can't be loaded: ${message}`, suggestion);
+  }
+}
+
+async function handlerOf(call) {
+  const module = await load(call.module);
+  const handlers = module.handlers ?? module.default?.handlers;
+  const handler = handlers && Object.hasOwn(handlers, call.export) ? handlers[call.export] : undefined;
+  if (typeof handler === 'function') return handler.bind(handlers);
+  const known = handlers && typeof handlers === 'object' ? Object.keys(handlers).join(', ') || 'none' : undefined;
+  const suggestion = known ? `Its handlers are: ${known}.` : 'Export `handlers`, a map from the names of exports to functions.';
+  throw new Fault('module', `its module has no handler \`${call.export}\``, suggestion);
+}
+
+function done(id, result) {
+  const whole = result instanceof Output ? result : new Output(result);
+  let output, rest;
+  try {
+    output = stringify(whole.output === undefined ? null : whole.output);
+    rest = stringify({ title: whole.title, metadata: whole.metadata, attachments: whole.attachments });
+  } catch (error) {
+    throw new Fault('result', `the result is no JSON: ${thrown(error).message}`);
+  }
+  if (output === undefined) throw new Fault('result', `the result is no JSON: it is a ${typeof whole.output}`);
+  const size = Buffer.byteLength(output) + Buffer.byteLength(rest);
+  if (size > MAX_RESULT) {
+    const suggestion = 'Ask for less, or write it to a file and return its name.';
+    throw new Fault('result', `the result has ${size} bytes, which is more than 16 MiB`, suggestion);
+  }
+  write(`{"kind":"done","id":${id},"output":${output},"more":${rest}}`);
+}
+
+async function run(call) {
+  const stop = new AbortController();
+  calls.set(call.id, stop);
+  try {
+    const result = await current.run(call, async () => {
+      const handler = await handlerOf(call);
+      return handler(contextOf(call, stop.signal), call.input);
+    });
+    done(call.id, result);
+  } catch (error) {
+    if (error instanceof Error && error.stack) log(call.id, 'debug', [error.stack]);
+    const fault = error instanceof Fault ? error.fault : undefined;
+    tell({ kind: 'fail', id: call.id, fault, error: thrown(error) });
+  } finally {
+    calls.delete(call.id);
+  }
+}
+
+function hear(message) {
+  switch (message.kind) {
+    case 'call': return void run(message);
+    case 'cancel': return calls.get(message.id)?.abort();
+    case 'ping': return tell({ kind: 'pong' });
+    case 'answer': {
+      const waiting = asked.get(message.ask);
+      asked.delete(message.ask);
+      if (!message.error) return waiting?.resolve(message.value);
+      return waiting?.reject(Object.assign(new Error(message.error.message), message.error));
+    }
+  }
+}
+
+process.on('unhandledRejection', (reason) => log(undefined, 'error', ['a promise was rejected and nobody noticed:', reason]));
+process.on('uncaughtException', (error) => {
+  tell({ kind: 'fatal', message: short(`${error?.stack ?? util.inspect(error)}`, 2000) });
+  process.exit(70);
+});
+
+// A fast way where there is one: Bun has none for descriptors.
+const down = runtime === 'bun' ? fs.createReadStream('', { fd: 3 }) : new net.Socket({ fd: 3, readable: true, writable: false });
+let pieces = [];
+down.on('data', (chunk) => {
+  let from = 0;
+  for (let at = chunk.indexOf(10); at >= 0; at = chunk.indexOf(10, from)) {
+    pieces.push(chunk.subarray(from, at));
+    const line = pieces.length === 1 ? pieces[0].toString() : Buffer.concat(pieces).toString();
+    pieces = [];
+    from = at + 1;
+    hear(parse(line));
+  }
+  if (from < chunk.length) pieces.push(chunk.subarray(from));
+});
+down.on('end', () => process.exit(0));
+down.on('error', () => process.exit(0));
+tell({ kind: 'hello', runtime, version });

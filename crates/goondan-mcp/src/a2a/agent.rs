@@ -1,0 +1,165 @@
+//! One agent: its address, its headers, and its card once it was looked at.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt as _;
+use reqwest::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{RequestBuilder, Response, StatusCode};
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use super::card::Card;
+use super::error;
+use crate::codes::said;
+use crate::http;
+use goondan_core::ports::tool::{OpenError, ToolError};
+use goondan_spec::kinds::{A2aAgent, McpValue, Tool};
+use goondan_spec::value::Environment;
+use goondan_spec::{Code, Resource};
+
+/// Where cards are, below the address of an agent.
+const WELL_KNOWN: &str = "/.well-known/agent-card.json";
+/// A card is looked at again after that.
+const FRESH: Duration = Duration::from_secs(10 * 60);
+/// How long it may take to get a card.
+const CARD_TIME: Duration = Duration::from_secs(30);
+/// Bytes of a card.
+const MAX_CARD: usize = 1 << 20;
+/// Bytes of everything that an agent answers to one request.
+pub(super) const MAX_ANSWER: usize = 16 << 20;
+
+/// An agent of another program.
+pub(super) struct Agent {
+    /// The tool's name, for messages.
+    pub(super) name: String,
+    pub(super) url: String,
+    headers: HeaderMap,
+    card: Mutex<Option<(Instant, Arc<Card>)>>,
+}
+
+impl Agent {
+    /// The agent of `tool`, with its headers looked up.
+    pub(super) fn new(tool: &Resource<Tool>, stated: &A2aAgent, environment: &Environment) -> Result<Agent, OpenError> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &stated.headers {
+            let value = match value {
+                McpValue::Plain(text) => text.clone(),
+                McpValue::Source(source) => environment
+                    .resolve(source, name)
+                    .map_err(|tried| {
+                        let first = tried.first().map(String::as_str).unwrap_or_default();
+                        let cause = format!("the header `{name}` needs a value, and nothing sets it");
+                        OpenError::new(&tool.id, cause).suggest(format!("whoever runs the swarm can set {first}"))
+                    })?
+                    .expose()
+                    .to_owned(),
+            };
+            let parsed = HeaderName::try_from(name.as_str()).ok().zip(HeaderValue::try_from(value).ok());
+            let Some((name, mut value)) = parsed else {
+                let cause = format!("`{name}` is no header, or its value is none");
+                return Err(OpenError::new(&tool.id, cause).suggest("a header is visible ASCII characters in one line"));
+            };
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        Ok(Agent { name: tool.id.name.clone(), url: stated.url.clone(), headers, card: Mutex::default() })
+    }
+
+    /// The card: the one that is known, or as it is now.
+    pub(super) async fn card(&self) -> Result<Arc<Card>, ToolError> {
+        let mut known = self.card.lock().await;
+        if let Some((at, card)) = &*known
+            && at.elapsed() < FRESH
+        {
+            return Ok(Arc::clone(card));
+        }
+        let address = match self.url.ends_with(".json") {
+            true => self.url.clone(),
+            false => format!("{}{WELL_KNOWN}", self.url.trim_end_matches('/')),
+        };
+        let fetched = tokio::time::timeout(CARD_TIME, self.fetch(&address)).await;
+        let card =
+            fetched.map_err(|_| self.unreachable(&format!("did not send its card from {address} in time")))??;
+        let card = Card::read(&card, &self.url)
+            .map_err(|why| self.unreachable(&format!("has a card at {address}, but {why}")))?;
+        let card = Arc::new(card);
+        *known = Some((Instant::now(), Arc::clone(&card)));
+        Ok(card)
+    }
+
+    /// It may be asked elsewhere, or otherwise, than it was before.
+    pub(super) async fn forget_card(&self) {
+        *self.card.lock().await = None;
+    }
+
+    async fn fetch(&self, address: &str) -> Result<Value, ToolError> {
+        let client = http::client().await.map_err(|why| self.unreachable(&format!("can't be reached: {why}")))?;
+        let response = self.sent(client.get(address).header(ACCEPT, "application/json")).await?;
+        let bytes = self.body(response, MAX_CARD).await?;
+        let no_card = |_| self.unreachable(&format!("has no card at {address}: what is there is not JSON"));
+        serde_json::from_slice(&bytes).map_err(no_card)
+    }
+
+    /// Sends a request to the agent. Only an answer that is one comes back.
+    pub(super) async fn post(&self, card: &Card, accept: &'static str, body: &Value) -> Result<Response, ToolError> {
+        let client = http::client().await.map_err(|why| self.unreachable(&format!("can't be reached: {why}")))?;
+        let mut request = client.post(&card.url).header(ACCEPT, accept).json(body);
+        if let Some(version) = card.version.header() {
+            request = request.header("a2a-version", version);
+        }
+        self.sent(request).await
+    }
+
+    async fn sent(&self, request: RequestBuilder) -> Result<Response, ToolError> {
+        let response = request.headers(self.headers.clone()).send().await;
+        let response = response.map_err(|error| self.unreachable(&format!("can't be reached: {}", causes(&error))))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let address = response.url().clone();
+        let words = self.body(response, MAX_CARD).await.unwrap_or_default();
+        let words = said(&String::from_utf8_lossy(&words));
+        let refused = self.unreachable(&format!("answers {status} at {address}: {words}"));
+        Err(match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                refused.suggest("Whoever runs the swarm has to check `headers` in `spec.a2a`.")
+            }
+            _ => refused,
+        })
+    }
+
+    /// A body that is not too large.
+    pub(super) async fn body(&self, response: Response, most: usize) -> Result<Vec<u8>, ToolError> {
+        let (mut bytes, mut stream) = (Vec::new(), response.bytes_stream());
+        while let Some(chunk) = stream.next().await {
+            let chunk = chunk.map_err(|error| self.nonsense(&format!("broke its answer off: {}", causes(&error))))?;
+            if bytes.len() + chunk.len() > most {
+                return Err(self.nonsense("sent more than is taken"));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+
+    fn unreachable(&self, what: &str) -> ToolError {
+        error(Code::A2A_CONNECT, &self.name, what)
+    }
+
+    /// It answers something that makes no sense.
+    pub(super) fn nonsense(&self, what: &str) -> ToolError {
+        error(Code::A2A_PROTOCOL, &self.name, what)
+    }
+}
+
+/// What went wrong, without the address, which may have a key in it.
+fn causes(error: &reqwest::Error) -> String {
+    let mut source = std::error::Error::source(error);
+    let mut words = if source.is_none() { error.to_string() } else { String::new() };
+    while let Some(cause) = source {
+        words = cause.to_string();
+        source = cause.source();
+    }
+    words
+}

@@ -1,0 +1,93 @@
+//! What of an agent's card matters: where it is asked, in which version, and whether it streams.
+
+use serde_json::Value;
+use url::Url;
+
+use super::wire::Version;
+
+/// Where and how an agent is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Card {
+    pub(super) url: String,
+    pub(super) version: Version,
+    pub(super) streams: bool,
+    /// Some hosts serve many agents at one address.
+    pub(super) tenant: Option<String>,
+}
+
+impl Card {
+    /// Reads the card of the agent at `base`.
+    ///
+    /// # Errors
+    /// Why it is of no use, as the rest of a sentence.
+    pub(super) fn read(card: &Value, base: &str) -> Result<Card, String> {
+        let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
+        let streams = card.pointer("/capabilities/streaming") == Some(&Value::Bool(true));
+        let mut ways = Vec::new();
+        for interface in card.get("supportedInterfaces").and_then(Value::as_array).into_iter().flatten() {
+            let is_rpc = text(interface, "protocolBinding").as_deref() == Some("JSONRPC");
+            let version = text(interface, "protocolVersion").and_then(|version| Version::named(&version));
+            if let (true, Some(version), Some(url)) = (is_rpc, version, text(interface, "url")) {
+                ways.push(Card { url, version, streams, tenant: text(interface, "tenant") });
+            }
+        }
+        // The form of 0.3.
+        let is_rpc = text(card, "preferredTransport").is_none_or(|transport| transport == "JSONRPC");
+        if let (true, Some(url)) = (is_rpc, text(card, "url")) {
+            ways.push(Card { url, version: Version::V03, streams, tenant: None });
+        }
+        // The newest version first; of each, the first that the agent names.
+        ways.sort_by_key(|way| way.version == Version::V03);
+        let Some(way) = ways.into_iter().next() else {
+            return Err("it names no address for JSON-RPC in version 1.0 or 0.3 of A2A".to_owned());
+        };
+        let origin = |address: &str| Url::parse(address).ok().map(|url| url.origin());
+        if origin(&way.url).is_none_or(|there| Some(there) != origin(base)) {
+            return Err(format!(
+                "it says that the agent is at {}, which is another host: what agents say and the headers go to the host in \
+                 `spec.a2a.url` alone",
+                goondan_spec::shown::line(&way.url)
+            ));
+        }
+        Ok(way)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_newest_version_counts() {
+        let card = json!({
+            "supportedInterfaces": [
+                {"url": "https://a.example/grpc", "protocolBinding": "GRPC", "protocolVersion": "1.0"},
+                {"url": "https://a.example/old", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"},
+                {"url": "https://a.example/new", "protocolBinding": "JSONRPC", "protocolVersion": "1.0", "tenant": "t"},
+            ],
+            "url": "https://a.example/oldest",
+            "capabilities": {"streaming": true},
+        });
+        let read = Card::read(&card, "https://a.example/").expect("a card");
+        assert_eq!((&*read.url, read.version, read.streams), ("https://a.example/new", Version::V10, true));
+        assert_eq!(read.tenant.as_deref(), Some("t"));
+        let old = json!({"url": "https://a.example/oldest", "capabilities": {}});
+        let read = Card::read(&old, "https://a.example/x.json").expect("a card");
+        assert_eq!((read.version, read.streams), (Version::V03, false));
+    }
+
+    #[test]
+    fn a_card_leads_nowhere_else() {
+        for url in ["https://b.example/", "http://a.example/", "https://a.example:444/", "file:///etc/passwd", "/a2a"] {
+            let card = json!({"url": url});
+            assert!(Card::read(&card, "https://a.example/").is_err(), "{url}");
+        }
+        assert!(Card::read(&json!({}), "https://a.example/").is_err());
+        assert!(
+            Card::read(&json!({"url": "https://a.example/", "preferredTransport": "GRPC"}), "https://a.example/")
+                .is_err()
+        );
+    }
+}

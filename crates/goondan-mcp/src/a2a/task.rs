@@ -1,0 +1,215 @@
+//! What is known of a task, put together from what an agent sends.
+
+use serde_json::{Value, json};
+
+use super::wire::{Piece, State, state};
+use crate::result::{attach, visible};
+use goondan_core::ports::tool::Attachment;
+
+/// Attachments of one answer at most.
+const MAX_ATTACHMENTS: usize = 16;
+
+/// A task.
+#[derive(Debug, Default)]
+pub(super) struct Task {
+    pub(super) id: Option<String>,
+    pub(super) context: Option<String>,
+    state: Option<State>,
+    /// What the agent says of its state.
+    pub(super) words: String,
+    /// Its artifacts in their order, by their ids.
+    artifacts: Vec<(String, Vec<Value>)>,
+    /// It was answered by a message, without a task.
+    message: Option<Vec<Value>>,
+}
+
+/// An answer.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Answer {
+    pub(super) text: String,
+    pub(super) attachments: Vec<Attachment>,
+}
+
+impl Task {
+    /// Takes what was sent. Gives what the agent says on the way.
+    pub(super) fn take(&mut self, piece: Piece<'_>) -> Option<String> {
+        let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
+        match piece {
+            Piece::Task(task) => {
+                self.id = text(task, "id").or_else(|| self.id.take());
+                self.context = text(task, "contextId").or_else(|| self.context.take());
+                if let Some(artifacts) = task.get("artifacts").and_then(Value::as_array) {
+                    self.artifacts.clear();
+                    artifacts.iter().for_each(|artifact| self.add(artifact, false));
+                }
+                self.stand(task.get("status")?)
+            }
+            Piece::Status(update) => {
+                self.name(update);
+                self.stand(update.get("status")?)
+            }
+            Piece::Artifact(update) => {
+                self.name(update);
+                self.add(update.get("artifact")?, update.get("append") == Some(&Value::Bool(true)));
+                None
+            }
+            Piece::Message(message) => {
+                self.context = text(message, "contextId").or_else(|| self.context.take());
+                self.message = Some(parts(message));
+                None
+            }
+        }
+    }
+
+    fn name(&mut self, update: &Value) {
+        let text = |field: &str| update.get(field).and_then(Value::as_str).map(str::to_owned);
+        self.id = self.id.take().or_else(|| text("taskId"));
+        self.context = self.context.take().or_else(|| text("contextId"));
+    }
+
+    fn stand(&mut self, status: &Value) -> Option<String> {
+        self.state = Some(state(status));
+        self.words = status.get("message").map(|message| answer(&parts(message)).text).unwrap_or_default();
+        Some(self.words.clone()).filter(|words| !words.trim().is_empty())
+    }
+
+    fn add(&mut self, artifact: &Value, append: bool) {
+        let id = artifact.get("artifactId").and_then(Value::as_str).unwrap_or_default();
+        match self.artifacts.iter_mut().find(|(known, _)| known == id) {
+            Some((_, known)) if append => known.extend(parts(artifact)),
+            Some((_, known)) => *known = parts(artifact),
+            None => self.artifacts.push((id.to_owned(), parts(artifact))),
+        }
+    }
+
+    /// How it stands. A message is an answer.
+    pub(super) fn state(&self) -> State {
+        match (self.state, &self.message) {
+            (Some(state), _) => state,
+            (None, Some(_)) => State::Completed,
+            (None, None) => State::Open,
+        }
+    }
+
+    /// What was answered: the artifacts; the last words where there are none.
+    pub(super) fn answer(&self) -> Answer {
+        let mut all = Answer::default();
+        let each = self.artifacts.iter().map(|(_, parts)| parts).chain(&self.message);
+        for part in each.map(|parts| answer(parts)) {
+            if !all.text.is_empty() && !part.text.is_empty() {
+                all.text.push_str("\n\n");
+            }
+            all.text.push_str(&part.text);
+            all.attachments.extend(part.attachments);
+        }
+        if all.text.is_empty() && all.attachments.is_empty() {
+            all.text.clone_from(&self.words);
+        }
+        let left_out = all.attachments.len().saturating_sub(MAX_ATTACHMENTS);
+        if left_out > 0 {
+            all.attachments.truncate(MAX_ATTACHMENTS);
+            all.text.push_str(&format!("\n[{left_out} more attachments were left out]"));
+        }
+        all
+    }
+}
+
+fn parts(of: &Value) -> Vec<Value> {
+    of.get("parts").and_then(Value::as_array).cloned().unwrap_or_default()
+}
+
+/// Parts of either version. Pieces of text that were sent one after another are one text.
+fn answer(parts: &[Value]) -> Answer {
+    let mut answer = Answer::default();
+    let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
+    for part in parts {
+        let file = part.get("file").unwrap_or(part);
+        if let Some(words) = text(part, "text") {
+            answer.text.push_str(&visible(&words));
+        } else if let Some(data) = part.get("data") {
+            answer.text.push_str(&visible(&format!("\n{data}\n")));
+        } else if let Some(bytes) = text(file, "raw").or_else(|| text(file, "bytes")) {
+            let media_type = text(file, "mediaType").or_else(|| text(file, "mimeType"));
+            let name = text(file, "filename").or_else(|| text(file, "name"));
+            let media_type = media_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+            attach(&media_type, bytes, name.as_deref(), &mut answer.attachments);
+        } else if let Some(url) = text(file, "url").or_else(|| text(file, "uri")) {
+            answer.text.push_str(&visible(&format!("\n[file: {url}]\n")));
+        } else {
+            answer.text.push_str(&format!("\n{}\n", json!("a part of a kind that is not known here")));
+        }
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(pieces: &[Value]) -> Task {
+        let mut task = Task::default();
+        for piece in pieces {
+            task.take(Piece::read(piece).expect("a piece"));
+        }
+        task
+    }
+
+    fn text(text: &str, append: bool) -> Value {
+        json!({"artifactUpdate": {
+            "taskId": "t", "contextId": "c", "append": append, "artifact": {"artifactId": "a", "parts": [{"text": text}]},
+        }})
+    }
+
+    fn status(state: &str) -> Value {
+        json!({"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": state}}})
+    }
+
+    #[test]
+    fn an_answer_is_put_together_from_its_pieces() {
+        let pieces = [text("old", false), text("a", false), text("b", true), status("TASK_STATE_COMPLETED")];
+        let task = task(&pieces);
+        assert_eq!((task.state(), &*task.answer().text), (State::Completed, "ab"));
+        assert_eq!((task.id.as_deref(), task.context.as_deref()), (Some("t"), Some("c")));
+    }
+
+    #[test]
+    fn both_versions_say_the_same() {
+        let new = json!({"task": {
+            "id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"},
+            "artifacts": [{"artifactId": "a", "parts": [{"text": "x"}, {"raw": "QQ==", "mediaType": "image/png"}]}],
+        }});
+        let old = json!({
+            "kind": "task", "id": "t", "contextId": "c", "status": {"state": "completed"},
+            "artifacts": [{"artifactId": "a", "parts": [
+                {"kind": "text", "text": "x"}, {"kind": "file", "file": {"bytes": "QQ==", "mimeType": "image/png"}},
+            ]}],
+        });
+        let (new, old) = (task(&[new]), task(&[old]));
+        assert_eq!((new.state(), new.answer()), (old.state(), old.answer()));
+        assert_eq!(new.answer().attachments.len(), 1);
+    }
+
+    #[test]
+    fn a_question_and_a_failure_are_told_in_the_words_of_the_agent() {
+        let with = |state: &str| {
+            let message = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "which\u{202e}?"}]});
+            task(&[json!({"task": {"id": "t", "status": {"state": state, "message": message}}})])
+        };
+        for (name, wanted) in [
+            ("TASK_STATE_INPUT_REQUIRED", State::Asks),
+            ("auth-required", State::Asks),
+            ("TASK_STATE_REJECTED", State::Failed),
+            ("TASK_STATE_WORKING", State::Open),
+        ] {
+            let task = with(name);
+            assert_eq!((task.state(), &*task.words), (wanted, "which\\u{202e}?"), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_message_is_an_answer() {
+        let message = json!({"message": {"messageId": "m", "contextId": "c", "parts": [{"text": "hi"}]}});
+        let task = task(&[message]);
+        assert_eq!((task.state(), &*task.answer().text, task.context.as_deref()), (State::Completed, "hi", Some("c")));
+    }
+}

@@ -1,0 +1,128 @@
+//! How both versions of the protocol write requests down, and what they have in common in answers.
+
+use serde_json::{Value, json};
+
+/// A version of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    V03,
+    V10,
+}
+
+/// What an agent is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Method {
+    Send,
+    Stream,
+    Get,
+    Cancel,
+}
+
+impl Version {
+    /// The version of that number.
+    pub(super) fn named(number: &str) -> Option<Self> {
+        let mut parts = number.split('.');
+        match (parts.next(), parts.next()) {
+            (Some("0"), Some("3")) => Some(Version::V03),
+            (Some("1"), Some("0")) => Some(Version::V10),
+            _ => None,
+        }
+    }
+
+    /// What the header `A2A-Version` says; clients of 0.3 have none.
+    pub(super) fn header(self) -> Option<&'static str> {
+        match self {
+            Version::V03 => None,
+            Version::V10 => Some("1.0"),
+        }
+    }
+
+    fn method(self, method: Method) -> &'static str {
+        match (self, method) {
+            (Version::V03, Method::Send) => "message/send",
+            (Version::V03, Method::Stream) => "message/stream",
+            (Version::V03, Method::Get) => "tasks/get",
+            (Version::V03, Method::Cancel) => "tasks/cancel",
+            (Version::V10, Method::Send) => "SendMessage",
+            (Version::V10, Method::Stream) => "SendStreamingMessage",
+            (Version::V10, Method::Get) => "GetTask",
+            (Version::V10, Method::Cancel) => "CancelTask",
+        }
+    }
+
+    /// A request.
+    pub(super) fn request(self, method: Method, tenant: Option<&str>, mut params: Value) -> Value {
+        if let Some(tenant) = tenant {
+            params["tenant"] = tenant.into();
+        }
+        json!({"jsonrpc": "2.0", "id": 1, "method": self.method(method), "params": params})
+    }
+
+    /// The parameters of a message.
+    pub(super) fn message(self, id: &str, text: &str, context: Option<&str>, task: Option<&str>) -> Value {
+        let mut message = match self {
+            Version::V03 => json!({"kind": "message", "role": "user", "parts": [{"kind": "text", "text": text}]}),
+            Version::V10 => json!({"role": "ROLE_USER", "parts": [{"text": text}]}),
+        };
+        message["messageId"] = id.into();
+        for (field, value) in [("contextId", context), ("taskId", task)] {
+            if let Some(value) = value {
+                message[field] = value.into();
+            }
+        }
+        json!({"message": message})
+    }
+}
+
+/// What an agent sends: a task, a part of one, or a message.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Piece<'v> {
+    Task(&'v Value),
+    Message(&'v Value),
+    Status(&'v Value),
+    Artifact(&'v Value),
+}
+
+impl<'v> Piece<'v> {
+    /// Reads a result in either version; `None` where it is something else.
+    pub(super) fn read(result: &'v Value) -> Option<Self> {
+        let fields = ["task", "message", "statusUpdate", "artifactUpdate"];
+        let new = fields.iter().find_map(|field| Some((*field, result.get(field)?)));
+        let (kind, value) = match (result.get("kind").and_then(Value::as_str), new) {
+            (Some("task"), _) => ("task", result),
+            (Some("message"), _) => ("message", result),
+            (Some("status-update"), _) => ("statusUpdate", result),
+            (Some("artifact-update"), _) => ("artifactUpdate", result),
+            (_, new) => new?,
+        };
+        Some(match kind {
+            "task" => Piece::Task(value),
+            "message" => Piece::Message(value),
+            "statusUpdate" => Piece::Status(value),
+            _ => Piece::Artifact(value),
+        })
+    }
+}
+
+/// How a task stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// It goes on.
+    Open,
+    /// It waits for another message.
+    Asks,
+    Completed,
+    /// It has come to nothing.
+    Failed,
+}
+
+/// The state in a status: `TASK_STATE_COMPLETED` and `completed` are the same.
+pub(super) fn state(status: &Value) -> State {
+    let name = status.get("state").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
+    match name.trim_start_matches("task_state_").replace('_', "-").as_str() {
+        "completed" => State::Completed,
+        "failed" | "canceled" | "cancelled" | "rejected" => State::Failed,
+        "input-required" | "auth-required" => State::Asks,
+        _ => State::Open,
+    }
+}

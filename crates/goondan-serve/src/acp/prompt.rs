@@ -1,0 +1,61 @@
+//! What a person has put into a prompt, as an input.
+
+use agent_client_protocol::Error;
+use agent_client_protocol::v1::schema::{ContentBlock, EmbeddedResourceResource};
+use goondan::Input;
+use goondan::ports::tool::Attachment;
+
+use super::session::Session;
+
+/// A prompt as an input for the conversation of that session.
+pub(super) fn input(prompt: Vec<ContentBlock>, session: &Session) -> Result<Input, Error> {
+    let (mut texts, mut files) = (Vec::new(), Vec::new());
+    for block in prompt {
+        match block {
+            ContentBlock::Text(text) => texts.push(text.text),
+            ContentBlock::Image(image) => files.push(attachment(image.mime_type, image.data, image.uri.as_deref())),
+            ContentBlock::ResourceLink(link) => texts.push(format!("[{}]({})", link.name, link.uri)),
+            ContentBlock::Resource(resource) => match resource.resource {
+                EmbeddedResourceResource::TextResourceContents(it) => texts.push(quoted(&it.uri, &it.text)),
+                EmbeddedResourceResource::BlobResourceContents(it) => {
+                    let kind = it.mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+                    files.push(attachment(kind, it.blob, Some(&it.uri)));
+                }
+                _ => return Err(unknown()),
+            },
+            _ => return Err(unknown()),
+        }
+    }
+    let text = texts.join("\n\n");
+    if text.trim().is_empty() && files.is_empty() {
+        return Err(Error::invalid_params().data("the prompt is empty"));
+    }
+    let instance = &session.instance;
+    let (agent, instance_key) = (Some(instance.agent.clone()), Some(instance.instance_key.clone()));
+    Ok(Input { text, agent, instance_key, files, instructions: whereabouts(session), ..Input::default() })
+}
+
+/// Where the editor is, unless the tools of the agent work there anyway.
+fn whereabouts(session: &Session) -> Option<String> {
+    let (cwd, workdir) = (&session.cwd, &session.workdir);
+    (cwd != workdir).then(|| {
+        format!(
+            "The person writes from an editor that has the folder {} open. Your tools work in {}.",
+            cwd.display(),
+            workdir.display()
+        )
+    })
+}
+
+fn quoted(uri: &str, text: &str) -> String {
+    format!("<resource uri=\"{}\">\n{text}\n</resource>", uri.replace('"', "%22"))
+}
+
+fn attachment(media_type: String, data: String, uri: Option<&str>) -> Attachment {
+    let name = uri.and_then(|uri| uri.rsplit('/').next()).filter(|name| !name.is_empty()).map(str::to_owned);
+    Attachment { media_type, data, name }
+}
+
+fn unknown() -> Error {
+    Error::invalid_params().data("the prompt holds a kind of content that is not taken")
+}

@@ -1,0 +1,69 @@
+//! A conversation from its beginning, for an editor that opens it again.
+
+use std::sync::Arc;
+
+use agent_client_protocol::v1::schema as wire;
+use goondan::message::{Message, MessageSource, Part, Role, ToolCall, ToolResultPart};
+use goondan::ports::tool::Attachment;
+
+use super::session::Session;
+use super::updates::{self, Call};
+
+/// Tells the session of all messages, in their order.
+pub(super) fn replay(messages: &[Arc<Message>], session: &Session) {
+    for message in messages {
+        for part in &message.data.content {
+            if let Some(update) = update(message, part, session) {
+                session.tell(update);
+            }
+        }
+    }
+}
+
+fn update(message: &Message, part: &Part, session: &Session) -> Option<wire::SessionUpdate> {
+    // Messages have the ids that they had when they were said.
+    let step_id = match &message.source {
+        MessageSource::Assistant { step_id } | MessageSource::Tool { step_id } => step_id,
+        _ => &message.id,
+    };
+    match part {
+        Part::Text { text } if text.is_empty() => None,
+        Part::Text { text } => said(message.data.role, updates::text(text, Some(step_id))),
+        Part::File(file) => said(message.data.role, picture(file)?.message_id(wire::MessageId::new(&**step_id))),
+        Part::ToolCall(call) => Some(begun(call, step_id, session)),
+        Part::ToolResult(result) => Some(ended(result, step_id)),
+    }
+}
+
+fn said(role: Role, chunk: wire::ContentChunk) -> Option<wire::SessionUpdate> {
+    match role {
+        Role::User => Some(wire::SessionUpdate::UserMessageChunk(chunk)),
+        Role::Assistant => Some(wire::SessionUpdate::AgentMessageChunk(chunk)),
+        // Instructions and summaries are for the model.
+        Role::System | Role::Tool => None,
+    }
+}
+
+fn picture(file: &Attachment) -> Option<wire::ContentChunk> {
+    let image = wire::ImageContent::new(file.data.clone(), file.media_type.clone());
+    file.media_type.starts_with("image/").then(|| wire::ContentChunk::new(wire::ContentBlock::Image(image)))
+}
+
+fn begun(call: &ToolCall, step_id: &str, session: &Session) -> wire::SessionUpdate {
+    let id = updates::call_id(step_id, &call.tool_call_id);
+    let call = Call { id, tool: &call.tool_name, arguments: &call.input, workdir: &session.workdir };
+    wire::SessionUpdate::ToolCall(call.begun(wire::ToolCallStatus::Pending))
+}
+
+fn ended(result: &ToolResultPart, step_id: &str) -> wire::SessionUpdate {
+    let error = result.error.as_ref().map(|error| error.message.clone());
+    let words = error.or_else(|| result.output.as_ref().and_then(updates::words));
+    let fields = wire::ToolCallUpdateFields::new()
+        .status(updates::status(result.status))
+        .content(words.map(|words| vec![updates::content(&words)]))
+        .raw_output(result.output.clone());
+    wire::SessionUpdate::ToolCallUpdate(wire::ToolCallUpdate::new(
+        updates::call_id(step_id, &result.tool_call_id),
+        fields,
+    ))
+}

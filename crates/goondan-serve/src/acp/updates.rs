@@ -1,0 +1,187 @@
+//! How tool calls, their results and texts look to an editor.
+
+use std::path::Path;
+
+use agent_client_protocol::v1::schema as wire;
+use goondan::event::ShownResult;
+use goondan::ports::tool::ToolCallStatus;
+use goondan::spec::JsonObject;
+use serde_json::Value;
+
+/// Characters of a title that was made from arguments.
+const TITLE: usize = 100;
+
+/// A piece of text, of a message with that id.
+pub(super) fn text(text: &str, message: Option<&str>) -> wire::ContentChunk {
+    let chunk = wire::ContentChunk::new(wire::ContentBlock::from(text.to_owned()));
+    match message {
+        Some(id) => chunk.message_id(wire::MessageId::new(id)),
+        None => chunk,
+    }
+}
+
+/// The id of a call that is unique in its session.
+pub(super) fn call_id(step_id: &str, tool_call_id: &str) -> String {
+    format!("{step_id}/{tool_call_id}")
+}
+
+/// A call as its model made it.
+pub(super) struct Call<'a> {
+    /// The id that the editor knows it by.
+    pub(super) id: String,
+    /// `resource__export`.
+    pub(super) tool: &'a str,
+    /// An object, as a rule.
+    pub(super) arguments: &'a Value,
+    /// Where the tools of the agent work.
+    pub(super) workdir: &'a Path,
+}
+
+impl Call<'_> {
+    /// The call as it is told first.
+    pub(super) fn begun(&self, status: wire::ToolCallStatus) -> wire::ToolCall {
+        wire::ToolCall::new(self.id.clone(), self.title())
+            .name(self.tool.to_owned())
+            .kind(kind(self.tool))
+            .status(status)
+            .locations(self.locations())
+            .raw_input(Some(self.arguments.clone()).filter(|arguments| !arguments.is_null()))
+    }
+
+    /// The call as a person is asked about it.
+    pub(super) fn asked(&self) -> wire::ToolCallUpdateFields {
+        wire::ToolCallUpdateFields::new()
+            .title(self.title())
+            .name(self.tool.to_owned())
+            .kind(kind(self.tool))
+            .status(wire::ToolCallStatus::Pending)
+            .locations(self.locations())
+            .raw_input(self.arguments.clone())
+    }
+
+    /// The name of the tool, and the first of its arguments that is text: a path, a command, a question.
+    fn title(&self) -> String {
+        let name = self.tool.replace("__", " ");
+        let argument = self.arguments.as_object().into_iter().flat_map(JsonObject::values).find_map(Value::as_str);
+        let Some(line) = argument.and_then(|argument| argument.lines().find(|line| !line.trim().is_empty())) else {
+            return name;
+        };
+        let mut line: String = line.trim().chars().take(TITLE + 1).collect();
+        if line.chars().count() > TITLE {
+            line = line.chars().take(TITLE).chain(['…']).collect();
+        }
+        format!("{name}: {line}")
+    }
+
+    fn locations(&self) -> Vec<wire::ToolCallLocation> {
+        let path = self.arguments.get("path").and_then(Value::as_str);
+        path.map(|path| wire::ToolCallLocation::new(self.workdir.join(path))).into_iter().collect()
+    }
+}
+
+/// What an editor shows a picture of. Names of exports begin with a verb, as a rule.
+fn kind(tool: &str) -> wire::ToolKind {
+    let export = tool.rsplit("__").next().unwrap_or_default();
+    match export.split(['-', '_']).next().unwrap_or_default() {
+        "read" | "list" | "get" | "show" | "stat" => wire::ToolKind::Read,
+        "write" | "edit" | "create" | "update" | "append" | "replace" | "patch" => wire::ToolKind::Edit,
+        "delete" | "remove" => wire::ToolKind::Delete,
+        "move" | "rename" => wire::ToolKind::Move,
+        "search" | "find" | "grep" | "glob" | "query" => wire::ToolKind::Search,
+        "exec" | "run" | "script" | "start" => wire::ToolKind::Execute,
+        "fetch" | "download" => wire::ToolKind::Fetch,
+        "think" => wire::ToolKind::Think,
+        _ => wire::ToolKind::Other,
+    }
+}
+
+/// How a call has ended, for an editor.
+pub(super) fn status(status: ToolCallStatus) -> wire::ToolCallStatus {
+    match status {
+        ToolCallStatus::Ok => wire::ToolCallStatus::Completed,
+        _ => wire::ToolCallStatus::Failed,
+    }
+}
+
+/// A result.
+pub(super) fn completed(ended: ToolCallStatus, shown: &ShownResult) -> wire::ToolCallUpdateFields {
+    let error = shown.error.as_ref().map(|error| content(&format!("{} [{}]", error.message, error.code)));
+    let output = words(&shown.output).map(|words| content(&words));
+    wire::ToolCallUpdateFields::new()
+        .status(status(ended))
+        .title(shown.title.clone())
+        .content(error.or(output).map(|content| vec![content]))
+        .raw_output(Some(shown.output.clone()).filter(|output| !output.is_null()))
+}
+
+/// A call that came to nothing.
+pub(super) fn failed(message: &str) -> wire::ToolCallUpdateFields {
+    wire::ToolCallUpdateFields::new().status(wire::ToolCallStatus::Failed).content(vec![content(message)])
+}
+
+/// Text beside a call.
+pub(super) fn content(text: &str) -> wire::ToolCallContent {
+    wire::ToolCallContent::from(wire::ContentBlock::from(text.to_owned()))
+}
+
+/// An output as text; `None` where there is nothing to see.
+pub(super) fn words(output: &Value) -> Option<String> {
+    match output {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+        other => serde_json::to_string_pretty(other).ok(),
+    }
+}
+
+/// The task list of a conversation, where a call has written it.
+pub(super) fn plan(metadata: &JsonObject) -> Option<wire::Plan> {
+    let entry = |task: &Value| {
+        let status = match task.get("status")?.as_str()? {
+            "pending" => wire::PlanEntryStatus::Pending,
+            "in_progress" => wire::PlanEntryStatus::InProgress,
+            "completed" => wire::PlanEntryStatus::Completed,
+            // An editor knows no tasks that were given up.
+            _ => return None,
+        };
+        let content = task.get("content")?.as_str()?;
+        Some(wire::PlanEntry::new(content, wire::PlanEntryPriority::Medium, status))
+    };
+    let tasks = metadata.get("todos")?.as_array()?;
+    Some(wire::Plan::new(tasks.iter().filter_map(entry).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn call(tool: &'static str, arguments: &Value) -> Value {
+        let call = Call { id: "s/c".to_owned(), tool, arguments, workdir: Path::new("/w") };
+        json!(call.begun(wire::ToolCallStatus::InProgress))
+    }
+
+    #[test]
+    fn a_call_is_told_with_what_it_is_about() {
+        let arguments = json!({"limit": 3, "path": "a/b.txt"});
+        let told = call("file-system__read", &arguments);
+        assert_eq!(told["title"], "file-system read: a/b.txt");
+        assert_eq!((&told["kind"], &told["status"]), (&json!("read"), &json!("in_progress")));
+        assert_eq!(told["locations"], json!([{"path": "/w/a/b.txt"}]));
+        assert_eq!(told["rawInput"], arguments);
+        assert_eq!(call("todo__read", &Value::Null)["title"], "todo read");
+        let long = json!({"command": format!("\n  {}\nmore", "x".repeat(TITLE + 1))});
+        assert_eq!(call("bash__exec", &long)["title"], format!("bash exec: {}…", "x".repeat(TITLE)));
+    }
+
+    #[test]
+    fn a_task_list_is_a_plan() {
+        let metadata = json!({"todos": [
+            {"content": "a", "status": "completed"}, {"content": "b", "status": "cancelled"},
+            {"content": "c", "status": "pending"},
+        ]});
+        let plan = json!(plan(metadata.as_object().unwrap()));
+        let seen: Vec<_> = plan["entries"].as_array().unwrap().iter().map(|entry| &entry["status"]).collect();
+        assert_eq!(seen, ["completed", "pending"]);
+    }
+}

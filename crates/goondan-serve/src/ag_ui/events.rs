@@ -1,0 +1,149 @@
+//! How AG-UI writes things down.
+
+use goondan::Question;
+use goondan::event::{ShownResult, TurnResult};
+use goondan::message::{Message, MessageSource, Part, Role};
+use serde_json::{Value, json};
+
+use crate::asking;
+use crate::wire::{CLIENT_MESSAGE_ID, QuestionBody};
+
+/// The id of a call that is unique in its thread.
+pub(super) fn call_id(step_id: &str, tool_call_id: &str) -> String {
+    format!("{step_id}/{tool_call_id}")
+}
+
+/// A call: its beginning, its arguments and its end.
+pub(super) fn call(id: &str, step_id: &str, tool: &str, arguments: &Value) -> [Value; 3] {
+    [
+        json!({"type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": tool, "parentMessageId": step_id}),
+        json!({"type": "TOOL_CALL_ARGS", "toolCallId": id, "delta": arguments.to_string()}),
+        json!({"type": "TOOL_CALL_END", "toolCallId": id}),
+    ]
+}
+
+/// What came of a call.
+pub(super) fn result(call: &str, content: &str) -> Value {
+    json!({
+        "type": "TOOL_CALL_RESULT",
+        "messageId": format!("{call}/result"),
+        "toolCallId": call,
+        "content": content,
+        "role": "tool",
+    })
+}
+
+/// What can be seen of a result, as text.
+pub(super) fn shown(shown: &ShownResult) -> String {
+    match &shown.error {
+        Some(error) => format!("[{}] {}", error.code, error.message),
+        None => words(&shown.output),
+    }
+}
+
+fn words(output: &Value) -> String {
+    match output {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// A question, with which a run ends. `call` is the call of the thread that it is about.
+pub(super) fn interrupt(question: &Question, call: Option<&String>) -> Value {
+    let request = &question.request;
+    let mut interrupt = json!({
+        "id": request.id,
+        "reason": if call.is_some() { "tool_call" } else { "confirmation" },
+        "message": asking::words(request),
+        "responseSchema": {
+            "type": "object",
+            "properties": {"approved": {"type": "boolean"}},
+            "required": ["approved"],
+        },
+        "metadata": {"question": QuestionBody::from(&**request)},
+    });
+    if let Some(call) = call {
+        interrupt["toolCallId"] = call.as_str().into();
+    }
+    interrupt
+}
+
+/// The end of a run that has come to an answer.
+pub(super) fn finished(thread: &str, run: &str, result: &TurnResult) -> Value {
+    let usage = result.usage;
+    json!({
+        "type": "RUN_FINISHED",
+        "threadId": thread,
+        "runId": run,
+        "outcome": {"type": "success"},
+        "usage": [{
+            "inputTokens": usage.prompt_tokens,
+            "outputTokens": usage.completion_tokens,
+            "totalTokens": usage.total_tokens,
+        }],
+    })
+}
+
+/// The end of a run that has come to none.
+pub(super) fn failed(code: &str, message: &str, suggestion: Option<&str>) -> Value {
+    let suggestion = suggestion.map(|words| format!(" {words}")).unwrap_or_default();
+    json!({"type": "RUN_ERROR", "code": code, "message": format!("{message}{suggestion}")})
+}
+
+/// A conversation as it stands.
+pub(super) fn snapshot<'m>(messages: impl Iterator<Item = &'m Message>) -> Value {
+    json!({"type": "MESSAGES_SNAPSHOT", "messages": messages.flat_map(written).collect::<Vec<_>>()})
+}
+
+/// A message; the results of a step's calls are one each. Messages have the ids that they had when they were said.
+fn written(message: &Message) -> Vec<Value> {
+    let text = message.text();
+    let step_id = match &message.source {
+        MessageSource::Assistant { step_id } | MessageSource::Tool { step_id } => step_id,
+        _ => &message.id,
+    };
+    match message.data.role {
+        Role::User => {
+            let given = message.metadata.get(CLIENT_MESSAGE_ID).and_then(Value::as_str);
+            vec![json!({"id": given.unwrap_or(&message.id), "role": "user", "content": user_content(message, text)})]
+        }
+        Role::Assistant => {
+            let mut written = json!({"id": step_id, "role": "assistant", "content": text});
+            let calls = message.tool_calls().map(|call| {
+                let function = json!({"name": call.tool_name, "arguments": call.input.to_string()});
+                json!({"id": call_id(step_id, &call.tool_call_id), "type": "function", "function": function})
+            });
+            let calls: Vec<Value> = calls.collect();
+            if !calls.is_empty() {
+                written["toolCalls"] = calls.into();
+            }
+            vec![written]
+        }
+        Role::Tool => {
+            let results = message.tool_results().map(|result| {
+                let call = call_id(step_id, &result.tool_call_id);
+                let error = result.error.as_ref().map(|error| format!("[{}] {}", error.code, error.message));
+                let content = error.unwrap_or_else(|| result.output.as_ref().map(words).unwrap_or_default());
+                json!({"id": format!("{call}/result"), "role": "tool", "toolCallId": call, "content": content})
+            });
+            results.collect()
+        }
+        // Instructions and summaries are for the model.
+        Role::System => Vec::new(),
+    }
+}
+
+fn user_content(message: &Message, text: String) -> Value {
+    let files = message.data.content.iter().filter_map(|part| match part {
+        Part::File(file) => Some(json!({
+            "type": "binary", "mimeType": file.media_type, "data": file.data, "filename": file.name.clone().unwrap_or_default(),
+        })),
+        _ => None,
+    });
+    let files: Vec<Value> = files.collect();
+    match files.is_empty() {
+        true => text.into(),
+        false => std::iter::once(json!({"type": "text", "text": text})).chain(files).collect(),
+    }
+}

@@ -1,0 +1,227 @@
+//! What a page sends to begin a run, or to go on with one.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use goondan::message::{MessageData, Part, Role};
+use goondan::ports::approval::{ApprovalAnswer, Covers};
+use goondan::ports::tool::Attachment;
+use goondan::spec::{Code, JsonObject};
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::problem::Problem;
+use crate::wire::{AnswerBody, Cover};
+
+/// The input of a run, as AG-UI has it (`RunAgentInput`). What is not named here is not read.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RunInput {
+    /// The conversation: its instance key.
+    #[schema(min_length = 1)]
+    pub(super) thread_id: String,
+    /// The same run twice starts one turn.
+    #[schema(min_length = 1)]
+    pub(super) run_id: String,
+    /// What was said in the thread. The last messages of the user are new.
+    #[serde(default)]
+    #[schema(value_type = Vec<Object>)]
+    pub(super) messages: Vec<JsonObject>,
+    /// Put behind the system prompt of the turn.
+    #[serde(default)]
+    pub(super) context: Vec<ContextBody>,
+    /// Answers to the questions that a run has ended with.
+    #[serde(default)]
+    pub(super) resume: Option<Vec<ResumeBody>>,
+}
+
+/// Something that the agent should know.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+pub(crate) struct ContextBody {
+    /// What it is.
+    description: String,
+    /// What it is worth.
+    value: String,
+}
+
+/// An answer to a question.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ResumeBody {
+    /// The question.
+    pub(super) interrupt_id: String,
+    /// `resolved`, or `cancelled`.
+    status: String,
+    /// `{"approved": true}`, or `{"answer": "once"}` as in `POST /api/approvals/{id}`.
+    #[serde(default)]
+    payload: Value,
+}
+
+/// What of the messages matters.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    /// The new text.
+    pub(super) text: String,
+    pub(super) files: Vec<Attachment>,
+    /// The id of the last new message.
+    pub(super) id: Option<String>,
+    /// What was said before.
+    pub(super) history: Vec<MessageData>,
+    pub(super) instructions: Option<String>,
+}
+
+fn wrong(message: impl Into<String>) -> Problem {
+    Problem::new(Code::SERVE_REQUEST, message).suggest("/openapi.json describes every body.")
+}
+
+impl RunInput {
+    /// Reads the messages.
+    pub(super) fn said(&self) -> Result<Said, Problem> {
+        let role = |message: &JsonObject| message.get("role").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let is_before = |message: &JsonObject| !matches!(&*role(message), "user" | "system" | "developer");
+        let new = self.messages.iter().rposition(is_before).map_or(0, |last| last + 1);
+        let mut said = Said::default();
+        let (mut texts, mut instructions) = (Vec::new(), Vec::new());
+        for (index, message) in self.messages.iter().enumerate() {
+            let (text, files) = content(message, index)?;
+            match &*role(message) {
+                "system" | "developer" => instructions.push(text),
+                "user" if index >= new => {
+                    texts.push(text);
+                    said.files.extend(files);
+                    said.id = message.get("id").and_then(Value::as_str).map(str::to_owned);
+                }
+                "user" => said.history.push(past(Role::User, text, files)),
+                "assistant" if !text.is_empty() => said.history.push(past(Role::Assistant, text, files)),
+                _ => {}
+            }
+        }
+        instructions.extend(self.context.iter().map(|known| format!("{}: {}", known.description, known.value)));
+        said.text = texts.join("\n\n");
+        said.instructions = Some(instructions.join("\n\n")).filter(|text| !text.is_empty());
+        Ok(said)
+    }
+}
+
+fn past(role: Role, text: String, files: Vec<Attachment>) -> MessageData {
+    let content = std::iter::once(Part::Text { text }).chain(files.into_iter().map(Part::File)).collect();
+    MessageData { role, content }
+}
+
+/// The text and the files of a message.
+fn content(message: &JsonObject, index: usize) -> Result<(String, Vec<Attachment>), Problem> {
+    let parts = match message.get("content") {
+        None | Some(Value::Null) => return Ok(Default::default()),
+        Some(Value::String(text)) => return Ok((text.clone(), Vec::new())),
+        Some(Value::Array(parts)) => parts,
+        // What an agent of another kind has shown.
+        Some(_) if message.get("role").and_then(Value::as_str) == Some("activity") => return Ok(Default::default()),
+        Some(_) => return Err(wrong(format!("`messages[{index}].content` must be a string or a list."))),
+    };
+    let (mut texts, mut files) = (Vec::new(), Vec::new());
+    for part in parts {
+        let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
+        if let Some(text) = text(part, "text") {
+            texts.push(text);
+            continue;
+        }
+        let source = part.get("source").unwrap_or(part);
+        let data = text(source, "data").or_else(|| text(source, "value").filter(|_| source["type"] == "data"));
+        let Some((data, media_type)) = data.zip(text(source, "mimeType")) else {
+            return Err(wrong(format!(
+                "`messages[{index}].content` has a part that is neither text nor the bytes of a file."
+            ))
+            .suggest("Send files with their bytes: nothing is fetched here."));
+        };
+        if STANDARD.decode(&data).is_err() {
+            return Err(wrong(format!("`messages[{index}].content` has bytes that are not Base64.")));
+        }
+        files.push(Attachment { media_type, data, name: text(part, "filename") });
+    }
+    Ok((texts.join("\n\n"), files))
+}
+
+impl ResumeBody {
+    /// What it means to the asker. Anything but a clear yes is a no.
+    pub(super) fn meaning(&self) -> (ApprovalAnswer, Covers) {
+        if self.status != "resolved" {
+            return (ApprovalAnswer::Deny, Covers::Call);
+        }
+        if let Ok(body) = serde_json::from_value::<AnswerBody>(self.payload.clone()) {
+            let AnswerBody { covers, .. } = body;
+            return (body.meaning(), covers.into());
+        }
+        let is_approved = self.payload.get("approved") == Some(&Value::Bool(true));
+        (if is_approved { ApprovalAnswer::ONCE } else { ApprovalAnswer::Deny }, Cover::Call.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn said(messages: Value) -> Result<Said, Problem> {
+        let context = json!([{"description": "page", "value": "cart"}]);
+        let body =
+            json!({"threadId": "t", "runId": "r", "messages": messages, "context": context, "tools": [], "state": {}});
+        serde_json::from_value::<RunInput>(body).unwrap().said()
+    }
+
+    #[test]
+    fn the_last_messages_of_the_user_are_new() {
+        let user = |text: &str| json!({"id": text, "role": "user", "content": text});
+        let system = json!({"id": "s", "role": "system", "content": "be kind"});
+        let call = json!({"id": "c", "role": "assistant", "toolCalls": []});
+        let tool = json!({"id": "t", "role": "tool", "toolCallId": "x", "content": "result"});
+        let answer = json!({"id": "a", "role": "assistant", "content": "yes"});
+        let read = said(json!([user("1"), system, call, tool, answer, user("2"), user("3")])).unwrap();
+        assert_eq!((&*read.text, read.id.as_deref()), ("2\n\n3", Some("3")));
+        assert_eq!(read.instructions.as_deref(), Some("be kind\n\npage: cart"));
+        let roles: Vec<_> = read.history.iter().map(|message| message.role).collect();
+        assert_eq!(roles, [Role::User, Role::Assistant]);
+        assert_eq!(said(json!([user("1"), answer])).unwrap().text, "");
+    }
+
+    #[test]
+    fn files_come_with_their_bytes() {
+        let with = |part: Value| {
+            said(json!([{"id": "1", "role": "user", "content": [{"type": "text", "text": "see"}, part]}]))
+        };
+        let image =
+            with(json!({"type": "image", "source": {"type": "data", "value": "R0lG", "mimeType": "image/gif"}}))
+                .unwrap();
+        assert_eq!((&*image.text, &*image.files[0].data), ("see", "R0lG"));
+        let binary = with(json!({"type": "binary", "mimeType": "a/b", "data": "R0lG", "filename": "x"})).unwrap();
+        assert_eq!(binary.files[0].name.as_deref(), Some("x"));
+        for wrong in [
+            json!({"type": "image", "source": {"type": "url", "value": "http://127.0.0.1/", "mimeType": "image/gif"}}),
+            json!({"type": "binary", "mimeType": "a/b", "url": "http://127.0.0.1/"}),
+            json!({"type": "binary", "mimeType": "a/b", "data": "-"}),
+            json!(1),
+        ] {
+            assert!(with(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_a_yes_is_a_yes() {
+        let meaning = |status: &str, payload: Value| {
+            let body = json!({"interruptId": "i", "status": status, "payload": payload});
+            serde_json::from_value::<ResumeBody>(body).unwrap().meaning().0
+        };
+        for yes in [json!({"approved": true}), json!({"answer": "once"}), json!({"approved": true, "editedArgs": {}})] {
+            assert_eq!(meaning("resolved", yes), ApprovalAnswer::ONCE);
+        }
+        for (status, payload) in [
+            ("cancelled", json!({"approved": true})),
+            ("resolved", json!({"approved": "true"})),
+            ("resolved", json!({"answer": "deny"})),
+            ("resolved", json!({"answer": "yes"})),
+            ("resolved", Value::Null),
+        ] {
+            assert_eq!(meaning(status, payload), ApprovalAnswer::Deny);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The native API: one file a subject. Each handler stands beside what `/openapi.json` says of it.
+
+mod approvals;
+mod events;
+mod health;
+mod inputs;
+mod instances;
+mod site;
+mod swarm;
+
+use std::sync::Arc;
+
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::{HeaderName, HeaderValue, Method};
+use axum::{Extension, Json, Router, middleware};
+use goondan::spec::Code;
+use serde_json::{Value, json};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
+use utoipa::OpenApi;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::guard::{Access, guard};
+use crate::problem::Problem;
+use crate::server::Offer;
+use crate::service::Service;
+use crate::{a2a, ag_ui, openai};
+
+/// Which answers of the server tell of errors.
+#[derive(utoipa::IntoResponses)]
+#[expect(dead_code, reason = "the document is made of it")]
+pub(crate) enum Problems {
+    /// The request makes no sense.
+    #[response(status = 400)]
+    Request(crate::wire::ProblemBody),
+    /// The token is missing or wrong.
+    #[response(status = 401)]
+    Token(crate::wire::ProblemBody),
+    /// The host or the origin is not allowed.
+    #[response(status = 403)]
+    Origin(crate::wire::ProblemBody),
+    /// There is no such thing.
+    #[response(status = 404)]
+    NotFound(crate::wire::ProblemBody),
+    /// Somebody was faster.
+    #[response(status = 409)]
+    Closed(crate::wire::ProblemBody),
+    /// It is too large.
+    #[response(status = 413)]
+    TooLarge(crate::wire::ProblemBody),
+    /// There is too much of it.
+    #[response(status = 429)]
+    TooMany(crate::wire::ProblemBody),
+    /// The server is stopping, or its disk fails.
+    #[response(status = 503)]
+    Unavailable(crate::wire::ProblemBody),
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "gdn", description = "A running swarm of agents.", license(name = "MIT OR Apache-2.0")),
+    security(("token" = [])),
+    components(schemas(crate::wire::ProblemBody, crate::wire::ErrorBody)),
+)]
+struct Document;
+
+/// All routes.
+pub(crate) fn router(service: Service, offer: Offer) -> Router {
+    let Offer { access, limits, site, further } = offer;
+    let access = Arc::new(access);
+    let (guarded, document) = OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(swarm::swarm))
+        .routes(routes!(swarm::reload))
+        .routes(routes!(swarm::tools))
+        .routes(routes!(swarm::call))
+        .routes(routes!(inputs::send))
+        .routes(routes!(inputs::state, inputs::cancel))
+        .routes(routes!(inputs::events))
+        .routes(routes!(instances::list))
+        .routes(routes!(instances::messages))
+        .routes(routes!(instances::cancel))
+        .routes(routes!(instances::retry))
+        .routes(routes!(events::events))
+        .routes(routes!(approvals::list))
+        .routes(routes!(approvals::answer))
+        .routes(routes!(a2a::entry_card))
+        .routes(routes!(a2a::agent_card))
+        .routes(routes!(a2a::call))
+        .routes(routes!(ag_ui::run))
+        .split_for_parts();
+    let document = finished(document.merge_from(openai::Described::openapi()), &service);
+    let guarded = guarded
+        .route_service("/mcp", crate::mcp::endpoint(&service, limits))
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&access), guard));
+    let open = Router::new()
+        .route("/healthz", axum::routing::get(health::alive))
+        .route("/readyz", axum::routing::get(health::ready))
+        .route("/openapi.json", axum::routing::get(move || async move { Json(document.clone()) }));
+    let all = open.merge(guarded).nest("/v1", openai::router(Arc::clone(&access)));
+    let all = match site {
+        Some(folder) => {
+            let files = site::files(&folder);
+            all.fallback(move |request: Request| site::file(files, request))
+        }
+        None => all.fallback(nothing_there),
+    };
+    all.method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(limits.body))
+        .layer(Extension(Arc::clone(&access)))
+        .layer(cors(access))
+        .with_state(service)
+        .merge(further.unwrap_or_default().layer(DefaultBodyLimit::max(limits.body)))
+}
+
+/// The document with what its parts can't say.
+fn finished(mut document: utoipa::openapi::OpenApi, service: &Service) -> Value {
+    document.info.version.clone_from(&service.inner.version);
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+    let mut document = serde_json::to_value(document).unwrap_or_default();
+    document["components"]["schemas"]["InputBody"]["anyOf"] = json!([
+        {"required": ["text"], "properties": {"text": {"minLength": 1}}},
+        {"required": ["files"], "properties": {"files": {"minItems": 1}}},
+    ]);
+    document
+}
+
+/// Pages of the origins that may use the server; browsers ask for that first.
+fn cors(access: Arc<Access>) -> CorsLayer {
+    let allowed = move |origin: &HeaderValue, _: &axum::http::request::Parts| {
+        origin.to_str().is_ok_and(|origin| access.allows_origin(origin))
+    };
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::predicate(allowed))
+        .allow_methods([Method::GET, Method::POST, Method::DELETE])
+        // The clients of OpenAI say a lot about themselves. What a page may send is decided by its origin.
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers(["x-request-id", "x-goondan-instance", "mcp-session-id"].map(HeaderName::from_static))
+}
+
+/// Refuses an agent that the swarm does not have.
+pub(crate) fn known(service: &Service, agent: &str) -> Result<(), Problem> {
+    if service.swarm().agents().iter().any(|known| known == agent) {
+        return Ok(());
+    }
+    let problem = Problem::new(Code::AGENT_NOT_FOUND, format!("The swarm has no agent `{agent}`."));
+    Err(problem.suggest(format!("Its agents are: {}.", service.swarm().agents().join(", "))))
+}
+
+async fn nothing_there() -> Problem {
+    Problem::new(Code::SERVE_NOT_FOUND, "There is nothing at this address.")
+        .suggest("/openapi.json lists what there is.")
+}
+
+async fn wrong_method() -> Problem {
+    let problem = Problem::new(Code::SERVE_REQUEST, "This address does not take that method.");
+    Problem { status: axum::http::StatusCode::METHOD_NOT_ALLOWED, ..problem }
+        .suggest("/openapi.json says which methods it takes.")
+}

@@ -1,0 +1,248 @@
+//! Chat completions.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::Stream;
+use goondan::event::FinishReason;
+use goondan::ports::model::TokenUsage;
+use serde_json::{Value, json};
+
+use super::begin::{Ask, Begun, begin};
+use super::bodies::{ChatBody, Refusals};
+use super::error::ApiError;
+use super::headers;
+use super::memory::Reading;
+use super::message::Talk;
+use super::request::{Request, Rule};
+use super::track::{BETWEEN, End, News, Reader};
+use crate::caller::caller;
+use crate::service::Service;
+
+const TOOLS: &str = "Tools of the client are not supported: an agent calls its own tools, as its project says.";
+const ONE: &str = "An agent gives one answer.";
+const PROBABILITIES: &str = "Log probabilities are not known here.";
+
+const RULES: [Rule; 13] = [
+    Rule { name: "tools", fine: &[], why: TOOLS },
+    Rule { name: "tool_choice", fine: &["\"none\"", "\"auto\""], why: TOOLS },
+    Rule { name: "functions", fine: &[], why: TOOLS },
+    Rule { name: "function_call", fine: &["\"none\"", "\"auto\""], why: TOOLS },
+    Rule { name: "n", fine: &["1"], why: ONE },
+    Rule { name: "logprobs", fine: &["false"], why: PROBABILITIES },
+    Rule { name: "top_logprobs", fine: &["0"], why: PROBABILITIES },
+    Rule {
+        name: "response_format.type",
+        fine: &["\"text\""],
+        why: "An agent answers with text; the form of its answers is set by its prompt.",
+    },
+    Rule { name: "modalities", fine: &["[\"text\"]"], why: "An agent answers with text." },
+    Rule { name: "audio", fine: &[], why: "An agent answers with text." },
+    Rule { name: "stop", fine: &[], why: "An agent ends its answer by itself; `stop` is not supported." },
+    Rule {
+        name: "web_search_options",
+        fine: &[],
+        why: "An agent searches the web with its own tools, where it has such tools.",
+    },
+    Rule { name: "background", fine: &["false"], why: "Chat completions have no background mode." },
+];
+
+/// What every part of an answer says of itself.
+struct Head {
+    id: String,
+    model: String,
+    created: u64,
+}
+
+/// Answers a chat, as OpenAI's chat completions.
+///
+/// With `stream` the answer is a stream of chunks. `docs/openai.md` tells which parameters are heeded.
+#[utoipa::path(
+    post,
+    path = "/v1/chat/completions",
+    params(
+        ("X-Goondan-Instance" = Option<String>, Header, pattern = "^[!-~]+$", description = "The conversation."),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same key twice starts one turn."),
+    ),
+    request_body = ChatBody,
+    responses((status = 200, body = Object, description = "The completion; or a stream of chunks."), Refusals),
+)]
+pub(super) async fn create(
+    State(service): State<Service>,
+    header: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, ApiError> {
+    let request = Request::read("chat/completions", &header, body)?;
+    let (model, agent) = request.model(&service)?;
+    request.check(&RULES)?;
+    let talk = Talk::read(request.list("messages")?, "messages")?;
+    let stream = request.flag("stream", false)?;
+    let has_usage = request.get("stream_options.include_usage") == Some(&Value::Bool(true));
+    let (instance_key, metadata) = request.metadata()?;
+    let user = request.user()?;
+    let again = request.again();
+    let caller = caller(&header);
+    let ask = Ask { agent, talk, user, instance_key, previous: None, metadata, stream, again, caller };
+    let Begun { mut reader, mut reading, instance } = begin(&service, ask).await?;
+    let event_id = reader.track.event_id.clone();
+    let head = Head { id: format!("chatcmpl-{}", super::suffix(&event_id)), model, created: super::now() };
+    let response = match stream {
+        true => {
+            let chunks = Chunks { head, reader, reading: Some(reading), has_usage, is_begun: false, part: 0 };
+            Sse::new(events(chunks)).keep_alive(KeepAlive::default()).into_response()
+        }
+        false => {
+            let end = reader.end().await;
+            reading.delivered();
+            match &*end {
+                End::Over(answer) => Json(head.completion(&answer.text(), answer.finish, answer.usage)).into_response(),
+                End::Failed(error) => error.clone().into_response(),
+            }
+        }
+    };
+    Ok(headers(response, &event_id, &instance))
+}
+
+impl Head {
+    fn completion(&self, text: &str, finish: FinishReason, usage: TokenUsage) -> Value {
+        json!({
+            "id": self.id,
+            "object": "chat.completion",
+            "created": self.created,
+            "model": self.model,
+            "choices": [{
+                "index": 0,
+                "message": {"role": "assistant", "content": text, "refusal": null, "annotations": []},
+                "logprobs": null,
+                "finish_reason": finish_reason(finish),
+            }],
+            "usage": usage_body(usage),
+        })
+    }
+
+    fn chunk(&self, delta: &Value, finish: Option<FinishReason>) -> Value {
+        let choice = json!({
+            "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish.map(finish_reason),
+        });
+        self.raw_chunk(json!([choice]))
+    }
+
+    fn raw_chunk(&self, choices: Value) -> Value {
+        json!({
+            "id": self.id,
+            "object": "chat.completion.chunk",
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+        })
+    }
+}
+
+fn finish_reason(finish: FinishReason) -> &'static str {
+    match finish {
+        FinishReason::MaxSteps => "length",
+        _ => "stop",
+    }
+}
+
+fn usage_body(usage: TokenUsage) -> Value {
+    json!({
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    })
+}
+
+/// The answer, piece by piece.
+struct Chunks {
+    head: Head,
+    reader: Reader,
+    /// It is let go with the last piece.
+    reading: Option<Reading>,
+    has_usage: bool,
+    is_begun: bool,
+    /// What the last piece was part of.
+    part: usize,
+}
+
+fn events(chunks: Chunks) -> impl Stream<Item = Result<Event, Infallible>> {
+    futures::stream::unfold((chunks, VecDeque::new()), |(mut chunks, mut ready)| async move {
+        while ready.is_empty() {
+            ready.extend(chunks.next().await?);
+        }
+        let data: String = ready.pop_front()?;
+        Some((Ok(Event::default().data(data)), (chunks, ready)))
+    })
+}
+
+impl Chunks {
+    /// What is sent next; `None` at the end.
+    async fn next(&mut self) -> Option<Vec<String>> {
+        self.reading.as_ref()?;
+        if !std::mem::replace(&mut self.is_begun, true) {
+            return Some(vec![
+                self.with_usage(self.head.chunk(&json!({"role": "assistant", "content": ""}), None), None),
+            ]);
+        }
+        Some(match self.reader.next().await {
+            News::Text { part, delta } => {
+                let between = if part == self.part { "" } else { BETWEEN };
+                self.part = part;
+                vec![self.content(&format!("{between}{delta}"))]
+            }
+            News::PartOver => Vec::new(),
+            News::Void => self.fail(&ApiError::begun_again()),
+            News::End(end) => self.end(&end),
+        })
+    }
+
+    fn content(&self, text: &str) -> String {
+        self.with_usage(self.head.chunk(&json!({"content": text}), None), None)
+    }
+
+    /// Where usage was asked for, every chunk has the field, and the last one has its value.
+    fn with_usage(&self, mut chunk: Value, usage: Option<TokenUsage>) -> String {
+        if self.has_usage {
+            chunk["usage"] = usage.map_or(Value::Null, usage_body);
+        }
+        chunk.to_string()
+    }
+
+    fn end(&mut self, end: &Arc<End>) -> Vec<String> {
+        let answer = match &**end {
+            End::Failed(error) => return self.fail(error),
+            End::Over(answer) => answer,
+        };
+        let mut chunks = Vec::new();
+        if !self.reader.has_begun() && !answer.parts.is_empty() {
+            chunks.push(self.content(&answer.text()));
+        }
+        chunks.push(self.with_usage(self.head.chunk(&json!({}), Some(answer.finish)), None));
+        if self.has_usage {
+            chunks.push(self.with_usage(self.head.raw_chunk(json!([])), Some(answer.usage)));
+        }
+        chunks.push("[DONE]".to_owned());
+        self.close();
+        chunks
+    }
+
+    fn fail(&mut self, error: &ApiError) -> Vec<String> {
+        self.close();
+        vec![json!({"error": error.body()}).to_string()]
+    }
+
+    fn close(&mut self) {
+        if let Some(mut reading) = self.reading.take() {
+            reading.delivered();
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Agents, as models.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use serde_json::{Value, json};
+
+use super::bodies::Refusals;
+use super::error::ApiError;
+use crate::service::Service;
+
+/// The agent that a model stands for: the agent of that name; the entry agent for the name of the swarm.
+pub(super) fn agent(service: &Service, model: &str) -> Option<String> {
+    let swarm = service.swarm();
+    let agent = swarm.agents().into_iter().find(|agent| agent == model);
+    agent.or_else(|| (swarm.name() == model).then(|| swarm.entry_agent()))
+}
+
+/// There is no such model.
+pub(super) fn unknown(service: &Service, model: &str) -> ApiError {
+    let message =
+        format!("The model `{model}` does not exist. The models of this server are: {}.", names(service).join(", "));
+    ApiError::not_found(message).about("model").code("model_not_found")
+}
+
+/// The swarm first, then its agents.
+fn names(service: &Service) -> Vec<String> {
+    let (swarm, agents) = (service.swarm().name(), service.swarm().agents());
+    let swarm = Some(swarm).filter(|swarm| !agents.contains(swarm));
+    swarm.into_iter().chain(agents).collect()
+}
+
+fn body(service: &Service, name: &str) -> Value {
+    json!({"id": name, "object": "model", "created": service.inner.openai_began, "owned_by": service.swarm().name()})
+}
+
+/// Lists the agents, as OpenAI's models.
+#[utoipa::path(
+    get,
+    path = "/v1/models",
+    responses((status = 200, body = Object, description = "The list."), Refusals),
+)]
+pub(super) async fn list(State(service): State<Service>) -> Json<Value> {
+    let models: Vec<Value> = names(&service).iter().map(|name| body(&service, name)).collect();
+    Json(json!({"object": "list", "data": models}))
+}
+
+/// Shows an agent, as one of OpenAI's models.
+#[utoipa::path(
+    get,
+    path = "/v1/models/{model}",
+    params(("model" = String, Path, description = "The name of an agent, or of the swarm for its entry agent.")),
+    responses((status = 200, body = Object, description = "The model."), Refusals),
+)]
+pub(super) async fn show(State(service): State<Service>, Path(model): Path<String>) -> Result<Json<Value>, ApiError> {
+    match agent(&service, &model) {
+        Some(_) => Ok(Json(body(&service, &model))),
+        None => Err(unknown(&service, &model)),
+    }
+}

@@ -1,0 +1,54 @@
+//! The id of a response says where it lies: in which conversation, and by which event. So it holds across restarts, and
+//! nothing is kept for it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use goondan::ids::InstanceId;
+
+/// Where a response lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ResponseId {
+    pub(super) event_id: String,
+    pub(super) instance: InstanceId,
+    /// It may be asked for again.
+    pub(super) is_stored: bool,
+}
+
+impl ResponseId {
+    /// What clients get.
+    pub(super) fn encode(&self) -> String {
+        let InstanceId { agent, instance_key } = &self.instance;
+        let fields = (&self.event_id, agent, instance_key, self.is_stored);
+        format!("resp_{}", URL_SAFE_NO_PAD.encode(serde_json::to_vec(&fields).unwrap_or_default()))
+    }
+
+    /// What clients give back; `None` for what this server has not made.
+    pub(super) fn decode(text: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix("resp_")?).ok()?;
+        let (event_id, agent, key, is_stored): (String, String, String, bool) = serde_json::from_slice(&bytes).ok()?;
+        Some(ResponseId { event_id, instance: InstanceId::new(agent, key), is_stored })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn an_id_goes_there_and_back(event_id: String, agent: String, key: String, is_stored: bool) {
+            let id = ResponseId { event_id, instance: InstanceId::new(agent, key), is_stored };
+            let text = id.encode();
+            prop_assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)));
+            prop_assert_eq!(ResponseId::decode(&text), Some(id));
+        }
+
+        #[test]
+        fn what_is_no_id_is_told(text: String) {
+            prop_assert_eq!(ResponseId::decode(&text), None);
+            prop_assert_eq!(ResponseId::decode(&format!("resp_{text}")), None);
+        }
+    }
+}

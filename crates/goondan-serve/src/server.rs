@@ -1,0 +1,144 @@
+//! Listens, and bounds what a client can make the server hold.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::api;
+use crate::guard::Access;
+use crate::service::Service;
+
+/// What a client may make the server hold.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The largest body of a request, in bytes.
+    pub body: usize,
+    /// How many connections there may be. More wait until one ends.
+    pub connections: usize,
+    /// How long the head of a request may take.
+    pub head: Duration,
+}
+
+/// The largest body, in bytes, unless the server is told otherwise.
+const BODY: usize = 32 * 1024 * 1024;
+/// So many connections may there be.
+const CONNECTIONS: usize = 4_096;
+/// How long the head of a request may take.
+const HEAD: Duration = Duration::from_secs(10);
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { body: BODY, connections: CONNECTIONS, head: HEAD }
+    }
+}
+
+/// How long connections may take to end after the last request.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// A server that listens. Dropping it ends it at once.
+pub struct Server {
+    address: SocketAddr,
+    stop: CancellationToken,
+    accepting: JoinHandle<()>,
+}
+
+/// What a server offers, and to whom.
+#[derive(Debug, Clone)]
+pub struct Offer {
+    /// Who may talk to the swarm.
+    pub access: Access,
+    /// What a client may make the server hold.
+    pub limits: Limits,
+    /// A folder whose files everybody may read who reaches the server: pages that use it.
+    pub site: Option<PathBuf>,
+    /// Further addresses. They know no token: whoever offers them checks who comes.
+    pub further: Option<Router>,
+}
+
+impl From<Access> for Offer {
+    fn from(access: Access) -> Self {
+        Offer { access, limits: Limits::default(), site: None, further: None }
+    }
+}
+
+impl Server {
+    /// Listens from now on.
+    pub fn listen(listener: TcpListener, service: Service, offer: impl Into<Offer>) -> std::io::Result<Server> {
+        let offer = offer.into();
+        let (address, limits) = (listener.local_addr()?, offer.limits);
+        let router = api::router(service, offer);
+        let stop = CancellationToken::new();
+        let accepting = tokio::spawn(accept(listener, router, limits, stop.clone()));
+        Ok(Server { address, stop, accepting })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no more connections, and waits a moment until those end that there are.
+    pub async fn end(mut self) {
+        self.stop.cancel();
+        // It ends by itself, or was aborted.
+        let _ = (&mut self.accepting).await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, router: Router, limits: Limits, stop: CancellationToken) {
+    let room = Arc::new(Semaphore::new(limits.connections));
+    let graceful = GracefulShutdown::new();
+    loop {
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of descriptors, as a rule: some connections have to end first.
+                tracing::warn!(%error, "a connection was not accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let serving = graceful.watch(connection(stream, router.clone(), limits));
+        tokio::spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::debug!(%error, "a connection has failed");
+            }
+            drop(permit);
+        });
+    }
+    // Who does not end is dropped with the process.
+    let _ = tokio::time::timeout(LAST_WORDS, graceful.shutdown()).await;
+}
+
+fn connection(
+    stream: TcpStream,
+    router: Router,
+    limits: Limits,
+) -> hyper::server::conn::http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>> {
+    // Small events must not wait for more.
+    let _ = stream.set_nodelay(true);
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(64 * 1024);
+    http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+}

@@ -1,0 +1,108 @@
+//! A swarm with everything that its clients share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use goondan::event::SwarmEvent;
+use goondan::{Broker, Swarm};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::a2a::Told;
+use crate::asking::Given;
+use crate::hub::Hub;
+use crate::openai::{self, Memory};
+
+/// A swarm with everything that its clients share. Cheap to clone.
+#[derive(Clone)]
+pub struct Service {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) swarm: Swarm,
+    pub(crate) broker: Broker,
+    pub(crate) hub: Hub,
+    pub(crate) version: String,
+    /// What the OpenAI-compatible door remembers, and since when.
+    pub(crate) openai: Arc<Memory>,
+    pub(crate) openai_began: u64,
+    /// What clients of A2A were asked last.
+    pub(crate) a2a: Told,
+    /// What clients have answered.
+    pub(crate) given: Given,
+    is_draining: AtomicBool,
+    /// Streams end with it.
+    pub(crate) ended: CancellationToken,
+}
+
+/// What keeps a service going. Dropping it ends its streams.
+pub struct Serving {
+    feed: JoinHandle<()>,
+    service: Service,
+}
+
+impl Service {
+    /// Serves `swarm`, whose questions go to `broker`. `events` are a subscription of its own; `version` is the program's.
+    pub fn begin(
+        swarm: Swarm,
+        broker: Broker,
+        events: UnboundedReceiver<SwarmEvent>,
+        version: impl Into<String>,
+    ) -> (Service, Serving) {
+        Service::with_hub(Hub::after(swarm.sequence_at_start()), swarm, broker, events, version.into())
+    }
+
+    pub(crate) fn with_hub(
+        hub: Hub,
+        swarm: Swarm,
+        broker: Broker,
+        events: UnboundedReceiver<SwarmEvent>,
+        version: String,
+    ) -> (Service, Serving) {
+        let inner = Inner {
+            swarm,
+            broker,
+            hub,
+            version,
+            openai: Arc::default(),
+            openai_began: openai::now(),
+            a2a: Told::default(),
+            given: Given::default(),
+            is_draining: AtomicBool::new(false),
+            ended: CancellationToken::new(),
+        };
+        let service = Service { inner: Arc::new(inner) };
+        let feed = tokio::spawn(feed(service.clone(), events));
+        (service.clone(), Serving { feed, service })
+    }
+
+    /// The swarm.
+    pub fn swarm(&self) -> &Swarm {
+        &self.inner.swarm
+    }
+
+    /// Takes no more inputs from now on. Streams go on.
+    pub fn drain(&self) {
+        self.inner.is_draining.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.inner.is_draining.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.feed.abort();
+        self.service.inner.ended.cancel();
+    }
+}
+
+async fn feed(service: Service, mut events: UnboundedReceiver<SwarmEvent>) {
+    while let Some(event) = events.recv().await {
+        service.inner.hub.publish(event);
+    }
+    service.inner.ended.cancel();
+}

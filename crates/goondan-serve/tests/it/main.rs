@@ -1,0 +1,14 @@
+//! The server as its clients see it: a real swarm, real connections.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod a2a;
+mod a2a_client;
+mod ag_ui;
+mod callers;
+mod inputs;
+mod openai;
+mod questions;
+mod streams;
+mod support;
+mod walls;

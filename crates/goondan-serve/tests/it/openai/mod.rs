@@ -1,0 +1,251 @@
+//! The OpenAI-compatible door. What the official clients make of it is tested by `.ci/openai`.
+
+mod conversations;
+mod errors;
+mod streams;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use goondan::message::{Message, Role};
+use goondan::ports::model::{
+    ModelChunk, ModelClient, ModelError, ModelErrorKind, ModelFactory, ModelRequest, ModelStream, TokenUsage,
+};
+use goondan::spec::kinds::Model;
+use goondan::spec::{Environment, Resource};
+use goondan_serve::Limits;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+
+use crate::support::{Running, within};
+
+const PROJECT: &str = "
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: m}
+spec: {provider: any, model: any}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: a}
+spec: {modelConfig: {modelRef: Model/m}, tools: [{ref: Tool/text-transform}]}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: b}
+spec: {modelConfig: {modelRef: Model/m}}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: default}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}, {ref: Agent/b}]}
+";
+
+/// A model that tells how often it was asked in the conversation, and what. It waits in the middle of an answer where it is
+/// told to.
+#[derive(Clone)]
+struct Teller {
+    /// What it saw: for each call, its conversation as `role: text`, behind the system prompt.
+    seen: Arc<Mutex<Vec<Vec<String>>>>,
+    go_on: Arc<Semaphore>,
+}
+
+impl Default for Teller {
+    fn default() -> Self {
+        Teller { seen: Arc::default(), go_on: Arc::new(Semaphore::new(0)) }
+    }
+}
+
+impl ModelFactory for Teller {
+    fn client(&self, _: &Resource<Model>, _: &Path, _: &Environment) -> Result<Arc<dyn ModelClient>, ModelError> {
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+fn line(message: &Message) -> String {
+    let role = match message.data.role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+        Role::System => "system",
+    };
+    format!("{role}: {}", message.text())
+}
+
+#[async_trait]
+impl ModelClient for Teller {
+    async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
+        let mut seen: Vec<String> = request.messages.iter().map(|message| line(message)).collect();
+        seen.insert(0, request.system.unwrap_or_default());
+        self.seen.lock().unwrap().push(seen);
+        let users = request.messages.iter().filter(|message| message.data.role == Role::User);
+        let (count, text) = users.fold((0, String::new()), |(count, _), message| (count + 1, message.text()));
+        if text.contains("fail") {
+            return Err(ModelError::new(ModelErrorKind::Status(400), "no"));
+        }
+        let usage = Some(TokenUsage { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3, cached_tokens: 0 });
+        let is_first_step = request.messages.last().is_some_and(|message| message.data.role == Role::User);
+        if text.contains("shout") && is_first_step {
+            let call = ModelChunk::ToolCall {
+                id: String::new(),
+                name: "text-transform__case".to_owned(),
+                arguments: json!({"text": "x", "to": "upper"}),
+            };
+            let chunks = [ModelChunk::Text("One moment.".to_owned()), call, ModelChunk::Finish { usage }];
+            return Ok(futures::stream::iter(chunks.map(Ok)).boxed());
+        }
+        let go_on = text.contains("hold").then(|| Arc::clone(&self.go_on));
+        let begin = futures::stream::iter([Ok(ModelChunk::Text(format!("{count}: ")))]);
+        let rest = futures::stream::once(async move {
+            if let Some(go_on) = go_on {
+                go_on.acquire().await.unwrap().forget();
+            }
+            Ok(ModelChunk::Text(text))
+        });
+        Ok(begin.chain(rest).chain(futures::stream::iter([Ok(ModelChunk::Finish { usage })])).boxed())
+    }
+}
+
+/// A server with that model behind it.
+struct Door {
+    running: Running,
+    model: Teller,
+    _state: tempfile::TempDir,
+}
+
+impl Door {
+    async fn open() -> Door {
+        let (state, model) = (tempfile::tempdir().unwrap(), Teller::default());
+        let running = start(state.path(), &model).await;
+        Door { running, model, _state: state }
+    }
+
+    /// As if the process had died, and another had begun.
+    async fn open_again(self) -> Door {
+        let Door { running, model, _state } = self;
+        running.kill().await;
+        let running = start(_state.path(), &model).await;
+        Door { running, model, _state }
+    }
+
+    async fn chat(&self, messages: Value) -> Reply {
+        self.post("chat/completions", &json!({"model": "a", "messages": messages}), &[]).await
+    }
+
+    async fn post(&self, path: &str, body: &Value, headers: &[(&str, &str)]) -> Reply {
+        self.request("POST", path, &body.to_string(), headers).await
+    }
+
+    async fn request(&self, method: &str, path: &str, body: &str, headers: &[(&str, &str)]) -> Reply {
+        let mut request = format!(
+            "{method} /v1/{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n",
+            body.len()
+        );
+        let bearer = format!("Bearer {}", self.running.door.token.expose());
+        let authorization = ("authorization", &*bearer);
+        let is_given = headers.iter().any(|(name, _)| *name == "authorization");
+        for (name, value) in headers.iter().copied().chain((!is_given).then_some(authorization)) {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        let mut stream = TcpStream::connect(self.running.server.address()).await.unwrap();
+        stream.write_all(format!("{request}\r\n{body}").as_bytes()).await.unwrap();
+        Reply { stream, text: String::new() }
+    }
+
+    /// The texts of all conversations of an agent, oldest first.
+    async fn conversations(&self) -> Vec<Vec<String>> {
+        let mut all = Vec::new();
+        for meta in self.running.swarm.instances().await {
+            let messages = self.running.swarm.conversation(&meta.id()).await.unwrap();
+            all.push(messages.iter().map(|message| line(message)).collect());
+        }
+        all
+    }
+
+    /// How many turns there were.
+    fn asked(&self) -> usize {
+        self.model.seen.lock().unwrap().len()
+    }
+}
+
+async fn start(state: &Path, model: &Teller) -> Running {
+    let models = Arc::new(model.clone());
+    Running::start_project(state, Limits { body: 100_000, ..Limits::default() }, PROJECT, |builder| {
+        builder.models(models)
+    })
+    .await
+}
+
+/// A response as it comes.
+struct Reply {
+    stream: TcpStream,
+    text: String,
+}
+
+impl Reply {
+    async fn more(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        let length = within(self.stream.read(&mut bytes)).await.unwrap();
+        self.text.push_str(std::str::from_utf8(&bytes[..length]).unwrap());
+        length > 0
+    }
+
+    /// Reads until that has come.
+    async fn until(&mut self, text: &str) {
+        while !self.text.contains(text) {
+            assert!(self.more().await, "{text:?} never came: {}", self.text);
+        }
+    }
+
+    async fn all(mut self) -> String {
+        while self.more().await {}
+        self.text
+    }
+
+    async fn head(self) -> (u16, String, Value) {
+        let text = self.all().await;
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head.to_owned(), serde_json::from_str(body).unwrap_or_else(|_| panic!("no JSON: {text}")))
+    }
+
+    async fn json(self) -> (u16, Value) {
+        let (status, _, body) = self.head().await;
+        (status, body)
+    }
+
+    /// The text of a completion.
+    async fn answer(self) -> String {
+        let (status, body) = self.json().await;
+        assert_eq!(status, 200, "{body}");
+        body["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+    }
+
+    /// The events of a stream.
+    async fn events(self) -> Vec<Value> {
+        let text = self.all().await;
+        let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.map(|data| serde_json::from_str(data).unwrap_or_else(|_| data.into())).collect()
+    }
+}
+
+/// The text of streamed chunks.
+fn content(chunks: &[Value]) -> String {
+    chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect()
+}
+
+fn user(text: &str) -> Value {
+    json!({"role": "user", "content": text})
+}
+
+fn assistant(text: &str) -> Value {
+    json!({"role": "assistant", "content": text})
+}
+
+fn stream(text: &str) -> Value {
+    json!({"model": "a", "stream": true, "messages": [user(text)]})
+}
