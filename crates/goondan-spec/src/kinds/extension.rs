@@ -39,6 +39,7 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
 pub(crate) struct ExtensionSpec {
     /// `builtin:NAME`, or a path in the project. Extensions from a path are checked, and not run yet.
     #[schemars(length(min = 1))]
+    #[schemars(extend("x-goondan-names" = "file"))]
     entry: String,
     /// Settings. They replace fields of the same name in the defaults of a built-in extension.
     config: Option<JsonObject>,

@@ -199,6 +199,7 @@ fn seconds(fields: &mut Fields<'_>, name: &'static str, least: u64, findings: &m
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct SwarmSpec {
     /// The agent that gets every input that names no other agent. It must be one of `agents`.
+    #[schemars(extend("x-goondan-names" = "Agent"))]
     entry_agent: RefShape,
     /// The agents of the swarm.
     #[schemars(length(min = 1))]
