@@ -195,8 +195,11 @@ fn read_name(field: &Field<'_>, kind: Kind, findings: &mut Findings) {
     }
 }
 
-/// Rule L6.
-pub(crate) fn check_name(name: &str, kind: Kind) -> Result<(), String> {
+/// Whether a resource of that kind may have that name (rule L6).
+///
+/// # Errors
+/// Why it may not, in words that follow a colon.
+pub fn check_name(name: &str, kind: Kind) -> Result<(), String> {
     let scoped = name.strip_prefix('@').filter(|_| kind == Kind::Package);
     match scoped {
         Some(rest) => match rest.split_once('/') {

@@ -63,7 +63,7 @@ pub fn load_again(input: LoadInput<'_>, known: &KnownFiles) -> Loaded {
 
 /// As [`load_again`], and tells what stands where.
 pub fn survey(input: LoadInput<'_>, known: &KnownFiles) -> (Loaded, Outline) {
-    let (loaded, outline) = run(input, known, |stage, decoded, gathered| outline(stage, decoded, gathered));
+    let (loaded, outline) = run(input, known, outline);
     (loaded, outline.unwrap_or_default())
 }
 

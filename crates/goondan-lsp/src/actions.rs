@@ -1,0 +1,45 @@
+//! Repairs that an editor offers for what is wrong.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use gen_lsp_types::{CodeAction, CodeActionKind, Range, TextEdit, WorkspaceEdit};
+use goondan_spec::Diagnostic;
+use serde_json::{Value, json};
+
+use crate::Host;
+use crate::links;
+use crate::publish;
+use crate::server::Server;
+use crate::text::Lines;
+
+/// Answers `textDocument/codeAction`.
+pub(crate) fn actions<H: Host>(server: &mut Server<H>, path: &Path, range: Range) -> Value {
+    let Some((root, seen)) = server.seen(path) else { return json!([]) };
+    let text = server.text_of(path);
+    let lines = Lines::new(&text, server.encoding);
+    let (start, end) = (lines.offset(range.start), lines.offset(range.end));
+    let file = links::relative(&root, path);
+    let touches = |found: &&Diagnostic| {
+        found.file.as_deref() == Some(&file) && found.position.is_some_and(|at| at.start <= end && start <= at.end)
+    };
+    let mut actions = Vec::new();
+    for found in seen.diagnostics.iter().filter(touches) {
+        let Some(fix) = &found.fix else { continue };
+        let edit = |edit: &goondan_spec::fix::Edit| TextEdit {
+            range: lines.range(edit.start..edit.end),
+            new_text: edit.text.clone(),
+        };
+        let edits: Vec<TextEdit> = fix.edits.iter().map(edit).collect();
+        let changes = HashMap::from([(server.uri_of(path), edits)]);
+        actions.push(CodeAction {
+            title: fix.title.clone(),
+            kind: Some(CodeActionKind::QuickFix),
+            diagnostics: Some(vec![publish::one(&root, path, found, &server.files(), server.encoding)]),
+            is_preferred: fix.certain.then_some(true),
+            edit: Some(WorkspaceEdit { changes: Some(changes), ..WorkspaceEdit::default() }),
+            ..CodeAction::default()
+        });
+    }
+    json!(actions)
+}
