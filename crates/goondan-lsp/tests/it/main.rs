@@ -1,0 +1,11 @@
+//! The language server as a client sees it, without a process around it.
+
+mod actions;
+mod client;
+mod completion;
+mod edits;
+mod garbage;
+mod hover;
+mod places;
+mod publish;
+mod rename;
