@@ -20,8 +20,12 @@ pub(crate) fn actions<H: Host>(server: &mut Server<H>, path: &Path, range: Range
     let lines = Lines::new(&text, server.encoding);
     let (start, end) = (lines.offset(range.start), lines.offset(range.end));
     let file = links::relative(&root, path);
+    // A mistake in a map stands at its beginning, and what repairs it may stand further on.
+    let meets = |from: usize, to: usize| from <= end && start <= to;
     let touches = |found: &&Diagnostic| {
-        found.file.as_deref() == Some(&file) && found.position.is_some_and(|at| at.start <= end && start <= at.end)
+        let stands_here = found.position.is_some_and(|at| meets(at.start, at.end));
+        let mut edits = found.fix.iter().flat_map(|fix| &fix.edits);
+        found.file.as_deref() == Some(&file) && (stands_here || edits.any(|edit| meets(edit.start, edit.end)))
     };
     let mut actions = Vec::new();
     for found in seen.diagnostics.iter().filter(touches) {
