@@ -70,6 +70,12 @@ impl<'s> Shape<'s> {
         Shape { used, names, ..self }
     }
 
+    /// What a list of references names is said of the list.
+    fn field(self, name: &str, used: &'s Value) -> Self {
+        let field = self.with(used);
+        Shape { names: field.names.or(self.names.filter(|_| name == "ref")), ..field }
+    }
+
     fn step(self, step: &Step) -> Option<Self> {
         let parts = self.parts();
         match step {
@@ -77,7 +83,7 @@ impl<'s> Shape<'s> {
                 let field = parts.iter().find_map(|part| part.get("properties")?.get(name));
                 let other =
                     || parts.iter().find_map(|part| part.get("additionalProperties").filter(|any| any.is_object()));
-                field.or_else(other).map(|used| self.with(used))
+                field.or_else(other).map(|used| self.field(name, used))
             }
             Step::Item(_) => {
                 let items = parts.iter().find_map(|part| part.get("items"))?;
@@ -123,7 +129,7 @@ impl<'s> Shape<'s> {
             let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|known| known == name));
             for (name, used) in part.get("properties").and_then(Value::as_object).into_iter().flatten() {
                 if fields.iter().all(|field| field.name != name) {
-                    fields.push(FieldShape { name, shape: self.with(used), required: is_required(name) });
+                    fields.push(FieldShape { name, shape: self.field(name, used), required: is_required(name) });
                 }
             }
         }
@@ -228,6 +234,7 @@ mod tests {
         assert_eq!(names(Kind::Agent, "spec.tools.0.exports.1"), Some("export"));
         assert_eq!(names(Kind::Agent, "spec.modelConfig.modelRef"), Some("Model"));
         assert_eq!(names(Kind::Swarm, "spec.agents.3.ref"), Some("Agent"));
+        assert_eq!(names(Kind::Agent, "spec.modelConfig.fallbacks.0.ref"), Some("Model"));
         assert_eq!(names(Kind::Model, "spec.apiKey.valueFrom.env"), Some("variable"));
         assert_eq!(names(Kind::Connection, "spec.ingress.rules.0.route.agentRef"), Some("Agent"));
         assert!(at(Kind::Agent, "spec.nothing").is_none() && shapes.at(None, &path("spec.tools")).is_none());
@@ -249,5 +256,30 @@ mod tests {
             let fields = shapes.at(Some(kind), &path("spec")).map(Shape::fields).unwrap_or_default();
             assert!(!fields.is_empty(), "{kind}");
         }
+    }
+
+    /// A reference of which the schema does not say what it names is completed with nothing.
+    #[test]
+    fn every_reference_says_what_it_names() {
+        fn walk(shape: Shape<'_>, way: &str, depth: usize, found: &mut Vec<String>) {
+            for field in shape.fields().into_iter().filter(|_| depth < 8) {
+                let way = format!("{way}.{}", field.name);
+                if field.shape.used.to_string().contains("#/$defs/ObjectRef\"") {
+                    assert!(field.shape.names().and_then(Kind::parse).is_some(), "{way}");
+                    found.push(way);
+                    continue;
+                }
+                walk(field.shape, &way, depth + 1, found);
+                if let Some(item) = field.shape.item() {
+                    walk(item, &format!("{way}[]"), depth + 1, found);
+                }
+            }
+        }
+        let shapes = Shapes::new();
+        let mut found = Vec::new();
+        for kind in Kind::ALL {
+            walk(shapes.at(Some(kind), &path("spec")).unwrap(), kind.as_str(), 0, &mut found);
+        }
+        assert_eq!(found.len(), 9, "{found:#?}");
     }
 }

@@ -228,6 +228,5 @@ pub(crate) struct FullRefShape {
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ItemShape {
     /// The resource.
-    #[schemars(extend("x-goondan-names" = "Agent"))]
     r#ref: RefShape,
 }

@@ -230,12 +230,19 @@ metadata: {name: main}
 spec: {provider: scripted, model: any}
 ---
 apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: spare}
+spec: {provider: scripted, model: any}
+---
+apiVersion: goondan.ai/v1
 kind: Agent
 metadata:
   name: "writer"   # é😀 in quotes
 spec:
   modelConfig:
     modelRef: Model/main
+    fallbacks:
+      - ref: Model/spare
   tools:
     - ref: Tool/notes
       exports: [read]

@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 use crate::client::{Client, everything, file_of, offset, position, uri};
 
 /// Every site at which a resource is named: the file, the text around it with the name in `<>`, and what is named.
-const SITES: [(&str, &str, &str); 15] = [
+const SITES: [(&str, &str, &str); 17] = [
     ("goondan.yaml", "modelRef: Model/<main>", "Model"),
+    ("goondan.yaml", "- ref: Model/<spare>", "Model"),
+    ("goondan.yaml", "metadata: {name: <spare>}", "Model"),
     ("goondan.yaml", "- ref: Tool/<notes>", "Tool"),
     ("goondan.yaml", "ref: {kind: Tool, name: <bash>}", "Tool"),
     ("goondan.yaml", "{ref: 'Extension/<log>'}", "Extension"),
@@ -109,10 +111,10 @@ fn resources_are_symbols_even_in_a_broken_text() {
     let names = |symbols: &Value| -> Vec<String> {
         symbols.as_array().unwrap().iter().map(|symbol| symbol["name"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(names(&symbols), ["main", "writer", "default"]);
+    assert_eq!(names(&symbols), ["main", "spare", "writer", "default"]);
     client.replace("goondan.yaml", &text("goondan.yaml").replace("spec:", "spec: [{ oh\n  no"));
     let symbols = client.ask("textDocument/documentSymbol", json!({ "textDocument": { "uri": uri("goondan.yaml") } }));
-    assert_eq!(names(&symbols), ["main", "writer", "default"]);
+    assert_eq!(names(&symbols), ["main", "spare", "writer", "default"]);
     let found = client.ask("workspace/symbol", json!({ "query": "CONNECT" }));
     assert_eq!(names(&found), ["hook", "desk"]);
 }

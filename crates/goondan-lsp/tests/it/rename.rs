@@ -84,7 +84,7 @@ fn a_name_with_escapes_is_refused() {
     let text = text.replace("modelRef: Model/main", "modelRef: \"Model/m\\x61in\"");
     let mut project = Project::open(&[(name, &text), rest]);
     let refused = project.refused("goondan.yaml", "kind: Model\nmetadata: {name: ", "x");
-    assert!(refused.contains("with escapes") && refused.contains("line 12"), "{refused}");
+    assert!(refused.contains("with escapes") && refused.contains("line 17"), "{refused}");
 }
 
 #[test]

@@ -202,7 +202,7 @@ pub(crate) struct SwarmSpec {
     #[schemars(extend("x-goondan-names" = "Agent"))]
     entry_agent: RefShape,
     /// The agents of the swarm.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("x-goondan-names" = "Agent"))]
     agents: Vec<ItemShape>,
     /// The name of the workspace that keeps the conversations. Projects with the same name share one workspace. Without
     /// it, the project has a workspace of its own.
