@@ -66,9 +66,16 @@ impl Work<'_> {
         }
         let mut found_any = false;
         for (file, diagnostics) in by_file {
-            let together = self.attempt(&file, &diagnostics);
-            found_any |= together
-                || diagnostics.iter().fold(false, |any, one| self.attempt(&file, std::slice::from_ref(one)) || any);
+            found_any |= self.attempt(&file, &diagnostics) || self.attempt_each(&file, &diagnostics);
+        }
+        found_any
+    }
+
+    /// Does those fixes that make it better by themselves.
+    fn attempt_each(&mut self, file: &str, diagnostics: &[Diagnostic]) -> bool {
+        let mut found_any = false;
+        for one in diagnostics {
+            found_any |= self.attempt(file, std::slice::from_ref(one));
         }
         found_any
     }
