@@ -12,7 +12,7 @@ use goondan_spec::diagnostic::Related;
 
 use crate::documents::Overlay;
 use crate::project::{Seen, manifest};
-use crate::text::{Encoding, Lines};
+use crate::text::{Encoding, Lines, line_starts};
 use crate::uri;
 
 /// What an editor says that diagnostics come from.
@@ -51,7 +51,8 @@ pub(crate) fn one(
 struct Texts<'f> {
     files: &'f Overlay<'f>,
     encoding: Encoding,
-    known: HashMap<PathBuf, Arc<str>>,
+    /// Each with the beginnings of its lines: a file may have thousands of diagnostics.
+    known: HashMap<PathBuf, (Arc<str>, Vec<usize>)>,
 }
 
 impl Texts<'_> {
@@ -84,8 +85,12 @@ impl Texts<'_> {
 
     fn range(&mut self, path: &Path, bytes: std::ops::Range<usize>) -> Range {
         let (files, encoding) = (self.files, self.encoding);
-        let text = self.known.entry(path.to_owned()).or_insert_with(|| files.text(path).unwrap_or_default());
-        Lines::new(text, encoding).range(bytes)
+        let (text, starts) = self.known.entry(path.to_owned()).or_insert_with(|| {
+            let text = files.text(path).unwrap_or_default();
+            let starts = line_starts(&text);
+            (text, starts)
+        });
+        Lines::known(text, starts, encoding).range(bytes)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Places in a text, as the loader and as editors count them.
 
+use std::borrow::Cow;
 use std::ops;
 
 use gen_lsp_types::{Position, PositionEncodingKind, Range};
@@ -44,20 +45,18 @@ impl Encoding {
 #[derive(Debug)]
 pub(crate) struct Lines<'t> {
     text: &'t str,
-    starts: Vec<usize>,
+    starts: Cow<'t, [usize]>,
     encoding: Encoding,
 }
 
 impl<'t> Lines<'t> {
     pub(crate) fn new(text: &'t str, encoding: Encoding) -> Self {
-        let bytes = text.as_bytes();
-        let ends = |at: &usize| match bytes[*at] {
-            b'\n' => true,
-            b'\r' => bytes.get(at + 1) != Some(&b'\n'),
-            _ => false,
-        };
-        let starts = std::iter::once(0).chain((0..bytes.len()).filter(ends).map(|at| at + 1)).collect();
-        Lines { text, starts, encoding }
+        Lines { text, starts: Cow::Owned(line_starts(text)), encoding }
+    }
+
+    /// With what [`line_starts`] found before.
+    pub(crate) fn known(text: &'t str, starts: &'t [usize], encoding: Encoding) -> Self {
+        Lines { text, starts: Cow::Borrowed(starts), encoding }
     }
 
     /// The place of a byte. What lies outside or inside of a character is moved to its beginning.
@@ -88,6 +87,17 @@ impl<'t> Lines<'t> {
     pub(crate) fn range(&self, bytes: ops::Range<usize>) -> Range {
         Range { start: self.position(bytes.start), end: self.position(bytes.end) }
     }
+}
+
+/// Where the lines of a text begin.
+pub(crate) fn line_starts(text: &str) -> Vec<usize> {
+    let bytes = text.as_bytes();
+    let ends = |at: &usize| match bytes[*at] {
+        b'\n' => true,
+        b'\r' => bytes.get(at + 1) != Some(&b'\n'),
+        _ => false,
+    };
+    std::iter::once(0).chain((0..bytes.len()).filter(ends).map(|at| at + 1)).collect()
 }
 
 fn small(number: usize) -> u32 {
