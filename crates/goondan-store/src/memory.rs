@@ -9,7 +9,6 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::begun::{self, Traces};
 use super::ledger::{Held, Ledger};
 use crate::jsonl::layout;
 use crate::record::InboxRecord;
@@ -19,7 +18,7 @@ use goondan_core::message::{Message, MessageEvent};
 use goondan_core::ports::journal::{Effect, Journal, Outcome, TurnJournal, WhenInterrupted};
 use goondan_core::ports::store::{
     Conversations, EventLog, FinishedTurn, Fold, InstanceMeta, Instances, Lease, Log, LogRecord, OpenConversation,
-    Record, Records, Recovered, StoreError, StoredConversation, Ticket, Version, Workspace,
+    Record, Records, Recovered, StoreError, StoredConversation, Ticket, Traces, Version, Workspace, put_begun_first,
 };
 
 /// The inbox is looked through for what may go when it has grown by that many records.
@@ -89,7 +88,7 @@ impl Log for MemoryStore {
             ledger.take_up(place, state.inbox[place].clone(), &mut held);
         }
         let mut recovered = held.recovered;
-        begun::put_first(&mut recovered, |id| {
+        put_begun_first(&mut recovered, |id| {
             Traces::in_events(state.conversations.get(id).iter().flat_map(|conversation| &conversation.events))
         });
         Ok(recovered)

@@ -40,7 +40,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use serde_json::Value;
 
-use crate::begun::{self, Traces};
 use crate::fs::{FileSystem, RealFs};
 use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
@@ -48,7 +47,7 @@ use goondan_core::message::MessageEvent;
 use goondan_core::ports::journal::{Journal, TurnJournal};
 use goondan_core::ports::store::{
     Conversations, EventLog, InstanceMeta, Instances, Lease, Log, LogRecord, OpenConversation, Record, Records,
-    Recovered, StoreError, StoredConversation, Ticket, Version, Workspace, blocking,
+    Recovered, StoreError, StoredConversation, Ticket, Traces, Version, Workspace, blocking, put_begun_first,
 };
 
 use background::Background;
@@ -106,7 +105,7 @@ impl JsonlStore {
             true => unsettled.take_over(found.unsettled),
             false => unsettled.restore(found.unsettled)?,
         }
-        begun::put_first(&mut recovered, |id| traces(&*fs, &layout::instance_dir(dir, id)));
+        put_begun_first(&mut recovered, |id| traces(&*fs, &layout::instance_dir(dir, id)));
         let background = Background::start(Arc::clone(&disk), dir.to_owned())
             .map_err(|cause| StoreError::file("start the writer of runtime events in", dir, cause))?;
         let journals = journal::Journals::new(Arc::clone(&disk), dir.to_owned());
