@@ -23,6 +23,10 @@ const READ: &str = "\
     UNION ALL SELECT true, seq, event FROM goondan.turn_events WHERE workspace = $1 AND instance = $2
     ORDER BY 1, 2";
 
+const EXTENT: &str = "\
+    SELECT (SELECT count(*) FROM goondan.messages WHERE workspace = $1 AND instance = $2),
+    EXISTS (SELECT 1 FROM goondan.turn_events WHERE workspace = $1 AND instance = $2)";
+
 /// A row where the lease still holds.
 macro_rules! held {
     () => {
@@ -97,6 +101,16 @@ impl Conversations for PostgresStore {
 
     async fn read(&self, id: &InstanceId) -> Result<StoredConversation, StoreError> {
         read(&self.parts(), &instance_key(id)).await
+    }
+}
+
+impl PostgresStore {
+    /// How many messages a conversation has, and whether a turn of it runs or was cut off.
+    pub async fn extent(&self, id: &InstanceId) -> Result<(usize, bool), StoreError> {
+        let key = instance_key(id);
+        let rows = self.quick.of(&key).query(EXTENT, &[&self.access.id, &key]).await?;
+        let extent = rows.first().map(|row| (usize::try_from(row.get::<_, i64>(0)).unwrap_or_default(), row.get(1)));
+        Ok(extent.unwrap_or_default())
     }
 }
 

@@ -45,7 +45,7 @@ impl fmt::Display for Holder {
 }
 
 /// Why a workspace in a database could not be opened.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum OpenError {
     /// The address names none.
     #[error(transparent)]
@@ -113,7 +113,7 @@ impl Access {
     }
 
     /// Is done when another node has taken over.
-    pub(crate) fn lost(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub(crate) fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut lost = self.lost.subscribe();
         async move {
             // Without a sender there is no store that could be lost.

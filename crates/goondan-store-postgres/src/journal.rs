@@ -41,9 +41,45 @@ struct Entry {
     effect: String,
     kind: EffectKind,
     intent: Value,
+    /// Whether it may simply be done again.
+    may_repeat: bool,
     /// Whether `outcome` is known.
     is_done: bool,
     outcome: Arc<Value>,
+}
+
+/// An effect of a turn that is not over, as it is recorded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordedEffect {
+    /// The turn.
+    pub turn_id: String,
+    /// The effect's id, unique in the turn.
+    pub effect: String,
+    /// What kind of thing it is.
+    pub kind: EffectKind,
+    /// What it is about.
+    pub intent: Value,
+    /// Whether it is known what came of it.
+    pub is_done: bool,
+    /// Whether a resumed turn may do it again.
+    pub may_repeat: bool,
+}
+
+impl PostgresStore {
+    /// What the turn of an instance has recorded. Empty between turns.
+    pub async fn recorded(&self, id: &InstanceId) -> Result<Vec<RecordedEffect>, StoreError> {
+        let key = instance_key(id);
+        if self.access.id == 0 {
+            return Ok(Vec::new());
+        }
+        let rows = self.quick.of(&key).query(READ, &[&self.access.id, &key]).await?;
+        let effect = |row: &tokio_postgres::Row| {
+            let Entry { effect, kind, intent, may_repeat, is_done, .. } = decode("the journal of a turn", row.get(1))?;
+            let turn_id = decode("the id of a turn", row.get(0))?;
+            Ok(RecordedEffect { turn_id, effect, kind, intent, is_done, may_repeat })
+        };
+        rows.iter().map(effect).collect()
+    }
 }
 
 /// The journals of all turns that run.
@@ -217,6 +253,7 @@ fn entry(effect: &Effect, outcome: Option<&Arc<Value>>) -> Entry {
         effect: effect.id.clone(),
         kind: effect.kind,
         intent: effect.intent.clone(),
+        may_repeat: effect.when_interrupted == WhenInterrupted::RunAgain,
         is_done: outcome.is_some(),
         outcome: outcome.cloned().unwrap_or_default(),
     }

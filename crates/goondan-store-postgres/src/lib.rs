@@ -12,6 +12,7 @@ mod events;
 mod hold;
 mod instances;
 mod journal;
+mod letters;
 mod line;
 mod log;
 mod nodes;
@@ -23,5 +24,7 @@ mod tls;
 
 pub use address::{Address, AddressError};
 pub use hold::{Holder, OpenError, Wait};
+pub use journal::RecordedEffect;
+pub use letters::{Letter, Posted, post};
 pub use nodes::{Node, nodes};
 pub use store::{PostgresStore, forget, workspaces};

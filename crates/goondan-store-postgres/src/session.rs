@@ -1,13 +1,15 @@
 //! One connection to the database.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 
 use crate::address::Address;
 use crate::tls::Tls;
@@ -67,6 +69,8 @@ pub(crate) enum Kind {
 pub(crate) struct Session {
     client: Client,
     connection: AbortHandle,
+    /// Rings when a channel that the session listens to is notified.
+    pub(crate) bell: Arc<Notify>,
     statements: Mutex<HashMap<&'static str, Statement>>,
 }
 
@@ -83,13 +87,20 @@ impl Session {
         config.application_name(name);
         let tls = tokio::task::spawn_blocking(Tls::shared).await.unwrap_or_else(|_| Tls::shared());
         let opening: BoxFuture<'_, _> = Box::pin(config.connect(tls));
-        let (client, connection) = tokio::time::timeout(PATIENCE, opening).await.map_err(|_| DbError::Silent)??;
+        let (client, mut connection) = tokio::time::timeout(PATIENCE, opening).await.map_err(|_| DbError::Silent)??;
+        let rung = Arc::new(Notify::new());
+        let bell = Arc::clone(&rung);
         let connection = tokio::spawn(async move {
-            // Whoever asks next is told.
-            let _ = connection.await;
+            let mut messages = futures::stream::poll_fn(move |context| connection.poll_message(context));
+            // That it ends with an error is told whoever asks next.
+            while let Some(Ok(message)) = messages.next().await {
+                if let AsyncMessage::Notification(_) = message {
+                    rung.notify_one();
+                }
+            }
         })
         .abort_handle();
-        let session = Session { client, connection, statements: Mutex::default() };
+        let session = Session { client, connection, bell, statements: Mutex::default() };
         session.run(&settings(kind)).await?;
         Ok(session)
     }

@@ -12,6 +12,7 @@ use crate::address::Address;
 use crate::events::Happened;
 use crate::hold::{self, Access, OpenError, Wait};
 use crate::journal::Journals;
+use crate::letters::Bell;
 use crate::line::{Line, Lines};
 use crate::log::Writer;
 use crate::schema;
@@ -31,6 +32,7 @@ pub struct PostgresStore {
     /// `None` where it is only looked at.
     pub(crate) writer: Option<Writer>,
     pub(crate) happened: Option<Happened>,
+    pub(crate) bell: Arc<Bell>,
     watch: Option<JoinHandle<()>>,
     folders: Box<dyn Workspace>,
 }
@@ -77,8 +79,9 @@ impl PostgresStore {
         });
         let journals = Journals::new(Arc::clone(&access), Arc::clone(&quick), Arc::clone(&durable));
         let journals = Arc::new(journals);
+        let bell = Bell::hang(Arc::clone(&access));
         let (writer, happened, watch) = (Some(writer), Some(happened), Some(watch));
-        Ok(PostgresStore { access, quick, durable, journals, writer, happened, watch, folders })
+        Ok(PostgresStore { access, quick, durable, journals, writer, happened, bell, watch, folders })
     }
 
     /// Looks at a workspace, whoever holds it. Whatever would change it fails.
@@ -86,12 +89,13 @@ impl PostgresStore {
         let access = Arc::new(Access::look(address, workspace).await?);
         let lines = Arc::new(Lines::new(&access, Kind::ReadOnly, 1));
         let journals = Arc::new(Journals::new(Arc::clone(&access), Arc::clone(&lines), Arc::clone(&lines)));
-        let (quick, durable) = (Arc::clone(&lines), lines);
-        Ok(PostgresStore { access, quick, durable, journals, writer: None, happened: None, watch: None, folders })
+        let (quick, durable, bell) = (Arc::clone(&lines), lines, Arc::default());
+        let (writer, happened, watch) = (None, None, None);
+        Ok(PostgresStore { access, quick, durable, journals, writer, happened, bell, watch, folders })
     }
 
     /// Is done when another node has taken the workspace over: nothing can be changed through this store any more.
-    pub fn lost(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         self.access.lost()
     }
 
@@ -163,7 +167,8 @@ pub async fn forget(address: &Address, workspace: &str) -> Result<(), OpenError>
     Ok(())
 }
 
-const FORGET: [&str; 11] = [
+const FORGET: [&str; 12] = [
+    "DELETE FROM goondan.letters WHERE workspace = $1",
     "DELETE FROM goondan.pending WHERE workspace = $1",
     "DELETE FROM goondan.handled WHERE workspace = $1",
     "DELETE FROM goondan.messages WHERE workspace = $1",

@@ -11,3 +11,4 @@ mod note;
 pub mod record;
 pub mod suite;
 pub mod transfer;
+pub mod workdirs;

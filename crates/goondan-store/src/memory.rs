@@ -10,8 +10,8 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::ledger::{Held, Ledger};
-use crate::jsonl::layout;
 use crate::record::InboxRecord;
+use crate::workdirs::Workdirs;
 use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageEvent};
@@ -28,7 +28,7 @@ const WORTH_COMPACTING: usize = 20_000;
 /// may be started again on one.
 #[derive(Clone)]
 pub struct MemoryStore {
-    dir: PathBuf,
+    folders: Workdirs,
     state: Arc<Mutex<State>>,
 }
 
@@ -50,7 +50,7 @@ struct State {
 impl MemoryStore {
     /// An empty workspace.
     pub fn new(dir: PathBuf) -> Self {
-        MemoryStore { dir, state: Arc::default() }
+        MemoryStore { folders: Workdirs::below(dir), state: Arc::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -180,11 +180,11 @@ impl EventLog for MemoryStore {
 
 impl Workspace for MemoryStore {
     fn workdir(&self, id: &InstanceId) -> PathBuf {
-        layout::instance_dir(&self.dir, id).join(layout::WORKDIR)
+        self.folders.workdir(id)
     }
 
     fn output_file(&self, id: &InstanceId, name: &str) -> PathBuf {
-        layout::instance_dir(&self.dir, id).join(layout::FILES).join(layout::file_name(name))
+        self.folders.output_file(id, name)
     }
 }
 

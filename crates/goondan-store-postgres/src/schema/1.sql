@@ -104,4 +104,13 @@ CREATE TABLE goondan.runtime_events (
     event text NOT NULL,
     PRIMARY KEY (workspace, instance, seq)
 );
-CREATE INDEX runtime_events_by_age ON goondan.runtime_events (workspace, written_at)
+CREATE INDEX runtime_events_by_age ON goondan.runtime_events (workspace, written_at);
+-- Inputs that came in elsewhere and are to be handed to the node that holds the workspace.
+CREATE TABLE goondan.letters (
+    workspace bigint NOT NULL,
+    seq bigint GENERATED ALWAYS AS IDENTITY,
+    input text NOT NULL,
+    -- Why the swarm did not take it.
+    refusal text,
+    PRIMARY KEY (workspace, seq)
+)

@@ -50,11 +50,13 @@ use goondan_core::ports::store::{
     Recovered, StoreError, StoredConversation, Ticket, Traces, Version, Workspace, blocking, put_begun_first,
 };
 
+use crate::workdirs::Workdirs;
+
 use background::Background;
 use disk::Disk;
 pub use journal::Record as JournalRecord;
 pub use lines::read_lines;
-pub use lock::{LockError, holder_of};
+pub use lock::{LockError, WorkspaceLock, holder_of};
 use unsettled::Unsettled;
 
 /// A workspace on disk, held by this process until it is dropped.
@@ -246,11 +248,11 @@ impl EventLog for JsonlStore {
 
 impl Workspace for JsonlStore {
     fn workdir(&self, id: &InstanceId) -> PathBuf {
-        self.instance_dir(id).join(layout::WORKDIR)
+        Workdirs::below(self.dir.clone()).workdir(id)
     }
 
     fn output_file(&self, id: &InstanceId, name: &str) -> PathBuf {
-        self.instance_dir(id).join(layout::FILES).join(layout::file_name(name))
+        Workdirs::below(self.dir.clone()).output_file(id, name)
     }
 }
 

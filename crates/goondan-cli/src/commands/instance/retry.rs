@@ -35,7 +35,14 @@ pub(super) async fn run(args: &RetryArgs, state_root: &StateRoot, output: &Outpu
 
 async fn start(args: &RetryArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let project = args.project.find(output)?;
-    let launch = Launch { project: &project, args: &args.start, record: None, watch: false, asked: Asked::Terminal };
+    let launch = Launch {
+        project: &project,
+        args: &args.start,
+        record: None,
+        watch: false,
+        asked: Asked::Terminal,
+        waits: false,
+    };
     let mut session = match Session::start(launch, signals, state_root, output).await {
         Ok(session) => session,
         Err(NotStarted::Elsewhere(remote, signals)) => {
