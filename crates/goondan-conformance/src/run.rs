@@ -37,7 +37,13 @@ pub struct Options {
 impl Options {
     /// All cases below `paths`, with the defaults.
     pub fn new(paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        Options { paths: paths.into_iter().collect(), filter: None, jobs: None, time_limit: DEFAULT_TIME_LIMIT, database: None }
+        Options {
+            paths: paths.into_iter().collect(),
+            filter: None,
+            jobs: None,
+            time_limit: DEFAULT_TIME_LIMIT,
+            database: None,
+        }
     }
 }
 
@@ -68,11 +74,7 @@ fn jobs(options: &Options) -> NonZeroUsize {
     options.jobs.unwrap_or_else(|| cores().saturating_mul(NonZeroUsize::MIN.saturating_add(1)))
 }
 
-fn run_all(
-    cases: &[Located],
-    options: &Options,
-    on_result: &mut dyn FnMut(&CaseReport),
-) -> Vec<CaseReport> {
+fn run_all(cases: &[Located], options: &Options, on_result: &mut dyn FnMut(&CaseReport)) -> Vec<CaseReport> {
     let next = AtomicUsize::new(0);
     let (done, results) = mpsc::channel();
     std::thread::scope(|scope| {

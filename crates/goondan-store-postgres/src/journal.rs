@@ -204,11 +204,11 @@ struct PostgresJournal {
 }
 
 impl PostgresJournal {
-    /// Records that an effect begins. What may simply be done again leaves no trace before it is done, but for a question to a
-    /// person: that one was asked counts.
+    /// Records that an effect begins, and so what led to it. A question to a model that is cut off is simply asked again, and
+    /// leaves no trace before it is answered; nor does what the turn only reads.
     async fn begin(&self, effect: &Effect) -> Result<(), StoreError> {
         let is_once = effect.when_interrupted == WhenInterrupted::Report;
-        if is_once || effect.kind == EffectKind::Approval {
+        if is_once || matches!(effect.kind, EffectKind::ToolCall | EffectKind::Approval) {
             self.write(entry(effect, None), is_once).await?;
         }
         locked(&self.running.effects).insert(effect.id.clone(), None);

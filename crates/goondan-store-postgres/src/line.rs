@@ -22,7 +22,17 @@ const RETRY: Duration = Duration::from_millis(100);
 pub(crate) struct Line {
     access: Arc<Access>,
     kind: Kind,
-    session: Mutex<Option<Arc<Session>>>,
+    session: Mutex<State>,
+}
+
+#[derive(Default)]
+enum State {
+    /// There was none yet, or it has ended.
+    #[default]
+    Closed,
+    Open(Arc<Session>),
+    /// It could not be opened, at that time and for that reason.
+    Failed(Instant, StoreError),
 }
 
 impl Line {
@@ -33,17 +43,26 @@ impl Line {
 
     /// The session, which is opened where there is none. Waits a while for a database that is away.
     pub(crate) async fn session(&self) -> Result<Arc<Session>, StoreError> {
-        let mut session = self.session.lock().await;
-        if let Some(open) = session.as_ref().filter(|session| !session.is_closed()) {
-            self.access.check()?;
-            return Ok(Arc::clone(open));
-        }
-        *session = None;
         let until = Instant::now() + AWAY;
+        let mut state = self.session.lock().await;
+        self.access.check()?;
+        match &*state {
+            State::Open(session) if !session.is_closed() => return Ok(Arc::clone(session)),
+            // Whoever has waited behind somebody who got none has waited long enough.
+            State::Failed(at, error) if Instant::now() >= until && at.elapsed() < RETRY => return Err(error.clone()),
+            _ => *state = State::Closed,
+        }
         loop {
             match self.access.open(self.kind).await {
-                Ok(open) => return Ok(Arc::clone(session.insert(Arc::new(open)))),
-                Err(error) if Instant::now() >= until || self.access.check().is_err() => return Err(error),
+                Ok(session) => {
+                    let session = Arc::new(session);
+                    *state = State::Open(Arc::clone(&session));
+                    return Ok(session);
+                }
+                Err(error) if Instant::now() >= until || self.access.check().is_err() => {
+                    *state = State::Failed(Instant::now(), error.clone());
+                    return Err(error);
+                }
                 Err(_) => tokio::time::sleep(RETRY).await,
             }
         }
@@ -77,16 +96,16 @@ impl Line {
 
     /// Gives a sign of life, where there is a session.
     pub(crate) async fn beat(&self) -> Result<(), DbError> {
-        let session = self.session.lock().await.clone();
-        match session.filter(|session| !session.is_closed()) {
-            Some(session) => session.run("").await,
-            None => Ok(()),
-        }
+        let session = match &*self.session.lock().await {
+            State::Open(session) if !session.is_closed() => Arc::clone(session),
+            _ => return Ok(()),
+        };
+        session.run("").await
     }
 
     /// Ends the session.
     pub(crate) async fn close(&self) {
-        *self.session.lock().await = None;
+        *self.session.lock().await = State::Closed;
     }
 }
 

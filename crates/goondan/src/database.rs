@@ -12,6 +12,7 @@ use goondan_core::ports::clock::{Clock as _, SystemClock};
 use goondan_core::ports::store::{
     Conversations as _, DEAD_LETTERS, DeadLetter, EventLog as _, InstanceMeta, Instances as _, Records as _, StoreError,
 };
+use goondan_core::private::make_folder;
 use goondan_spec::Code;
 use goondan_store::jsonl::{OpenWorkspaceError, WorkspaceLock};
 use goondan_store::workdirs::Workdirs;
@@ -94,19 +95,35 @@ impl Database {
     }
 
     pub(crate) async fn join(&self, workspace: &Workspace) -> Result<Node, StartError> {
-        let folders = || Box::new(Workdirs::below(workspace.dir.clone()));
-        let opened = PostgresStore::open(&self.address, &self.name(&workspace.id), folders(), Wait::For(BRIEFLY)).await;
-        let store = match opened {
-            Err(held @ OpenError::Held { .. }) if self.waits => {
-                tracing::warn!("{held}; this node waits until it may take over");
-                PostgresStore::open(&self.address, &self.name(&workspace.id), folders(), Wait::Always).await?
-            }
-            opened => opened?,
+        make_folder(&workspace.dir)?;
+        let lock = || WorkspaceLock::acquire(&workspace.dir).map_err(OpenWorkspaceError::from);
+        // A process of this machine can be talked to: whoever does not wait is told of it.
+        let early = if self.waits { None } else { Some(lock()?) };
+        let store = Arc::new(self.open(workspace).await?);
+        let lock = match early {
+            Some(lock) => lock,
+            None => lock()?,
         };
-        let made = goondan_core::private::make_folder(&workspace.dir);
-        made?;
-        let lock = WorkspaceLock::acquire(&workspace.dir).map_err(OpenWorkspaceError::from)?;
-        Ok(Node { store: Arc::new(store), _lock: lock })
+        Ok(Node { store, _lock: lock })
+    }
+
+    async fn open(&self, workspace: &Workspace) -> Result<PostgresStore, OpenError> {
+        let folders = || Box::new(Workdirs::below(workspace.dir.clone()));
+        let name = self.name(&workspace.id);
+        match PostgresStore::open(&self.address, &name, folders(), Wait::For(BRIEFLY)).await {
+            Err(held @ OpenError::Held { .. }) if self.waits => tracing::warn!("{held}; this node waits"),
+            opened => return opened,
+        }
+        loop {
+            match PostgresStore::open(&self.address, &name, folders(), Wait::Always).await {
+                // The database may be away for a while; it was there before.
+                Err(error @ OpenError::Unusable { .. }) => {
+                    tracing::warn!("{error}");
+                    tokio::time::sleep(BRIEFLY).await;
+                }
+                opened => return opened,
+            }
+        }
     }
 
     /// The nodes that have given a sign of life lately.

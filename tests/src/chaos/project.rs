@@ -6,6 +6,9 @@ use std::path::Path;
 /// The instance keys that inputs go to.
 pub(super) const KEYS: [&str; 4] = ["k0", "k1", "k2", "k3"];
 
+/// The folder of the first node's state.
+pub(super) const STATE: &str = "state";
+
 const BUNDLE: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Model

@@ -22,8 +22,9 @@ use std::time::{Duration, Instant};
 
 use goondan::Database;
 
-use crate::case::Case;
 use crate::case::read::Located;
+use crate::case::Case;
+use crate::case::expect::FilePlace;
 use crate::invariants;
 use crate::report::{CaseReport, Failure, Outcome};
 use crate::run::Options;
@@ -50,7 +51,7 @@ pub(crate) fn run_case(located: &Located, options: &Options) -> CaseReport {
 }
 
 fn run(located: &Located, time_limit: Duration, database: Option<Database>) -> Outcome {
-    if let Some(reason) = unsupported(&located.case) {
+    if let Some(reason) = unsupported(&located.case, database.is_some()) {
         return Outcome::Skipped(reason);
     }
     match run_and_judge(located, time_limit, database) {
@@ -60,11 +61,7 @@ fn run(located: &Located, time_limit: Duration, database: Option<Database>) -> O
     }
 }
 
-fn run_and_judge(
-    located: &Located,
-    time_limit: Duration,
-    database: Option<Database>,
-) -> Result<Vec<Failure>, String> {
+fn run_and_judge(located: &Located, time_limit: Duration, database: Option<Database>) -> Result<Vec<Failure>, String> {
     let mut world = World::create(located, time_limit, database)?;
     let judged = perform_and_judge(&mut world, located);
     world.end();
@@ -84,13 +81,22 @@ fn perform_and_judge(world: &mut World<'_>, located: &Located) -> Result<Vec<Fai
 }
 
 /// Why `case` can't run on this system, if it can't.
-fn unsupported(case: &Case) -> Option<String> {
+fn unsupported(case: &Case, has_database: bool) -> Option<String> {
+    if has_database && case.expect.files.keys().any(is_of_embedded_store) {
+        return Some("it looks at files of the embedded store, and conversations are in a database".to_owned());
+    }
     let needs_modes = case.files.values().any(|content| content.mode.is_some());
     if needs_modes && !cfg!(unix) {
         return Some("files with a mode need a Unix system".to_owned());
     }
     let missing = case.needs.iter().find(|program| !is_there(program))?;
     Some(format!("it needs `{missing}`, which is not on the PATH"))
+}
+
+/// Whether only the embedded store has that file. Tools work in folders whatever the store is.
+fn is_of_embedded_store(place: &FilePlace) -> bool {
+    let FilePlace::State { path } = place else { return false };
+    path.contains("instances") && !["/workdir", "/files"].iter().any(|part| path.contains(part))
 }
 
 fn is_there(program: &str) -> bool {

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use goondan::database::{self, Database, OpenError};
 use goondan::spec::kinds::Workdir;
 use goondan::spec::{Bundle, Diagnostic};
-use goondan::database::{self, Database, OpenError};
 use goondan::{StartError, StateRoot, Workspace};
 use serde_json::Value;
 use tempfile::TempDir;
