@@ -132,7 +132,7 @@ impl Done {
         });
         Ok(Done {
             ids: turn.event_ids.iter().map(|id| key(&[id])).collect(),
-            event_ids: turn.event_ids.iter().map(|id| encode(id)).collect::<Result<_, _>>()?,
+            event_ids: turn.event_ids.iter().map(encode).collect::<Result<_, _>>()?,
             result: encode(&turn.result)?,
             asked_by: turn.asked_by.as_ref().map(encode).transpose()?,
             asked_key: turn.asked_by.as_ref().map(instance_key),

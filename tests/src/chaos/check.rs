@@ -8,7 +8,7 @@ use goondan::ids::InstanceId;
 use goondan::inside::INTER_AGENT_RESPONSE;
 use goondan::message::{Message, Role};
 use goondan::ports::tool::ToolCallStatus;
-use goondan::{Database, StateRoot, Workspace};
+use goondan::{StateRoot, Workspace};
 
 use super::driver::Ledger;
 use super::project;
@@ -75,7 +75,7 @@ pub(super) fn all_answers_are_in(root: &Path, store: Option<&str>) -> bool {
 fn read(root: &Path, store: Option<&str>, report: &mut Report) -> Conversations {
     let workspace = StateRoot(root.join(project::STATE)).workspace("chaos");
     if let Some(store) = store {
-        return read_database(store, &workspace).unwrap_or_else(|error| {
+        return read_database(store, root, &workspace).unwrap_or_else(|error| {
             report.expect(false, || format!("the database can't be read: {error:#}"));
             Conversations::new()
         });
@@ -96,10 +96,10 @@ fn read(root: &Path, store: Option<&str>, report: &mut Report) -> Conversations 
     conversations
 }
 
-fn read_database(store: &str, workspace: &Workspace) -> anyhow::Result<Conversations> {
+fn read_database(store: &str, root: &Path, workspace: &Workspace) -> anyhow::Result<Conversations> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let looking = store.parse::<Database>()?.look(workspace).await?;
+        let looking = project::database(store, root)?.look(workspace).await?;
         let mut conversations = BTreeMap::new();
         for agent in ["coordinator", "worker"] {
             for key in project::KEYS {

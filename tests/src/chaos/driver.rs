@@ -166,11 +166,14 @@ impl<'p> Nodes<'p> {
         }
     }
 
+    /// A node that ends by itself is a fault, unless its database may be away: then it is started again, as a supervisor would.
     fn are_alive(&mut self) -> anyhow::Result<()> {
-        for node in &mut self.nodes {
-            if let Some(status) = node.child.try_wait()? {
+        for number in 0..self.nodes.len() {
+            let Some(status) = self.nodes[number].child.try_wait()? else { continue };
+            if !self.plan.database_restarts {
                 bail!("a node ended by itself: {status}");
             }
+            self.nodes[number] = self.process(number)?;
         }
         Ok(())
     }

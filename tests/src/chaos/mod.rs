@@ -30,6 +30,8 @@ struct Plan {
     store: Option<String>,
     /// So many processes want to run the swarm.
     nodes: usize,
+    /// Somebody restarts the database meanwhile: a node that can't start then is started again.
+    database_restarts: bool,
 }
 
 /// Runs the chaos of the command line, or the swarm that it kills.
@@ -52,8 +54,14 @@ pub fn main(arguments: Vec<String>) -> ExitCode {
 }
 
 fn parse(arguments: &[String]) -> anyhow::Result<Plan> {
-    let mut plan =
-        Plan { seconds: Duration::from_secs(20), kills: u32::MAX, seed: rand::random(), store: None, nodes: 1 };
+    let mut plan = Plan {
+        seconds: Duration::from_secs(20),
+        kills: u32::MAX,
+        seed: rand::random(),
+        store: None,
+        nodes: 1,
+        database_restarts: false,
+    };
     for pair in arguments.chunks(2) {
         let [name, value] = pair else { bail!("{} needs a value", pair[0]) };
         if name == "--store" {
@@ -65,8 +73,11 @@ fn parse(arguments: &[String]) -> anyhow::Result<Plan> {
             "--seconds" => plan.seconds = Duration::from_secs(number),
             "--kills" => plan.kills = u32::try_from(number)?,
             "--seed" => plan.seed = number,
+            "--database-restarts" => plan.database_restarts = number > 0,
             "--nodes" => plan.nodes = usize::try_from(number)?.max(1),
-            _ => bail!("there is no option {name}; there are --seconds, --kills, --seed, --store and --nodes"),
+            _ => bail!(
+                "there is no option {name}; there are --seconds, --kills, --seed, --store, --nodes and --database-restarts"
+            ),
         }
     }
     if plan.nodes > 1 && plan.store.is_none() {

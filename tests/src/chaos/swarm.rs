@@ -6,9 +6,11 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use goondan::spec::Environment;
-use goondan::{Database, Input, Swarm};
+use goondan::{Input, Swarm};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
+
+use super::project;
 
 /// An input for the swarm.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -39,7 +41,7 @@ pub(super) fn serve(root: &Path, node: &str, store: Option<&str>) -> anyhow::Res
         let bundle = project.bundle.ok_or_else(|| anyhow!("{:?}", project.diagnostics))?;
         let mut builder = Swarm::builder(bundle).state_root(root.join(node)).environment(Environment::default());
         if let Some(store) = store {
-            builder = builder.database(store.parse::<Database>()?.waiting());
+            builder = builder.database(project::database(store, root)?.waiting());
         }
         let swarm = builder.start().await.map_err(|error| anyhow!("{error}: {error:?}"))?;
         say(&Said::Ready)?;

@@ -8,11 +8,12 @@ use std::process::Command;
 use serde::Deserialize;
 
 /// Every crate with the crates of this workspace that it may depend on. What does not stand here is not allowed.
-const LAYERS: [(&str, &[&str]); 16] = [
+const LAYERS: [(&str, &[&str]); 17] = [
     ("goondan-spec", &[]),
     ("goondan-abi", &[]),
     ("goondan-core", &["goondan-spec"]),
     ("goondan-store", &["goondan-spec", "goondan-core"]),
+    ("goondan-store-postgres", &["goondan-core"]),
     ("goondan-engine", &["goondan-spec", "goondan-core"]),
     ("goondan-tools", &["goondan-spec", "goondan-core"]),
     ("goondan-models", &["goondan-spec", "goondan-core"]),
@@ -26,6 +27,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
             "goondan-spec",
             "goondan-core",
             "goondan-store",
+            "goondan-store-postgres",
             "goondan-engine",
             "goondan-tools",
             "goondan-models",

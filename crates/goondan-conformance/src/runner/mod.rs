@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 
 use goondan::Database;
 
-use crate::case::read::Located;
 use crate::case::Case;
 use crate::case::expect::FilePlace;
+use crate::case::read::Located;
 use crate::invariants;
 use crate::report::{CaseReport, Failure, Outcome};
 use crate::run::Options;

@@ -12,6 +12,7 @@ use crate::output::{Output, turn_error, write_error};
 use crate::place::ProjectOption;
 use crate::project::{Launch, StartArgs};
 use crate::remote::NotStarted;
+use crate::store;
 
 /// Arguments of `gdn instance retry`.
 #[derive(Debug, Args)]
@@ -109,19 +110,27 @@ impl Failed {
 }
 
 /// The conversation that is meant, and the ids of the events to start again.
-fn failed_events(
+async fn failed_events(
     args: &RetryArgs,
     workspace: &Workspace,
     state_root: &StateRoot,
 ) -> Result<(InstanceId, Vec<String>), CliError> {
     let scope = Scope::Workspace(workspace.id.clone());
-    let found = instances::named(state_root, &scope, &args.name)?;
-    let id = found.ok_or_else(|| instances::unknown(&scope, &args.name))?.summary.id;
-    let events = match &args.event {
-        Some(event) => vec![event.clone()],
-        None => workspace.dead_letters(&id)?.into_iter().map(|letter| letter.event.id).collect(),
+    let database = args.start.store.database()?;
+    let found = match &database {
+        Some(database) => instances::choose(&instances::all_in(database, state_root, &scope).await?, &args.name)?,
+        None => instances::named(state_root, &scope, &args.name)?,
     };
-    Ok((id, events))
+    let id = found.ok_or_else(|| instances::unknown(&scope, &args.name))?.summary.id;
+    let letters = match (&args.event, database) {
+        (Some(event), _) => return Ok((id, vec![event.clone()])),
+        (None, None) => workspace.dead_letters(&id)?,
+        (None, Some(database)) => {
+            let looking = database.look(workspace).await.map_err(|error| store::unusable(&error))?;
+            looking.dead_letters(&id).await.map_err(|error| store::failed(&error))?
+        }
+    };
+    Ok((id, letters.into_iter().map(|letter| letter.event.id).collect()))
 }
 
 /// One event after the other; the error is that of the last turn that failed again.
