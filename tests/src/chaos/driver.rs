@@ -99,13 +99,16 @@ enum Feed {
     OnlyWhatIsLeft,
 }
 
+/// What a process says, with its number.
+type Word = (u32, Said);
+
 /// The processes that run the swarm, or would.
 struct Nodes<'p> {
     root: &'p Path,
     plan: &'p Plan,
     nodes: Vec<Process>,
     /// What they say, each word with the process that says it.
-    heard: (Sender<(u32, Said)>, Receiver<(u32, Said)>),
+    heard: (Sender<Word>, Receiver<Word>),
     /// How often one of them has begun to work.
     takeovers: usize,
 }
@@ -189,7 +192,7 @@ struct Process {
 }
 
 impl Process {
-    fn start(root: &Path, state: &str, store: &str, heard: Sender<(u32, Said)>) -> anyhow::Result<Self> {
+    fn start(root: &Path, state: &str, store: &str, heard: Sender<Word>) -> anyhow::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["chaos".as_ref(), "--child".as_ref(), root.as_os_str(), state.as_ref(), store.as_ref()])
             .stdin(Stdio::piped())
