@@ -6,6 +6,7 @@ use crate::projects::{SHOUT, scripted};
 use crate::sandbox::{Outcome, Sandbox};
 
 /// A project that no other test has, in the database of the tests; `None`, and a message, where there is none.
+#[allow(clippy::print_stderr, reason = "a test says that it skips")]
 fn in_database() -> Option<(Sandbox, String)> {
     let Ok(address) = std::env::var("GOONDAN_TEST_POSTGRES") else {
         eprintln!("skipped: GOONDAN_TEST_POSTGRES names no database; see tests/postgres.sh");

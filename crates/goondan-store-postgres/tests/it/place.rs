@@ -11,6 +11,7 @@ use goondan_store_postgres::{Address, OpenError, PostgresStore, Wait};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The database of the tests; `None`, and a message, where there is none.
+#[allow(clippy::print_stderr, reason = "a test says that it skips")]
 pub(crate) fn database() -> Option<Address> {
     let Ok(address) = std::env::var("GOONDAN_TEST_POSTGRES") else {
         eprintln!("skipped: GOONDAN_TEST_POSTGRES names no database; see tests/postgres.sh");
