@@ -119,6 +119,15 @@ async fn write_all(access: &Access, lines: &Lines, items: &[Item]) -> Result<(),
     lines.of(&[0]).query(WRITE, &[&access.id, &instances, &sequences, &texts]).await.map(drop)
 }
 
+impl PostgresStore {
+    /// Waits until the runtime events that were recorded are written.
+    pub async fn flush_events(&self) {
+        if let Some(happened) = &self.happened {
+            happened.flush().await;
+        }
+    }
+}
+
 #[async_trait]
 impl EventLog for PostgresStore {
     fn record(&self, event: &Arc<RuntimeEvent>) {
@@ -131,9 +140,7 @@ impl EventLog for PostgresStore {
         if self.access.id == 0 {
             return Ok(Vec::new());
         }
-        if let Some(happened) = &self.happened {
-            happened.flush().await;
-        }
+        self.flush_events().await;
         let (key, after) = (instance_key(id), i64::try_from(after).unwrap_or(i64::MAX));
         let sql = "SELECT event FROM goondan.runtime_events \
                    WHERE workspace = $1 AND instance = $2 AND sequence > $3 ORDER BY seq";

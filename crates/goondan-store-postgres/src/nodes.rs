@@ -43,7 +43,8 @@ pub async fn nodes(address: &Address) -> Result<Vec<Node>, OpenError> {
     let sql = "SELECT n.id, w.name, n.state, n.machine, n.process, extract(epoch FROM n.since)::float8, \
                extract(epoch FROM n.seen_at)::float8 \
                FROM goondan.nodes n JOIN goondan.workspaces w ON w.id = n.workspace \
-               WHERE n.seen_at > now() - interval '10 seconds' ORDER BY w.name, n.state, n.since";
+               WHERE n.seen_at > now() - interval '10 seconds' AND (n.state = 'waits' OR n.id = w.holder) \
+               ORDER BY w.name, n.state, n.since";
     let rows = session.query(sql, &[]).await.map_err(unusable)?;
     let node = |row: &tokio_postgres::Row| Node {
         id: row.get(0),

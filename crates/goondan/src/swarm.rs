@@ -316,6 +316,9 @@ impl Swarm {
         if let Some(telemetry) = &self.inner.telemetry {
             telemetry.end().await;
         }
+        if let Some(node) = &self.inner.node {
+            node.store.flush_events().await;
+        }
     }
 
     /// Is done when another node has taken over the workspace, so that nothing can be kept here any more. Without a

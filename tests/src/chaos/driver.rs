@@ -155,7 +155,15 @@ impl<'p> Nodes<'p> {
                         node.is_ready = true;
                         self.takeovers += 1;
                     }
-                    ledger.note(said);
+                    match said {
+                        // The database was away: the turn goes on, and whoever asks again is told how it ended.
+                        Said::Done(id, reason) if self.plan.database_restarts && reason == "error" => {
+                            for node in &mut self.nodes {
+                                node.given.remove(&id);
+                            }
+                        }
+                        said => ledger.note(said),
+                    }
                 }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => self.are_alive()?,
             }

@@ -54,7 +54,7 @@ async fn start(args: &RetryArgs, signals: Signals, state_root: &StateRoot, outpu
     };
     let dir = session.swarm.workspace_dir();
     let id = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-    let retried = match failed_events(args, &Workspace { id, dir }, state_root) {
+    let retried = match failed_events(args, &Workspace { id, dir }, state_root).await {
         Ok((id, events)) if events.is_empty() => nothing_failed(&id, output).map(|()| None),
         Ok((id, events)) => retry_all(&mut session, &id, &events, output).await,
         Err(error) => Err(error),
@@ -77,7 +77,7 @@ async fn retry_there(
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<(), CliError> {
-    let (id, events) = failed_events(args, there.workspace(), state_root)?;
+    let (id, events) = failed_events(args, there.workspace(), state_root).await?;
     if events.is_empty() {
         return nothing_failed(&id, output);
     }
