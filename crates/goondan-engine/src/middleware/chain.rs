@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::Middleware;
 use super::builtin::{self, ConfigProblem};
+use super::structured_output::StructuredOutput;
 use super::{required_tools_guard, tool_search};
 use crate::plan::at;
 use crate::tooling::registry::Catalog;
@@ -23,12 +24,13 @@ struct Wanted<'a> {
 }
 
 /// The middleware of `agent`, outermost first, with everything that is wrong with its configs. `tools` are the agent's own, of
-/// which the `deferred` ones are to be looked for.
+/// which the `deferred` ones are to be looked for. `output` is the guard of its answers, where they are data.
 pub(crate) fn chain(
     agent: &Resource<Agent>,
     extensions: &Resources<Extension>,
     tools: &Catalog,
     deferred: &[String],
+    output: Option<StructuredOutput>,
 ) -> (Vec<Arc<dyn Middleware>>, Vec<Diagnostic>) {
     let mut wanted: Vec<Wanted<'_>> = listed(agent, extensions);
     // Names that the agent does not have are told at `spec.requiredTools`.
@@ -36,6 +38,11 @@ pub(crate) fn chain(
     add_names(&mut wanted, required_tools_guard::NAME, required_tools_guard::TOOLS, required);
     add_names(&mut wanted, tool_search::NAME, tool_search::DEFERRED, deferred.iter());
     let (mut chain, mut problems) = (Vec::new(), Vec::new());
+    // The outermost: it sees the answer that everything else has let through.
+    if let Some(guard) = output {
+        problems.extend(taken_name(agent, tools, &guard));
+        chain.push(Arc::new(guard) as Arc<dyn Middleware>);
+    }
     for wanted in wanted {
         match make(&wanted, tools) {
             Ok(middleware) => chain.push(middleware),
@@ -43,6 +50,15 @@ pub(crate) fn chain(
         }
     }
     (chain, problems)
+}
+
+/// That a tool of the agent has the name of the one that takes its answer.
+fn taken_name(agent: &Resource<Agent>, tools: &Catalog, guard: &StructuredOutput) -> Option<Diagnostic> {
+    let own = guard.tools().into_iter().find(|own| tools.get(own.name.as_str()).is_some())?;
+    let message =
+        format!("the agent has a tool `{}`, which is the one that takes its answer, as `output` states it", own.name);
+    let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message).suggest("give the Tool another name");
+    Some(at(diagnostic, &agent.id, agent.origin.as_ref(), "spec.output"))
 }
 
 /// The extensions that are active. Entries of other forms were told when the bundle was loaded, and are ignored.

@@ -16,6 +16,7 @@ mod logging;
 mod message_compaction;
 mod message_window;
 mod required_tools_guard;
+mod structured_output;
 mod summary;
 mod tool_search;
 mod trim;
@@ -35,6 +36,7 @@ pub use builtin::names as builtin_names;
 pub(crate) use chain::chain;
 pub use context::Question;
 pub(crate) use context::{ExtensionStates, Notes};
+pub(crate) use structured_output::StructuredOutput;
 
 /// Wraps what an agent does.
 #[async_trait]
