@@ -240,9 +240,9 @@ async fn letters(inner: &Weak<Inner>) -> Option<impl Future<Output = ()> + use<>
                 Err(error) if matches!(error.code, Code::STORE | Code::SWARM_STOPPED) => break,
                 handed_in => handed_in.err().map(refusal),
             },
-            Err(error) => {
-                Some(json!({"code": "INVALID_ARGUMENT", "message": format!("the letter can't be read: {error}")}))
-            }
+            Err(error) => Some(
+                json!({"code": Code::INVALID_ARGUMENT.as_str(), "message": format!("the letter can't be read: {error}")}),
+            ),
         };
         if let Err(error) = store.letter_is_read(&letter, refusal.as_ref()).await {
             // It is handed in again, under the same id.
