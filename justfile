@@ -46,3 +46,7 @@ attacks seconds="60":
     cargo run -q -p goondan-cli -- test tests/conformance/attacks.case.yaml
     cargo build -q -p goondan-tests
     target/debug/trials lines --seconds {{seconds}}
+
+# Start a PostgreSQL of its own on a socket, print its address, and end it with Ctrl-C
+postgres:
+    tests/postgres.sh

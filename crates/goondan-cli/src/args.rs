@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    acp, attach, build, completions, connection, doctor, explain, init, instance, logs, lsp, mcp, new, policy, reload,
-    run, sandbox_exec, schema, send, serve, test, tool, tool_host, trust, validate,
+    acp, attach, build, completions, connection, doctor, explain, init, instance, logs, lsp, mcp, new, nodes, policy,
+    reload, run, sandbox_exec, schema, send, serve, test, tool, tool_host, trust, validate,
 };
 
 const ABOUT: &str = "Run swarms of agents that a project folder with a goondan.yaml declares.";
@@ -98,6 +98,8 @@ pub(crate) enum Command {
     Instance(instance::InstanceArgs),
     /// Show what happened in turns, steps and tool calls
     Logs(logs::LogsArgs),
+    /// List the nodes that share a database, and who works in which workspace
+    Nodes(nodes::NodesArgs),
     /// Say what the code of an error or a warning means, and what to do about it
     Explain(explain::ExplainArgs),
     /// Print the JSON Schemas of the resource kinds

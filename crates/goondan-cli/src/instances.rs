@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use goondan::database::Database;
 use goondan::spec::Code;
 use goondan::workspace::InstanceSummary;
 use goondan::{StateRoot, Workspace};
@@ -11,6 +12,7 @@ use crate::exit::CliError;
 use crate::output::Output;
 use crate::place;
 use crate::project;
+use crate::store;
 
 /// Where conversations are looked for; the same words in every command that looks for some.
 #[derive(Debug, Clone, Args)]
@@ -76,9 +78,31 @@ pub(crate) fn all(state_root: &StateRoot, scope: &Scope) -> Result<Vec<Found>, C
     Ok(found)
 }
 
+/// As [`all`], of workspaces in a database.
+pub(crate) async fn all_in(database: &Database, state_root: &StateRoot, scope: &Scope) -> Result<Vec<Found>, CliError> {
+    let ids = match scope {
+        Scope::Everywhere => database.workspaces().await.map_err(|error| store::unusable(&error))?,
+        Scope::Workspace(id) => vec![id.clone()],
+        Scope::Project(_, workspaces) => workspaces.iter().map(|workspace| workspace.id.clone()).collect(),
+    };
+    let mut found = Vec::new();
+    for id in ids {
+        let workspace = state_root.workspace(&id);
+        let looking = database.look(&workspace).await.map_err(|error| store::unusable(&error))?;
+        let summaries = looking.summaries().await.map_err(|error| store::failed(&error))?;
+        found.extend(summaries.into_iter().map(|summary| Found { workspace: workspace.clone(), summary }));
+    }
+    found.sort_by_key(|found| std::cmp::Reverse(found.summary.updated_at));
+    Ok(found)
+}
+
 /// The one conversation that `name` means: `agent:key`, or an agent or key that is unique. `None` where nothing has that name.
 pub(crate) fn named(state_root: &StateRoot, scope: &Scope, name: &str) -> Result<Option<Found>, CliError> {
-    let all = all(state_root, scope)?;
+    choose(&all(state_root, scope)?, name)
+}
+
+/// As [`named`], among `all`.
+pub(crate) fn choose(all: &[Found], name: &str) -> Result<Option<Found>, CliError> {
     let exact: Vec<&Found> = all.iter().filter(|found| found.name() == name).collect();
     let matches = match exact.is_empty() {
         false => exact,

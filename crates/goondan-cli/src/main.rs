@@ -15,6 +15,7 @@ mod output;
 mod place;
 mod project;
 mod remote;
+mod store;
 mod trust;
 
 fn main() -> std::process::ExitCode {

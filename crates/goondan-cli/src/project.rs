@@ -18,6 +18,7 @@ use crate::commands::{sandbox_exec, tool_host};
 use crate::elsewhere;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, style};
+use crate::store::StoreArgs;
 use crate::trust::Trust;
 
 /// How a swarm is started; the same words in every command that starts one.
@@ -38,6 +39,8 @@ pub(crate) struct StartArgs {
     /// Trust the project for this run
     #[arg(long)]
     pub(crate) trust: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
     /// Build the tools first, as `gdn build` does
     #[arg(long)]
     pub(crate) build: bool,
@@ -125,6 +128,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) asked: Asked,
     /// Whether it reloads when the project changes.
     pub(crate) watch: bool,
+    /// Whether it waits for a workspace that another node holds, however long.
+    pub(crate) waits: bool,
 }
 
 /// A project that is about to be run.
@@ -146,7 +151,7 @@ pub(crate) fn prepare(launch: &Launch<'_>, state_root: &StateRoot, output: &Outp
 /// Starts the swarm of the project. The events begin with those of turns that an earlier run left.
 pub(crate) async fn start(
     Prepared { bundle, sources, trust }: Prepared,
-    Launch { args, record, .. }: Launch<'_>,
+    Launch { args, record, waits, .. }: Launch<'_>,
     approver: Arc<dyn Approver>,
     state_root: &StateRoot,
     output: &Output,
@@ -175,6 +180,9 @@ pub(crate) async fn start(
     }
     if let Some(folder) = &args.workdir {
         builder = builder.workdir(existing_folder(folder)?);
+    }
+    if let Some(database) = args.store.database()? {
+        builder = builder.database(if waits { database.waiting() } else { database });
     }
     if let Some(file) = record {
         builder = builder.models(models::record(Arc::new(models::Providers::default()), file));

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use goondan::Database;
 use regex::Regex;
 
 use crate::case::CaseError;
@@ -29,12 +30,20 @@ pub struct Options {
     pub jobs: Option<NonZeroUsize>,
     /// How long one case may take.
     pub time_limit: Duration,
+    /// The database that conversations are kept in, instead of files; each case has workspaces of its own there.
+    pub database: Option<Database>,
 }
 
 impl Options {
     /// All cases below `paths`, with the defaults.
     pub fn new(paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        Options { paths: paths.into_iter().collect(), filter: None, jobs: None, time_limit: DEFAULT_TIME_LIMIT }
+        Options {
+            paths: paths.into_iter().collect(),
+            filter: None,
+            jobs: None,
+            time_limit: DEFAULT_TIME_LIMIT,
+            database: None,
+        }
     }
 }
 
@@ -51,7 +60,7 @@ pub fn run(options: &Options, on_result: &mut dyn FnMut(&CaseReport)) -> Summary
             found.errors.push(nothing_left(options, filter.text));
         }
     }
-    let cases = run_all(&found.cases, jobs(options), options.time_limit, on_result);
+    let cases = run_all(&found.cases, options, on_result);
     Summary { cases, errors: found.errors }
 }
 
@@ -65,21 +74,16 @@ fn jobs(options: &Options) -> NonZeroUsize {
     options.jobs.unwrap_or_else(|| cores().saturating_mul(NonZeroUsize::MIN.saturating_add(1)))
 }
 
-fn run_all(
-    cases: &[Located],
-    jobs: NonZeroUsize,
-    time_limit: Duration,
-    on_result: &mut dyn FnMut(&CaseReport),
-) -> Vec<CaseReport> {
+fn run_all(cases: &[Located], options: &Options, on_result: &mut dyn FnMut(&CaseReport)) -> Vec<CaseReport> {
     let next = AtomicUsize::new(0);
     let (done, results) = mpsc::channel();
     std::thread::scope(|scope| {
-        for _ in 0..jobs.get().min(cases.len()) {
+        for _ in 0..jobs(options).get().min(cases.len()) {
             let (done, next) = (done.clone(), &next);
             scope.spawn(move || {
                 while let Some((index, located)) = take(cases, next) {
                     // The receiver lives until all senders are gone.
-                    let _ = done.send((index, run_case(located, time_limit)));
+                    let _ = done.send((index, run_case(located, options)));
                 }
             });
         }

@@ -3,7 +3,6 @@
 //! It deliberately does not know the engine: it implements the ports of `goondan-core`, and whoever writes another store finds
 //! in [`suite`] what every store must do.
 
-mod begun;
 pub mod fs;
 pub mod jsonl;
 mod ledger;
@@ -12,3 +11,4 @@ mod note;
 pub mod record;
 pub mod suite;
 pub mod transfer;
+pub mod workdirs;

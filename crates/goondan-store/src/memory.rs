@@ -9,17 +9,16 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::begun::{self, Traces};
 use super::ledger::{Held, Ledger};
-use crate::jsonl::layout;
 use crate::record::InboxRecord;
+use crate::workdirs::Workdirs;
 use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageEvent};
 use goondan_core::ports::journal::{Effect, Journal, Outcome, TurnJournal, WhenInterrupted};
 use goondan_core::ports::store::{
     Conversations, EventLog, FinishedTurn, Fold, InstanceMeta, Instances, Lease, Log, LogRecord, OpenConversation,
-    Record, Records, Recovered, StoreError, StoredConversation, Ticket, Version, Workspace,
+    Record, Records, Recovered, StoreError, StoredConversation, Ticket, Traces, Version, Workspace, put_begun_first,
 };
 
 /// The inbox is looked through for what may go when it has grown by that many records.
@@ -29,7 +28,7 @@ const WORTH_COMPACTING: usize = 20_000;
 /// may be started again on one.
 #[derive(Clone)]
 pub struct MemoryStore {
-    dir: PathBuf,
+    folders: Workdirs,
     state: Arc<Mutex<State>>,
 }
 
@@ -51,7 +50,7 @@ struct State {
 impl MemoryStore {
     /// An empty workspace.
     pub fn new(dir: PathBuf) -> Self {
-        MemoryStore { dir, state: Arc::default() }
+        MemoryStore { folders: Workdirs::below(dir), state: Arc::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -89,7 +88,7 @@ impl Log for MemoryStore {
             ledger.take_up(place, state.inbox[place].clone(), &mut held);
         }
         let mut recovered = held.recovered;
-        begun::put_first(&mut recovered, |id| {
+        put_begun_first(&mut recovered, |id| {
             Traces::in_events(state.conversations.get(id).iter().flat_map(|conversation| &conversation.events))
         });
         Ok(recovered)
@@ -181,11 +180,11 @@ impl EventLog for MemoryStore {
 
 impl Workspace for MemoryStore {
     fn workdir(&self, id: &InstanceId) -> PathBuf {
-        layout::instance_dir(&self.dir, id).join(layout::WORKDIR)
+        self.folders.workdir(id)
     }
 
     fn output_file(&self, id: &InstanceId, name: &str) -> PathBuf {
-        layout::instance_dir(&self.dir, id).join(layout::FILES).join(layout::file_name(name))
+        self.folders.output_file(id, name)
     }
 }
 

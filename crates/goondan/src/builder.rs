@@ -24,6 +24,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::adapters::ToolSources;
 use crate::approvals::ApprovalFile;
+use crate::database::{Database, serve_letters};
 use crate::generation::Notebook;
 use crate::identity::Owner;
 use crate::reload::{
@@ -45,6 +46,7 @@ pub struct SwarmBuilder {
     pub(crate) variables: Variables,
     pub(crate) models: Arc<dyn ModelFactory>,
     pub(crate) store: Option<Arc<dyn Store>>,
+    pub(crate) database: Option<Database>,
     pub(crate) tools: Option<Arc<dyn ToolSource>>,
     pub(crate) approver: Arc<dyn Approver>,
     pub(crate) approvals: Option<Arc<dyn ApprovalBook>>,
@@ -70,6 +72,7 @@ impl SwarmBuilder {
             variables: Variables::OfProject { env_file: None },
             models: Arc::new(Providers::default()),
             store: None,
+            database: None,
             tools: None,
             approver: Arc::new(Headless),
             approvals: None,
@@ -132,6 +135,14 @@ impl SwarmBuilder {
     #[must_use]
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
+        self
+    }
+
+    /// Keeps conversations and accepted events in that database, which other nodes may use, too: one at a time works in the
+    /// workspace.
+    #[must_use]
+    pub fn database(mut self, database: Database) -> Self {
+        self.database = Some(database);
         self
     }
 
@@ -259,9 +270,13 @@ impl SwarmBuilder {
                 StartError::BelongsToAnother(root.workspace_of(&self.bundle, swarm), Box::new(stranger))
             })?,
         };
-        let store = match self.store {
-            Some(store) => store,
-            None => open_store(&workspace).await?,
+        let (store, node) = match (self.store, self.database) {
+            (Some(store), _) => (store, None),
+            (None, Some(database)) => {
+                let node = database.join(&workspace).await?;
+                (Arc::clone(&node.store) as Arc<dyn Store>, Some(node))
+            }
+            (None, None) => (open_store(&workspace).await?, None),
         };
         workspace.claim(&Owner::of(&self.bundle, swarm))?;
         let reloader = Arc::new(ToolReloads::default());
@@ -291,6 +306,7 @@ impl SwarmBuilder {
             reloads_at_hangup: self.reloads_at_hangup,
         };
         let inner = Inner {
+            node,
             telemetry,
             redactor: self.redactor,
             runtime,
@@ -311,6 +327,7 @@ impl SwarmBuilder {
         *swarm.inner().stocktaking.lock().unwrap_or_else(PoisonError::into_inner) = Some(stocktaking);
         reloader.serve(&swarm);
         follow_servers(&swarm);
+        serve_letters(&swarm);
         Ok((swarm, events))
     }
 }

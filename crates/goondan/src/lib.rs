@@ -12,6 +12,7 @@ pub mod chain;
 pub mod checks;
 pub mod connectors;
 mod contents;
+pub mod database;
 pub mod generation;
 mod hosts;
 pub mod identity;
@@ -40,6 +41,7 @@ pub use goondan_tools::{HelperCommand, diff, enter as enter_sandbox, has_sandbox
 pub use broker::{Broker, Listener, Question, QuestionEnd};
 pub use builder::SwarmBuilder;
 pub use checks::check;
+pub use database::Database;
 pub use generation::{LastGeneration, LastReload};
 pub use goondan_engine::delivery::schedule::cron::Schedule;
 pub use goondan_engine::tooling::registry::{Catalog, RegisteredTool, Registry, ToolName};

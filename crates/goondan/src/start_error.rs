@@ -4,6 +4,7 @@ use std::io;
 
 use goondan_spec::{Code, Diagnostic};
 use goondan_store::jsonl::{LockError, OpenWorkspaceError};
+use goondan_store_postgres::OpenError;
 
 use crate::identity::Owner;
 use crate::workspace::Workspace;
@@ -20,6 +21,9 @@ pub enum StartError {
     /// Another project has begun the workspace that is this one's by its path.
     #[error("the workspace {} belongs to the project in {}, which names it in its `instanceKey`", .0.id, .1.path.display())]
     BelongsToAnother(Workspace, Box<Owner>),
+    /// Another node holds the workspace, or the database can't be used.
+    #[error(transparent)]
+    Database(#[from] OpenError),
     /// A file of the workspace can't be read or written.
     #[error("the workspace can't be used: {0}")]
     Io(#[from] io::Error),
@@ -33,7 +37,11 @@ impl StartError {
                 [only] => only.code,
                 _ => Code::CONFIG_ERROR,
             },
-            StartError::Workspace(_) | StartError::BelongsToAnother(..) | StartError::Io(_) => Code::WORKSPACE_ERROR,
+            StartError::Database(OpenError::Address(_) | OpenError::Unusable { .. }) => Code::DATABASE_ERROR,
+            StartError::Workspace(_)
+            | StartError::BelongsToAnother(..)
+            | StartError::Database(OpenError::Held { .. })
+            | StartError::Io(_) => Code::WORKSPACE_ERROR,
         }
     }
 
@@ -51,6 +59,11 @@ impl StartError {
             StartError::BelongsToAnother(workspace, _) => {
                 Some(format!("look at the `instanceKey` of that project, then move {} away", workspace.dir.display()))
             }
+            StartError::Database(OpenError::Held { .. }) => {
+                let suggestion = "hand the input to that node with `gdn send --store`, or let `gdn serve --store` wait";
+                Some(suggestion.to_owned())
+            }
+            StartError::Database(_) => Some("try the address of the database with `psql`".to_owned()),
             StartError::Workspace(_) | StartError::Io(_) => {
                 Some("choose a folder that you may write to with `--state-root`".to_owned())
             }

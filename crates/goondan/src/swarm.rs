@@ -25,6 +25,7 @@ use tokio::task::JoinHandle;
 use crate::adapters::ToolSources;
 use crate::builder::SwarmBuilder;
 use crate::contents::Contents;
+use crate::database::Node;
 use crate::generation::Notebook;
 use crate::reload::{ReadBefore, ReloadCheck, ReloadListeners, ReloadState};
 use crate::variables::Variables;
@@ -40,6 +41,7 @@ pub struct Swarm {
 }
 
 pub(crate) struct Inner {
+    pub(crate) node: Option<Node>,
     pub(crate) runtime: Runtime,
     pub(crate) ports: PlanPorts,
     pub(crate) tools: Arc<ToolSources>,
@@ -313,6 +315,21 @@ impl Swarm {
         }
         if let Some(telemetry) = &self.inner.telemetry {
             telemetry.end().await;
+        }
+        if let Some(node) = &self.inner.node {
+            node.store.flush_events().await;
+        }
+    }
+
+    /// Is done when another node has taken over the workspace, so that nothing can be kept here any more. Without a
+    /// [database](SwarmBuilder::database) it never is.
+    pub fn taken_over(&self) -> impl Future<Output = ()> + Send + use<> {
+        let lost = self.inner.node.as_ref().map(|node| node.store.lost());
+        async move {
+            match lost {
+                Some(lost) => lost.await,
+                None => std::future::pending().await,
+            }
         }
     }
 

@@ -219,7 +219,7 @@ fn read_meta(dir: &Path) -> io::Result<InstanceMeta> {
     }
 }
 
-fn summary(meta: &InstanceMeta, is_at_work: bool, messages: usize) -> InstanceSummary {
+pub(crate) fn summary(meta: &InstanceMeta, is_at_work: bool, messages: usize) -> InstanceSummary {
     let status = match meta.status {
         // What it does at the moment is not written down with each turn.
         _ if is_at_work => "processing",

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-use goondan::StateRoot;
 use goondan::ids::InstanceId;
 use goondan::inside::INTER_AGENT_RESPONSE;
 use goondan::message::{Message, Role};
 use goondan::ports::tool::ToolCallStatus;
+use goondan::{StateRoot, Workspace};
 
 use super::driver::Ledger;
 use super::project;
@@ -33,9 +33,9 @@ impl Report {
 type Conversations = BTreeMap<String, Vec<Arc<Message>>>;
 
 /// Compares what was promised with what lies below `root`.
-pub(super) fn everything(root: &Path, ledger: &Ledger) -> Report {
+pub(super) fn everything(root: &Path, store: Option<&str>, ledger: &Ledger) -> Report {
     let mut report = Report::default();
-    let conversations = read(root, &mut report);
+    let conversations = read(root, store, &mut report);
     let lines = std::fs::read_to_string(root.join("project/ledger.txt")).unwrap_or_default();
     let mut entries: HashMap<&str, usize> = HashMap::new();
     for line in lines.lines() {
@@ -50,6 +50,10 @@ pub(super) fn everything(root: &Path, ledger: &Ledger) -> Report {
         has_one_turn(&job.id, conversation, ledger, &mut report);
         interrupted += has_its_entries(&job.id, conversation, &entries, &mut report);
     }
+    for key in project::KEYS {
+        let conversation = conversations.get(&format!("coordinator:{key}")).map_or(&[][..], Vec::as_slice);
+        is_in_order(conversation, ledger, &mut report);
+    }
     every_question_has_one_answer(&conversations, &mut report);
     leaves_no_process(root, &mut report);
     let messages: usize = conversations.values().map(Vec::len).sum();
@@ -61,15 +65,21 @@ pub(super) fn everything(root: &Path, ledger: &Ledger) -> Report {
 }
 
 /// Whether every question that was asked is answered by now.
-pub(super) fn all_answers_are_in(root: &Path) -> bool {
+pub(super) fn all_answers_are_in(root: &Path, store: Option<&str>) -> bool {
     let mut report = Report::default();
-    let conversations = read(root, &mut report);
+    let conversations = read(root, store, &mut report);
     every_question_has_one_answer(&conversations, &mut report);
     report.faults.is_empty()
 }
 
-fn read(root: &Path, report: &mut Report) -> Conversations {
-    let workspace = StateRoot(root.join("state")).workspace("chaos");
+fn read(root: &Path, store: Option<&str>, report: &mut Report) -> Conversations {
+    let workspace = StateRoot(root.join(project::STATE)).workspace("chaos");
+    if let Some(store) = store {
+        return read_database(store, root, &workspace).unwrap_or_else(|error| {
+            report.expect(false, || format!("the database can't be read: {error:#}"));
+            Conversations::new()
+        });
+    }
     let mut conversations = BTreeMap::new();
     for agent in ["coordinator", "worker"] {
         for key in project::KEYS {
@@ -84,6 +94,33 @@ fn read(root: &Path, report: &mut Report) -> Conversations {
         }
     }
     conversations
+}
+
+fn read_database(store: &str, root: &Path, workspace: &Workspace) -> anyhow::Result<Conversations> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let looking = project::database(store, root)?.look(workspace).await?;
+        let mut conversations = BTreeMap::new();
+        for agent in ["coordinator", "worker"] {
+            for key in project::KEYS {
+                let id = InstanceId::new(agent, key);
+                conversations.insert(id.to_string(), looking.conversation(&id).await?);
+            }
+        }
+        Ok(conversations)
+    })
+}
+
+/// What was accepted before a job was handed in at all has its turn before it.
+fn is_in_order(conversation: &[Arc<Message>], ledger: &Ledger, report: &mut Report) {
+    let jobs = conversation.iter().filter_map(|message| message.id.strip_prefix("turn-")?.strip_suffix("-m0"));
+    let places: HashMap<&str, usize> = jobs.enumerate().map(|(place, job)| (job, place)).collect();
+    for (job, place) in &places {
+        for earlier in ledger.before.get(*job).into_iter().flatten() {
+            let before = places.get(earlier.as_str());
+            report.expect(before.is_none_or(|before| before < place), || format!("{job} came before {earlier}"));
+        }
+    }
 }
 
 /// Ids are unique, and every call is followed by one result.

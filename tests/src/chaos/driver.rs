@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -20,6 +20,9 @@ const UNDER_WAY: usize = 12;
 /// The longest a swarm lives before it is killed.
 const LONGEST_LIFE: Duration = Duration::from_millis(400);
 
+/// How often it is looked whether all processes are there.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// How long the last life may take to finish what is left.
 const LAST_LIFE: Duration = Duration::from_secs(120);
 
@@ -28,7 +31,19 @@ const LAST_LIFE: Duration = Duration::from_secs(120);
 pub(super) struct Ledger {
     pub(super) jobs: BTreeMap<String, Job>,
     pub(super) accepted: BTreeSet<String>,
+    /// What was known to be accepted when a job was handed in for the first time.
+    pub(super) before: BTreeMap<String, BTreeSet<String>>,
     pub(super) done: BTreeMap<String, String>,
+}
+
+impl Ledger {
+    fn note(&mut self, said: Said) {
+        match said {
+            Said::Ready => {}
+            Said::Accepted(id) => drop(self.accepted.insert(id)),
+            Said::Done(id, reason) => drop(self.done.insert(id, reason)),
+        }
+    }
 }
 
 /// Runs `plan` in a folder of its own, which stays where something is wrong.
@@ -41,20 +56,21 @@ pub(super) fn run(plan: &Plan) -> anyhow::Result<()> {
     let mut random = StdRng::seed_from_u64(plan.seed);
     let mut ledger = Ledger::default();
     let (started, mut kills) = (Instant::now(), 0);
+    let mut nodes = Nodes::start(root, plan)?;
     while started.elapsed() < plan.seconds && kills < plan.kills {
         let life = random.random_range(Duration::ZERO..LONGEST_LIFE);
-        let mut swarm = Process::start(root)?;
-        swarm.live(&mut ledger, life, Feed::Endless)?;
-        swarm.kill()?;
+        nodes.live(&mut ledger, life, Feed::Endless)?;
+        nodes.replace(random.random_range(0..plan.nodes))?;
         kills += 1;
     }
-    let mut last = Process::start(root)?;
-    last.live(&mut ledger, LAST_LIFE, Feed::OnlyWhatIsLeft)?;
-    wait_for_late_answers(root);
-    drop(last);
+    nodes.live(&mut ledger, LAST_LIFE, Feed::OnlyWhatIsLeft)?;
+    let store = plan.store.as_deref();
+    wait_for_late_answers(root, store);
+    let takeovers = nodes.takeovers;
+    drop(nodes);
     let (jobs, accepted) = (ledger.jobs.len(), ledger.accepted.len());
-    let report = check::everything(root, &ledger);
-    println!("{kills} kills, {jobs} jobs, {accepted} accepted; {}", report.figures);
+    let report = check::everything(root, store, &ledger);
+    println!("{kills} kills, {takeovers} lives, {jobs} jobs, {accepted} accepted; {}", report.figures);
     if report.faults.is_empty() {
         println!("{} passed, 0 failed", report.checks);
         return Ok(());
@@ -67,9 +83,9 @@ pub(super) fn run(plan: &Plan) -> anyhow::Result<()> {
 }
 
 /// Answers to asynchronous requests come behind the jobs that asked. The check afterwards tells which never came.
-fn wait_for_late_answers(root: &Path) {
+fn wait_for_late_answers(root: &Path, store: Option<&str>) {
     let end = Instant::now() + LAST_LIFE;
-    while !check::all_answers_are_in(root) && Instant::now() < end {
+    while !check::all_answers_are_in(root, store) && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -83,55 +99,125 @@ enum Feed {
     OnlyWhatIsLeft,
 }
 
-/// A running swarm.
-struct Process {
-    child: Child,
-    stdin: ChildStdin,
-    said: Receiver<Said>,
-    given: BTreeSet<String>,
+/// What a process says, with its number.
+type Word = (u32, Said);
+
+/// The processes that run the swarm, or would.
+struct Nodes<'p> {
+    root: &'p Path,
+    plan: &'p Plan,
+    nodes: Vec<Process>,
+    /// What they say, each word with the process that says it.
+    heard: (Sender<Word>, Receiver<Word>),
+    /// How often one of them has begun to work.
+    takeovers: usize,
 }
 
-impl Process {
-    fn start(root: &Path) -> anyhow::Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["chaos".as_ref(), "--child".as_ref(), root.as_os_str()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let stdin = child.stdin.take().context("a pipe to the swarm")?;
-        let stdout = BufReader::new(child.stdout.take().context("a pipe from the swarm")?);
-        let (sender, said) = channel();
-        std::thread::spawn(move || {
-            // A line that was cut off by the kill was not said.
-            for line in stdout.lines().map_while(Result::ok) {
-                if serde_json::from_str(&line).is_ok_and(|word: Said| sender.send(word).is_err()) {
-                    return;
-                }
-            }
-        });
-        Ok(Process { child, stdin, said, given: BTreeSet::new() })
+impl<'p> Nodes<'p> {
+    fn start(root: &'p Path, plan: &'p Plan) -> anyhow::Result<Self> {
+        let mut nodes = Nodes { root, plan, nodes: Vec::new(), heard: channel(), takeovers: 0 };
+        for number in 0..plan.nodes {
+            let node = nodes.process(number)?;
+            nodes.nodes.push(node);
+        }
+        Ok(nodes)
+    }
+
+    fn process(&self, number: usize) -> anyhow::Result<Process> {
+        // The first has the folder of a swarm that is alone.
+        let state = if number == 0 { project::STATE.to_owned() } else { format!("{}-{number}", project::STATE) };
+        let store = self.plan.store.as_deref().unwrap_or_default();
+        Process::start(self.root, &state, store, self.heard.0.clone())
+    }
+
+    /// Kills a node, and starts it again.
+    fn replace(&mut self, number: usize) -> anyhow::Result<()> {
+        self.nodes[number].kill()?;
+        self.nodes[number] = self.process(number)?;
+        Ok(())
     }
 
     /// Feeds the swarm and listens for as long as `life`, or until nothing is left.
     fn live(&mut self, ledger: &mut Ledger, life: Duration, feed: Feed) -> anyhow::Result<()> {
         let end = Instant::now() + life;
         loop {
-            self.give(ledger, feed);
+            if let Some(worker) = self.nodes.iter_mut().find(|node| node.is_ready) {
+                worker.give(ledger, feed);
+            }
             if feed == Feed::OnlyWhatIsLeft && ledger.jobs.keys().all(|id| ledger.done.contains_key(id)) {
                 return Ok(());
             }
-            match self.said.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(Said::Ready) => {}
-                Ok(Said::Accepted(id)) => drop(ledger.accepted.insert(id)),
-                Ok(Said::Done(id, reason)) => drop(ledger.done.insert(id, reason)),
-                Err(RecvTimeoutError::Timeout) if feed == Feed::OnlyWhatIsLeft => {
+            // One that was killed may have said something before.
+            match self.heard.1.recv_timeout(end.saturating_duration_since(Instant::now()).min(LOOK)) {
+                Ok((process, said)) => {
+                    let node = self.nodes.iter_mut().find(|node| node.child.id() == process);
+                    if let (Some(node), Said::Ready) = (node, &said) {
+                        node.is_ready = true;
+                        self.takeovers += 1;
+                    }
+                    match said {
+                        // The database was away: the turn goes on, and whoever asks again is told how it ended.
+                        Said::Done(id, reason) if self.plan.database_restarts && reason == "error" => {
+                            for node in &mut self.nodes {
+                                node.given.remove(&id);
+                            }
+                        }
+                        said => ledger.note(said),
+                    }
+                }
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => self.are_alive()?,
+            }
+            if Instant::now() >= end {
+                if feed == Feed::OnlyWhatIsLeft {
                     let left: Vec<_> = ledger.jobs.keys().filter(|id| !ledger.done.contains_key(*id)).collect();
                     bail!("after {} s these jobs have no result: {left:?}", life.as_secs());
                 }
-                Err(RecvTimeoutError::Timeout) => return Ok(()),
-                Err(RecvTimeoutError::Disconnected) => bail!("the swarm ended by itself: {}", self.child.wait()?),
+                return Ok(());
             }
         }
+    }
+
+    /// A node that ends by itself is a fault, unless its database may be away: then it is started again, as a supervisor would.
+    fn are_alive(&mut self) -> anyhow::Result<()> {
+        for number in 0..self.nodes.len() {
+            let Some(status) = self.nodes[number].child.try_wait()? else { continue };
+            if !self.plan.database_restarts {
+                bail!("a node ended by itself: {status}");
+            }
+            self.nodes[number] = self.process(number)?;
+        }
+        Ok(())
+    }
+}
+
+/// A process that runs the swarm, or would.
+struct Process {
+    child: Child,
+    stdin: ChildStdin,
+    given: BTreeSet<String>,
+    /// It works.
+    is_ready: bool,
+}
+
+impl Process {
+    fn start(root: &Path, state: &str, store: &str, heard: Sender<Word>) -> anyhow::Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["chaos".as_ref(), "--child".as_ref(), root.as_os_str(), state.as_ref(), store.as_ref()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdin = child.stdin.take().context("a pipe to the swarm")?;
+        let stdout = BufReader::new(child.stdout.take().context("a pipe from the swarm")?);
+        let process = child.id();
+        std::thread::spawn(move || {
+            // A line that was cut off by the kill was not said.
+            for line in stdout.lines().map_while(Result::ok) {
+                if serde_json::from_str(&line).is_ok_and(|word: Said| heard.send((process, word)).is_err()) {
+                    return;
+                }
+            }
+        });
+        Ok(Process { child, stdin, given: BTreeSet::new(), is_ready: false })
     }
 
     /// Jobs without a result are given again after each start, under the same id.
@@ -141,6 +227,7 @@ impl Process {
             let number = ledger.jobs.len();
             let key = project::KEYS[number % project::KEYS.len()].to_owned();
             let job = Job { id: format!("job-{number}"), key, text: format!("job-{number}") };
+            ledger.before.insert(job.id.clone(), ledger.accepted.clone());
             ledger.jobs.insert(job.id.clone(), job);
         }
         for (id, job) in ledger.jobs.iter().filter(|(id, _)| !ledger.done.contains_key(*id)) {
@@ -152,7 +239,7 @@ impl Process {
         }
     }
 
-    fn kill(mut self) -> anyhow::Result<()> {
+    fn kill(&mut self) -> anyhow::Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())

@@ -3,8 +3,13 @@
 
 use std::path::Path;
 
+use goondan::Database;
+
 /// The instance keys that inputs go to.
 pub(super) const KEYS: [&str; 4] = ["k0", "k1", "k2", "k3"];
+
+/// The folder of the first node's state.
+pub(super) const STATE: &str = "state";
 
 const BUNDLE: &str = r#"
 apiVersion: goondan.ai/v1
@@ -77,4 +82,10 @@ pub(super) fn write(folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     std::fs::write(folder.join("goondan.yaml"), BUNDLE)?;
     std::fs::write(folder.join("script.yaml"), SCRIPT)
+}
+
+/// The database of a run, in which it has a workspace of its own.
+pub(super) fn database(store: &str, root: &Path) -> anyhow::Result<Database> {
+    let name = root.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(store.parse::<Database>()?.prefixed(&format!("{name}-")))
 }

@@ -10,6 +10,8 @@ use goondan::{Input, Swarm};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
+use super::project;
+
 /// An input for the swarm.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Job {
@@ -30,18 +32,18 @@ pub(super) enum Said {
     Done(String, String),
 }
 
-/// Runs the swarm of the project below `root` until standard input ends.
-pub(super) fn serve(root: &Path) -> anyhow::Result<()> {
+/// Runs the swarm of the project below `root` until standard input ends. Each node has a state root of its own, as if it were
+/// on a machine of its own.
+pub(super) fn serve(root: &Path, node: &str, store: Option<&str>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let project = goondan::load(&root.join("project"));
         let bundle = project.bundle.ok_or_else(|| anyhow!("{:?}", project.diagnostics))?;
-        let swarm = Swarm::builder(bundle)
-            .state_root(root.join("state"))
-            .environment(Environment::default())
-            .start()
-            .await
-            .map_err(|error| anyhow!("{error}: {error:?}"))?;
+        let mut builder = Swarm::builder(bundle).state_root(root.join(node)).environment(Environment::default());
+        if let Some(store) = store {
+            builder = builder.database(project::database(store, root)?.waiting());
+        }
+        let swarm = builder.start().await.map_err(|error| anyhow!("{error}: {error:?}"))?;
         say(&Said::Ready)?;
         let mut lines = BufReader::new(tokio::io::stdin()).lines();
         while let Some(line) = lines.next_line().await? {

@@ -40,8 +40,14 @@ pub(crate) async fn run(args: AcpArgs, state_root: &StateRoot, output: &Output) 
 
 async fn talk(args: &AcpArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let project = args.project.find(output)?;
-    let launch =
-        Launch { project: &project, args: &args.start, record: None, watch: args.watch, asked: Asked::Clients };
+    let launch = Launch {
+        project: &project,
+        args: &args.start,
+        record: None,
+        watch: args.watch,
+        asked: Asked::Clients,
+        waits: false,
+    };
     let session = Session::start(launch, signals, state_root, output).await?;
     if let Some(agent) = &args.agent {
         session.require_agent(agent)?;

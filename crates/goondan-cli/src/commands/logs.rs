@@ -9,13 +9,16 @@ use std::time::Duration;
 use chrono::{Local, SecondsFormat};
 use clap::Args;
 use goondan::StateRoot;
+use goondan::database::Database;
 use goondan::event::RuntimeEvent;
+use goondan::ids::InstanceId;
 use goondan::inside::shown;
 use serde_json::Value;
 
 use crate::exit::CliError;
 use crate::instances::{self, Scope, ScopeArgs};
 use crate::output::{Output, style};
+use crate::store::{self, StoreArgs};
 
 /// How often `--follow` looks for new lines.
 const POLL: Duration = Duration::from_millis(250);
@@ -52,6 +55,8 @@ pub(crate) struct LogsArgs {
     /// Look at all projects
     #[arg(long, conflicts_with_all = ["workspace", "project"])]
     all: bool,
+    #[command(flatten)]
+    store: StoreArgs,
     /// Keep showing new events until Ctrl-C
     #[arg(short, long)]
     follow: bool,
@@ -67,7 +72,7 @@ pub(crate) struct LogsArgs {
 pub(crate) async fn run(args: &LogsArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let scope = args.scope.scope(args.all, state_root, output)?;
     let mut seen = Seen::default();
-    let mut events = read(args, state_root, &scope, &mut seen)?;
+    let mut events = read(args, state_root, &scope, &mut seen).await?;
     let most = args.lines.unwrap_or(if args.otlp { usize::MAX } else { LINES });
     events.drain(..events.len().saturating_sub(most));
     if events.is_empty() && !args.follow {
@@ -96,13 +101,17 @@ async fn follow(
             () = tokio::time::sleep(POLL) => {}
             _ = tokio::signal::ctrl_c() => return Ok(()),
         }
-        read(args, state_root, scope, seen)?.iter().try_for_each(|event| show(event, output))?;
+        read(args, state_root, scope, seen).await?.iter().try_for_each(|event| show(event, output))?;
     }
 }
 
 /// How far the events of each conversation were read.
 #[derive(Debug, Default)]
-struct Seen(HashMap<PathBuf, Mark>);
+struct Seen {
+    files: HashMap<PathBuf, Mark>,
+    /// In a database: the number of the last one.
+    last: HashMap<PathBuf, u64>,
+}
 
 /// Files are read again only where a length has changed.
 #[derive(Debug, Default, Clone, Copy)]
@@ -129,7 +138,52 @@ impl Mark {
 }
 
 /// The events that `seen` does not know yet and that the arguments ask for, oldest first.
-fn read(
+async fn read(
+    args: &LogsArgs,
+    state_root: &StateRoot,
+    scope: &Scope,
+    seen: &mut Seen,
+) -> Result<Vec<RuntimeEvent>, CliError> {
+    let mut fresh = match args.store.database()? {
+        Some(database) => read_database(&database, args, state_root, scope, seen).await?,
+        None => read_files(args, state_root, scope, seen)?,
+    };
+    if let Some(trace) = &args.trace {
+        fresh.retain(|event| event.trace.trace_id == *trace || event.trace.seen_outside().0.trace_id() == trace);
+    }
+    fresh.sort_by_key(|event| event.timestamp);
+    Ok(fresh)
+}
+
+/// Whether the arguments ask for that conversation.
+fn is_wanted(args: &LogsArgs, id: &InstanceId) -> bool {
+    let wanted = |want: &Option<String>, name: &str| want.as_deref().is_none_or(|want| want == name);
+    wanted(&args.agent, &id.agent) && wanted(&args.instance_key, &id.instance_key)
+}
+
+async fn read_database(
+    database: &Database,
+    args: &LogsArgs,
+    state_root: &StateRoot,
+    scope: &Scope,
+    seen: &mut Seen,
+) -> Result<Vec<RuntimeEvent>, CliError> {
+    let mut fresh = Vec::new();
+    for found in instances::all_in(database, state_root, scope).await? {
+        let id = &found.summary.id;
+        if !is_wanted(args, id) {
+            continue;
+        }
+        let looking = database.look(&found.workspace).await.map_err(|error| store::unusable(&error))?;
+        let last = seen.last.entry(found.workspace.instance_dir(id)).or_default();
+        let events = looking.events(id, *last).await.map_err(|error| store::failed(&error))?;
+        *last = events.iter().map(|event| event.sequence).fold(*last, u64::max);
+        fresh.extend(events);
+    }
+    Ok(fresh)
+}
+
+fn read_files(
     args: &LogsArgs,
     state_root: &StateRoot,
     scope: &Scope,
@@ -138,13 +192,12 @@ fn read(
     let mut fresh = Vec::new();
     for found in instances::all(state_root, scope)? {
         let id = &found.summary.id;
-        let wanted = |want: &Option<String>, name: &str| want.as_deref().is_none_or(|want| want == name);
-        if !wanted(&args.agent, &id.agent) || !wanted(&args.instance_key, &id.instance_key) {
+        if !is_wanted(args, id) {
             continue;
         }
         let paths = found.workspace.runtime_events_paths(id);
         let bytes = paths.each_ref().map(|path| std::fs::metadata(path).map_or(0, |metadata| metadata.len()));
-        let mark = seen.0.entry(found.workspace.instance_dir(id)).or_default();
+        let mark = seen.files.entry(found.workspace.instance_dir(id)).or_default();
         if bytes == mark.bytes {
             continue;
         }
@@ -153,10 +206,6 @@ fn read(
         *mark = Mark { events: older.len() + newer.len(), older: older.len(), bytes };
         fresh.extend(older.into_iter().chain(newer).skip(known));
     }
-    if let Some(trace) = &args.trace {
-        fresh.retain(|event| event.trace.trace_id == *trace || event.trace.seen_outside().0.trace_id() == trace);
-    }
-    fresh.sort_by_key(|event| event.timestamp);
     Ok(fresh)
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod logs;
 pub(crate) mod lsp;
 pub(crate) mod mcp;
 pub(crate) mod new;
+pub(crate) mod nodes;
 pub(crate) mod policy;
 pub(crate) mod reload;
 pub(crate) mod run;
@@ -58,6 +59,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Connection(args) => connection::run(&args, &state_root, output),
         Command::Instance(args) => instance::run(&args, &state_root, output),
         Command::Logs(args) => block_on(logs::run(&args, &state_root, output)),
+        Command::Nodes(args) => block_on(nodes::run(&args, output)),
         Command::Trust(args) => trust::run(&args, &state_root, output),
         Command::Explain(args) => explain::run(&args, output),
         Command::Schema(args) => schema::run(&args, output),

@@ -1,16 +1,21 @@
 //! `gdn send`.
 
+use std::time::Duration;
+
 use clap::Args;
+use goondan::database::{self, Database, Posted};
 use goondan::inside::shown;
 use goondan::spec::Code;
 use goondan::{Input, StateRoot};
 use goondan_serve::wire::InputState;
+use serde_json::{Value, json};
 
-use crate::exit::CliError;
+use crate::exit::{CliError, Exit};
 use crate::output::Output;
 use crate::place::ProjectOption;
 use crate::project;
 use crate::remote::{self, Remote};
+use crate::store::{self, StoreArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,10 +44,18 @@ pub(crate) struct SendArgs {
     /// Send it to this Swarm [default: the only one, or the one named `default`]
     #[arg(short, long, value_name = "NAME")]
     swarm: Option<String>,
+    #[command(flatten)]
+    store: StoreArgs,
 }
+
+/// So long the command waits for the node that works in the workspace to take an input.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Hands an input to the process that runs the swarm. It is on disk when the command returns.
 pub(crate) async fn run(args: SendArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    if let Some(database) = args.store.database()? {
+        return post(args, &database, state_root, output).await;
+    }
     let remote = find(&args.project, args.swarm.as_deref(), state_root, output).await?;
     let input = Input {
         text: args.text,
@@ -59,6 +72,37 @@ pub(crate) async fn run(args: SendArgs, state_root: &StateRoot, output: &Output)
         "Accepted as {}. Its answer comes where the swarm runs, and in `gdn logs` and `gdn attach`.",
         shown::line(&state.id)
     ))
+}
+
+/// Hands an input to whichever node works in the workspace, or will.
+async fn post(args: SendArgs, database: &Database, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let (bundle, id) = project::chosen_swarm(&args.project.find(output)?, args.swarm.as_deref(), output)?;
+    let swarm = bundle.choose_swarm(Some(&id.name)).map_err(|problem| CliError::configuration(problem.message))?;
+    let workspace = state_root.workspace_of(&bundle, swarm);
+    let event = args.id.unwrap_or_else(database::new_id);
+    let input = Input { text: args.text, agent: args.agent, instance_key: Some(args.instance_key), ..Input::default() };
+    let posted = database.post(&workspace.id, event.clone(), input, PATIENCE).await;
+    let state = match posted.map_err(|error| store::unusable(&error))? {
+        Posted::Accepted => "accepted",
+        Posted::Waits => "kept",
+        Posted::Refused(refusal) => return Err(refused(&refusal)),
+    };
+    if output.json {
+        return output.json_line(&json!({"id": event, "state": state}));
+    }
+    let event = shown::line(&event);
+    output.note(&match state {
+        "kept" => format!("Kept as {event}: no node works in the workspace now; the next one takes it."),
+        _ => format!("Accepted as {event}. Its answer is in `gdn logs` and `gdn instance show`."),
+    })
+}
+
+/// The error of an input that the swarm of another node did not take.
+fn refused(refusal: &Value) -> CliError {
+    let text = |name: &str| refusal[name].as_str().map(str::to_owned);
+    let (code, message) = (text("code").unwrap_or_default(), text("message").unwrap_or_default());
+    let exit = if code == Code::AGENT_NOT_FOUND.as_str() { Exit::Usage } else { Exit::Failure };
+    CliError { suggestion: text("suggestion"), ..CliError::passed_on(exit, code, message) }
 }
 
 /// The swarm of the project, which another process must run.

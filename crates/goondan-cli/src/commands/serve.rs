@@ -24,6 +24,7 @@ Examples:
   gdn serve                                  Serve the project of this folder to programs of this machine
   gdn serve --watch                          Reload the project when it changes
   gdn serve --listen 0.0.0.0:4747 --allow-host gdn.example.org
+  gdn serve --store postgres://gdn@db/swarms  Work in a database, or stand by until the node ends that does
   gdn serve --allow-origin http://localhost:5173";
 
 /// The file of the workspace with the token, where none is given.
@@ -79,10 +80,20 @@ async fn serve(args: &ServeArgs, signals: Signals, state_root: &StateRoot, outpu
     }
     let given = given_token(args)?;
     // Before the swarm starts: an address that is taken must not begin turns that an earlier run has left.
-    let listener = TcpListener::bind(args.listen).await.map_err(|error| not_bound(args.listen, &error))?;
+    let mut listener = Some(bind(args.listen).await?);
+    if args.start.store.is_given() {
+        // A node that waits for its workspace answers nobody: whoever spreads requests must see that.
+        listener = None;
+    }
     let project = args.project.find(output)?;
-    let launch =
-        Launch { project: &project, args: &args.start, record: None, watch: args.watch, asked: Asked::Clients };
+    let launch = Launch {
+        project: &project,
+        args: &args.start,
+        record: None,
+        watch: args.watch,
+        asked: Asked::Clients,
+        waits: true,
+    };
     let mut session = Session::start(launch, signals, state_root, output).await?;
     let (token, token_file) = match given {
         Given::None => (None, None),
@@ -95,6 +106,10 @@ async fn serve(args: &ServeArgs, signals: Signals, state_root: &StateRoot, outpu
     let limits = Limits { body: args.max_body, ..Limits::default() };
     session.connect(true).await?;
     let further = session.connections.as_ref().map(Connections::router);
+    let listener = match listener {
+        Some(listener) => listener,
+        None => bind(args.listen).await?,
+    };
     let offer = Offer { access: access(args, token), limits, site: args.site.clone(), further };
     let server = Server::listen(listener, session.door.service.clone(), offer)?;
     session.door.opened().await;
@@ -104,6 +119,10 @@ async fn serve(args: &ServeArgs, signals: Signals, state_root: &StateRoot, outpu
     server.end().await;
     // A signal is how a server is meant to end.
     ended.or_else(|error| if error.code == Code::INTERRUPTED { Ok(()) } else { Err(error) })
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, CliError> {
+    TcpListener::bind(address).await.map_err(|error| not_bound(address, &error))
 }
 
 /// Goes on until a signal comes. Questions wait for clients, however long.

@@ -11,6 +11,7 @@ use goondan_conformance::{Options, run as run_cases};
 
 use crate::exit::{CliError, Exit};
 use crate::output::{Activity, Output, style};
+use crate::store::StoreArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,6 +39,8 @@ pub(crate) struct TestArgs {
     /// Run this many cases at the same time [default: twice the number of cores]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 /// How results are printed.
@@ -56,7 +59,12 @@ pub(crate) fn run(args: &TestArgs, output: &Output) -> Result<(), CliError> {
     if args.coverage {
         return coverage(args, output);
     }
-    let options = Options { filter: args.filter.clone(), jobs: args.jobs, ..Options::new(args.paths.iter().cloned()) };
+    let options = Options {
+        filter: args.filter.clone(),
+        jobs: args.jobs,
+        database: args.store.database()?,
+        ..Options::new(args.paths.iter().cloned())
+    };
     let summary = match args.format.unwrap_or(if output.json { Format::Json } else { Format::Text }) {
         Format::Text => run_aloud(&options, output)?,
         Format::Json => run_silently(&options, output, |summary| output.json_text(&json(summary)))?,

@@ -151,7 +151,14 @@ async fn start(
     output: &Output,
 ) -> Result<Session, NotStarted> {
     let project = place.project.find(output)?;
-    let launch = Launch { project: &project, args: &place.start, record: None, watch: false, asked: Asked::Terminal };
+    let launch = Launch {
+        project: &project,
+        args: &place.start,
+        record: None,
+        watch: false,
+        asked: Asked::Terminal,
+        waits: false,
+    };
     Session::start(launch, signals, state_root, output).await
 }
 

@@ -41,6 +41,7 @@ mod schema;
 #[cfg(unix)]
 mod serve;
 mod signals;
+mod store;
 mod stream;
 #[cfg(unix)]
 mod terminal;

@@ -5,16 +5,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use goondan::Workspace;
+use goondan::database::Database;
 use goondan::event::RuntimeEvent;
 use goondan::ids::InstanceId;
 use goondan::inside::layout;
 use goondan::message::Message;
 use goondan::ports::model::ModelRequest;
+use goondan::ports::store::StoreError;
 use goondan::spec::Diagnostic;
 use goondan::spec::kinds::Workdir;
 
 use super::mcp::McpServers;
-use super::world::World;
+use super::world::{World, alone};
 use crate::case::{Action, Case};
 
 /// Names of tools by agent, as its model is offered them at the first step.
@@ -32,7 +34,7 @@ pub(crate) struct Evidence<'c> {
     pub(crate) catalog: Catalog,
     pub(crate) requests: Vec<ModelRequest>,
     pub(crate) mcp: Arc<McpServers>,
-    /// As they lie on disk.
+    /// As they were kept.
     pub(crate) conversations: Conversations,
     pub(crate) events: Vec<RuntimeEvent>,
     pub(crate) logs: String,
@@ -60,7 +62,10 @@ impl<'c> Evidence<'c> {
             catalog,
             requests: world.models.requests(),
             mcp: Arc::clone(&world.mcp),
-            conversations: conversations(&workspaces)?,
+            conversations: match &world.database {
+                Some(database) => alone(conversations_in(database, &workspaces))?,
+                None => conversations(&workspaces)?,
+            },
             events: world.events.all(),
             logs: world.logs.text(),
             state_root: world.state_root(),
@@ -101,6 +106,21 @@ fn conversations(workspaces: &[Workspace]) -> Result<Conversations, String> {
                 read.map_err(|error| format!("the conversation of {} can't be read: {error}", instance.id))?;
             conversations.insert(instance.id, messages);
         }
+    }
+    Ok(conversations)
+}
+
+async fn conversations_in(database: &Database, workspaces: &[Workspace]) -> Result<Conversations, String> {
+    let mut conversations = BTreeMap::new();
+    for workspace in workspaces {
+        let looking = database.look(workspace).await.map_err(|error| error.to_string())?;
+        let read = async {
+            for meta in looking.instances().await? {
+                conversations.insert(meta.id(), looking.conversation(&meta.id()).await?);
+            }
+            Ok::<_, StoreError>(())
+        };
+        read.await.map_err(|error| format!("the workspace can't be read: {error}"))?;
     }
     Ok(conversations)
 }

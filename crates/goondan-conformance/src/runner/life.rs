@@ -97,7 +97,11 @@ impl Life {
 
 fn builder(world: &World<'_>, bundle: Arc<Bundle>) -> SwarmBuilder {
     let workspace = workspace(world, &bundle);
-    Swarm::builder(bundle)
+    let mut builder = Swarm::builder(bundle);
+    if let Some(database) = &world.database {
+        builder = builder.database(database.clone());
+    }
+    builder
         .state_root(world.state_root())
         .workspace(workspace)
         .environment(world.case.env.clone().into_iter().collect())

@@ -20,10 +20,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use goondan::Database;
+
 use crate::case::Case;
+use crate::case::expect::FilePlace;
 use crate::case::read::Located;
 use crate::invariants;
 use crate::report::{CaseReport, Failure, Outcome};
+use crate::run::Options;
 use evidence::{Catalog, Evidence};
 use world::World;
 
@@ -33,12 +37,12 @@ pub(crate) use project::walk;
 const TIDYING: Duration = Duration::from_secs(15);
 
 /// Runs `located` on a thread of its own, so that even a case that blocks its thread ends with a report.
-pub(crate) fn run_case(located: &Located, time_limit: Duration) -> CaseReport {
-    let begun = Instant::now();
+pub(crate) fn run_case(located: &Located, options: &Options) -> CaseReport {
+    let (begun, time_limit, database) = (Instant::now(), options.time_limit, options.database.clone());
     let (done, outcome) = mpsc::channel();
     let case = located.clone();
     std::thread::spawn(move || {
-        let outcome = catch_unwind(AssertUnwindSafe(|| run(&case, time_limit)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(&case, time_limit, database)));
         // Nobody listens any more where the case was given up on.
         let _ = done.send(outcome.unwrap_or_else(|panic| panicked(&*panic)));
     });
@@ -46,37 +50,53 @@ pub(crate) fn run_case(located: &Located, time_limit: Duration) -> CaseReport {
     CaseReport::new(located, outcome, begun.elapsed())
 }
 
-fn run(located: &Located, time_limit: Duration) -> Outcome {
-    if let Some(reason) = unsupported(&located.case) {
+fn run(located: &Located, time_limit: Duration, database: Option<Database>) -> Outcome {
+    if let Some(reason) = unsupported(&located.case, database.is_some()) {
         return Outcome::Skipped(reason);
     }
-    match run_and_judge(located, time_limit) {
+    match run_and_judge(located, time_limit, database) {
         Ok(failures) if failures.is_empty() => Outcome::Passed,
         Ok(failures) => Outcome::Failed(failures),
         Err(message) => Outcome::Failed(vec![Failure::new("the case", message)]),
     }
 }
 
-fn run_and_judge(located: &Located, time_limit: Duration) -> Result<Vec<Failure>, String> {
-    let mut world = World::create(located, time_limit)?;
-    world.start()?;
-    let catalog = catalog(&world);
-    let mut failures = steps::perform(&mut world);
+fn run_and_judge(located: &Located, time_limit: Duration, database: Option<Database>) -> Result<Vec<Failure>, String> {
+    let mut world = World::create(located, time_limit, database)?;
+    let judged = perform_and_judge(&mut world, located);
     world.end();
-    let evidence = Evidence::collect(&world, catalog)?;
+    world.forget();
+    judged
+}
+
+fn perform_and_judge(world: &mut World<'_>, located: &Located) -> Result<Vec<Failure>, String> {
+    world.start()?;
+    let catalog = catalog(world);
+    let mut failures = steps::perform(world);
+    world.end();
+    let evidence = Evidence::collect(world, catalog)?;
     failures.extend(expectations::judge(&located.case.expect, &evidence));
     failures.extend(invariants::judge(&evidence));
     Ok(failures)
 }
 
 /// Why `case` can't run on this system, if it can't.
-fn unsupported(case: &Case) -> Option<String> {
+fn unsupported(case: &Case, has_database: bool) -> Option<String> {
+    if has_database && case.expect.files.keys().any(is_of_embedded_store) {
+        return Some("it looks at files of the embedded store, and conversations are in a database".to_owned());
+    }
     let needs_modes = case.files.values().any(|content| content.mode.is_some());
     if needs_modes && !cfg!(unix) {
         return Some("files with a mode need a Unix system".to_owned());
     }
     let missing = case.needs.iter().find(|program| !is_there(program))?;
     Some(format!("it needs `{missing}`, which is not on the PATH"))
+}
+
+/// Whether only the embedded store has that file. Tools work in folders whatever the store is.
+fn is_of_embedded_store(place: &FilePlace) -> bool {
+    let FilePlace::State { path } = place else { return false };
+    path.contains("instances") && !["/workdir", "/files"].iter().any(|part| path.contains(part))
 }
 
 fn is_there(program: &str) -> bool {

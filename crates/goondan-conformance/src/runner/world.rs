@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use goondan::database::{self, Database, OpenError};
 use goondan::spec::kinds::Workdir;
 use goondan::spec::{Bundle, Diagnostic};
 use goondan::{StartError, StateRoot, Workspace};
@@ -56,11 +57,17 @@ pub(crate) struct World<'c> {
     _web: Option<WebServer>,
     deadline: Instant,
     folder: TempDir,
+    /// Keeps the conversations, instead of files.
+    pub(super) database: Option<Database>,
 }
 
 impl<'c> World<'c> {
     /// Fresh folders with the case's project in them.
-    pub(crate) fn create(located: &'c Located, time_limit: Duration) -> Result<Self, String> {
+    pub(crate) fn create(
+        located: &'c Located,
+        time_limit: Duration,
+        database: Option<Database>,
+    ) -> Result<Self, String> {
         let case = &located.case;
         let folder = tempfile::Builder::new().prefix("goondan-case-").tempdir().map_err(|error| error.to_string())?;
         let web = match &case.web {
@@ -84,6 +91,7 @@ impl<'c> World<'c> {
             clock: CaseClock::new(case.clock),
             _web: web,
             deadline: Instant::now() + time_limit,
+            database: database.map(|database| database.prefixed(&format!("case-{}-", database::new_id()))),
             folder,
         })
     }
@@ -121,7 +129,7 @@ impl<'c> World<'c> {
         let until = Instant::now() + TO_LET_GO;
         loop {
             match Life::start(self, Arc::clone(bundle))? {
-                Err(StartError::Workspace(_)) if self.started && Instant::now() < until => {
+                Err(StartError::Workspace(_) | StartError::Database(_)) if self.started && Instant::now() < until => {
                     std::thread::sleep(LOOK);
                 }
                 begun => return Ok(begun),
@@ -167,12 +175,32 @@ impl<'c> World<'c> {
         StateRoot(self.state_root()).workspaces().unwrap_or_default()
     }
 
+    /// Deletes what the case has left in the database.
+    pub(crate) fn forget(&self) {
+        let Some(database) = &self.database else { return };
+        let forgotten = alone(async {
+            for workspace in self.workspaces() {
+                database.forget(&workspace.id).await?;
+            }
+            Ok::<_, OpenError>(())
+        });
+        if let Err(error) = forgotten {
+            tracing::warn!(%error, case = self.case.case, "a case has left something in the database");
+        }
+    }
+
     /// Keeps what came of a step.
     pub(crate) fn save(&mut self, name: Option<&str>, view: &Value) {
         if let Some(name) = name {
             self.saved.insert(name.to_owned(), view.clone());
         }
     }
+}
+
+/// Runs what belongs to no life.
+pub(super) fn alone<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("the system lets us open a file descriptor or two").block_on(work)
 }
 
 fn lay_out(located: &Located, root: PathBuf) -> Result<ProjectFolder, String> {

@@ -79,6 +79,20 @@ codes! {
         next: "Wait until that process has ended, or end it with Ctrl-C.",
         more: Some("durability.md#workspaces"),
     }
+    /// The database of `--store` can't be used.
+    DATABASE_ERROR = "DATABASE_ERROR" {
+        why: "The address names no PostgreSQL database, the database can't be reached, it is older than PostgreSQL 14, or its \
+              user may not do what is needed; the message says which. Nothing was changed.",
+        next: "Try the address with `psql`. The user needs the right to make a schema the first time.",
+        more: Some("scaling.md"),
+    }
+    /// Another node has taken over the workspace.
+    WORKSPACE_TAKEN = "WORKSPACE_TAKEN" {
+        why: "This process stood still, or did not reach the database, for so long that another node has taken over. It has \
+              changed nothing since.",
+        next: "Start it again: it waits until the other node ends. `gdn nodes --store URL` shows who works.",
+        more: Some("scaling.md#nodes"),
+    }
     /// No process runs the swarm.
     NOT_RUNNING = "NOT_RUNNING" {
         why: "`gdn send` and `gdn attach` talk to the process that runs the swarm, and there is none.",

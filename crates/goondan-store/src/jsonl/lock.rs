@@ -29,12 +29,13 @@ pub enum LockError {
 }
 
 /// Held until dropped; the operating system lets go of it when the process dies.
-pub(super) struct WorkspaceLock {
+pub struct WorkspaceLock {
     _file: File,
 }
 
 impl WorkspaceLock {
-    pub(super) fn acquire(dir: &Path) -> Result<Self, LockError> {
+    /// Takes the workspace in that folder, which must be there.
+    pub fn acquire(dir: &Path) -> Result<Self, LockError> {
         let path = dir.join("lock");
         let unusable = |cause| LockError::Unusable { path: path.clone(), cause };
         let mut file =

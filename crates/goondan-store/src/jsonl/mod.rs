@@ -40,7 +40,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use serde_json::Value;
 
-use crate::begun::{self, Traces};
 use crate::fs::{FileSystem, RealFs};
 use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
@@ -48,14 +47,16 @@ use goondan_core::message::MessageEvent;
 use goondan_core::ports::journal::{Journal, TurnJournal};
 use goondan_core::ports::store::{
     Conversations, EventLog, InstanceMeta, Instances, Lease, Log, LogRecord, OpenConversation, Record, Records,
-    Recovered, StoreError, StoredConversation, Ticket, Version, Workspace, blocking,
+    Recovered, StoreError, StoredConversation, Ticket, Traces, Version, Workspace, blocking, put_begun_first,
 };
+
+use crate::workdirs::Workdirs;
 
 use background::Background;
 use disk::Disk;
 pub use journal::Record as JournalRecord;
 pub use lines::read_lines;
-pub use lock::{LockError, holder_of};
+pub use lock::{LockError, WorkspaceLock, holder_of};
 use unsettled::Unsettled;
 
 /// A workspace on disk, held by this process until it is dropped.
@@ -106,7 +107,7 @@ impl JsonlStore {
             true => unsettled.take_over(found.unsettled),
             false => unsettled.restore(found.unsettled)?,
         }
-        begun::put_first(&mut recovered, |id| traces(&*fs, &layout::instance_dir(dir, id)));
+        put_begun_first(&mut recovered, |id| traces(&*fs, &layout::instance_dir(dir, id)));
         let background = Background::start(Arc::clone(&disk), dir.to_owned())
             .map_err(|cause| StoreError::file("start the writer of runtime events in", dir, cause))?;
         let journals = journal::Journals::new(Arc::clone(&disk), dir.to_owned());
@@ -247,11 +248,11 @@ impl EventLog for JsonlStore {
 
 impl Workspace for JsonlStore {
     fn workdir(&self, id: &InstanceId) -> PathBuf {
-        self.instance_dir(id).join(layout::WORKDIR)
+        Workdirs::below(self.dir.clone()).workdir(id)
     }
 
     fn output_file(&self, id: &InstanceId, name: &str) -> PathBuf {
-        self.instance_dir(id).join(layout::FILES).join(layout::file_name(name))
+        Workdirs::below(self.dir.clone()).output_file(id, name)
     }
 }
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::exit::CliError;
 use crate::instances::{self, Found, Scope, ScopeArgs};
 use crate::output::{Output, Table};
+use crate::store::StoreArgs;
 
 /// Arguments of `gdn instance list`.
 #[derive(Debug, Args)]
@@ -25,6 +26,8 @@ pub(super) struct ListArgs {
     /// List the conversations of all projects
     #[arg(long, conflicts_with_all = ["workspace", "project"])]
     all: bool,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 /// So many are listed where nothing else is said.
@@ -68,9 +71,12 @@ fn project(found: &Found) -> Option<PathBuf> {
 }
 
 /// Lists conversations.
-pub(super) fn run(args: &ListArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) async fn run(args: &ListArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let scope = args.scope.scope(args.all, state_root, output)?;
-    let mut found = instances::all(state_root, &scope)?;
+    let mut found = match args.store.database()? {
+        Some(database) => instances::all_in(&database, state_root, &scope).await?,
+        None => instances::all(state_root, &scope)?,
+    };
     if let Some(agent) = &args.agent {
         found.retain(|found| found.summary.id.agent == *agent);
     }
@@ -117,6 +123,6 @@ fn table(found: &[Found], with_projects: bool) -> Table {
 }
 
 /// A moment as the person at this machine reads it.
-pub(super) fn local(moment: DateTime<Utc>) -> String {
+pub(crate) fn local(moment: DateTime<Utc>) -> String {
     moment.with_timezone(&Local).format("%Y-%m-%d %H:%M:%S").to_string()
 }

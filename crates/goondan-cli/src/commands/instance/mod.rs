@@ -9,6 +9,8 @@ mod retry;
 mod show;
 mod unfinished;
 
+pub(crate) use list::local;
+
 use clap::{Args, Subcommand};
 use goondan::StateRoot;
 use goondan::spec::Code;
@@ -93,8 +95,8 @@ pub(super) fn in_sentence_case(message: &str) -> String {
 /// Looks at conversations on disk, or goes on with one.
 pub(crate) fn run(args: &InstanceArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     match &args.command {
-        InstanceCommand::List(args) => list::run(args, state_root, output),
-        InstanceCommand::Show(args) => show::run(args, state_root, output),
+        InstanceCommand::List(args) => super::block_on(list::run(args, state_root, output)),
+        InstanceCommand::Show(args) => super::block_on(show::run(args, state_root, output)),
         InstanceCommand::Retry(args) => super::block_on(retry::run(args, state_root, output)),
         InstanceCommand::Adopt(args) => adopt::run(args, state_root, output),
         InstanceCommand::Export(args) => export::run(args, state_root, output),

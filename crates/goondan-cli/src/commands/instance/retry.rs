@@ -12,6 +12,7 @@ use crate::output::{Output, turn_error, write_error};
 use crate::place::ProjectOption;
 use crate::project::{Launch, StartArgs};
 use crate::remote::NotStarted;
+use crate::store;
 
 /// Arguments of `gdn instance retry`.
 #[derive(Debug, Args)]
@@ -35,7 +36,14 @@ pub(super) async fn run(args: &RetryArgs, state_root: &StateRoot, output: &Outpu
 
 async fn start(args: &RetryArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let project = args.project.find(output)?;
-    let launch = Launch { project: &project, args: &args.start, record: None, watch: false, asked: Asked::Terminal };
+    let launch = Launch {
+        project: &project,
+        args: &args.start,
+        record: None,
+        watch: false,
+        asked: Asked::Terminal,
+        waits: false,
+    };
     let mut session = match Session::start(launch, signals, state_root, output).await {
         Ok(session) => session,
         Err(NotStarted::Elsewhere(remote, signals)) => {
@@ -46,7 +54,7 @@ async fn start(args: &RetryArgs, signals: Signals, state_root: &StateRoot, outpu
     };
     let dir = session.swarm.workspace_dir();
     let id = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-    let retried = match failed_events(args, &Workspace { id, dir }, state_root) {
+    let retried = match failed_events(args, &Workspace { id, dir }, state_root).await {
         Ok((id, events)) if events.is_empty() => nothing_failed(&id, output).map(|()| None),
         Ok((id, events)) => retry_all(&mut session, &id, &events, output).await,
         Err(error) => Err(error),
@@ -69,7 +77,7 @@ async fn retry_there(
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<(), CliError> {
-    let (id, events) = failed_events(args, there.workspace(), state_root)?;
+    let (id, events) = failed_events(args, there.workspace(), state_root).await?;
     if events.is_empty() {
         return nothing_failed(&id, output);
     }
@@ -102,19 +110,27 @@ impl Failed {
 }
 
 /// The conversation that is meant, and the ids of the events to start again.
-fn failed_events(
+async fn failed_events(
     args: &RetryArgs,
     workspace: &Workspace,
     state_root: &StateRoot,
 ) -> Result<(InstanceId, Vec<String>), CliError> {
     let scope = Scope::Workspace(workspace.id.clone());
-    let found = instances::named(state_root, &scope, &args.name)?;
-    let id = found.ok_or_else(|| instances::unknown(&scope, &args.name))?.summary.id;
-    let events = match &args.event {
-        Some(event) => vec![event.clone()],
-        None => workspace.dead_letters(&id)?.into_iter().map(|letter| letter.event.id).collect(),
+    let database = args.start.store.database()?;
+    let found = match &database {
+        Some(database) => instances::choose(&instances::all_in(database, state_root, &scope).await?, &args.name)?,
+        None => instances::named(state_root, &scope, &args.name)?,
     };
-    Ok((id, events))
+    let id = found.ok_or_else(|| instances::unknown(&scope, &args.name))?.summary.id;
+    let letters = match (&args.event, database) {
+        (Some(event), _) => return Ok((id, vec![event.clone()])),
+        (None, None) => workspace.dead_letters(&id)?,
+        (None, Some(database)) => {
+            let looking = database.look(workspace).await.map_err(|error| store::unusable(&error))?;
+            looking.dead_letters(&id).await.map_err(|error| store::failed(&error))?
+        }
+    };
+    Ok((id, letters.into_iter().map(|letter| letter.event.id).collect()))
 }
 
 /// One event after the other; the error is that of the last turn that failed again.

@@ -1,10 +1,15 @@
 //! `gdn instance show`.
 
+use std::sync::Arc;
+
 use clap::Args;
 use goondan::StateRoot;
+use goondan::database::Database;
 use goondan::inside::shown;
 use goondan::message::{Message, Part, Role, ToolResultPart};
+use goondan::ports::store::DeadLetter;
 use goondan::ports::tool::ToolCallStatus;
+use goondan::workspace::UnfinishedEffect;
 use serde_json::json;
 
 use super::list::{Row, local};
@@ -12,25 +17,61 @@ use super::{Which, unfinished};
 use crate::exit::CliError;
 use crate::instances::{self, Found};
 use crate::output::{Output, style};
+use crate::store::{self, StoreArgs};
 
 /// Arguments of `gdn instance show`.
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {
     #[command(flatten)]
     which: Which,
+    #[command(flatten)]
+    store: StoreArgs,
     /// Show only the last N messages
     #[arg(short = 'n', long, value_name = "N")]
     last: Option<usize>,
 }
 
-/// Shows a conversation.
-pub(super) fn run(args: &ShowArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+/// What there is to show of a conversation.
+struct Shown {
+    found: Found,
+    messages: Vec<Arc<Message>>,
+    warnings: Vec<String>,
+    effects: Vec<UnfinishedEffect>,
+    letters: Vec<DeadLetter>,
+}
+
+fn look_at_files(args: &ShowArgs, state_root: &StateRoot, output: &Output) -> Result<Shown, CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
     let found = instances::named(state_root, &scope, name)?.ok_or_else(|| instances::unknown(&scope, name))?;
     let id = &found.summary.id;
-    let (mut messages, warnings) = found.workspace.conversation(id)?;
-    let effects = found.workspace.unfinished(id)?;
-    let letters = found.workspace.dead_letters(id)?;
+    let (messages, warnings) = found.workspace.conversation(id)?;
+    let (effects, letters) = (found.workspace.unfinished(id)?, found.workspace.dead_letters(id)?);
+    Ok(Shown { found, messages, warnings, effects, letters })
+}
+
+async fn look_into(
+    database: &Database,
+    args: &ShowArgs,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<Shown, CliError> {
+    let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
+    let all = instances::all_in(database, state_root, &scope).await?;
+    let found = instances::choose(&all, name)?.ok_or_else(|| instances::unknown(&scope, name))?;
+    let id = &found.summary.id;
+    let looking = database.look(&found.workspace).await.map_err(|error| store::unusable(&error))?;
+    let read =
+        async { Ok((looking.conversation(id).await?, looking.unfinished(id).await?, looking.dead_letters(id).await?)) };
+    let (messages, effects, letters) = read.await.map_err(|error| store::failed(&error))?;
+    Ok(Shown { found, messages, warnings: Vec::new(), effects, letters })
+}
+
+/// Shows a conversation.
+pub(super) async fn run(args: &ShowArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let Shown { found, mut messages, warnings, effects, letters } = match args.store.database()? {
+        Some(database) => look_into(&database, args, state_root, output).await?,
+        None => look_at_files(args, state_root, output)?,
+    };
     if let Some(last) = args.last {
         messages.drain(..messages.len().saturating_sub(last));
     }

@@ -36,8 +36,14 @@ pub(super) async fn run(args: ServeArgs, state_root: &StateRoot, output: &Output
 
 async fn talk(args: &ServeArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let project = args.project.find(output)?;
-    let launch =
-        Launch { project: &project, args: &args.start, record: None, watch: args.watch, asked: Asked::Clients };
+    let launch = Launch {
+        project: &project,
+        args: &args.start,
+        record: None,
+        watch: args.watch,
+        asked: Asked::Clients,
+        waits: false,
+    };
     let session = Session::start(launch, signals, state_root, output).await?;
     let service = session.door.service.clone();
     let talk = mcp::serve(&service, tokio::io::stdin(), tokio::io::stdout());

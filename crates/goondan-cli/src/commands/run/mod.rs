@@ -127,7 +127,7 @@ async fn start(
         _ => Asked::Terminal,
     };
     let (project, record) = (args.project.find(output)?, args.record.as_deref());
-    let launch = Launch { project: &project, args: &args.start, record, watch: args.watch, asked };
+    let launch = Launch { project: &project, args: &args.start, record, watch: args.watch, asked, waits: false };
     let input = Input { agent: args.agent, instance_key: Some(args.instance_key), ..Input::default() };
     let mut session = match (Session::start(launch, signals, state_root, output).await, &mode) {
         (Ok(session), _) => session,

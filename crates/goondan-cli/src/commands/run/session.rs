@@ -115,6 +115,7 @@ impl Session {
         let (approver, broker, questions) = approver(launch.args.yes, launch.asked);
         let (watch, hangups) = (launch.watch, Hangups::open().map_err(CliError::from)?);
         let (swarm, events) = project::start(prepared, launch, approver, state_root, output).await?;
+        signals.end_when(swarm.taken_over());
         let door = Door::open(&swarm, broker);
         let (reloads, ledger) = (Reloads::begin(&swarm, watch, hangups), UsageLedger::default());
         let (output, terminal) = (*output, None);

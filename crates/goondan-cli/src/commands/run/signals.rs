@@ -9,6 +9,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 
 use crate::exit::{CliError, Exit};
+use crate::store;
 
 /// How long a command that is to end at once may take for it, whatever hangs.
 const LAST_MOMENT: Duration = Duration::from_secs(2);
@@ -39,6 +40,7 @@ impl Signal {
 pub(crate) struct Signals {
     arrived: UnboundedReceiver<Signal>,
     next_ends: Arc<AtomicBool>,
+    taken_over: UnboundedSender<()>,
 }
 
 impl Signals {
@@ -56,6 +58,16 @@ impl Signals {
         self.next_ends.store(false, Ordering::Release);
     }
 
+    /// Ends the command where it stands once another node works in its workspace: nothing can be kept here any more.
+    pub(crate) fn end_when(&self, taken_over: impl Future<Output = ()> + Send + 'static) {
+        let sender = self.taken_over.clone();
+        tokio::spawn(async move {
+            taken_over.await;
+            // Nobody listens any more to whom it would matter.
+            let _ = sender.send(());
+        });
+    }
+
     /// The command is ending: the next signal means at once.
     pub(crate) fn next_ends(&self) {
         self.next_ends.store(true, Ordering::Release);
@@ -68,13 +80,15 @@ pub(crate) async fn watched(command: impl AsyncFnOnce(Signals) -> Result<(), Cli
     let source = Source::open()?;
     let (sender, arrived) = mpsc::unbounded_channel();
     let (hurry, hurried) = oneshot::channel();
+    let (taken_over, mut is_taken_over) = mpsc::unbounded_channel();
     let next_ends = Arc::new(AtomicBool::new(false));
     tokio::spawn(pass_on(source, sender, Arc::clone(&next_ends), hurry));
     tokio::select! {
         biased;
         Ok(signal) = hurried => Err(CliError::stopped(signal.exit(), "Ended at once.")
             .suggest("Turns that were not over resume at the next start.")),
-        outcome = command(Signals { arrived, next_ends }) => outcome,
+        Some(()) = is_taken_over.recv() => Err(store::taken_over()),
+        outcome = command(Signals { arrived, next_ends, taken_over }) => outcome,
     }
 }
 

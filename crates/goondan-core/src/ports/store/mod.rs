@@ -13,6 +13,7 @@
 //! Every call that may take time is asynchronous: a store may be a file, or a database on the other side of a network. Any
 //! store must survive being cut off between any two calls (rule C4).
 
+mod begun;
 mod conversations;
 mod events;
 mod instances;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use crate::ids::InstanceId;
 use crate::ports::journal::Journal;
 
+pub use begun::{Traces, put_begun_first};
 pub use conversations::{Conversations, FinishedTurn, Fold, Lease, OpenConversation, StoredConversation};
 pub use events::EventLog;
 pub use instances::{InstanceMeta, InstanceStatus, Instances, Spending};

@@ -2,23 +2,22 @@
 
 use std::collections::HashMap;
 
-use goondan_core::ids::InstanceId;
-use goondan_core::ids::is_message_of;
-use goondan_core::message::MessageEvent;
-use goondan_core::ports::store::Recovered;
+use super::Recovered;
+use crate::ids::{InstanceId, is_message_of};
+use crate::message::MessageEvent;
 
 /// What a turn that was cut off has left in its conversation.
-#[derive(Default)]
-pub(super) struct Traces {
+#[derive(Debug, Default)]
+pub struct Traces {
     /// The turn that the journal is of.
-    pub(super) journal: Option<String>,
+    pub journal: Option<String>,
     /// The messages behind the base.
-    pub(super) messages: Vec<String>,
+    pub messages: Vec<String>,
 }
 
 impl Traces {
     /// The traces in the events of a conversation.
-    pub(super) fn in_events<'a>(events: impl Iterator<Item = &'a MessageEvent>) -> Self {
+    pub fn in_events<'a>(events: impl Iterator<Item = &'a MessageEvent>) -> Self {
         let appended = events.filter_map(|event| match event {
             MessageEvent::Append { message } => Some(message.id.clone()),
             _ => None,
@@ -35,7 +34,7 @@ impl Traces {
 ///
 /// An event that was accepted later may have begun first: an answer, for instance, comes before what waits. Were another
 /// turn to begin now, it would find the traces of the begun one, and take them for its own past.
-pub(super) fn put_first(recovered: &mut Recovered, traces_of: impl Fn(&InstanceId) -> Traces) {
+pub fn put_begun_first(recovered: &mut Recovered, traces_of: impl Fn(&InstanceId) -> Traces) {
     let mut places: HashMap<InstanceId, Vec<usize>> = HashMap::new();
     for (place, event) in recovered.pending.iter().enumerate() {
         places.entry(event.target.clone()).or_default().push(place);

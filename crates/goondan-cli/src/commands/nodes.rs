@@ -1,0 +1,42 @@
+//! `gdn nodes`.
+
+use clap::Args;
+use goondan::inside::shown;
+
+use crate::exit::CliError;
+use crate::output::{Output, Table};
+use crate::store::{self, StoreArgs};
+
+const EXAMPLES: &str = "\
+Examples:
+  gdn nodes --store postgres://gdn@db/swarms    Who works in which workspace, and who stands by
+  gdn nodes --json | jq .                       With GOONDAN_STORE set";
+
+/// Arguments of `gdn nodes`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct NodesArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Lists the nodes that have given a sign of life lately.
+pub(crate) async fn run(args: &NodesArgs, output: &Output) -> Result<(), CliError> {
+    let database = args.store.required()?;
+    let nodes = database.nodes().await.map_err(|error| store::unusable(&error))?;
+    if output.json {
+        return output.json_pretty(&nodes);
+    }
+    if nodes.is_empty() {
+        return output.note(&format!("No nodes found in {}.", shown::line(database.address())));
+    }
+    let mut table = Table::new(&["NODE", "WORKSPACE", "STATE", "MACHINE", "PROCESS", "SINCE"]);
+    for node in nodes {
+        let since = super::instance::local(node.since);
+        table.row(vec![node.id, node.workspace, node.state, node.machine, node.process.to_string(), since]);
+    }
+    for line in table.lines() {
+        output.line(&line)?;
+    }
+    Ok(())
+}

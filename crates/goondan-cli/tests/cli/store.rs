@@ -1,0 +1,73 @@
+//! `--store`: conversations in PostgreSQL. Without a database (see tests/postgres.sh) most of it is skipped.
+
+use serde_json::Value;
+
+use crate::projects::{SHOUT, scripted};
+use crate::sandbox::{Outcome, Sandbox};
+
+/// A project that no other test has, in the database of the tests; `None`, and a message, where there is none.
+#[allow(clippy::print_stderr, reason = "a test says that it skips")]
+fn in_database() -> Option<(Sandbox, String)> {
+    let Ok(address) = std::env::var("GOONDAN_TEST_POSTGRES") else {
+        eprintln!("skipped: GOONDAN_TEST_POSTGRES names no database; see tests/postgres.sh");
+        return None;
+    };
+    Some((scripted(SHOUT), address))
+}
+
+fn json(outcome: &Outcome) -> Value {
+    serde_json::from_str(outcome.ok()).unwrap()
+}
+
+#[test]
+fn an_address_that_names_no_database_is_refused_and_its_password_not_shown() {
+    let sandbox = scripted(SHOUT);
+    for address in ["mysql://me:hunter2@h/d", "postgres://me:hunter2@/d?port=hunter2", "hunter2"] {
+        for command in [&["nodes"][..], &["run", "p", "--input", "hi"], &["send", "hi", "--project", "p"], &["logs"]] {
+            let outcome = sandbox.gdn(&[command, &["--store", address]].concat());
+            assert!(outcome.stderr.contains("DATABASE_ERROR"), "{outcome:?}");
+            assert!(!outcome.stderr.contains("hunter2"), "{outcome:?}");
+        }
+    }
+    assert!(sandbox.gdn(&["nodes"]).stderr.contains("GOONDAN_STORE"));
+}
+
+#[test]
+fn a_database_that_is_not_there_is_told() {
+    let sandbox = scripted(SHOUT);
+    let outcome = sandbox.gdn(&["run", "p", "--input", "hi", "--store", "postgres://me:hunter2@127.0.0.1:1/d"]);
+    assert!(outcome.stderr.contains("DATABASE_ERROR") && outcome.stderr.contains("postgres://me@127.0.0.1:1/d"));
+    assert!(!outcome.stderr.contains("hunter2"), "{outcome:?}");
+}
+
+#[test]
+fn a_conversation_goes_on_in_the_database() {
+    let Some((sandbox, address)) = in_database() else { return };
+    let store = ["--store", &address];
+    let with = |command: &[&str]| sandbox.gdn(&[command, &store].concat());
+    let first = with(&["run", "p", "--input", "good morning"]);
+    with(&["run", "p", "--input", "good morning"]).ok();
+    assert!(first.ok().contains("GOOD MORNING"), "{first:?}");
+    let listed = json(&with(&["instance", "list", "--project", "p", "--json"]));
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["messages"]), (1, &Value::from(8)));
+    let name = format!("{}:main", listed[0]["agent"].as_str().unwrap());
+    let shown = json(&with(&["instance", "show", &name, "--project", "p", "--json"]));
+    assert_eq!(shown["messages"].as_array().unwrap().len(), 8);
+    assert!(with(&["logs", "--project", "p"]).ok().contains("turn.completed"));
+    assert_eq!(sandbox.gdn(&["instance", "list", "--project", "p", "--json"]).ok(), "[]\n", "nothing lies in files");
+}
+
+#[test]
+fn an_input_for_nobody_is_kept_for_the_next_node() {
+    let Some((sandbox, address)) = in_database() else { return };
+    let store = ["--store", &address];
+    let with = |command: &[&str]| sandbox.gdn(&[command, &store].concat());
+    let sent = json(&with(&["send", "good evening", "--project", "p", "-k", "later", "--id", "evt-1", "--json"]));
+    assert_eq!(sent, serde_json::json!({"id": "evt-1", "state": "kept"}));
+    // Whoever works next takes it, however short it lives, or the one after it.
+    let has_it = || {
+        with(&["run", "p", "--input", "good morning"]).ok();
+        with(&["instance", "list", "--project", "p"]).ok().contains(":later")
+    };
+    assert!((0..20).any(|_| has_it()), "nobody took it");
+}

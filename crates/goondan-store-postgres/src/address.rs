@@ -1,0 +1,122 @@
+//! Where a database is, and how that is shown without its password.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+
+/// How long it may take to reach the database.
+const CONNECT: Duration = Duration::from_secs(5);
+/// A connection over which nothing is acknowledged for that long is given up.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// A database, as `postgres://user@host/name` says. Shown, it has no password.
+#[derive(Clone)]
+pub struct Address {
+    pub(crate) config: Config,
+}
+
+/// An address that names no database.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the address of the store names no PostgreSQL database: {0}")]
+pub struct AddressError(String);
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    /// The cause never repeats the text, which may hold a password.
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        if !["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
+            return Err(AddressError("it must begin with `postgres://`".to_owned()));
+        }
+        // What the client calls `require` checks the certificate and the name here.
+        let text =
+            text.replace("sslmode=verify-full", "sslmode=require").replace("sslmode=verify-ca", "sslmode=require");
+        let mut config: Config = text.parse().map_err(|error| AddressError(told(&error)))?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(AddressError("it names no host".to_owned()));
+        }
+        if config.get_user().is_none() {
+            return Err(AddressError("it names no user".to_owned()));
+        }
+        #[cfg(unix)]
+        if config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_))) {
+            // Nobody listens in on a socket of this machine, and it has no name that a certificate could be for.
+            config.ssl_mode(SslMode::Disable);
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT);
+        }
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(SILENCE);
+        }
+        config.keepalives_idle(SILENCE).keepalives_interval(Duration::from_secs(2)).keepalives_retries(3);
+        Ok(Address { config })
+    }
+}
+
+/// What the parser says, without what it was given.
+fn told(error: &tokio_postgres::Error) -> String {
+    use std::error::Error as _;
+    let cause = error.source().map(ToString::to_string).unwrap_or_default();
+    match cause.split_once('`') {
+        Some((before, _)) => before.trim_end().to_owned(),
+        None if cause.is_empty() => "it can't be read".to_owned(),
+        None => cause,
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let config = &self.config;
+        write!(f, "postgres://")?;
+        if let Some(user) = config.get_user() {
+            write!(f, "{user}@")?;
+        }
+        for (number, host) in config.get_hosts().iter().enumerate() {
+            let before = if number == 0 { "" } else { "," };
+            match host {
+                Host::Tcp(name) => write!(f, "{before}{name}")?,
+                #[cfg(unix)]
+                Host::Unix(folder) => write!(f, "{before}{}", folder.display())?,
+            }
+            let port = config.get_ports().get(number).or_else(|| config.get_ports().first());
+            if let Some(port) = port {
+                write!(f, ":{port}")?;
+            }
+        }
+        write!(f, "/{}", config.get_dbname().or(config.get_user()).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Address({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
+
+    use super::*;
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let address: Address = "postgres://me:hunter2@db.example:5433/swarms?sslmode=verify-full".parse().unwrap();
+        assert_eq!(address.to_string(), "postgres://me@db.example:5433/swarms");
+        assert_eq!(format!("{address:?}"), "Address(postgres://me@db.example:5433/swarms)");
+    }
+
+    #[test]
+    fn what_names_no_database_is_refused_without_its_words() {
+        for text in
+            ["mysql://me:hunter2@h/d", "postgres://me:hunter2@h:port/d", "postgres://me:hunter2@h/d?hunter2=hunter2"]
+        {
+            let error = text.parse::<Address>().unwrap_err().to_string();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+}

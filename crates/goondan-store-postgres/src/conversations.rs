@@ -1,0 +1,220 @@
+//! Conversations. Each statement checks the lease of its instance itself, and is there as a whole or not at all.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use goondan_core::ids::InstanceId;
+use goondan_core::message::{Message, MessageEvent};
+use goondan_core::ports::store::{
+    Conversations, FinishedTurn, Fold, InstanceMeta, Lease, OpenConversation, StoreError, StoredConversation,
+};
+
+use crate::log::{Done, done};
+use crate::rows::{Key, decode, encode, instance_key};
+use crate::store::{Parts, PostgresStore};
+
+const CLAIM: &str = "\
+    INSERT INTO goondan.conversations (workspace, instance, epoch) VALUES ($1, $2, nextval('goondan.epochs'))
+    ON CONFLICT (workspace, instance) DO UPDATE SET epoch = nextval('goondan.epochs') RETURNING epoch";
+
+/// Base and events, as they are at one moment.
+const READ: &str = "\
+    SELECT false, seq, message FROM goondan.messages WHERE workspace = $1 AND instance = $2
+    UNION ALL SELECT true, seq, event FROM goondan.turn_events WHERE workspace = $1 AND instance = $2
+    ORDER BY 1, 2";
+
+const EXTENT: &str = "\
+    SELECT (SELECT count(*) FROM goondan.messages WHERE workspace = $1 AND instance = $2),
+    EXISTS (SELECT 1 FROM goondan.turn_events WHERE workspace = $1 AND instance = $2)";
+
+/// A row where the lease still holds.
+macro_rules! held {
+    () => {
+        "WITH held AS (
+            SELECT 1 FROM goondan.conversations WHERE workspace = $1 AND instance = $2 AND epoch = $3 FOR UPDATE
+        )"
+    };
+}
+
+const APPEND: &str = concat!(
+    held!(),
+    ", new AS (INSERT INTO goondan.turn_events (workspace, instance, event) SELECT $1, $2, $4::text FROM held)
+    SELECT 1 FROM held"
+);
+
+const DISCARD: &str = concat!(
+    held!(),
+    ", old AS (DELETE FROM goondan.turn_events e USING held WHERE e.workspace = $1 AND e.instance = $2)
+    SELECT 1 FROM held"
+);
+
+const FOLD: &str = concat!(
+    held!(),
+    ", old AS (DELETE FROM goondan.turn_events e USING held WHERE e.workspace = $1 AND e.instance = $2),
+    gone AS (DELETE FROM goondan.messages m USING held WHERE $4 AND m.workspace = $1 AND m.instance = $2),
+    new AS (
+        INSERT INTO goondan.messages (workspace, instance, message)
+        SELECT $1, $2, n.message FROM held, unnest($5::text[]) WITH ORDINALITY AS n(message, place) ORDER BY n.place
+    )
+    SELECT 1 FROM held"
+);
+
+/// The end of a turn. A second one of the same turn finds that the first has been there: the row of the conversation says so, and
+/// who comes meanwhile waits for it.
+const END_TURN: &str = concat!(
+    "WITH go AS (
+        UPDATE goondan.conversations SET last_turn = $14
+        WHERE workspace = $1 AND instance = $12 AND epoch = $13 AND last_turn IS DISTINCT FROM $14 RETURNING 1
+    ), ",
+    done!(),
+    ", old AS (DELETE FROM goondan.turn_events e USING go WHERE e.workspace = $1 AND e.instance = $12),
+    journal AS (DELETE FROM goondan.journal j USING go WHERE j.workspace = $1 AND j.instance = $12),
+    gone AS (DELETE FROM goondan.messages m USING go WHERE $15 AND m.workspace = $1 AND m.instance = $12),
+    new AS (
+        INSERT INTO goondan.messages (workspace, instance, message)
+        SELECT $1, $12, n.message FROM go, unnest($16::text[]) WITH ORDINALITY AS n(message, place) ORDER BY n.place
+    ), known AS (
+        INSERT INTO goondan.instances (workspace, instance, meta) SELECT $1, $12, $17::text FROM go
+        ON CONFLICT (workspace, instance) DO UPDATE SET meta = excluded.meta
+    )
+    SELECT 1 FROM go"
+);
+
+const WAS_ENDED: &str = "\
+    SELECT 1 FROM goondan.conversations WHERE workspace = $1 AND instance = $2 AND epoch = $3 AND last_turn = $4";
+
+#[async_trait]
+impl Conversations for PostgresStore {
+    async fn claim(&self, id: &InstanceId) -> Result<Lease, StoreError> {
+        self.check_held()?;
+        let key = instance_key(id);
+        let rows = self.quick.of(&key).query(CLAIM, &[&self.access.id, &key]).await?;
+        let epoch = rows.first().map_or(0, |row| row.get::<_, i64>(0));
+        Ok(Lease { instance: id.clone(), epoch: epoch.unsigned_abs() })
+    }
+
+    async fn open(&self, lease: Lease) -> Result<Box<dyn OpenConversation>, StoreError> {
+        self.check_held()?;
+        let (key, epoch) = (instance_key(&lease.instance), i64::try_from(lease.epoch).unwrap_or(i64::MAX));
+        Ok(Box::new(PostgresConversation { parts: self.parts(), instance: lease.instance, key, epoch }))
+    }
+
+    async fn read(&self, id: &InstanceId) -> Result<StoredConversation, StoreError> {
+        read(&self.parts(), &instance_key(id)).await
+    }
+}
+
+impl PostgresStore {
+    /// How many messages a conversation has, and whether a turn of it runs or was cut off.
+    pub async fn extent(&self, id: &InstanceId) -> Result<(usize, bool), StoreError> {
+        let key = instance_key(id);
+        let rows = self.quick.of(&key).query(EXTENT, &[&self.access.id, &key]).await?;
+        let extent = rows.first().map(|row| (usize::try_from(row.get::<_, i64>(0)).unwrap_or_default(), row.get(1)));
+        Ok(extent.unwrap_or_default())
+    }
+}
+
+async fn read(parts: &Parts, key: &Key) -> Result<StoredConversation, StoreError> {
+    let mut stored = StoredConversation::default();
+    if parts.access.id == 0 {
+        return Ok(stored);
+    }
+    for row in parts.quick.of(key).query(READ, &[&parts.access.id, key]).await? {
+        match row.get(0) {
+            false => stored.base.push(decode("a message", row.get(2))?),
+            true => stored.events.push(decode("an event of a conversation", row.get(2))?),
+        }
+    }
+    Ok(stored)
+}
+
+struct PostgresConversation {
+    parts: Parts,
+    instance: InstanceId,
+    key: Key,
+    epoch: i64,
+}
+
+impl PostgresConversation {
+    /// Fails where a statement has found the lease of somebody else.
+    fn held(&self, rows: &[tokio_postgres::Row]) -> Result<(), StoreError> {
+        match rows.is_empty() {
+            true => Err(StoreError::Fenced(self.instance.clone())),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Whether the base is replaced, and by what or what comes behind it.
+fn folded(fold: Fold<'_>) -> Result<(bool, Vec<String>), StoreError> {
+    let (is_whole, messages) = match fold {
+        Fold::Append(messages) => (false, messages),
+        Fold::Rewrite(messages) => (true, messages),
+    };
+    let messages: Result<_, _> = messages.iter().map(|message: &Arc<Message>| encode(&**message)).collect();
+    Ok((is_whole, messages?))
+}
+
+#[async_trait]
+impl OpenConversation for PostgresConversation {
+    async fn load(&mut self) -> Result<StoredConversation, StoreError> {
+        read(&self.parts, &self.key).await
+    }
+
+    async fn append(&mut self, event: &MessageEvent) -> Result<(), StoreError> {
+        let event = encode(event)?;
+        let line = self.parts.quick.of(&self.key);
+        let rows = line.query(APPEND, &[&self.parts.access.id, &self.key, &self.epoch, &event]).await?;
+        self.held(&rows)
+    }
+
+    async fn discard_events(&mut self) -> Result<(), StoreError> {
+        let line = self.parts.quick.of(&self.key);
+        let rows = line.query(DISCARD, &[&self.parts.access.id, &self.key, &self.epoch]).await?;
+        self.held(&rows)
+    }
+
+    async fn fold(&mut self, fold: Fold<'_>) -> Result<(), StoreError> {
+        let (is_whole, messages) = folded(fold)?;
+        let line = self.parts.durable.of(&self.key);
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+            [&self.parts.access.id, &self.key, &self.epoch, &is_whole, &messages];
+        let rows = line.query(FOLD, &values).await?;
+        self.held(&rows)
+    }
+
+    async fn end_turn(&mut self, turn: FinishedTurn, fold: Fold<'_>, meta: InstanceMeta) -> Result<bool, StoreError> {
+        let (is_whole, messages) = folded(fold)?;
+        let (turn_id, meta) = (encode(&turn.turn_id)?, encode(&meta)?);
+        let Done { ids, event_ids, result, asked_by, asked_key, answer: a } = Done::of(&turn)?;
+        let id = self.parts.access.id;
+        let line = self.parts.durable.of(&self.key);
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 17] = [
+            &id,
+            &ids,
+            &event_ids,
+            &result,
+            &asked_by,
+            &asked_key,
+            &a.id,
+            &a.target,
+            &a.asked_by,
+            &a.asked_key,
+            &a.event,
+            &self.key,
+            &self.epoch,
+            &turn_id,
+            &is_whole,
+            &messages,
+            &meta,
+        ];
+        let rows = line.query_surely(END_TURN, &values).await?;
+        let has_ended = !rows.is_empty();
+        if !has_ended {
+            // It had ended before, and only the answer was lost; or somebody else has the instance.
+            self.held(&line.query_surely(WAS_ENDED, &[&id, &self.key, &self.epoch, &turn_id]).await?)?;
+        }
+        self.parts.journals.ended(&self.key);
+        Ok(has_ended)
+    }
+}

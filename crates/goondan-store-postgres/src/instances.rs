@@ -1,0 +1,108 @@
+//! Instances and their records.
+
+use async_trait::async_trait;
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::store::{InstanceMeta, InstanceStatus, Instances, Record, Records, StoreError, Version};
+use serde_json::Value;
+
+use crate::rows::{decode, encode, instance_key, key};
+use crate::store::PostgresStore;
+
+const PUT: &str = "\
+    INSERT INTO goondan.instances (workspace, instance, meta) VALUES ($1, $2, $3)
+    ON CONFLICT (workspace, instance) DO UPDATE SET meta = excluded.meta";
+
+/// The row of the conversation stays with the epoch of the last claim: who has claimed it before must not come back.
+const DELETE: &str = "\
+    WITH base AS (DELETE FROM goondan.messages WHERE workspace = $1 AND instance = $2),
+    events AS (DELETE FROM goondan.turn_events WHERE workspace = $1 AND instance = $2),
+    journal AS (DELETE FROM goondan.journal WHERE workspace = $1 AND instance = $2),
+    records AS (DELETE FROM goondan.records WHERE workspace = $1 AND instance = $2),
+    happened AS (DELETE FROM goondan.runtime_events WHERE workspace = $1 AND instance = $2)
+    DELETE FROM goondan.instances WHERE workspace = $1 AND instance = $2 RETURNING 1";
+
+const MAKE_RECORD: &str = "\
+    INSERT INTO goondan.records (workspace, instance, name_key, who, version, value)
+    VALUES ($1, $2, $3, $4, nextval('goondan.record_versions'), $5) ON CONFLICT DO NOTHING RETURNING 1";
+
+const CHANGE_RECORD: &str = "\
+    UPDATE goondan.records SET version = nextval('goondan.record_versions'), value = $5
+    WHERE workspace = $1 AND instance = $2 AND name_key = $3 AND version = $4 RETURNING 1";
+
+#[async_trait]
+impl Instances for PostgresStore {
+    async fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError> {
+        if self.access.id == 0 {
+            return Ok(Vec::new());
+        }
+        let sql = "SELECT meta FROM goondan.instances WHERE workspace = $1";
+        let rows = self.quick.of(&[0]).query(sql, &[&self.access.id]).await?;
+        rows.iter().map(|row| decode("what is known of an instance", row.get(0))).collect()
+    }
+
+    async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
+        self.check_held()?;
+        let key = instance_key(&meta.id());
+        // What a spawn asked for is written nowhere else; the rest can be told from the event that the instance works at.
+        let is_quick = meta.status == InstanceStatus::Processing && meta.cwd.is_none() && meta.narrowing.is_none();
+        let lines = if is_quick { &self.quick } else { &self.durable };
+        lines.of(&key).query(PUT, &[&self.access.id, &key, &encode(meta)?]).await.map(drop)
+    }
+
+    async fn delete_instance(&self, id: &InstanceId) -> Result<bool, StoreError> {
+        self.check_held()?;
+        let key = instance_key(id);
+        self.journals.forget(&key);
+        let rows = self.durable.of(&key).query(DELETE, &[&self.access.id, &key]).await?;
+        Ok(!rows.is_empty())
+    }
+}
+
+#[async_trait]
+impl Records for PostgresStore {
+    async fn get(&self, id: &InstanceId, name: &str) -> Result<Option<Record>, StoreError> {
+        if self.access.id == 0 {
+            return Ok(None);
+        }
+        let instance = instance_key(id);
+        let sql = "SELECT value, version FROM goondan.records \
+                   WHERE workspace = $1 AND instance = $2 AND name_key = $3";
+        let rows = self.quick.of(&instance).query(sql, &[&self.access.id, &instance, &key(&[name])]).await?;
+        rows.first().map(|row| record(row.get(0), row.get(1))).transpose()
+    }
+
+    async fn put(
+        &self,
+        id: &InstanceId,
+        name: &str,
+        value: &Value,
+        expected: Option<Version>,
+    ) -> Result<bool, StoreError> {
+        self.check_held()?;
+        let (instance, value, who) = (instance_key(id), encode(value)?, encode(id)?);
+        let line = self.durable.of(&instance);
+        let rows = match expected.map(|version| i64::try_from(version).unwrap_or(i64::MAX)) {
+            None => line.query(MAKE_RECORD, &[&self.access.id, &instance, &key(&[name]), &who, &value]).await?,
+            Some(version) => {
+                line.query(CHANGE_RECORD, &[&self.access.id, &instance, &key(&[name]), &version, &value]).await?
+            }
+        };
+        Ok(!rows.is_empty())
+    }
+
+    async fn all(&self, name: &str) -> Result<Vec<(InstanceId, Record)>, StoreError> {
+        if self.access.id == 0 {
+            return Ok(Vec::new());
+        }
+        let sql = "SELECT who, value, version FROM goondan.records WHERE workspace = $1 AND name_key = $2";
+        let rows = self.quick.of(&[0]).query(sql, &[&self.access.id, &key(&[name])]).await?;
+        let found = |row: &tokio_postgres::Row| {
+            Ok((decode("the name of an instance", row.get(0))?, record(row.get(1), row.get(2))?))
+        };
+        rows.iter().map(found).collect()
+    }
+}
+
+fn record(value: &str, version: i64) -> Result<Record, StoreError> {
+    Ok(Record { value: decode("a record", value)?, version: version.unsigned_abs() })
+}

@@ -1,0 +1,161 @@
+//! Inputs that come in anywhere, for the node that holds the workspace.
+//!
+//! A letter is durable once it is posted. The holder hands it to its swarm under the id that the letter gives it, and then takes it
+//! away; one that it hands in again after a crash starts no second turn.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_core::ports::store::StoreError;
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use crate::address::Address;
+use crate::hold::{Access, OpenError};
+use crate::rows::{decode, encode};
+use crate::schema;
+use crate::session::{BEAT, DbError, Kind, Session};
+use crate::store::PostgresStore;
+
+/// How often letters are looked for that no notice came of.
+const LOOK: Duration = Duration::from_secs(1);
+/// That many are taken out at once.
+const AT_ONCE: i64 = 100;
+
+/// An input on its way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Letter {
+    /// Its number, which grows.
+    pub number: i64,
+    /// What was posted.
+    pub input: Value,
+}
+
+/// What has become of a letter.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Posted {
+    /// The swarm has accepted it.
+    Accepted,
+    /// The swarm did not take it, for this reason.
+    Refused(Value),
+    /// No node has looked at it yet.
+    Waits,
+}
+
+/// Rings when letters have come.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rung: Arc<Notify>,
+    task: Option<AbortHandle>,
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+impl Bell {
+    /// A bell that rings with each notice, for as long as it is there.
+    pub(crate) fn hang(access: Arc<Access>) -> Arc<Self> {
+        let rung = Arc::new(Notify::new());
+        let task = tokio::spawn(listen(access, Arc::clone(&rung)));
+        Arc::new(Bell { rung, task: Some(task.abort_handle()) })
+    }
+}
+
+/// Passes notices on. Where the session is lost, looking every now and then does for a while.
+async fn listen(access: Arc<Access>, rung: Arc<Notify>) {
+    while access.check().is_ok() {
+        if let Ok(session) = access.open(Kind::Quick).await {
+            let listening = session.run(&format!("LISTEN {}", channel(access.id))).await;
+            while listening.is_ok() && access.check().is_ok() && session.run("").await.is_ok() {
+                rung.notify_one();
+                // Silence is fine: a sign of life is due then.
+                let _ = tokio::time::timeout(BEAT, session.bell.notified()).await;
+            }
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn channel(workspace: i64) -> String {
+    format!("goondan_{workspace}")
+}
+
+impl PostgresStore {
+    /// Waits until letters may have come.
+    pub fn letters_may_have_come(&self) -> impl Future<Output = ()> + Send + use<> {
+        let rung = Arc::clone(&self.bell.rung);
+        async move {
+            // Whether a notice came or was lost: it is time to look.
+            let _ = tokio::time::timeout(LOOK, rung.notified()).await;
+        }
+    }
+
+    /// The oldest letters that nobody has looked at.
+    pub async fn letters(&self) -> Result<Vec<Letter>, StoreError> {
+        let sql =
+            "SELECT seq, input FROM goondan.letters WHERE workspace = $1 AND refusal IS NULL ORDER BY seq LIMIT $2";
+        let rows = self.quick.of(&[0]).query(sql, &[&self.access.id, &AT_ONCE]).await?;
+        rows.iter().map(|row| Ok(Letter { number: row.get(0), input: decode("a letter", row.get(1))? })).collect()
+    }
+
+    /// A letter was handed in: it is taken away, or marked as refused.
+    pub async fn letter_is_read(&self, letter: &Letter, refusal: Option<&Value>) -> Result<(), StoreError> {
+        self.check_held()?;
+        let line = self.durable.of(&[0]);
+        match refusal.map(encode).transpose()? {
+            None => {
+                let sql = "DELETE FROM goondan.letters WHERE workspace = $1 AND seq = $2";
+                line.query(sql, &[&self.access.id, &letter.number]).await.map(drop)
+            }
+            Some(refusal) => {
+                let sql = "UPDATE goondan.letters SET refusal = $3 WHERE workspace = $1 AND seq = $2";
+                line.query(sql, &[&self.access.id, &letter.number, &refusal]).await.map(drop)
+            }
+        }
+    }
+}
+
+/// Posts a letter to the node that holds the workspace, and waits up to `patience` for what becomes of it. It is durable as soon as
+/// it is posted.
+pub async fn post(address: &Address, workspace: &str, input: &Value, patience: Duration) -> Result<Posted, OpenError> {
+    let unusable = |cause: String| OpenError::Unusable { address: address.to_string(), cause };
+    let session =
+        Session::open(address, "gdn post", Kind::Durable).await.map_err(|error| unusable(error.to_string()))?;
+    schema::prepare(&session).await.map_err(|error| unusable(error.to_string()))?;
+    let text = encode(input).map_err(|error| unusable(error.to_string()))?;
+    follow(&session, workspace, &text, patience).await.map_err(|error| unusable(error.to_string()))
+}
+
+async fn follow(session: &Session, workspace: &str, text: &str, patience: Duration) -> Result<Posted, DbError> {
+    let sql = "INSERT INTO goondan.workspaces (name) VALUES ($1) ON CONFLICT DO NOTHING";
+    session.query(sql, &[&workspace]).await?;
+    let sql = "WITH new AS (
+                   INSERT INTO goondan.letters (workspace, input)
+                   SELECT id, $2 FROM goondan.workspaces WHERE name = $1 RETURNING workspace, seq
+               ) SELECT workspace, seq, pg_notify('goondan_' || workspace, '')::text FROM new";
+    let rows = session.query(sql, &[&workspace, &text]).await?;
+    let Some(row) = rows.first() else { return Ok(Posted::Waits) };
+    let (id, seq): (i64, i64) = (row.get(0), row.get(1));
+    let until = tokio::time::Instant::now() + patience;
+    loop {
+        let sql = "SELECT refusal FROM goondan.letters WHERE workspace = $1 AND seq = $2";
+        let rows = session.query(sql, &[&id, &seq]).await?;
+        let Some(row) = rows.first() else { return Ok(Posted::Accepted) };
+        if let Some(refusal) = row.get::<_, Option<&str>>(0) {
+            let refusal = serde_json::from_str(refusal).unwrap_or_default();
+            let sql = "DELETE FROM goondan.letters WHERE workspace = $1 AND seq = $2";
+            session.query(sql, &[&id, &seq]).await?;
+            return Ok(Posted::Refused(refusal));
+        }
+        if tokio::time::Instant::now() >= until {
+            return Ok(Posted::Waits);
+        }
+        tokio::time::sleep(patience / 100).await;
+    }
+}

@@ -1,0 +1,30 @@
+//! Keeps conversations and accepted events in PostgreSQL.
+//!
+//! One node at a time works in a workspace. It holds the workspace by locks of its sessions, which end with the process or the
+//! connection; any other node waits and takes over, and finds everything that was accepted.
+//!
+//! It deliberately does not know the engine, nor the other stores: it implements the ports of `goondan-core`, and is checked by the
+//! suite of `goondan-store` in tests alone.
+
+mod address;
+mod conversations;
+mod events;
+mod hold;
+mod instances;
+mod journal;
+mod letters;
+mod line;
+mod log;
+mod nodes;
+mod rows;
+mod schema;
+mod session;
+mod store;
+mod tls;
+
+pub use address::{Address, AddressError};
+pub use hold::{Holder, OpenError, Wait};
+pub use journal::RecordedEffect;
+pub use letters::{Letter, Posted, post};
+pub use nodes::{Node, nodes};
+pub use store::{PostgresStore, forget, workspaces};

@@ -1,0 +1,328 @@
+//! The log: which events were accepted, and which are done.
+//!
+//! One task writes all records, in order; those that wait share a transaction, and so a sync.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use goondan_core::handled::KeptResult;
+use goondan_core::ids::InstanceId;
+use goondan_core::inbound::AgentEvent;
+use goondan_core::ports::store::{
+    FinishedTurn, HandledEvent, Log, LogRecord, Receipt, Recovered, StoreError, Ticket, Traces, put_begun_first,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::line::Line;
+use crate::rows::{Key, decode, encode, failed, instance_key, key};
+use crate::session::{BEAT, DbError, Session};
+use crate::store::PostgresStore;
+
+/// That many records share a transaction at most.
+const BATCH: usize = 256;
+
+/// That many handled events are remembered, beside those that are needed.
+const REMEMBERED: i64 = 10_000;
+
+/// The handled events are looked through for what may go when so many have come.
+const WORTH_TRIMMING: usize = 1_000;
+
+/// An event is accepted unless it is pending already. One that was handled long ago counts as new.
+const ACCEPT: &str = "\
+    WITH new AS (
+        INSERT INTO goondan.pending (workspace, id, target, asked_by, asked_key, event)
+        VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING 1
+    ), old AS (
+        DELETE FROM goondan.handled WHERE workspace = $1 AND id = $2 AND EXISTS (SELECT 1 FROM new)
+    )
+    UPDATE goondan.conversations SET last_turn = NULL
+    WHERE workspace = $1 AND instance = $3 AND last_turn = $7 AND EXISTS (SELECT 1 FROM new)";
+
+const WITHDRAW: &str = "DELETE FROM goondan.pending WHERE workspace = $1 AND id = $2";
+
+/// What ends a turn in the log, behind a `go` that has a row where it may. The parameters are those of [`Done`].
+macro_rules! done {
+    () => {
+        "
+        taken AS (
+            DELETE FROM goondan.pending p USING go WHERE p.workspace = $1 AND p.id = ANY($2)
+            RETURNING p.id, p.target, p.asked_by, p.asked_key
+        ), released AS (
+            UPDATE goondan.handled SET needed_by = NULL, needed_key = NULL
+            WHERE workspace = $1 AND needed_key IN (SELECT target FROM taken) AND id <> ALL($2)
+        ), kept AS (
+            INSERT INTO goondan.handled (workspace, id, event_id, result, needed_by, needed_key)
+            SELECT $1, e.id, e.event_id, $4::text, CASE WHEN w.waits THEN w.by END, CASE WHEN w.waits THEN w.key END
+            FROM go, unnest($2::bytea[], $3::text[]) WITH ORDINALITY AS e(id, event_id, place)
+            LEFT JOIN taken t ON t.id = e.id
+            CROSS JOIN LATERAL (
+                SELECT coalesce(t.asked_by, $5::text) AS by, coalesce(t.asked_key, $6::bytea) AS key, EXISTS (
+                    SELECT 1 FROM goondan.pending q
+                    WHERE q.workspace = $1 AND q.target = coalesce(t.asked_key, $6) AND q.id <> ALL($2)
+                ) AS waits
+            ) w
+            ORDER BY e.place
+            ON CONFLICT (workspace, id) DO UPDATE
+            SET result = excluded.result, needed_by = excluded.needed_by, needed_key = excluded.needed_key
+        ), answered AS (
+            INSERT INTO goondan.pending (workspace, id, target, asked_by, asked_key, event)
+            SELECT $1, $7::bytea, $8::bytea, $9::text, $10::bytea, $11::text FROM go WHERE $7::bytea IS NOT NULL ON CONFLICT DO NOTHING
+        )"
+    };
+}
+pub(crate) use done;
+
+const DONE: &str = concat!("WITH go AS (SELECT 1), ", done!(), " SELECT 1");
+
+const TRIM: &str = "\
+    DELETE FROM goondan.handled WHERE workspace = $1 AND needed_key IS NULL AND seq <= (
+        SELECT seq FROM goondan.handled WHERE workspace = $1 AND needed_key IS NULL ORDER BY seq DESC OFFSET $2 LIMIT 1
+    )";
+
+/// An event, as the columns of `pending`.
+pub(crate) struct EventRow {
+    id: Key,
+    target: Key,
+    asked_by: Option<String>,
+    asked_key: Option<Key>,
+    event: String,
+}
+
+impl EventRow {
+    fn of(event: &AgentEvent) -> Result<Self, StoreError> {
+        Ok(EventRow {
+            id: key(&[&event.id]),
+            target: instance_key(&event.target),
+            asked_by: event.caller().map(encode).transpose()?,
+            asked_key: event.caller().map(instance_key),
+            event: encode(event)?,
+        })
+    }
+}
+
+/// A turn that is over, as the parameters of `done`.
+pub(crate) struct Done {
+    pub(crate) ids: Vec<Key>,
+    pub(crate) event_ids: Vec<String>,
+    pub(crate) result: String,
+    pub(crate) asked_by: Option<String>,
+    pub(crate) asked_key: Option<Key>,
+    pub(crate) answer: AnswerRow,
+}
+
+/// The answer of a turn, or nothing.
+#[derive(Default)]
+pub(crate) struct AnswerRow {
+    pub(crate) id: Option<Key>,
+    pub(crate) target: Option<Key>,
+    pub(crate) asked_by: Option<String>,
+    pub(crate) asked_key: Option<Key>,
+    pub(crate) event: Option<String>,
+}
+
+impl Done {
+    pub(crate) fn of(turn: &FinishedTurn) -> Result<Self, StoreError> {
+        let answer = turn.answer.as_ref().map(EventRow::of).transpose()?;
+        let answer = answer.map_or_else(AnswerRow::default, |row| AnswerRow {
+            id: Some(row.id),
+            target: Some(row.target),
+            asked_by: row.asked_by,
+            asked_key: row.asked_key,
+            event: Some(row.event),
+        });
+        Ok(Done {
+            ids: turn.event_ids.iter().map(|id| key(&[id])).collect(),
+            event_ids: turn.event_ids.iter().map(encode).collect::<Result<_, _>>()?,
+            result: encode(&turn.result)?,
+            asked_by: turn.asked_by.as_ref().map(encode).transpose()?,
+            asked_key: turn.asked_by.as_ref().map(instance_key),
+            answer,
+        })
+    }
+}
+
+/// Writes records. Dropped, it writes what was appended, and ends.
+pub(crate) struct Writer(UnboundedSender<(LogRecord, Receipt)>);
+
+impl Writer {
+    pub(crate) fn start(line: Arc<Line>, workspace: i64) -> Self {
+        let (records, waiting) = unbounded_channel();
+        tokio::spawn(write(line, workspace, waiting));
+        Writer(records)
+    }
+
+    fn append(&self, record: LogRecord) -> Ticket {
+        let (receipt, ticket) = Ticket::new();
+        // Where the runtime has ended, the ticket says that the store is closed.
+        let _ = self.0.send((record, receipt));
+        ticket
+    }
+}
+
+/// Writes what waits, until nobody can append any more.
+async fn write(line: Arc<Line>, id: i64, mut waiting: UnboundedReceiver<(LogRecord, Receipt)>) {
+    let mut batch = Vec::new();
+    let mut done = 0;
+    loop {
+        let beat = tokio::time::sleep(BEAT);
+        tokio::select! {
+            count = waiting.recv_many(&mut batch, BATCH) => if count == 0 { return },
+            () = beat => {
+                // Where it fails, the next record finds out.
+                let _ = line.beat().await;
+                continue;
+            }
+        }
+        let (records, receipts): (Vec<_>, Vec<_>) = batch.drain(..).unzip();
+        let written = write_batch(&line, id, &records).await;
+        for receipt in receipts {
+            receipt.settle(written.clone());
+        }
+        done += records.iter().filter(|record| matches!(record, LogRecord::Done(_))).count();
+        if done >= WORTH_TRIMMING {
+            done = 0;
+            trim(&line, id).await;
+        }
+    }
+}
+
+/// Writes records together. A batch that may have been written or not is written again, which changes nothing the second time.
+async fn write_batch(line: &Line, id: i64, records: &[LogRecord]) -> Result<(), StoreError> {
+    let mut tries = 0;
+    loop {
+        let session = line.session().await?;
+        match transact(&session, id, records).await? {
+            Ok(()) => return Ok(()),
+            Err(error) if error.is_refusal() || tries >= 3 => {
+                line.close().await;
+                return Err(failed(error));
+            }
+            Err(_) => tries += 1,
+        }
+    }
+}
+
+type Written = Result<(), DbError>;
+
+async fn transact(session: &Session, id: i64, records: &[LogRecord]) -> Result<Written, StoreError> {
+    if let [only] = records {
+        return record(session, id, only).await;
+    }
+    if let Err(error) = session.run("BEGIN").await {
+        return Ok(Err(error));
+    }
+    // They travel together: the answers come in the order of the statements.
+    let all = futures::future::join_all(records.iter().map(|one| record(session, id, one))).await;
+    for written in all {
+        if let Err(error) = written? {
+            // The caller ends the session, and the transaction with it.
+            return Ok(Err(error));
+        }
+    }
+    Ok(session.run("COMMIT").await)
+}
+
+async fn record(session: &Session, id: i64, record: &LogRecord) -> Result<Written, StoreError> {
+    let written = match record {
+        LogRecord::Accepted(event) => {
+            let row = EventRow::of(event)?;
+            let turn_id = encode(&event.turn_id())?;
+            session
+                .query(ACCEPT, &[&id, &row.id, &row.target, &row.asked_by, &row.asked_key, &row.event, &turn_id])
+                .await
+        }
+        LogRecord::Withdrawn { event_id, .. } => session.query(WITHDRAW, &[&id, &key(&[event_id])]).await,
+        LogRecord::Done(turn) => {
+            let Done { ids, event_ids, result, asked_by, asked_key, answer: a } = Done::of(turn)?;
+            session
+                .query(
+                    DONE,
+                    &[
+                        &id,
+                        &ids,
+                        &event_ids,
+                        &result,
+                        &asked_by,
+                        &asked_key,
+                        &a.id,
+                        &a.target,
+                        &a.asked_by,
+                        &a.asked_key,
+                        &a.event,
+                    ],
+                )
+                .await
+        }
+    };
+    Ok(written.map(drop))
+}
+
+/// Forgets what was handled long ago.
+async fn trim(line: &Line, id: i64) {
+    if let Err(error) = line.query(TRIM, &[&id, &REMEMBERED]).await {
+        tracing::warn!(%error, "old results were not cleared");
+    }
+}
+
+#[async_trait]
+impl Log for PostgresStore {
+    async fn recover(&self) -> Result<Recovered, StoreError> {
+        let line = self.durable.of(&[0]);
+        let id = self.access.id;
+        line.query(TRIM, &[&id, &REMEMBERED]).await?;
+        let mut recovered = Recovered::default();
+        let sql = "SELECT event FROM goondan.pending WHERE workspace = $1 ORDER BY seq";
+        for row in line.query(sql, &[&id]).await? {
+            recovered.pending.push(decode("an accepted event", row.get(0))?);
+        }
+        let sql = "SELECT event_id, result, needed_by FROM goondan.handled WHERE workspace = $1 ORDER BY seq";
+        for row in line.query(sql, &[&id]).await? {
+            let needed_by: Option<&str> = row.get(2);
+            recovered.handled.push(HandledEvent {
+                event_id: decode("the id of an event", row.get(0))?,
+                result: KeptResult::of(&decode("the result of an event", row.get(1))?),
+                needed_by: needed_by.map(|by| decode("the name of an instance", by)).transpose()?,
+            });
+        }
+        let begun = self.begun(line).await?;
+        put_begun_first(&mut recovered, |id: &InstanceId| begun.traces(&instance_key(id)));
+        Ok(recovered)
+    }
+
+    fn append(&self, record: LogRecord) -> Ticket {
+        match &self.writer {
+            Some(writer) => writer.append(record),
+            None => Ticket::settled(Err(StoreError::Closed)),
+        }
+    }
+}
+
+/// What running turns have left.
+struct Begun {
+    journals: Vec<(Key, String)>,
+    events: Vec<(Key, goondan_core::message::MessageEvent)>,
+}
+
+impl Begun {
+    fn traces(&self, instance: &[u8]) -> Traces {
+        let journal = self.journals.iter().find(|(key, _)| key == instance);
+        let events = self.events.iter().filter(|(key, _)| key == instance).map(|(_, event)| event);
+        Traces { journal: journal.map(|(_, turn_id)| turn_id.clone()), ..Traces::in_events(events) }
+    }
+}
+
+impl PostgresStore {
+    async fn begun(&self, line: &Line) -> Result<Begun, StoreError> {
+        let id = self.access.id;
+        let mut begun = Begun { journals: Vec::new(), events: Vec::new() };
+        let sql = "SELECT DISTINCT instance, turn_id FROM goondan.journal WHERE workspace = $1";
+        for row in line.query(sql, &[&id]).await? {
+            begun.journals.push((row.get(0), decode("the id of a turn", row.get(1))?));
+        }
+        let sql = "SELECT instance, event FROM goondan.turn_events WHERE workspace = $1 ORDER BY seq";
+        for row in line.query(sql, &[&id]).await? {
+            begun.events.push((row.get(0), decode("an event of a conversation", row.get(1))?));
+        }
+        Ok(begun)
+    }
+}

@@ -1,0 +1,98 @@
+//! Which nodes there are.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+
+use crate::address::Address;
+use crate::hold::{Holder, OpenError};
+use crate::schema;
+use crate::session::{DbError, Kind, Session};
+
+/// The state of the node that works.
+pub(crate) const HOLDS: &str = "holds";
+/// The state of a node that would take over.
+pub(crate) const WAITS: &str = "waits";
+
+/// A node that has given a sign of life lately.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Node {
+    /// Its name.
+    pub id: String,
+    /// The workspace that it holds or waits for.
+    pub workspace: String,
+    /// `holds` or `waits`.
+    pub state: String,
+    /// The machine that it runs on.
+    pub machine: String,
+    /// Its process there.
+    pub process: i64,
+    /// Since when it is in that state.
+    pub since: DateTime<Utc>,
+    /// When it was last heard of.
+    pub seen_at: DateTime<Utc>,
+}
+
+/// The nodes that have given a sign of life within the lease, by workspace; those that hold first.
+pub async fn nodes(address: &Address) -> Result<Vec<Node>, OpenError> {
+    let unusable = |error: DbError| OpenError::Unusable { address: address.to_string(), cause: error.to_string() };
+    let session = Session::open(address, "gdn nodes", Kind::ReadOnly).await.map_err(unusable)?;
+    if schema::version(&session).await.map_err(unusable)? == 0 {
+        return Ok(Vec::new());
+    }
+    let sql = "SELECT n.id, w.name, n.state, n.machine, n.process, extract(epoch FROM n.since)::float8, \
+               extract(epoch FROM n.seen_at)::float8 \
+               FROM goondan.nodes n JOIN goondan.workspaces w ON w.id = n.workspace \
+               WHERE n.seen_at > now() - interval '10 seconds' AND (n.state = 'waits' OR n.id = w.holder) \
+               ORDER BY w.name, n.state, n.since";
+    let rows = session.query(sql, &[]).await.map_err(unusable)?;
+    let node = |row: &tokio_postgres::Row| Node {
+        id: row.get(0),
+        workspace: row.get(1),
+        state: row.get(2),
+        machine: row.get(3),
+        process: row.get(4),
+        since: moment(row.get(5)),
+        seen_at: moment(row.get(6)),
+    };
+    Ok(rows.iter().map(node).collect())
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "milliseconds since 1970 fit")]
+fn moment(seconds: f64) -> DateTime<Utc> {
+    DateTime::from_timestamp_millis((seconds * 1000.0) as i64).unwrap_or_default()
+}
+
+/// Gives a sign of life.
+pub(crate) async fn note(session: &Session, node: &str, workspace: i64, state: &str) -> Result<(), DbError> {
+    let sql = "INSERT INTO goondan.nodes AS n (id, workspace, machine, process, state) VALUES ($1, $2, $3, $4, $5) \
+               ON CONFLICT (id) DO UPDATE SET state = $5, seen_at = now(), \
+               since = CASE WHEN n.state = $5 THEN n.since ELSE now() END";
+    let (machine, process) = (machine(), i64::from(std::process::id()));
+    session.query(sql, &[&node, &workspace, &machine, &process, &state]).await?;
+    Ok(())
+}
+
+/// A node that is gone. Those that have left without a word for an hour go along.
+pub(crate) async fn forget(session: &Session, node: &str) -> Result<(), DbError> {
+    let sql = "DELETE FROM goondan.nodes WHERE id = $1 OR seen_at < now() - interval '1 hour'";
+    session.query(sql, &[&node]).await.map(drop)
+}
+
+/// The node that holds a workspace, as far as it is known.
+pub(crate) async fn holder(session: &Session, workspace: i64) -> Result<Option<Holder>, DbError> {
+    let sql = "SELECT n.id, n.machine, n.process FROM goondan.workspaces w JOIN goondan.nodes n ON n.id = w.holder \
+               WHERE w.id = $1";
+    let rows = session.query(sql, &[&workspace]).await?;
+    Ok(rows.first().map(|row| {
+        let (machine, process): (String, i64) = (row.get(1), row.get(2));
+        Holder { node: row.get(0), place: format!("process {process} on {machine}") }
+    }))
+}
+
+/// The name of this machine.
+fn machine() -> String {
+    let named = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let named = named.or_else(|| std::env::var("HOSTNAME").or_else(|_| std::env::var("COMPUTERNAME")).ok());
+    named.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).unwrap_or_else(|| "a machine".to_owned())
+}

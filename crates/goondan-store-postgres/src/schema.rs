@@ -1,0 +1,55 @@
+//! The tables, and how they come to be.
+
+use crate::rows::lock_key;
+use crate::session::{DbError, Session};
+
+/// Every version of the tables, as the statements that lead to it from the one before.
+const STEPS: [&str; 1] = [include_str!("schema/1.sql")];
+
+/// Why the tables can't be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SchemaError {
+    /// The database does not do it.
+    #[error(transparent)]
+    Db(#[from] DbError),
+    /// A later program has made them.
+    #[error("its tables are of version {found}, and this program knows version {} at most: a newer gdn has used it", STEPS.len())]
+    Newer {
+        /// Their version.
+        found: usize,
+    },
+}
+
+/// Makes the tables, or brings them to the version of this program. Several nodes may do so at once.
+pub(crate) async fn prepare(session: &Session) -> Result<(), SchemaError> {
+    if version(session).await? == STEPS.len() {
+        return Ok(());
+    }
+    session.wait("SELECT pg_advisory_lock($1)", &[&lock_key("tables", "")]).await?;
+    let made = step_by_step(session).await;
+    session.query("SELECT pg_advisory_unlock($1)", &[&lock_key("tables", "")]).await?;
+    made
+}
+
+async fn step_by_step(session: &Session) -> Result<(), SchemaError> {
+    let found = version(session).await?;
+    if found > STEPS.len() {
+        return Err(SchemaError::Newer { found });
+    }
+    for (number, step) in STEPS.iter().enumerate().skip(found) {
+        let version = number + 1;
+        let noted = format!("INSERT INTO goondan.versions (version) VALUES ({version})");
+        session.run(&format!("BEGIN; {step}; {noted}; COMMIT")).await?;
+    }
+    Ok(())
+}
+
+/// The version of the tables; 0 where there are none.
+pub(crate) async fn version(session: &Session) -> Result<usize, DbError> {
+    let there = session.query("SELECT to_regclass('goondan.versions') IS NOT NULL", &[]).await?;
+    if !there.first().is_some_and(|row| row.get::<_, bool>(0)) {
+        return Ok(0);
+    }
+    let rows = session.query("SELECT coalesce(max(version), 0) FROM goondan.versions", &[]).await?;
+    Ok(rows.first().and_then(|row| usize::try_from(row.get::<_, i32>(0)).ok()).unwrap_or_default())
+}

@@ -1,0 +1,168 @@
+//! One connection to the database.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{AsyncMessage, Client, Row, Statement};
+
+use crate::address::Address;
+use crate::tls::Tls;
+
+/// A session that does nothing for that long is ended by the database, and its locks with it. So a process that stands still, or
+/// that nobody hears any more, lets go.
+pub(crate) const LEASE: Duration = Duration::from_secs(10);
+
+/// How often each session gives a sign of life.
+pub(crate) const BEAT: Duration = Duration::from_secs(3);
+
+/// An answer that takes longer will not come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why the database did not do it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DbError {
+    /// The database says so, or the connection was lost.
+    #[error("{}", words(.0))]
+    Postgres(#[from] tokio_postgres::Error),
+    /// No answer came.
+    #[error("the database has not answered for {} seconds", PATIENCE.as_secs())]
+    Silent,
+}
+
+/// What the client and the database say, in one line.
+fn words(error: &tokio_postgres::Error) -> String {
+    use std::error::Error as _;
+    match (error.as_db_error(), error.source()) {
+        (Some(said), _) => format!("{} (SQLSTATE {})", said.message(), said.code().code()),
+        (None, Some(cause)) => format!("{error}: {cause}"),
+        (None, None) => error.to_string(),
+    }
+}
+
+impl DbError {
+    /// Whether the database itself has refused it: then nothing was done. Otherwise nobody knows.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, DbError::Postgres(error) if error.as_db_error().is_some() && !error.is_closed())
+    }
+}
+
+/// What a session is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// What it has committed survives a crash of the database.
+    Durable,
+    /// What it has committed survives this process; the database writes it down a little later, in the order of all commits.
+    Quick,
+    /// It changes nothing.
+    ReadOnly,
+    /// It waits for a lock: longer than a session may stand still.
+    Waiting,
+}
+
+/// An open session. Dropped, it ends, and its locks with it.
+pub(crate) struct Session {
+    client: Client,
+    connection: AbortHandle,
+    /// Rings when a channel that the session listens to is notified.
+    pub(crate) bell: Arc<Notify>,
+    statements: Mutex<HashMap<&'static str, Statement>>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+impl Session {
+    /// Connects. `name` is what the database lists it as.
+    pub(crate) async fn open(address: &Address, name: &str, kind: Kind) -> Result<Self, DbError> {
+        let mut config = address.config.clone();
+        config.application_name(name);
+        let tls = tokio::task::spawn_blocking(Tls::shared).await.unwrap_or_else(|_| Tls::shared());
+        let opening: BoxFuture<'_, _> = Box::pin(config.connect(tls));
+        let (client, mut connection) = tokio::time::timeout(PATIENCE, opening).await.map_err(|_| DbError::Silent)??;
+        let rung = Arc::new(Notify::new());
+        let bell = Arc::clone(&rung);
+        let connection = tokio::spawn(async move {
+            let mut messages = futures::stream::poll_fn(move |context| connection.poll_message(context));
+            // That it ends with an error is told whoever asks next.
+            while let Some(Ok(message)) = messages.next().await {
+                if let AsyncMessage::Notification(_) = message {
+                    rung.notify_one();
+                }
+            }
+        })
+        .abort_handle();
+        let session = Session { client, connection, bell, statements: Mutex::default() };
+        session.run(&settings(kind)).await?;
+        Ok(session)
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Runs statements that have no parameters.
+    pub(crate) async fn run(&self, sql: &str) -> Result<(), DbError> {
+        let run: BoxFuture<'_, _> = Box::pin(self.client.batch_execute(sql));
+        self.answered(run).await
+    }
+
+    /// Runs one statement.
+    pub(crate) async fn query(&self, sql: &'static str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, DbError> {
+        let statement = self.prepared(sql).await?;
+        let query: BoxFuture<'_, _> = Box::pin(self.client.query(&statement, values));
+        self.answered(query).await
+    }
+
+    /// Runs one statement, however long it takes: it waits for a lock.
+    pub(crate) async fn wait(&self, sql: &'static str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, DbError> {
+        Ok(Box::pin(self.client.query(sql, values)).await?)
+    }
+
+    async fn prepared(&self, sql: &'static str) -> Result<Statement, DbError> {
+        let known = self.statements.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned();
+        if let Some(statement) = known {
+            return Ok(statement);
+        }
+        let prepare: BoxFuture<'_, _> = Box::pin(self.client.prepare(sql));
+        let statement = self.answered(prepare).await?;
+        self.statements.lock().unwrap_or_else(PoisonError::into_inner).insert(sql, statement.clone());
+        Ok(statement)
+    }
+
+    /// Waits for an answer, but not for ever. A session that keeps silent is of no more use.
+    async fn answered<T>(&self, call: BoxFuture<'_, Result<T, tokio_postgres::Error>>) -> Result<T, DbError> {
+        match tokio::time::timeout(PATIENCE, call).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => {
+                self.connection.abort();
+                Err(DbError::Silent)
+            }
+        }
+    }
+}
+
+fn settings(kind: Kind) -> String {
+    let lease = LEASE.as_millis();
+    let own = match kind {
+        Kind::Durable => "SET synchronous_commit = on",
+        Kind::Quick => "SET synchronous_commit = off",
+        Kind::ReadOnly => "SET default_transaction_read_only = on",
+        Kind::Waiting => "SET client_connection_check_interval = '3s'",
+    };
+    // A session that waits for a lock is not idle; from when it has the lock, it counts.
+    format!(
+        "{own}; SET idle_session_timeout = {lease}; SET idle_in_transaction_session_timeout = {lease}; \
+         SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; \
+         SET statement_timeout = 0; SET lock_timeout = 0; SET search_path = pg_catalog"
+    )
+}

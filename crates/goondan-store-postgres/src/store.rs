@@ -1,0 +1,183 @@
+//! A workspace in a database.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::future::join_all;
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::store::{StoreError, Workspace};
+use tokio::task::JoinHandle;
+
+use crate::address::Address;
+use crate::events::Happened;
+use crate::hold::{self, Access, OpenError, Wait};
+use crate::journal::Journals;
+use crate::letters::Bell;
+use crate::line::{Line, Lines};
+use crate::log::Writer;
+use crate::schema;
+use crate::session::{DbError, Kind, Session};
+
+/// Lines whose commits are on the disk of the database when they are back. What is committed on several at once shares syncs.
+const DURABLE_LINES: usize = 3;
+/// Lines whose commits are there a little later.
+const QUICK_LINES: usize = 3;
+
+/// A workspace in PostgreSQL. It is made and used inside a Tokio runtime, and held until it is dropped.
+pub struct PostgresStore {
+    pub(crate) access: Arc<Access>,
+    pub(crate) quick: Arc<Lines>,
+    pub(crate) durable: Arc<Lines>,
+    pub(crate) journals: Arc<Journals>,
+    /// `None` where it is only looked at.
+    pub(crate) writer: Option<Writer>,
+    pub(crate) happened: Option<Happened>,
+    pub(crate) bell: Arc<Bell>,
+    watch: Option<JoinHandle<()>>,
+    folders: Box<dyn Workspace>,
+}
+
+/// What conversations share with their store.
+#[derive(Clone)]
+pub(crate) struct Parts {
+    pub(crate) access: Arc<Access>,
+    pub(crate) quick: Arc<Lines>,
+    pub(crate) durable: Arc<Lines>,
+    pub(crate) journals: Arc<Journals>,
+}
+
+impl PostgresStore {
+    /// Takes the workspace of that name, and makes it where there is none. Where another node holds it, waits. Tools work in
+    /// `folders`, which are of this machine.
+    pub async fn open(
+        address: &Address,
+        workspace: &str,
+        folders: Box<dyn Workspace>,
+        wait: Wait,
+    ) -> Result<Self, OpenError> {
+        let hold = hold::take(address, workspace, wait).await?;
+        let access = Arc::clone(&hold.access);
+        let durable = Arc::new(Lines::new(&access, Kind::Durable, DURABLE_LINES));
+        let quick = Arc::new(Lines::new(&access, Kind::Quick, QUICK_LINES));
+        let log = Arc::new(Line::new(Arc::clone(&access), Kind::Durable));
+        let writer = Writer::start(Arc::clone(&log), access.id);
+        let happened = Happened::start(Arc::clone(&access), Arc::clone(&quick));
+        let (beat_durable, beat_quick, lost) = (Arc::clone(&durable), Arc::clone(&quick), access.lost());
+        let beat = async move || {
+            // A line that is dead is opened again by the next call.
+            join_all(beat_durable.all().chain(beat_quick.all()).map(|line| line.beat())).await;
+        };
+        let (end_durable, end_quick) = (Arc::clone(&durable), Arc::clone(&quick));
+        let watch = tokio::spawn(async move {
+            tokio::select! {
+                () = hold.watch(beat) => {}
+                () = lost => {}
+            }
+            // Only then can the other node begin.
+            let others = end_durable.all().chain(end_quick.all());
+            join_all(others.chain([&*log]).map(|line| line.close())).await;
+        });
+        let journals = Journals::new(Arc::clone(&access), Arc::clone(&quick), Arc::clone(&durable));
+        let journals = Arc::new(journals);
+        let bell = Bell::hang(Arc::clone(&access));
+        let (writer, happened, watch) = (Some(writer), Some(happened), Some(watch));
+        Ok(PostgresStore { access, quick, durable, journals, writer, happened, bell, watch, folders })
+    }
+
+    /// Looks at a workspace, whoever holds it. Whatever would change it fails.
+    pub async fn look(address: &Address, workspace: &str, folders: Box<dyn Workspace>) -> Result<Self, OpenError> {
+        let access = Arc::new(Access::look(address, workspace).await?);
+        let lines = Arc::new(Lines::new(&access, Kind::ReadOnly, 1));
+        let journals = Arc::new(Journals::new(Arc::clone(&access), Arc::clone(&lines), Arc::clone(&lines)));
+        let (quick, durable, bell) = (Arc::clone(&lines), lines, Arc::default());
+        let (writer, happened, watch) = (None, None, None);
+        Ok(PostgresStore { access, quick, durable, journals, writer, happened, bell, watch, folders })
+    }
+
+    /// Is done when another node has taken the workspace over: nothing can be changed through this store any more.
+    pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.access.lost()
+    }
+
+    /// The name of this node.
+    pub fn node(&self) -> &str {
+        &self.access.node
+    }
+
+    pub(crate) fn parts(&self) -> Parts {
+        Parts {
+            access: Arc::clone(&self.access),
+            quick: Arc::clone(&self.quick),
+            durable: Arc::clone(&self.durable),
+            journals: Arc::clone(&self.journals),
+        }
+    }
+
+    /// Fails where this store may not change anything.
+    pub(crate) fn check_held(&self) -> Result<(), StoreError> {
+        match self.writer {
+            Some(_) => self.access.check(),
+            None => Err(StoreError::Closed),
+        }
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        // Sessions end with their lines; the writer ends once it has written what was appended.
+        if let Some(watch) = &self.watch {
+            watch.abort();
+        }
+    }
+}
+
+impl Workspace for PostgresStore {
+    fn workdir(&self, id: &InstanceId) -> PathBuf {
+        self.folders.workdir(id)
+    }
+
+    fn output_file(&self, id: &InstanceId, name: &str) -> PathBuf {
+        self.folders.output_file(id, name)
+    }
+}
+
+fn unusable(address: &Address) -> impl Fn(DbError) -> OpenError {
+    move |error| OpenError::Unusable { address: address.to_string(), cause: error.to_string() }
+}
+
+/// The names of all workspaces.
+pub async fn workspaces(address: &Address) -> Result<Vec<String>, OpenError> {
+    let unusable = unusable(address);
+    let session = Session::open(address, "gdn", Kind::ReadOnly).await.map_err(&unusable)?;
+    if schema::version(&session).await.map_err(&unusable)? == 0 {
+        return Ok(Vec::new());
+    }
+    let rows = session.query("SELECT name FROM goondan.workspaces ORDER BY name", &[]).await.map_err(&unusable)?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// Deletes a workspace with everything in it. It fails while a node holds it.
+pub async fn forget(address: &Address, workspace: &str) -> Result<(), OpenError> {
+    let hold = hold::take(address, workspace, Wait::For(std::time::Duration::from_secs(5))).await?;
+    let session = Session::open(address, "gdn", Kind::Durable).await.map_err(unusable(address))?;
+    let id = hold.access.id;
+    for sql in FORGET {
+        session.query(sql, &[&id]).await.map_err(unusable(address))?;
+    }
+    Ok(())
+}
+
+const FORGET: [&str; 12] = [
+    "DELETE FROM goondan.letters WHERE workspace = $1",
+    "DELETE FROM goondan.pending WHERE workspace = $1",
+    "DELETE FROM goondan.handled WHERE workspace = $1",
+    "DELETE FROM goondan.messages WHERE workspace = $1",
+    "DELETE FROM goondan.turn_events WHERE workspace = $1",
+    "DELETE FROM goondan.journal WHERE workspace = $1",
+    "DELETE FROM goondan.records WHERE workspace = $1",
+    "DELETE FROM goondan.instances WHERE workspace = $1",
+    "DELETE FROM goondan.runtime_events WHERE workspace = $1",
+    "DELETE FROM goondan.conversations WHERE workspace = $1",
+    "DELETE FROM goondan.nodes WHERE workspace = $1",
+    "DELETE FROM goondan.workspaces WHERE id = $1",
+];

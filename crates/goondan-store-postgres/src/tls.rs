@@ -1,0 +1,97 @@
+//! TLS by rustls, with the certificates of the system.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use futures::future::BoxFuture;
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+use tokio_rustls::TlsConnector;
+
+/// Makes connections that are encrypted where the server can do so.
+#[derive(Clone)]
+pub(crate) struct Tls(Arc<ClientConfig>);
+
+impl Tls {
+    /// The one of this process. The first call reads the certificates of the system, which takes a while.
+    pub(crate) fn shared() -> Self {
+        static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
+        Tls(Arc::clone(CONFIG.get_or_init(|| Arc::new(config()))))
+    }
+}
+
+/// A system without any certificates can still speak without TLS.
+fn config() -> ClientConfig {
+    let builder = || {
+        ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("ring supports the default protocol versions")
+    };
+    match builder().with_platform_verifier() {
+        Ok(builder) => builder.with_no_client_auth(),
+        Err(_) => builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth(),
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Tls {
+    type Stream = Encrypted<S>;
+    type TlsConnect = Connector;
+    type Error = io::Error;
+
+    fn make_tls_connect(&mut self, host: &str) -> io::Result<Connector> {
+        // It is asked for a socket, too, which has no name and is not encrypted.
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other);
+        Ok(Connector { name, connector: TlsConnector::from(Arc::clone(&self.0)) })
+    }
+}
+
+/// Encrypts one connection.
+pub(crate) struct Connector {
+    name: io::Result<ServerName<'static>>,
+    connector: TlsConnector,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Connector {
+    type Stream = Encrypted<S>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<Encrypted<S>>>;
+
+    fn connect(self, stream: S) -> Self::Future {
+        Box::pin(async move { Ok(Encrypted(self.connector.connect(self.name?, stream).await?)) })
+    }
+}
+
+/// An encrypted connection.
+pub(crate) struct Encrypted<S>(tokio_rustls::client::TlsStream<S>);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Encrypted<S> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, into)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,39 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_core::ports::store::Store;
+use goondan_store::suite::{Subject, Unreliable, check};
+use goondan_store_postgres::Address;
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
+
+use crate::place::{database, fresh, open};
+
+struct InDatabase {
+    address: Address,
+    workspace: String,
+    /// At the other end of a bad line.
+    is_far: bool,
+}
+
+impl Subject for InDatabase {
+    fn open(&self) -> Box<dyn Store> {
+        let store = block_in_place(|| Handle::current().block_on(open(&self.address, &self.workspace))).unwrap();
+        match self.is_far {
+            true => Box::new(Unreliable::new(Arc::new(store), Duration::from_millis(2), 9)),
+            false => Box::new(store),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_store_in_a_database_does_what_any_store_must() {
+    let Some(address) = database() else { return };
+    check(|| Box::new(InDatabase { address: address.clone(), workspace: fresh(), is_far: false })).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_does_so_where_some_calls_fail() {
+    let Some(address) = database() else { return };
+    check(|| Box::new(InDatabase { address: address.clone(), workspace: fresh(), is_far: true })).await;
+}

@@ -1,0 +1,46 @@
+//! Where the tests have their database.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::store::Workspace;
+use goondan_store_postgres::{Address, OpenError, PostgresStore, Wait};
+
+/// Longer than a session may stand still.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The database of the tests; `None`, and a message, where there is none.
+#[allow(clippy::print_stderr, reason = "a test says that it skips")]
+pub(crate) fn database() -> Option<Address> {
+    let Ok(address) = std::env::var("GOONDAN_TEST_POSTGRES") else {
+        eprintln!("skipped: GOONDAN_TEST_POSTGRES names no database; see tests/postgres.sh");
+        return None;
+    };
+    Some(address.parse().unwrap())
+}
+
+/// A name that no other workspace has.
+pub(crate) fn fresh() -> String {
+    format!(
+        "test-{}",
+        std::iter::repeat_with(|| char::from(rand::random_range(b'a'..=b'z'))).take(12).collect::<String>()
+    )
+}
+
+/// Folders that no test uses.
+pub(crate) struct Nowhere;
+
+impl Workspace for Nowhere {
+    fn workdir(&self, _id: &InstanceId) -> PathBuf {
+        PathBuf::from("/nowhere")
+    }
+
+    fn output_file(&self, _id: &InstanceId, name: &str) -> PathBuf {
+        PathBuf::from("/nowhere").join(name)
+    }
+}
+
+pub(crate) async fn open(address: &Address, workspace: &str) -> Result<PostgresStore, OpenError> {
+    PostgresStore::open(address, workspace, Box::new(Nowhere), Wait::For(PATIENCE)).await
+}
