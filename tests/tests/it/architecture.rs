@@ -8,7 +8,7 @@ use std::process::Command;
 use serde::Deserialize;
 
 /// Every crate with the crates of this workspace that it may depend on. What does not stand here is not allowed.
-const LAYERS: [(&str, &[&str]); 17] = [
+const LAYERS: [(&str, &[&str]); 18] = [
     ("goondan-spec", &[]),
     ("goondan-abi", &[]),
     ("goondan-core", &["goondan-spec"]),
