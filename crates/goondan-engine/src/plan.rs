@@ -13,9 +13,10 @@ use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
 pub(crate) use self::problems::at;
 use self::problems::{at_tool, model_problem, no_such_export, tool_problem};
-use crate::middleware::{self, Middleware};
+use crate::middleware::{self, Extensions, Sources};
 use crate::tooling::registry::{Catalog, RegisteredTool, Registry, ToolLimits};
 use crate::tooling::schema_difference::difference;
+use goondan_core::ports::extension::ExtensionSource;
 use goondan_core::ports::model::{ModelClient, ModelError, ModelFactory, ToolDefinition};
 use goondan_core::ports::tool::{AgentCatalog, ToolHandler, ToolSet, ToolSource};
 
@@ -31,6 +32,8 @@ pub const DEFER_TOKENS: usize = 10_000;
 pub struct PlanPorts {
     /// Opens tools.
     pub tools: Arc<dyn ToolSource>,
+    /// Opens extensions that are files.
+    pub extensions: Arc<dyn ExtensionSource>,
     /// Makes model clients.
     pub models: Arc<dyn ModelFactory>,
 }
@@ -110,7 +113,7 @@ pub struct AgentPlan {
     /// Where its tools work.
     pub workdir: Workdir,
     /// Outermost first.
-    pub middleware: Vec<Arc<dyn Middleware>>,
+    pub extensions: Extensions,
 }
 
 impl Generation {
@@ -230,9 +233,9 @@ impl Planner<'_> {
         let serving = self.serving.and_then(|serving| serving.generation.agent(&agent.id.name));
         let own = registry.catalog_like(serving.map(|agent| &agent.catalog));
         let deferred = self.deferred(&agent.spec.tools, &own);
-        let middleware = self.middleware(agent, &own, &deferred);
+        let extensions = self.extensions(agent, &own, &deferred).await;
         self.check_required_tools(agent, &registry);
-        middleware.iter().flat_map(|middleware| middleware.tools()).for_each(|tool| registry.register(tool));
+        extensions.tools().for_each(|tool| registry.register(tool));
         let ModelPlan { name, client, max_retries, pricing, .. } = planned?;
         Some(AgentPlan {
             name: agent.id.name.clone(),
@@ -248,7 +251,7 @@ impl Planner<'_> {
             permissions: agent.spec.permissions.clone(),
             max_parallel_tool_calls: agent.spec.max_parallel_tool_calls.max(1),
             workdir: agent.spec.workdir.clone(),
-            middleware,
+            extensions,
         })
     }
 
@@ -282,13 +285,10 @@ impl Planner<'_> {
         uses.iter().filter(is_deferred).flat_map(of).map(|tool| tool.name.clone()).collect()
     }
 
-    fn middleware(
-        &mut self,
-        agent: &Resource<Agent>,
-        tools: &Catalog,
-        deferred: &[String],
-    ) -> Vec<Arc<dyn Middleware>> {
-        let (chain, problems) = middleware::chain(agent, self.bundle.extensions(), tools, deferred);
+    async fn extensions(&mut self, agent: &Resource<Agent>, tools: &Catalog, deferred: &[String]) -> Extensions {
+        let (extensions, code) = (self.bundle.extensions(), &*self.ports.extensions);
+        let sources = Sources { extensions, code, root: self.bundle.root() };
+        let (chain, problems) = middleware::chain(agent, &sources, tools, deferred).await;
         problems.into_iter().for_each(|problem| self.problem(problem));
         chain
     }
