@@ -15,7 +15,7 @@ use crate::calls::{Ended, Event, Receivers};
 use crate::errors;
 use crate::process::Process;
 use crate::sessions::Session;
-use crate::wire::{Answer, Down, Kept, NextAnswer, NextAsk};
+use crate::wire::{Answer, Down, Kept, NextAsk};
 
 /// How long a cancelled layer may go on before its host is given up.
 const GRACE: Duration = Duration::from_secs(1);
@@ -189,14 +189,14 @@ impl LayerRun<'_> {
             }
         };
         match (name, answer) {
-            ("next", Ok(result)) => {
+            ("next", Ok(mut wrapped)) => {
                 let news = self.session.map(|session| session.news(self.seat, self.with_conversation));
                 let mut news = news.unwrap_or_default();
                 if is_recalled {
                     news.state = self.seat.state.get().0.map(|value| Kept { value });
                 }
-                let answer = NextAnswer { result, news };
-                serde_json::to_value(answer).map_err(|error| ToolError::new(error.to_string()))
+                wrapped["news"] = serde_json::to_value(news).map_err(|error| ToolError::new(error.to_string()))?;
+                Ok(wrapped)
             }
             (_, answer) => answer,
         }
@@ -247,7 +247,8 @@ async fn ask(desk: &mut dyn LayerDesk, seat: &Seat, name: &str, payload: Value) 
             if let Some(Kept { value }) = state {
                 seat.state.set(value);
             }
-            desk.next(changes).await
+            let wrapped = desk.next(changes).await?;
+            serde_json::to_value(wrapped).map_err(|error| ToolError::new(error.to_string()))
         }
         "request" => {
             let what: AgentQuestion = serde_json::from_value(payload).map_err(wrong)?;

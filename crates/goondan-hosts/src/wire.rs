@@ -96,13 +96,6 @@ pub(crate) struct Kept {
     pub(crate) value: Value,
 }
 
-/// What `next` gives to a layer.
-#[derive(Serialize)]
-pub(crate) struct NextAnswer {
-    pub(crate) result: Value,
-    pub(crate) news: News,
-}
-
 /// What a layer says with `next`.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct NextAsk {

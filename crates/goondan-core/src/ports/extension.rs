@@ -226,7 +226,7 @@ pub trait LayerDesk: Send {
     ///
     /// # Errors
     /// What it wraps has failed, or a change makes no sense.
-    async fn next(&mut self, changes: Changes) -> Result<Value, ToolError>;
+    async fn next(&mut self, changes: Changes) -> Result<Wrapped, ToolError>;
 
     /// Asks another agent, and waits for its answer.
     ///
@@ -249,6 +249,15 @@ pub struct Changes {
     pub fields: JsonObject,
     /// Changes to the conversation, as the layer has written them.
     pub events: Vec<Value>,
+}
+
+/// What came of what a layer wraps.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Wrapped {
+    /// Its result.
+    pub result: Value,
+    /// What the layers have told each other, those further in included.
+    pub metadata: JsonObject,
 }
 
 /// What an extension says to another agent.

@@ -66,7 +66,7 @@ impl AgentCalls {
         AgentCalls {
             engine: Arc::clone(&context.engine),
             facts: Arc::clone(&context.facts),
-            trace: context.facts.trace.child(&place),
+            trace: context.facts.trace.clone(),
             place,
             cancel: context.cancel.clone(),
             life: Life::new(),

@@ -89,12 +89,13 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
     let id = format!("{}-step-{index}", turn.facts.turn_id);
     let trace = turn.facts.trace.child(&id);
     let catalog = turn.current_catalog();
-    let is_new = AtomicBool::new(false);
+    // A step that was cut off behind its model call has told that it started.
+    let has_told = turn.journal.has_outcome(&format!("step-{index}/model"));
+    let is_new = AtomicBool::new(!has_told);
     let metadata = JsonObject::new();
     let mut context = StepContext { turn, index, catalog, metadata, id: id.clone(), trace, is_new };
     let turn_id = context.turn.facts.turn_id.clone();
-    // A step that was cut off behind its model call has told that it started.
-    if !context.turn.journal.has_outcome(&context.effect("model")) {
+    if !has_told {
         context.publish(RuntimeEventKind::StepStarted {
             step_id: id.clone(),
             step_index: index,

@@ -243,8 +243,12 @@ async function next(run) {
     throw Object.assign(new Error(run.broken.message), { code: 'E_EXT_NEXT' });
   }
   run.hasNext = true;
-  const { result, news } = await askFor(run, 'next', changes(run));
+  const { result, metadata, news } = await askFor(run, 'next', changes(run));
   hearNews(run.session, news);
+  // The same object, for whoever holds it.
+  for (const key of Object.keys(run.ctx.metadata)) delete run.ctx.metadata[key];
+  Object.assign(run.ctx.metadata, metadata);
+  run.known.metadata = stringify(run.ctx.metadata);
   if (result?.responseMessage) result.responseMessage = dated(result.responseMessage);
   return result;
 }

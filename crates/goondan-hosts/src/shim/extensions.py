@@ -413,6 +413,9 @@ class LayerRun:
 
     def _took(self, answer):
         self.session.hear(answer["news"])
+        self.ctx.metadata.clear()
+        self.ctx.metadata.update(answer["metadata"])
+        self._known["metadata"] = copy.deepcopy(answer["metadata"])
         return answer["result"]
 
 

@@ -208,8 +208,17 @@ async function run(call) {
   }
 }
 
+// An error that gdn has told: where it was made says nothing.
+const foreign = new WeakSet();
+
+function told(error) {
+  const made = Object.assign(new Error(error.message), error);
+  foreign.add(made);
+  return made;
+}
+
 function failed(id, error, session) {
-  if (error instanceof Error && error.stack) log(id, 'debug', [error.stack]);
+  if (error instanceof Error && error.stack && !foreign.has(error)) log(id, 'debug', [error.stack]);
   const fault = error instanceof Fault ? error.fault : undefined;
   tell({ kind: 'fail', id, fault, error: thrown(error), state: kept(session) });
 }
@@ -226,7 +235,7 @@ function hear(message) {
       const waiting = asked.get(message.ask);
       asked.delete(message.ask);
       if (!message.error) return waiting?.resolve(message.value);
-      return waiting?.reject(Object.assign(new Error(message.error.message), message.error));
+      return waiting?.reject(told(message.error));
     }
   }
 }

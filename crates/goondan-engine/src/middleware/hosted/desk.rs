@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::event::TurnError;
-use goondan_core::ports::extension::{AgentQuestion, Changes, LayerDesk};
+use goondan_core::ports::extension::{AgentQuestion, Changes, LayerDesk, Wrapped};
 use goondan_core::ports::tool::{ToolCallResult, ToolError};
 use goondan_spec::Code;
 use serde_json::{Value, json};
@@ -104,7 +104,7 @@ impl<'a, 'n> TurnDesk<'a, 'n> {
 
 #[async_trait]
 impl LayerDesk for TurnDesk<'_, '_> {
-    async fn next(&mut self, changes: Changes) -> Result<Value, ToolError> {
+    async fn next(&mut self, changes: Changes) -> Result<Wrapped, ToolError> {
         let next = self.next.take().ok_or_else(called_twice)?;
         let outcome = match self.take_up(changes).await {
             Ok(()) => next.run(self.context).await,
@@ -112,7 +112,8 @@ impl LayerDesk for TurnDesk<'_, '_> {
         };
         let told = outcome.as_ref().map(|outcome| results::of_turn(self.context, outcome)).map_err(Clone::clone);
         self.inner.outcome = Some(outcome);
-        told.map_err(|error| self.inner.told(error))
+        let result = told.map_err(|error| self.inner.told(error))?;
+        Ok(Wrapped { result, metadata: self.context.note::<TurnMetadata>().0.clone() })
     }
 
     async fn request(&mut self, what: AgentQuestion) -> Result<Value, ToolError> {
@@ -177,7 +178,7 @@ impl<'a, 'c, 'n> StepDesk<'a, 'c, 'n> {
 
 #[async_trait]
 impl LayerDesk for StepDesk<'_, '_, '_> {
-    async fn next(&mut self, changes: Changes) -> Result<Value, ToolError> {
+    async fn next(&mut self, changes: Changes) -> Result<Wrapped, ToolError> {
         let next = self.next.take().ok_or_else(called_twice)?;
         let outcome = match self.take_up(changes).await {
             Ok(()) => next.run(self.context).await,
@@ -186,7 +187,8 @@ impl LayerDesk for StepDesk<'_, '_, '_> {
         let told = outcome.as_ref().map(|outcome| results::of_step(outcome, &self.context.metadata));
         let told = told.map_err(Clone::clone);
         self.inner.outcome = Some(outcome);
-        told.map_err(|error| self.inner.told(error))
+        let result = told.map_err(|error| self.inner.told(error))?;
+        Ok(Wrapped { result, metadata: self.context.metadata.clone() })
     }
 
     async fn request(&mut self, what: AgentQuestion) -> Result<Value, ToolError> {
@@ -234,11 +236,11 @@ impl<'a, 'n> ToolCallDesk<'a, 'n> {
 
 #[async_trait]
 impl LayerDesk for ToolCallDesk<'_, '_> {
-    async fn next(&mut self, changes: Changes) -> Result<Value, ToolError> {
+    async fn next(&mut self, changes: Changes) -> Result<Wrapped, ToolError> {
         let next = self.next.take().ok_or_else(called_twice)?;
         self.take_up(changes)?;
         let result = next.run(self.context).await;
-        let told = json!(result);
+        let told = Wrapped { result: json!(result), metadata: self.context.metadata.clone() };
         self.inner = Some(result);
         Ok(told)
     }
