@@ -71,6 +71,13 @@ impl TraceContext {
         TraceContext::root(&self.trace_id, Some(&self.span_id), name).called_by(self.caller.clone())
     }
 
+    /// Another span of the unit that caused this one.
+    #[must_use]
+    pub fn sibling(&self, name: &str) -> Self {
+        let parent = self.parent_span_id.as_deref();
+        TraceContext::root(&self.trace_id, parent, name).called_by(self.caller.clone())
+    }
+
     /// This span as receivers know it, and what goes along with it: in the trace of the caller, where there is one.
     pub fn seen_outside(&self) -> (TraceParent, Option<&str>) {
         let Some(caller) = self.caller.as_deref() else {

@@ -92,14 +92,8 @@ pub struct AgentPlan {
     pub description: Option<String>,
     /// The system prompt.
     pub system: Option<String>,
-    /// The model.
-    pub model: Arc<dyn ModelClient>,
-    /// What it is called.
-    pub model_name: Arc<ModelName>,
-    /// How often a failed model call is repeated.
-    pub max_retries: u32,
-    /// What its tokens cost, where the Model says so.
-    pub pricing: Option<Pricing>,
+    /// The models, in the order in which they are asked: each where those before it have failed. There is at least one.
+    pub models: Arc<[ModelPlan]>,
     /// Sampling settings.
     pub params: Arc<ModelParams>,
     /// Everything that can run for it.
@@ -151,11 +145,15 @@ impl Generation {
 }
 
 impl AgentPlan {
-    /// The same agent with another model.
+    /// The same agent with another model, and with no other.
     #[must_use]
     pub fn with_model(&self, model: &ModelPlan) -> AgentPlan {
-        let ModelPlan { name, client, max_retries, pricing, .. } = model.clone();
-        AgentPlan { model: client, model_name: name, max_retries, pricing, ..self.clone() }
+        AgentPlan { models: Arc::new([model.clone()]), ..self.clone() }
+    }
+
+    /// What its costs are counted in, where a Model states prices.
+    pub fn currency(&self) -> Option<&str> {
+        self.models.iter().find_map(|model| Some(model.pricing.as_ref()?.currency.as_str()))
     }
 }
 
@@ -227,8 +225,7 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     async fn agent(&mut self, agent: &Resource<Agent>) -> Option<AgentPlan> {
-        let model = &self.bundle.models()[&agent.spec.model];
-        let planned = self.model(model).map_err(|error| self.problem(model_problem(model, &error))).ok();
+        let models = self.models_of(agent);
         let mut registry = self.registry(&agent.spec.tools).await;
         let serving = self.serving.and_then(|serving| serving.generation.agent(&agent.id.name));
         let own = registry.catalog_like(serving.map(|agent| &agent.catalog));
@@ -236,15 +233,11 @@ impl Planner<'_> {
         let extensions = self.extensions(agent, &own, &deferred).await;
         self.check_required_tools(agent, &registry);
         extensions.tools().for_each(|tool| registry.register(tool));
-        let ModelPlan { name, client, max_retries, pricing, .. } = planned?;
         Some(AgentPlan {
             name: agent.id.name.clone(),
             description: agent.annotations.get("description").cloned(),
             system: agent.spec.prompt.as_ref().map(|prompt| prompt.text.clone()),
-            model: client,
-            model_name: name,
-            max_retries,
-            pricing,
+            models: models?,
             params: Arc::new(agent.spec.params.clone()),
             catalog: registry.catalog_like(Some(&own)),
             registry,
@@ -253,6 +246,16 @@ impl Planner<'_> {
             workdir: agent.spec.workdir.clone(),
             extensions,
         })
+    }
+
+    /// The models of an agent; `None` where one of them can't be asked.
+    fn models_of(&mut self, agent: &Resource<Agent>) -> Option<Arc<[ModelPlan]>> {
+        let mut models = Vec::new();
+        let bundle = Arc::clone(self.bundle);
+        for model in agent.spec.models().map(|id| &bundle.models()[id]) {
+            models.push(self.model(model).map_err(|error| self.problem(model_problem(model, &error))).ok());
+        }
+        models.into_iter().collect()
     }
 
     /// A client for a model. Agents with the same model share it.

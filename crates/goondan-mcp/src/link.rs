@@ -16,6 +16,7 @@ use rmcp::transport::{AuthClient, IntoTransport, StreamableHttpClientTransport};
 use rmcp::{ClientLifecycleMode, RoleClient};
 use tokio::sync::watch;
 
+use crate::attentive::Attentive;
 use crate::catalog::{Catalog, MAX_TOOLS};
 use crate::codes::{self, error};
 use crate::definition::{Definition, Way};
@@ -365,7 +366,9 @@ async fn socket(definition: &Definition, _path: &std::path::Path) -> Result<Stre
 }
 
 /// What a transport for a server of the web is made of.
-async fn web(definition: &Definition) -> Result<(reqwest::Client, StreamableHttpClientTransportConfig), ToolError> {
+async fn web(
+    definition: &Definition,
+) -> Result<(Attentive<reqwest::Client>, StreamableHttpClientTransportConfig), ToolError> {
     let name = definition.name();
     let Way::Http { url, headers } = &definition.way else {
         return Err(error(Code::MCP_CONNECT, name, "has no address"));
@@ -385,7 +388,7 @@ async fn web(definition: &Definition) -> Result<(reqwest::Client, StreamableHttp
     let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
         .custom_headers(named)
         .reinit_on_expired_session(true);
-    Ok((client, config))
+    Ok((Attentive::new(client), config))
 }
 
 fn no_connection(

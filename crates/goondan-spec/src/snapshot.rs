@@ -333,13 +333,13 @@ impl<'a> Snapper<'a> {
                 None => hasher.and(built_in.entry(&used.extension).or_insert_with(hash)),
             }
         });
-        let model = known(&spec.model);
+        let models = spec.models().fold(Hasher::default(), |hasher, id| hasher.and(id).and(&known(id)));
         let prompt = spec.prompt.as_ref().map(|prompt| &prompt.text);
         let settings = (&spec.params, spec.max_parallel_tool_calls, &spec.required_tools, &spec.workdir);
         BTreeMap::from([
             (AgentPart::Tools, tools.finish()),
             (AgentPart::Prompt, Hasher::default().and(&prompt).finish()),
-            (AgentPart::Model, Hasher::default().and(&spec.model).and(&model).finish()),
+            (AgentPart::Model, models.finish()),
             (AgentPart::Policy, Hasher::default().and(&spec.permissions).finish()),
             (AgentPart::Extensions, extensions.finish()),
             (AgentPart::Settings, Hasher::default().and(&settings).finish()),
@@ -355,7 +355,7 @@ impl<'a> Snapper<'a> {
         let before = &self.before?.snapshot;
         let tools = agent.spec.tools.iter().map(|used| &used.tool);
         let extensions = agent.spec.extensions.iter().map(|used| &used.extension);
-        let mut named = tools.chain(extensions).chain([&agent.spec.model]);
+        let mut named = tools.chain(extensions).chain(agent.spec.models());
         let is_same = |id: &ResourceId| id.is_base() || of(known, id) == of(&before.resources, id);
         let is_unchanged = self.is_unchanged(agent, Bundle::agents) && named.all(is_same);
         before.agents.get(&agent.id.name).filter(|_| is_unchanged)

@@ -74,7 +74,7 @@ impl Bundle {
     fn used_by(&self, swarm: &ResourceId) -> BTreeSet<ResourceId> {
         let Some(resource) = self.swarms().get(swarm) else { return BTreeSet::new() };
         let agents = resource.spec.agents.iter().filter_map(|agent| self.agents().get(agent));
-        let models = agents.map(|agent| agent.spec.model.clone());
+        let models = agents.flat_map(|agent| agent.spec.models().cloned());
         models.chain(self.connections_of(swarm).map(|connection| connection.id.clone())).collect()
     }
 }

@@ -93,7 +93,7 @@ impl TurnContext {
         let id = format!("{}-{effect_id}", self.turn_id());
         let message = step::message(id, Role::User, vec![Part::Text { text: question.text }], source, self);
         let call = ModelCall {
-            agent: &agent,
+            model: &agent.models[0],
             request: ModelRequest {
                 instance: self.instance().clone(),
                 system: Some(question.instructions),
@@ -110,10 +110,11 @@ impl TurnContext {
             life: &self.facts.life,
         };
         self.engine.spent.check(&self.engine.generation.load().policy.budget, "policy.budget")?;
-        let answer = step::journaled(self, effect_id, call).await?;
+        let answer = step::journaled(self, effect_id, call, &agent.models[1..]).await?;
         Ok(answer.map(|answer| {
             let usage = answer.usage.unwrap_or_default();
             self.progress.usage += usage;
+            self.progress.pay(answer.cost);
             self.engine.spent.add_tokens(usage);
             answer.parts.iter().filter_map(Part::as_text).collect()
         }))

@@ -31,7 +31,7 @@ impl Sessions for AgentCalls {
     }
 
     async fn currency(&self, id: &InstanceId) -> Option<String> {
-        Some(self.engine.agent(&id.agent)?.pricing.as_ref()?.currency.clone())
+        self.engine.agent(&id.agent)?.currency().map(str::to_owned)
     }
 }
 

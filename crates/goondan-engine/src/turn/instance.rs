@@ -15,7 +15,7 @@ use crate::tooling::dispatch::TurnFacts;
 use crate::turn::step;
 use crate::turn::{self, ConversationLog, JoinBox, TurnContext, TurnProgress, store_failed};
 use goondan_core::conversation::Conversation;
-use goondan_core::event::{FinishReason, TurnError, TurnResult};
+use goondan_core::event::{Cost, FinishReason, TurnError, TurnResult};
 use goondan_core::ids::turn_of_message;
 use goondan_core::inbound::AgentEvent;
 use goondan_core::message::{Message, MessageData, MessageEvent, MessageSource, Role};
@@ -49,6 +49,8 @@ pub(crate) struct TurnEnd {
     pub(crate) answer: Option<AgentEvent>,
     pub(crate) warm: Option<ConversationLog>,
     pub(crate) meta: InstanceMeta,
+    /// What the turn cost, where that is known.
+    pub(crate) cost: Option<Cost>,
 }
 
 /// Runs one turn from its event to its durable end.
@@ -60,7 +62,9 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
     let opened = open(&engine, &facts, &meta, is_new, warm).await;
     let (about, of) = (Arc::clone(&engine), Arc::clone(&facts));
     let mut end = match opened {
-        Err(error) => TurnEnd { result: not_begun(&facts, &error), handled: vec![], answer: None, warm: None, meta },
+        Err(error) => {
+            TurnEnd { result: not_begun(&facts, &error), handled: vec![], answer: None, warm: None, meta, cost: None }
+        }
         Ok((log, journal)) => {
             let event = Arc::new(event);
             let mut context = TurnContext {
@@ -80,7 +84,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         }
     };
     end.meta.status = InstanceStatus::Idle;
-    turn::publish_end(&about, &of, &end.result, started.millis(&of.life));
+    turn::publish_end(&about, &of, &end.result, end.cost.take(), started.millis(&of.life));
     end
 }
 
@@ -167,8 +171,9 @@ fn results_for_unanswered(conversation: &Conversation, now: DateTime<Utc>) -> Op
 /// Makes the outcome durable. A turn that the store has failed is not over: it is resumed.
 async fn finish(mut context: TurnContext, result: TurnResult, mut meta: InstanceMeta) -> TurnEnd {
     if result.error.as_ref().is_some_and(|error| error.code == Code::STORE) {
-        return TurnEnd { result, handled: Vec::new(), answer: None, warm: None, meta };
+        return TurnEnd { result, handled: Vec::new(), answer: None, warm: None, meta, cost: None };
     }
+    let cost = context.progress.cost.take();
     let (engine, event) = (Arc::clone(&context.engine), Arc::clone(&context.event));
     let now = engine.clock.now();
     let mut handled = vec![event.id.clone()];
@@ -184,13 +189,13 @@ async fn finish(mut context: TurnContext, result: TurnResult, mut meta: Instance
     let before = meta.clone();
     meta.status = InstanceStatus::Idle;
     meta.updated_at = now;
-    meta.spending.add(result.usage, context.facts.agent.pricing.as_ref());
+    meta.spending.add(result.usage, cost.as_ref());
     dead_letters::bury(&engine, &event, &result, now).await;
     match end_turn(context, turn, meta.clone()).await {
-        Ok(warm) => TurnEnd { result, handled, answer, warm, meta },
+        Ok(warm) => TurnEnd { result, handled, answer, warm, meta, cost },
         Err(error) => {
             let result = TurnResult { finish_reason: FinishReason::Error, error: Some(store_failed(&error)), ..result };
-            TurnEnd { result, handled: Vec::new(), answer: None, warm: None, meta: before }
+            TurnEnd { result, handled: Vec::new(), answer: None, warm: None, meta: before, cost: None }
         }
     }
 }

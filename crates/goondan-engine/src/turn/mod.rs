@@ -83,8 +83,21 @@ pub(crate) struct TurnProgress {
     pub(crate) steps: u32,
     pub(crate) empty_answers: u32,
     pub(crate) usage: TokenUsage,
+    /// What it cost, where the models that were asked have prices.
+    pub(crate) cost: Option<Cost>,
     /// Events that joined the turn after it began.
     pub(crate) joined_ids: Vec<String>,
+}
+
+impl TurnProgress {
+    /// Adds what an answer cost. All models of an agent have their prices in one currency.
+    pub(crate) fn pay(&mut self, cost: Option<Cost>) {
+        match (&mut self.cost, cost) {
+            (Some(paid), Some(cost)) => paid.amount += cost.amount,
+            (nothing @ None, cost) => *nothing = cost,
+            (Some(_), None) => {}
+        }
+    }
 }
 
 /// How a turn ended, as middleware sees it.
@@ -288,10 +301,9 @@ pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnRe
 }
 
 /// Tells that a turn is over, once it is on disk.
-pub(crate) fn publish_end(engine: &Engine, facts: &TurnFacts, result: &TurnResult, duration: u64) {
+pub(crate) fn publish_end(engine: &Engine, facts: &TurnFacts, result: &TurnResult, cost: Option<Cost>, duration: u64) {
     let turn_id = result.turn_id.clone();
     let token_usage = (result.usage != TokenUsage::default()).then_some(result.usage);
-    let cost = token_usage.zip(facts.agent.pricing.as_ref()).map(|(usage, pricing)| Cost::of(usage, pricing));
     let kind = match (&result.error, result.finish_reason) {
         (Some(error), FinishReason::Error) => {
             let (error_message, error_code) = (error.message.clone(), Some(error.code.clone()));

@@ -1,5 +1,6 @@
 //! Asks the model, and asks again where that may help (rule M4).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -9,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::delivery::bus::EventBus;
 use crate::life::Life;
-use crate::plan::AgentPlan;
+use crate::plan::{ModelName, ModelPlan};
 use crate::turn::model_course::Course;
-use goondan_core::event::{SwarmEvent, TurnError};
+use goondan_core::event::{Cost, SwarmEvent, TurnError};
 use goondan_core::ids::{InstanceId, TraceContext};
 use goondan_core::message::{Part, ToolCall};
 use goondan_core::ports::model::{ModelChunk, ModelError, ModelErrorKind, ModelRequest, TokenUsage};
@@ -28,6 +29,9 @@ const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 pub(crate) struct ModelAnswer {
     pub(crate) parts: Vec<Part>,
     pub(crate) usage: Option<TokenUsage>,
+    /// By the prices of the model that gave it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) cost: Option<Cost>,
 }
 
 /// Why there is no answer.
@@ -39,7 +43,7 @@ pub(crate) enum NoAnswer {
 
 /// One model call of a turn.
 pub(crate) struct ModelCall<'a> {
-    pub(crate) agent: &'a AgentPlan,
+    pub(crate) model: &'a ModelPlan,
     pub(crate) request: ModelRequest,
     pub(crate) turn_id: &'a str,
     /// The step that asks; `None` for a question beside the conversation.
@@ -53,7 +57,29 @@ pub(crate) struct ModelCall<'a> {
     pub(crate) life: &'a Life,
 }
 
-impl ModelCall<'_> {
+impl NoAnswer {
+    /// The same where other models were asked before the `last` one: what each of them said counts, and the first is the one
+    /// that was meant to answer.
+    pub(crate) fn after(self, failures: Vec<(Arc<ModelName>, ModelError)>, last: &ModelName) -> NoAnswer {
+        let NoAnswer::Failed(error) = self else { return self };
+        let Some((_, first)) = failures.first() else { return NoAnswer::Failed(error) };
+        let (kind, suggestion) = (first.kind, first.suggestion.clone());
+        let told = failures.iter().map(|(name, error)| (&**name, error)).chain([(last, &error)]);
+        let told = told.map(|(name, error)| format!("{} {}: {}", name.provider, name.model, error.message));
+        let message = format!("no model answered; {}", told.collect::<Vec<_>>().join("; "));
+        NoAnswer::Failed(ModelError { suggestion, ..ModelError::new(kind, message) })
+    }
+}
+
+impl<'a> ModelCall<'a> {
+    /// The same question to another model, where this one has failed. What it had written is taken back.
+    pub(crate) fn of_another(self, model: &'a ModelPlan) -> ModelCall<'a> {
+        self.publish(|instance, turn_id| SwarmEvent::TextReset { instance, turn_id });
+        tracing::warn!(instance = %self.request.instance, failed = %self.model.name.model, next = %model.name.model, "another model is asked");
+        let trace = self.trace.sibling(&format!("{}-{}", self.trace.span_id, model.name.model));
+        ModelCall { model, trace, course: Course::default(), ..self }
+    }
+
     /// The answer, after as many attempts as it takes and is allowed.
     pub(crate) async fn run(&self) -> Result<ModelAnswer, NoAnswer> {
         tokio::select! {
@@ -69,7 +95,7 @@ impl ModelCall<'_> {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            if !error.is_transient() || retries >= self.agent.max_retries {
+            if !error.is_transient() || retries >= self.model.max_retries {
                 return Err(error);
             }
             self.publish(|instance, turn_id| SwarmEvent::TextReset { instance, turn_id });
@@ -83,7 +109,7 @@ impl ModelCall<'_> {
 
     async fn attempt(&self) -> Result<ModelAnswer, ModelError> {
         let begun = Instant::now();
-        let mut stream = self.agent.model.stream(self.request.clone()).await?;
+        let mut stream = self.model.client.stream(self.request.clone()).await?;
         let mut collector = Collector::default();
         let mut shown = self.bus.map(EventBus::text_stream);
         while let Some(chunk) = stream.next().await {
@@ -93,7 +119,9 @@ impl ModelCall<'_> {
             if let (ModelChunk::Text(delta), Some(shown)) = (&chunk, &mut shown) {
                 self.show(shown.push(delta));
             }
-            if let Some(answer) = collector.take(chunk)? {
+            if let Some(mut answer) = collector.take(chunk)? {
+                answer.cost =
+                    answer.usage.zip(self.model.pricing.as_ref()).map(|(usage, pricing)| Cost::of(usage, pricing));
                 shown.iter_mut().for_each(|shown| self.show(shown.finish()));
                 return Ok(answer);
             }
@@ -158,7 +186,7 @@ impl Collector {
     fn finish(self, usage: Option<TokenUsage>) -> ModelAnswer {
         let text = (!self.text.is_empty()).then_some(Part::Text { text: self.text });
         let calls = with_unique_ids(self.calls).into_iter().map(Part::ToolCall);
-        ModelAnswer { parts: text.into_iter().chain(calls).collect(), usage }
+        ModelAnswer { parts: text.into_iter().chain(calls).collect(), usage, cost: None }
     }
 }
 

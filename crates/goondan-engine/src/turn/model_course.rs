@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::engine::Engine;
 use crate::turn::model_call::{ModelAnswer, ModelCall, NoAnswer, turn_error};
-use goondan_core::event::{Cost, RuntimeEventKind, ShownModelCall};
+use goondan_core::event::{RuntimeEventKind, ShownModelCall};
 
 /// How a question goes. It outlives the question, which may be dropped at any point.
 #[derive(Debug, Default)]
@@ -76,17 +76,16 @@ impl Asked {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let Taken { retries, first } = call.course.taken();
         let token_usage = answer.and_then(|answer| answer.usage);
-        let pricing = call.agent.pricing.as_ref();
         Box::new(ShownModelCall {
             step_id: call.step_id.map(str::to_owned),
-            provider: call.agent.model_name.provider.clone(),
-            model: call.agent.model_name.model.clone(),
+            provider: call.model.name.provider.clone(),
+            model: call.model.name.model.clone(),
             started_at: self.at,
             duration: millis(self.since.elapsed()),
             time_to_first_token: first.map(millis),
             retries,
             token_usage,
-            cost: token_usage.zip(pricing).map(|(usage, pricing)| Cost::of(usage, pricing)),
+            cost: answer.and_then(|answer| answer.cost.clone()),
         })
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::life::{Life, Stopwatch};
 use crate::middleware::{Journalist, StepNext};
+use crate::plan::ModelPlan;
 use crate::policy::redact::Redactor;
 use crate::tooling::dispatch::{self, ToolCallContext};
 use crate::tooling::registry::Catalog;
@@ -134,6 +135,7 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
 pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, TurnError> {
     let answer = ask_model(context).await?;
     let usage = answer.usage;
+    context.turn.progress.pay(answer.cost);
     if answer.parts.is_empty() {
         return Ok(StepOutcome { should_continue: false, message: None, results: Vec::new(), usage });
     }
@@ -151,7 +153,7 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
     let turn = &*context.turn;
     let agent = &turn.facts.agent;
     let call = ModelCall {
-        agent,
+        model: &agent.models[0],
         request: ModelRequest {
             instance: turn.facts.instance.clone(),
             system: turn.event.system(agent.system.as_deref()),
@@ -169,14 +171,16 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
     };
     let effect = context.effect("model");
     context.is_new.fetch_or(!turn.journal.has_outcome(&effect), Ordering::Relaxed);
-    journaled(turn, effect, call).await?.map_err(turn_error)
+    journaled(turn, effect, call, &agent.models[1..]).await?.map_err(turn_error)
 }
 
-/// Asks the model once in the life of the turn: a resumed turn gets the recorded answer.
+/// Asks the model once in the life of the turn, and where it fails, the `others` in their order: a resumed turn gets the recorded
+/// answer.
 pub(crate) async fn journaled(
     turn: &TurnContext,
     effect_id: String,
     call: ModelCall<'_>,
+    others: &[ModelPlan],
 ) -> Result<Result<ModelAnswer, ModelError>, TurnError> {
     let effect = Effect {
         id: effect_id,
@@ -185,13 +189,16 @@ pub(crate) async fn journaled(
         when_interrupted: WhenInterrupted::RunAgain,
     };
     let work = Box::pin(async {
-        let asked = Asked::now(&turn.engine);
-        let mut answer = turn.engine.outcome_of(call.run()).await;
-        if let Ok(answer) = &mut answer {
-            without_secrets(&turn.engine.redactor, answer);
+        let mut call = call;
+        let mut answer = ask(turn, &call).await;
+        let mut failures = Vec::new();
+        for other in others {
+            let Err(NoAnswer::Failed(error)) = answer else { break };
+            failures.push((Arc::clone(&call.model.name), error));
+            call = call.of_another(other);
+            answer = ask(turn, &call).await;
         }
-        asked.tell(&turn.engine, &call, &answer);
-        answer
+        answer.map_err(|error| error.after(failures, &call.model.name))
     });
     match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
         Outcome::Done { value: Ok(answer), .. } => Ok(Ok(answer)),
@@ -199,6 +206,17 @@ pub(crate) async fn journaled(
         Outcome::Done { value: Err(NoAnswer::Cancelled), .. } => Err(cancelled()),
         Outcome::Interrupted => unreachable!("a model call is run again"),
     }
+}
+
+/// Asks one model, and tells how that went.
+async fn ask(turn: &TurnContext, call: &ModelCall<'_>) -> Result<ModelAnswer, NoAnswer> {
+    let asked = Asked::now(&turn.engine);
+    let mut answer = turn.engine.outcome_of(call.run()).await;
+    if let Ok(answer) = &mut answer {
+        without_secrets(&turn.engine.redactor, answer);
+    }
+    asked.tell(&turn.engine, call, &answer);
+    answer
 }
 
 /// Takes secrets out of what a model says, before it is kept. Arguments of calls stay as they are: tools need them.

@@ -11,7 +11,7 @@ use crate::decode::Field;
 use crate::diagnostic::Code;
 use crate::findings::Findings;
 use crate::meta::Kind;
-use crate::references::{self, RefShape};
+use crate::references::{self, ItemShape, RefShape};
 use crate::text::{closest, excerpt, list};
 use crate::{JsonObject, ResourceId};
 
@@ -20,6 +20,8 @@ use crate::{JsonObject, ResourceId};
 pub struct Agent {
     /// The model it talks to.
     pub model: ResourceId,
+    /// Those that are asked where it fails, in their order.
+    pub fallbacks: Vec<ResourceId>,
     /// How it talks to it.
     pub params: ModelParams,
     /// Its system prompt, read from the file where it is one.
@@ -36,6 +38,13 @@ pub struct Agent {
     pub required_tools: Vec<String>,
     /// Where its tools work.
     pub workdir: Workdir,
+}
+
+impl Agent {
+    /// The models that may be asked, in their order.
+    pub fn models(&self) -> impl Iterator<Item = &ResourceId> {
+        std::iter::once(&self.model).chain(&self.fallbacks)
+    }
 }
 
 /// Sampling settings; what is absent is left to the provider.
@@ -115,12 +124,14 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     let parallel = fields.optional("maxParallelToolCalls").map(|field| field.whole_as(1, findings));
     let workdir = fields.optional("workdir").map(|field| read_workdir(&field, scope, findings));
     fields.finish(findings);
-    let (model, params) = config?;
+    let ModelConfig { model, fallbacks, params } = config?;
     if let Some(field) = tools_field.filter(|_| !used.is_empty()) {
-        check_capability(&model, &field, scope, findings);
+        let models = std::iter::once(&model).chain(&fallbacks);
+        models.for_each(|model| check_capability(model, &field, scope, findings));
     }
     Some(Agent {
         model,
+        fallbacks,
         params,
         prompt: prompt.unwrap_or(Some(None))?,
         tools: tools?,
@@ -132,16 +143,63 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     })
 }
 
-fn read_model_config(
-    field: &Field<'_>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
-) -> Option<(ResourceId, ModelParams)> {
+/// `spec.modelConfig`.
+struct ModelConfig {
+    model: ResourceId,
+    fallbacks: Vec<ResourceId>,
+    params: ModelParams,
+}
+
+fn read_model_config(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<ModelConfig> {
     let mut fields = field.fields(findings)?;
     let model = fields.required("modelRef", findings).and_then(|field| scope.resolve(&field, Kind::Model, findings));
+    let others = fields.optional("fallbacks");
+    let fallbacks = others.map(|field| read_fallbacks(&field, model.as_ref(), scope, findings));
     let params = fields.optional("params").map(|field| read_params(&field, findings));
     fields.finish(findings);
-    Some((model?, params.unwrap_or_else(|| Some(ModelParams::default()))?))
+    Some(ModelConfig {
+        model: model?,
+        fallbacks: fallbacks.unwrap_or_else(|| Some(Vec::new()))?,
+        params: params.unwrap_or_else(|| Some(ModelParams::default()))?,
+    })
+}
+
+/// Each model is asked once, and what they cost can be added up.
+fn read_fallbacks(
+    field: &Field<'_>,
+    first: Option<&ResourceId>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<Vec<ResourceId>> {
+    let mut models: Vec<ResourceId> = Vec::new();
+    for item in field.list(findings)? {
+        let Some((fields, reference)) = references::item(&item, findings) else { continue };
+        fields.finish(findings);
+        let Some(model) = scope.resolve(&reference, Kind::Model, findings) else { continue };
+        if first == Some(&model) || models.contains(&model) {
+            let message = format!("`{model}` is asked already before this point.");
+            findings.add(reference.invalid(message).suggest("remove it from `fallbacks`, or name another model"));
+            continue;
+        }
+        check_currency(&model, first, &reference, scope, findings);
+        models.push(model);
+    }
+    Some(models)
+}
+
+fn check_currency(
+    model: &ResourceId,
+    first: Option<&ResourceId>,
+    reference: &Field<'_>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) {
+    let currency = |id: &ResourceId| Some(scope.decoded().models.get(id)?.spec.pricing.as_ref()?.currency.as_str());
+    if let Some((own, other)) = currency(model).zip(first.and_then(currency)).filter(|(own, other)| own != other) {
+        let message = format!("The prices of `{model}` are in {own}, but those of the first model are in {other}.");
+        findings
+            .add(reference.invalid(message).suggest("state the `pricing` of all models of an agent in one currency"));
+    }
 }
 
 fn read_params(field: &Field<'_>, findings: &mut Findings) -> Option<ModelParams> {
@@ -374,6 +432,8 @@ pub(crate) struct AgentSpec {
 pub(crate) struct ModelConfigShape {
     /// The Model to use.
     model_ref: RefShape,
+    /// The Models to ask, in this order, where a model call has failed and was repeated as often as `maxRetries` says.
+    fallbacks: Option<Vec<ItemShape>>,
     /// Sampling settings. What is absent is left to the provider. `reasoningEffort` may stand here, too; any other key is
     /// sent to the provider unchanged.
     params: Option<ParamsShape>,

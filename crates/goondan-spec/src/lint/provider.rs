@@ -11,7 +11,7 @@ use super::Places;
 use super::schema_walk::walk;
 use crate::bundle::{Decoded, Resource};
 use crate::diagnostic::{Code, Diagnostic};
-use crate::kinds::{ExportSpec, Model, Tool, ToolUse, qualified_name};
+use crate::kinds::{Agent, ExportSpec, Model, Tool, ToolUse, qualified_name};
 use crate::sent_schema::{Wire, sent_schema};
 use crate::text::{excerpt, list};
 
@@ -63,12 +63,10 @@ pub(super) fn lint(decoded: &Decoded, places: &Places<'_>) -> Vec<Diagnostic> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     for agent in decoded.agents.values() {
-        let Some(model) = decoded.models.get(&agent.spec.model) else { continue };
-        let name = model.spec.provider.to_lowercase();
-        let Some(provider) = PROVIDERS.iter().find(|known| known.names.contains(&name.as_str())) else { continue };
-        for used in &agent.spec.tools {
-            let Some(tool) = decoded.tools.get(&used.tool).filter(|tool| !tool.id.is_base()) else { continue };
-            for export in selected(tool, used) {
+        for model in agent.spec.models().filter_map(|id| decoded.models.get(id)) {
+            let name = model.spec.provider.to_lowercase();
+            let Some(provider) = PROVIDERS.iter().find(|known| known.names.contains(&name.as_str())) else { continue };
+            for (tool, export) in offered(&agent.spec, decoded) {
                 for refusal in (provider.check)(&export.shown_parameters(), &model.spec) {
                     let key = (provider.title, qualified_name(&tool.id.name, &export.name), refusal.clone());
                     if seen.insert(key) {
@@ -79,6 +77,14 @@ pub(super) fn lint(decoded: &Decoded, places: &Places<'_>) -> Vec<Diagnostic> {
         }
     }
     found
+}
+
+/// What an agent is offered by the project's own tools.
+fn offered<'d>(agent: &'d Agent, decoded: &'d Decoded) -> impl Iterator<Item = (&'d Resource<Tool>, &'d ExportSpec)> {
+    agent.tools.iter().flat_map(|used| {
+        let tool = decoded.tools.get(&used.tool).filter(|tool| !tool.id.is_base());
+        tool.into_iter().flat_map(move |tool| selected(tool, used).map(move |export| (&**tool, export)))
+    })
 }
 
 /// The exports whose schema is known and that the agent is offered.

@@ -233,6 +233,21 @@ fn agents_and_swarms() {
             with("Agent", "  modelConfig: {modelRef: Model/m, params: {temperature: 3, maxTokens: 0, topP: high}}"),
         ),
         (
+            "bad_fallbacks",
+            with(
+                "Agent",
+                "  modelConfig:\n    modelRef: Model/dollar\n    fallbacks: [{ref: Model/dollar}, {ref: Model/euro}, {ref: Model/nobody}, Model/euro]",
+            )
+            .file(
+                "/p/models.yaml",
+                format!(
+                    "{}---\n{}",
+                    document("Model", "  {provider: scripted, model: a, pricing: {input: 1, output: 1}}").replace("name: x", "name: dollar"),
+                    document("Model", "  {provider: scripted, model: b, pricing: {input: 1, output: 1, currency: EUR}}").replace("name: x", "name: euro"),
+                ),
+            ),
+        ),
+        (
             "bad_permissions",
             agent(
                 "  tools: [{ref: Tool/bash}]\n  permissions:\n    default: maybe\n    rules:\n      - {action: deny}\n      - {tool: \"bash__*\", args: {comand: \"rm *\"}, action: deny}\n      - {tool: \"[\", action: allow}",

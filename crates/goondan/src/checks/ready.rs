@@ -10,7 +10,7 @@ use goondan_tools::{EntryFault, entry_fault};
 /// What can't be had. What no agent uses keeps nobody from running.
 pub(super) fn check(bundle: &Bundle, environment: &Environment) -> Vec<Diagnostic> {
     let agents = || bundle.agents().values().map(|agent| &agent.spec);
-    let models: BTreeSet<&ResourceId> = agents().map(|agent| &agent.model).collect();
+    let models: BTreeSet<&ResourceId> = agents().flat_map(|agent| agent.models()).collect();
     let tools: BTreeSet<&ResourceId> = agents().flat_map(|agent| &agent.tools).map(|used| &used.tool).collect();
     let of_models = bundle.models().values().filter_map(|model| {
         let wrong = model_problem(model, bundle.root()).map(|error| (Code::SCHEMA_INVALID, error));

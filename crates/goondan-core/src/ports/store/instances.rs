@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use goondan_spec::kinds::Pricing;
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
@@ -69,10 +68,10 @@ pub struct Spending {
 
 impl Spending {
     /// One more turn.
-    pub fn add(&mut self, usage: TokenUsage, pricing: Option<&Pricing>) {
+    pub fn add(&mut self, usage: TokenUsage, cost: Option<&Cost>) {
         self.usage += usage;
-        if let Some(pricing) = pricing {
-            self.cost = Some(self.cost.unwrap_or_default() + Cost::of(usage, pricing).amount);
+        if let Some(cost) = cost {
+            self.cost = Some(self.cost.unwrap_or_default() + cost.amount);
         }
     }
 

@@ -1,0 +1,226 @@
+//! A client that listens to what a server says of its own accord before it asks the server for anything.
+//!
+//! A server may ask back while it answers a call, and some ask on the session's own stream. What is said there before somebody
+//! listens is lost, and the call waits for an answer to a question that nobody saw.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse, StreamableHttpResponseLimits,
+};
+use sse_stream::Sse;
+use tokio::sync::watch;
+
+/// How long a request waits for the stream. A server that answers later keeps quiet on it, or is asked without.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The headers of a request.
+type Headers = HashMap<HeaderName, HeaderValue>;
+/// What a server says on a stream.
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+/// A client whose requests wait until the stream of their session was answered, with a stream or with a refusal.
+#[derive(Clone)]
+pub(crate) struct Attentive<C> {
+    client: C,
+    /// The session whose stream was answered last.
+    heard: Arc<watch::Sender<Option<Arc<str>>>>,
+}
+
+impl<C> Attentive<C> {
+    pub(crate) fn new(client: C) -> Attentive<C> {
+        Attentive { client, heard: Arc::default() }
+    }
+
+    /// Waits for the stream of `session`, once: a server that never answers it is not waited for again.
+    async fn listen(&self, session: &Arc<str>) {
+        let mut heard = self.heard.subscribe();
+        let answered = heard.wait_for(|heard| heard.as_ref() == Some(session));
+        if tokio::time::timeout(PATIENCE, answered).await.is_err() {
+            self.note(session);
+        }
+    }
+
+    fn note(&self, session: &Arc<str>) {
+        self.heard.send_replace(Some(Arc::clone(session)));
+    }
+}
+
+impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Attentive<C> {
+    type Error = C::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, StreamableHttpError<C::Error>> {
+        let limits = StreamableHttpResponseLimits::default();
+        self.post_message_with_response_limits(uri, message, session, token, headers, limits).await
+    }
+
+    async fn post_message_with_response_limits(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+        limits: StreamableHttpResponseLimits,
+    ) -> Result<StreamableHttpPostResponse, StreamableHttpError<C::Error>> {
+        if let (Some(session), JsonRpcMessage::Request(_)) = (&session, &message) {
+            self.listen(session).await;
+        }
+        self.client.post_message_with_response_limits(uri, message, session, token, headers, limits).await
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<(), StreamableHttpError<C::Error>> {
+        self.client.delete_session(uri, session, token, headers).await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<Events, StreamableHttpError<C::Error>> {
+        let size = StreamableHttpResponseLimits::default().max_sse_event_size;
+        self.get_stream_with_max_sse_event_size(uri, session, last_event_id, token, headers, size).await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+        max_size: usize,
+    ) -> Result<Events, StreamableHttpError<C::Error>> {
+        let noted = session.clone();
+        let answer =
+            self.client.get_stream_with_max_sse_event_size(uri, session, last_event_id, token, headers, max_size).await;
+        if let Some(session) = &noted {
+            self.note(session);
+        }
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::{FutureExt as _, StreamExt as _};
+    use rmcp::model::{ClientNotification, ClientRequest, InitializedNotification, PingRequest, RequestId};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::sync::Semaphore;
+
+    /// A server that answers the stream when it is let to, and counts what is posted.
+    #[derive(Clone)]
+    struct Slow {
+        answers: Arc<Semaphore>,
+        posted: Arc<AtomicUsize>,
+    }
+
+    impl StreamableHttpClient for Slow {
+        type Error = std::io::Error;
+
+        async fn post_message(
+            &self,
+            _uri: Arc<str>,
+            _message: ClientJsonRpcMessage,
+            _session: Option<Arc<str>>,
+            _token: Option<String>,
+            _headers: Headers,
+        ) -> Result<StreamableHttpPostResponse, StreamableHttpError<std::io::Error>> {
+            self.posted.fetch_add(1, Ordering::SeqCst);
+            Ok(StreamableHttpPostResponse::Accepted)
+        }
+
+        async fn delete_session(
+            &self,
+            _uri: Arc<str>,
+            _session: Arc<str>,
+            _token: Option<String>,
+            _headers: Headers,
+        ) -> Result<(), StreamableHttpError<std::io::Error>> {
+            Ok(())
+        }
+
+        async fn get_stream(
+            &self,
+            _uri: Arc<str>,
+            _session: Option<Arc<str>>,
+            _last_event_id: Option<String>,
+            _token: Option<String>,
+            _headers: Headers,
+        ) -> Result<Events, StreamableHttpError<std::io::Error>> {
+            self.answers.acquire().await.expect("nobody closes it").forget();
+            Ok(futures::stream::empty().boxed())
+        }
+    }
+
+    fn slow() -> (Slow, Attentive<Slow>) {
+        let server = Slow { answers: Arc::new(Semaphore::new(0)), posted: Arc::default() };
+        (server.clone(), Attentive::new(server))
+    }
+
+    fn request() -> ClientJsonRpcMessage {
+        ClientJsonRpcMessage::request(ClientRequest::PingRequest(PingRequest::default()), RequestId::Number(1))
+    }
+
+    async fn post(client: &Attentive<Slow>, message: ClientJsonRpcMessage, session: Option<&str>) {
+        let answer = client.post_message("u".into(), message, session.map(Arc::from), None, Headers::new()).await;
+        assert!(answer.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_until_the_stream_was_answered() {
+        let (server, client) = slow();
+        let stream = client.get_stream("u".into(), Some("s".into()), None, None, Headers::new());
+        let asked = post(&client, request(), Some("s"));
+        tokio::pin!(stream, asked);
+        assert!(stream.as_mut().now_or_never().is_none());
+        assert!(asked.as_mut().now_or_never().is_none());
+        assert_eq!(server.posted.load(Ordering::SeqCst), 0, "it is not asked before it is listened to");
+        server.answers.add_permits(1);
+        assert!(stream.await.is_ok());
+        asked.now_or_never().expect("nothing is waited for any more");
+        assert_eq!(server.posted.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_without_an_answer_is_waited_for_once() {
+        let (server, client) = slow();
+        let start = tokio::time::Instant::now();
+        post(&client, request(), Some("s")).await;
+        post(&client, request(), Some("s")).await;
+        assert_eq!(start.elapsed(), PATIENCE);
+        assert_eq!(server.posted.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_needs_no_stream_does_not_wait() {
+        let (server, client) = slow();
+        let told = ClientNotification::InitializedNotification(InitializedNotification::default());
+        let told = ClientJsonRpcMessage::notification(told);
+        post(&client, told, Some("s")).now_or_never().expect("it is only told");
+        post(&client, request(), None).now_or_never().expect("there is no session");
+        assert_eq!(server.posted.load(Ordering::SeqCst), 2);
+    }
+}
