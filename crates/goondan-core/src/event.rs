@@ -39,6 +39,9 @@ pub struct TurnResult {
     /// The model's last message.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub response_message: Option<Message>,
+    /// The answer as data, where the agent states its `output`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub output: Option<Value>,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<TurnError>,

@@ -1,4 +1,4 @@
-//! Arguments against the JSON Schema of an export (rule T4).
+//! Arguments against the JSON Schema of an export (rule T4), and answers against that of an agent's output.
 
 use std::sync::OnceLock;
 
@@ -50,7 +50,7 @@ impl ArgumentSchema {
         let validator = self.validator.get_or_init(|| compile(&self.schema));
         let problems = match validator {
             Ok(validator) if validator.is_valid(&arguments) => Vec::new(),
-            Ok(validator) => validator.iter_errors(&arguments).map(|error| problem(&error)).collect(),
+            Ok(validator) => validator.iter_errors(&arguments).map(|error| problem("args", &error)).collect(),
             Err(broken) => vec![broken.clone()],
         };
         match arguments {
@@ -59,13 +59,20 @@ impl ArgumentSchema {
         }
     }
 
-    fn refuse(&self, problems: Vec<String>) -> InvalidArguments {
-        let more = problems.len().saturating_sub(MAX_PROBLEMS);
-        let mut message = problems.into_iter().take(MAX_PROBLEMS).collect::<Vec<_>>().join("; ");
-        if more > 0 {
-            message.push_str(&format!(" (+{more} more)"));
+    /// What is wrong with an answer, in one line; its paths begin with `answer`.
+    ///
+    /// # Errors
+    /// It does not fit.
+    pub fn check_answer(&self, answer: &Value) -> Result<(), String> {
+        match self.validator.get_or_init(|| compile(&self.schema)) {
+            Ok(validator) if validator.is_valid(answer) => Ok(()),
+            Ok(validator) => Err(first(validator.iter_errors(answer).map(|error| problem("answer", &error)).collect())),
+            Err(broken) => Err(broken.clone()),
         }
-        InvalidArguments { message: format!("invalid arguments: {message}"), suggestion: self.keys() }
+    }
+
+    fn refuse(&self, problems: Vec<String>) -> InvalidArguments {
+        InvalidArguments { message: format!("invalid arguments: {}", first(problems)), suggestion: self.keys() }
     }
 
     fn keys(&self) -> String {
@@ -76,8 +83,18 @@ impl ArgumentSchema {
     }
 }
 
+/// The first problems, and how many more there are.
+fn first(problems: Vec<String>) -> String {
+    let more = problems.len().saturating_sub(MAX_PROBLEMS);
+    let mut told = problems.into_iter().take(MAX_PROBLEMS).collect::<Vec<_>>().join("; ");
+    if more > 0 {
+        told.push_str(&format!(" (+{more} more)"));
+    }
+    told
+}
+
 fn compile(schema: &Value) -> Result<Validator, String> {
-    jsonschema::draft202012::new(schema).map_err(|error| format!("the schema of this tool can't be used: {error}"))
+    jsonschema::draft202012::new(schema).map_err(|error| format!("the schema can't be used: {error}"))
 }
 
 fn not_an_object(input: &Value) -> String {
@@ -95,7 +112,7 @@ fn not_an_object(input: &Value) -> String {
     }
 }
 
-fn problem(error: &jsonschema::ValidationError<'_>) -> String {
+fn problem(root: &str, error: &jsonschema::ValidationError<'_>) -> String {
     // The message repeats the value, which may be huge.
     let message = match error.kind() {
         ValidationErrorKind::Enum { options } => {
@@ -105,7 +122,7 @@ fn problem(error: &jsonschema::ValidationError<'_>) -> String {
         _ => error.to_string(),
     };
     let short = crate::limits::cut_error_message(&message, 200);
-    format!("args{}: {short}", json_path(&error.instance_path().to_string()))
+    format!("{root}{}: {short}", json_path(&error.instance_path().to_string()))
 }
 
 /// All the values that there are, where the validator would name two and count the others.

@@ -6,19 +6,21 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use goondan_spec::kinds::{
-    Agent, Entry, ExportOverride, ExportSpec, Permissions, Policy, Pricing, Swarm, Tool, ToolUse, Workdir,
+    Agent, AnswerFormat, AnswerMode, Entry, ExportOverride, ExportSpec, Permissions, Policy, Pricing, Swarm, Tool,
+    ToolUse, Workdir,
 };
 use goondan_spec::kinds::{Model, ModelParams};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
 pub(crate) use self::problems::at;
 use self::problems::{at_tool, model_problem, no_such_export, tool_problem};
-use crate::middleware::{self, Extensions, Sources};
+use crate::middleware::{self, Extensions, Sources, StructuredOutput};
 use crate::tooling::registry::{Catalog, RegisteredTool, Registry, ToolLimits};
 use crate::tooling::schema_difference::difference;
 use goondan_core::ports::extension::ExtensionSource;
 use goondan_core::ports::model::{ModelClient, ModelError, ModelFactory, ToolDefinition};
 use goondan_core::ports::tool::{AgentCatalog, ToolHandler, ToolSet, ToolSource};
+use serde_json::Value;
 
 /// Retries of a model call where `options.maxRetries` says nothing (rule M4).
 const DEFAULT_MAX_RETRIES: u32 = 3;
@@ -81,6 +83,8 @@ pub struct ModelPlan {
     pub max_retries: u32,
     /// What its tokens cost, where the Model says so.
     pub pricing: Option<Pricing>,
+    /// Whether its provider is sent the schema that an answer shall fit.
+    pub is_schema_sent: bool,
 }
 
 /// An agent, ready to run.
@@ -96,6 +100,8 @@ pub struct AgentPlan {
     pub models: Arc<[ModelPlan]>,
     /// Sampling settings.
     pub params: Arc<ModelParams>,
+    /// The schema that its providers are sent, where its answers are data.
+    pub output: Option<Arc<Value>>,
     /// Everything that can run for it.
     pub registry: Registry,
     /// What a step offers before middleware.
@@ -230,7 +236,8 @@ impl Planner<'_> {
         let serving = self.serving.and_then(|serving| serving.generation.agent(&agent.id.name));
         let own = registry.catalog_like(serving.map(|agent| &agent.catalog));
         let deferred = self.deferred(&agent.spec.tools, &own);
-        let extensions = self.extensions(agent, &own, &deferred).await;
+        let is_sent = agent.spec.output.as_ref().is_some_and(|format| is_schema_sent(format, models.as_deref()));
+        let extensions = self.extensions(agent, &own, &deferred, is_sent).await;
         self.check_required_tools(agent, &registry);
         extensions.tools().for_each(|tool| registry.register(tool));
         Some(AgentPlan {
@@ -239,6 +246,7 @@ impl Planner<'_> {
             system: agent.spec.prompt.as_ref().map(|prompt| prompt.text.clone()),
             models: models?,
             params: Arc::new(agent.spec.params.clone()),
+            output: agent.spec.output.as_ref().filter(|_| is_sent).map(|format| Arc::clone(&format.schema)),
             catalog: registry.catalog_like(Some(&own)),
             registry,
             permissions: agent.spec.permissions.clone(),
@@ -269,7 +277,11 @@ impl Planner<'_> {
         let identity = format!("{} {} {endpoint}", model.spec.provider, model.spec.model);
         let (provider, name) = (model.spec.provider.clone(), model.spec.model.clone());
         let name = Arc::new(ModelName { provider, model: name });
-        let planned = client.map(|client| ModelPlan { name, identity, client, max_retries, pricing });
+        let stated = model.spec.capabilities.get("structuredOutput").copied();
+        let planned = client.map(|client| {
+            let is_schema_sent = stated.unwrap_or_else(|| client.is_schema_sent());
+            ModelPlan { name, identity, client, max_retries, pricing, is_schema_sent }
+        });
         self.models.insert(model.id.clone(), planned.clone());
         planned
     }
@@ -288,10 +300,17 @@ impl Planner<'_> {
         uses.iter().filter(is_deferred).flat_map(of).map(|tool| tool.name.clone()).collect()
     }
 
-    async fn extensions(&mut self, agent: &Resource<Agent>, tools: &Catalog, deferred: &[String]) -> Extensions {
+    async fn extensions(
+        &mut self,
+        agent: &Resource<Agent>,
+        tools: &Catalog,
+        deferred: &[String],
+        is_schema_sent: bool,
+    ) -> Extensions {
         let (extensions, code) = (self.bundle.extensions(), &*self.ports.extensions);
         let sources = Sources { extensions, code, root: self.bundle.root() };
-        let (chain, problems) = middleware::chain(agent, &sources, tools, deferred).await;
+        let output = agent.spec.output.as_ref().map(|format| StructuredOutput::new(&format.schema, is_schema_sent));
+        let (chain, problems) = middleware::chain(agent, &sources, tools, deferred, output).await;
         problems.into_iter().for_each(|problem| self.problem(problem));
         chain
     }
@@ -432,6 +451,14 @@ fn register(
     match &tool.spec.entry {
         Entry::Builtin(set) => registered.of_builtin(set),
         Entry::Library(_) | Entry::Executable(_) | Entry::Module(_) | Entry::Mcp(_) | Entry::A2a(_) => registered,
+    }
+}
+
+/// Whether the schema of an output is sent to the providers of all `models`. Of models that can't be had nothing is known.
+fn is_schema_sent(format: &AnswerFormat, models: Option<&[ModelPlan]>) -> bool {
+    match format.mode {
+        Some(mode) => mode == AnswerMode::Native,
+        None => models.unwrap_or_default().iter().all(|model| model.is_schema_sent),
     }
 }
 

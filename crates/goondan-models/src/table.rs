@@ -124,6 +124,10 @@ pub fn provider(name: &str) -> Option<&'static Provider> {
     PROVIDERS.iter().find(|provider| provider.name == name)
 }
 
+/// Providers that take the schema of an answer in the chat format, whatever the model. Others do for some models, and refuse
+/// the request for the rest.
+const TAKE_SCHEMAS: [&str; 6] = ["llamacpp", "lmstudio", "mistral", "openai", "vllm", "xai"];
+
 /// Up to three names of providers that look like `name`, the most alike first.
 pub fn similar_providers(name: &str) -> Vec<&'static str> {
     let asked = name.to_lowercase();
@@ -138,6 +142,16 @@ pub fn similar_providers(name: &str) -> Vec<&'static str> {
 }
 
 impl Provider {
+    /// Whether it is sent the schema that an answer shall fit, where a Model says nothing about that.
+    pub(crate) fn takes_schemas(&self, wire: Wire) -> bool {
+        match wire {
+            Wire::Chat => TAKE_SCHEMAS.contains(&self.name),
+            Wire::Responses | Wire::Ollama => true,
+            // Claude models take one since version 4.5, and Gemini takes one or tools.
+            Wire::Anthropic | Wire::Gemini | Wire::Converse => false,
+        }
+    }
+
     /// The wire format that `model` is spoken to in; `None` for scripted and replay, which have none.
     pub fn wire(&self, model: &str) -> Option<Wire> {
         match self.backend {

@@ -42,6 +42,7 @@ pub(crate) fn request(agent: &str, input: &str) -> ModelRequest {
         messages: vec![message(Role::User, vec![Part::Text { text: input.to_owned() }])].into(),
         tools: Arc::from([]),
         params: Arc::new(ModelParams { temperature: None, max_tokens: None, top_p: None, other: Default::default() }),
+        output: None,
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn check(schema: &Value) -> Result<(), Problem> {
     }
     match object.get("type") {
         Some(Value::String(kind)) if kind == "object" => {}
-        Some(_) => return Err(at_type("the arguments of a tool are an object, so the root's `type` must be `object`")),
+        Some(_) => return Err(at_type("arguments and outputs are objects, so the root's `type` must be `object`")),
         None => return Err(root("the root has no `type`", "add `type: object`")),
     }
     if uses_any(schema, &COMPILED)
@@ -68,6 +68,15 @@ pub(crate) fn check(schema: &Value) -> Result<(), Problem> {
         });
     }
     Ok(())
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.pointer.as_str() {
+            "" => f.write_str(&self.message),
+            pointer => write!(f, "{} (at `{pointer}`)", self.message),
+        }
+    }
 }
 
 fn root(message: &str, suggestion: &'static str) -> Problem {

@@ -32,6 +32,11 @@ pub enum Wire {
 /// Keywords that OpenAI and Anthropic refuse at the root of a tool's schema.
 const NOT_AT_ROOT: [&str; 8] = ["anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum"];
 
+/// Whether OpenAI takes `schema` in its strict mode, which holds a model to it.
+pub fn is_strict(schema: &Value) -> bool {
+    crate::lint::fits_strict_mode(schema)
+}
+
 /// `schema` as it is sent to a provider that speaks `wire`.
 pub fn sent_schema(wire: Wire, schema: &Value) -> Value {
     let mut root = match schema {

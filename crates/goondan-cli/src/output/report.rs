@@ -6,6 +6,7 @@ use goondan::ids::InstanceId;
 use goondan::ports::model::TokenUsage;
 use goondan::spec::Code;
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 use crate::commands::run::Unasked;
@@ -30,6 +31,9 @@ pub(crate) struct TurnReport {
     finish_reason: FinishReason,
     /// The text of the answer; null where there is none.
     response: Option<String>,
+    /// The answer as data, where the agent states its output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<Value>,
     steps: u32,
     #[serde(flatten)]
     usage: Option<Usage>,
@@ -98,6 +102,7 @@ impl TurnReport {
             trace_id,
             finish_reason: result.finish_reason,
             response: result.response_message.as_ref().map(|message| message.text()),
+            output: result.output.clone(),
             steps: result.step_count,
             usage: usage.map(|ChainUsage { total, by_agent }| Usage { usage: total, usage_by_agent: by_agent }),
             duration_ms: None,
@@ -154,7 +159,15 @@ mod tests {
             status,
         });
         let usage = TokenUsage::default();
-        TurnResult { turn_id: "t".to_owned(), finish_reason, response_message: None, error, usage, step_count: 3 }
+        TurnResult {
+            turn_id: "t".to_owned(),
+            finish_reason,
+            response_message: None,
+            output: None,
+            error,
+            usage,
+            step_count: 3,
+        }
     }
 
     fn exit(finish_reason: FinishReason, error: Option<(&str, Option<u16>)>) -> Option<Exit> {

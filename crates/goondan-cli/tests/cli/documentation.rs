@@ -106,6 +106,7 @@ fn reference_project() -> Sandbox {
     ] {
         sandbox.write(&format!("p/{file}"), "Here I am.");
     }
+    sandbox.write("p/schemas/text.json", r#"{"type": "object"}"#);
     sandbox.write("p/tools/greet/tool.yaml", "name: greet\ndescription: Greets\nentrypoint: greet.sh\n");
     #[cfg(unix)]
     {

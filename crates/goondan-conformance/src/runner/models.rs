@@ -83,6 +83,10 @@ impl ModelClient for Recorded {
         self.client.stream(request).await
     }
 
+    fn is_schema_sent(&self) -> bool {
+        self.client.is_schema_sent()
+    }
+
     async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         self.client.embed(texts).await
     }

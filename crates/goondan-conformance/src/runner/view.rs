@@ -58,7 +58,7 @@ fn params(params: &ModelParams) -> Value {
     Value::Object(view)
 }
 
-/// `{finishReason, response, error, steps, usage, turnId, durationMs}`.
+/// `{finishReason, response, output, error, steps, usage, turnId, durationMs}`.
 pub(crate) fn turn(result: &TurnResult, duration_ms: u64) -> Value {
     let mut view = Map::from_iter([
         ("turnId".to_owned(), json!(result.turn_id)),
@@ -69,6 +69,9 @@ pub(crate) fn turn(result: &TurnResult, duration_ms: u64) -> Value {
     ]);
     if result.response_message.is_some() {
         view.insert("response".to_owned(), result.response_text().into());
+    }
+    if let Some(output) = &result.output {
+        view.insert("output".to_owned(), output.clone());
     }
     if let Some(error) = &result.error {
         view.insert("error".to_owned(), plain(error));

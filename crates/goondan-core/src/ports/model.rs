@@ -19,6 +19,11 @@ pub trait ModelClient: Send + Sync {
     /// Asks once; retries are the engine's work. Dropping the stream abandons the call.
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError>;
 
+    /// Whether the provider is asked to answer as [`ModelRequest::output`] says. Where it is not, the model has to be told.
+    fn is_schema_sent(&self) -> bool {
+        false
+    }
+
     /// A vector for each text, in order. A model without embeddings says so.
     async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         let _ = texts;
@@ -53,6 +58,8 @@ pub struct ModelRequest {
     pub tools: Arc<[ToolDefinition]>,
     /// Sampling settings.
     pub params: Arc<ModelParams>,
+    /// The JSON Schema that a text answer shall fit. Clients that can't send one ignore it.
+    pub output: Option<Arc<Value>>,
 }
 
 /// A tool as the model sees it.

@@ -11,11 +11,11 @@ use goondan_core::inbound::{AgentEvent, EventTrace, RESPONSE};
 use goondan_core::ports::tool::ToolError;
 use goondan_core::reserved::INTER_AGENT_RESPONSE;
 
-/// The text that answers a request, or the error where the turn failed (rule A2).
+/// What answers a request (a text, or data where the agent states its output), or the error where the turn failed (rule A2).
 pub(crate) fn response_of(target: &str, result: &TurnResult) -> Result<Value, ToolError> {
     let text = result.response_text();
     match result.finish_reason {
-        FinishReason::TextResponse => Ok(Value::String(text)),
+        FinishReason::TextResponse => Ok(result.output.clone().unwrap_or(Value::String(text))),
         FinishReason::MaxSteps if !text.is_empty() => Ok(Value::String(text)),
         FinishReason::MaxSteps => Err(request_failed(target, "it reached its step limit without an answer")),
         FinishReason::Cancelled => Err(request_failed(target, "its turn was cancelled")),

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::builtin::{self, ConfigProblem};
 use super::layers::{Extensions, Hosted, Wrapping};
+use super::structured_output::StructuredOutput;
 use super::{Middleware, required_tools_guard, tool_search};
 use crate::plan::at;
 use crate::tooling::registry::Catalog;
@@ -37,12 +38,13 @@ pub(crate) struct Sources<'a> {
 }
 
 /// The extensions of `agent`, outermost first, with everything that is wrong with them. `tools` are the agent's own, of which the
-/// `deferred` ones are to be looked for.
+/// `deferred` ones are to be looked for. `output` is the guard of its answers, where they are data.
 pub(crate) async fn chain(
     agent: &Resource<Agent>,
     sources: &Sources<'_>,
     tools: &Catalog,
     deferred: &[String],
+    output: Option<StructuredOutput>,
 ) -> (Extensions, Vec<Diagnostic>) {
     let mut wanted: Vec<Wanted<'_>> = listed(agent, sources.extensions);
     // Names that the agent does not have are told at `spec.requiredTools`.
@@ -50,6 +52,11 @@ pub(crate) async fn chain(
     add_names(&mut wanted, required_tools_guard::NAME, required_tools_guard::TOOLS, required);
     add_names(&mut wanted, tool_search::NAME, tool_search::DEFERRED, deferred.iter());
     let (mut chain, mut problems) = (Vec::new(), Vec::new());
+    // The outermost: it sees the answer that everything else has let through.
+    if let Some(guard) = output {
+        problems.extend(taken_name(agent, tools, &guard));
+        chain.push(Wrapping::Outermost(Arc::new(guard)));
+    }
     for wanted in wanted {
         match wanted.resource.filter(|_| !wanted.is_builtin) {
             None => match make(&wanted, tools) {
@@ -67,6 +74,15 @@ pub(crate) async fn chain(
         }
     }
     (Extensions::new(chain), problems)
+}
+
+/// That a tool of the agent has the name of the one that takes its answer.
+fn taken_name(agent: &Resource<Agent>, tools: &Catalog, guard: &StructuredOutput) -> Option<Diagnostic> {
+    let own = guard.tools().into_iter().find(|own| tools.get(own.name.as_str()).is_some())?;
+    let message =
+        format!("the agent has a tool `{}`, which is the one that takes its answer, as `output` states it", own.name);
+    let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message).suggest("give the Tool another name");
+    Some(at(diagnostic, &agent.id, agent.origin.as_ref(), "spec.output"))
 }
 
 /// The extensions that are active. Entries that nothing loads were told when the bundle was loaded, and are ignored.

@@ -100,6 +100,7 @@ impl TurnContext {
                 messages: vec![Arc::new(message)].into(),
                 tools: Arc::new([]),
                 params: Arc::clone(&agent.params),
+                output: None,
             },
             turn_id: self.turn_id(),
             step_id: None,

@@ -38,6 +38,8 @@ pub struct Extensions {
 pub(crate) enum Wrapping {
     /// Middleware of this program.
     BuiltIn(Arc<dyn Middleware>),
+    /// The same, outside of everything else whatever its priority.
+    Outermost(Arc<dyn Middleware>),
     /// Code that runs elsewhere.
     Hosted(Hosted),
 }
@@ -53,7 +55,7 @@ pub(crate) struct Hosted {
 impl Extensions {
     pub(crate) fn new(list: Vec<Wrapping>) -> Self {
         let built_in = list.iter().filter_map(|wrapping| match wrapping {
-            Wrapping::BuiltIn(middleware) => Some(Arc::clone(middleware)),
+            Wrapping::BuiltIn(middleware) | Wrapping::Outermost(middleware) => Some(Arc::clone(middleware)),
             Wrapping::Hosted(_) => None,
         });
         let all: Arc<[Arc<dyn Middleware>]> = built_in.collect();
@@ -74,7 +76,7 @@ impl Extensions {
     fn hosted(&self) -> impl Iterator<Item = &Hosted> {
         self.list.iter().filter_map(|wrapping| match wrapping {
             Wrapping::Hosted(hosted) => Some(hosted),
-            Wrapping::BuiltIn(_) => None,
+            Wrapping::BuiltIn(_) | Wrapping::Outermost(_) => None,
         })
     }
 }
@@ -134,7 +136,8 @@ pub(crate) async fn attach(context: &mut TurnContext) -> Result<(), TurnError> {
     let mut gathered = Gathered::default();
     for wrapping in extensions.list.iter() {
         match wrapping {
-            Wrapping::BuiltIn(middleware) => gathered.built_in(middleware),
+            Wrapping::BuiltIn(middleware) => gathered.built_in(middleware, 0.0),
+            Wrapping::Outermost(middleware) => gathered.built_in(middleware, f64::NEG_INFINITY),
             Wrapping::Hosted(hosted) => {
                 let state = context.state(&hosted.name).await?;
                 let seat = Arc::new(seat(context, hosted, state, &transcript));
@@ -182,10 +185,10 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// A built-in extension has one layer of each kind, with the priority of those that state none.
-    fn built_in(&mut self, middleware: &Arc<dyn Middleware>) {
+    /// A built-in extension has one layer of each kind; its priority is that of those that state none.
+    fn built_in(&mut self, middleware: &Arc<dyn Middleware>, priority: f64) {
         for list in [&mut self.turn, &mut self.step, &mut self.tool_call] {
-            list.push((0.0, Arc::clone(middleware)));
+            list.push((priority, Arc::clone(middleware)));
         }
     }
 

@@ -21,6 +21,7 @@ mod logging;
 mod message_compaction;
 mod message_window;
 mod required_tools_guard;
+mod structured_output;
 mod summary;
 mod tool_search;
 mod trim;
@@ -43,6 +44,7 @@ pub(crate) use context::{ExtensionStates, Notes};
 pub(crate) use hosted::Journalist;
 pub use layers::Extensions;
 pub(crate) use layers::{Layers, attach};
+pub(crate) use structured_output::StructuredOutput;
 
 /// Wraps what an agent does.
 #[async_trait]

@@ -233,6 +233,7 @@ pub(crate) fn failed_result(turn_id: String, error: TurnError) -> TurnResult {
         turn_id,
         finish_reason: FinishReason::Error,
         response_message: None,
+        output: None,
         error: Some(error),
         usage: TokenUsage::default(),
         step_count: 0,

@@ -85,6 +85,8 @@ pub(crate) struct TurnProgress {
     pub(crate) usage: TokenUsage,
     /// What it cost, where the models that were asked have prices.
     pub(crate) cost: Option<Cost>,
+    /// The answer as data, where the agent states its output.
+    pub(crate) output: Option<Value>,
     /// Events that joined the turn after it began.
     pub(crate) joined_ids: Vec<String>,
 }
@@ -294,6 +296,7 @@ pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnRe
         turn_id,
         finish_reason,
         response_message: response.map(Arc::unwrap_or_clone),
+        output: context.progress.output.take(),
         error,
         usage: context.progress.usage,
         step_count: context.progress.steps,

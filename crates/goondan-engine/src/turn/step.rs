@@ -40,7 +40,7 @@ pub struct StepContext<'a> {
     id: String,
     trace: TraceContext,
     /// Something was done in it that was not recorded before the turn was resumed.
-    is_new: AtomicBool,
+    pub(crate) is_new: AtomicBool,
 }
 
 /// What came of a step.
@@ -160,6 +160,7 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
             messages: turn.conversation().history(),
             tools: Arc::clone(context.catalog.definitions()),
             params: Arc::clone(&agent.params),
+            output: agent.output.clone(),
         },
         turn_id: &turn.facts.turn_id,
         step_id: Some(&context.id),

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use genai::chat::{ChatOptions, ChatRequest};
+use genai::chat::{ChatOptions, ChatRequest, JsonSpec};
 use goondan_core::ports::model::{ModelClient, ModelError, ModelRequest, ModelStream};
+use goondan_spec::sent_schema::sent_schema;
 
 use super::calls::Calls;
 use super::embeddings;
@@ -26,12 +27,14 @@ pub(crate) struct GenaiClient {
     settings: Settings,
     caller: Arc<Caller>,
     signatures: Arc<Signatures>,
+    takes_schemas: bool,
 }
 
 impl GenaiClient {
     /// Nothing is connected.
-    pub(crate) fn new(http: &Http, target: Target, settings: Settings, caller: Caller) -> Self {
-        GenaiClient { http: http.clone(), target, settings, caller: Arc::new(caller), signatures: Arc::default() }
+    pub(crate) fn new(http: &Http, target: Target, settings: Settings, caller: Caller, takes_schemas: bool) -> Self {
+        let (caller, signatures) = (Arc::new(caller), Arc::default());
+        GenaiClient { http: http.clone(), target, settings, caller, signatures, takes_schemas }
     }
 
     fn chat_request(&self, request: &ModelRequest) -> ChatRequest {
@@ -39,7 +42,14 @@ impl GenaiClient {
     }
 
     fn chat_options(&self, request: &ModelRequest, meter: &Arc<Meter>) -> ChatOptions {
-        self.settings.chat_options(&request.params, &self.target).with_raw_frame_sink_arc(Arc::clone(meter) as _)
+        let options = self.settings.chat_options(&request.params, &self.target);
+        let options = options.with_raw_frame_sink_arc(Arc::clone(meter) as _);
+        match &request.output {
+            Some(schema) => {
+                options.with_response_format(JsonSpec::new("answer", sent_schema(self.target.wire(), schema)))
+            }
+            None => options,
+        }
     }
 }
 
@@ -71,6 +81,10 @@ impl ModelClient for GenaiClient {
         }
         let rest = futures::stream::unfold(answer, |mut answer| async move { Some((answer.next().await?, answer)) });
         Ok(futures::stream::iter(first).chain(rest).boxed())
+    }
+
+    fn is_schema_sent(&self) -> bool {
+        self.takes_schemas
     }
 
     async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {

@@ -47,9 +47,10 @@ pub(crate) fn client(
     let key = key::find(model, provider, environment)?;
     let target = Target::of(model, adapter, address, &settings, key.value.clone())?;
     let caller = Caller::new(model, provider, key, &settings);
+    let takes_schemas = provider.takes_schemas(target.wire());
     Ok(match target.wire() {
-        Wire::Chat => Arc::new(ChatClient::new(http, target, settings, caller)),
-        _ => Arc::new(GenaiClient::new(http, target, settings, caller)),
+        Wire::Chat => Arc::new(ChatClient::new(http, target, settings, caller, takes_schemas)),
+        _ => Arc::new(GenaiClient::new(http, target, settings, caller, takes_schemas)),
     })
 }
 

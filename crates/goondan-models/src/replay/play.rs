@@ -79,6 +79,11 @@ impl ModelClient for ReplayClient {
         let chunks: Vec<_> = entry.answer.iter().cloned().map(Into::into).collect();
         Ok(futures::stream::iter(chunks).boxed())
     }
+
+    /// What was recorded was asked for once.
+    fn is_schema_sent(&self) -> bool {
+        true
+    }
 }
 
 impl ReplayClient {

@@ -91,6 +91,10 @@ impl ModelClient for RecordingClient {
         }
     }
 
+    fn is_schema_sent(&self) -> bool {
+        self.client.is_schema_sent()
+    }
+
     /// Embeddings are not part of a cassette.
     async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         self.client.embed(texts).await

@@ -84,6 +84,11 @@ impl ModelClient for ScriptedClient {
         let (reply, source) = self.script.reply(&request, &scene, position)?;
         play::play(reply, &scene, &request, source == Source::Rule).await
     }
+
+    /// A script says what its author wants.
+    fn is_schema_sent(&self) -> bool {
+        true
+    }
 }
 
 /// Which part of a script a reply comes from.

@@ -105,6 +105,7 @@ pub(crate) fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
         messages: messages.into(),
         tools: Arc::from([weather()]),
         params: Arc::new(params),
+        output: None,
     }
 }
 

@@ -58,7 +58,8 @@ spec:
     }
     /// The parameters of a tool are not a valid JSON Schema.
     INVALID_PARAMETERS = "E_CONFIG_INVALID_PARAMETERS" {
-        why: "`parameters` is not a valid JSON Schema (draft 2020-12), or its root is not `type: object`.",
+        why: "`parameters` of an export, or the schema of an agent's `output`, is not a valid JSON Schema (draft 2020-12), or its root is \
+              not `type: object`.",
         example: yaml(
             "\
 apiVersion: goondan.ai/v1

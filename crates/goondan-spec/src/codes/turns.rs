@@ -89,6 +89,38 @@ spec: {provider: openai, model: gpt-5, apiKey: {valueFrom: {env: OPENAI_API_KEY}
         next: "Correct what the message says. `gdn doctor` lists the keys that the project's models need.",
         more: Some("models.md#providers"),
     }
+    /// A model kept giving answers that do not fit the agent's output.
+    MODEL_OUTPUT = "E_MODEL_OUTPUT" {
+        why: "The agent states an `output`, and several answers in a row were no JSON that fits its schema, although the model was \
+              told what was wrong with them.",
+        example: running(
+            "\
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: sorter}
+spec:
+  modelConfig: {modelRef: Model/main}
+  output:
+    schema: {type: object, properties: {a: {enum: [1, 2, 3]}}, required: [a], additionalProperties: false}
+",
+            "\
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: sorter}
+spec:
+  modelConfig: {modelRef: Model/main}
+  prompt: {system: Sort the letter into a shelf.}
+  output:
+    schema:
+      type: object
+      properties: {shelf: {enum: [bills, letters, rest], description: Where the letter belongs.}}
+      required: [shelf]
+      additionalProperties: false
+",
+        ),
+        next: "Say in the prompt and in the descriptions of the schema what the fields mean, make the schema simpler, or use another model.",
+        more: Some("structured-output.md"),
+    }
     /// A model kept giving empty answers.
     MODEL_EMPTY = "E_MODEL_EMPTY" {
         why: "Several answers in a row held neither text nor a call, although the model was reminded. Often \

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 
+use super::output::{self, AnswerFormat, OutputShape};
 use super::permissions::{self, Permissions, PermissionsShape};
 use super::{Scope, export, free_map, qualified_name};
 use crate::decode::Field;
@@ -34,6 +35,8 @@ pub struct Agent {
     pub permissions: Option<Permissions>,
     /// How many calls of one step run at the same time (default 8).
     pub max_parallel_tool_calls: usize,
+    /// What its answers have to fit; `None` where they are text.
+    pub output: Option<AnswerFormat>,
     /// Any of these must have succeeded before a text answer ends a turn (rule M5).
     pub required_tools: Vec<String>,
     /// Where its tools work.
@@ -122,6 +125,7 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     let required_tools = fields.optional("requiredTools").map(|field| read_required(&field, used, scope, findings));
     let permissions = fields.optional("permissions").map(|field| permissions::read(&field, used, scope, findings));
     let parallel = fields.optional("maxParallelToolCalls").map(|field| field.whole_as(1, findings));
+    let output = fields.optional("output").map(|field| output::read(&field, scope, findings));
     let workdir = fields.optional("workdir").map(|field| read_workdir(&field, scope, findings));
     fields.finish(findings);
     let ModelConfig { model, fallbacks, params } = config?;
@@ -138,6 +142,7 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
         extensions: extensions.unwrap_or_else(|| Some(Vec::new()))?,
         permissions: permissions.map_or(Some(None), |permissions| permissions.map(Some))?,
         max_parallel_tool_calls: parallel.unwrap_or(Some(MAX_PARALLEL_TOOL_CALLS))?,
+        output: output.map_or(Some(None), |output| output.map(Some))?,
         required_tools: required_tools.unwrap_or_else(|| Some(Vec::new()))?,
         workdir: workdir.unwrap_or(Some(Workdir::Instance))?,
     })
@@ -418,6 +423,9 @@ pub(crate) struct AgentSpec {
     max_parallel_tool_calls: Option<u64>,
     /// Tools, written `tool__export`. A text answer ends a turn only after one of them has succeeded in that turn.
     required_tools: Option<Vec<String>>,
+    /// What the agent's answers have to fit, where they are data and not text. [Structured output](structured-output.md) explains
+    /// it.
+    output: Option<OutputShape>,
     /// The folder in which the agent's tools work: `instance` (a folder that each conversation has for itself), `project`
     /// (the project folder), `repository` (the git repository around the project), or a path from the project folder, which
     /// may climb by `..` as far as that repository.

@@ -273,7 +273,8 @@ fn is_whole(item: &Field<'_>, stated: &ExportOverride, findings: &mut Findings) 
 }
 
 impl ExportSpec {
-    fn named(name: &str) -> Self {
+    /// An export of which nothing but its name is known.
+    pub fn named(name: &str) -> Self {
         ExportSpec {
             name: name.to_owned(),
             description: String::new(),

@@ -136,8 +136,8 @@ pub(crate) struct ModelSpec {
     endpoint: Option<String>,
     /// Settings for the client, such as `maxRetries`, `timeoutSeconds` or the `script` of a scripted model.
     options: Option<JsonObject>,
-    /// What the model can do, by name. With `toolCalling: false`, an agent of this model must have no tools; other names
-    /// are for people.
+    /// What the model can do, by name. With `toolCalling: false`, an agent of this model must have no tools.
+    /// `structuredOutput` says whether the provider takes the schema of an agent's `output`. Other names are for people.
     capabilities: Option<BTreeMap<String, bool>>,
     /// What tokens cost. With it, `sessions__status` reports the cost of a conversation, and events and telemetry that of a turn.
     pricing: Option<PricingSpec>,

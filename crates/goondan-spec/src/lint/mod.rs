@@ -8,6 +8,8 @@ mod unused;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
+pub(crate) use provider::fits_strict_mode;
+
 use crate::ResourceId;
 use crate::bundle::Decoded;
 use crate::decode::Field;

@@ -143,6 +143,11 @@ fn openai(schema: &Value, model: &Model) -> Vec<Refusal> {
     found
 }
 
+/// Whether OpenAI's strict mode has nothing against `schema`.
+pub(crate) fn fits_strict_mode(schema: &Value) -> bool {
+    at_root(schema, &["oneOf", "anyOf", "allOf", "enum", "not"]).is_empty() && openai_strict(schema).is_empty()
+}
+
 fn openai_strict(schema: &Value) -> Vec<Refusal> {
     const UNSUPPORTED: [&str; 8] =
         ["allOf", "not", "dependentRequired", "dependentSchemas", "if", "then", "else", "patternProperties"];

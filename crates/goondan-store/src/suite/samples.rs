@@ -71,6 +71,7 @@ pub fn result(event: &AgentEvent) -> TurnResult {
     TurnResult {
         turn_id: event.turn_id(),
         finish_reason: FinishReason::TextResponse,
+        output: None,
         response_message: Some(message(&format!("{}-m1", event.turn_id()), Role::Assistant)),
         error: None,
         usage: TokenUsage::default(),

@@ -90,6 +90,7 @@ mod tests {
             turn_id: "t".to_owned(),
             finish_reason,
             response_message: None,
+            output: None,
             error,
             usage: Default::default(),
             step_count: 4,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use goondan_core::JsonObject;
 use goondan_core::ports::model::{ModelRequest, ToolDefinition};
 use goondan_spec::kinds::ModelParams;
-use goondan_spec::sent_schema::sent_schema;
+use goondan_spec::sent_schema::{is_strict, sent_schema};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -36,6 +36,7 @@ pub(crate) struct Head {
 struct Made {
     params: Weak<ModelParams>,
     tools: Weak<[ToolDefinition]>,
+    output: Option<Weak<Value>>,
     head: Head,
 }
 
@@ -71,7 +72,8 @@ impl Heads {
         }
         let head = self.make(request, settings);
         let (params, tools) = (Arc::downgrade(&request.params), Arc::downgrade(&request.tools));
-        made.push(Made { params, tools, head: head.clone() });
+        let output = request.output.as_ref().map(Arc::downgrade);
+        made.push(Made { params, tools, output, head: head.clone() });
         head
     }
 
@@ -85,6 +87,10 @@ impl Heads {
             before.extend_from_slice(b",\"tools\":");
             let tools: Vec<_> = request.tools.iter().map(Tool::of).collect();
             serde_json::to_writer(&mut before, &tools).expect("JSON is JSON");
+        }
+        if let Some(schema) = request.output.as_ref().filter(|_| !has("response_format")) {
+            before.extend_from_slice(b",\"response_format\":");
+            serde_json::to_writer(&mut before, &response_format(schema)).expect("JSON is JSON");
         }
         let has_messages = has("messages");
         if !has_messages {
@@ -115,10 +121,18 @@ impl Heads {
     }
 }
 
+/// How an answer is asked for that fits `schema`.
+fn response_format(schema: &Value) -> Value {
+    let schema = sent_schema(Wire::Chat, schema);
+    let strict = is_strict(&schema);
+    json!({"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": strict}})
+}
+
 impl Made {
     fn is_of(&self, request: &ModelRequest) -> bool {
         std::ptr::eq(self.params.as_ptr(), Arc::as_ptr(&request.params))
             && std::ptr::addr_eq(self.tools.as_ptr(), Arc::as_ptr(&request.tools))
+            && self.output.as_ref().map(Weak::as_ptr) == request.output.as_ref().map(Arc::as_ptr)
     }
 
     /// A weak pointer keeps its place, so nothing else can stand there in the meantime.
@@ -161,5 +175,27 @@ mod tests {
             heads.of(&request("a", "x"), &settings);
         }
         assert!(heads.made.lock().unwrap().len() <= 3);
+    }
+
+    #[test]
+    fn the_schema_of_an_answer_is_sent_and_is_strict_where_it_can_be() {
+        let settings = Settings::of(&model("openai", json!({})), &Environment::default()).expect("settings");
+        let heads = Heads::new(Dialect::of(AdapterKind::OpenAI), "m".to_owned());
+        let plain = request("a", "x");
+        let sent = |schema: Value| {
+            let asked = ModelRequest { output: Some(Arc::new(schema)), ..plain.clone() };
+            let head = heads.of(&asked, &settings).before;
+            let body: Value = serde_json::from_slice(&[&head[..], b"]}"].concat()).expect("JSON");
+            body["response_format"].clone()
+        };
+        let closed = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
+                            "additionalProperties": false});
+        let expected = json!({"name": "answer", "schema": closed.clone(), "strict": true});
+        assert_eq!(sent(closed), json!({"type": "json_schema", "json_schema": expected}));
+        let open = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+        assert_eq!(sent(open)["json_schema"]["strict"], json!(false));
+        let without: Value =
+            serde_json::from_slice(&[&heads.of(&plain, &settings).before[..], b"]}"].concat()).expect("JSON");
+        assert_eq!(without["response_format"], Value::Null);
     }
 }

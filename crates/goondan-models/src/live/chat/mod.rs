@@ -50,6 +50,7 @@ pub(crate) struct ChatClient {
     /// `Err` says what is wrong with them.
     headers: Result<HeaderMap, String>,
     place: OnceCell<Place>,
+    takes_schemas: bool,
 }
 
 /// Where calls go.
@@ -60,7 +61,7 @@ struct Place {
 
 impl ChatClient {
     /// Nothing is connected.
-    pub(crate) fn new(http: &Http, target: Target, settings: Settings, caller: Caller) -> Self {
+    pub(crate) fn new(http: &Http, target: Target, settings: Settings, caller: Caller, takes_schemas: bool) -> Self {
         let dialect = Dialect::of(target.adapter());
         ChatClient {
             http: http.clone(),
@@ -71,6 +72,7 @@ impl ChatClient {
             settings,
             caller: Arc::new(caller),
             place: OnceCell::new(),
+            takes_schemas,
         }
     }
 
@@ -180,6 +182,10 @@ impl ModelClient for ChatClient {
         }
         let rest = futures::stream::unfold(answer, |mut answer| async move { Some((answer.next().await?, answer)) });
         Ok(futures::stream::iter(first).chain(rest).boxed())
+    }
+
+    fn is_schema_sent(&self) -> bool {
+        self.takes_schemas
     }
 
     async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {

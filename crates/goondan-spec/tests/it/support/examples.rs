@@ -25,6 +25,7 @@ pub(crate) fn project() -> MemoryFiles {
     kinds.rotate_right(1);
     files(&[("goondan.yaml", &kinds.map(example).join("---\n"))])
         .file("/p/prompts/writer.md", "Write.")
+        .file("/p/schemas/text.json", "{\"type\": \"object\"}")
         .file("/p/prompts/case.md", "Changes case in ${workspace}.")
         .file("/p/tools/text-utils/target/release/libtext_utils.so", "")
         .file("/p/tools/greet/tool.yaml", "name: greet\ndescription: Greets\nentrypoint: greet.sh\n")
