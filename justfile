@@ -31,6 +31,14 @@ bench:
 dist:
     cargo build --profile dist -p goondan-cli
 
+# Edit an open project at random that often, and compare what is published with a fresh load
+edits sequences="10000":
+    LSP_EDIT_SEQUENCES={{sequences}} cargo test -p goondan-lsp --test it published_is
+
+# The extension for VS Code, as editors/vscode/goondan.vsix
+vsix:
+    cd editors/vscode && npm install --no-audit --no-fund && npm run package
+
 # Try the tables of attacks, and print each class with its count; then run command lines both ways for a minute
 attacks seconds="60":
     cargo test -p goondan-spec -p goondan-core -p goondan-engine -p goondan-tools -p goondan-models attacks -- --nocapture 2>&1 | grep '^attacks: '

@@ -1,6 +1,7 @@
 //! One file a scenario. A scenario makes its project, drives one process, and gives back the figures of one run.
 
 mod conversation;
+mod lsp;
 mod many;
 mod one_shot;
 mod reload;
@@ -86,6 +87,18 @@ pub const SCENARIOS: &[Scenario] = &[
         about: "one changed resource among 1,021, with 16 turns under way at all times",
         runs: 5,
         run: reload::busy,
+    },
+    Scenario {
+        name: "lsp-1000",
+        about: "the language server on 1,021 resources: from an edit to its diagnostics",
+        runs: 5,
+        run: |s| lsp::edits(s, 1_000),
+    },
+    Scenario {
+        name: "lsp-10000",
+        about: "the language server on 10,202 resources: from an edit to its diagnostics",
+        runs: 3,
+        run: |s| lsp::edits(s, 10_000),
     },
     Scenario { name: "fan-out-1", about: "one instance with three model calls", runs: 5, run: |s| many::fan_out(s, 1) },
     Scenario {

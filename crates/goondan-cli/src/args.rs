@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    acp, attach, build, completions, connection, doctor, explain, init, instance, logs, mcp, new, policy, reload, run,
-    sandbox_exec, schema, send, serve, test, tool, tool_host, trust, validate,
+    acp, attach, build, completions, connection, doctor, explain, init, instance, logs, lsp, mcp, new, policy, reload,
+    run, sandbox_exec, schema, send, serve, test, tool, tool_host, trust, validate,
 };
 
 const ABOUT: &str = "Run swarms of agents that a project folder with a goondan.yaml declares.";
@@ -78,6 +78,8 @@ pub(crate) enum Command {
     Serve(serve::ServeArgs),
     /// Let an editor talk to a swarm, by the Agent Client Protocol
     Acp(acp::AcpArgs),
+    /// Check and complete the YAML of projects in an editor, by the Language Server Protocol
+    Lsp(lsp::LspArgs),
     /// Build the tools that have a `spec.build`
     Build(build::BuildArgs),
     /// Reload the project in the process that runs it, or show what a reload would change

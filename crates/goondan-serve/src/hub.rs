@@ -120,6 +120,11 @@ impl Hub {
         self.now().running.get(instance).map(|turn| turn.trace_id.clone())
     }
 
+    /// How many turns run.
+    pub(crate) fn running(&self) -> usize {
+        self.now().running.len()
+    }
+
     /// Passes an event on.
     pub(crate) fn publish(&self, event: SwarmEvent) {
         let mut now = self.now();

@@ -17,6 +17,7 @@ pub mod door;
 mod guard;
 mod hub;
 pub mod mcp;
+mod metrics;
 mod openai;
 mod problem;
 mod progress;

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::a2a::Told;
 use crate::asking::Given;
 use crate::hub::Hub;
+use crate::metrics::Metrics;
 use crate::openai::{self, Memory};
 
 /// A swarm with everything that its clients share. Cheap to clone.
@@ -24,6 +25,7 @@ pub(crate) struct Inner {
     pub(crate) swarm: Swarm,
     pub(crate) broker: Broker,
     pub(crate) hub: Hub,
+    pub(crate) metrics: Metrics,
     pub(crate) version: String,
     /// What the OpenAI-compatible door remembers, and since when.
     pub(crate) openai: Arc<Memory>,
@@ -65,6 +67,7 @@ impl Service {
             swarm,
             broker,
             hub,
+            metrics: Metrics::new(&version),
             version,
             openai: Arc::default(),
             openai_began: openai::now(),
@@ -102,6 +105,9 @@ impl Drop for Serving {
 
 async fn feed(service: Service, mut events: UnboundedReceiver<SwarmEvent>) {
     while let Some(event) = events.recv().await {
+        if let SwarmEvent::Runtime(event) = &event {
+            service.inner.metrics.count(event);
+        }
         service.inner.hub.publish(event);
     }
     service.inner.ended.cancel();

@@ -10,6 +10,7 @@ use serde_json::Number;
 use crate::JsonObject;
 use crate::diagnostic::{Code, Diagnostic, Position};
 use crate::findings::Findings;
+use crate::fix::Fix;
 use crate::node::{Content, Entry, Node, to_object};
 use crate::text::{alternatives, closest, excerpt, list};
 
@@ -50,13 +51,41 @@ impl<'n> Field<'n> {
         self.problem(Code::SCHEMA_INVALID, message)
     }
 
+    /// `diagnostic`, which is about this value, with what was meant in its place.
+    pub(crate) fn did_you_mean(&self, diagnostic: Diagnostic, near: &str) -> Diagnostic {
+        self.instead(diagnostic.suggest(format!("did you mean `{near}`?")), near)
+    }
+
+    /// As [`Field::did_you_mean`], of the key.
+    pub(crate) fn did_you_mean_key(&self, diagnostic: Diagnostic, near: &str) -> Diagnostic {
+        let diagnostic = diagnostic.suggest(format!("did you mean `{near}`?"));
+        match self.key_at {
+            Some(key_at) => diagnostic.fix(guarded(Fix::replace(key_at, near), &self.path)),
+            None => diagnostic,
+        }
+    }
+
+    /// `diagnostic`, which is about this value, with the fix that writes `text` here.
+    pub(crate) fn instead(&self, diagnostic: Diagnostic, text: &str) -> Diagnostic {
+        diagnostic.fix(guarded(Fix::replace(self.node.at, text), &self.path))
+    }
+
+    /// The fix that writes `word` here, without quotes.
+    fn bare(&self, word: &str) -> Fix {
+        let mut fix = Fix::replace(self.node.at, word);
+        fix.edits.iter_mut().for_each(|edit| word.clone_into(&mut edit.text));
+        fix
+    }
+
     fn wrong_type(&self, expected: &str) -> Diagnostic {
         let message = format!("`{}` must be {expected}, but is {}.", self.path, self.node.what());
         let diagnostic = self.invalid(message);
         match &self.node.content {
-            Content::Bool(value) if expected == "text" => diagnostic.suggest(format!("put it in quotes: \"{value}\"")),
+            Content::Bool(value) if expected == "text" => {
+                diagnostic.suggest(format!("put it in quotes: \"{value}\"")).fix(Fix::quote(self.node.at))
+            }
             Content::Number(value) if expected == "text" => {
-                diagnostic.suggest(format!("put it in quotes: \"{value}\""))
+                diagnostic.suggest(format!("put it in quotes: \"{value}\"")).fix(Fix::quote(self.node.at))
             }
             Content::Map(_) if expected == "a list" => diagnostic.suggest("begin each item with `- `"),
             Content::Text(_) if expected.ends_with("number") => {
@@ -86,8 +115,8 @@ impl<'n> Field<'n> {
         }
         let diagnostic = self.wrong_type("true or false");
         findings.add(match self.node.text().map(str::to_ascii_lowercase).as_deref() {
-            Some("yes" | "on") => diagnostic.suggest("write `true`"),
-            Some("no" | "off") => diagnostic.suggest("write `false`"),
+            Some("yes" | "on" | "true") => diagnostic.suggest("write `true`").fix(self.bare("true")),
+            Some("no" | "off" | "false") => diagnostic.suggest("write `false`").fix(self.bare("false")),
             _ => diagnostic,
         });
         None
@@ -141,7 +170,7 @@ impl<'n> Field<'n> {
         let message = format!("`{}` must be {}, but is `{}`.", self.path, alternatives(&known), excerpt(text, 60));
         let diagnostic = self.invalid(message);
         findings.add(match closest(text, &known) {
-            Some(near) => diagnostic.suggest(format!("did you mean `{near}`?")),
+            Some(near) => self.did_you_mean(diagnostic, near),
             None => diagnostic,
         });
         None
@@ -189,7 +218,7 @@ impl<'n> Field<'n> {
             return None;
         };
         let at = self.key_at.unwrap_or(self.node.at);
-        Some(Fields { entries, at, path: self.path.clone(), asked: Vec::new() })
+        Some(Fields { entries, at, map_at: self.node.at, path: self.path.clone(), asked: Vec::new() })
     }
 
     /// The field of that name of a map; one without a value counts as absent.
@@ -224,6 +253,7 @@ pub(crate) struct Fields<'n> {
     entries: &'n [Entry],
     /// The key of the map, or its beginning: where a missing field is reported.
     pub(crate) at: Position,
+    map_at: Position,
     pub(crate) path: String,
     asked: Vec<&'static str>,
 }
@@ -244,7 +274,8 @@ impl<'n> Fields<'n> {
     pub(crate) fn required(&mut self, name: &'static str, findings: &mut Findings) -> Option<Field<'n>> {
         let field = self.optional(name);
         if field.is_none() {
-            findings.add(self.missing(name).suggest(format!("add `{name}: …`")));
+            let diagnostic = self.missing(name).suggest(format!("add `{name}: …`"));
+            findings.add(self.to_be_added(diagnostic, name, ""));
         }
         field
     }
@@ -259,9 +290,31 @@ impl<'n> Fields<'n> {
         .field(path)
     }
 
+    /// `diagnostic`, which says that a field is missing, with the fix that adds it with `value`.
+    pub(crate) fn to_be_added(&self, diagnostic: Diagnostic, name: &str, value: &str) -> Diagnostic {
+        match self.add(name, value) {
+            Some(fix) => diagnostic.fix(fix),
+            None => diagnostic,
+        }
+    }
+
+    /// The fix that adds a field; none where it is there without a value.
+    pub(crate) fn add(&self, name: &str, value: &str) -> Option<Fix> {
+        let first = self.entries.first().map(|entry| entry.key_at);
+        (!self.has(name)).then(|| Fix::add_field(self.map_at, first, name, value))
+    }
+
     /// Every entry that no decoder has asked for yet.
     pub(crate) fn rest(&self) -> impl Iterator<Item = &'n Entry> {
         self.entries.iter().filter(|entry| !self.asked.contains(&entry.key.as_str()))
+    }
+
+    /// `diagnostic`, which is about the key of `entry`, with the fix that makes it `near`, unless that is there already.
+    fn meant(&self, diagnostic: Diagnostic, entry: &Entry, near: &str) -> Diagnostic {
+        if self.has(near) {
+            return diagnostic;
+        }
+        diagnostic.fix(guarded(Fix::replace(entry.key_at, near), &self.path))
     }
 
     /// Reports what nobody asked for.
@@ -269,16 +322,18 @@ impl<'n> Fields<'n> {
         for entry in self.rest().take(MOST_UNKNOWN) {
             let path = join(&self.path, &excerpt(&entry.key, 60));
             let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, format!("`{path}` is not a known field."));
-            findings.add(diagnostic.at(entry.key_at).field(path).suggest(known_fields(&entry.key, &self.asked)));
+            let diagnostic = diagnostic.at(entry.key_at).field(path);
+            findings.add(match closest(&entry.key, &self.asked) {
+                Some(near) => self.meant(diagnostic.suggest(format!("did you mean `{near}`?")), entry, near),
+                None => diagnostic.suggest(format!("remove it; known here: {}", list(&self.asked, 12))),
+            });
         }
     }
 }
 
-fn known_fields(wrong: &str, known: &[&'static str]) -> String {
-    match closest(wrong, known) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("remove it; known here: {}", list(known, 12)),
-    }
+/// `fix`, of the field at `path`: of what an agent may do, a person decides.
+fn guarded(fix: Fix, path: &str) -> Fix {
+    if path.starts_with("spec.permissions") { fix.perhaps() } else { fix }
 }
 
 fn present<'n>(entry: &'n Entry, parent: &str) -> Option<Field<'n>> {

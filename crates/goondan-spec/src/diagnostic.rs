@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 pub(crate) use crate::codes::Code;
+use crate::fix::Fix;
 
 /// How bad it is. Any error keeps the whole bundle from running (rule L3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -44,6 +45,23 @@ pub struct Diagnostic {
     /// Where to read more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub help_url: Option<String>,
+    /// What repairs it, where that is plain enough for a program.
+    #[serde(skip)]
+    pub fix: Option<Box<Fix>>,
+    /// Another place that it has to do with.
+    #[serde(skip)]
+    pub related: Option<Box<Related>>,
+}
+
+/// Another place that a problem has to do with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Related {
+    /// What is there.
+    pub message: String,
+    /// The file, as in [`Diagnostic::file`].
+    pub file: String,
+    /// Where in the file.
+    pub position: Position,
 }
 
 /// A place in a file, with the length of what stands there.
@@ -74,6 +92,8 @@ impl Diagnostic {
             field: None,
             suggestion: None,
             help_url: Some(code.help_url()),
+            fix: None,
+            related: None,
         }
     }
 
@@ -109,6 +129,20 @@ impl Diagnostic {
     #[must_use]
     pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
+        self
+    }
+
+    /// Says what repairs it.
+    #[must_use]
+    pub fn fix(mut self, fix: Fix) -> Self {
+        self.fix = Some(Box::new(fix));
+        self
+    }
+
+    /// Says where else to look.
+    #[must_use]
+    pub fn related(mut self, related: Related) -> Self {
+        self.related = Some(Box::new(related));
         self
     }
 

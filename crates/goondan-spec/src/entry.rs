@@ -113,7 +113,7 @@ fn builtin(field: &Field<'_>, name: &str, names: &[&str], findings: &mut Finding
     let shown = excerpt(name, 100);
     let diagnostic = field.problem(Code::ENTRY_NOT_FOUND, format!("There is no built-in entry `{BUILTIN}{shown}`."));
     findings.add(match closest(name, names) {
-        Some(near) => diagnostic.suggest(format!("did you mean `{BUILTIN}{near}`?")),
+        Some(near) => field.did_you_mean(diagnostic, &format!("{BUILTIN}{near}")),
         None if names.is_empty() => diagnostic.suggest("there is no built-in entry for this kind"),
         None => diagnostic.suggest(format!("use {}", alternatives(names))),
     });

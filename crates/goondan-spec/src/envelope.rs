@@ -7,8 +7,9 @@ use crate::ResourceId;
 use crate::decode::{Field, Fields};
 use crate::diagnostic::{Code, Diagnostic, Position};
 use crate::findings::Findings;
+use crate::fix::Fix;
 use crate::meta::{API_VERSION, Kind};
-use crate::node::Node;
+use crate::node::{Content, Node};
 use crate::text::{closest, excerpt};
 
 /// The longest `metadata.name`, and the longest part of a Package's scoped name.
@@ -93,7 +94,11 @@ fn not_a_resource(root: &Field<'_>) -> Diagnostic {
 fn check_version(version: Option<&Field<'_>>, fields: &Fields<'_>, findings: &mut Findings) -> bool {
     let suggestion = format!("write `apiVersion: {API_VERSION}`");
     let Some(version) = version else {
-        findings.add(fields.missing("apiVersion").suggest(suggestion));
+        let missing = fields.missing("apiVersion").suggest(suggestion);
+        findings.add(match fields.add("apiVersion", API_VERSION) {
+            Some(fix) => missing.fix(fix.surely()),
+            None => missing,
+        });
         return true;
     };
     if version.node.text() == Some(API_VERSION) {
@@ -102,7 +107,11 @@ fn check_version(version: Option<&Field<'_>>, fields: &Fields<'_>, findings: &mu
     let found =
         version.node.text().map_or_else(|| version.node.what().to_owned(), |text| format!("`{}`", excerpt(text, 60)));
     let message = format!("This program reads `apiVersion: {API_VERSION}`, but here it is {found}.");
-    findings.add(version.problem(Code::UNSUPPORTED_API_VERSION, message).suggest(suggestion));
+    let problem = version.problem(Code::UNSUPPORTED_API_VERSION, message).suggest(suggestion);
+    findings.add(match version.node.content {
+        Content::Text(_) => problem.fix(Fix::replace(version.node.at, API_VERSION).perhaps()),
+        _ => problem,
+    });
     false
 }
 
@@ -110,7 +119,7 @@ fn check_kind(field: Option<&Field<'_>>, kind: Option<Kind>, fields: &Fields<'_>
     let known = Kind::ALL.map(Kind::as_str);
     let Some(field) = field else {
         let suggestion = format!("add `kind:` with one of {}", known.join(", "));
-        findings.add(fields.missing("kind").suggest(suggestion));
+        findings.add(fields.to_be_added(fields.missing("kind").suggest(suggestion), "kind", ""));
         return;
     };
     if kind.is_some() {
@@ -118,11 +127,11 @@ fn check_kind(field: Option<&Field<'_>>, kind: Option<Kind>, fields: &Fields<'_>
     }
     let Some(text) = field.text(findings) else { return };
     let message = format!("There is no kind `{}`.", excerpt(text, 60));
-    let suggestion = match closest(text, &known) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("use one of {}", known.join(", ")),
-    };
-    findings.add(field.problem(Code::UNKNOWN_KIND, message).suggest(suggestion));
+    let problem = field.problem(Code::UNKNOWN_KIND, message);
+    findings.add(match closest(text, &known) {
+        Some(near) => field.did_you_mean(problem, near),
+        None => problem.suggest(format!("use one of {}", known.join(", "))),
+    });
 }
 
 type TextMap = BTreeMap<String, String>;
@@ -135,7 +144,8 @@ fn read_metadata(
     findings: &mut Findings,
 ) -> (TextMap, TextMap) {
     let Some(metadata) = metadata else {
-        findings.add(document.missing("metadata").suggest("add `metadata: {name: …}`"));
+        let missing = document.missing("metadata").suggest("add `metadata: {name: …}`");
+        findings.add(document.to_be_added(missing, "metadata", "{name: my-name}"));
         return Default::default();
     };
     let Some(mut fields) = metadata.fields(findings) else { return Default::default() };
@@ -185,8 +195,11 @@ fn read_name(field: &Field<'_>, kind: Kind, findings: &mut Findings) {
     }
 }
 
-/// Rule L6.
-pub(crate) fn check_name(name: &str, kind: Kind) -> Result<(), String> {
+/// Whether a resource of that kind may have that name (rule L6).
+///
+/// # Errors
+/// Why it may not, in words that follow a colon.
+pub fn check_name(name: &str, kind: Kind) -> Result<(), String> {
     let scoped = name.strip_prefix('@').filter(|_| kind == Kind::Package);
     match scoped {
         Some(rest) => match rest.split_once('/') {

@@ -6,6 +6,7 @@ use crate::ResourceId;
 use crate::decode::Field;
 use crate::diagnostic::{Diagnostic, Position};
 use crate::kinds::ToolBuild;
+use crate::outline::Link;
 use crate::text::excerpt;
 use crate::value::ValueSource;
 
@@ -33,6 +34,8 @@ pub(crate) struct Findings {
     pub(crate) builds: Vec<ToolBuild>,
     /// Where fields of `resource` stand that something may be wrong with once the bundle is used.
     pub(crate) places: Vec<(String, Position)>,
+    /// The places in the file that name a resource.
+    pub(crate) links: Vec<Link>,
     /// Where secrets stand in the file, so that nothing shows them.
     pub(crate) secrets: Vec<Range<usize>>,
 }
@@ -84,6 +87,11 @@ impl Findings {
     /// Notes where a field of the resource stands.
     pub(crate) fn note_place(&mut self, field: &Field<'_>) {
         self.places.push((field.path.clone(), field.at()));
+    }
+
+    /// Notes that the text at `field` names `to`, by its letters from `begin` on.
+    pub(crate) fn note_link(&mut self, field: &Field<'_>, begin: usize, to: &ResourceId) {
+        self.links.push(Link::new(field, begin, to));
     }
 
     /// Notes that the bundle is also made from `file`.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::bundle::{BasePackage, BuiltIn, Bundle, Decoded, Resource, Resources};
 use crate::decode::Field;
-use crate::diagnostic::{Code, Diagnostic, Position};
+use crate::diagnostic::{Code, Diagnostic, Position, Related};
 use crate::discover::{Found, discover};
 use crate::envelope::{self, Envelope};
 use crate::files::{FileKind, Files};
@@ -17,6 +17,7 @@ use crate::kept::Keep;
 use crate::kinds::{self, Scope, ToolBuild};
 use crate::lint::{self, Places};
 use crate::meta::{Kind, ResourceId};
+use crate::outline::{Definition, Link, Outline};
 use crate::paths::{Folder, Looks};
 use crate::read::{KnownFiles, ParsedFile, read_file};
 use crate::source::Sources;
@@ -57,11 +58,26 @@ pub fn load(input: LoadInput<'_>) -> Loaded {
 
 /// As [`load`], without parsing what is `known` from an earlier load; from now on `known` are the files of this one.
 pub fn load_again(input: LoadInput<'_>, known: &KnownFiles) -> Loaded {
+    run(input, known, |_, _, _| ()).0
+}
+
+/// As [`load_again`], and tells what stands where.
+pub fn survey(input: LoadInput<'_>, known: &KnownFiles) -> (Loaded, Outline) {
+    let (loaded, outline) = run(input, known, outline);
+    (loaded, outline.unwrap_or_default())
+}
+
+/// Loads, and lets `look` see what was made before it is put together.
+fn run<T>(
+    input: LoadInput<'_>,
+    known: &KnownFiles,
+    look: impl FnOnce(&Stage<'_>, &Decoded, &mut Gathered) -> T,
+) -> (Loaded, Option<T>) {
     let root = match find_root(input.root, input.files) {
         Ok(root) => root,
         Err(diagnostic) => {
             let (sources, builds) = (Sources::default(), Vec::new());
-            return Loaded { bundle: None, diagnostics: vec![diagnostic], sources, builds };
+            return (Loaded { bundle: None, diagnostics: vec![diagnostic], sources, builds }, None);
         }
     };
     let folder = Folder::new(input.files, &root);
@@ -72,8 +88,10 @@ pub fn load_again(input: LoadInput<'_>, known: &KnownFiles) -> Loaded {
     let documents = read_envelopes(&files.own, own, &mut gathered);
     let built_in = known.built_in(input.base);
     let index = make_index(&documents, built_in, &mut gathered);
-    let stage = Stage { folder: &folder, index: &index, base: input.base, built_in, documents: &documents };
+    let stage =
+        Stage { folder: &folder, index: &index, base: input.base, built_in, documents: &documents, files: &files.own };
     let decoded = stage.decode_all(&mut gathered);
+    let seen = look(&stage, &decoded, &mut gathered);
     gathered.weigh_not_built(&decoded, documents.iter().filter(|document| document.id().kind == Kind::Agent).count());
     gathered.diagnostics.extend(cycles::find(&files.own, &files.nested));
     gathered.file_names.extend(files.own.iter().map(|file| file.name.clone()));
@@ -84,7 +102,24 @@ pub fn load_again(input: LoadInput<'_>, known: &KnownFiles) -> Loaded {
         let specs = documents.iter().filter_map(|document| Some((document.id(), document.envelope.spec.as_ref()?)));
         gathered.diagnostics.extend(lint::lint(&decoded, &Places::new(specs)));
     }
-    gathered.finish(root.clone(), decoded, files.own)
+    (gathered.finish(root.clone(), decoded, files.own), Some(seen))
+}
+
+fn outline(stage: &Stage<'_>, decoded: &Decoded, gathered: &mut Gathered) -> Outline {
+    let named = stage.documents.iter().filter(|document| !document.id().name.is_empty());
+    let own = named.map(|document| {
+        let origin = Some((document.file.to_owned(), document.envelope.head.name_at));
+        Definition { id: document.id().clone(), origin }
+    });
+    let built_in = stage.built_in;
+    let base = built_in.tools.keys().chain(built_in.extensions.keys()).chain(built_in.connectors.keys());
+    Outline {
+        definitions: own.chain(base.map(|id| Definition { id: id.clone(), origin: None })).collect(),
+        links: std::mem::take(&mut gathered.links),
+        tools: decoded.tools.clone(),
+        connectors: decoded.connectors.clone(),
+        files: stage.files.iter().map(|file| file.name.clone()).collect(),
+    }
 }
 
 fn find_root(path: &Path, files: &dyn Files) -> Result<PathBuf, Diagnostic> {
@@ -120,6 +155,7 @@ struct Gathered {
     texts: Vec<(String, String)>,
     builds: Vec<ToolBuild>,
     places: HashMap<ResourceId, Vec<(String, Position)>>,
+    links: Vec<(String, Vec<Link>)>,
 }
 
 impl Gathered {
@@ -130,6 +166,9 @@ impl Gathered {
         self.file_names.extend(findings.files);
         self.values.extend(findings.values);
         self.secrets.extend(findings.secrets.into_iter().map(|range| (file.clone(), range)));
+        if !findings.links.is_empty() {
+            self.links.push((file, findings.links));
+        }
         self.texts.extend(findings.texts);
         self.builds.extend(findings.builds);
         if let Some(resource) = findings.resource.filter(|_| !findings.places.is_empty()) {
@@ -285,6 +324,11 @@ fn duplicate(document: &Document<'_>, first: &Document<'_>) -> Diagnostic {
         .of(id)
         .field("metadata.name")
         .suggest("rename one of the two")
+        .related(Related {
+            message: format!("`{id}` is defined here, too"),
+            file: first.file.to_owned(),
+            position: first.envelope.head.name_at,
+        })
 }
 
 /// All that decoding looks at.
@@ -294,6 +338,7 @@ struct Stage<'s> {
     base: &'s BasePackage,
     built_in: &'s BuiltIn,
     documents: &'s [Document<'s>],
+    files: &'s [Arc<ParsedFile>],
 }
 
 impl Stage<'_> {

@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 
 use crate::decode::{Field, Fields};
-use crate::diagnostic::Code;
+use crate::diagnostic::{Code, Diagnostic};
 use crate::findings::Findings;
+use crate::fix::Fix;
 use crate::index::{Index, Miss};
 use crate::meta::{API_VERSION, Kind, ObjectRef, ResourceId};
 use crate::text::{alternatives, closest, excerpt, list};
@@ -22,11 +23,22 @@ pub(crate) fn resolve(
 ) -> Option<ResourceId> {
     let reference = read(field, expected, findings)?;
     match index.resolve(&reference, from) {
-        Ok(id) => Some(id),
+        Ok(id) => {
+            note(field, &reference, &id, findings);
+            Some(id)
+        }
         Err(miss) => {
             report(field, &reference, &miss, index, findings);
             None
         }
+    }
+}
+
+/// Notes which bytes name `id`.
+fn note(field: &Field<'_>, reference: &ObjectRef, id: &ResourceId, findings: &mut Findings) {
+    match field.child("name") {
+        Some(name) => findings.note_link(&name, 0, id),
+        None => findings.note_link(field, reference.kind.as_str().len() + 1, id),
     }
 }
 
@@ -35,7 +47,9 @@ pub(crate) fn item<'n>(field: &Field<'n>, findings: &mut Findings) -> Option<(Fi
     if let Some(text) = field.node.text() {
         let message = format!("`{}` must be a map with `ref`, but is text.", field.path);
         let suggestion = format!("write `- ref: {}`", excerpt(text, 100));
-        findings.add(field.problem(Code::INVALID_REF, message).suggest(suggestion));
+        findings.add(
+            field.problem(Code::INVALID_REF, message).suggest(suggestion).fix(Fix::before(field.node.at, "ref: ")),
+        );
         return None;
     }
     let mut fields = field.fields(findings)?;
@@ -44,7 +58,7 @@ pub(crate) fn item<'n>(field: &Field<'n>, findings: &mut Findings) -> Option<(Fi
         let missing = fields.missing("ref");
         findings.add(match (field.node.entry("kind"), field.node.entry("name")) {
             (Some(_), Some(_)) => missing.suggest("put it under `ref`: `- ref: {kind: …, name: …}`"),
-            _ => missing.suggest("write `- ref: Kind/name`"),
+            _ => fields.to_be_added(missing.suggest("write `- ref: Kind/name`"), "ref", ""),
         });
     }
     Some((fields, reference?))
@@ -64,11 +78,11 @@ fn read(field: &Field<'_>, expected: Kind, findings: &mut Findings) -> Option<Ob
     let Some(found) = Kind::parse(&kind) else {
         let message = format!("`{}` names the kind `{}`, which does not exist.", field.path, excerpt(&kind, 60));
         let known = Kind::ALL.map(Kind::as_str);
-        let suggestion = match closest(&kind, &known) {
-            Some(near) => format!("did you mean `{near}/{name}`?"),
-            None => format!("write `{expected}/{}`", excerpt(&name, 100)),
-        };
-        findings.add(field.problem(Code::INVALID_REF, message).suggest(suggestion));
+        let problem = field.problem(Code::INVALID_REF, message);
+        findings.add(match closest(&kind, &known) {
+            Some(near) => suggest(field, problem, near, &name),
+            None => problem.suggest(format!("write `{expected}/{}`", excerpt(&name, 100))),
+        });
         return None;
     };
     if found != expected {
@@ -97,7 +111,11 @@ fn split(field: &Field<'_>, text: &str, expected: Kind, findings: &mut Findings)
                 true => format!("write `{expected}/name`"),
                 false => format!("write `{expected}/{shown}`"),
             };
-            findings.add(field.problem(Code::INVALID_REF, message).suggest(suggestion));
+            let problem = field.problem(Code::INVALID_REF, message).suggest(suggestion);
+            findings.add(match text.contains('/') || text.is_empty() {
+                true => problem,
+                false => field.instead(problem, &format!("{expected}/{text}")),
+            });
             None
         }
     }
@@ -124,9 +142,11 @@ fn report(field: &Field<'_>, reference: &ObjectRef, miss: &Miss, index: &Index, 
         Miss::NotFound => {
             let within =
                 reference.package.as_ref().map(|package| format!(" in package `{package}`")).unwrap_or_default();
-            field
-                .problem(Code::REF_NOT_FOUND, format!("There is no `{shown}`{within}."))
-                .suggest(instead(reference, index))
+            let problem = field.problem(Code::REF_NOT_FOUND, format!("There is no `{shown}`{within}."));
+            match index.closest(reference) {
+                Some(near) => suggest(field, problem, reference.kind.as_str(), &near),
+                None => problem.suggest(instead(reference, index)),
+            }
         }
         Miss::NoSuchPackage => {
             let package = excerpt(reference.package.as_deref().unwrap_or_default(), 100);
@@ -146,11 +166,20 @@ fn report(field: &Field<'_>, reference: &ObjectRef, miss: &Miss, index: &Index, 
     });
 }
 
+/// `problem` with the suggestion of another reference, and the fix that writes it.
+fn suggest(field: &Field<'_>, problem: Diagnostic, kind: &str, name: &str) -> Diagnostic {
+    let problem = problem.suggest(format!("did you mean `{kind}/{name}`?"));
+    match (field.child("kind"), field.child("name")) {
+        (Some(kind_field), Some(name_field)) => match kind_field.node.text() == Some(kind) {
+            true => name_field.instead(problem, name),
+            false => kind_field.instead(problem, kind),
+        },
+        _ => field.instead(problem, &format!("{kind}/{name}")),
+    }
+}
+
 fn instead(reference: &ObjectRef, index: &Index) -> String {
     let kind = reference.kind;
-    if let Some(near) = index.closest(reference) {
-        return format!("did you mean `{kind}/{near}`?");
-    }
     if let Some(other) = index.other_kind(reference) {
         return format!("there is `{other}/{}`, but a {kind} is needed here", reference.name);
     }

@@ -56,6 +56,7 @@ pub(crate) enum ValueFromKindShape {
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct FromEnvShape {
     /// The name of the environment variable that holds the value.
+    #[schemars(extend("x-goondan-names" = "variable"))]
     env: String,
 }
 

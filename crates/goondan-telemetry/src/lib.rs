@@ -1,4 +1,4 @@
-//! What happens in a swarm, as OpenTelemetry spans and metrics.
+//! What happens in a swarm, as OpenTelemetry spans.
 //!
 //! [`Settings`] are the standard `OTEL_*` variables. [`Assembler`] makes a span of the two runtime events that begin and end a
 //! turn, a step or a tool call, and of the one of a model call. [`Telemetry`] sends the spans to a receiver while the swarm runs,

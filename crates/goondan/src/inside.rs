@@ -10,8 +10,18 @@ pub use goondan_core::schema::ArgumentSchema;
 pub use goondan_engine::plan::DEFER_TOKENS;
 /// The command's log, and what cases look for in every file, hold no secret.
 pub use goondan_engine::policy::redact::{Redacted, Redactor, forms_of};
+/// `validate --fix` repairs files, and the language server looks at them.
+pub use goondan_spec::{BasePackage, Files, OsFiles, repair::Repair};
 /// Diagnostics are printed with the lines that they are about; `gdn schema` prints the schemas; texts of strangers are
 /// escaped; cases are YAML, too.
 pub use goondan_spec::{render, schema::schemas, shown, yaml};
 /// Cases look at the files of an instance.
 pub use goondan_store::jsonl::layout;
+
+/// What is built in.
+pub use crate::project::base;
+
+/// What the certain fixes make of the project at `root`.
+pub fn repair(root: &std::path::Path, files: &dyn Files) -> Vec<Repair> {
+    goondan_spec::repair::repair(goondan_spec::LoadInput { root, files, base: base() })
+}

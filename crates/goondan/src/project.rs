@@ -28,6 +28,20 @@ pub struct Project {
     pub builds: Vec<ToolBuild>,
 }
 
+impl Project {
+    /// A project without a mistake, which somebody else has loaded.
+    pub fn of(root: &Path, bundle: Arc<Bundle>) -> Self {
+        let builds = bundle.builds().to_vec();
+        let (diagnostics, sources) = (Vec::new(), Sources::default());
+        Project { root: root.to_owned(), bundle: Some(bundle), diagnostics, sources, builds }
+    }
+}
+
+/// What is built in, which does not change while the program runs.
+pub fn base() -> &'static BasePackage {
+    &BASE
+}
+
 /// Reads the project at `path`: a folder, or the `goondan.yaml` in it.
 pub fn load(path: &Path) -> Project {
     load_again(path, &OsFiles, &KnownFiles::default())

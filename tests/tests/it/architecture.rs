@@ -8,10 +8,11 @@ use std::process::Command;
 use serde::Deserialize;
 
 /// Every crate with the crates of this workspace that it may depend on. What does not stand here is not allowed.
-const LAYERS: [(&str, &[&str]); 16] = [
+const LAYERS: [(&str, &[&str]); 17] = [
     ("goondan-spec", &[]),
     ("goondan-abi", &[]),
     ("goondan-core", &["goondan-spec"]),
+    ("goondan-lsp", &["goondan-spec"]),
     ("goondan-store", &["goondan-spec", "goondan-core"]),
     ("goondan-engine", &["goondan-spec", "goondan-core"]),
     ("goondan-tools", &["goondan-spec", "goondan-core"]),
@@ -38,7 +39,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
     ("goondan-serve", &["goondan"]),
     ("goondan-connect", &["goondan"]),
     ("goondan-conformance", &["goondan"]),
-    ("goondan-cli", &["goondan", "goondan-serve", "goondan-connect", "goondan-conformance"]),
+    ("goondan-cli", &["goondan", "goondan-serve", "goondan-connect", "goondan-conformance", "goondan-lsp"]),
 ];
 
 /// These packages test and measure the others, and are used by none.

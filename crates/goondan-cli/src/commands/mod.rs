@@ -10,6 +10,7 @@ pub(crate) mod explain;
 pub(crate) mod init;
 pub(crate) mod instance;
 pub(crate) mod logs;
+pub(crate) mod lsp;
 pub(crate) mod mcp;
 pub(crate) mod new;
 pub(crate) mod policy;
@@ -49,6 +50,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Attach(args) => block_on(attach::run(args, &state_root, output)),
         Command::Serve(args) => block_on(serve::run(args, &state_root, output)),
         Command::Acp(args) => block_on(acp::run(args, &state_root, output)),
+        Command::Lsp(args) => lsp::run(&args, &state_root),
         Command::Build(args) => block_on(build::run(&args, &state_root, output)),
         Command::Reload(args) => block_on(reload::run(&args, &state_root, output)),
         Command::Tool(args) => block_on(tool::run(args, &state_root, output)),

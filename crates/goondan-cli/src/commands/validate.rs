@@ -1,5 +1,7 @@
 //! `gdn validate`.
 
+mod fix;
+
 use clap::{Args, ValueEnum};
 use goondan::inside::DEFER_TOKENS;
 use goondan::inside::render;
@@ -24,6 +26,8 @@ Examples:
   gdn validate my-swarm --strict     Fail on warnings, too
   gdn validate --format short        Print one line per problem, for editors and grep
   gdn validate --open                Load its libraries, too
+  gdn validate --fix                 Repair what is plain, and say what was changed
+  gdn validate --fix --dry-run       Show the changes as a diff
   gdn validate --connect             Reach the project's MCP servers, too
   gdn validate --format github       Annotate a pull request";
 
@@ -39,6 +43,12 @@ pub(crate) struct ValidateArgs {
     /// Fail on warnings, too
     #[arg(long)]
     strict: bool,
+    /// Repair what is plain, such as misspelt names, and say what was changed
+    #[arg(long)]
+    fix: bool,
+    /// Show what `--fix` would change, and change nothing
+    #[arg(long, requires = "fix")]
+    dry_run: bool,
     /// Load the libraries of a trusted project, too, and tell what is wrong with them
     #[arg(long)]
     open: bool,
@@ -62,7 +72,15 @@ enum Format {
 
 /// Checks a project. The problems are the result, so they go to standard output.
 pub(crate) async fn run(args: &ValidateArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let project = project::load(&args.project.find(output)?)?;
+    let path = args.project.find(output)?;
+    let mut project = project::load(&path)?;
+    let repairs = match args.fix {
+        true => fix::fix(&project.root, args.dry_run, output)?,
+        false => Vec::new(),
+    };
+    if !repairs.is_empty() {
+        project = project::load(&path)?;
+    }
     let mut diagnostics = project.diagnostics.clone();
     let trust = Trust::new(state_root, false);
     match trust.environment(&project.root) {
@@ -84,7 +102,13 @@ pub(crate) async fn run(args: &ValidateArgs, state_root: &StateRoot, output: &Ou
     match format {
         Format::Pretty => output.piece(&render::pretty(diagnostics, &project.sources, Output::stdout_has_colour())),
         Format::Short => output.piece(&render::short(diagnostics)),
-        Format::Json => output.json_pretty(&report(diagnostics)),
+        Format::Json => {
+            let mut report = report(diagnostics);
+            if args.fix {
+                report["fixed"] = fix::report(&repairs).into();
+            }
+            output.json_pretty(&report)
+        }
         Format::Github => output.piece(&render::github(diagnostics)),
     }?;
     let fails = diagnostics.iter().any(|diagnostic| args.strict || diagnostic.is_error());

@@ -19,6 +19,7 @@ mod init;
 mod instances;
 mod later;
 mod limits;
+mod lsp;
 #[cfg(unix)]
 mod mcp;
 mod mcp_server;

@@ -1,10 +1,13 @@
-//! Whether the server is alive, and whether it takes inputs. Neither needs the token: supervisors ask.
+//! Whether the server is alive, and whether it takes inputs: neither needs the token, for supervisors ask. And what it has counted.
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderName, StatusCode};
 use serde_json::{Value, json};
 
+use super::Problems;
+use crate::metrics::MEDIA_TYPE;
 use crate::service::Service;
 
 pub(super) async fn alive() -> Json<Value> {
@@ -16,4 +19,11 @@ pub(super) async fn ready(State(service): State<Service>) -> (StatusCode, Json<V
         false => (StatusCode::OK, Json(json!({"status": "ok"}))),
         true => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "draining"}))),
     }
+}
+
+/// Gives the counts of the swarm since the server began, for Prometheus.
+#[utoipa::path(get, path = "/metrics", responses((status = 200, body = String, content_type = "application/openmetrics-text"), Problems))]
+pub(super) async fn metrics(State(service): State<Service>) -> ([(HeaderName, &'static str); 1], String) {
+    let inner = &service.inner;
+    ([(CONTENT_TYPE, MEDIA_TYPE)], inner.metrics.text(inner.hub.running()))
 }

@@ -82,6 +82,7 @@ pub(crate) fn router(service: Service, offer: Offer) -> Router {
         .routes(routes!(instances::cancel))
         .routes(routes!(instances::retry))
         .routes(routes!(events::events))
+        .routes(routes!(health::metrics))
         .routes(routes!(approvals::list))
         .routes(routes!(approvals::answer))
         .routes(routes!(a2a::entry_card))

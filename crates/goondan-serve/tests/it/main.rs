@@ -7,6 +7,7 @@ mod a2a_client;
 mod ag_ui;
 mod callers;
 mod inputs;
+mod metrics;
 mod openai;
 mod questions;
 mod streams;

@@ -86,6 +86,13 @@ codes! {
         next: "Start one with `gdn serve` or `gdn run`.",
         more: Some("cli.md#send"),
     }
+    /// A client of `gdn lsp` sent something that is no message.
+    LSP_PROTOCOL = "E_LSP_PROTOCOL" {
+        why: "`gdn lsp` talks with editors by the Language Server Protocol: a header with the length, then JSON. What came on \
+              standard input is something else, or the connection broke.",
+        next: "Let an editor start the command; `docs/editors.md` has the lines for several.",
+        more: Some("editors.md#the-language-server"),
+    }
     /// `git init` failed.
     GIT_ERROR = "GIT_ERROR" {
         why: "`gdn init --git` wrote the files of the project, and git could not make a repository of the folder.",

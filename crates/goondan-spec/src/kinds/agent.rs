@@ -309,6 +309,7 @@ fn read_required(
     findings: &mut Findings,
 ) -> Option<Vec<String>> {
     let items = field.texts(findings)?;
+    items.iter().for_each(|item| note_tool(item, tools, findings));
     if let Some(known) = catalog(tools, scope) {
         for item in &items {
             let name = item.node.text().unwrap_or_default();
@@ -317,13 +318,21 @@ fn read_required(
             }
             let diagnostic = item.invalid(format!("The agent has no tool `{}`.", excerpt(name, 80)));
             findings.add(match closest(name, &known) {
-                Some(near) => diagnostic.suggest(format!("did you mean `{near}`?")),
+                Some(near) => item.did_you_mean(diagnostic, near),
                 None if known.is_empty() => diagnostic.suggest("add the tool to `spec.tools`"),
                 None => diagnostic.suggest(format!("add it to `spec.tools`, or use one of {}", list(&known, 12))),
             });
         }
     }
     Some(items.iter().filter_map(|item| item.node.text()).map(str::to_owned).collect())
+}
+
+/// Notes that `field`, which holds a name such as `tool__export` or a pattern, names one of the agent's tools.
+pub(super) fn note_tool(field: &Field<'_>, tools: &[ToolUse], findings: &mut Findings) {
+    let name = field.node.text().and_then(|text| text.split_once("__")).map(|(name, _)| name);
+    if let Some(used) = tools.iter().find(|used| Some(used.tool.name.as_str()) == name) {
+        findings.note_link(field, 0, &used.tool);
+    }
 }
 
 fn read_workdir(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Workdir> {
@@ -422,6 +431,7 @@ pub(crate) struct AgentSpec {
     #[schemars(range(min = 1), extend("default" = MAX_PARALLEL_TOOL_CALLS))]
     max_parallel_tool_calls: Option<u64>,
     /// Tools, written `tool__export`. A text answer ends a turn only after one of them has succeeded in that turn.
+    #[schemars(extend("x-goondan-names" = "tool"))]
     required_tools: Option<Vec<String>>,
     /// What the agent's answers have to fit, where they are data and not text. [Structured output](structured-output.md) explains
     /// it.
@@ -430,6 +440,7 @@ pub(crate) struct AgentSpec {
     /// (the project folder), `repository` (the git repository around the project), or a path from the project folder, which
     /// may climb by `..` as far as that repository.
     #[schemars(length(min = 1), extend("default" = INSTANCE))]
+    #[schemars(extend("x-goondan-names" = "folder"))]
     workdir: Option<String>,
 }
 
@@ -439,8 +450,10 @@ pub(crate) struct AgentSpec {
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ModelConfigShape {
     /// The Model to use.
+    #[schemars(extend("x-goondan-names" = "Model"))]
     model_ref: RefShape,
     /// The Models to ask, in this order, where a model call has failed and was repeated as often as `maxRetries` says.
+    #[schemars(extend("x-goondan-names" = "Model"))]
     fallbacks: Option<Vec<ItemShape>>,
     /// Sampling settings. What is absent is left to the provider. `reasoningEffort` may stand here, too; any other key is
     /// sent to the provider unchanged.
@@ -474,6 +487,7 @@ pub(crate) struct PromptShape {
     system: Option<String>,
     /// The path of a file in the project that holds the prompt. It excludes `system`.
     #[schemars(length(min = 1))]
+    #[schemars(extend("x-goondan-names" = "file"))]
     system_ref: Option<String>,
 }
 
@@ -483,9 +497,11 @@ pub(crate) struct PromptShape {
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ToolUseShape {
     /// The Tool.
+    #[schemars(extend("x-goondan-names" = "Tool"))]
     r#ref: RefShape,
     /// The exports that the agent gets. Without it, the agent gets all.
     #[schemars(length(min = 1))]
+    #[schemars(extend("x-goondan-names" = "export"))]
     exports: Option<Vec<String>>,
     /// Offers them only once the model has looked for them with `tool-search`. By default those of MCP servers are kept back
     /// where their schemas are long.
@@ -498,6 +514,7 @@ pub(crate) struct ToolUseShape {
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ExtensionUseShape {
     /// The Extension.
+    #[schemars(extend("x-goondan-names" = "Extension"))]
     r#ref: RefShape,
     /// Settings for this agent. They replace fields of the same name in the Extension's own `config`.
     config: Option<JsonObject>,

@@ -181,6 +181,7 @@ pub(super) struct FullShape {
     command: CommandShape,
     /// The folder in which the command runs. Without it, the project folder.
     #[schemars(length(min = 1))]
+    #[schemars(extend("x-goondan-names" = "folder"))]
     cwd: Option<String>,
     /// Globs of the files that the entry is made from, relative to that folder. Without it, everything below `cwd`, or
     /// else below the nearest folder around the entry that holds a `Cargo.toml`, a `Makefile` or the like.

@@ -126,7 +126,7 @@ fn check_value(entry: &Field<'_>, source: &ValueSource, known: &[Setting], findi
     let Some(setting) = known.iter().find(|setting| setting.name == entry.key) else {
         let diagnostic = entry.invalid(format!("The connector does not know `{}`.", entry.path));
         findings.add(match closest(entry.key, &names) {
-            Some(near) => diagnostic.suggest(format!("did you mean `{near}`?")),
+            Some(near) => entry.did_you_mean_key(diagnostic, near),
             None if names.is_empty() => diagnostic.suggest("remove it; the connector takes nothing here"),
             None => diagnostic.suggest(format!("it takes {}", alternatives(&names))),
         });
@@ -166,8 +166,10 @@ fn variable_name(name: &str) -> String {
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ConnectionSpec {
     /// The Connector.
+    #[schemars(extend("x-goondan-names" = "Connector"))]
     connector_ref: RefShape,
     /// The Swarm that gets the events. Without it, the first Swarm of the project.
+    #[schemars(extend("x-goondan-names" = "Swarm"))]
     swarm_ref: Option<RefShape>,
     /// Settings for the connector, by name.
     config: Option<BTreeMap<String, ValueSourceShape>>,

@@ -163,6 +163,7 @@ pub(crate) struct ConnectorSpec {
     /// A connector of this program, such as `builtin:webhook`; or the path of a program in the project, which is checked and not
     /// run yet.
     #[schemars(length(min = 1))]
+    #[schemars(extend("x-goondan-names" = "file"))]
     entry: String,
     /// The events that the connector may send.
     #[schemars(length(min = 1))]

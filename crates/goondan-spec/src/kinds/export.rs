@@ -291,7 +291,7 @@ fn unknown(field: &Field<'_>, name: &str, own: &[ExportSpec], findings: &mut Fin
     let names: Vec<&str> = own.iter().map(|export| export.name.as_str()).collect();
     let diagnostic = field.invalid(format!("The entry has no export `{}`.", excerpt(name, 80)));
     findings.add(match closest(name, &names) {
-        Some(near) => diagnostic.suggest(format!("did you mean `{near}`?")),
+        Some(near) => field.did_you_mean(diagnostic, near),
         None => diagnostic.suggest(format!("it has {}", list(&names, 24))),
     });
 }
@@ -411,6 +411,7 @@ pub(crate) struct ExportShape {
     /// The path of a file in the project that holds the description. It excludes `description`. In it, `${workspace}`,
     /// `${directory}` and `${cwd}` are filled in.
     #[schemars(length(min = 1))]
+    #[schemars(extend("x-goondan-names" = "file"))]
     description_file: Option<String>,
     /// The arguments, as a JSON Schema of type `object`. Without it, the entry's own schema is used.
     parameters: Option<crate::JsonObject>,

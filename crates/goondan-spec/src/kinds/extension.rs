@@ -77,6 +77,7 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
 pub(crate) struct ExtensionSpec {
     /// `builtin:NAME`, or the path of a file in JavaScript, TypeScript or Python that exports `register`.
     #[schemars(length(min = 1))]
+    #[schemars(extend("x-goondan-names" = "file"))]
     entry: String,
     /// What runs an entry in JavaScript, TypeScript or Python. By default it is found as for a Tool.
     runtime: Option<Runtime>,

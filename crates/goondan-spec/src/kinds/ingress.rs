@@ -101,7 +101,7 @@ fn read_event(field: &Field<'_>, targets: &Targets, findings: &mut Findings) -> 
     if let Some(known) = targets.events.as_ref().filter(|known| !known.iter().any(|name| name == event)) {
         let diagnostic = field.invalid(format!("The connector has no event `{event}`."));
         findings.add(match closest(event, known) {
-            Some(near) => diagnostic.suggest(format!("did you mean `{near}`?")),
+            Some(near) => field.did_you_mean(diagnostic, near),
             None => diagnostic.suggest(format!("use {}", alternatives(known))),
         });
     }
@@ -196,6 +196,7 @@ pub(crate) struct RuleShape {
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct MatchShape {
     /// The name of the event.
+    #[schemars(extend("x-goondan-names" = "event"))]
     event: Option<String>,
     /// Values of properties, by name. All must be equal.
     properties: Option<BTreeMap<String, PropertyValueShape>>,
@@ -220,6 +221,7 @@ pub(crate) enum PropertyValueShape {
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct RouteShape {
     /// The agent that gets the events. Without it, the entry agent.
+    #[schemars(extend("x-goondan-names" = "Agent"))]
     agent_ref: Option<RefShape>,
     /// The key of the conversation. Without it and `instanceKeyProperty`, the event's own key.
     #[schemars(length(min = 1))]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 
-use super::agent::ToolUse;
+use super::agent::{ToolUse, note_tool};
 use super::sandbox::{self, RuleSandbox, RuleSandboxShape, Sandbox};
 use super::{Entry, ExportSpec, PATCHED, Permission, Scope, qualified_name};
 use crate::decode::Field;
@@ -134,7 +134,10 @@ fn read_rule(
 ) -> Option<PermissionRule> {
     let mut fields = item.fields(findings)?;
     let action = fields.required("action", findings).and_then(|field| field.one_of(&ACTIONS, findings));
-    let tool = fields.optional("tool").map(|field| read_tool_pattern(&field, findings));
+    let tool = fields.optional("tool").map(|field| {
+        note_tool(&field, tools, findings);
+        read_tool_pattern(&field, findings)
+    });
     let permission = fields.optional("permission").map(|field| Permission::read(&field, findings));
     let args_field = fields.optional("args");
     let args = args_field.as_ref().map(|field| read_args(field, findings));
@@ -213,7 +216,7 @@ fn check_args(rule: &PermissionRule, field: &Field<'_>, tools: &[ToolUse], scope
             "No tool that this rule is about has an argument `{shown}`, so the rule would never match."
         ));
         findings.add(match closest(entry.key, &known) {
-            Some(near) => diagnostic.suggest(format!("did you mean `{near}`?")),
+            Some(near) => entry.did_you_mean_key(diagnostic, near),
             None => diagnostic.suggest(format!("use one of {}", list(&known, 12))),
         });
     }
@@ -268,7 +271,7 @@ pub(crate) struct PermissionsShape {
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct RuleShape {
     /// A pattern for the tool's name, `tool__export`. `*` stands for any text, `?` for one character.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("x-goondan-names" = "tool"))]
     tool: Option<String>,
     /// The permission that the tool declares.
     permission: Option<Permission>,

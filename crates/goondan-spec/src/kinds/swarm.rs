@@ -199,9 +199,10 @@ fn seconds(fields: &mut Fields<'_>, name: &'static str, least: u64, findings: &m
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct SwarmSpec {
     /// The agent that gets every input that names no other agent. It must be one of `agents`.
+    #[schemars(extend("x-goondan-names" = "Agent"))]
     entry_agent: RefShape,
     /// The agents of the swarm.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("x-goondan-names" = "Agent"))]
     agents: Vec<ItemShape>,
     /// The name of the workspace that keeps the conversations. Projects with the same name share one workspace. Without
     /// it, the project has a workspace of its own.

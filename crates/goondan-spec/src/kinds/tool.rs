@@ -344,6 +344,7 @@ pub(crate) struct ToolSpec {
     /// library (with or without the platform's prefix and suffix), or the path of a folder with a `tool.yaml`. Every tool
     /// has an `entry`, an `mcp` or an `a2a`.
     #[schemars(length(min = 1))]
+    #[schemars(extend("x-goondan-names" = "file"))]
     entry: Option<String>,
     /// What runs an entry in JavaScript, TypeScript or Python. By default the first line of the file decides, then its
     /// package, then what is installed: for JavaScript the first of Node.js, Bun and Deno, for TypeScript the first of

@@ -1,0 +1,49 @@
+//! Repairs that an editor offers for what is wrong.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use gen_lsp_types::{CodeAction, CodeActionKind, Range, TextEdit, WorkspaceEdit};
+use goondan_spec::Diagnostic;
+use serde_json::{Value, json};
+
+use crate::Host;
+use crate::links;
+use crate::publish;
+use crate::server::Server;
+use crate::text::Lines;
+
+/// Answers `textDocument/codeAction`.
+pub(crate) fn actions<H: Host>(server: &mut Server<H>, path: &Path, range: Range) -> Value {
+    let Some((root, seen)) = server.seen(path) else { return json!([]) };
+    let text = server.text_of(path);
+    let lines = Lines::new(&text, server.encoding);
+    let (start, end) = (lines.offset(range.start), lines.offset(range.end));
+    let file = links::relative(&root, path);
+    // A mistake in a map stands at its beginning, and what repairs it may stand further on.
+    let meets = |from: usize, to: usize| from <= end && start <= to;
+    let touches = |found: &&Diagnostic| {
+        let stands_here = found.position.is_some_and(|at| meets(at.start, at.end));
+        let mut edits = found.fix.iter().flat_map(|fix| &fix.edits);
+        found.file.as_deref() == Some(&file) && (stands_here || edits.any(|edit| meets(edit.start, edit.end)))
+    };
+    let mut actions = Vec::new();
+    for found in seen.diagnostics.iter().filter(touches) {
+        let Some(fix) = &found.fix else { continue };
+        let edit = |edit: &goondan_spec::fix::Edit| TextEdit {
+            range: lines.range(edit.start..edit.end),
+            new_text: edit.text.clone(),
+        };
+        let edits: Vec<TextEdit> = fix.edits.iter().map(edit).collect();
+        let changes = HashMap::from([(server.uri_of(path), edits)]);
+        actions.push(CodeAction {
+            title: fix.title.clone(),
+            kind: Some(CodeActionKind::QuickFix),
+            diagnostics: Some(vec![publish::one(&root, path, found, &server.files(), server.encoding)]),
+            is_preferred: fix.certain.then_some(true),
+            edit: Some(WorkspaceEdit { changes: Some(changes), ..WorkspaceEdit::default() }),
+            ..CodeAction::default()
+        });
+    }
+    json!(actions)
+}

@@ -1,0 +1,151 @@
+//! The documents that are open in the editor, laid over the files of the disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gen_lsp_types::Uri;
+use goondan_spec::Files;
+use goondan_spec::files::FileKind;
+
+/// A document that is open, with what the editor has of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Document {
+    /// As the editor names it.
+    pub(crate) uri: Uri,
+    pub(crate) version: Option<i32>,
+    pub(crate) text: Arc<str>,
+}
+
+/// The open documents by their paths, which are without links.
+pub(crate) type Open = BTreeMap<PathBuf, Document>;
+
+/// The files of a disk, with the open documents in place of those of the same path.
+pub(crate) struct Overlay<'o> {
+    pub(crate) disk: &'o dyn Files,
+    pub(crate) open: &'o Open,
+}
+
+impl Overlay<'_> {
+    /// The text of a file as the editor shows it: without a byte order mark.
+    pub(crate) fn text(&self, path: &Path) -> Option<Arc<str>> {
+        if let Some(document) = self.open.get(path) {
+            return Some(Arc::clone(&document.text));
+        }
+        let bytes = self.disk.read(path, u64::from(u32::MAX)).ok()?;
+        let text = String::from_utf8_lossy(&bytes);
+        Some(text.strip_prefix('\u{feff}').unwrap_or(&text).into())
+    }
+
+    fn opened(&self, path: &Path) -> Option<&Document> {
+        self.open.get(path).or_else(|| self.open.get(&normal(path)))
+    }
+
+    /// The open documents below a folder, relative to it.
+    fn below<'p>(&'p self, folder: &'p Path) -> impl Iterator<Item = &'p Path> {
+        let from = self.open.range(folder.to_owned()..);
+        from.map_while(move |(path, _)| path.strip_prefix(folder).ok()).filter(|rest| !rest.as_os_str().is_empty())
+    }
+}
+
+impl Files for Overlay<'_> {
+    fn kind(&self, path: &Path) -> io::Result<FileKind> {
+        if self.opened(path).is_some() {
+            return Ok(FileKind::File);
+        }
+        match self.disk.kind(path) {
+            Err(_) if self.below(&normal(path)).next().is_some() => Ok(FileKind::Directory),
+            known => known,
+        }
+    }
+
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        let Some(document) = self.opened(path) else { return self.disk.read(path, limit) };
+        let bytes = document.text.as_bytes();
+        let end = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(1).min(bytes.len());
+        Ok(bytes[..end].to_vec())
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>> {
+        let folder = normal(path);
+        let mut new: Vec<(String, FileKind)> = Vec::new();
+        for rest in self.below(&folder) {
+            let mut parts = rest.components();
+            let Some(name) = parts.next().and_then(|name| name.as_os_str().to_str()) else { continue };
+            new.push((name.to_owned(), if parts.next().is_some() { FileKind::Directory } else { FileKind::File }));
+        }
+        let mut names = match self.disk.list(path) {
+            Ok(names) => names,
+            Err(_) if !new.is_empty() => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        if !new.is_empty() {
+            let known: BTreeSet<String> = names.iter().map(|(name, _)| name.clone()).collect();
+            new.dedup();
+            names.extend(new.into_iter().filter(|(name, _)| !known.contains(name)));
+        }
+        Ok(names)
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        match self.disk.canonical(path) {
+            Err(_) if self.kind(path).is_ok() => Ok(normal(path)),
+            known => known,
+        }
+    }
+}
+
+/// `path` without dots, and without links as far as it is there.
+pub(crate) fn real(disk: &dyn Files, path: &Path) -> PathBuf {
+    let path = normal(path);
+    let known = path.ancestors().find_map(|above| Some((above, disk.canonical(above).ok()?)));
+    match known {
+        Some((above, real)) => path.strip_prefix(above).map_or_else(|_| path.clone(), |rest| join(&real, rest)),
+        None => path,
+    }
+}
+
+fn join(folder: &Path, rest: &Path) -> PathBuf {
+    if rest.as_os_str().is_empty() { folder.to_owned() } else { folder.join(rest) }
+}
+
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            std::path::Component::CurDir => {}
+            std::path::Component::ParentDir => drop(normal.pop()),
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_spec::MemoryFiles;
+
+    use super::*;
+
+    #[test]
+    fn open_documents_lie_over_the_disk() {
+        let disk = MemoryFiles::new().file("/p/a.yaml", "old").file("/p/b.yaml", "b");
+        let document = |text: &str| Document { uri: Uri(String::new()), version: None, text: text.into() };
+        let open: Open = [("/p/a.yaml", "new"), ("/p/new/c.yaml", "c"), ("/pp.yaml", "x")]
+            .into_iter()
+            .map(|(path, text)| (PathBuf::from(path), document(text)))
+            .collect();
+        let files = Overlay { disk: &disk, open: &open };
+        assert_eq!(files.read(Path::new("/p/./a.yaml"), 1).unwrap(), b"ne");
+        assert_eq!(files.text(Path::new("/p/b.yaml")).as_deref(), Some("b"));
+        let mut names = files.list(Path::new("/p")).unwrap();
+        names.sort_by(|a, b| a.0.cmp(&b.0));
+        let kinds = [("a.yaml", FileKind::File), ("b.yaml", FileKind::File), ("new", FileKind::Directory)];
+        assert_eq!(names, kinds.map(|(name, kind)| (name.to_owned(), kind)));
+        assert_eq!(files.kind(Path::new("/p/new")).unwrap(), FileKind::Directory);
+        assert_eq!(files.list(Path::new("/p/new")).unwrap().len(), 1);
+        assert_eq!(files.canonical(Path::new("/p/new/c.yaml")).unwrap(), Path::new("/p/new/c.yaml"));
+        assert!(files.kind(Path::new("/p/none")).is_err());
+    }
+}

@@ -1,0 +1,104 @@
+//! A document of each kind to begin with.
+
+use goondan_spec::Kind;
+
+/// A document, as a snippet: `${1:name}` is filled in by the person.
+pub(crate) struct Template {
+    pub(crate) kind: Kind,
+    pub(crate) description: &'static str,
+    spec: &'static str,
+}
+
+impl Template {
+    /// The whole document, as a snippet.
+    pub(crate) fn snippet(&self) -> String {
+        let kind = self.kind;
+        let name = kind.as_str().to_lowercase();
+        format!(
+            "apiVersion: {}\nkind: {kind}\nmetadata:\n  name: ${{1:my-{name}}}\n{}",
+            goondan_spec::meta::API_VERSION,
+            self.spec
+        )
+    }
+}
+
+/// One a kind.
+pub(crate) const TEMPLATES: [Template; 8] = [
+    Template {
+        kind: Kind::Model,
+        description: "A language model of a provider.",
+        spec: "spec:\n  provider: ${2:anthropic}\n  model: ${3:model-name}\n  apiKey:\n    valueFrom:\n      env: ${4:ANTHROPIC_API_KEY}\n",
+    },
+    Template {
+        kind: Kind::Agent,
+        description: "A model with a prompt and tools.",
+        spec: "spec:\n  modelConfig:\n    modelRef: Model/${2:my-model}\n  prompt:\n    system: ${3:You help.}\n  tools:\n    - ref: Tool/${4:file-system}\n",
+    },
+    Template {
+        kind: Kind::Swarm,
+        description: "Agents that run together.",
+        spec: "spec:\n  entryAgent: Agent/${2:my-agent}\n  agents:\n    - ref: Agent/${2:my-agent}\n",
+    },
+    Template {
+        kind: Kind::Tool,
+        description: "A tool with functions in JavaScript, TypeScript or Python, or in a library.",
+        spec: "spec:\n  entry: ${2:./tools/my-tool.ts}\n  exports:\n    - name: ${3:run}\n      description: ${4:What it does.}\n      parameters:\n        type: object\n        properties: {}\n",
+    },
+    Template {
+        kind: Kind::Extension,
+        description: "Middleware around an agent's turns.",
+        spec: "spec:\n  entry: builtin:${2:logging}\n",
+    },
+    Template {
+        kind: Kind::Connector,
+        description: "A source of events from outside.",
+        spec: "spec:\n  entry: builtin:${2:webhook}\n  events:\n    - name: ${3:message}\n",
+    },
+    Template {
+        kind: Kind::Connection,
+        description: "Events of a connector, routed into a swarm.",
+        spec: "spec:\n  connectorRef: Connector/${2:webhook}\n  swarmRef: Swarm/${3:my-swarm}\n",
+    },
+    Template {
+        kind: Kind::Package,
+        description: "The name and version of this project.",
+        spec: "spec:\n  version: ${2:1.0.0}\n",
+    },
+];
+
+/// A snippet as a plain text, with what it proposes in each place.
+pub(crate) fn plain(snippet: &str) -> String {
+    let (mut text, mut rest) = (String::new(), snippet);
+    while let Some((before, after)) = rest.split_once("${") {
+        text.push_str(before);
+        let (inside, behind) = after.split_once('}').unwrap_or((after, ""));
+        text.push_str(inside.split_once(':').map_or("", |(_, proposed)| proposed));
+        rest = behind;
+    }
+    text + &rest.replace("$0", "")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use goondan_spec::{BasePackage, Code, LoadInput, MemoryFiles, load};
+
+    use super::*;
+
+    /// Only what a template refers to may be missing.
+    #[test]
+    fn templates_have_the_right_fields() {
+        for template in &TEMPLATES {
+            let files = MemoryFiles::new().file("/p/goondan.yaml", plain(&template.snippet()));
+            let loaded = load(LoadInput { root: Path::new("/p"), files: &files, base: &BasePackage::default() });
+            let wrong: Vec<_> = loaded.diagnostics.iter().filter(|found| found.code == Code::SCHEMA_INVALID).collect();
+            assert!(wrong.is_empty(), "{}: {wrong:#?}", template.kind);
+        }
+    }
+
+    #[test]
+    fn a_snippet_becomes_plain() {
+        assert_eq!(plain("a: ${1:b}\nc: ${2}$0"), "a: b\nc: ");
+    }
+}

@@ -1,0 +1,156 @@
+//! Places in a text, as the loader and as editors count them.
+
+use std::borrow::Cow;
+use std::ops;
+
+use gen_lsp_types::{Position, PositionEncodingKind, Range};
+
+/// How an editor counts the characters of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Encoding {
+    Utf8,
+    /// What every editor knows.
+    #[default]
+    Utf16,
+    Utf32,
+}
+
+impl Encoding {
+    /// The best of those that an editor offers: the loader counts bytes.
+    pub(crate) fn choose<'o>(offered: impl Iterator<Item = &'o str>) -> Self {
+        let offered: Vec<&str> = offered.collect();
+        let known = [("utf-8", Encoding::Utf8), ("utf-32", Encoding::Utf32)];
+        known.into_iter().find(|(name, _)| offered.contains(name)).map(|(_, encoding)| encoding).unwrap_or_default()
+    }
+
+    /// Its name in the protocol.
+    pub(crate) fn kind(self) -> PositionEncodingKind {
+        match self {
+            Encoding::Utf8 => PositionEncodingKind::UTF8,
+            Encoding::Utf16 => PositionEncodingKind::UTF16,
+            Encoding::Utf32 => PositionEncodingKind::UTF32,
+        }
+    }
+
+    fn units(self, c: char) -> usize {
+        match self {
+            Encoding::Utf8 => c.len_utf8(),
+            Encoding::Utf16 => c.len_utf16(),
+            Encoding::Utf32 => 1,
+        }
+    }
+}
+
+/// A text with the beginnings of its lines.
+#[derive(Debug)]
+pub(crate) struct Lines<'t> {
+    text: &'t str,
+    starts: Cow<'t, [usize]>,
+    encoding: Encoding,
+}
+
+impl<'t> Lines<'t> {
+    pub(crate) fn new(text: &'t str, encoding: Encoding) -> Self {
+        Lines { text, starts: Cow::Owned(line_starts(text)), encoding }
+    }
+
+    /// With what [`line_starts`] found before.
+    pub(crate) fn known(text: &'t str, starts: &'t [usize], encoding: Encoding) -> Self {
+        Lines { text, starts: Cow::Borrowed(starts), encoding }
+    }
+
+    /// The place of a byte. What lies outside or inside of a character is moved to its beginning.
+    pub(crate) fn position(&self, offset: usize) -> Position {
+        let offset = self.text.floor_char_boundary(offset);
+        let line = self.starts.partition_point(|start| *start <= offset).saturating_sub(1);
+        let before = &self.text[self.starts[line]..offset];
+        let character: usize = before.chars().map(|c| self.encoding.units(c)).sum();
+        Position { line: small(line), character: small(character) }
+    }
+
+    /// The byte at a place. What lies behind the end of a line or of the text is moved there.
+    pub(crate) fn offset(&self, position: Position) -> usize {
+        let line = usize::try_from(position.line).unwrap_or(usize::MAX);
+        let Some(&start) = self.starts.get(line) else { return self.text.len() };
+        let end = self.starts.get(line + 1).map_or(self.text.len(), |next| *next);
+        let wanted = usize::try_from(position.character).unwrap_or(usize::MAX);
+        let mut units = 0;
+        for (at, c) in self.text[start..end].char_indices() {
+            if units >= wanted || matches!(c, '\n' | '\r') {
+                return start + at;
+            }
+            units += self.encoding.units(c);
+        }
+        end
+    }
+
+    pub(crate) fn range(&self, bytes: ops::Range<usize>) -> Range {
+        Range { start: self.position(bytes.start), end: self.position(bytes.end) }
+    }
+}
+
+/// Where the lines of a text begin.
+pub(crate) fn line_starts(text: &str) -> Vec<usize> {
+    let bytes = text.as_bytes();
+    let ends = |at: &usize| match bytes[*at] {
+        b'\n' => true,
+        b'\r' => bytes.get(at + 1) != Some(&b'\n'),
+        _ => false,
+    };
+    std::iter::once(0).chain((0..bytes.len()).filter(ends).map(|at| at + 1)).collect()
+}
+
+fn small(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// `text` with what an editor changed in it.
+pub(crate) fn edited(text: &str, range: Range, new: &str, encoding: Encoding) -> String {
+    let lines = Lines::new(text, encoding);
+    let start = lines.offset(range.start);
+    let end = lines.offset(range.end).max(start);
+    [&text[..start], new, &text[end..]].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn editors_count_in_three_ways() {
+        let text = "a: é😀x\r\nb\rc";
+        let x = text.find('x').unwrap();
+        for (encoding, character) in [(Encoding::Utf8, 9), (Encoding::Utf16, 6), (Encoding::Utf32, 5)] {
+            let lines = Lines::new(text, encoding);
+            assert_eq!(lines.position(x), Position { line: 0, character });
+            assert_eq!(lines.offset(Position { line: 0, character }), x);
+            assert_eq!(lines.offset(Position { line: 0, character: 99 }), x + 1);
+            assert_eq!(lines.position(text.len()), Position { line: 2, character: 1 });
+            assert_eq!(lines.offset(Position { line: 9, character: 0 }), text.len());
+        }
+    }
+
+    #[test]
+    fn the_best_encoding_is_chosen() {
+        assert_eq!(Encoding::choose(["utf-16", "utf-8"].into_iter()), Encoding::Utf8);
+        assert_eq!(Encoding::choose(["utf-32"].into_iter()), Encoding::Utf32);
+        assert_eq!(Encoding::choose(["odd"].into_iter()), Encoding::Utf16);
+    }
+
+    proptest! {
+        #[test]
+        fn places_lead_there_and_back(text in "[aé😀\n\r ]{0,20}", offset in 0..80usize) {
+            for encoding in [Encoding::Utf8, Encoding::Utf16, Encoding::Utf32] {
+                let lines = Lines::new(&text, encoding);
+                let offset = text.floor_char_boundary(offset);
+                // Between the two bytes of one end of a line is no place.
+                let inside = text[..offset].ends_with('\r') && text[offset..].starts_with('\n');
+                if !inside {
+                    prop_assert_eq!(lines.offset(lines.position(offset)), offset);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Definitions, references and symbols.
+
+use serde_json::{Value, json};
+
+use crate::client::{Client, everything, file_of, offset, position, uri};
+
+/// Every site at which a resource is named: the file, the text around it with the name in `<>`, and what is named.
+const SITES: [(&str, &str, &str); 17] = [
+    ("goondan.yaml", "modelRef: Model/<main>", "Model"),
+    ("goondan.yaml", "- ref: Model/<spare>", "Model"),
+    ("goondan.yaml", "metadata: {name: <spare>}", "Model"),
+    ("goondan.yaml", "- ref: Tool/<notes>", "Tool"),
+    ("goondan.yaml", "ref: {kind: Tool, name: <bash>}", "Tool"),
+    ("goondan.yaml", "{ref: 'Extension/<log>'}", "Extension"),
+    ("goondan.yaml", "requiredTools: [<notes>__read]", "Tool"),
+    ("goondan.yaml", "{tool: <notes>__*,", "Tool"),
+    ("goondan.yaml", "{tool: \"<bash>__exec\",", "Tool"),
+    ("goondan.yaml", "entryAgent: {kind: Agent, name: <writer>}", "Agent"),
+    ("goondan.yaml", "agents: [{ref: Agent/<writer>}]", "Agent"),
+    ("resources/rest.yaml", "connectorRef: Connector/<hook>", "Connector"),
+    ("resources/rest.yaml", "swarmRef: Swarm/<default>", "Swarm"),
+    ("resources/rest.yaml", "agentRef: Agent/<writer>", "Agent"),
+    // Definitions count, too.
+    ("goondan.yaml", "metadata: {name: <main>}", "Model"),
+    ("goondan.yaml", "name: \"<writer>\"", "Agent"),
+    ("resources/rest.yaml", "metadata: {name: <notes>}", "Tool"),
+];
+
+fn text(file: &str) -> &'static str {
+    everything().into_iter().find(|(name, _)| *name == file).unwrap().1
+}
+
+/// The name at a site, and where it begins.
+fn site(file: &str, around: &str) -> (String, usize) {
+    let (begin, end) = (around.find('<').unwrap(), around.find('>').unwrap());
+    let start = text(file).find(&around.replace(['<', '>'], "")).unwrap_or_else(|| panic!("{around}")) + begin;
+    (around[begin + 1..end].to_owned(), start)
+}
+
+fn client() -> Client {
+    let files = everything();
+    let mut client = Client::new(&files);
+    files.iter().for_each(|(file, text)| client.open(file, text));
+    assert!(client.published.values().all(|found| found == &json!([])), "{:#?}", client.published);
+    client
+}
+
+/// What stands at each place that was answered.
+fn texts(locations: &Value) -> Vec<(String, String)> {
+    let one = |location: &Value| {
+        let file = file_of(location["uri"].as_str().unwrap());
+        let text = text(&file);
+        let range = &location["range"];
+        let there = &text[offset(text, &range["start"])..offset(text, &range["end"])];
+        (file, there.to_owned())
+    };
+    locations.as_array().unwrap().iter().map(one).collect()
+}
+
+#[test]
+fn every_site_leads_to_the_definition() {
+    let mut client = client();
+    for (file, around, kind) in SITES {
+        let (name, start) = site(file, around);
+        for at in [start, start + name.len()] {
+            let found = client.at("textDocument/definition", file, &position(text(file), at));
+            match name.as_str() {
+                "bash" => assert_eq!(found, json!([]), "what is built in stands nowhere"),
+                _ => assert!(
+                    texts(&found).iter().all(|(_, there)| *there == name) && texts(&found).len() == 1,
+                    "{around}"
+                ),
+            }
+            let hover = client.at("textDocument/hover", file, &position(text(file), at));
+            let told = hover["contents"]["value"].as_str().unwrap_or_default();
+            assert!(told.contains(&format!("**{kind} {name}**")), "{around}: {told}");
+        }
+    }
+}
+
+#[test]
+fn every_site_is_a_reference_of_what_it_names() {
+    let mut client = client();
+    for (file, around, kind) in SITES {
+        let (name, start) = site(file, around);
+        let place = position(text(file), start);
+        let asked = json!({ "textDocument": { "uri": uri(file) }, "position": place, "context": { "includeDeclaration": true } });
+        let found = texts(&client.ask("textDocument/references", asked));
+        let same = SITES.iter().filter(|(file, around, other)| (*other, &site(file, around).0) == (kind, &name));
+        let expected = same.count() + usize::from(["log", "hook", "default"].contains(&name.as_str()));
+        assert!(found.iter().all(|(_, there)| *there == name), "{around}: {found:?}");
+        assert_eq!(found.len(), expected, "{around}: {found:?}");
+    }
+}
+
+#[test]
+fn paths_lead_to_files() {
+    let yaml =
+        "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n  prompt: {systemRef: ./prompts/a.md}\n";
+    let mut client = Client::new(&[("goondan.yaml", yaml), ("prompts/a.md", "Hello")]);
+    client.open("goondan.yaml", yaml);
+    let at = position(yaml, yaml.find("prompts/").unwrap());
+    let found = client.at("textDocument/definition", "goondan.yaml", &at);
+    assert_eq!(found["uri"], uri("prompts/a.md"));
+}
+
+#[test]
+fn resources_are_symbols_even_in_a_broken_text() {
+    let mut client = client();
+    let symbols = client.ask("textDocument/documentSymbol", json!({ "textDocument": { "uri": uri("goondan.yaml") } }));
+    let names = |symbols: &Value| -> Vec<String> {
+        symbols.as_array().unwrap().iter().map(|symbol| symbol["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&symbols), ["main", "spare", "writer", "default"]);
+    client.replace("goondan.yaml", &text("goondan.yaml").replace("spec:", "spec: [{ oh\n  no"));
+    let symbols = client.ask("textDocument/documentSymbol", json!({ "textDocument": { "uri": uri("goondan.yaml") } }));
+    assert_eq!(names(&symbols), ["main", "spare", "writer", "default"]);
+    let found = client.ask("workspace/symbol", json!({ "query": "CONNECT" }));
+    assert_eq!(names(&found), ["hook", "desk"]);
+}
