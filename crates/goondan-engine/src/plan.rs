@@ -14,9 +14,10 @@ use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
 pub(crate) use self::problems::at;
 use self::problems::{at_tool, model_problem, no_such_export, tool_problem};
-use crate::middleware::{self, Middleware, StructuredOutput};
+use crate::middleware::{self, Extensions, Sources, StructuredOutput};
 use crate::tooling::registry::{Catalog, RegisteredTool, Registry, ToolLimits};
 use crate::tooling::schema_difference::difference;
+use goondan_core::ports::extension::ExtensionSource;
 use goondan_core::ports::model::{ModelClient, ModelError, ModelFactory, ToolDefinition};
 use goondan_core::ports::tool::{AgentCatalog, ToolHandler, ToolSet, ToolSource};
 use serde_json::Value;
@@ -33,6 +34,8 @@ pub const DEFER_TOKENS: usize = 10_000;
 pub struct PlanPorts {
     /// Opens tools.
     pub tools: Arc<dyn ToolSource>,
+    /// Opens extensions that are files.
+    pub extensions: Arc<dyn ExtensionSource>,
     /// Makes model clients.
     pub models: Arc<dyn ModelFactory>,
 }
@@ -110,7 +113,7 @@ pub struct AgentPlan {
     /// Where its tools work.
     pub workdir: Workdir,
     /// Outermost first.
-    pub middleware: Vec<Arc<dyn Middleware>>,
+    pub extensions: Extensions,
 }
 
 impl Generation {
@@ -234,9 +237,9 @@ impl Planner<'_> {
         let own = registry.catalog_like(serving.map(|agent| &agent.catalog));
         let deferred = self.deferred(&agent.spec.tools, &own);
         let is_sent = agent.spec.output.as_ref().is_some_and(|format| is_schema_sent(format, models.as_deref()));
-        let middleware = self.middleware(agent, &own, &deferred, is_sent);
+        let extensions = self.extensions(agent, &own, &deferred, is_sent).await;
         self.check_required_tools(agent, &registry);
-        middleware.iter().flat_map(|middleware| middleware.tools()).for_each(|tool| registry.register(tool));
+        extensions.tools().for_each(|tool| registry.register(tool));
         Some(AgentPlan {
             name: agent.id.name.clone(),
             description: agent.annotations.get("description").cloned(),
@@ -249,7 +252,7 @@ impl Planner<'_> {
             permissions: agent.spec.permissions.clone(),
             max_parallel_tool_calls: agent.spec.max_parallel_tool_calls.max(1),
             workdir: agent.spec.workdir.clone(),
-            middleware,
+            extensions,
         })
     }
 
@@ -297,15 +300,17 @@ impl Planner<'_> {
         uses.iter().filter(is_deferred).flat_map(of).map(|tool| tool.name.clone()).collect()
     }
 
-    fn middleware(
+    async fn extensions(
         &mut self,
         agent: &Resource<Agent>,
         tools: &Catalog,
         deferred: &[String],
         is_schema_sent: bool,
-    ) -> Vec<Arc<dyn Middleware>> {
+    ) -> Extensions {
+        let (extensions, code) = (self.bundle.extensions(), &*self.ports.extensions);
+        let sources = Sources { extensions, code, root: self.bundle.root() };
         let output = agent.spec.output.as_ref().map(|format| StructuredOutput::new(&format.schema, is_schema_sent));
-        let (chain, problems) = middleware::chain(agent, self.bundle.extensions(), tools, deferred, output);
+        let (chain, problems) = middleware::chain(agent, &sources, tools, deferred, output).await;
         problems.into_iter().for_each(|problem| self.problem(problem));
         chain
     }

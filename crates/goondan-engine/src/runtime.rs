@@ -271,6 +271,7 @@ impl Runtime {
             turn_id: turn_id.clone(),
             life: self.engine.lives.of(&instance),
             instance,
+            layers: Arc::clone(agent.extensions.built_in()),
             agent,
         };
         let message = Message {
@@ -290,6 +291,7 @@ impl Runtime {
             trace,
             cancel: CancellationToken::new(),
             life: Life::new(),
+            metadata: JsonObject::new(),
             approval: None,
         };
         Some(dispatch::call(context).await)

@@ -9,7 +9,7 @@ use futures::stream::FuturesUnordered;
 use goondan_core::ports::tool::{ToolContext, ToolError};
 use serde_json::Value;
 
-use crate::calls::{Event, Outcome, Receivers};
+use crate::calls::{Ended, Event, Receivers};
 use crate::errors;
 use crate::operations;
 use crate::process::Process;
@@ -47,7 +47,7 @@ impl<'a> Attended<'a> {
     }
 
     /// Attends the call to its end.
-    pub(crate) async fn run(mut self) -> Outcome {
+    pub(crate) async fn run(mut self) -> Ended {
         let cancellation = &self.ctx.cancellation;
         let until_lost = async {
             cancellation.cancelled().await;
@@ -61,13 +61,13 @@ impl<'a> Attended<'a> {
                 answer = &mut self.receivers.answer => {
                     self.is_over = true;
                     self.hear_the_rest();
-                    return answer.unwrap_or_else(|_| Err(errors::cancelled()));
+                    return answer.unwrap_or_else(|_| Err(errors::cancelled()).into());
                 }
                 () = cancellation.cancelled(), if !is_told => {
                     is_told = true;
                     self.process.tell(&Down::Cancel { id: self.receivers.id });
                 }
-                () = &mut until_lost => return Err(errors::cancelled()),
+                () = &mut until_lost => return Err(errors::cancelled()).into(),
                 Some((ask, outcome)) = self.operations.next() => self.answer(ask, outcome),
                 Some(event) = self.receivers.events.recv() => self.hear(event),
             }

@@ -4,9 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use goondan_core::JsonObject;
+use goondan_core::ports::extension::Changes;
 use goondan_core::ports::tool::{LogLevel, ToolError, ToolOutput};
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::wire::Kept;
 
 /// What may wait of one call before more of it is dropped.
 const WAITING_EVENTS: usize = 256;
@@ -25,10 +28,26 @@ pub(crate) enum Event {
 /// How a call ends.
 pub(crate) type Outcome = Result<ToolOutput, ToolError>;
 
+/// How a call ends, with what came along.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) outcome: Outcome,
+    /// What a layer of an extension has changed at its end.
+    pub(crate) changes: Changes,
+    /// What the extension keeps from now on.
+    pub(crate) state: Option<Kept>,
+}
+
+impl From<Outcome> for Ended {
+    fn from(outcome: Outcome) -> Self {
+        Ended { outcome, changes: Changes::default(), state: None }
+    }
+}
+
 /// The receiving side of an open call.
 pub(crate) struct Receivers {
     pub(crate) id: u64,
-    pub(crate) answer: oneshot::Receiver<Outcome>,
+    pub(crate) answer: oneshot::Receiver<Ended>,
     pub(crate) events: mpsc::Receiver<Event>,
 }
 
@@ -51,7 +70,7 @@ struct State {
 }
 
 struct Open {
-    answer: oneshot::Sender<Outcome>,
+    answer: oneshot::Sender<Ended>,
     events: mpsc::Sender<Event>,
 }
 
@@ -74,11 +93,11 @@ impl Calls {
     }
 
     /// Answers a call. One that is not open has been answered.
-    pub(crate) fn end(&self, id: u64, outcome: Outcome) {
+    pub(crate) fn end(&self, id: u64, ended: Ended) {
         let mut state = self.lock();
         state.has_answered = true;
         if let Some(open) = state.open.remove(&id) {
-            let _ = open.answer.send(outcome);
+            let _ = open.answer.send(ended);
         }
         self.tell_idle(&state);
     }
@@ -135,7 +154,7 @@ impl Calls {
         let mut state = self.lock();
         state.closed.get_or_insert_with(|| why.clone());
         for (_, open) in state.open.drain() {
-            let _ = open.answer.send(Err(why.clone()));
+            let _ = open.answer.send(Err(why.clone()).into());
         }
         self.tell_idle(&state);
     }

@@ -31,7 +31,7 @@ impl ToolHandler for ModuleHandler {
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
         let process = tokio::select! {
             biased;
-            process = self.host.connect(ctx) => process?,
+            process = self.host.connect(&ctx.sandboxes, &ctx.workdir) => process?,
             () = ctx.cancellation.cancelled() => return Err(crate::errors::cancelled()),
         };
         let receivers = process.calls().begin()?;
@@ -42,11 +42,12 @@ impl ToolHandler for ModuleHandler {
             module: &module,
             package: &package,
             export: &self.export,
+            session: None,
             input: &input,
             config: &self.config,
-            context: self.context(ctx),
+            context: context(ctx, &self.host, self.timeout),
         }));
-        Attended::new(process, receivers, ctx).run().await
+        Attended::new(process, receivers, ctx).run().await.outcome
     }
 
     async fn programs(&self, _ctx: &ToolContext, _input: &JsonObject) -> Vec<PathBuf> {
@@ -54,19 +55,18 @@ impl ToolHandler for ModuleHandler {
     }
 }
 
-impl ModuleHandler {
-    fn context<'a>(&self, ctx: &'a ToolContext) -> Context<'a> {
-        Context {
-            agent_name: &ctx.agent_name,
-            instance_key: &ctx.instance_key,
-            turn_id: &ctx.turn_id,
-            trace_id: &ctx.trace_id,
-            tool_call_id: &ctx.tool_call_id,
-            message: &ctx.message,
-            workdir: ctx.workdir.to_string_lossy().into_owned(),
-            project_dir: self.host.definition().project.to_string_lossy().into_owned(),
-            permissions: ctx.granted.iter().copied().collect(),
-            timeout_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX),
-        }
+/// What a handler knows about its call.
+pub(crate) fn context<'a>(ctx: &'a ToolContext, host: &Host, timeout: Duration) -> Context<'a> {
+    Context {
+        agent_name: &ctx.agent_name,
+        instance_key: &ctx.instance_key,
+        turn_id: &ctx.turn_id,
+        trace_id: &ctx.trace_id,
+        tool_call_id: &ctx.tool_call_id,
+        message: &ctx.message,
+        workdir: ctx.workdir.to_string_lossy().into_owned(),
+        project_dir: host.definition().project.to_string_lossy().into_owned(),
+        permissions: ctx.granted.iter().copied().collect(),
+        timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
     }
 }

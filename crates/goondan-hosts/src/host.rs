@@ -1,11 +1,12 @@
 //! Keeps the processes of one host running.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{ToolContext, ToolError};
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::tool::ToolError;
 use goondan_spec::kinds::{Runtime, Sandbox};
 use tokio::time::Instant;
 
@@ -13,6 +14,7 @@ use crate::errors;
 use crate::process::Process;
 use crate::programs::{HostProgram, HostPrograms};
 use crate::shim;
+use crate::wire::Down;
 
 /// Ends in a row after which a host is started again at once.
 const QUICK: u32 = 3;
@@ -88,11 +90,23 @@ impl Host {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A process that takes the call of `ctx`: one that runs, or a new one unless it is too early for that.
-    pub(crate) async fn connect(&self, ctx: &ToolContext) -> Result<Arc<Process>, ToolError> {
-        let place = match ctx.sandboxes.is_empty() {
+    /// Has its processes forget the extensions at an instance. Must not block.
+    pub(crate) fn forget(&self, instance: &InstanceId) {
+        for (_, slot) in self.slots().iter() {
+            // One that is being started has none yet.
+            let Ok(life) = slot.0.try_lock() else { continue };
+            let Some(process) = &life.process else { continue };
+            for session in process.sessions().forget(instance) {
+                process.tell(&Down::Forget { session });
+            }
+        }
+    }
+
+    /// A process that takes calls from that place: one that runs, or a new one unless it is too early for that.
+    pub(crate) async fn connect(&self, sandboxes: &[Sandbox], workdir: &Path) -> Result<Arc<Process>, ToolError> {
+        let place = match sandboxes.is_empty() {
             true => Place::default(),
-            false => Place { sandboxes: ctx.sandboxes.clone(), workdir: ctx.workdir.clone() },
+            false => Place { sandboxes: sandboxes.to_vec(), workdir: workdir.to_owned() },
         };
         let slot = self.slot(&place);
         let mut life = slot.0.lock().await;
@@ -107,7 +121,7 @@ impl Host {
         if let Some(left) = life.not_before.and_then(|at| at.checked_duration_since(Instant::now())) {
             return Err(errors::down(&self.name, life.deaths, left.as_secs() + 1));
         }
-        match self.start(&place, ctx).await {
+        match self.start(&place, workdir).await {
             Ok(process) => Ok(Arc::clone(life.process.insert(Arc::new(process)))),
             Err(error) => {
                 life.note_death(false);
@@ -130,17 +144,17 @@ impl Host {
         slot
     }
 
-    async fn start(&self, place: &Place, ctx: &ToolContext) -> Result<Process, ToolError> {
+    async fn start(&self, place: &Place, workdir: &Path) -> Result<Process, ToolError> {
         let (runtime, folder) = (self.definition.runtime, self.folder.clone());
         let placed = tokio::task::spawn_blocking(move || shim::place(runtime, &folder)).await;
         let shim = placed.map_err(|error| errors::start(&self.name, error))?;
         let shim =
             shim.map_err(|error| errors::start(&self.name, format_args!("its program can't be written: {error}")))?;
-        let streams = self.programs.start(&self.program(place, ctx, &shim)).await?;
+        let streams = self.programs.start(&self.program(place, workdir, &shim)).await?;
         Process::greet(&self.name, streams).await
     }
 
-    fn program(&self, place: &Place, ctx: &ToolContext, shim: &std::path::Path) -> HostProgram {
+    fn program(&self, place: &Place, workdir: &Path, shim: &Path) -> HostProgram {
         let Definition { runtime, program, package, project, settings } = &self.definition;
         let mut settings = settings.clone();
         let memory = memory(&mut settings).map(|mib| (mib.max(LEAST_MEMORY) * 1024).to_string()).unwrap_or_default();
@@ -161,7 +175,7 @@ impl Host {
             project: project.clone(),
             config: settings,
             sandboxes: place.sandboxes.clone(),
-            workdir: if place.workdir.as_os_str().is_empty() { ctx.workdir.clone() } else { place.workdir.clone() },
+            workdir: if place.workdir.as_os_str().is_empty() { workdir.to_owned() } else { place.workdir.clone() },
             reads: vec![self.folder.clone()],
             starts: vec![SHELL.into(), program.clone()],
         }

@@ -1,6 +1,6 @@
-//! Tools written in JavaScript, TypeScript and Python: their handlers run in a process of their runtime, a host.
+//! Tools and extensions written in JavaScript, TypeScript and Python: they run in a process of their runtime, a host.
 //!
-//! All modules of a package share one host, and it starts with the first call ([`ModuleTools`]). In it a small shim of ours
+//! All modules of a package share one host, and it starts with the first call ([`Modules`]). In it a small shim of ours
 //! loads the modules and runs their handlers; both sides speak in lines of JSON over descriptors of their own (`wire`), so
 //! that what a module prints is never mistaken for an answer (it becomes log lines). Calls run at the same time.
 //!
@@ -9,22 +9,28 @@
 //! does not end takes no further calls and ends with the last of those that it has. Where a file has changed when a tool is
 //! opened again, the new handlers get a new host, and the old one ends with its last call.
 //!
+//! An extension registers in its host for each instance (`extension.rs`). A layer talks with the engine while it runs
+//! (`layer_run.rs`); where its host dies, it is run once more in a new one, and gets the answers that it had.
+//!
 //! What this crate does not know: how programs are contained and ended. That is behind the port [`HostPrograms`].
 
 mod attended;
 mod calls;
 mod errors;
+mod extension;
 mod handler;
 mod host;
+mod layer_run;
 mod operations;
 mod pool;
 mod process;
 mod programs;
 mod runtimes;
+mod sessions;
 mod shim;
 mod source;
 mod wire;
 
 pub use programs::{HostProgram, HostPrograms, RunningHost, Streams};
 pub use runtimes::{RuntimeFound, found, installed, problem};
-pub use source::ModuleTools;
+pub use source::Modules;

@@ -11,9 +11,10 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::calls::{Calls, Event};
+use crate::calls::{Calls, Ended, Event};
 use crate::errors;
 use crate::programs::{RunningHost, Streams};
+use crate::sessions::Sessions;
 use crate::wire::{Down, MAX_LINE, Up};
 
 /// How long a host may take to say that it is there.
@@ -31,6 +32,8 @@ const MAX_LOGGED: u64 = 10_000;
 pub(crate) struct Process {
     name: String,
     calls: Arc<Calls>,
+    /// The extensions that have registered in it.
+    sessions: Sessions,
     down: mpsc::UnboundedSender<Vec<u8>>,
     /// Fires when it shall be killed.
     kill: CancellationToken,
@@ -70,7 +73,17 @@ impl Process {
             End { name: name.to_owned(), calls: calls_left, notes, kill: kill.clone(), leave: leave.clone(), told };
         tokio::spawn(end.watch(program, reading, printer));
         let (name_of, is_retired, _leave) = (name.to_owned(), AtomicBool::new(false), leave.drop_guard());
-        let process = Process { name: name_of, calls, down, kill, pong, is_retired, ended, _leave };
+        let process = Process {
+            name: name_of,
+            calls,
+            sessions: Sessions::default(),
+            down,
+            kill,
+            pong,
+            is_retired,
+            ended,
+            _leave,
+        };
         match timeout(HELLO, greeted).await {
             Ok(Ok(version)) => {
                 tracing::debug!(host = name, version, "a host was started");
@@ -90,6 +103,11 @@ impl Process {
     /// The open calls.
     pub(crate) fn calls(&self) -> &Calls {
         &self.calls
+    }
+
+    /// The extensions that have registered in it.
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
     }
 
     /// Whether it takes calls.
@@ -230,11 +248,12 @@ impl Reader {
             Up::Done { id, output, more } => {
                 let output =
                     ToolOutput { output, title: more.title, metadata: more.metadata, attachments: more.attachments };
-                self.calls.end(id, Ok(output));
+                self.calls.end(id, Ended { outcome: Ok(output), changes: more.changes, state: more.state });
             }
-            Up::Fail { id, error, fault } => {
+            Up::Fail { id, error, fault, state } => {
                 let error = ToolError::from(error);
-                self.calls.end(id, Err(fault.into_iter().fold(error, |error, fault| error.code(fault.code()))));
+                let error = fault.into_iter().fold(error, |error, fault| error.code(fault.code()));
+                self.calls.end(id, Ended { state, ..Err(error).into() });
             }
             Up::Log { id, level, message, fields } => match id.or_else(|| self.calls.only()) {
                 Some(id) => drop(self.calls.event(id, Event::Log(level, message, fields))),

@@ -1,16 +1,19 @@
-//! Opens Tool resources whose entry is a module.
+//! Opens Tools and Extensions whose entry is a module.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use goondan_core::JsonObject;
+use goondan_core::ids::InstanceId;
+use goondan_core::ports::extension::{ExtensionCode, ExtensionSource};
 use goondan_core::ports::tool::{OpenError, ToolHandler, ToolSet, ToolSource};
-use goondan_spec::Resource;
-use goondan_spec::kinds::{Entry, ExportSpec, Module, Tool};
+use goondan_spec::kinds::{Entry, ExportSpec, Extension, ExtensionEntry, Module, Tool};
+use goondan_spec::{Resource, ResourceId};
 
+use crate::extension::ModuleExtension;
 use crate::handler::ModuleHandler;
-use crate::host::Definition;
+use crate::host::{Definition, Host};
 use crate::pool::{Contents, Pool};
 use crate::programs::HostPrograms;
 use crate::runtimes;
@@ -22,17 +25,17 @@ const FOLDER: &str = "hosts";
 /// The settings in a tool's config that are about its process; the handlers get the others.
 const SETTINGS: [&str; 3] = ["env", "sandbox", "limits"];
 
-/// Opens tools in JavaScript, TypeScript and Python. Opening starts nothing: the first call does.
-pub struct ModuleTools {
+/// Opens tools and extensions in JavaScript, TypeScript and Python. Opening starts nothing: the first call does.
+pub struct Modules {
     folder: PathBuf,
     programs: Arc<dyn HostPrograms>,
     pool: Pool,
 }
 
-impl ModuleTools {
+impl Modules {
     /// A source whose hosts are started by `programs`. What they load is kept below `state_root`.
     pub fn new(state_root: &Path, programs: Arc<dyn HostPrograms>) -> Self {
-        ModuleTools { folder: absolute(&state_root.join(FOLDER)), programs, pool: Pool::default() }
+        Modules { folder: absolute(&state_root.join(FOLDER)), programs, pool: Pool::default() }
     }
 
     /// Ends all hosts, and waits until they have ended.
@@ -41,44 +44,61 @@ impl ModuleTools {
         futures::future::join_all(hosts.iter().map(|host| host.end())).await;
     }
 
-    fn define(&self, tool: &Tool, module: &Module, root: &Path) -> Result<(Definition, JsonObject), (String, String)> {
-        if let Some(problem) = runtimes::problem(module, root) {
-            return Err(problem);
-        }
-        let found = runtimes::found(module, root);
-        let Some(found) = found else { return Err((format!("`{}` has no runtime", module.path), String::new())) };
-        let is_setting = |name: &String| SETTINGS.contains(&name.as_str());
-        let (settings, config) = tool.config.clone().into_iter().partition(|(name, _)| is_setting(name));
-        let definition = Definition {
-            runtime: found.runtime,
-            program: found.program,
-            package: absolute(&root.join(&module.package)),
-            project: absolute(root),
-            settings,
-        };
-        Ok((definition, config))
+    /// Has all hosts forget the extensions at an instance that was put away.
+    pub fn instance_ended(&self, instance: &InstanceId) {
+        self.pool.all().iter().for_each(|host| host.forget(instance));
     }
-}
 
-#[async_trait]
-impl ToolSource for ModuleTools {
-    async fn open(&self, tool: &Resource<Tool>, bundle_root: &Path) -> Result<ToolSet, OpenError> {
-        let Entry::Module(module) = &tool.spec.entry else {
-            return Err(OpenError::new(&tool.id, "its entry is no module"));
-        };
-        let (definition, config) = self
-            .define(&tool.spec, module, bundle_root)
-            .map_err(|(problem, remedy)| OpenError::new(&tool.id, problem).suggest(remedy))?;
+    /// The host of `module` with a config, what of the config is for the code, and what the module is made of.
+    async fn host(
+        &self,
+        id: &ResourceId,
+        module: &Module,
+        config: JsonObject,
+        bundle_root: &Path,
+    ) -> Result<(Arc<Host>, JsonObject, Arc<[PathBuf]>), OpenError> {
+        let (definition, config) = define(module, config, bundle_root)
+            .map_err(|(problem, remedy)| OpenError::new(id, problem).suggest(remedy))?;
         let files: Arc<[PathBuf]> = module.files.iter().map(|file| absolute(&bundle_root.join(file))).collect();
         let read = Arc::clone(&files);
         let contents = tokio::task::spawn_blocking(move || contents(&read)).await;
-        let contents = contents.map_err(|error| OpenError::new(&tool.id, error))?;
+        let contents = contents.map_err(|error| OpenError::new(id, error))?;
         let package = match module.package.as_str() {
             "" => "the project's modules".to_owned(),
             package => format!("the modules in `{package}`"),
         };
         let name = format!("{package} ({})", runtimes::called(definition.runtime));
         let host = self.pool.host(&name, &definition, &contents, &self.folder, &self.programs);
+        Ok((host, config, files))
+    }
+}
+
+/// Which host a module wants, and what of its config is for the code.
+fn define(module: &Module, config: JsonObject, root: &Path) -> Result<(Definition, JsonObject), (String, String)> {
+    if let Some(problem) = runtimes::problem(module, root) {
+        return Err(problem);
+    }
+    let found = runtimes::found(module, root);
+    let Some(found) = found else { return Err((format!("`{}` has no runtime", module.path), String::new())) };
+    let is_setting = |name: &String| SETTINGS.contains(&name.as_str());
+    let (settings, config) = config.into_iter().partition(|(name, _)| is_setting(name));
+    let definition = Definition {
+        runtime: found.runtime,
+        program: found.program,
+        package: absolute(&root.join(&module.package)),
+        project: absolute(root),
+        settings,
+    };
+    Ok((definition, config))
+}
+
+#[async_trait]
+impl ToolSource for Modules {
+    async fn open(&self, tool: &Resource<Tool>, bundle_root: &Path) -> Result<ToolSet, OpenError> {
+        let Entry::Module(module) = &tool.spec.entry else {
+            return Err(OpenError::new(&tool.id, "its entry is no module"));
+        };
+        let (host, config, files) = self.host(&tool.id, module, tool.spec.config.clone(), bundle_root).await?;
         let config = Arc::new(config);
         let handler = |export: &ExportSpec| {
             let handler = ModuleHandler {
@@ -92,6 +112,29 @@ impl ToolSource for ModuleTools {
             (export.clone(), Arc::new(handler) as Arc<dyn ToolHandler>)
         };
         Ok(ToolSet { exports: tool.spec.exports.iter().map(handler).collect() })
+    }
+}
+
+#[async_trait]
+impl ExtensionSource for Modules {
+    async fn open(
+        &self,
+        extension: &Resource<Extension>,
+        config: JsonObject,
+        bundle_root: &Path,
+    ) -> Result<Arc<dyn ExtensionCode>, OpenError> {
+        let ExtensionEntry::Module(module) = &extension.spec.entry else {
+            return Err(OpenError::new(&extension.id, "its entry is no module"));
+        };
+        let (host, config, files) = self.host(&extension.id, module, config, bundle_root).await?;
+        Ok(Arc::new(ModuleExtension {
+            host,
+            name: extension.id.name.clone(),
+            module: absolute(&bundle_root.join(&module.path)),
+            config,
+            limit: extension.spec.timeout,
+            files,
+        }))
     }
 }
 

@@ -1,7 +1,10 @@
 //! The lines that both sides exchange. Each is one JSON object with a `kind`.
 
+use std::sync::Arc;
+
 use goondan_core::JsonObject;
-use goondan_core::message::Message;
+use goondan_core::message::{Message, MessageEvent};
+use goondan_core::ports::extension::Changes;
 use goondan_core::ports::tool::{Attachment, LogLevel, ToolError};
 use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
@@ -19,6 +22,12 @@ pub(crate) enum Down<'a> {
     Call(Call<'a>),
     /// A call is no longer wanted.
     Cancel { id: u64 },
+    /// Have an extension register itself for an instance.
+    Register(Register<'a>),
+    /// An extension is no longer wanted at an instance.
+    Forget { session: u64 },
+    /// Run a layer of an extension.
+    Layer(Layer<'a>),
     /// Answers a question of a handler.
     Answer(Answer),
     /// Say that you are there.
@@ -32,9 +41,84 @@ pub(crate) struct Call<'a> {
     pub(crate) module: &'a str,
     pub(crate) package: &'a str,
     pub(crate) export: &'a str,
+    /// The extension that offers the handler, in place of the module.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) session: Option<u64>,
     pub(crate) input: &'a JsonObject,
     pub(crate) config: &'a JsonObject,
     pub(crate) context: Context<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Register<'a> {
+    pub(crate) id: u64,
+    pub(crate) session: u64,
+    pub(crate) module: &'a str,
+    pub(crate) package: &'a str,
+    pub(crate) extension: &'a str,
+    pub(crate) agent_name: &'a str,
+    pub(crate) instance_key: &'a str,
+    pub(crate) workdir: String,
+    pub(crate) project_dir: String,
+    pub(crate) config: &'a JsonObject,
+    pub(crate) state: Option<Value>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Layer<'a> {
+    pub(crate) id: u64,
+    pub(crate) session: u64,
+    pub(crate) layer: usize,
+    pub(crate) context: &'a JsonObject,
+    pub(crate) news: News,
+}
+
+/// What has happened since an extension was told the last time.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct News {
+    /// What was said before the turn began, where the turn is new.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) base: Option<Vec<Arc<Message>>>,
+    /// Changes to the conversation.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) events: Vec<Arc<MessageEvent>>,
+    /// What it keeps, where that was put back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) state: Option<Kept>,
+}
+
+/// What an extension keeps, which may be nothing.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    pub(crate) value: Value,
+}
+
+/// What a layer says with `next`.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct NextAsk {
+    #[serde(default)]
+    pub(crate) changes: Changes,
+    #[serde(default)]
+    pub(crate) state: Option<Kept>,
+}
+
+/// What an extension says once it has registered.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Registered {
+    pub(crate) layers: Vec<goondan_core::ports::extension::Layer>,
+    pub(crate) tools: Vec<Offered>,
+}
+
+/// A tool that it offers.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Offered {
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) description: String,
+    pub(crate) parameters: Value,
 }
 
 /// What a handler knows about its call.
@@ -82,6 +166,8 @@ pub(crate) enum Up {
         error: Failure,
         #[serde(default)]
         fault: Option<Fault>,
+        #[serde(default)]
+        state: Option<Kept>,
     },
     /// A handler, or somebody in the host, has something for the log.
     Log {
@@ -121,6 +207,12 @@ pub(crate) enum Fault {
     Module,
     /// The result can't be told.
     Result,
+    /// The module of an extension does not register.
+    Load,
+    /// Registering has failed.
+    Init,
+    /// A layer called `next` twice.
+    Next,
 }
 
 impl Fault {
@@ -129,13 +221,22 @@ impl Fault {
         match self {
             Fault::Module => Code::HOST_MODULE,
             Fault::Result => Code::HOST_RESULT,
+            Fault::Load => Code::EXT_LOAD,
+            Fault::Init => Code::EXT_INIT,
+            Fault::Next => Code::EXT_NEXT,
         }
     }
 }
 
-/// What people see of a result.
+/// What people see of a result, and what came along with it.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct More {
+    /// What a layer has changed since `next`.
+    #[serde(default)]
+    pub(crate) changes: Changes,
+    /// What the extension keeps from now on.
+    #[serde(default)]
+    pub(crate) state: Option<Kept>,
     #[serde(default)]
     pub(crate) title: Option<String>,
     #[serde(default)]

@@ -43,10 +43,10 @@ pub(crate) struct BuiltIn {
 impl BuiltIn {
     pub(crate) fn of(base: &BasePackage) -> Self {
         let tools = base.tools.iter().map(|tool| built_in(Kind::Tool, &tool.name, Tool::of_base(tool)));
-        let extensions = base.extensions.iter().map(|(name, config)| {
-            let extension = Extension { entry: format!("builtin:{name}"), config: config.clone() };
-            built_in(Kind::Extension, name, extension)
-        });
+        let extensions = base
+            .extensions
+            .iter()
+            .map(|(name, config)| built_in(Kind::Extension, name, Extension::of_base(name, config)));
         let connectors = base
             .connectors
             .iter()

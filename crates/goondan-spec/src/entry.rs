@@ -4,7 +4,7 @@ use crate::bundle::BasePackage;
 use crate::decode::Field;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::findings::Findings;
-use crate::kinds::{Entry, Language, Module};
+use crate::kinds::{Entry, ExtensionEntry, Language, Module};
 use crate::paths::Looks;
 use crate::text::{alternatives, closest, excerpt};
 
@@ -49,16 +49,47 @@ pub(crate) fn tool(
     library(field, &path, folder, findings)
 }
 
-/// Resolves the entry of an Extension or a Connector: a built-in one, or a file that has to be there.
-pub(crate) fn module(field: &Field<'_>, names: &[&str], folder: &Looks<'_>, findings: &mut Findings) -> Option<String> {
+/// Resolves the entry of an Extension.
+pub(crate) fn extension(
+    field: &Field<'_>,
+    names: &[&str],
+    folder: &Looks<'_>,
+    findings: &mut Findings,
+) -> Option<ExtensionEntry> {
+    let text = field.text(findings)?;
+    if let Some(name) = text.strip_prefix(BUILTIN) {
+        return builtin(field, name, names, findings).map(ExtensionEntry::Builtin);
+    }
+    let path = folder.path(field, findings)?;
+    match Language::of(&path) {
+        Some(language) => {
+            let module = Module::find(field, &path, language, folder, findings)?;
+            Some(ExtensionEntry::Module(Box::new(module)))
+        }
+        None => file(field, path, folder, findings).map(ExtensionEntry::Other),
+    }
+}
+
+/// Resolves the entry of a Connector: a built-in one, or a file that has to be there.
+pub(crate) fn connector(
+    field: &Field<'_>,
+    names: &[&str],
+    folder: &Looks<'_>,
+    findings: &mut Findings,
+) -> Option<String> {
     let text = field.text(findings)?;
     if let Some(name) = text.strip_prefix(BUILTIN) {
         builtin(field, name, names, findings)?;
         return Some(text.to_owned());
     }
     let path = folder.path(field, findings)?;
+    file(field, path, folder, findings)
+}
+
+/// A file that has to be there, and that nothing loads yet.
+fn file(field: &Field<'_>, path: String, folder: &Looks<'_>, findings: &mut Findings) -> Option<String> {
     if !folder.is_file(&path) {
-        let message = format!("`{}` is `{}`, but there is no such file.", field.path, excerpt(text, 200));
+        let message = format!("`{}` is `{}`, but there is no such file.", field.path, excerpt(&path, 200));
         findings.add(
             field
                 .problem(Code::ENTRY_NOT_FOUND, message)

@@ -5,12 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
+use goondan_core::ports::extension::{ExtensionCode, ExtensionSource};
+use goondan_core::ports::model::ModelFactory;
 use goondan_core::ports::tool::{InstanceObserver, OpenError, ToolSet, ToolSource};
 use goondan_dylib::{HostCommand, Libraries, Limits};
-use goondan_hosts::ModuleTools;
+use goondan_engine::plan::PlanPorts;
+use goondan_hosts::Modules;
 use goondan_mcp::{A2aTools, McpTools, StandIns};
-use goondan_spec::kinds::{Entry, Isolation, Tool};
+use goondan_spec::kinds::{Entry, Extension, Isolation, Tool};
 use goondan_spec::{Environment, Resource};
 use goondan_tools::{BuiltinTools, ExecutableTools, HelperCommand, ServerPrograms};
 
@@ -28,7 +32,7 @@ pub(crate) struct ToolSources {
     libraries: Arc<Libraries>,
     /// Libraries in processes of their own, where this program can be such a process.
     hosted: Option<Libraries>,
-    modules: ModuleTools,
+    modules: Modules,
     mcp: McpTools,
     a2a: A2aTools,
 }
@@ -43,7 +47,7 @@ impl ToolSources {
         environment: Environment,
     ) -> Self {
         let dialer = Arc::new(ServerDialer(ServerPrograms::new(helper.clone())));
-        let modules = ModuleTools::new(state_root, Arc::new(HostStarter(ServerPrograms::new(helper.clone()))));
+        let modules = Modules::new(state_root, Arc::new(HostStarter(ServerPrograms::new(helper.clone()))));
         let staging = &state_root.join("plugins");
         let libraries = Arc::new(Libraries::new(staging, Limits::default()));
         let builtin = BuiltinTools::new()
@@ -67,6 +71,12 @@ impl ToolSources {
         self.builtin.set_environment(environment.clone());
         self.mcp.set_environment(environment.clone());
         self.a2a.set_environment(environment);
+    }
+
+    /// What a plan is made with.
+    pub(crate) fn ports(self: &Arc<Self>, models: Arc<dyn ModelFactory>) -> PlanPorts {
+        let tools = Arc::clone(self) as Arc<dyn ToolSource>;
+        PlanPorts { tools, extensions: Arc::clone(self) as Arc<dyn ExtensionSource>, models }
     }
 
     /// The tools of MCP servers.
@@ -102,6 +112,19 @@ impl ToolSources {
 impl InstanceObserver for ToolSources {
     fn ended(&self, id: &InstanceId) {
         self.builtin.instance_ended(id);
+        self.modules.instance_ended(id);
+    }
+}
+
+#[async_trait]
+impl ExtensionSource for ToolSources {
+    async fn open(
+        &self,
+        extension: &Resource<Extension>,
+        config: JsonObject,
+        bundle_root: &Path,
+    ) -> Result<Arc<dyn ExtensionCode>, OpenError> {
+        ExtensionSource::open(&self.modules, extension, config, bundle_root).await
     }
 }
 
@@ -112,7 +135,7 @@ impl ToolSource for ToolSources {
             Entry::Builtin(_) => self.builtin.open(tool, bundle_root).await,
             Entry::Library(_) => self.open_library(tool, bundle_root).await,
             Entry::Executable(_) => self.executable.open(tool, bundle_root).await,
-            Entry::Module(_) => self.modules.open(tool, bundle_root).await,
+            Entry::Module(_) => ToolSource::open(&self.modules, tool, bundle_root).await,
             Entry::Mcp(_) => self.mcp.open(tool, bundle_root).await,
             Entry::A2a(_) => self.a2a.open(tool, bundle_root).await,
         }

@@ -259,7 +259,7 @@ impl SwarmBuilder {
             environment.clone(),
         ));
         let source = self.tools.unwrap_or_else(|| Arc::clone(&tools) as Arc<dyn ToolSource>);
-        let ports = PlanPorts { tools: source, models: self.models };
+        let ports = PlanPorts { tools: source, ..tools.ports(self.models) };
         tools.mcp().prepare(&self.bundle, swarm);
         let planned = plan_swarm(&self.bundle, swarm, FIRST_GENERATION, &ports, &environment, None, &self.redactor);
         let mut generation = planned.await.map_err(StartError::Diagnostics)?;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use goondan_spec::kinds::{Entry, Tool};
+use goondan_spec::kinds::{Entry, ExtensionEntry, Tool};
 use goondan_spec::{Bundle, Fingerprint, Fingerprints, ResourceId};
 
 use crate::watch::stamp::{FileStamp, Stamp};
@@ -33,6 +33,11 @@ impl Contents {
         };
         let tools = bundle.tools().values().filter(|tool| !tool.id.is_base());
         let mut contents: Fingerprints = tools.filter_map(|tool| fingerprint(&tool.id, files_of(&tool.spec))).collect();
+        let extensions = bundle.extensions().values().filter(|extension| !extension.id.is_base());
+        contents.extend(extensions.filter_map(|extension| match &extension.spec.entry {
+            ExtensionEntry::Module(module) => fingerprint(&extension.id, module.files.clone()),
+            ExtensionEntry::Builtin(_) | ExtensionEntry::Other(_) => None,
+        }));
         contents.extend(bundle.models().values().filter_map(|model| {
             let files = goondan_models::files_of(&model.spec).map(str::to_owned).collect();
             fingerprint(&model.id, files)

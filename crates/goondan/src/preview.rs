@@ -3,8 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use goondan_core::ports::tool::ToolSource;
-use goondan_engine::plan::{PlanPorts, plan};
+use goondan_engine::plan::plan;
 use goondan_spec::{Code, Diagnostic, OsFiles, ReloadPlan, Snapshot, diff};
 
 use crate::adapters::ToolSources;
@@ -64,7 +63,7 @@ impl SwarmBuilder {
             environment.clone(),
         ));
         tools.mcp().keep_quiet();
-        let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
+        let ports = tools.ports(self.models);
         let planned = plan(&self.bundle, swarm, 1, &ports, &environment, None).await;
         let problems = match &planned {
             Ok(generation) => generation.warnings.clone(),
@@ -96,7 +95,7 @@ impl SwarmBuilder {
             environment.clone(),
         ));
         tools.mcp().keep_quiet();
-        let ports = PlanPorts { tools: Arc::clone(&tools) as Arc<dyn ToolSource>, models: self.models };
+        let ports = tools.ports(self.models);
         let planned =
             plan_swarm(&self.bundle, swarm, last.generation + 1, &ports, &environment, None, &self.redactor).await;
         drop(planned.map_err(PreviewError::Diagnostics)?);

@@ -1,4 +1,4 @@
-//! `gdn new tool`.
+//! `gdn new`.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,6 +33,25 @@ fn follow_module(lang: &str) {
     assert_eq!(gdn(&run).ok(), "desserts\n");
 }
 
+/// The same of an extension; and in a project, which gets a resource of it.
+fn follow_extension(lang: &str) {
+    let sandbox = Sandbox::new();
+    let printed = sandbox.gdn(&["new", "extension", "turn-count", "--lang", lang]).ok().to_owned();
+    sandbox.settings().bind(|| insta::assert_snapshot!(format!("new extension in {lang}"), printed));
+    let [test, run] = next(&printed).try_into().unwrap();
+    let gdn = |words: &[String]| sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(gdn(&test).ok().ends_with("1 passed, 0 failed\n"));
+    assert_eq!(gdn(&run).ok(), "Hello.\n");
+    let around = scripted(ECHO);
+    let project = std::fs::read_to_string(around.dir().join("p/goondan.yaml")).unwrap();
+    around.write("goondan.yaml", &project);
+    around.write("script.yaml", ECHO);
+    std::fs::remove_dir_all(around.dir().join("p")).unwrap();
+    around.gdn(&["new", "extension", "turn-count", "--lang", lang]).ok();
+    assert!(around.dir().join("extensions/turn-count.yaml").is_file());
+    around.gdn(&["validate"]).ok();
+}
+
 /// Whether `program` says a version, and one of `versions` where some are given.
 #[allow(clippy::print_stderr, reason = "it says why a test is skipped")]
 fn has(program: &str, versions: &[&str]) -> bool {
@@ -47,6 +66,13 @@ fn has(program: &str, versions: &[&str]) -> bool {
 }
 
 #[test]
+fn an_extension_in_javascript_runs_as_it_is() {
+    if has("node", &[]) {
+        follow_extension("js");
+    }
+}
+
+#[test]
 fn a_tool_in_javascript_runs_as_it_is() {
     if has("node", &[]) {
         follow_module("js");
@@ -54,9 +80,23 @@ fn a_tool_in_javascript_runs_as_it_is() {
 }
 
 #[test]
+fn an_extension_in_typescript_runs_as_it_is() {
+    if has("bun", &[]) || has("node", &["v23.", "v24.", "v25."]) {
+        follow_extension("ts");
+    }
+}
+
+#[test]
 fn a_tool_in_typescript_runs_as_it_is() {
     if has("bun", &[]) || has("node", &["v23.", "v24.", "v25."]) {
         follow_module("ts");
+    }
+}
+
+#[test]
+fn an_extension_in_python_runs_as_it_is() {
+    if has("python3", &[]) {
+        follow_extension("python");
     }
 }
 
@@ -112,7 +152,8 @@ fn the_project_around_gets_a_resource() {
 
 #[test]
 fn nothing_is_overwritten_and_names_are_checked() {
-    let cases: [(&str, &[&str]); 6] = [
+    let cases: [(&str, &[&str]); 7] = [
+        ("new extension with a bad name", &["new", "extension", "Turn_Count"]),
         ("new tool with a bad name", &["new", "tool", "Word_Play"]),
         ("new tool with a keyword for a name", &["new", "tool", "match"]),
         ("new tool that is there", &["new", "tool", "there"]),

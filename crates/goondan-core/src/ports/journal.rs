@@ -94,8 +94,10 @@ pub enum EffectKind {
     Approval,
     /// Takes in what arrived meanwhile.
     Inbox,
-    /// Reads what an extension keeps for the instance.
+    /// Reads, or notes, what an extension keeps for the instance.
     ExtensionState,
+    /// An extension asks another agent, or tells it something.
+    ExtensionQuestion,
 }
 
 /// What to do about an effect that began and has no outcome.

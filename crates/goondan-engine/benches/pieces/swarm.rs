@@ -73,7 +73,7 @@ fn start() -> (tokio::runtime::Runtime, Runtime) {
         let loaded = load(LoadInput { root: Path::new("/p"), files: &files, base: &base });
         let bundle = Arc::new(loaded.bundle.expect("the bundle is valid"));
         let swarm = bundle.choose_swarm(None).expect("a swarm");
-        let ports = PlanPorts { tools: Arc::new(Empty), models: Arc::new(Calls) };
+        let ports = PlanPorts { tools: Arc::new(Empty), extensions: Arc::new(()), models: Arc::new(Calls) };
         let generation = plan(&bundle, swarm, 1, &ports, &Environment::default(), None).await.expect("a plan");
         let parts = RuntimeParts {
             approvals: Arc::new(goondan_core::ports::approval::MemoryBook::default()),

@@ -1,38 +1,52 @@
 //! The extensions of an agent become its middleware.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use goondan_spec::bundle::Resources;
-use goondan_spec::kinds::{Agent, Extension};
+use goondan_spec::kinds::{Agent, Extension, ExtensionEntry};
 use goondan_spec::{Code, Diagnostic, JsonObject, Resource};
 use serde_json::Value;
 
-use super::Middleware;
 use super::builtin::{self, ConfigProblem};
+use super::layers::{Extensions, Hosted, Wrapping};
 use super::structured_output::StructuredOutput;
-use super::{required_tools_guard, tool_search};
+use super::{Middleware, required_tools_guard, tool_search};
 use crate::plan::at;
 use crate::tooling::registry::Catalog;
+use goondan_core::ports::extension::ExtensionSource;
 
 /// An extension of an agent, with its whole config.
 struct Wanted<'a> {
+    /// The name of a built-in one, or of the resource of one that is a file.
     name: &'a str,
+    is_builtin: bool,
     config: JsonObject,
     /// Its place in the agent's list; `None` for a guard that only `requiredTools` asks for.
     index: Option<usize>,
     resource: Option<&'a Resource<Extension>>,
 }
 
-/// The middleware of `agent`, outermost first, with everything that is wrong with its configs. `tools` are the agent's own, of
-/// which the `deferred` ones are to be looked for. `output` is the guard of its answers, where they are data.
-pub(crate) fn chain(
+/// What the extensions of an agent are made from.
+pub(crate) struct Sources<'a> {
+    /// All extensions of the bundle.
+    pub(crate) extensions: &'a Resources<Extension>,
+    /// Opens those that are files.
+    pub(crate) code: &'a dyn ExtensionSource,
+    /// The bundle's folder.
+    pub(crate) root: &'a Path,
+}
+
+/// The extensions of `agent`, outermost first, with everything that is wrong with them. `tools` are the agent's own, of which the
+/// `deferred` ones are to be looked for. `output` is the guard of its answers, where they are data.
+pub(crate) async fn chain(
     agent: &Resource<Agent>,
-    extensions: &Resources<Extension>,
+    sources: &Sources<'_>,
     tools: &Catalog,
     deferred: &[String],
     output: Option<StructuredOutput>,
-) -> (Vec<Arc<dyn Middleware>>, Vec<Diagnostic>) {
-    let mut wanted: Vec<Wanted<'_>> = listed(agent, extensions);
+) -> (Extensions, Vec<Diagnostic>) {
+    let mut wanted: Vec<Wanted<'_>> = listed(agent, sources.extensions);
     // Names that the agent does not have are told at `spec.requiredTools`.
     let required = agent.spec.required_tools.iter().filter(|name| tools.get(name).is_some());
     add_names(&mut wanted, required_tools_guard::NAME, required_tools_guard::TOOLS, required);
@@ -41,15 +55,25 @@ pub(crate) fn chain(
     // The outermost: it sees the answer that everything else has let through.
     if let Some(guard) = output {
         problems.extend(taken_name(agent, tools, &guard));
-        chain.push(Arc::new(guard) as Arc<dyn Middleware>);
+        chain.push(Wrapping::Outermost(Arc::new(guard)));
     }
     for wanted in wanted {
-        match make(&wanted, tools) {
-            Ok(middleware) => chain.push(middleware),
-            Err(problem) => problems.push(diagnostic(agent, &wanted, problem)),
+        match wanted.resource.filter(|_| !wanted.is_builtin) {
+            None => match make(&wanted, tools) {
+                Ok(middleware) => chain.push(Wrapping::BuiltIn(middleware)),
+                Err(problem) => problems.push(diagnostic(agent, &wanted, problem)),
+            },
+            Some(resource) => match sources.code.open(resource, wanted.config.clone(), sources.root).await {
+                Ok(code) => chain.push(Wrapping::Hosted(Hosted { name: wanted.name.to_owned(), code })),
+                Err(error) => {
+                    let mut diagnostic = Diagnostic::new(Code::ENTRY_NOT_FOUND, error.to_string());
+                    diagnostic.suggestion = error.suggestion;
+                    problems.push(at(diagnostic, &resource.id, resource.origin.as_ref(), "spec.entry"));
+                }
+            },
         }
     }
-    (chain, problems)
+    (Extensions::new(chain), problems)
 }
 
 /// That a tool of the agent has the name of the one that takes its answer.
@@ -61,14 +85,18 @@ fn taken_name(agent: &Resource<Agent>, tools: &Catalog, guard: &StructuredOutput
     Some(at(diagnostic, &agent.id, agent.origin.as_ref(), "spec.output"))
 }
 
-/// The extensions that are active. Entries of other forms were told when the bundle was loaded, and are ignored.
+/// The extensions that are active. Entries that nothing loads were told when the bundle was loaded, and are ignored.
 fn listed<'a>(agent: &'a Resource<Agent>, extensions: &'a Resources<Extension>) -> Vec<Wanted<'a>> {
     let wanted = agent.spec.extensions.iter().enumerate().filter_map(|(index, used)| {
         let resource = &extensions[&used.extension];
-        let name = resource.spec.entry.strip_prefix("builtin:")?;
+        let (name, is_builtin) = match &resource.spec.entry {
+            ExtensionEntry::Builtin(name) => (name, true),
+            ExtensionEntry::Module(_) => (&resource.id.name, false),
+            ExtensionEntry::Other(_) => return None,
+        };
         let mut config = resource.spec.config.clone();
         config.extend(used.config.clone());
-        Some(Wanted { name, config, index: Some(index), resource: Some(resource) })
+        Some(Wanted { name, is_builtin, config, index: Some(index), resource: Some(resource) })
     });
     wanted.collect()
 }
@@ -84,14 +112,14 @@ fn add_names<'a, 'w>(
     if tools.is_empty() {
         return;
     }
-    let known = wanted.iter_mut().find(|wanted| wanted.name == extension);
+    let known = wanted.iter_mut().find(|wanted| wanted.is_builtin && wanted.name == extension);
     match known.map(|known| known.config.entry(key).or_insert_with(|| Value::Array(vec![]))) {
         Some(Value::Array(listed)) => listed.extend(tools),
         // No list at all: the extension tells it.
         Some(_) => {}
         None => {
             let config = JsonObject::from_iter([(key.to_owned(), Value::Array(tools))]);
-            wanted.push(Wanted { name: extension, config, index: None, resource: None });
+            wanted.push(Wanted { name: extension, is_builtin: true, config, index: None, resource: None });
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::Layers;
 use crate::plan::AgentPlan;
 use crate::turn::model_call::ModelCall;
 use crate::turn::model_course::Course;
@@ -143,6 +144,15 @@ impl TurnContext {
         let kept = KeptState { stored: found.clone(), current: found.clone() };
         self.states.0.insert(extension.to_owned(), kept);
         Ok(found)
+    }
+
+    /// Keeps what the hosted extensions of the turn have set.
+    pub(crate) fn keep_states(&mut self, layers: &Layers) {
+        for (extension, seat) in &layers.seats {
+            if let (Some(value), 1..) = seat.state.get() {
+                self.set_state(extension, value);
+            }
+        }
     }
 
     async fn stored_state(&self, extension: &str) -> Result<Option<Value>, TurnError> {

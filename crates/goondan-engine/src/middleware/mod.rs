@@ -6,12 +6,17 @@
 //! Middleware belongs to the plan of an agent: all of its instances and turns share it. What it has to know about a turn
 //! it finds in the conversation, notes with [`TurnContext::note`], or keeps with [`TurnContext::set_state`]; so nothing has to be cleaned up, and a resumed
 //! turn does what it did before.
+//!
+//! The code of other extensions is not part of this program (`hosted/`). It takes its seat at each turn, and its layers stand
+//! among those of the built-in ones in the order of their priorities (`layers.rs`).
 
 mod builtin;
 mod chain;
 mod context;
 mod context_message;
+mod hosted;
 mod inter_agent_response_format;
+mod layers;
 mod logging;
 mod message_compaction;
 mod message_window;
@@ -33,9 +38,12 @@ use goondan_core::event::TurnError;
 use goondan_core::ports::tool::ToolCallResult;
 
 pub use builtin::names as builtin_names;
-pub(crate) use chain::chain;
+pub(crate) use chain::{Sources, chain};
 pub use context::Question;
 pub(crate) use context::{ExtensionStates, Notes};
+pub(crate) use hosted::Journalist;
+pub use layers::Extensions;
+pub(crate) use layers::{Layers, attach};
 pub(crate) use structured_output::StructuredOutput;
 
 /// Wraps what an agent does.

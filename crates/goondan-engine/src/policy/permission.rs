@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use goondan_spec::Code;
 use goondan_spec::kinds::{Action, Permission, Permissions, Sandbox, Workdir};
 
+use crate::engine::Engine;
 use crate::plan::AgentPlan;
 use crate::policy::asking::{self, Asked};
 use crate::policy::grants::{self, Seen};
@@ -13,7 +14,7 @@ use crate::policy::protected::{self, Ground, Protected};
 use crate::policy::reach::{self, Reach};
 use crate::policy::taint;
 use crate::policy::{self, Because, Decision, PathArguments, PolicyQuestion};
-use crate::tooling::dispatch::ToolCallContext;
+use crate::tooling::dispatch::{ToolCallContext, TurnFacts};
 use crate::tooling::registry::RegisteredTool;
 use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
@@ -268,9 +269,14 @@ impl Places {
 
 /// What contains the programs of a call: the sandboxes of the agent and of its callers.
 pub(crate) fn sandboxes(context: &ToolCallContext) -> Vec<Sandbox> {
-    let generation = context.engine.generation.load();
-    let callers = context.facts.narrowing_agents().filter_map(|(caller, _)| generation.agent(caller));
-    let all = std::iter::once(&context.facts.agent).chain(callers);
+    sandboxes_of(&context.engine, &context.facts)
+}
+
+/// As [`sandboxes`], of a whole turn.
+pub(crate) fn sandboxes_of(engine: &Engine, facts: &TurnFacts) -> Vec<Sandbox> {
+    let generation = engine.generation.load();
+    let callers = facts.narrowing_agents().filter_map(|(caller, _)| generation.agent(caller));
+    let all = std::iter::once(&facts.agent).chain(callers);
     let mut sandboxes: Vec<Sandbox> = Vec::new();
     for sandbox in all.filter_map(|agent| agent.permissions.as_ref()?.sandbox.as_ref()) {
         if !sandboxes.contains(sandbox) {

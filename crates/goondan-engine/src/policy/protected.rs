@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use goondan_spec::Bundle;
 use goondan_spec::discover::is_resource_file;
-use goondan_spec::kinds::{Action, Entry, Permission, Permissions};
+use goondan_spec::kinds::{Action, Entry, ExtensionEntry, Permission, Permissions};
 
 use crate::policy::{Because, Decision, PathArguments};
 use goondan_core::protected::Why;
@@ -105,7 +105,11 @@ fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, Why)> {
         Entry::Module(module) => module.files.clone(),
         Entry::Mcp(server) => server.bundled_program().into_iter().collect(),
     });
-    let entries = entries.map(|path| (path, Why::Program));
+    let modules = bundle.extensions().values().flat_map(|extension| match &extension.spec.entry {
+        ExtensionEntry::Module(module) => module.files.clone(),
+        ExtensionEntry::Builtin(_) | ExtensionEntry::Other(_) => Vec::new(),
+    });
+    let entries = entries.chain(modules).map(|path| (path, Why::Program));
     let files = bundle.files().iter().map(|file| (file.clone(), Why::Bundle));
     let models =
         bundle.models().values().flat_map(|model| model.spec.files()).map(|file| (file.to_owned(), Why::Bundle));

@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::life::Life;
 use crate::policy::taint;
 use crate::tooling::dispatch::{ToolCallContext, TurnFacts};
+use crate::turn::TurnContext;
 use goondan_core::event::TurnResult;
 use goondan_core::ids::{InstanceId, TraceContext, derived_id};
 use goondan_core::inbound::{AgentEvent, EventTrace, ReplyTo, Terms};
@@ -55,6 +56,20 @@ impl AgentCalls {
             trace: context.trace.clone(),
             cancel,
             life: Arc::clone(&context.life),
+            asked: AtomicU32::new(0),
+        }
+    }
+
+    /// As an extension reaches them around a turn or a step.
+    pub(crate) fn of_turn(context: &TurnContext, place: &str) -> Self {
+        let place = format!("{}/{place}", context.turn_id());
+        AgentCalls {
+            engine: Arc::clone(&context.engine),
+            facts: Arc::clone(&context.facts),
+            trace: context.facts.trace.clone(),
+            place,
+            cancel: context.cancel.clone(),
+            life: Life::new(),
             asked: AtomicU32::new(0),
         }
     }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
 use crate::life::{Life, Stopwatch};
-use crate::middleware::ToolCallNext;
+use crate::middleware::{Layers, ToolCallNext};
 use crate::plan::AgentPlan;
 use crate::policy::permission::{self, Permit};
 use crate::policy::redact::Redactor;
@@ -62,6 +62,8 @@ pub struct TurnFacts {
     /// The agent as it was when the turn began.
     pub(crate) agent: Arc<AgentPlan>,
     pub(crate) workdir: PathBuf,
+    /// What wraps the turn and what is in it.
+    pub(crate) layers: Arc<Layers>,
     /// Of the instance.
     pub(crate) life: Arc<Life>,
 }
@@ -101,6 +103,8 @@ pub struct ToolCallContext {
     pub(crate) cancel: CancellationToken,
     /// Of the call: whether a person is asked about it, or an agent is at work that it waits for.
     pub(crate) life: Arc<Life>,
+    /// What its layers tell each other.
+    pub(crate) metadata: JsonObject,
     /// Where an approval is recorded, and the id of its effect; nowhere for a call without a turn.
     pub(crate) approval: Option<(Arc<dyn TurnJournal>, String)>,
 }
@@ -136,8 +140,8 @@ pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
         arguments,
         is_cut,
     });
-    let agent = Arc::clone(&context.facts.agent);
-    let mut result = ToolCallNext::new(&agent.middleware).run(&mut context).await;
+    let layers = Arc::clone(&context.facts.layers);
+    let mut result = ToolCallNext::new(&layers.tool_call).run(&mut context).await;
     clean(&context.engine.redactor, &mut result);
     let duration = started.millis(&context.life);
     context.facts.life.show();

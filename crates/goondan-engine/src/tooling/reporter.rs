@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use crate::engine::Engine;
 use crate::tooling::dispatch::{ToolCallContext, TurnFacts};
 use crate::tooling::registry::RegisteredTool;
+use crate::turn::TurnContext;
 use goondan_core::JsonObject;
 use goondan_core::event::RuntimeEventKind;
 use goondan_core::ids::TraceContext;
@@ -70,6 +71,44 @@ impl ToolLogger for Reporter {
         macro_rules! emit {
             ($macro:ident) => {
                 tracing::$macro!(target: "gdn::tool", %instance, trace_id, tool, call, %fields, "{message}")
+            };
+        }
+        match level {
+            LogLevel::Debug => emit!(debug),
+            LogLevel::Info => emit!(info),
+            LogLevel::Warn => emit!(warn),
+            LogLevel::Error => emit!(error),
+        }
+    }
+}
+
+/// Passes on what an extension logs.
+pub(crate) struct ExtensionLog {
+    engine: Arc<Engine>,
+    facts: Arc<TurnFacts>,
+    extension: String,
+}
+
+impl ExtensionLog {
+    /// For an extension of the turn.
+    pub(crate) fn of(context: &TurnContext, extension: &str) -> Self {
+        ExtensionLog {
+            engine: Arc::clone(&context.engine),
+            facts: Arc::clone(&context.facts),
+            extension: extension.to_owned(),
+        }
+    }
+}
+
+impl ToolLogger for ExtensionLog {
+    fn log(&self, level: LogLevel, message: &str, fields: JsonObject) {
+        let (instance, trace_id, extension) = (&self.facts.instance, &self.facts.trace.trace_id, &self.extension);
+        let mut fields = serde_json::Value::Object(fields);
+        self.engine.redactor.clean_value(&mut fields);
+        let message = self.engine.redactor.text(message);
+        macro_rules! emit {
+            ($macro:ident) => {
+                tracing::$macro!(target: "gdn::extension", %instance, trace_id, extension, %fields, "{message}")
             };
         }
         match level {

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
-use crate::middleware::{ExtensionStates, Notes, TurnNext};
+use crate::middleware::{self, ExtensionStates, Notes, TurnNext};
 use crate::tooling::dispatch::TurnFacts;
 use crate::tooling::registry::Catalog;
 use crate::turn::budget::Spent;
@@ -135,13 +135,19 @@ impl TurnContext {
 
     async fn log_event(&mut self, event: MessageEvent) -> Result<(), TurnError> {
         self.log.store.append(&event).await.map_err(|error| store_failed(&error))?;
-        if let Err(missing) = self.log.conversation.apply(event) {
-            tracing::warn!(
+        let told = self.facts.layers.transcript().map(|transcript| (transcript, event.clone()));
+        match self.log.conversation.apply(event) {
+            Ok(()) => {
+                if let Some((transcript, event)) = told {
+                    transcript.push(event);
+                }
+            }
+            Err(missing) => tracing::warn!(
                 code = Code::MESSAGE_TARGET_NOT_FOUND.as_str(),
                 instance = %self.facts.instance,
                 target_id = missing.target_id,
                 "a message event changed nothing"
-            );
+            ),
         }
         Ok(())
     }
@@ -214,6 +220,7 @@ impl TurnContext {
     pub(crate) fn current_catalog(&self) -> Catalog {
         let agent = self.engine.agent(&self.facts.instance.agent);
         let catalog = agent.map_or_else(|| self.facts.agent.catalog.clone(), |agent| agent.catalog.clone());
+        let catalog = self.facts.layers.catalog(catalog);
         match &self.facts.narrowing {
             Some(left) => catalog.filtered(|tool| left.allows(tool.builtin.as_deref())),
             None => catalog,
@@ -262,15 +269,20 @@ pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnRe
         event_id: event.id.clone(),
         event_type: event.event_type.clone(),
     });
-    let agent = Arc::clone(&context.facts.agent);
     let begun = match context.open_with_history(event).await {
         Ok(()) => context.append_event(event).await,
         Err(error) => Err(error),
     };
-    let outcome = match begun {
-        Ok(()) => TurnNext::new(&agent.middleware).run(context).await,
+    let begun = match begun {
+        Ok(()) => middleware::attach(context).await,
         Err(error) => Err(error),
     };
+    let layers = Arc::clone(&context.facts.layers);
+    let outcome = match begun {
+        Ok(()) => TurnNext::new(&layers.turn).run(context).await,
+        Err(error) => Err(error),
+    };
+    context.keep_states(&layers);
     let outcome = outcome.map_err(|mut error| {
         context.engine.redactor.clean(&mut error.message);
         error

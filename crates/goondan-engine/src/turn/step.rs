@@ -8,7 +8,7 @@ use goondan_spec::Code;
 use serde_json::{Value, json};
 
 use crate::life::{Life, Stopwatch};
-use crate::middleware::StepNext;
+use crate::middleware::{Journalist, StepNext};
 use crate::plan::ModelPlan;
 use crate::policy::redact::Redactor;
 use crate::tooling::dispatch::{self, ToolCallContext};
@@ -16,6 +16,7 @@ use crate::tooling::registry::Catalog;
 use crate::turn::model_call::{ModelAnswer, ModelCall, NoAnswer, turn_error};
 use crate::turn::model_course::{Asked, Course};
 use crate::turn::{TurnContext, cancelled, store_failed};
+use goondan_core::JsonObject;
 use goondan_core::event::{RuntimeEventKind, TurnError};
 use goondan_core::ids::TraceContext;
 use goondan_core::message::{Message, MessageData, MessageSource, Part, Role, ToolCall, ToolResultPart};
@@ -34,6 +35,8 @@ pub struct StepContext<'a> {
     pub index: u32,
     /// What the model is offered in this step, and what may be called in it.
     pub catalog: Catalog,
+    /// What its layers tell each other.
+    pub(crate) metadata: JsonObject,
     id: String,
     trace: TraceContext,
     /// Something was done in it that was not recorded before the turn was resumed.
@@ -64,6 +67,11 @@ impl StepContext<'_> {
         &self.id
     }
 
+    /// All tools that the agent has in this step, whatever the layers have made of the catalog.
+    pub(crate) fn all_tools(&self) -> Catalog {
+        self.turn.current_catalog()
+    }
+
     fn effect(&self, what: &str) -> String {
         format!("step-{}/{what}", self.index)
     }
@@ -78,22 +86,24 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
     let life = Arc::clone(&turn.facts.life);
     let started = Stopwatch::start(&life);
     life.show();
-    let agent = Arc::clone(&turn.facts.agent);
+    let layers = Arc::clone(&turn.facts.layers);
     let id = format!("{}-step-{index}", turn.facts.turn_id);
     let trace = turn.facts.trace.child(&id);
     let catalog = turn.current_catalog();
-    let is_new = AtomicBool::new(false);
-    let mut context = StepContext { turn, index, catalog, id: id.clone(), trace, is_new };
-    let turn_id = context.turn.facts.turn_id.clone();
     // A step that was cut off behind its model call has told that it started.
-    if !context.turn.journal.has_outcome(&context.effect("model")) {
+    let has_told = turn.journal.has_outcome(&format!("step-{index}/model"));
+    let is_new = AtomicBool::new(!has_told);
+    let metadata = JsonObject::new();
+    let mut context = StepContext { turn, index, catalog, metadata, id: id.clone(), trace, is_new };
+    let turn_id = context.turn.facts.turn_id.clone();
+    if !has_told {
         context.publish(RuntimeEventKind::StepStarted {
             step_id: id.clone(),
             step_index: index,
             turn_id: turn_id.clone(),
         });
     }
-    let outcome = StepNext::new(&agent.middleware).run(&mut context).await;
+    let outcome = StepNext::new(&layers.step).run(&mut context).await;
     let duration = started.millis(&life);
     life.show();
     if !context.is_new.load(Ordering::Relaxed) {
@@ -265,13 +275,29 @@ async fn run_call(
         trace: context.trace.child(&format!("{}-tool-{index}", context.id)),
         cancel: turn.cancel.clone(),
         life: Life::new(),
+        metadata: JsonObject::new(),
         approval: Some((Arc::clone(&turn.journal), approval)),
     };
     let trace = tool_call.trace.clone();
-    let work = Box::pin(turn.engine.outcome_of(dispatch::call(tool_call)));
-    match turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))? {
+    let (effect_id, layers) = (effect.id.clone(), Arc::clone(&turn.facts.layers));
+    let (id, kept) = (effect_id.as_str(), layers.journalist());
+    let mut noted = Ok(());
+    let work = Box::pin(async {
+        let before = kept.as_ref().map(Journalist::versions);
+        let result = turn.engine.outcome_of(dispatch::call(tool_call)).await;
+        if let Some((kept, before)) = kept.as_ref().zip(before) {
+            noted = kept.note(&turn.journal, id, &before).await;
+        }
+        result
+    });
+    let outcome = turn.journal.run(effect, work).await.map_err(|error| store_failed(&error))?;
+    noted.map_err(|error| store_failed(&error))?;
+    match outcome {
         Outcome::Done { value, replayed } => {
             context.is_new.fetch_or(!replayed, Ordering::Relaxed);
+            if replayed && let Some(kept) = &kept {
+                kept.put_back(&turn.journal, id).await.map_err(|error| store_failed(&error))?;
+            }
             Ok(value)
         }
         Outcome::Interrupted => {

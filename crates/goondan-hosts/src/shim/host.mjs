@@ -1,4 +1,4 @@
-// Runs the handlers of modules in JavaScript and TypeScript for gdn, in Node.js, Bun or Deno. It speaks in lines of JSON: it
+// Runs the handlers and extensions of modules in JavaScript and TypeScript for gdn, in Node.js, Bun or Deno. It speaks in lines of JSON: it
 // reads them from descriptor 3 and writes them to descriptor 4, so that whatever a module prints gets in nobody's way.
 import fs from 'node:fs';
 import net from 'node:net';
@@ -17,6 +17,8 @@ const current = new AsyncLocalStorage();
 const calls = new Map();
 const asked = new Map();
 const modules = new Map();
+const sessions = new Map();
+const buses = new Map();
 let nextAsk = 1;
 
 // Deno knows no descriptors but its own; a socket takes any.
@@ -158,6 +160,11 @@ async function load(path) {
 }
 
 async function handlerOf(call) {
+  if (call.session !== undefined) {
+    const tool = sessions.get(call.session)?.tools.get(call.export);
+    if (tool) return tool.handler;
+    throw new Fault('module', `the extension has no tool \`${call.export}\``);
+  }
   const module = await load(call.module);
   const handlers = module.handlers ?? module.default?.handlers;
   const handler = handlers && Object.hasOwn(handlers, call.export) ? handlers[call.export] : undefined;
@@ -167,12 +174,12 @@ async function handlerOf(call) {
   throw new Fault('module', `its module has no handler \`${call.export}\``, suggestion);
 }
 
-function done(id, result) {
+function done(id, result, more) {
   const whole = result instanceof Output ? result : new Output(result);
   let output, rest;
   try {
     output = stringify(whole.output === undefined ? null : whole.output);
-    rest = stringify({ title: whole.title, metadata: whole.metadata, attachments: whole.attachments });
+    rest = stringify({ title: whole.title, metadata: whole.metadata, attachments: whole.attachments, ...more });
   } catch (error) {
     throw new Fault('result', `the result is no JSON: ${thrown(error).message}`);
   }
@@ -193,26 +200,42 @@ async function run(call) {
       const handler = await handlerOf(call);
       return handler(contextOf(call, stop.signal), call.input);
     });
-    done(call.id, result);
+    done(call.id, result, { state: kept(sessions.get(call.session)) });
   } catch (error) {
-    if (error instanceof Error && error.stack) log(call.id, 'debug', [error.stack]);
-    const fault = error instanceof Fault ? error.fault : undefined;
-    tell({ kind: 'fail', id: call.id, fault, error: thrown(error) });
+    failed(call.id, error, sessions.get(call.session));
   } finally {
     calls.delete(call.id);
   }
 }
 
+// An error that gdn has told: where it was made says nothing.
+const foreign = new WeakSet();
+
+function told(error) {
+  const made = Object.assign(new Error(error.message), error);
+  foreign.add(made);
+  return made;
+}
+
+function failed(id, error, session) {
+  if (error instanceof Error && error.stack && !foreign.has(error)) log(id, 'debug', [error.stack]);
+  const fault = error instanceof Fault ? error.fault : undefined;
+  tell({ kind: 'fail', id, fault, error: thrown(error), state: kept(session) });
+}
+
 function hear(message) {
   switch (message.kind) {
     case 'call': return void run(message);
+    case 'layer': return void layer(message);
+    case 'register': return void register(message);
+    case 'forget': return forget(message.session);
     case 'cancel': return calls.get(message.id)?.abort();
     case 'ping': return tell({ kind: 'pong' });
     case 'answer': {
       const waiting = asked.get(message.ask);
       asked.delete(message.ask);
       if (!message.error) return waiting?.resolve(message.value);
-      return waiting?.reject(Object.assign(new Error(message.error.message), message.error));
+      return waiting?.reject(told(message.error));
     }
   }
 }

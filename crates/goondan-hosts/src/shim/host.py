@@ -1,4 +1,4 @@
-# Runs the handlers of modules in Python for gdn. It speaks in lines of JSON: it reads them from descriptor 3 and writes them
+# This half runs the handlers of modules, and speaks for both. It speaks in lines of JSON: it reads them from descriptor 3 and writes them
 # to descriptor 4, so that whatever a module prints gets in nobody's way. Handlers that are coroutines run on one event loop;
 # others in threads of their own.
 import asyncio
@@ -25,6 +25,7 @@ _calls = {}
 _asked = {}
 _modules = {}
 _loading = threading.Lock()
+LOOP = []
 _counter = iter(range(1, 1 << 62))
 
 
@@ -261,6 +262,11 @@ def _found(name):
 
 
 def handler_of(call):
+    if call.get("session") is not None:
+        tool = _sessions[call["session"]].tools.get(call["export"])
+        if tool is None:
+            raise Fault("module", "the extension has no tool `%s`" % call["export"])
+        return tool[1]
     try:
         module = load(call["module"], call["package"])
     except BaseException as error:
@@ -277,11 +283,11 @@ def handler_of(call):
     raise Fault("module", "its module has no handler `%s`" % name, suggestion)
 
 
-def done(id, result):
+def done(id, result, more=None):
     whole = result if isinstance(result, Output) else Output(result)
     try:
         output = encode(whole.output)
-        more = {"title": whole.title, "metadata": whole.metadata, "attachments": whole.attachments}
+        more = {**(more or {}), "title": whole.title, "metadata": whole.metadata, "attachments": whole.attachments}
         more = encode({key: value for key, value in more.items() if value is not None})
     except (TypeError, ValueError, RecursionError) as error:
         raise Fault("result", "the result is no JSON: %s" % error) from None
@@ -291,17 +297,24 @@ def done(id, result):
     write('{"kind":"done","id":%d,"output":%s,"more":%s}' % (id, output, more))
 
 
-def fail(id, error, fault=None):
+def fail(id, error, fault=None, state=None):
     error = {key: value for key, value in error.items() if value is not None}
-    tell({"kind": "fail", "id": id, "error": error, "fault": fault})
+    tell({"kind": "fail", "id": id, "error": error, "fault": fault, "state": state})
 
 
-def attempt(handler, context, input, id):
+def kept_by(call):
+    """What the extension that offers the tool keeps, where it has set that."""
+    session = _sessions.get(call.get("session"))
+    state = session and session.kept()
+    return {"state": state} if state else None
+
+
+def attempt(handler, context, call):
     """Runs a handler that is no coroutine, and answers; what it returns is to be awaited."""
-    result = handler(context, input)
+    result = handler(context, call["input"])
     if inspect.isawaitable(result):
         return result
-    return done(id, result)
+    return done(call["id"], result, kept_by(call))
 
 
 async def run(call, pool):
@@ -311,7 +324,7 @@ async def run(call, pool):
     context = None
     try:
         inside = contextvars.copy_context()
-        is_loaded = call["module"] in _modules
+        is_loaded = call["module"] in _modules or call.get("session") is not None
         handler = handler_of(call) if is_loaded else await loop.run_in_executor(pool, inside.run, handler_of, call)
         is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))
         context = Context(call, is_async)
@@ -319,11 +332,11 @@ async def run(call, pool):
         if is_async:
             left = handler(context, call["input"])
         else:
-            left = await loop.run_in_executor(pool, inside.run, attempt, handler, context, call["input"], id)
+            left = await loop.run_in_executor(pool, inside.run, attempt, handler, context, call)
         if left is not None:
             result = await left
             # To write a large result takes a while, and others wait for the loop.
-            await loop.run_in_executor(pool, done, id, result)
+            await loop.run_in_executor(pool, done, id, result, kept_by(call))
     except asyncio.CancelledError:
         fail(id, {"message": "the call was cancelled", "code": "E_TOOL_CANCELLED"})
     except BaseException as error:
@@ -337,8 +350,9 @@ async def run(call, pool):
 
 def hear(message, loop, pool, tasks):
     kind = message["kind"]
-    if kind == "call":
-        task = loop.create_task(run(message, pool))
+    work = {"call": run, "layer": layer, "register": register}.get(kind)
+    if work:
+        task = loop.create_task(work(message, pool))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
     elif kind == "cancel":
@@ -347,6 +361,8 @@ def hear(message, loop, pool, tasks):
             context.cancelled.set()
         if task:
             task.cancel()
+    elif kind == "forget":
+        forget(message["session"])
     elif kind == "ping":
         tell({"kind": "pong"})
 
@@ -377,6 +393,7 @@ def read(loop, pool, tasks):
 
 async def main():
     loop, tasks = asyncio.get_running_loop(), set()
+    LOOP.append(loop)
     pool = concurrent.futures.ThreadPoolExecutor(MOST_THREADS)
     tell({"kind": "hello", "runtime": "python", "version": platform.python_version()})
     threading.Thread(target=read, args=(loop, pool, tasks), daemon=True).start()

@@ -34,6 +34,7 @@ mod calls;
 mod command;
 mod documents;
 mod entries;
+mod extensions;
 mod hosts;
 mod mcp;
 mod page;
@@ -188,6 +189,7 @@ pub const SECTIONS: &[Section] = &[
     Section { title: "Tool calls", rows: calls::ROWS },
     Section { title: "Built-in tools", rows: built_in::ROWS },
     Section { title: "Modules and their hosts", rows: hosts::ROWS },
+    Section { title: "Extensions from files", rows: extensions::ROWS },
     Section { title: "MCP servers", rows: mcp::ROWS },
     Section { title: "Agents of other programs", rows: a2a::ROWS },
     Section { title: "The server", rows: serve::ROWS },

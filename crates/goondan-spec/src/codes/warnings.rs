@@ -214,13 +214,14 @@ spec:
     }
     /// Something is read and checked, but nothing acts on it yet.
     NOT_ACTIVE = "W_CONFIG_NOT_ACTIVE" {
-        why: "The entry of an Extension or a Connector is a file, or a Package depends on a package of a registry.",
+        why: "The entry of a Connector is a file, that of an Extension is one in no language that is run, such as a library, \
+              or a Package depends on a package of a registry.",
         example: yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Extension
 metadata: {name: shorter}
-spec: {entry: ./extensions/shorter.js}
+spec: {entry: ./extensions/libshorter.so}
 ---
 apiVersion: goondan.ai/v1
 kind: Agent
@@ -243,7 +244,7 @@ spec:
   extensions: [{ref: Extension/shorter}]
 ",
         ),
-        next: "Nothing, if you know about it. In place of an Extension of your own, use a built-in one; in place of a \
+        next: "Nothing, if you know about it. Write an Extension in JavaScript, TypeScript or Python, or use a built-in one; in place of a \
                dependency, copy the resources into the project.",
         more: Some("extensions.md"),
     }

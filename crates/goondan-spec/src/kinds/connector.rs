@@ -99,7 +99,7 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     let mut fields = spec.fields(findings)?;
     let names: Vec<&str> = scope.base.connectors.iter().map(|connector| connector.name.as_str()).collect();
     let entry =
-        fields.required("entry", findings).and_then(|field| entry::module(&field, &names, scope.folder, findings));
+        fields.required("entry", findings).and_then(|field| entry::connector(&field, &names, scope.folder, findings));
     let events_field = fields.required("events", findings);
     let events = events_field.as_ref().and_then(|field| read_events(field, findings));
     fields.finish(findings);

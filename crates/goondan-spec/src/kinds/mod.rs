@@ -34,7 +34,7 @@ pub use export::{
     SHELL_ENVIRONMENT, SHELL_FOLDER, TREE, is_own_format,
 };
 pub use exports::Exports;
-pub use extension::Extension;
+pub use extension::{Extension, ExtensionEntry};
 pub use ingress::{IngressRule, InstanceKeyRoute};
 pub use mcp::{Elicitation, McpOauth, McpProtocol, McpServer, McpTransport, McpValue};
 pub use model::{Model, Pricing};

@@ -41,7 +41,10 @@ const READ_ON: [(Kind, &str); 8] = [
         Kind::Tool,
         "[Built-in tools](tools.md) need no Tool resource. [Hosts](hosts.md) explains entries in JavaScript, TypeScript and Python, [native tools](native-tools.md) libraries and `build`.",
     ),
-    (Kind::Extension, "[Extensions](extensions.md) lists the built-in ones and their `config`."),
+    (
+        Kind::Extension,
+        "[Extensions](extensions.md) lists the built-in ones and their `config`, and says how to write one.",
+    ),
     (Kind::Connector, "[Connections](connections.md) lists the built-in ones."),
     (Kind::Connection, "[Connections](connections.md) has a section for each platform."),
     (

@@ -105,7 +105,7 @@ fn what_one_refuses_the_other_refuses() {
         let document = documents(&text).remove(0);
         assert!(!validator(kind).is_valid(&document), "the schema takes {kind} {spec}");
         assert!(!validator("goondan").is_valid(&document), "goondan.schema.json takes {kind} {spec}");
-        let loaded = load_files(&files(&[("goondan.yaml", &text), ("in.js", "")]));
+        let loaded = load_files(&files(&[("goondan.yaml", &text), ("in.js", ""), ("x.mjs", "")]));
         assert!(loaded.bundle.is_none(), "the decoder takes {kind} {spec}: {:?}", found(&loaded));
     }
 }
@@ -138,6 +138,11 @@ apiVersion: goondan.ai/v1
 kind: Tool
 metadata: {name: t}
 spec: {entry: ./tools/t, build: {command: make}}
+---
+apiVersion: goondan.ai/v1
+kind: Extension
+metadata: {name: x}
+spec: {entry: x.mjs}
 ---
 apiVersion: goondan.ai/v1
 kind: Connector
@@ -177,7 +182,8 @@ fn defaults_of_the_schema_are_those_of_the_decoder() {
     let load = |documents: &[Value]| {
         // JSON is YAML, too.
         let text: Vec<String> = documents.iter().map(Value::to_string).collect();
-        let files = files(&[("goondan.yaml", &text.join("\n---\n")), ("tools/libt.so", ""), ("in.js", "")]);
+        let files =
+            files(&[("goondan.yaml", &text.join("\n---\n")), ("tools/libt.so", ""), ("in.js", ""), ("x.mjs", "")]);
         load_files(&files).bundle.unwrap()
     };
     let (short, full) = (load(&short), load(&full));
@@ -186,5 +192,7 @@ fn defaults_of_the_schema_are_those_of_the_decoder() {
     assert_eq!(short.agents()[0].spec, full.agents()[0].spec);
     assert_eq!(short.swarms()[0].spec, full.swarms()[0].spec);
     assert_eq!(short.tools().last().unwrap().1.spec, full.tools().last().unwrap().1.spec);
+    let extension = |bundle: &goondan_spec::Bundle| bundle.extensions().last().unwrap().1.spec.clone();
+    assert_eq!(extension(&short), extension(&full));
     assert_eq!(short.connectors()[0].spec, full.connectors()[0].spec);
 }

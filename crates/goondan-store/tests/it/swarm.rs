@@ -118,7 +118,7 @@ impl Process {
         policy: &str,
     ) -> Option<Process> {
         let tools = Tools { fs: fs.clone(), world: Arc::clone(world) };
-        let ports = PlanPorts { tools: Arc::new(tools), models: Arc::new(Models) };
+        let ports = PlanPorts { tools: Arc::new(tools), extensions: Arc::new(()), models: Arc::new(Models) };
         let bundle = Arc::new(bundle(policy));
         let swarm = bundle.choose_swarm(None).unwrap();
         let parts = RuntimeParts {

@@ -5,7 +5,7 @@ mod ready;
 
 use std::sync::Arc;
 
-use goondan_spec::kinds::{Entry, Model, Tool};
+use goondan_spec::kinds::{Entry, Extension, ExtensionEntry, Model, Module, Tool};
 use goondan_spec::{Bundle, Diagnostic, Environment, Resource, ResourceId};
 
 use crate::project::Project;
@@ -24,13 +24,19 @@ pub fn runtimes(project: &std::path::Path) -> Vec<(&'static str, Option<std::pat
     goondan_hosts::installed(project)
 }
 
-/// The tools whose entries are modules, each with what keeps it from running and what to do about that. Nothing is started.
+/// The tools and extensions whose entries are modules, each with what keeps it from running and what to do about that. Nothing is started.
 pub fn modules(bundle: &Bundle) -> Vec<(ResourceId, Option<(String, String)>)> {
-    let problem = |tool: &Arc<Resource<Tool>>| match &tool.spec.entry {
-        Entry::Module(module) => Some((tool.id.clone(), goondan_hosts::problem(module, bundle.root()))),
+    let problem = |id: &ResourceId, module: &Module| (id.clone(), goondan_hosts::problem(module, bundle.root()));
+    let of_tool = |tool: &Arc<Resource<Tool>>| match &tool.spec.entry {
+        Entry::Module(module) => Some(problem(&tool.id, module)),
         _ => None,
     };
-    bundle.tools().values().filter_map(problem).collect()
+    let of_extension = |extension: &Arc<Resource<Extension>>| match &extension.spec.entry {
+        ExtensionEntry::Module(module) => Some(problem(&extension.id, module)),
+        ExtensionEntry::Builtin(_) | ExtensionEntry::Other(_) => None,
+    };
+    let tools = bundle.tools().values().filter_map(of_tool);
+    tools.chain(bundle.extensions().values().filter_map(of_extension)).collect()
 }
 
 /// The models of providers on the network, each with what to do about its key where that is missing.

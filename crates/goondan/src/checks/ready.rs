@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use goondan_models::{missing_key, model_problem};
-use goondan_spec::kinds::{Entry, Model, Tool};
+use goondan_spec::kinds::{Entry, ExtensionEntry, Model, Module, Tool};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 use goondan_tools::{EntryFault, entry_fault};
 
@@ -24,7 +24,16 @@ pub(super) fn check(bundle: &Bundle, environment: &Environment) -> Vec<Diagnosti
         diagnostic.position = bundle.place(&tool.id, "spec.entry").or(diagnostic.position);
         Some(diagnostic)
     });
-    of_models.chain(of_tools).collect()
+    let extensions: BTreeSet<&ResourceId> =
+        agents().flat_map(|agent| &agent.extensions).map(|used| &used.extension).collect();
+    let of_extensions = bundle.extensions().values().filter_map(|extension| {
+        let ExtensionEntry::Module(module) = &extension.spec.entry else { return None };
+        let problem = module_problem(bundle, &extension.id, module)?;
+        let mut diagnostic = problem.of(extension, "spec.entry", extensions.contains(&extension.id), "extension");
+        diagnostic.position = bundle.place(&extension.id, "spec.entry").or(diagnostic.position);
+        Some(diagnostic)
+    });
+    of_models.chain(of_tools).chain(of_extensions).collect()
 }
 
 /// The models whose keys are not set, and those that have theirs.
@@ -60,6 +69,13 @@ impl Problem {
     }
 }
 
+/// Why a module can't be run here. It is not started.
+fn module_problem(bundle: &Bundle, id: &ResourceId, module: &Module) -> Option<Problem> {
+    let (message, remedy) = goondan_hosts::problem(module, bundle.root())?;
+    let message = format!("{id}: {message}");
+    Some(Problem { code: Code::NOT_READY, message, suggestion: Some(remedy) })
+}
+
 /// What is wrong behind an entry. Nothing of it is loaded or started.
 fn entry_problem(bundle: &Bundle, tool: &Resource<Tool>) -> Option<Problem> {
     match &tool.spec.entry {
@@ -68,11 +84,7 @@ fn entry_problem(bundle: &Bundle, tool: &Resource<Tool>) -> Option<Problem> {
             let error = goondan_dylib::fault(&tool.id, bundle.root(), path)?;
             Some(Problem { code: Code::ENTRY_NOT_FOUND, message: error.to_string(), suggestion: error.suggestion })
         }
-        Entry::Module(module) => {
-            let (message, remedy) = goondan_hosts::problem(module, bundle.root())?;
-            let message = format!("{}: {message}", tool.id);
-            Some(Problem { code: Code::NOT_READY, message, suggestion: Some(remedy) })
-        }
+        Entry::Module(module) => module_problem(bundle, &tool.id, module),
         Entry::Executable(path) => Some(match entry_fault(&bundle.root().join(path))? {
             EntryFault::Unusable(reason) => Problem {
                 code: Code::ENTRY_NOT_FOUND,

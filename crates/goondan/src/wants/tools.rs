@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use goondan_spec::bundle::Origin;
-use goondan_spec::kinds::{Entry, McpTransport, Tool, ToolBuild};
+use goondan_spec::kinds::{Entry, Extension, ExtensionEntry, McpTransport, Tool, ToolBuild};
 use goondan_spec::value::{Environment, Secret};
 use goondan_spec::{Bundle, Resource, ValueSource};
 use serde_json::Value;
@@ -38,7 +38,14 @@ pub(super) fn programs(bundle: &Bundle) -> Vec<Want> {
         };
         Some(Want::new(what, tool.origin.as_ref()))
     };
-    bundle.tools().values().filter_map(want).collect()
+    let of_extension = |extension: &Arc<Resource<Extension>>| match &extension.spec.entry {
+        ExtensionEntry::Module(module) => {
+            Some(Want::new(format!("runs the code in `{}`", module.path), extension.origin.as_ref()))
+        }
+        ExtensionEntry::Builtin(_) | ExtensionEntry::Other(_) => None,
+    };
+    let tools = bundle.tools().values().filter_map(want);
+    tools.chain(bundle.extensions().values().filter_map(of_extension)).collect()
 }
 
 /// Settings of tools and extensions that open folders or hand values over.

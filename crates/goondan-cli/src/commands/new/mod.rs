@@ -1,5 +1,6 @@
 //! `gdn new`.
 
+mod extension;
 mod scaffold;
 mod sdk;
 
@@ -76,6 +77,8 @@ pub(crate) struct NewArgs {
 enum What {
     /// Create a tool that runs at once, with a conformance case
     Tool(ToolArgs),
+    /// Create an extension that runs at once, with a conformance case
+    Extension(extension::ExtensionArgs),
 }
 
 /// Arguments of `gdn new tool`.
@@ -116,6 +119,7 @@ enum Lang {
 pub(crate) fn run(args: &NewArgs, output: &Output) -> Result<(), CliError> {
     match &args.what {
         What::Tool(args) => tool(args, output),
+        What::Extension(args) => extension::run(args, output),
     }
 }
 
@@ -146,7 +150,9 @@ fn tool(args: &ToolArgs, output: &Output) -> Result<(), CliError> {
     files.extend(around.map(|(folder, root)| scaffold.resource(&root, &folder)));
     refuse_existing(&folder, &files)?;
     files.iter().try_for_each(write)?;
-    report(args, &folder, &files, output)
+    let builds = matches!(args.lang, Lang::Rust | Lang::C);
+    let made = Made { what: "tool", name: &args.name, folder: &folder, files: &files, builds, input: "stressed" };
+    report(&made, output)
 }
 
 fn check_name(name: &str, lang: Lang) -> Result<(), CliError> {
@@ -195,20 +201,32 @@ fn write(file: &File) -> Result<(), CliError> {
     })
 }
 
-fn report(args: &ToolArgs, folder: &Path, files: &[File], output: &Output) -> Result<(), CliError> {
-    let name = &args.name;
+/// What was written.
+struct Made<'a> {
+    what: &'a str,
+    name: &'a str,
+    folder: &'a Path,
+    files: &'a [File],
+    /// It has to be built before it runs.
+    builds: bool,
+    /// What to try it with.
+    input: &'a str,
+}
+
+fn report(made: &Made<'_>, output: &Output) -> Result<(), CliError> {
+    let Made { what, name, folder, files, builds, input } = made;
     let place = quoted(&folder.to_string_lossy());
     let case = quoted(&folder.join(format!("{name}.case.yaml")).to_string_lossy());
-    let build = matches!(args.lang, Lang::Rust | Lang::C).then(|| format!("gdn build {place}"));
-    let run = [format!("gdn test {case}"), format!("gdn run {place} --input stressed")];
+    let build = builds.then(|| format!("gdn build {place}"));
+    let run = [format!("gdn test {case}"), format!("gdn run {place} --input {input}")];
     let next: Vec<String> = build.into_iter().chain(run).collect();
     if output.json {
         let paths: Vec<&Path> = files.iter().map(|file| file.path.as_path()).collect();
         return output.json_pretty(&json!({ "name": name, "path": folder, "files": paths, "next": next }));
     }
     let good = style::GOOD;
-    output.line(&format!("{good}Created{good:#} the tool {name}:"))?;
-    for file in files {
+    output.line(&format!("{good}Created{good:#} the {what} {name}:"))?;
+    for file in *files {
         output.line(&format!("  {}", shown::line(file.path.display())))?;
     }
     output.line(&format!("\nNext:\n  {}", next.join("\n  ")))

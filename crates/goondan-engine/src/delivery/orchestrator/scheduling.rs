@@ -117,6 +117,7 @@ impl Orchestrator {
             bound_by: event.terms.bound_by.clone(),
             narrowing: Narrowing::both(event.terms.narrowing.as_ref(), meta.narrowing.as_ref()),
             turn_id,
+            layers: Arc::clone(agent.extensions.built_in()),
             agent,
             life: self.engine.lives.of(&event.target),
         }

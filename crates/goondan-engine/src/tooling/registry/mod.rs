@@ -277,6 +277,35 @@ impl Catalog {
         Catalog::new(self.tools.iter().filter(|tool| keep(tool)).cloned().collect())
     }
 
+    /// With `more` tools. One of a name that is there takes the place of that one.
+    #[must_use]
+    pub(crate) fn with(&self, more: &[Arc<RegisteredTool>]) -> Self {
+        let mut tools = self.tools.to_vec();
+        for tool in more {
+            match tools.iter_mut().find(|known| known.name == tool.name) {
+                Some(known) => *known = Arc::clone(tool),
+                None => tools.push(Arc::clone(tool)),
+            }
+        }
+        Catalog::new(tools)
+    }
+
+    /// The tools of those names in that order, and the names that none has. The catalog itself where it is just that.
+    pub(crate) fn chosen<'n>(&self, names: &[&'n str]) -> (Self, Vec<&'n str>) {
+        if self.names().eq(names.iter().copied()) {
+            return (self.clone(), Vec::new());
+        }
+        let (mut tools, mut unknown) = (Vec::new(), Vec::new());
+        for name in names {
+            match self.get(name) {
+                Some(tool) if tools.iter().all(|known| !Arc::ptr_eq(known, tool)) => tools.push(Arc::clone(tool)),
+                Some(_) => {}
+                None => unknown.push(*name),
+            }
+        }
+        (Catalog::new(tools), unknown)
+    }
+
     /// The tool of that name.
     pub fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         self.tools.iter().find(|tool| tool.name.as_str() == name)

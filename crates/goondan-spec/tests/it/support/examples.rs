@@ -31,5 +31,6 @@ pub(crate) fn project() -> MemoryFiles {
         .file("/p/tools/greet/tool.yaml", "name: greet\ndescription: Greets\nentrypoint: greet.sh\n")
         .file("/p/tools/greet/greet.sh", "")
         .file("/p/tools/weather.ts", "")
+        .file("/p/extensions/turn-count.ts", "")
         .file("/p/connectors/inbox.js", "")
 }

@@ -1,0 +1,176 @@
+//! What layers get from `next` and return, in the shapes of the reference.
+
+use std::sync::Arc;
+
+use goondan_core::JsonObject;
+use goondan_core::event::{FinishReason, TurnError};
+use goondan_core::message::Role;
+use goondan_core::ports::tool::{ToolCallResult, ToolError};
+use goondan_core::reserved::UNTRUSTED;
+use goondan_spec::Code;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{events, failed, senseless};
+use crate::tooling::dispatch::ToolCallContext;
+use crate::turn::step::{StepContext, StepOutcome};
+use crate::turn::{TurnContext, TurnOutcome};
+
+/// What a layer around a turn gets.
+pub(super) fn of_turn(context: &TurnContext, outcome: &TurnOutcome) -> Value {
+    let mut shape = json!({"turnId": context.turn_id(), "finishReason": outcome.finish_reason});
+    if let Some(message) = &outcome.response {
+        shape["responseMessage"] = json!(message);
+    }
+    shape
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TurnShape {
+    finish_reason: FinishReason,
+    #[serde(default)]
+    response_message: Option<Value>,
+    #[serde(default)]
+    error: Option<ErrorShape>,
+}
+
+#[derive(Default, Deserialize)]
+struct ErrorShape {
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    code: Option<String>,
+}
+
+/// What a layer around a turn returned; `inner` is what `next` gave to it.
+pub(super) fn to_turn(
+    context: &mut TurnContext,
+    extension: &str,
+    value: Value,
+    inner: Option<TurnOutcome>,
+) -> Result<TurnOutcome, TurnError> {
+    let refuse = |error: ToolError| failed(extension, error);
+    let shape: TurnShape = read("a turn", value).map_err(refuse)?;
+    match shape.finish_reason {
+        FinishReason::Error | FinishReason::Cancelled => {
+            let ErrorShape { message, code } = shape.error.unwrap_or_default();
+            let message = if message.is_empty() { "it ended the turn with an error".to_owned() } else { message };
+            Err(failed(extension, ToolError { code, ..ToolError::new(message) }))
+        }
+        finish_reason => {
+            let before = inner.and_then(|outcome| outcome.response);
+            let response = match (shape.response_message, before) {
+                (None | Some(Value::Null), _) => None,
+                (Some(told), Some(known)) if told == json!(known) => Some(known),
+                (Some(told), _) => {
+                    let message = events::message(context, extension, told).map_err(refuse)?;
+                    Some(Arc::new(message))
+                }
+            };
+            Ok(TurnOutcome { finish_reason, response })
+        }
+    }
+}
+
+/// What a layer around a step gets.
+pub(super) fn of_step(outcome: &StepOutcome, metadata: &JsonObject) -> Value {
+    let calls: Vec<Value> = outcome
+        .message
+        .iter()
+        .flat_map(|message| message.tool_calls())
+        .map(|call| {
+            json!({"id": call.tool_call_id, "toolCallId": call.tool_call_id, "name": call.tool_name,
+               "toolName": call.tool_name, "args": call.input, "input": call.input})
+        })
+        .collect();
+    json!({
+        "status": "completed",
+        "shouldContinue": outcome.should_continue,
+        "hasToolCalls": !calls.is_empty(),
+        "toolCalls": calls,
+        "toolResults": outcome.results,
+        "metadata": metadata,
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StepShape {
+    #[serde(default)]
+    status: Option<String>,
+    #[serde(default)]
+    should_continue: Option<bool>,
+    #[serde(default)]
+    error: Option<ErrorShape>,
+}
+
+/// What a layer around a step returned. It decides whether another step follows; what the model said, and what came of its
+/// calls, has happened.
+pub(super) fn to_step(
+    context: &mut StepContext<'_>,
+    extension: &str,
+    value: Value,
+    inner: Option<StepOutcome>,
+) -> Result<StepOutcome, TurnError> {
+    let refuse = |error: ToolError| failed(extension, error);
+    let shape: StepShape = read("a step", value).map_err(refuse)?;
+    if shape.status.as_deref() == Some("failed") {
+        let ErrorShape { message, code } = shape.error.unwrap_or_default();
+        let message = if message.is_empty() { "it says that the step failed".to_owned() } else { message };
+        return Err(failed(extension, ToolError { code, ..ToolError::new(message) }));
+    }
+    match inner {
+        Some(outcome) => {
+            Ok(StepOutcome { should_continue: shape.should_continue.unwrap_or(outcome.should_continue), ..outcome })
+        }
+        // The layer stood in for the model: what it has appended is the answer.
+        None => {
+            let turn = context.turn();
+            let last = turn.conversation().last().filter(|message| message.data.role == Role::Assistant);
+            let message = last.cloned().ok_or_else(|| {
+                let what = "it neither called `next` nor appended an assistant message as the answer of the step";
+                refuse(senseless(what))
+            })?;
+            let should_continue = shape.should_continue.unwrap_or(false);
+            Ok(StepOutcome { should_continue, message: Some(message), results: Vec::new(), usage: None })
+        }
+    }
+}
+
+/// What a layer around a tool call returned.
+pub(super) fn to_tool_call(
+    context: &ToolCallContext,
+    value: Value,
+    inner: Option<&ToolCallResult>,
+) -> Result<ToolCallResult, ToolError> {
+    let Value::Object(mut shape) = value else { return Err(no_result("a tool call", &value)) };
+    // Whose result it is does not change.
+    shape.insert("toolCallId".to_owned(), context.call.tool_call_id.as_str().into());
+    shape.insert("toolName".to_owned(), context.call.tool_name.as_str().into());
+    if let Some(Value::Object(error)) = shape.get_mut("error") {
+        error.entry("message").or_insert_with(|| "the extension gave no message".into());
+        error.entry("code").or_insert_with(|| Code::EXT_FAILED.as_str().into());
+    }
+    let mut result: ToolCallResult = read("a tool call", Value::Object(shape))?;
+    // What a stranger may have written stays so, whoever passes it on.
+    match inner.and_then(|inner| inner.metadata.get(UNTRUSTED)) {
+        Some(mark) => drop(result.metadata.insert(UNTRUSTED.to_owned(), mark.clone())),
+        None => drop(result.metadata.shift_remove(UNTRUSTED)),
+    }
+    Ok(result)
+}
+
+fn read<T: serde::de::DeserializeOwned>(what: &str, value: Value) -> Result<T, ToolError> {
+    if !value.is_object() {
+        return Err(no_result(what, &value));
+    }
+    serde_json::from_value(value)
+        .map_err(|error| senseless(format_args!("what it returned is no result of {what}: {error}")))
+}
+
+fn no_result(what: &str, value: &Value) -> ToolError {
+    let given = if value.is_null() { "nothing".to_owned() } else { format!("`{value}`") };
+    senseless(format_args!("it returned {given}, and not the result of {what}"))
+        .suggest("Return what `ctx.next()` gives.")
+}

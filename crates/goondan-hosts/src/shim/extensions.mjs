@@ -1,0 +1,277 @@
+
+// Extensions: they register for an instance, and run as layers. This is the second half of the same file.
+
+
+const KINDS = ['turn', 'step', 'toolCall'];
+
+// What the extension has set since gdn was told.
+function kept(session) {
+  if (!session?.isDirty) return undefined;
+  session.isDirty = false;
+  return { value: session.state };
+}
+
+const json = (value, what) => {
+  const text = stringify(value);
+  if (text === undefined) throw new TypeError(`${what} is no JSON`);
+  return parse(text);
+};
+
+// Names of events with their handlers; the extensions of an instance share one.
+class Bus {
+  #handlers = new Map();
+  users = 0;
+
+  on(name, handler) {
+    if (typeof handler !== 'function') throw new TypeError('`events.on` needs a function');
+    const entry = { handler };
+    this.#handlers.set(name, [...(this.#handlers.get(name) ?? []), entry]);
+    return () => this.#handlers.set(name, (this.#handlers.get(name) ?? []).filter((known) => known !== entry));
+  }
+
+  emit(name, ...args) {
+    for (const { handler } of this.#handlers.get(name) ?? []) {
+      const told = (error) => log(current.getStore()?.id, 'error', [`a handler of the event ${name} failed:`, error]);
+      try {
+        const result = handler(...args);
+        if (typeof result?.then === 'function') result.then(undefined, told);
+      } catch (error) {
+        told(error);
+      }
+    }
+  }
+}
+
+function apiOf(session, message) {
+  const open = (what) => {
+    if (!session.isOpen) throw new Error(`${what} belongs into \`register\``);
+  };
+  return {
+    agentName: message.agentName,
+    instanceKey: message.instanceKey,
+    workdir: message.workdir,
+    projectDir: message.projectDir,
+    config: message.config,
+    logger: consoleOf(() => current.getStore()?.id),
+    pipeline: {
+      register(kind, run, options) {
+        open('`pipeline.register`');
+        if (!KINDS.includes(kind)) throw new TypeError(`there are no layers of the kind ${util.inspect(kind)}; use turn, step or toolCall`);
+        if (typeof run !== 'function') throw new TypeError('`pipeline.register` needs a function');
+        const priority = options?.priority ?? 0;
+        if (!Number.isFinite(priority)) throw new TypeError('a priority is a number');
+        session.layers.push({ kind, run, priority });
+      },
+    },
+    tools: {
+      register(item, handler) {
+        open('`tools.register`');
+        if (typeof item?.name !== 'string' || typeof handler !== 'function') throw new TypeError('`tools.register` needs `{name, description, parameters}` and a function');
+        const { name, description = '', parameters = { type: 'object', properties: {} } } = item;
+        session.tools.set(name, { name, description: String(description), parameters: json(parameters, '`parameters`'), handler });
+      },
+    },
+    state: {
+      get: async () => structuredClone(session.state ?? null),
+      set: async (value) => {
+        session.state = json(value, 'the state');
+        session.isDirty = true;
+      },
+    },
+    events: {
+      on: (name, handler) => {
+        const off = session.bus.on(name, handler);
+        session.offs.push(off);
+        return off;
+      },
+      emit: (name, ...args) => session.bus.emit(name, ...args),
+    },
+  };
+}
+
+async function register(message) {
+  const key = stringify([message.agentName, message.instanceKey]);
+  if (!buses.has(key)) buses.set(key, new Bus());
+  const session = {
+    key, extension: message.extension, bus: buses.get(key), layers: [], tools: new Map(), offs: [],
+    state: message.state, isDirty: false, isOpen: true, base: [], events: [],
+  };
+  session.bus.users += 1;
+  sessions.set(message.session, session);
+  try {
+    await current.run(message, async () => {
+      const module = await load(message.module);
+      const begin = module.register ?? module.default?.register;
+      if (typeof begin !== 'function') throw new Fault('load', 'its module exports no function `register`', 'Write `export function register(api) { … }`.');
+      try {
+        await begin(apiOf(session, message), message.config);
+      } catch (error) {
+        if (error instanceof Error && error.stack) log(message.id, 'debug', [error.stack]);
+        throw new Fault('init', `\`register\` failed: ${thrown(error).message}`);
+      }
+    });
+    session.isOpen = false;
+    const layers = session.layers.map(({ kind, priority }) => ({ kind, priority }));
+    const tools = [...session.tools.values()].map(({ name, description, parameters }) => ({ name, description, parameters }));
+    done(message.id, { layers, tools }, { state: kept(session) });
+  } catch (error) {
+    forget(message.session);
+    failed(message.id, error);
+  }
+}
+
+function forget(number) {
+  const session = sessions.get(number);
+  if (!session) return;
+  sessions.delete(number);
+  session.offs.forEach((off) => off());
+  session.bus.users -= 1;
+  if (session.bus.users === 0) buses.delete(session.key);
+}
+
+const dated = (message) => ({ ...message, createdAt: new Date(message.createdAt) });
+const datedEvent = (event) => (event.message ? { ...event, message: dated(event.message) } : event);
+
+function hearNews(session, news) {
+  if (news.base) {
+    session.base = news.base.map(dated);
+    session.events = [];
+  }
+  if (news.events) session.events = [...session.events, ...news.events.map(datedEvent)];
+  if (news.state) {
+    session.state = news.state.value;
+    session.isDirty = false;
+  }
+}
+
+function fold(base, events) {
+  const messages = [...base];
+  for (const event of events) {
+    const at = event.targetId === undefined ? -1 : messages.findIndex((message) => message.id === event.targetId);
+    if (event.type === 'append') messages.push(event.message);
+    else if (event.type === 'truncate') messages.length = 0;
+    else if (at >= 0 && event.type === 'replace') messages[at] = event.message;
+    else if (at >= 0 && event.type === 'remove') messages.splice(at, 1);
+  }
+  return messages;
+}
+
+class ConversationState {
+  #session;
+  #emitted;
+
+  constructor(session, emitted) {
+    this.#session = session;
+    this.#emitted = emitted;
+  }
+
+  get baseMessages() { return [...this.#session.base]; }
+  get events() { return [...this.#session.events, ...this.#emitted]; }
+  get nextMessages() { return fold(this.#session.base, this.events); }
+  toLlmMessages() { return this.nextMessages.map((message) => message.data); }
+}
+
+let emittedIds = 0;
+
+function emitter(run, extension) {
+  return (event) => {
+    if (run.isOver) throw new Error('the layer is over: nothing can be emitted any more');
+    if (!['append', 'replace', 'remove', 'truncate'].includes(event?.type)) throw new TypeError('a message event is an append, a replace, a remove or a truncate');
+    const plainEvent = json(event, 'a message event');
+    if (plainEvent.type === 'append' || plainEvent.type === 'replace') {
+      const message = plainEvent.message;
+      if (!message?.data?.role || message.data.content === undefined) throw new TypeError('a message needs `data: {role, content}`');
+      if (typeof message.data.content === 'string') message.data.content = [{ type: 'text', text: message.data.content }];
+      message.id ??= plainEvent.targetId ?? `${extension}-${run.context.turnId}-${Date.now()}-${emittedIds++}`;
+      message.createdAt ??= new Date().toISOString();
+      message.metadata ??= {};
+    }
+    run.emitted.push(datedEvent(plainEvent));
+  };
+}
+
+// What a layer has changed since it said so the last time.
+function changes(run) {
+  const { ctx, session } = run;
+  const fields = {};
+  for (const field of ['metadata', 'args']) {
+    if (!(field in run.known)) continue;
+    const text = stringify(ctx[field]) ?? 'null';
+    if (text !== run.known[field]) fields[field] = parse(text);
+    run.known[field] = text;
+  }
+  if (run.known.toolCatalog !== undefined) {
+    const names = Array.isArray(ctx.toolCatalog) ? stringify(ctx.toolCatalog.map((item) => ({ name: item?.name }))) : 'null';
+    if (names !== run.known.toolCatalog) fields.toolCatalog = parse(names);
+    run.known.toolCatalog = names;
+  }
+  const events = run.emitted.splice(0);
+  return { changes: { fields, events }, state: kept(session) };
+}
+
+function layerContext(run, extension) {
+  const { context, session, stop } = run;
+  const ctx = { ...context, signal: stop.signal, logger: consoleOf(() => run.id) };
+  if (context.inputEvent) ctx.inputEvent = { ...context.inputEvent, createdAt: new Date(context.inputEvent.createdAt) };
+  if (context.turn) ctx.turn = { ...context.turn, inputEvent: ctx.inputEvent };
+  run.known = { metadata: stringify(context.metadata ?? {}) };
+  ctx.metadata ??= {};
+  if (context.args !== undefined) run.known.args = stringify(context.args);
+  if (context.toolCatalog) run.known.toolCatalog = stringify(context.toolCatalog.map(({ name }) => ({ name })));
+  if (context.toolName === undefined) {
+    ctx.conversationState = new ConversationState(session, run.emitted);
+    ctx.emitMessageEvent = emitter(run, extension);
+    const question = (name) => (what) => askFor(run, name, { ...what, input: typeof what?.input === 'string' ? what.input : stringify(what?.input ?? '') });
+    ctx.agents = { request: question('request'), send: question('send') };
+  }
+  ctx.next = () => next(run);
+  return ctx;
+}
+
+function askFor(run, name, payload) {
+  if (run.isOver) return Promise.reject(new Error('the layer is over: nothing can be asked any more'));
+  return new Promise((resolve, reject) => {
+    const number = nextAsk++;
+    asked.set(number, { resolve, reject });
+    tell({ kind: 'ask', id: run.id, ask: number, name, payload });
+  });
+}
+
+async function next(run) {
+  if (run.hasNext) {
+    run.broken = new Fault('next', '`next` was called a second time', 'Call it once, and keep its result.');
+    throw Object.assign(new Error(run.broken.message), { code: 'E_EXT_NEXT' });
+  }
+  run.hasNext = true;
+  const { result, metadata, news } = await askFor(run, 'next', changes(run));
+  hearNews(run.session, news);
+  // The same object, for whoever holds it.
+  for (const key of Object.keys(run.ctx.metadata)) delete run.ctx.metadata[key];
+  Object.assign(run.ctx.metadata, metadata);
+  run.known.metadata = stringify(run.ctx.metadata);
+  if (result?.responseMessage) result.responseMessage = dated(result.responseMessage);
+  return result;
+}
+
+async function layer(message) {
+  const stop = new AbortController();
+  calls.set(message.id, stop);
+  const session = sessions.get(message.session);
+  const run = { id: message.id, context: message.context, session, stop, emitted: [], hasNext: false, isOver: false };
+  try {
+    hearNews(session, message.news);
+    const result = await current.run(run, async () => {
+      run.ctx = layerContext(run, session.extension);
+      return session.layers[message.layer].run(run.ctx, run.ctx.next);
+    });
+    if (run.broken) throw run.broken;
+    run.isOver = true;
+    const { changes: changed, state } = changes(run);
+    done(run.id, result, { changes: changed, state });
+  } catch (error) {
+    run.isOver = true;
+    failed(run.id, run.broken ?? error, session);
+  } finally {
+    calls.delete(message.id);
+  }
+}

@@ -1,0 +1,448 @@
+# Runs modules in Python for gdn. This is the half for extensions: they register for an instance, and run as layers. What is
+# not defined here is in the other half, which follows in the same file.
+import asyncio
+import concurrent.futures
+import contextvars
+import copy
+import inspect
+import itertools
+import json
+import threading
+import time
+import traceback
+from datetime import datetime, timezone
+
+KINDS = ("turn", "step", "toolCall")
+
+_sessions = {}
+_buses = {}
+_emitted_ids = itertools.count()
+
+
+class Bus:
+    """Names of events with their handlers; the extensions of an instance share one."""
+
+    def __init__(self):
+        self._handlers, self.users = {}, 0
+
+    def on(self, name, handler):
+        if not callable(handler):
+            raise TypeError("`events.on` needs a function")
+        entry = (handler,)
+        self._handlers.setdefault(name, []).append(entry)
+
+        def off():
+            known = self._handlers.get(name, [])
+            self._handlers[name] = [other for other in known if other is not entry]
+
+        return off
+
+    def emit(self, name, *args):
+        for (handler,) in list(self._handlers.get(name, ())):
+            try:
+                result = handler(*args)
+                if inspect.isawaitable(result):
+                    asyncio.run_coroutine_threadsafe(_heard(result, name), LOOP[0])
+            except Exception:
+                _told(name)
+
+
+async def _heard(result, name):
+    try:
+        await result
+    except Exception:
+        _told(name)
+
+
+def _told(name):
+    log(_current.get(), "error", "a handler of the event %s failed: %s" % (name, traceback.format_exc()))
+
+
+class Session:
+    """An extension that has registered for an instance."""
+
+    def __init__(self, message):
+        self.key = (message["agentName"], message["instanceKey"])
+        self.bus = _buses.setdefault(self.key, Bus())
+        self.bus.users += 1
+        self.extension = message["extension"]
+        self.layers, self.tools, self.offs = [], {}, []
+        self.state, self.is_dirty, self.is_open = message.get("state"), False, True
+        self.base, self.events = [], []
+        self.lock = threading.Lock()
+
+    def kept(self):
+        """What it has set since gdn was told."""
+        with self.lock:
+            if not self.is_dirty:
+                return None
+            self.is_dirty = False
+            return {"value": self.state}
+
+    def hear(self, news):
+        if "base" in news:
+            self.base, self.events = news["base"], []
+        self.events = self.events + news.get("events", [])
+        if "state" in news:
+            with self.lock:
+                self.state, self.is_dirty = news["state"]["value"], False
+
+
+class Pipeline:
+    def __init__(self, session):
+        self._session = session
+
+    def register(self, kind, run=None, priority=0):
+        """Registers a layer; without a function it is a decorator."""
+        if run is None:
+            return lambda run: self.register(kind, run, priority) or run
+        if not self._session.is_open:
+            raise RuntimeError("`pipeline.register` belongs into `register`")
+        if kind == "tool_call":
+            kind = "toolCall"
+        if kind not in KINDS:
+            raise TypeError("there are no layers of the kind %r; use turn, step or toolCall" % (kind,))
+        if not callable(run):
+            raise TypeError("`pipeline.register` needs a function")
+        self._session.layers.append((kind, run, float(priority)))
+
+
+class Tools:
+    def __init__(self, session):
+        self._session = session
+
+    def register(self, item, handler):
+        if not self._session.is_open:
+            raise RuntimeError("`tools.register` belongs into `register`")
+        if not isinstance(item.get("name"), str) or not callable(handler):
+            raise TypeError("`tools.register` needs `{name, description, parameters}` and a function")
+        parameters = item.get("parameters", {"type": "object", "properties": {}})
+        shape = {"name": item["name"], "description": str(item.get("description", "")), "parameters": parameters}
+        self._session.tools[item["name"]] = (json.loads(encode(shape)), handler)
+
+
+class State:
+    def __init__(self, session):
+        self._session = session
+
+    def get(self):
+        with self._session.lock:
+            return copy.deepcopy(self._session.state)
+
+    def set(self, value):
+        value = json.loads(encode(value))
+        with self._session.lock:
+            self._session.state, self._session.is_dirty = value, True
+
+
+class Events:
+    def __init__(self, session):
+        self._session = session
+
+    def on(self, name, handler):
+        off = self._session.bus.on(name, handler)
+        self._session.offs.append(off)
+        return off
+
+    def emit(self, name, *args):
+        self._session.bus.emit(name, *args)
+
+
+class CurrentLogger:
+    """Writes log lines of the call in which it is used."""
+
+    def __getattr__(self, name):
+        return getattr(Logger(_current.get()), name)
+
+
+class ExtensionApi:
+    def __init__(self, session, message):
+        self.agent_name, self.instance_key = message["agentName"], message["instanceKey"]
+        self.workdir, self.project_dir = message["workdir"], message["projectDir"]
+        self.config = message["config"]
+        self.logger = CurrentLogger()
+        self.pipeline, self.tools = Pipeline(session), Tools(session)
+        self.state, self.events = State(session), Events(session)
+
+
+def _begin(message):
+    try:
+        module = load(message["module"], message["package"])
+    except BaseException as error:
+        log(message["id"], "debug", traceback.format_exc())
+        told = "its module can't be loaded: %s: %s" % (type(error).__name__, short(str(error), 2000))
+        raise Fault("module", told) from None
+    begin = getattr(module, "register", None)
+    if not callable(begin):
+        raise Fault("load", "its module has no function `register`", "Write `def register(api): …`.")
+    return begin
+
+
+def _takes(function, count):
+    """Whether a function takes that many arguments."""
+    try:
+        inspect.signature(function).bind(*range(count))
+        return True
+    except TypeError:
+        return False
+
+
+async def _called(function, arguments, pool):
+    """Calls a function as it wants: a coroutine on the loop, any other in a thread."""
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):
+        return await function(*arguments)
+    inside = contextvars.copy_context()
+    result = await asyncio.get_running_loop().run_in_executor(pool, inside.run, function, *arguments)
+    return await result if inspect.isawaitable(result) else result
+
+
+async def register(message, pool):
+    id, number = message["id"], message["session"]
+    _current.set(id)
+    session = _sessions[number] = Session(message)
+    try:
+        inside = contextvars.copy_context()
+        begin = await asyncio.get_running_loop().run_in_executor(pool, inside.run, _begin, message)
+        api = ExtensionApi(session, message)
+        arguments = (api, message["config"]) if _takes(begin, 2) else (api,)
+        try:
+            await _called(begin, arguments, pool)
+        except BaseException as error:
+            log(id, "debug", traceback.format_exc())
+            raise Fault("init", "`register` failed: %s: %s" % (type(error).__name__, short(str(error)))) from None
+        session.is_open = False
+        layers = [{"kind": kind, "priority": priority} for kind, _, priority in session.layers]
+        registered = {"layers": layers, "tools": [shape for shape, _ in session.tools.values()]}
+        done(id, registered, {"state": session.kept()})
+    except BaseException as error:
+        forget(number)
+        fail(id, thrown(error), error.fault if isinstance(error, Fault) else "init")
+    finally:
+        PRINTED.finish(id)
+
+
+def forget(number):
+    session = _sessions.pop(number, None)
+    if session is None:
+        return
+    for off in session.offs:
+        off()
+    session.bus.users -= 1
+    if session.bus.users == 0:
+        _buses.pop(session.key, None)
+
+
+def _fold(base, events):
+    messages = list(base)
+    for event in events:
+        kind, target = event["type"], event.get("targetId")
+        at = next((at for at, message in enumerate(messages) if target is not None and message["id"] == target), None)
+        if kind == "append":
+            messages.append(event["message"])
+        elif kind == "truncate":
+            messages.clear()
+        elif at is not None and kind == "replace":
+            messages[at] = event["message"]
+        elif at is not None and kind == "remove":
+            del messages[at]
+    return messages
+
+
+class ConversationState:
+    def __init__(self, session, emitted):
+        self._session, self._emitted = session, emitted
+
+    @property
+    def base_messages(self):
+        return list(self._session.base)
+
+    @property
+    def events(self):
+        return self._session.events + self._emitted
+
+    @property
+    def next_messages(self):
+        return _fold(self._session.base, self.events)
+
+    def to_llm_messages(self):
+        return [message["data"] for message in self.next_messages]
+
+
+class Agents:
+    """Other agents. Each method can be awaited, and waits by itself in a layer that is no coroutine."""
+
+    def __init__(self, run):
+        self._run = run
+
+    def request(self, target, input="", instance_key=None, timeout_ms=None, metadata=None, wait=True):
+        what = _question(target, input, instance_key, metadata)
+        if timeout_ms is not None:
+            what["timeoutMs"] = timeout_ms
+        return self._run.ask("request", {**what, "async": not wait})
+
+    def send(self, target, input="", instance_key=None, metadata=None):
+        return self._run.ask("send", _question(target, input, instance_key, metadata))
+
+
+def _question(target, input, instance_key, metadata):
+    what = {"target": target, "input": input if isinstance(input, str) else encode(input), "metadata": metadata or {}}
+    if instance_key is not None:
+        what["instanceKey"] = instance_key
+    return what
+
+
+class LayerContext:
+    """What a layer sees, and what it can do."""
+
+    def __init__(self, run, context):
+        self._run = run
+        self.agent_name, self.instance_key = context["agentName"], context["instanceKey"]
+        self.turn_id, self.trace_id = context["turnId"], context["traceId"]
+        self.metadata = context.get("metadata") or {}
+        self.logger = Logger(run.id)
+        self.cancelled = run.cancelled
+        for field, name in (
+            ("runtime", "runtime"),
+            ("inputEvent", "input_event"),
+            ("turn", "turn"),
+            ("stepIndex", "step_index"),
+            ("stepId", "step_id"),
+            ("toolCatalog", "tool_catalog"),
+            ("toolName", "tool_name"),
+            ("toolCallId", "tool_call_id"),
+            ("args", "args"),
+        ):
+            if field in context:
+                setattr(self, name, context[field])
+        if "toolName" not in context:
+            self.conversation_state = ConversationState(run.session, run.emitted)
+            self.agents = Agents(run)
+
+    def emit_message_event(self, event):
+        if "toolName" in self._run.context:
+            raise RuntimeError("a layer around a tool call cannot change the conversation")
+        self._run.emit(event)
+
+    def next(self):
+        """Runs what the layer wraps, once; its result. To be awaited in a coroutine."""
+        return self._run.next()
+
+
+def _now():
+    return datetime.now(timezone.utc).isoformat().replace("+00:00", "Z")
+
+
+class LayerRun:
+    """One run of a layer."""
+
+    def __init__(self, message, session, is_async):
+        self.id, self.context, self.session = message["id"], message["context"], session
+        self.emitted, self.has_next, self.is_over, self.broken = [], False, False, None
+        self.cancelled, self._is_async = threading.Event(), is_async
+        self.ctx = LayerContext(self, copy.deepcopy(self.context))
+        self._known = {"metadata": self.ctx.metadata, "args": self.context.get("args")}
+        self._known = copy.deepcopy(self._known)
+        self._names = self._catalog()
+
+    def _catalog(self):
+        items = getattr(self.ctx, "tool_catalog", None)
+        return None if items is None else [{"name": item["name"]} for item in items]
+
+    def emit(self, event):
+        if self.is_over:
+            raise RuntimeError("the layer is over: nothing can be emitted any more")
+        if not isinstance(event, dict) or event.get("type") not in ("append", "replace", "remove", "truncate"):
+            raise TypeError("a message event is an append, a replace, a remove or a truncate")
+        event = json.loads(encode(event))
+        if event["type"] in ("append", "replace"):
+            message = event.get("message") or {}
+            data = message.get("data") or {}
+            if "role" not in data or "content" not in data:
+                raise TypeError("a message needs `data: {role, content}`")
+            if isinstance(data["content"], str):
+                data["content"] = [{"type": "text", "text": data["content"]}]
+            if not message.get("id"):
+                parts = (self.session.extension, self.context["turnId"], time.time_ns(), next(_emitted_ids))
+                message["id"] = event.get("targetId") or "%s-%s-%d-%d" % parts
+            message.setdefault("createdAt", _now())
+            message.setdefault("metadata", {})
+        self.emitted.append(event)
+
+    def changes(self):
+        """What it has changed since it said so the last time."""
+        fields = {}
+        for field, known in self._known.items():
+            value = getattr(self.ctx, field, None)
+            if value != known:
+                fields[field] = json.loads(encode(value))
+                self._known[field] = copy.deepcopy(value)
+        names = self._catalog()
+        if names != self._names:
+            fields["toolCatalog"], self._names = names, names
+        events = self.emitted[:]
+        del self.emitted[:]
+        changed = {"changes": {"fields": fields, "events": events}}
+        state = self.session.kept()
+        return changed if state is None else {**changed, "state": state}
+
+    def _asked(self, name, payload):
+        if self.is_over:
+            raise RuntimeError("the layer is over: nothing can be asked any more")
+        number, answer = next(_counter), concurrent.futures.Future()
+        _asked[number] = answer
+        tell({"kind": "ask", "id": self.id, "ask": number, "name": name, "payload": payload})
+        return answer
+
+    def ask(self, name, payload):
+        answer = self._asked(name, payload)
+        return asyncio.wrap_future(answer) if self._is_async else answer.result()
+
+    def next(self):
+        if self.has_next:
+            self.broken = Fault("next", "`next` was called a second time", "Call it once, and keep its result.")
+            raise ToolError(str(self.broken), code="E_EXT_NEXT")
+        self.has_next = True
+        answer = self._asked("next", self.changes())
+        if not self._is_async:
+            return self._took(answer.result())
+
+        async def wait():
+            return self._took(await asyncio.wrap_future(answer))
+
+        return asyncio.ensure_future(wait())
+
+    def _took(self, answer):
+        self.session.hear(answer["news"])
+        self.ctx.metadata.clear()
+        self.ctx.metadata.update(answer["metadata"])
+        self._known["metadata"] = copy.deepcopy(answer["metadata"])
+        return answer["result"]
+
+
+async def layer(message, pool):
+    id, session, run = message["id"], _sessions[message["session"]], None
+    _current.set(id)
+    try:
+        session.hear(message["news"])
+        function = session.layers[message["layer"]][1]
+        is_async = inspect.iscoroutinefunction(function)
+        run = LayerRun(message, session, is_async)
+        _calls[id] = (run, asyncio.current_task() if is_async else None)
+        result = await _called(function, (run.ctx, run.ctx.next) if _takes(function, 2) else (run.ctx,), pool)
+        if run.broken:
+            raise run.broken
+        run.is_over = True
+        done(id, result, run.changes())
+    except asyncio.CancelledError:
+        fail(id, {"message": "the layer was cancelled", "code": "E_TURN_CANCELLED"}, None, session.kept())
+    except BaseException as error:
+        log(id, "debug", traceback.format_exc())
+        error = (run and run.broken) or error
+        fail(id, thrown(error), error.fault if isinstance(error, Fault) else None, session.kept())
+    finally:
+        if run:
+            run.is_over = True
+        _calls.pop(id, None)
+        PRINTED.finish(id)
+
+
