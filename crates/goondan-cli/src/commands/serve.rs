@@ -113,7 +113,7 @@ async fn serve(args: &ServeArgs, signals: Signals, state_root: &StateRoot, outpu
     let offer = Offer { access: access(args, token), limits, site: args.site.clone(), further };
     let server = Server::listen(listener, session.door.service.clone(), offer)?;
     session.door.opened().await;
-    tell(&server, &session, token_file.as_deref(), output)?;
+    tell(&server, &session, (!args.no_token, token_file.as_deref()), output)?;
     wait(&mut session, output).await?;
     let ended = session.shut_down().await;
     server.end().await;
@@ -210,15 +210,24 @@ fn not_bound(address: SocketAddr, error: &std::io::Error) -> CliError {
         .suggest("Choose another address with `--listen`; port 0 takes any that is free.")
 }
 
-fn tell(server: &Server, session: &Session, token_file: Option<&Path>, output: &Output) -> Result<(), CliError> {
+/// Tells where the server is, and how it is asked: with the token of that file, or with the one of the environment.
+fn tell(
+    server: &Server,
+    session: &Session,
+    (needs_token, token_file): (bool, Option<&Path>),
+    output: &Output,
+) -> Result<(), CliError> {
     let base = format!("http://{}", server.address());
     if output.json {
         return output.json_line(&json!({
             "type": "listening", "url": base, "swarm": session.swarm.name(), "tokenFile": token_file,
         }));
     }
-    let token = token_file
-        .map(|file| format!(" -H \"Authorization: Bearer $(cat {})\"", super::quoted(&file.to_string_lossy())));
+    let secret = match token_file {
+        Some(file) => Some(format!("$(cat {})", super::quoted(&file.to_string_lossy()))),
+        None => needs_token.then(|| "$GOONDAN_TOKEN".to_owned()),
+    };
+    let token = secret.map(|secret| format!(" -H \"Authorization: Bearer {secret}\""));
     output.note(&format!(
         "Serving the swarm {} at {base}. Press Ctrl-C to stop.\n  Try: curl{} {base}/api/swarm",
         shown::line(session.swarm.name()),
