@@ -1,12 +1,9 @@
 //! The client that platforms are reached with, and what may come of a request.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
-use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_platform_verifier::BuilderVerifierExt as _;
 use serde_json::Value;
 
 /// How long it may take to reach a platform.
@@ -52,22 +49,9 @@ fn make() -> Result<Client, String> {
         .retry(reqwest::retry::never())
         // A redirect would carry a token to somebody it was not given to.
         .redirect(reqwest::redirect::Policy::none())
-        .tls_backend_preconfigured(tls())
+        .tls_backend_preconfigured(goondan_tls::with_system_certificates())
         .build()
         .map_err(|error| error.without_url().to_string())
-}
-
-/// TLS with the certificates of the system. A system without any can still use plain HTTP.
-fn tls() -> ClientConfig {
-    let builder = || {
-        ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("ring supports the default protocol versions")
-    };
-    match builder().with_platform_verifier() {
-        Ok(builder) => builder.with_no_client_auth(),
-        Err(_) => builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth(),
-    }
 }
 
 /// Sends a request and reads the JSON of the answer, whatever its status; `Null` where it is none.

@@ -1,13 +1,10 @@
 //! The HTTP client that servers are reached with.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use reqwest::Client;
 use reqwest::redirect::Policy;
-use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_platform_verifier::BuilderVerifierExt as _;
 
 /// How long it may take to reach a server.
 const CONNECT: Duration = Duration::from_secs(30);
@@ -39,20 +36,7 @@ fn make() -> Result<Client, String> {
                 false => attempt.stop(),
             }
         }))
-        .tls_backend_preconfigured(tls())
+        .tls_backend_preconfigured(goondan_tls::with_system_certificates())
         .build()
         .map_err(|error| error.to_string())
-}
-
-/// TLS with the certificates of the system. A system without any can still be used for plain HTTP.
-fn tls() -> ClientConfig {
-    let builder = || {
-        ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("ring supports the default protocol versions")
-    };
-    match builder().with_platform_verifier() {
-        Ok(builder) => builder.with_no_client_auth(),
-        Err(_) => builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth(),
-    }
 }

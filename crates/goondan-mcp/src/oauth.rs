@@ -8,7 +8,6 @@ use goondan_spec::Code;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Once;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,7 +15,6 @@ use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationRequest, CredentialRefreshGuard, CredentialStore, OAuthClientConfig,
     OAuthState, StoredCredentials, WWWAuthenticateParams,
 };
-use rustls::crypto::ring;
 use sha2::{Digest, Sha256};
 
 use crate::codes::{self, error};
@@ -151,20 +149,14 @@ impl CredentialStore for TokenFile {
     }
 }
 
-/// The client that authorization servers are reached with looks for a default.
-fn prepare() {
-    static ONCE: Once = Once::new();
-    // Where there is one already, that one is as good.
-    ONCE.call_once(|| drop(ring::default_provider().install_default()));
-}
-
 /// Somebody who is logged in at the server of `definition`; `None` where nobody is.
 pub(crate) async fn authorized(
     definition: &Definition,
     tokens: &TokenFile,
 ) -> Result<Option<AuthorizationManager>, ToolError> {
     let Some(url) = definition.url().filter(|_| tokens.is_there()) else { return Ok(None) };
-    prepare();
+    // The client that authorization servers are reached with looks for a default.
+    goondan_tls::be_default();
     let failed = |cause: AuthError| failure(definition, &cause);
     let mut manager = AuthorizationManager::new(url).await.map_err(failed)?;
     manager.set_credential_store(tokens.clone());
@@ -186,7 +178,8 @@ pub(crate) async fn login(
     challenge: Option<String>,
     visitor: &dyn Visitor,
 ) -> Result<(), ToolError> {
-    prepare();
+    // The client that authorization servers are reached with looks for a default.
+    goondan_tls::be_default();
     let failed = |cause: AuthError| failure(definition, &cause);
     let url = definition.url().unwrap_or_default();
     let mut manager = AuthorizationManager::new(url).await.map_err(failed)?;

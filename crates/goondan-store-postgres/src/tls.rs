@@ -6,10 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
-use rustls::crypto::ring;
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
@@ -22,20 +20,7 @@ impl Tls {
     /// The one of this process. The first call reads the certificates of the system, which takes a while.
     pub(crate) fn shared() -> Self {
         static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
-        Tls(Arc::clone(CONFIG.get_or_init(|| Arc::new(config()))))
-    }
-}
-
-/// A system without any certificates can still speak without TLS.
-fn config() -> ClientConfig {
-    let builder = || {
-        ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("ring supports the default protocol versions")
-    };
-    match builder().with_platform_verifier() {
-        Ok(builder) => builder.with_no_client_auth(),
-        Err(_) => builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth(),
+        Tls(Arc::clone(CONFIG.get_or_init(|| Arc::new(goondan_tls::with_system_certificates()))))
     }
 }
 

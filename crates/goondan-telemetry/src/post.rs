@@ -1,14 +1,10 @@
 //! One request to a receiver.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response};
-use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_platform_verifier::BuilderVerifierExt as _;
 use serde::Serialize;
 use tokio::sync::OnceCell;
 
@@ -126,27 +122,15 @@ fn lost(error: &reqwest::Error) -> PostError {
 /// The client is made with the first request: certificates are read from files, off the runtime's threads.
 async fn connector(is_secure: bool) -> Result<Client, PostError> {
     let made = tokio::task::spawn_blocking(move || {
+        let tls = if is_secure { goondan_tls::with_system_certificates() } else { goondan_tls::without_certificates() };
         Client::builder()
             .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
             // A redirect would carry the headers to somebody they were not given to.
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
-            .tls_backend_preconfigured(tls(is_secure))
+            .tls_backend_preconfigured(tls)
             .build()
     });
     let unusable = |message: String| PostError { message, is_transient: false, retry_after: None };
     made.await.map_err(|error| unusable(error.to_string()))?.map_err(|error| unusable(error.to_string()))
-}
-
-/// TLS with the certificates of the system, where they are needed.
-fn tls(is_secure: bool) -> ClientConfig {
-    let builder = || {
-        ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("ring supports the default protocol versions")
-    };
-    match is_secure.then(|| builder().with_platform_verifier()) {
-        Some(Ok(builder)) => builder.with_no_client_auth(),
-        _ => builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth(),
-    }
 }

@@ -8,9 +8,6 @@ use goondan_spec::Code;
 use reqwest::header::HeaderMap;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, StatusCode};
-use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::sync::OnceCell;
 use url::Url;
 
@@ -102,26 +99,11 @@ async fn make_client(guard: Arc<Guard>) -> Result<Client, ToolError> {
             .dns_resolver(GuardedResolver(guard))
             // A proxy would resolve names itself, past the guard.
             .no_proxy()
-            .tls_backend_preconfigured(tls_config())
+            .tls_backend_preconfigured(goondan_tls::with_http2(goondan_tls::with_system_certificates()))
             .build()
             .map_err(|error| ToolError::new(format!("cannot set up the HTTP client: {error}")).code(Code::TOOL_HTTP))
     })
     .await
-}
-
-/// TLS with the certificates of the system. A system without any can still be used for plain HTTP.
-fn tls_config() -> ClientConfig {
-    let builder = || {
-        ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("ring supports the default protocol versions")
-    };
-    let mut config = match builder().with_platform_verifier() {
-        Ok(builder) => builder.with_no_client_auth(),
-        Err(_) => builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth(),
-    };
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    config
 }
 
 /// A request that the guard refused.

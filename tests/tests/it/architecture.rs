@@ -8,18 +8,19 @@ use std::process::Command;
 use serde::Deserialize;
 
 /// Every crate with the crates of this workspace that it may depend on. What does not stand here is not allowed.
-const LAYERS: [(&str, &[&str]); 18] = [
+const LAYERS: [(&str, &[&str]); 19] = [
     ("goondan-spec", &[]),
     ("goondan-abi", &[]),
+    ("goondan-tls", &[]),
     ("goondan-core", &["goondan-spec"]),
     ("goondan-lsp", &["goondan-spec"]),
     ("goondan-store", &["goondan-spec", "goondan-core"]),
-    ("goondan-store-postgres", &["goondan-core"]),
+    ("goondan-store-postgres", &["goondan-core", "goondan-tls"]),
     ("goondan-engine", &["goondan-spec", "goondan-core"]),
-    ("goondan-tools", &["goondan-spec", "goondan-core"]),
-    ("goondan-models", &["goondan-spec", "goondan-core"]),
-    ("goondan-mcp", &["goondan-spec", "goondan-core"]),
-    ("goondan-telemetry", &["goondan-spec", "goondan-core"]),
+    ("goondan-tools", &["goondan-spec", "goondan-core", "goondan-tls"]),
+    ("goondan-models", &["goondan-spec", "goondan-core", "goondan-tls"]),
+    ("goondan-mcp", &["goondan-spec", "goondan-core", "goondan-tls"]),
+    ("goondan-telemetry", &["goondan-spec", "goondan-core", "goondan-tls"]),
     ("goondan-hosts", &["goondan-spec", "goondan-core"]),
     ("goondan-dylib", &["goondan-spec", "goondan-core", "goondan-abi"]),
     (
@@ -39,7 +40,7 @@ const LAYERS: [(&str, &[&str]); 18] = [
         ],
     ),
     ("goondan-serve", &["goondan"]),
-    ("goondan-connect", &["goondan"]),
+    ("goondan-connect", &["goondan", "goondan-tls"]),
     ("goondan-conformance", &["goondan"]),
     ("goondan-cli", &["goondan", "goondan-serve", "goondan-connect", "goondan-conformance", "goondan-lsp"]),
 ];

@@ -4,9 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_core::ports::model::ModelError;
-use rustls::crypto::ring;
-use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
-use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::sync::OnceCell;
 
 use crate::error::configuration;
@@ -61,12 +58,12 @@ impl Http {
         }
         // A proxy may want TLS itself.
         if !is_secure && !has_proxy() {
-            let made = || async { make(without_certificates()).map_err(|error| chain(&error)) };
+            let made = || async { make(goondan_tls::without_certificates()).map_err(|error| chain(&error)) };
             return self.shared.plain.get_or_try_init(made).await.map_err(unusable);
         }
         // Certificates are read from files: off the runtime's threads.
         let made = || async {
-            let made = tokio::task::spawn_blocking(|| make(with_certificates())).await;
+            let made = tokio::task::spawn_blocking(|| make(goondan_tls::with_system_certificates())).await;
             made.map_err(|error| error.to_string())?.map_err(|error| chain(&error))
         };
         self.shared.secure.get_or_try_init(made).await.map_err(unusable)
@@ -93,7 +90,7 @@ fn has_proxy() -> bool {
     PROXIES.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
-fn make(tls: ClientConfig) -> Result<Client, reqwest::Error> {
+fn make(tls: rustls::ClientConfig) -> Result<Client, reqwest::Error> {
     let plain = reqwest::Client::builder()
         .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT)
@@ -103,34 +100,10 @@ fn make(tls: ClientConfig) -> Result<Client, reqwest::Error> {
         .redirect(reqwest::redirect::Policy::none())
         .pool_max_idle_per_host(IDLE_CONNECTIONS)
         .http2_keep_alive_interval(Some(KEEP_ALIVE))
-        .tls_backend_preconfigured(tls)
+        .tls_backend_preconfigured(goondan_tls::with_http2(tls))
         .build()?;
     let genai = genai::Client::builder().with_reqwest(plain.clone()).build();
     Ok(Client { genai: genai.expect("nothing can fail with a client given"), plain })
-}
-
-/// TLS by ring with the certificates of the system. A system without any can still use plain HTTP, for local models.
-fn with_certificates() -> ClientConfig {
-    match tls().with_platform_verifier() {
-        Ok(builder) => finished(builder.with_no_client_auth()),
-        Err(_) => without_certificates(),
-    }
-}
-
-/// TLS that trusts nobody.
-fn without_certificates() -> ClientConfig {
-    finished(tls().with_root_certificates(RootCertStore::empty()).with_no_client_auth())
-}
-
-fn tls() -> ConfigBuilder<ClientConfig, WantsVerifier> {
-    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("ring supports the default protocol versions")
-}
-
-fn finished(mut config: ClientConfig) -> ClientConfig {
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    config
 }
 
 /// What reqwest and hyper say of every failure to connect, before the reason.
