@@ -7,12 +7,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, ORIGIN};
 use axum::http::{HeaderMap, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use goondan::spec::Code;
+use http_body_util::{Full, Limited};
 use rand::RngExt;
 use sha2::{Digest, Sha256};
 
@@ -130,6 +132,30 @@ pub(crate) async fn guard(State(access): State<Arc<Access>>, request: Request, n
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
+}
+
+/// Lets nobody send a body whose stated length is above `limit`, in bytes: whoever reads it is told at once that it is too large, in the
+/// words of the protocol that is spoken. Without this, it would be read up to the limit first.
+pub(crate) async fn no_larger(State(limit): State<usize>, request: Request, next: Next) -> Response {
+    let request = if is_larger(&request, limit) {
+        request.map(|_| Body::new(Limited::new(Full::from("larger"), 0)))
+    } else {
+        request
+    };
+    next.run(request).await
+}
+
+/// The same where the one who reads has no words for it.
+pub(crate) async fn refuse_larger(State(limit): State<usize>, request: Request, next: Next) -> Response {
+    match is_larger(&request, limit) {
+        true => Problem::too_large().into_response(),
+        false => next.run(request).await,
+    }
+}
+
+fn is_larger(request: &Request, limit: usize) -> bool {
+    let stated = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    stated.is_some_and(|stated| usize::try_from(stated).map_or(true, |stated| stated > limit))
 }
 
 #[cfg(test)]

@@ -29,6 +29,12 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
+    /// That a body is larger than the server takes.
+    pub(crate) fn too_large() -> Self {
+        Problem::new(Code::SERVE_TOO_LARGE, "The body of the request is too large.")
+            .suggest("Send a smaller body, or start the server with a larger --max-body.")
+    }
+
     /// A problem with that code; the code says which status it has.
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         Problem { status: status(code), code, message: message.into(), suggestion: None }
@@ -101,8 +107,7 @@ impl From<StoreError> for Problem {
 impl From<JsonRejection> for Problem {
     fn from(rejection: JsonRejection) -> Self {
         if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-            return Problem::new(Code::SERVE_TOO_LARGE, "The body of the request is too large.")
-                .suggest("Send a smaller body, or start the server with a larger --max-body.");
+            return Problem::too_large();
         }
         Problem::new(Code::SERVE_REQUEST, rejection.body_text()).suggest("/openapi.json describes every body.")
     }

@@ -117,8 +117,7 @@ pub(crate) async fn call(
 ) -> Result<Response, Problem> {
     known(&service, &agent)?;
     let body = body.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => Problem::new(Code::SERVE_TOO_LARGE, "The body of the request is too large.")
-            .suggest("Send a smaller body, or start the server with a larger --max-body."),
+        StatusCode::PAYLOAD_TOO_LARGE => Problem::too_large(),
         _ => Problem::new(Code::SERVE_REQUEST, rejection.body_text()),
     })?;
     let request = match Request::read(&headers, version.as_deref(), &body) {

@@ -21,7 +21,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::guard::{Access, guard};
+use crate::guard::{Access, guard, no_larger, refuse_larger};
 use crate::problem::Problem;
 use crate::server::Offer;
 use crate::service::Service;
@@ -91,14 +91,19 @@ pub(crate) fn router(service: Service, offer: Offer) -> Router {
         .routes(routes!(ag_ui::run))
         .split_for_parts();
     let document = finished(document.merge_from(openai::Described::openapi()), &service);
-    let guarded = guarded
+    let no_larger = middleware::from_fn_with_state(limits.body, no_larger);
+    let mcp = Router::new()
         .route_service("/mcp", crate::mcp::endpoint(&service, limits))
+        .route_layer(middleware::from_fn_with_state(limits.body, refuse_larger));
+    let guarded = guarded
+        .route_layer(no_larger.clone())
+        .merge(mcp)
         .route_layer(middleware::from_fn_with_state(Arc::clone(&access), guard));
     let open = Router::new()
         .route("/healthz", axum::routing::get(health::alive))
         .route("/readyz", axum::routing::get(health::ready))
         .route("/openapi.json", axum::routing::get(move || async move { Json(document.clone()) }));
-    let all = open.merge(guarded).nest("/v1", openai::router(Arc::clone(&access)));
+    let all = open.merge(guarded).nest("/v1", openai::router(Arc::clone(&access)).layer(no_larger));
     let all = match site {
         Some(folder) => {
             let files = site::files(&folder);

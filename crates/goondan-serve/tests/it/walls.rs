@@ -68,6 +68,31 @@ async fn a_body_that_is_too_large_or_no_input_is_refused() {
     }
 }
 
+/// Nothing of the body is sent: an answer comes because of its stated length alone.
+#[tokio::test]
+async fn a_body_that_is_said_to_be_too_large_is_refused_before_it_comes() {
+    let state = tempfile::tempdir().unwrap();
+    let limits = Limits { body: 1_000, ..Limits::default() };
+    let running = Running::start_with(state.path(), limits).await;
+    let token = running.door.token.expose();
+    for path in [
+        "/api/inputs",
+        "/api/tools/wait__seconds",
+        "/v1/chat/completions",
+        "/v1/responses",
+        "/ag-ui/a",
+        "/a2a/a",
+        "/mcp",
+    ] {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nConnection: close\r\nContent-Length: 99999999\r\n\r\n"
+        );
+        let response = running.raw(head.as_bytes()).await;
+        assert_eq!(status(&response), "413", "{path}: {response}");
+    }
+}
+
 #[tokio::test]
 async fn a_client_that_says_nothing_is_shown_the_door() {
     let state = tempfile::tempdir().unwrap();
