@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::Host;
 
 /// How long it may take to reach the database.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -44,7 +44,7 @@ impl FromStr for Address {
         #[cfg(unix)]
         if config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_))) {
             // Nobody listens in on a socket of this machine, and it has no name that a certificate could be for.
-            config.ssl_mode(SslMode::Disable);
+            config.ssl_mode(tokio_postgres::config::SslMode::Disable);
         }
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT);
