@@ -95,9 +95,7 @@ impl StructuredOutput {
         let call = &context.call;
         let answers = context.message.tool_calls().count();
         let checked = match answers {
-            1 => self.schema.check(&call.input).map_err(|invalid| {
-                ToolError::new(invalid.message).code(Code::TOOL_INVALID_ARGS).suggest(invalid.suggestion)
-            }),
+            1 => dispatch::checked_arguments(&self.schema, call),
             _ => Err(ToolError::new("the answer was not taken: other tools were called beside it")
                 .code(Code::TOOL_INVALID_ARGS)
                 .suggest(format!("Call `{TOOL}` alone, once the results of all other calls are there."))),

@@ -36,6 +36,7 @@ use goondan_core::private;
 use goondan_core::real_path::real_path;
 use goondan_core::reserved::UNTRUSTED;
 use goondan_core::run_mode::RunMode;
+use goondan_core::schema::ArgumentSchema;
 
 /// A handler that was told to stop gets that long to clean up before it is dropped.
 const GRACE: Duration = Duration::from_secs(2);
@@ -224,12 +225,16 @@ async fn permitted_arguments(
     context: &ToolCallContext,
     tool: &RegisteredTool,
 ) -> Result<(JsonObject, Permit), ToolError> {
-    let arguments = tool
-        .schema
-        .check(&context.call.input)
-        .map_err(|invalid| ToolError::new(invalid.message).code(Code::TOOL_INVALID_ARGS).suggest(invalid.suggestion))?;
+    let arguments = checked_arguments(&tool.schema, &context.call)?;
     let permit = permission::permit(context, tool, &arguments).await?;
     Ok((arguments, permit))
+}
+
+/// The arguments of a call with defaults filled in, or what the model is told of them.
+pub(crate) fn checked_arguments(schema: &ArgumentSchema, call: &ToolCall) -> Result<JsonObject, ToolError> {
+    schema
+        .check(&call.input)
+        .map_err(|invalid| ToolError::new(invalid.message).code(Code::TOOL_INVALID_ARGS).suggest(invalid.suggestion))
 }
 
 fn not_in_catalog(context: &ToolCallContext) -> ToolError {
