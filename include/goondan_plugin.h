@@ -1,5 +1,5 @@
 /*
- * The contract of a tool library for `gdn`, version 1.0.
+ * The contract of a tool library for `gdn`, version 1.1. Libraries of version 1.0 go on working.
  *
  * A library exports one symbol, `goondan_plugin`: plain data that the host reads before it calls anything. `open` fills a
  * table of functions; everything else travels through two tables, as UTF-8 JSON.
@@ -30,7 +30,7 @@ extern "C" {
 
 #define GOONDAN_MAGIC UINT64_C(0x474F4F4E44414E01)
 #define GOONDAN_ABI_MAJOR 1
-#define GOONDAN_ABI_MINOR 0
+#define GOONDAN_ABI_MINOR 1
 
 /* goondan_plugin_entry.flags: faults of the language, such as panics, stop inside the library. C sets it: it has none. */
 #define GOONDAN_PANICS_STOP_HERE 1u
@@ -75,7 +75,8 @@ typedef struct {
   /* {"level": "debug|info|warn|error", "message", "target"?, "fields"?: {}} */
   goondan_status (*log)(void *ctx, uint64_t call, goondan_bytes bytes);
 
-  /* Asks for something by name: runtime.request, runtime.send, runtime.spawn, runtime.list, runtime.catalog.
+  /* Asks for something by name: runtime.request, runtime.send, runtime.spawn, runtime.list, runtime.catalog; in a layer of an
+   * extension: layer.next, layer.request, layer.send.
    * GOONDAN_OK: `reply` of the library table will come for `operation`, a number of your choice. */
   goondan_status (*request)(void *ctx, uint64_t call, uint64_t operation, goondan_bytes name, goondan_bytes bytes);
 
@@ -109,13 +110,34 @@ typedef struct {
   goondan_status (*close)(void *self, uint32_t grace_ms);
 } goondan_library;
 
+/* What the host calls in a library that has extensions (since 1.1): `open` writes this in place of the table above, as far as
+ * `out_size` goes, and `library_size` of the entry says its size. docs/extensions.md tells what extensions are. */
+typedef struct {
+  goondan_library library;
+
+  /* Begins what an extension is told, and returns promptly. Like `start`, it ends with `complete`, whose output is
+   * {"result": any, "error"?: {"message", "code"?}, "changes"?: CHANGES, "state"?: {"value": any}}. The message is one of
+   *   {"kind": "register", "session", "extension", "agentName", "instanceKey", "workdir", "projectDir", "config", "state"}
+   *     result: {"layers": [{"kind": "turn" | "step" | "toolCall", "priority"?}], "tools"?: [{"name", "description",
+   *     "parameters"}]}
+   *   {"kind": "layer", "session", "layer": its place in that list, "context": {}, "news": NEWS}
+   *     result: what the layer returns. `request` of "layer.next" with {"changes": CHANGES, "state"?} runs what it wraps, once;
+   *     the reply is {"result", "metadata", "news": NEWS}.
+   *   {"kind": "call", "session", and what `start` gets; "export" is the tool's name}
+   *     result: the output of the tool
+   *   {"kind": "forget", "session"}, with GOONDAN_NO_CALL: nothing is completed
+   * CHANGES: {"fields"?: {"metadata"?, "args"?, "toolCatalog"?}, "events"?: [message events]}
+   * NEWS: {"base"?: [messages before the turn], "events"?: [message events since then], "state"?: {"value": any}} */
+  goondan_status (*extend)(void *self, uint64_t call, goondan_bytes message);
+} goondan_extending_library;
+
 /* The type of the one exported symbol. */
 typedef struct {
   uint64_t magic; /* GOONDAN_MAGIC */
   uint16_t abi_major;
   uint16_t abi_minor;
   uint32_t struct_size;  /* sizeof(goondan_plugin_entry) */
-  uint32_t library_size; /* sizeof(goondan_library) */
+  uint32_t library_size; /* sizeof(goondan_library), or sizeof(goondan_extending_library) */
   uint32_t flags;        /* GOONDAN_PANICS_STOP_HERE */
 
   /* Fills `out`, which the host has zeroed, with at most `out_size` bytes. */

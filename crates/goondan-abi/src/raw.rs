@@ -21,8 +21,8 @@ pub const MAGIC: u64 = 0x474F_4F4E_4441_4E01;
 /// Both sides must agree on this.
 pub const ABI_MAJOR: u16 = 1;
 
-/// Counts what was appended since the major began.
-pub const ABI_MINOR: u16 = 0;
+/// Counts what was appended since the major began: [`ExtendingLibrary`] came with 1.
+pub const ABI_MINOR: u16 = 1;
 
 /// A bit of [`Plugin::flags`]: panics unwind and are caught inside the library. Languages without panics set it too.
 pub const FLAG_PANICS_STOP_HERE: u32 = 1;
@@ -155,6 +155,17 @@ pub struct Library {
     pub close: Option<unsafe extern "C" fn(this: *mut c_void, grace_ms: u32) -> Status>,
 }
 
+/// A [`Library`] that has extensions: since minor 1. `open` writes it where the host has room for it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct ExtendingLibrary {
+    /// The table of every library.
+    pub library: Library,
+    /// Begins what an extension is told (`wire::ExtensionMessage`) and returns promptly; ends like [`Library::start`], with a
+    /// `wire::Ended` as its output. Nothing is completed for [`NO_CALL`]. Null where there is no extension.
+    pub extend: Option<unsafe extern "C" fn(this: *mut c_void, call: u64, message: Bytes) -> Status>,
+}
+
 /// What a library calls: from any thread, at any time.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -195,6 +206,8 @@ pub unsafe trait Table: Copy {}
 unsafe impl Table for Plugin {}
 // SAFETY: a raw pointer and optional function pointers, whose `None` is null.
 unsafe impl Table for Library {}
+// SAFETY: a table, and an optional function pointer whose `None` is null.
+unsafe impl Table for ExtendingLibrary {}
 // SAFETY: a raw pointer, integers and optional function pointers, whose `None` is null.
 unsafe impl Table for Host {}
 

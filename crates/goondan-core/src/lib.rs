@@ -11,6 +11,7 @@ pub mod handled;
 pub mod history;
 pub mod ids;
 pub mod inbound;
+pub mod layering;
 pub mod limits;
 pub mod message;
 pub mod narrowing;

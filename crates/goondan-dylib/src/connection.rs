@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use goondan_abi::moment::{MOMENT, look_for};
+use goondan_abi::raw::NO_CALL;
 use goondan_abi::wire::{self, code};
 use goondan_core::ports::tool::{LogLevel, ToolContext};
 use tokio::sync::oneshot::error::TryRecvError;
@@ -49,7 +50,22 @@ impl Connection {
     }
 
     /// Begins a call. Whatever happens to the result, the library is told when nobody waits any more.
-    pub(crate) fn begin(self: &Arc<Self>, request: wire::CallRequest) -> Result<OpenCall, wire::ToolError> {
+    pub(crate) fn begin(self: &Arc<Self>, request: wire::CallRequest) -> Outcome<OpenCall> {
+        self.open(|call| Down::Start { call, request: Box::new(request) })
+    }
+
+    /// Tells an extension something that comes to an end.
+    pub(crate) fn extend(self: &Arc<Self>, message: serde_json::Value) -> Outcome<OpenCall> {
+        self.open(|call| Down::Extend { call, message })
+    }
+
+    /// Tells an extension something that nothing comes of.
+    pub(crate) fn mention(&self, message: serde_json::Value) {
+        // A library that is closed need not know.
+        let _ = self.down.send(Down::Extend { call: NO_CALL, message });
+    }
+
+    fn open(self: &Arc<Self>, down: impl FnOnce(u64) -> Down) -> Outcome<OpenCall> {
         let Receivers { call, answer, events } = self.calls.begin()?;
         let open = OpenCall {
             connection: Arc::clone(self),
@@ -60,7 +76,7 @@ impl Connection {
             state: CallState::Running,
             began: Instant::now(),
         };
-        open.send(Down::Start { call, request: Box::new(request) })?;
+        open.send(down(call))?;
         Ok(open)
     }
 }
@@ -174,6 +190,12 @@ fn lost() -> wire::ToolError {
 
 /// Hands a line of a call to the call's own log.
 pub(crate) fn log_for_call(ctx: &ToolContext, line: wire::LogLine) {
+    let (level, message, fields) = parts(line);
+    ctx.logger.log(level, &message, fields);
+}
+
+/// A line, as loggers take it.
+pub(crate) fn parts(line: wire::LogLine) -> (LogLevel, String, wire::JsonObject) {
     let level = match line.level {
         wire::LogLevel::Debug => LogLevel::Debug,
         wire::LogLevel::Info => LogLevel::Info,
@@ -184,7 +206,7 @@ pub(crate) fn log_for_call(ctx: &ToolContext, line: wire::LogLine) {
     if let Some(target) = line.target {
         fields.insert("target".to_owned(), target.into());
     }
-    ctx.logger.log(level, &line.message, fields);
+    (level, line.message, fields)
 }
 
 fn log_generally(library: &str, line: &wire::LogLine) {

@@ -86,6 +86,8 @@ pub(crate) enum Failure {
         #[source]
         cause: Fault,
     },
+    #[error("{name} has no extension")]
+    NoExtension { name: String },
     #[error("{name} has no export `{export}`")]
     NoExport { name: String, export: String, has: Vec<String> },
     #[error("no thread could be started for {name}: {cause}")]
@@ -196,6 +198,10 @@ impl Failure {
             Failure::NotDescribed { .. } => "this is a fault of the library; rebuild it with a current SDK",
             Failure::NoManifest { .. } => "this is a fault of the library: `describe` writes {name, version, exports}",
             Failure::WrongManifest { .. } => "this is a fault of the library",
+            Failure::NoExtension { .. } => {
+                "add `export_extension!` of goondan-abi (or fill `extend` of include/goondan_plugin.h), and rebuild; \
+                 a library of tools is for a Tool resource"
+            }
             Failure::Slow { .. } => {
                 "its initialisers, `open` and `describe` must return promptly; start what takes long at the first call"
             }
@@ -220,8 +226,8 @@ impl Failure {
         Told { message: self.to_string(), suggestion: self.suggestion(), export }
     }
 
-    pub(crate) fn of_tool(self, tool: &ResourceId) -> OpenError {
+    pub(crate) fn of(self, resource: &ResourceId) -> OpenError {
         let (suggestion, export) = (self.suggestion(), self.export().map(str::to_owned));
-        OpenError { suggestion, export, ..OpenError::new(tool, self) }
+        OpenError { suggestion, export, ..OpenError::new(resource, self) }
     }
 }

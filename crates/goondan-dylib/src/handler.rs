@@ -67,17 +67,7 @@ impl ExportHandler {
             export: self.export.clone(),
             arguments,
             config: self.config.clone(),
-            context: wire::CallContext {
-                agent_name: ctx.agent_name.clone(),
-                instance_key: ctx.instance_key.clone(),
-                turn_id: ctx.turn_id.clone(),
-                trace_id: ctx.trace_id.clone(),
-                tool_call_id: ctx.tool_call_id.clone(),
-                workdir: ctx.workdir.to_string_lossy().into_owned(),
-                timeout_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX),
-                permissions: ctx.granted.iter().map(permission).collect(),
-                message: serde_json::to_value(&*ctx.message).unwrap_or_default(),
-            },
+            context: context(ctx, self.timeout),
         }
     }
 
@@ -88,14 +78,34 @@ impl ExportHandler {
                 .code(Code::TOOL_TIMEOUT)
                 .suggest("Ask for less at once, or raise `spec.timeoutMs` of the Tool.");
         }
-        ToolError::new(format!("{name} was cancelled and did not end by itself")).code(Code::TOOL_CANCELLED)
+        cancelled(&name)
+    }
+}
+
+/// The call of `name` was cancelled and had to be given up.
+pub(crate) fn cancelled(name: &str) -> ToolError {
+    ToolError::new(format!("{name} was cancelled and did not end by itself")).code(Code::TOOL_CANCELLED)
+}
+
+/// What a library is told of a call.
+pub(crate) fn context(ctx: &ToolContext, timeout: Duration) -> wire::CallContext {
+    wire::CallContext {
+        agent_name: ctx.agent_name.clone(),
+        instance_key: ctx.instance_key.clone(),
+        turn_id: ctx.turn_id.clone(),
+        trace_id: ctx.trace_id.clone(),
+        tool_call_id: ctx.tool_call_id.clone(),
+        workdir: ctx.workdir.to_string_lossy().into_owned(),
+        timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+        permissions: ctx.granted.iter().map(permission).collect(),
+        message: serde_json::to_value(&*ctx.message).unwrap_or_default(),
     }
 }
 
 type Operations<'a> = FuturesUnordered<BoxFuture<'a, (u64, Outcome<Value>)>>;
 
 /// A call while it runs.
-struct Attended<'a> {
+pub(crate) struct Attended<'a> {
     open: OpenCall,
     ctx: &'a ToolContext,
     operations: Operations<'a>,
@@ -103,12 +113,12 @@ struct Attended<'a> {
 }
 
 impl<'a> Attended<'a> {
-    fn new(open: OpenCall, ctx: &'a ToolContext) -> Self {
+    pub(crate) fn new(open: OpenCall, ctx: &'a ToolContext) -> Self {
         Attended { open, ctx, operations: FuturesUnordered::new(), progress: ProgressGate::default() }
     }
 
     /// Runs the call to its end. `None`: it was cancelled and did not end within the grace.
-    async fn run(mut self, cancel_grace: Duration) -> Option<Outcome<wire::ToolOutput>> {
+    pub(crate) async fn run(mut self, cancel_grace: Duration) -> Option<Outcome<wire::ToolOutput>> {
         if let Some(outcome) = self.open.at_once() {
             self.hear_the_rest();
             return Some(outcome);
@@ -175,7 +185,7 @@ impl<'a> Attended<'a> {
     }
 }
 
-fn output(wire: wire::ToolOutput) -> ToolOutput {
+pub(crate) fn output(wire: wire::ToolOutput) -> ToolOutput {
     let attachments = wire.attachments.into_iter();
     ToolOutput {
         output: wire.output,
@@ -191,7 +201,7 @@ fn output(wire: wire::ToolOutput) -> ToolOutput {
     }
 }
 
-fn error(wire: wire::ToolError) -> ToolError {
+pub(crate) fn error(wire: wire::ToolError) -> ToolError {
     ToolError {
         name: wire.name,
         message: wire.message,

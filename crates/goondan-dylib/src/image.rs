@@ -17,7 +17,7 @@ use crate::locate::library;
 pub fn fault(tool: &ResourceId, bundle_root: &Path, entry: &str) -> Option<OpenError> {
     let found = library(bundle_root, entry);
     let checked = found.and_then(|path| check(&format!("the library `{entry}`"), &path));
-    checked.err().map(|failure| failure.of_tool(tool))
+    checked.err().map(|failure| failure.of(tool))
 }
 
 /// Checks that the file at `path` is a whole dynamic library for this machine that exports the symbol. `name` is for messages.

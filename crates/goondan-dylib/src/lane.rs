@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use goondan_abi::moment::look_for;
-use goondan_abi::raw::Status;
+use goondan_abi::raw::{NO_CALL, Status};
 use goondan_abi::wire::{self, code};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
@@ -39,8 +39,15 @@ pub(crate) struct Lane {
     /// Takes what goes down. The lane ends when all of these are gone.
     pub(crate) down: mpsc::UnboundedSender<Down>,
     /// Resolves when the handshake is over.
-    pub(crate) opened: oneshot::Receiver<Result<wire::Manifest, Failure>>,
+    pub(crate) opened: oneshot::Receiver<Result<Said, Failure>>,
     pub(crate) thread: JoinHandle<()>,
+}
+
+/// What a library says of itself.
+pub(crate) struct Said {
+    pub(crate) manifest: wire::Manifest,
+    /// It has extensions.
+    pub(crate) extends: bool,
 }
 
 impl LaneStart {
@@ -53,11 +60,11 @@ impl LaneStart {
         Ok(Lane { down, opened, thread })
     }
 
-    fn run(self, mut commands: mpsc::UnboundedReceiver<Down>, ready: oneshot::Sender<Result<wire::Manifest, Failure>>) {
+    fn run(self, mut commands: mpsc::UnboundedReceiver<Down>, ready: oneshot::Sender<Result<Said, Failure>>) {
         let mut ending = Ending { start: self, mapped: false };
         let opened = ending.open();
         let library = match opened {
-            Ok((library, manifest)) => match ready.send(Ok(manifest)) {
+            Ok((library, manifest)) => match ready.send(Ok(Said { manifest, extends: library.extends() })) {
                 Ok(()) => library,
                 // Whoever wanted it did not wait that long.
                 Err(_) => return ending.close(library),
@@ -70,6 +77,7 @@ impl LaneStart {
         while let Some(command) = next(&mut commands) {
             match command {
                 Down::Start { call, request } => ending.start_call(&library, call, &request),
+                Down::Extend { call, message } => ending.extend(&library, call, &message),
                 Down::Cancel { call } => library.cancel(call),
                 Down::Reply { operation, outcome } => ending.reply(&library, operation, outcome),
                 Down::Close => break,
@@ -109,16 +117,24 @@ impl Ending {
     }
 
     fn start_call(&self, library: &LoadedLibrary, call: u64, request: &wire::CallRequest) {
+        self.begin(call, request, |bytes| library.start(call, bytes));
+    }
+
+    fn extend(&self, library: &LoadedLibrary, call: u64, message: &serde_json::Value) {
+        self.begin(call, message, |bytes| library.extend(call, bytes));
+    }
+
+    fn begin(&self, call: u64, payload: &impl serde::Serialize, begin: impl FnOnce(&[u8]) -> Status) {
         let LaneStart { name, up, limits, .. } = &self.start;
-        if !up.is_wanted(call) {
+        if call != NO_CALL && !up.is_wanted(call) {
             return;
         }
-        let status = match serde_json::to_vec(request) {
-            Ok(bytes) if bytes.len() as u64 <= limits.max_payload => library.start(call, &bytes),
+        let status = match serde_json::to_vec(payload) {
+            Ok(bytes) if bytes.len() as u64 <= limits.max_payload => begin(&bytes),
             Ok(_) => Status::TOO_LARGE,
             Err(_) => Status::BAD_ARGUMENT,
         };
-        if status != Status::OK {
+        if status != Status::OK && call != NO_CALL {
             up.complete(call, Err(refused(name, status)));
         }
     }

@@ -4,7 +4,8 @@
 //! Start reading at [`Libraries`]: `locate` (which file) → `staging` (a private copy) → `image` (is it a library at all) →
 //! `lane` (the one thread that maps, opens, calls and closes it) → `native` (the tables themselves). A call goes
 //! `handler` → `connection` → lane, and its answer comes back through `calls`. `hosted` and [`tool_host`] are the same over
-//! pipes, for libraries that may crash.
+//! pipes, for libraries that may crash. `extension` carries the messages of an Extension the same way; what follows from them is
+//! `goondan_core::layering`.
 //!
 //! This crate deliberately does not know: YAML, models, who calls a tool, and when to reload (it notices that a file is another
 //! one when it is asked to open it).
@@ -65,6 +66,7 @@
 
 mod calls;
 mod connection;
+mod extension;
 mod failure;
 mod handler;
 mod hosted;

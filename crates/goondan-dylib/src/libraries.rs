@@ -1,22 +1,27 @@
-//! Opens Tool resources whose entry is a library.
+//! Opens Tool and Extension resources whose entry is a library.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use goondan_core::JsonObject;
+use goondan_core::ids::InstanceId;
+use goondan_core::layering;
+use goondan_core::ports::extension::{ExtensionCode, ExtensionSource};
 use goondan_core::ports::tool::{OpenError, ToolHandler, ToolSet, ToolSource};
 use goondan_spec::Resource;
-use goondan_spec::kinds::{Entry, ExportSpec, Tool};
+use goondan_spec::kinds::{Entry, ExportSpec, Extension, ExtensionEntry, Tool};
 use tokio::sync::Mutex;
 
 use crate::connection::{Connection, new_calls};
+use crate::extension::LibraryExtension;
 use crate::failure::Failure;
 use crate::handler::ExportHandler;
 use crate::hosted::{HostCommand, HostedLibrary};
 use crate::image;
-use crate::lane::{Lane, LaneStart};
+use crate::lane::{Lane, LaneStart, Said};
 use crate::limits::Limits;
 use crate::locate;
 use crate::manifest;
@@ -25,7 +30,7 @@ use crate::opened::{OpenedLibrary, Place};
 use crate::staging::{Image, Staging};
 use crate::threads::Threads;
 
-/// Opens dynamic libraries as tools.
+/// Opens dynamic libraries as tools and extensions.
 ///
 /// A library whose content has not changed since it was opened is not loaded again: its handlers share what is there. One
 /// that has changed is loaded beside the old one, which is closed when the last of its handlers is dropped.
@@ -34,6 +39,8 @@ pub struct Libraries {
     limits: Limits,
     host: Option<HostCommand>,
     opened: Mutex<Opened>,
+    /// Those in which extensions may have registered.
+    extended: std::sync::Mutex<Vec<Weak<OpenedLibrary>>>,
     threads: Arc<Threads>,
     counters: Arc<Counters>,
 }
@@ -54,6 +61,7 @@ impl Libraries {
             limits,
             host: None,
             opened: Mutex::default(),
+            extended: std::sync::Mutex::default(),
             threads: Arc::default(),
             counters: Arc::default(),
         }
@@ -75,18 +83,21 @@ impl Libraries {
         self.threads.close(patience).await
     }
 
-    async fn open_library(
-        &self,
-        tool: &Tool,
-        entry: &str,
-        root: &Path,
-    ) -> Result<(Arc<OpenedLibrary>, String, Vec<ExportSpec>), Failure> {
+    /// Has all libraries forget the extensions at an instance that was put away.
+    pub fn instance_ended(&self, instance: &InstanceId) {
+        let mut extended = self.extended.lock().unwrap_or_else(PoisonError::into_inner);
+        extended.retain(|library| library.strong_count() > 0);
+        extended.iter().filter_map(Weak::upgrade).for_each(|library| library.forget(instance));
+    }
+
+    /// The library of `entry`, and the hash and the place of its file.
+    async fn open_library(&self, entry: &str, root: &Path) -> Result<Found, Failure> {
         let source = locate::library(root, entry)?;
         let image = blocking(move || Image::read(&source)).await?;
-        // Held throughout, so that two tools with the same entry share one library.
+        // Held throughout, so that two resources with the same entry share one library.
         let mut opened = self.opened.lock().await;
-        let (name, content) = (image.name(), image.hash.clone());
-        let key = (image.source.clone(), content.clone());
+        let (name, content, file) = (image.name(), image.hash.clone(), image.source.clone());
+        let key = (file.clone(), content.clone());
         let known = opened.by_content.get(&key).and_then(Weak::upgrade).filter(|library| library.is_fit());
         let library = match known {
             Some(library) => library,
@@ -97,8 +108,28 @@ impl Libraries {
         };
         opened.by_content.retain(|_, library| library.strong_count() > 0);
         opened.by_content.insert(key, Arc::downgrade(&library));
-        let exports = manifest::exports(&library.manifest, tool, &name)?;
-        Ok((library, content, exports))
+        Ok(Found { library, name, content, file })
+    }
+
+    async fn open_tool(&self, tool: &Tool, entry: &str, root: &Path) -> Result<(Found, Vec<ExportSpec>), Failure> {
+        let found = self.open_library(entry, root).await?;
+        let exports = manifest::exports(&found.library.manifest, tool, &found.name)?;
+        Ok((found, exports))
+    }
+
+    async fn open_extension(&self, entry: &str, root: &Path) -> Result<Found, Failure> {
+        let found = self.open_library(entry, root).await?;
+        if !found.library.extends {
+            return Err(Failure::NoExtension { name: found.name });
+        }
+        let mut extended = self.extended.lock().unwrap_or_else(PoisonError::into_inner);
+        extended.retain(|library| library.strong_count() > 0);
+        let known = extended.iter().any(|library| std::ptr::eq(library.as_ptr(), Arc::as_ptr(&found.library)));
+        if !known {
+            extended.push(Arc::downgrade(&found.library));
+        }
+        drop(extended);
+        Ok(found)
     }
 
     async fn staging(&self, opened: &mut Opened) -> Result<Arc<Staging>, Failure> {
@@ -114,8 +145,9 @@ impl Libraries {
         let Some(host) = &self.host else { return self.start_here(path, name).await };
         let (limits, counters, threads) = (self.limits.clone(), Arc::clone(&self.counters), Arc::clone(&self.threads));
         let hosted = HostedLibrary::new(host.clone(), path, name, limits, counters, threads);
-        let manifest = hosted.first_start().await?;
-        Ok(OpenedLibrary { manifest, place: Place::Hosted(Box::new(hosted)) })
+        // Extensions run here alone.
+        let said = Said { manifest: hosted.first_start().await?, extends: false };
+        Ok(OpenedLibrary::new(said, Place::Hosted(Box::new(hosted))))
     }
 
     async fn start_here(&self, path: PathBuf, name: String) -> Result<OpenedLibrary, Failure> {
@@ -130,12 +162,13 @@ impl Libraries {
         let Lane { down, opened, thread } =
             lane.spawn().map_err(|cause| Failure::NoThread { name: name.clone(), cause })?;
         self.threads.remember(&name, down.downgrade(), thread);
-        let manifest = match tokio::time::timeout(self.limits.open_timeout, opened).await {
+        let said = match tokio::time::timeout(self.limits.open_timeout, opened).await {
             Ok(Ok(opened)) => opened?,
             Ok(Err(_)) => return Err(Failure::GivenUp { name }),
             Err(_) => return Err(Failure::Slow { name, patience: self.limits.open_timeout }),
         };
-        Ok(OpenedLibrary { manifest, place: Place::Here(Arc::new(Connection::new(down, calls, &self.limits))) })
+        let connection = Connection::new(down, calls, &self.limits);
+        Ok(OpenedLibrary::new(said, Place::Here(Arc::new(connection))))
     }
 }
 
@@ -143,10 +176,10 @@ impl Libraries {
 impl ToolSource for Libraries {
     async fn open(&self, tool: &Resource<Tool>, bundle_root: &Path) -> Result<ToolSet, OpenError> {
         let Entry::Library(entry) = &tool.spec.entry else {
-            return Err(Failure::NoLibrary.of_tool(&tool.id));
+            return Err(Failure::NoLibrary.of(&tool.id));
         };
-        let opened = self.open_library(&tool.spec, entry, bundle_root).await;
-        let (library, content, exports) = opened.map_err(|failure| failure.of_tool(&tool.id))?;
+        let opened = self.open_tool(&tool.spec, entry, bundle_root).await;
+        let (Found { library, content, .. }, exports) = opened.map_err(|failure| failure.of(&tool.id))?;
         let handler = |export: ExportSpec| {
             let handler = ExportHandler {
                 library: Arc::clone(&library),
@@ -161,6 +194,42 @@ impl ToolSource for Libraries {
         };
         Ok(ToolSet { exports: exports.into_iter().map(handler).collect() })
     }
+}
+
+#[async_trait]
+impl ExtensionSource for Libraries {
+    async fn open(
+        &self,
+        extension: &Resource<Extension>,
+        config: JsonObject,
+        bundle_root: &Path,
+    ) -> Result<Arc<dyn ExtensionCode>, OpenError> {
+        let ExtensionEntry::Library(entry) = &extension.spec.entry else {
+            return Err(Failure::NoLibrary.of(&extension.id));
+        };
+        let opened = self.open_extension(entry, bundle_root).await;
+        let Found { library, content, file, .. } = opened.map_err(|failure| failure.of(&extension.id))?;
+        Ok(layering::extension(LibraryExtension {
+            library,
+            content,
+            name: extension.id.name.clone(),
+            project: std::path::absolute(bundle_root).unwrap_or_else(|_| bundle_root.to_owned()),
+            config,
+            limit: extension.spec.timeout,
+            cancel_grace: self.limits.cancel_grace,
+            file,
+        }))
+    }
+}
+
+/// A library that was opened, and what its file is.
+struct Found {
+    library: Arc<OpenedLibrary>,
+    /// For messages.
+    name: String,
+    /// The hash of the file.
+    content: String,
+    file: PathBuf,
 }
 
 /// A private copy of a library that can be loaded.

@@ -19,6 +19,13 @@ pub(crate) enum Down {
         /// What to run.
         request: Box<wire::CallRequest>,
     },
+    /// Tell an extension something.
+    Extend {
+        /// Never used again for another; [`goondan_abi::raw::NO_CALL`] where nothing comes of it.
+        call: u64,
+        /// What it is told.
+        message: Value,
+    },
     /// End a call soon.
     Cancel {
         /// The call.
@@ -42,7 +49,7 @@ impl Down {
             .code(code::FAILED)
             .suggest("Pass less at once, or pass a file.");
         match self {
-            Down::Start { call, .. } => {
+            Down::Start { call, .. } | Down::Extend { call, .. } => {
                 up.complete(call, Err(error));
                 None
             }

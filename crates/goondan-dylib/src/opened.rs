@@ -3,15 +3,22 @@
 use std::sync::Arc;
 
 use goondan_abi::wire;
+use goondan_core::ids::InstanceId;
+use goondan_core::layering::Sessions;
 
 use crate::connection::Connection;
+use crate::extension;
 use crate::hosted::HostedLibrary;
+use crate::lane::Said;
 use crate::link::Outcome;
 
 /// An opened library. It is retired when the last handler lets go of it.
 pub(crate) struct OpenedLibrary {
     pub(crate) manifest: wire::Manifest,
     pub(crate) place: Place,
+    /// It has extensions, which may register in it.
+    pub(crate) extends: bool,
+    pub(crate) sessions: Sessions,
 }
 
 /// Where a library runs.
@@ -23,6 +30,19 @@ pub(crate) enum Place {
 }
 
 impl OpenedLibrary {
+    /// A library that was just opened.
+    pub(crate) fn new(said: Said, place: Place) -> Self {
+        let Said { manifest, extends } = said;
+        OpenedLibrary { manifest, place, extends, sessions: Sessions::default() }
+    }
+
+    /// What has registered for `instance` is no longer wanted.
+    pub(crate) fn forget(&self, instance: &InstanceId) {
+        if let Place::Here(connection) = &self.place {
+            self.sessions.forget(instance).into_iter().for_each(|session| extension::forget(connection, session));
+        }
+    }
+
     /// Something that takes calls.
     pub(crate) async fn connect(&self) -> Outcome<Arc<Connection>> {
         match &self.place {

@@ -89,8 +89,8 @@ fn open(path: &Path, pipe: &Arc<Pipe>, limits: &Limits) -> Result<(Running, wire
     let Lane { down, opened, thread } =
         start.spawn().map_err(|cause| Failure::NoThread { name: name.clone(), cause })?;
     // The parent waits no longer than it wants to, and ends this process then.
-    let manifest = opened.blocking_recv().map_err(|_| Failure::GivenUp { name })??;
-    Ok((Running { down, thread }, manifest))
+    let said = opened.blocking_recv().map_err(|_| Failure::GivenUp { name })??;
+    Ok((Running { down, thread }, said.manifest))
 }
 
 struct Running {
@@ -101,7 +101,7 @@ struct Running {
 fn pass_down(mut input: impl BufRead, pipe: &Pipe, lane: &Running, limits: &Limits) -> io::Result<()> {
     while let Some(down) = read_line::<Down>(&mut input, limits.max_line())? {
         match &down {
-            Down::Start { call, .. } => {
+            Down::Start { call, .. } | Down::Extend { call, .. } => {
                 pipe.calls().insert(*call, false);
             }
             Down::Cancel { call } => {

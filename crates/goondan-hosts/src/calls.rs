@@ -3,46 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use goondan_core::JsonObject;
-use goondan_core::ports::extension::Changes;
-use goondan_core::ports::tool::{LogLevel, ToolError, ToolOutput};
-use serde_json::Value;
+pub(crate) use goondan_core::layering::{Ended, Event};
+use goondan_core::ports::tool::ToolError;
 use tokio::sync::{Notify, mpsc, oneshot};
-
-use crate::wire::Kept;
 
 /// What may wait of one call before more of it is dropped.
 const WAITING_EVENTS: usize = 256;
-
-/// What a handler says before its answer.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// For the log.
-    Log(LogLevel, String, JsonObject),
-    /// How far it is.
-    Progress(String, JsonObject),
-    /// A question to the runtime.
-    Ask { ask: u64, name: String, payload: Value },
-}
-
-/// How a call ends.
-pub(crate) type Outcome = Result<ToolOutput, ToolError>;
-
-/// How a call ends, with what came along.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) outcome: Outcome,
-    /// What a layer of an extension has changed at its end.
-    pub(crate) changes: Changes,
-    /// What the extension keeps from now on.
-    pub(crate) state: Option<Kept>,
-}
-
-impl From<Outcome> for Ended {
-    fn from(outcome: Outcome) -> Self {
-        Ended { outcome, changes: Changes::default(), state: None }
-    }
-}
 
 /// The receiving side of an open call.
 pub(crate) struct Receivers {

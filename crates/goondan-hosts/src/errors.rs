@@ -1,7 +1,6 @@
 //! The errors of what goes wrong with a host.
 
 use std::fmt::Display;
-use std::time::Duration;
 
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::{Code, shown};
@@ -33,13 +32,6 @@ pub(crate) fn down(host: &str, deaths: u32, seconds: u64) -> ToolError {
 /// The call was cancelled.
 pub(crate) fn cancelled() -> ToolError {
     ToolError::new("the call was cancelled").code(Code::TOOL_CANCELLED)
-}
-
-/// The code of an extension worked longer at a stretch than it may.
-pub(crate) fn too_long(limit: Duration) -> ToolError {
-    ToolError::new(format!("it worked for more than {} ms at a stretch", limit.as_millis()))
-        .code(Code::EXT_TIMEOUT)
-        .suggest("Look for what it waits for, or raise `spec.timeoutMs` of the Extension.")
 }
 
 /// The words of a host in an error: escaped, and cut at its beginning, for the end says why.

@@ -9,8 +9,8 @@
 //! does not end takes no further calls and ends with the last of those that it has. Where a file has changed when a tool is
 //! opened again, the new handlers get a new host, and the old one ends with its last call.
 //!
-//! An extension registers in its host for each instance (`extension.rs`). A layer talks with the engine while it runs
-//! (`layer_run.rs`); where its host dies, it is run once more in a new one, and gets the answers that it had.
+//! An extension registers in its host for each instance, and its layers talk with the engine while they run. How is the same
+//! for all extensions that are spoken with in messages (`goondan_core::layering`); here is who carries them (`extension.rs`).
 //!
 //! What this crate does not know: how programs are contained and ended. That is behind the port [`HostPrograms`].
 
@@ -20,13 +20,11 @@ mod errors;
 mod extension;
 mod handler;
 mod host;
-mod layer_run;
 mod operations;
 mod pool;
 mod process;
 mod programs;
 mod runtimes;
-mod sessions;
 mod shim;
 mod source;
 mod wire;

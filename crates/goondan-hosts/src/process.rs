@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use goondan_core::layering::Sessions;
 use goondan_core::ports::tool::{LogLevel, ToolError, ToolOutput};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
@@ -14,7 +15,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::calls::{Calls, Ended, Event};
 use crate::errors;
 use crate::programs::{RunningHost, Streams};
-use crate::sessions::Sessions;
 use crate::wire::{Down, MAX_LINE, Up};
 
 /// How long a host may take to say that it is there.
@@ -116,7 +116,7 @@ impl Process {
     }
 
     /// Tells it something. Where it is gone, whoever waits is told so.
-    pub(crate) fn tell(&self, message: &Down<'_>) {
+    pub(crate) fn tell(&self, message: &impl Serialize) {
         if let Some(line) = line(message) {
             let _ = self.down.send(line);
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
+use goondan_core::layering;
 use goondan_core::ports::extension::{ExtensionCode, ExtensionSource};
 use goondan_core::ports::tool::{OpenError, ToolHandler, ToolSet, ToolSource};
 use goondan_spec::kinds::{Entry, ExportSpec, Extension, ExtensionEntry, Module, Tool};
@@ -127,7 +128,7 @@ impl ExtensionSource for Modules {
             return Err(OpenError::new(&extension.id, "its entry is no module"));
         };
         let (host, config, files) = self.host(&extension.id, module, config, bundle_root).await?;
-        Ok(Arc::new(ModuleExtension {
+        Ok(layering::extension(ModuleExtension {
             host,
             name: extension.id.name.clone(),
             module: absolute(&bundle_root.join(&module.path)),

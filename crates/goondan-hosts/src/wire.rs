@@ -1,9 +1,8 @@
 //! The lines that both sides exchange. Each is one JSON object with a `kind`.
 
-use std::sync::Arc;
-
 use goondan_core::JsonObject;
-use goondan_core::message::{Message, MessageEvent};
+use goondan_core::layering::{Begin, Kept};
+use goondan_core::message::Message;
 use goondan_core::ports::extension::Changes;
 use goondan_core::ports::tool::{Attachment, LogLevel, ToolError};
 use goondan_spec::Code;
@@ -14,7 +13,7 @@ use serde_json::Value;
 /// The longest line that is read from a host, in bytes: a result of 16 MiB, with what is around it.
 pub(crate) const MAX_LINE: usize = 17 << 20;
 
-/// What a host is told.
+/// What a host is told, beside what extensions begin ([`Begun`]).
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub(crate) enum Down<'a> {
@@ -22,12 +21,8 @@ pub(crate) enum Down<'a> {
     Call(Call<'a>),
     /// A call is no longer wanted.
     Cancel { id: u64 },
-    /// Have an extension register itself for an instance.
-    Register(Register<'a>),
     /// An extension is no longer wanted at an instance.
     Forget { session: u64 },
-    /// Run a layer of an extension.
-    Layer(Layer<'a>),
     /// Answers a question of a handler.
     Answer(Answer),
     /// Say that you are there.
@@ -49,76 +44,14 @@ pub(crate) struct Call<'a> {
     pub(crate) context: Context<'a>,
 }
 
+/// What an extension begins, and where its code is.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Register<'a> {
+pub(crate) struct Begun<'a> {
     pub(crate) id: u64,
-    pub(crate) session: u64,
     pub(crate) module: &'a str,
     pub(crate) package: &'a str,
-    pub(crate) extension: &'a str,
-    pub(crate) agent_name: &'a str,
-    pub(crate) instance_key: &'a str,
-    pub(crate) workdir: String,
-    pub(crate) project_dir: String,
-    pub(crate) config: &'a JsonObject,
-    pub(crate) state: Option<Value>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Layer<'a> {
-    pub(crate) id: u64,
-    pub(crate) session: u64,
-    pub(crate) layer: usize,
-    pub(crate) context: &'a JsonObject,
-    pub(crate) news: News,
-}
-
-/// What has happened since an extension was told the last time.
-#[derive(Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct News {
-    /// What was said before the turn began, where the turn is new.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) base: Option<Vec<Arc<Message>>>,
-    /// Changes to the conversation.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) events: Vec<Arc<MessageEvent>>,
-    /// What it keeps, where that was put back.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) state: Option<Kept>,
-}
-
-/// What an extension keeps, which may be nothing.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Kept {
-    pub(crate) value: Value,
-}
-
-/// What a layer says with `next`.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct NextAsk {
-    #[serde(default)]
-    pub(crate) changes: Changes,
-    #[serde(default)]
-    pub(crate) state: Option<Kept>,
-}
-
-/// What an extension says once it has registered.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct Registered {
-    pub(crate) layers: Vec<goondan_core::ports::extension::Layer>,
-    pub(crate) tools: Vec<Offered>,
-}
-
-/// A tool that it offers.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Offered {
-    pub(crate) name: String,
-    #[serde(default)]
-    pub(crate) description: String,
-    pub(crate) parameters: Value,
+    #[serde(flatten)]
+    pub(crate) what: &'a Begin<'a>,
 }
 
 /// What a handler knows about its call.

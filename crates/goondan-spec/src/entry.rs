@@ -46,7 +46,8 @@ pub(crate) fn tool(
     if folder.is_folder(&path) {
         return executable(field, &path, folder, findings);
     }
-    library(field, &path, folder, findings)
+    let instead = "to run a program, put it into a folder with a `tool.yaml` and name the folder here";
+    library(field, &path, folder, instead, findings).map(Entry::Library)
 }
 
 /// Resolves the entry of an Extension.
@@ -66,7 +67,10 @@ pub(crate) fn extension(
             let module = Module::find(field, &path, language, folder, findings)?;
             Some(ExtensionEntry::Module(Box::new(module)))
         }
-        None => file(field, path, folder, findings).map(ExtensionEntry::Other),
+        None => {
+            let instead = "an extension is a library, or a file in JavaScript, TypeScript or Python";
+            library(field, &path, folder, instead, findings).map(ExtensionEntry::Library)
+        }
     }
 }
 
@@ -149,20 +153,26 @@ fn executable(field: &Field<'_>, path: &str, folder: &Looks<'_>, findings: &mut 
     None
 }
 
-fn library(field: &Field<'_>, path: &str, folder: &Looks<'_>, findings: &mut Findings) -> Option<Entry> {
+/// The file of the library that `path` means. `instead` says what to do where it is another file.
+fn library(
+    field: &Field<'_>,
+    path: &str,
+    folder: &Looks<'_>,
+    instead: &str,
+    findings: &mut Findings,
+) -> Option<String> {
     let candidates = library_candidates(path);
     if let Some(found) = candidates.iter().find(|candidate| folder.is_file(candidate)) {
         // The path as written was checked for links that leave; the file behind it may still be one.
-        let entry = Entry::Library(found.clone());
         return stays(field, found, folder, findings).then(|| {
             findings.depends_on(found.clone());
-            entry
+            found.clone()
         });
     }
     if folder.is_file(path) {
         let diagnostic = field
             .problem(Code::ENTRY_NOT_FOUND, format!("`{path}` is a file, but no dynamic library."))
-            .suggest("to run a program, put it into a folder with a `tool.yaml` and name the folder here");
+            .suggest(instead);
         findings.add(diagnostic);
     } else {
         let message =

@@ -14,7 +14,7 @@ use goondan_dylib::{HostCommand, Libraries, Limits};
 use goondan_engine::plan::PlanPorts;
 use goondan_hosts::Modules;
 use goondan_mcp::{A2aTools, McpTools, StandIns};
-use goondan_spec::kinds::{Entry, Extension, Isolation, Tool};
+use goondan_spec::kinds::{Entry, Extension, ExtensionEntry, Isolation, Tool};
 use goondan_spec::{Environment, Resource};
 use goondan_tools::{BuiltinTools, ExecutableTools, HelperCommand, ServerPrograms};
 
@@ -98,8 +98,8 @@ impl ToolSources {
 
     async fn open_library(&self, tool: &Resource<Tool>, bundle_root: &Path) -> Result<ToolSet, OpenError> {
         match (tool.spec.isolation, &self.hosted) {
-            (Isolation::None, _) => self.libraries.open(tool, bundle_root).await,
-            (Isolation::Process, Some(hosted)) => hosted.open(tool, bundle_root).await,
+            (Isolation::None, _) => ToolSource::open(self.libraries.as_ref(), tool, bundle_root).await,
+            (Isolation::Process, Some(hosted)) => ToolSource::open(hosted, tool, bundle_root).await,
             (Isolation::Process, None) => {
                 let cause = "`isolation: process` needs a program that can host libraries, and this one cannot";
                 let suggestion = "give `SwarmBuilder::tool_host` a command, or leave `isolation` out";
@@ -113,6 +113,7 @@ impl InstanceObserver for ToolSources {
     fn ended(&self, id: &InstanceId) {
         self.builtin.instance_ended(id);
         self.modules.instance_ended(id);
+        self.libraries.instance_ended(id);
     }
 }
 
@@ -124,7 +125,14 @@ impl ExtensionSource for ToolSources {
         config: JsonObject,
         bundle_root: &Path,
     ) -> Result<Arc<dyn ExtensionCode>, OpenError> {
-        ExtensionSource::open(&self.modules, extension, config, bundle_root).await
+        match &extension.spec.entry {
+            ExtensionEntry::Library(_) => {
+                ExtensionSource::open(self.libraries.as_ref(), extension, config, bundle_root).await
+            }
+            ExtensionEntry::Module(_) | ExtensionEntry::Builtin(_) => {
+                ExtensionSource::open(&self.modules, extension, config, bundle_root).await
+            }
+        }
     }
 }
 

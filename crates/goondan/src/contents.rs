@@ -36,7 +36,8 @@ impl Contents {
         let extensions = bundle.extensions().values().filter(|extension| !extension.id.is_base());
         contents.extend(extensions.filter_map(|extension| match &extension.spec.entry {
             ExtensionEntry::Module(module) => fingerprint(&extension.id, module.files.clone()),
-            ExtensionEntry::Builtin(_) | ExtensionEntry::Other(_) => None,
+            ExtensionEntry::Library(path) => fingerprint(&extension.id, vec![path.clone()]),
+            ExtensionEntry::Builtin(_) => None,
         }));
         contents.extend(bundle.models().values().filter_map(|model| {
             let files = goondan_models::files_of(&model.spec).map(str::to_owned).collect();

@@ -28,7 +28,6 @@ fn project(text: &str) -> tempfile::TempDir {
     write("prompts/writer.md", "Write.");
     let library = format!("tools/{}text_utils{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     write(&library, "");
-    write("extensions/libshorter.so", "");
     folder
 }
 

@@ -6,14 +6,17 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
+use super::extension::RegisterFn;
 use super::handler::{Handler, Run, erase};
 use crate::wire::{Export, Manifest, Permission, Sdk};
 
-/// All that a library exports. Made by [`export_tools!`](crate::export_tools).
+/// All that a library exports. Made by [`export_tools!`](crate::export_tools) and
+/// [`export_extension!`](crate::export_extension).
 pub struct Library {
     name: &'static str,
     version: &'static str,
     tools: Vec<Tool>,
+    extension: Option<RegisterFn>,
 }
 
 /// One export with its handler.
@@ -88,7 +91,18 @@ impl Tool {
 impl Library {
     /// A library that exports `tools`.
     pub fn new(name: &'static str, version: &'static str, tools: Vec<Tool>) -> Self {
-        Library { name, version, tools }
+        Library { name, version, tools, extension: None }
+    }
+
+    /// Adds an extension, which `register` registers.
+    #[must_use]
+    pub fn extended(mut self, register: RegisterFn) -> Self {
+        self.extension = Some(register);
+        self
+    }
+
+    pub(super) fn extension(&self) -> Option<RegisterFn> {
+        self.extension
     }
 
     pub(super) fn manifest(&self) -> Manifest {
@@ -156,29 +170,76 @@ macro_rules! export_tools {
         version = $version:expr,
         tools = [$($tool:ident $(=> $($option:ident($($argument:tt)*)).+)?),+ $(,)?] $(,)?
     ) => {
+        $crate::__export_library! {
+            $crate::sdk::Library::new(
+                $name,
+                $version,
+                vec![$(
+                    $crate::sdk::tool(stringify!($tool), $tool)$($(.$option($($argument)*))+)?
+                ),+],
+            )
+        }
+    };
+}
+
+/// Makes a function the extension of this library, and the library loadable. Once in a `cdylib`, in place of
+/// [`export_tools!`](crate::export_tools).
+///
+/// The function registers layers and tools ([`ExtensionApi`](crate::sdk::ExtensionApi)). The library may have tools for Tool
+/// resources as well:
+///
+/// ```
+/// use goondan_abi::sdk::{ExtensionApi, LayerKind, ToolError, export_extension};
+///
+/// fn register(api: &mut ExtensionApi) -> Result<(), ToolError> {
+///     api.layer(LayerKind::Turn, |ctx| {
+///         ctx.append("system", "Answer in one sentence.")?;
+///         ctx.next()
+///     });
+///     Ok(())
+/// }
+///
+/// export_extension! { register = register }
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! export_extension {
+    (register = $register:expr $(, tools = [$($tool:ident $(=> $($option:ident($($argument:tt)*)).+)?),* $(,)?])? $(,)?) => {
+        $crate::__export_library! {
+            $crate::sdk::Library::new(
+                env!("CARGO_PKG_NAME"),
+                env!("CARGO_PKG_VERSION"),
+                vec![$($(
+                    $crate::sdk::tool(stringify!($tool), $tool)$($(.$option($($argument)*))+)?
+                ),*)?],
+            )
+            .extended($register)
+        }
+    };
+}
+
+/// The one symbol of a library.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __export_library {
+    ($library:expr) => {
         #[cfg(panic = "abort")]
         compile_error!(
-            "a tool library has to be built with panic = \"unwind\": remove `panic = \"abort\"` from its profile"
+            "a library has to be built with panic = \"unwind\": remove `panic = \"abort\"` from its profile"
         );
 
         const _: () = {
-            struct Tools;
+            struct Exports;
 
-            impl $crate::sdk::Exported for Tools {
+            impl $crate::sdk::Exported for Exports {
                 fn library() -> $crate::sdk::Library {
-                    $crate::sdk::Library::new(
-                        $name,
-                        $version,
-                        vec![$(
-                            $crate::sdk::tool(stringify!($tool), $tool)$($(.$option($($argument)*))+)?
-                        ),+],
-                    )
+                    $library
                 }
             }
 
             #[allow(non_upper_case_globals)]
             #[unsafe(no_mangle)]
-            pub static goondan_plugin: $crate::raw::Plugin = $crate::sdk::plugin::<Tools>();
+            pub static goondan_plugin: $crate::raw::Plugin = $crate::sdk::plugin::<Exports>();
         };
     };
 }

@@ -1,4 +1,5 @@
-//! What the author of a library uses: a struct of arguments, a function, one [`export_tools!`].
+//! What the author of a library uses: a struct of arguments, a function, one [`export_tools!`]; or for an extension a function
+//! that registers layers, and one [`export_extension!`].
 //!
 //! The function takes a [`ToolContext`] and its arguments, and may be async or plain. Each call has a thread to itself, on
 //! which an async function is polled; so a plain one may block. Futures that need a runtime (timers, sockets of `tokio`)
@@ -11,6 +12,7 @@ mod agents;
 mod cancellation;
 mod context;
 mod export;
+mod extension;
 mod handler;
 mod host;
 mod logging;
@@ -21,14 +23,15 @@ mod running;
 mod shims;
 mod threads;
 
-pub use crate::export_tools;
+pub use crate::{export_extension, export_tools};
 pub use crate::wire::{
-    AgentCatalog, AgentRequest, Attachment, JsonObject, LogLevel, Permission, RequestResult, SendRequest, SendResult,
+    AgentCatalog, AgentRequest, Attachment, JsonObject, LayerKind, LogLevel, Permission, RequestResult, SendRequest, SendResult,
     SpawnRequest, SpawnResult, SpawnedAgentInfo, ToolError, code,
 };
 pub use agents::{AgentRuntime, BlockingAgentRuntime};
 pub use context::{Logger, ToolContext};
 pub use export::{Library, Tool, tool};
+pub use extension::{Conversation, Events, ExtensionApi, LayerContext, RegisterFn, State};
 pub use handler::{Handler, IntoOutput};
 pub use output::Output;
 pub use shims::{Exported, plugin};

@@ -7,19 +7,21 @@ use std::time::Duration;
 use super::cancellation::Cancellation;
 use super::context::ToolContext;
 use super::export::Library;
+use super::extension::{Extension, Means};
 use super::handler::Run;
 use super::host::HostLink;
 use super::operations::Operations;
 use super::panics;
 use super::threads::Threads;
 use crate::raw::Status;
-use crate::wire::{CallRequest, ToolError, code};
+use crate::wire::{CallRequest, ExtensionMessage, ToolError, ToolOutput, code};
 
 /// What stands behind `this` of the library table.
 pub(super) struct Running {
     host: HostLink,
     manifest: Vec<u8>,
     tools: HashMap<String, Arc<dyn Run>>,
+    extension: Option<Arc<Extension>>,
     operations: Arc<Operations>,
     calls: Arc<Calls>,
     threads: Arc<Threads>,
@@ -39,6 +41,7 @@ impl Running {
         Ok(Running {
             host,
             manifest: serde_json::to_vec(&library.manifest())?,
+            extension: library.extension().map(|register| Arc::new(Extension::new(register))),
             tools: library.into_tools().map(|(name, run)| (name, Arc::from(run))).collect(),
             operations: Arc::default(),
             calls: Arc::new(Calls(Mutex::new(Some(HashMap::new())))),
@@ -58,11 +61,7 @@ impl Running {
             self.host.complete(call, Status::FAILED, &error);
             return Status::OK;
         };
-        let cancellation = Arc::new(Cancellation::default());
-        match &mut *self.calls.lock() {
-            Some(calls) => calls.insert(call, Arc::clone(&cancellation)),
-            None => return Status::CLOSED,
-        };
+        let Some(cancellation) = self.note(call) else { return Status::CLOSED };
         let links = (self.host, Arc::clone(&self.operations));
         let ctx = ToolContext::of_call(call, &mut request, cancellation, links);
         let (host, calls) = (self.host, Arc::clone(&self.calls));
@@ -72,6 +71,36 @@ impl Running {
             return Status::BUSY;
         }
         Status::OK
+    }
+
+    /// Tells the extension something. `OK`: the call will be completed, whatever happens.
+    pub(super) fn extend(&self, call: u64, message: &[u8]) -> Status {
+        let Some(extension) = self.extension.clone() else { return Status::UNKNOWN_OPERATION };
+        let Ok(message) = serde_json::from_slice::<ExtensionMessage>(message) else { return Status::BAD_ARGUMENT };
+        if let ExtensionMessage::Forget { session } = message {
+            extension.forget(session);
+            return Status::OK;
+        }
+        let Some(cancellation) = self.note(call) else { return Status::CLOSED };
+        let (host, calls) = (self.host, Arc::clone(&self.calls));
+        let means = Means { call, cancellation, host, operations: Arc::clone(&self.operations) };
+        let started = self.threads.spawn(move || {
+            finish(host, &calls, call, "the extension", || {
+                Ok(ToolOutput { output: serde_json::to_value(extension.run(message, means))?, ..ToolOutput::default() })
+            });
+        });
+        if started.is_err() {
+            self.forget(call);
+            return Status::BUSY;
+        }
+        Status::OK
+    }
+
+    /// Notes a call that begins, and how it is told to end; `None` where the library is closed.
+    fn note(&self, call: u64) -> Option<Arc<Cancellation>> {
+        let cancellation = Arc::new(Cancellation::default());
+        self.calls.lock().as_mut()?.insert(call, Arc::clone(&cancellation));
+        Some(cancellation)
     }
 
     pub(super) fn cancel(&self, call: u64) {
@@ -101,9 +130,20 @@ impl Running {
 
 /// One call on its thread, from its arguments to its completion.
 fn run(host: HostLink, calls: &Calls, call: u64, tool: &dyn Run, ctx: ToolContext, request: CallRequest) {
-    let _working = panics::working_for(call);
     let CallRequest { export, arguments, .. } = request;
-    let outcome = panics::catch(|| tool.run(ctx, arguments));
+    finish(host, calls, call, &export, || tool.run(ctx, arguments));
+}
+
+/// Does the work of a call and completes it. A panic of `who` ends here.
+fn finish(
+    host: HostLink,
+    calls: &Calls,
+    call: u64,
+    who: &str,
+    work: impl FnOnce() -> Result<ToolOutput, ToolError>,
+) {
+    let _working = panics::working_for(call);
+    let outcome = panics::catch(work);
     if let Some(calls) = &mut *calls.lock() {
         calls.remove(&call);
     }
@@ -111,7 +151,7 @@ fn run(host: HostLink, calls: &Calls, call: u64, tool: &dyn Run, ctx: ToolContex
         Ok(Ok(output)) => host.complete(call, Status::OK, &output),
         Ok(Err(error)) => host.complete(call, Status::FAILED, &error),
         Err(panic) => {
-            let error = ToolError::new(format!("{export} panicked: {panic}"))
+            let error = ToolError::new(format!("{who} panicked: {panic}"))
                 .code(code::PANIC)
                 .suggest("This is a fault of the tool. Try other arguments or another tool.");
             host.complete(call, Status::PANIC, &error)

@@ -9,7 +9,7 @@ use super::host::HostLink;
 use super::panics;
 use super::running::Running;
 use crate::raw::{
-    ABI_MAJOR, ABI_MINOR, Bytes, FLAG_PANICS_STOP_HERE, Host, Library as LibraryTable, MAGIC, Plugin, PutFn, Status,
+    ABI_MAJOR, ABI_MINOR, Bytes, ExtendingLibrary, FLAG_PANICS_STOP_HERE, Host, Library as LibraryTable, MAGIC, Plugin, PutFn, Status,
     write_prefix,
 };
 
@@ -26,7 +26,7 @@ pub const fn plugin<T: Exported>() -> Plugin {
         abi_major: ABI_MAJOR,
         abi_minor: ABI_MINOR,
         struct_size: size_of::<Plugin>() as u32,
-        library_size: size_of::<LibraryTable>() as u32,
+        library_size: size_of::<ExtendingLibrary>() as u32,
         flags: FLAG_PANICS_STOP_HERE,
         open: Some(open::<T>),
     }
@@ -44,8 +44,13 @@ unsafe extern "C" fn open<T: Exported>(host: *const Host, out: *mut LibraryTable
         let Some(host) = (unsafe { HostLink::read(host) }) else { return Status::BAD_ARGUMENT };
         panics::report_to(host);
         super::logging::forward();
-        let Ok(running) = Running::new(host, T::library()) else { return Status::INTERNAL };
-        let table = LibraryTable {
+        let library = T::library();
+        let extend: Option<unsafe extern "C" fn(*mut c_void, u64, Bytes) -> Status> = match library.extension() {
+            Some(_) => Some(extend),
+            None => None,
+        };
+        let Ok(running) = Running::new(host, library) else { return Status::INTERNAL };
+        let library = LibraryTable {
             this: Box::into_raw(Box::new(running)).cast(),
             describe: Some(describe),
             start: Some(start),
@@ -53,8 +58,10 @@ unsafe extern "C" fn open<T: Exported>(host: *const Host, out: *mut LibraryTable
             reply: Some(reply),
             close: Some(close),
         };
-        // SAFETY: the caller promises `out_size` writable bytes.
-        unsafe { write_prefix(&table, out, out_size) };
+        let table = ExtendingLibrary { library, extend };
+        // SAFETY: the caller promises `out_size` writable bytes; of a host of minor 0 there are fewer, and the part that it
+        // does not know is left out.
+        unsafe { write_prefix(&table, out.cast::<ExtendingLibrary>(), out_size) };
         Status::OK
     });
     opened.unwrap_or(Status::PANIC)
@@ -92,6 +99,16 @@ unsafe extern "C" fn start(this: *mut c_void, call: u64, request: Bytes) -> Stat
     let Some(request) = (unsafe { request.as_slice() }) else { return Status::BAD_ARGUMENT };
     // SAFETY: the caller promises that `this` is open.
     unsafe { with(this, |running| running.start(call, request)) }
+}
+
+/// # Safety
+///
+/// As the library table: `this` is open, `message` lives for the call.
+unsafe extern "C" fn extend(this: *mut c_void, call: u64, message: Bytes) -> Status {
+    // SAFETY: the caller promises that the bytes live for this call.
+    let Some(message) = (unsafe { message.as_slice() }) else { return Status::BAD_ARGUMENT };
+    // SAFETY: the caller promises that `this` is open.
+    unsafe { with(this, |running| running.extend(call, message)) }
 }
 
 /// # Safety

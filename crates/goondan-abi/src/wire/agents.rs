@@ -17,8 +17,16 @@ pub mod operation {
     pub const LIST: &str = "runtime.list";
     /// Lists agents (an empty object → [`super::AgentCatalog`]).
     pub const CATALOG: &str = "runtime.catalog";
-    /// All of them.
+    /// All of them that a tool may ask for.
     pub const ALL: [&str; 5] = [REQUEST, SEND, SPAWN, LIST, CATALOG];
+    /// Runs what a layer wraps ([`super::super::NextRequest`] → [`super::super::Wrapped`]).
+    pub const LAYER_NEXT: &str = "layer.next";
+    /// Asks an agent on behalf of a layer and waits ([`super::AgentRequest`] → `{target, response, accepted}`).
+    pub const LAYER_REQUEST: &str = "layer.request";
+    /// Tells an agent something on behalf of a layer ([`super::SendRequest`] → `{accepted}`).
+    pub const LAYER_SEND: &str = "layer.send";
+    /// All of them that a layer may ask for.
+    pub const OF_LAYERS: [&str; 3] = [LAYER_NEXT, LAYER_REQUEST, LAYER_SEND];
 }
 
 /// A question to another agent.

@@ -2,6 +2,7 @@
 
 mod agents;
 mod call;
+mod extension;
 mod manifest;
 
 pub use agents::{
@@ -9,6 +10,10 @@ pub use agents::{
     SpawnResult, SpawnedAgentInfo, operation,
 };
 pub use call::{Attachment, CallContext, CallRequest, LogLevel, LogLine, Progress, ToolError, ToolOutput, code};
+pub use extension::{
+    Changes, Ended, ExtensionMessage, Kept, LayerEntry, LayerKind, LayerRun, News, NextRequest, OfferedCall,
+    OfferedTool, Register, Registered, Wrapped,
+};
 pub use manifest::{Export, Manifest, Permission, Sdk};
 
 /// A JSON object.

@@ -5,7 +5,7 @@ use std::mem::{offset_of, size_of};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use goondan_abi::raw::{self, Bytes, Host, Library, Plugin, Status};
+use goondan_abi::raw::{self, Bytes, ExtendingLibrary, Host, Library, Plugin, Status};
 
 /// C's name, and Rust's idea of the number. The rows are what the compiled C program prints.
 fn expected() -> Vec<(String, i128)> {
@@ -38,6 +38,7 @@ fn expected() -> Vec<(String, i128)> {
         "goondan_library",
         [this = "self", describe = "describe", start = "start", cancel = "cancel", reply = "reply", close = "close",]
     );
+    layout!(ExtendingLibrary, "goondan_extending_library", [library = "library", extend = "extend"]);
     layout!(
         Plugin,
         "goondan_plugin_entry",
@@ -119,6 +120,8 @@ fn the_tables_are_as_large_as_version_1_0() {
     let word = size_of::<usize>();
     assert_eq!(size_of::<Library>(), 6 * word);
     assert_eq!(size_of::<Plugin>(), 24 + word);
+    // Came with 1.1, beside what was there: a source that fills the table of 1.0 compiles as before.
+    assert_eq!(size_of::<ExtendingLibrary>(), 7 * word);
     if word == 8 {
         assert_eq!(size_of::<Host>(), 64);
     }

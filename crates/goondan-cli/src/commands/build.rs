@@ -47,7 +47,7 @@ pub(crate) async fn run(args: &BuildArgs, state_root: &StateRoot, output: &Outpu
         if output.json {
             output.json_pretty(&outcomes.iter().map(object).collect::<Vec<_>>())?;
         } else if outcomes.is_empty() {
-            output.note("There is nothing to build: no Tool of the project has `spec.build`.")?;
+            output.note("There is nothing to build: nothing in the project has `spec.build`.")?;
         }
         let good = style::GOOD;
         for outcome in outcomes.iter().filter(|outcome| outcome.is_built() && !output.json) {
@@ -132,7 +132,7 @@ fn choose<'b>(builds: &'b Builds, names: &[String]) -> Result<Vec<&'b ToolBuild>
         return Ok(builds.tools().collect());
     }
     let find = |name: &String| {
-        let wanted = name.strip_prefix("Tool/").unwrap_or(name);
+        let wanted = name.strip_prefix("Tool/").or_else(|| name.strip_prefix("Extension/")).unwrap_or(name);
         builds.tools().find(|tool| tool.tool.name == wanted).ok_or_else(|| unknown(name, builds))
     };
     names.iter().map(find).collect()
@@ -140,9 +140,9 @@ fn choose<'b>(builds: &'b Builds, names: &[String]) -> Result<Vec<&'b ToolBuild>
 
 fn unknown(name: &str, builds: &Builds) -> CliError {
     let known: Vec<String> = builds.tools().map(|tool| format!("`{}`", tool.tool.name)).collect();
-    let error = CliError::usage(format!("There is no Tool `{name}` with a `spec.build`."));
+    let error = CliError::usage(format!("There is no Tool or Extension `{name}` with a `spec.build`."));
     match known.is_empty() {
-        true => error.suggest("Give the Tool a `spec.build` with the command."),
+        true => error.suggest("Give it a `spec.build` with the command."),
         false => error.suggest(format!("Those that do: {}.", known.join(", "))),
     }
 }

@@ -115,12 +115,17 @@ fn reference_project() -> Sandbox {
         std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
     let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    let library = format!("p/tools/text-utils/target/release/{prefix}text_utils{suffix}");
-    sandbox.write(&library, "");
-    let source = repository().join("examples/plugins/c-reverse/reverse.c");
-    let mut compiler = std::process::Command::new("cc");
-    compiler.args(["-shared", "-fPIC", "-I"]).arg(repository().join("include")).arg(source);
-    assert!(compiler.arg("-o").arg(sandbox.dir().join(library)).status().unwrap().success());
+    for (folder, name, source) in [
+        ("tools/text-utils", "text_utils", "c-reverse/reverse.c"),
+        ("extensions/tidy", "tidy", "c-layers/layers.c"),
+    ] {
+        let library = format!("p/{folder}/target/release/{prefix}{name}{suffix}");
+        sandbox.write(&library, "");
+        let mut compiler = std::process::Command::new("cc");
+        compiler.args(["-shared", "-fPIC", "-I"]).arg(repository().join("include"));
+        compiler.arg(repository().join("examples/plugins").join(source));
+        assert!(compiler.arg("-o").arg(sandbox.dir().join(library)).status().unwrap().success());
+    }
     sandbox
 }
 

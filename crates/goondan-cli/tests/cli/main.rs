@@ -4,6 +4,8 @@
 
 mod acp;
 #[cfg(unix)]
+mod bindings;
+#[cfg(unix)]
 mod build;
 mod cases;
 mod chain;

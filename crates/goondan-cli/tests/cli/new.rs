@@ -33,6 +33,33 @@ fn follow_module(lang: &str) {
     assert_eq!(gdn(&run).ok(), "desserts\n");
 }
 
+/// An extension in a library is built first.
+fn follow_library(lang: &str) {
+    let sandbox = Sandbox::new();
+    let printed = sandbox.gdn(&["new", "extension", "turn-count", "--lang", lang]).ok().to_owned();
+    sandbox.settings().bind(|| insta::assert_snapshot!(format!("new extension in {lang}"), printed));
+    if lang == "rust" {
+        lock(&sandbox.dir().join("extensions/turn-count"));
+    }
+    let [build, test, run] = next(&printed).try_into().unwrap();
+    let gdn = |words: &[String]| sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(gdn(&build).ok().starts_with("Built Extension/turn-count"));
+    assert!(gdn(&test).ok().ends_with("1 passed, 0 failed\n"));
+    assert_eq!(gdn(&run).ok(), "Hello.\n");
+}
+
+#[test]
+fn an_extension_in_rust_builds_and_runs_as_it_is() {
+    follow_library("rust");
+}
+
+#[test]
+fn an_extension_in_c_builds_and_runs_as_it_is() {
+    if has("cc", &[]) {
+        follow_library("c");
+    }
+}
+
 /// The same of an extension; and in a project, which gets a resource of it.
 fn follow_extension(lang: &str) {
     let sandbox = Sandbox::new();

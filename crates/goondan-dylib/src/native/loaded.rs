@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use goondan_abi::raw::{
-    self, ABI_MAJOR, Bytes, FLAG_PANICS_STOP_HERE, Host, Library, MAGIC, Plugin, PutFn, SYMBOL, Status,
+    self, ABI_MAJOR, Bytes, ExtendingLibrary, FLAG_PANICS_STOP_HERE, Host, Library, MAGIC, Plugin, PutFn, SYMBOL, Status,
 };
 use goondan_abi::wire;
 
@@ -24,6 +24,8 @@ pub(crate) struct LoadedLibrary {
     cancel: unsafe extern "C" fn(*mut c_void, u64),
     reply: unsafe extern "C" fn(*mut c_void, u64, Status, Bytes),
     close: unsafe extern "C" fn(*mut c_void, u32) -> Status,
+    /// Libraries without extensions have none.
+    extend: Option<unsafe extern "C" fn(*mut c_void, u64, Bytes) -> Status>,
 }
 
 impl LoadedLibrary {
@@ -40,14 +42,14 @@ impl LoadedLibrary {
         mapped();
         let plugin = read_header(&mapping, name)?;
         let Some(open) = plugin.open else { return Err(incomplete(name, "open")) };
-        let mut table = MaybeUninit::<Library>::zeroed();
+        let mut table = MaybeUninit::<ExtendingLibrary>::zeroed();
         // SAFETY: the header says that this is a library of our major, so `open` has the type of `OpenFn`; the host table
         // lives until the process ends, and `table` has the bytes that are promised.
-        let status = unsafe { open(host(), table.as_mut_ptr(), size_of::<Library>()) };
+        let status = unsafe { open(host(), table.as_mut_ptr().cast::<Library>(), size_of::<ExtendingLibrary>()) };
         if status != Status::OK {
             return Err(Failure::Refused { name: name.to_owned(), status });
         }
-        // SAFETY: zeroed memory is a `Library` (`raw::Table`), and `open` wrote at most a prefix of one.
+        // SAFETY: zeroed memory is an `ExtendingLibrary` (`raw::Table`), and `open` wrote at most a prefix of one.
         from_table(unsafe { table.assume_init() }, name)
     }
 
@@ -66,6 +68,20 @@ impl LoadedLibrary {
     pub(crate) fn start(&self, call: u64, request: &[u8]) -> Status {
         // SAFETY: `this` is open; the bytes live for this call.
         unsafe { (self.start)(self.this, call, Bytes::of(request)) }
+    }
+
+    /// Whether it has extensions.
+    pub(crate) fn extends(&self) -> bool {
+        self.extend.is_some()
+    }
+
+    /// Begins what an extension is told.
+    pub(crate) fn extend(&self, call: u64, message: &[u8]) -> Status {
+        match self.extend {
+            // SAFETY: `this` is open; the bytes live for this call.
+            Some(extend) => unsafe { extend(self.this, call, Bytes::of(message)) },
+            None => Status::UNKNOWN_OPERATION,
+        }
     }
 
     /// Asks a call to end.
@@ -142,7 +158,8 @@ fn incomplete(name: &str, function: &'static str) -> Failure {
     Failure::Incomplete { name: name.to_owned(), function }
 }
 
-fn from_table(table: Library, name: &str) -> Result<LoadedLibrary, Failure> {
+fn from_table(table: ExtendingLibrary, name: &str) -> Result<LoadedLibrary, Failure> {
+    let ExtendingLibrary { library: table, extend } = table;
     let missing = |function| move || incomplete(name, function);
     Ok(LoadedLibrary {
         this: table.this,
@@ -151,6 +168,7 @@ fn from_table(table: Library, name: &str) -> Result<LoadedLibrary, Failure> {
         cancel: table.cancel.ok_or_else(missing("cancel"))?,
         reply: table.reply.ok_or_else(missing("reply"))?,
         close: table.close.ok_or_else(missing("close"))?,
+        extend,
     })
 }
 

@@ -85,18 +85,17 @@ fn taken_name(agent: &Resource<Agent>, tools: &Catalog, guard: &StructuredOutput
     Some(at(diagnostic, &agent.id, agent.origin.as_ref(), "spec.output"))
 }
 
-/// The extensions that are active. Entries that nothing loads were told when the bundle was loaded, and are ignored.
+/// The extensions that an agent lists.
 fn listed<'a>(agent: &'a Resource<Agent>, extensions: &'a Resources<Extension>) -> Vec<Wanted<'a>> {
-    let wanted = agent.spec.extensions.iter().enumerate().filter_map(|(index, used)| {
+    let wanted = agent.spec.extensions.iter().enumerate().map(|(index, used)| {
         let resource = &extensions[&used.extension];
         let (name, is_builtin) = match &resource.spec.entry {
             ExtensionEntry::Builtin(name) => (name, true),
-            ExtensionEntry::Module(_) => (&resource.id.name, false),
-            ExtensionEntry::Other(_) => return None,
+            ExtensionEntry::Module(_) | ExtensionEntry::Library(_) => (&resource.id.name, false),
         };
         let mut config = resource.spec.config.clone();
         config.extend(used.config.clone());
-        Some(Wanted { name, is_builtin, config, index: Some(index), resource: Some(resource) })
+        Wanted { name, is_builtin, config, index: Some(index), resource: Some(resource) }
     });
     wanted.collect()
 }

@@ -107,13 +107,16 @@ fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, Why)> {
     });
     let modules = bundle.extensions().values().flat_map(|extension| match &extension.spec.entry {
         ExtensionEntry::Module(module) => module.files.clone(),
-        ExtensionEntry::Builtin(_) | ExtensionEntry::Other(_) => Vec::new(),
+        ExtensionEntry::Library(path) => vec![path.clone()],
+        ExtensionEntry::Builtin(_) => Vec::new(),
     });
     let entries = entries.chain(modules).map(|path| (path, Why::Program));
     let files = bundle.files().iter().map(|file| (file.clone(), Why::Bundle));
     let models =
         bundle.models().values().flat_map(|model| model.spec.files()).map(|file| (file.to_owned(), Why::Bundle));
-    let builds = bundle.tools().values().filter_map(|tool| tool.spec.build.as_ref()?.cwd.clone());
+    let of_tools = bundle.tools().values().filter_map(|tool| tool.spec.build.as_ref());
+    let of_extensions = bundle.extensions().values().filter_map(|extension| extension.spec.build.as_ref());
+    let builds = of_tools.chain(of_extensions).filter_map(|build| build.cwd.clone());
     let builds = builds.map(|folder| (folder, Why::Program));
     entries.chain(files).chain(models).chain(builds).map(|(path, why)| (real(&root.join(path)), why)).collect()
 }

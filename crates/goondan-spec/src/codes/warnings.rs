@@ -214,38 +214,24 @@ spec:
     }
     /// Something is read and checked, but nothing acts on it yet.
     NOT_ACTIVE = "W_CONFIG_NOT_ACTIVE" {
-        why: "The entry of a Connector is a file, that of an Extension is one in no language that is run, such as a library, \
-              or a Package depends on a package of a registry.",
+        why: "The entry of a Connector is a file, or a Package depends on a package of a registry.",
         example: yaml(
             "\
 apiVersion: goondan.ai/v1
-kind: Extension
-metadata: {name: shorter}
-spec: {entry: ./extensions/libshorter.so}
----
-apiVersion: goondan.ai/v1
-kind: Agent
-metadata: {name: writer}
+kind: Package
+metadata: {name: desk}
 spec:
-  modelConfig: {modelRef: Model/main}
-  extensions: [{ref: Extension/shorter}]
+  dependencies: [{name: \"@acme/newsroom\", version: ^1.0.0}]
 ",
             "\
 apiVersion: goondan.ai/v1
-kind: Extension
-metadata: {name: shorter}
-spec: {entry: builtin:message-window}
----
-apiVersion: goondan.ai/v1
-kind: Agent
-metadata: {name: writer}
+kind: Package
+metadata: {name: desk}
 spec:
-  modelConfig: {modelRef: Model/main}
-  extensions: [{ref: Extension/shorter}]
+  dependencies: []
 ",
         ),
-        next: "Nothing, if you know about it. Write an Extension in JavaScript, TypeScript or Python, or use a built-in one; in place of a \
-               dependency, copy the resources into the project.",
-        more: Some("extensions.md"),
+        next: "Nothing, if you know about it. In place of a dependency, copy the resources into the project.",
+        more: Some("reference.md"),
     }
 }

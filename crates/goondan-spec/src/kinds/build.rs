@@ -1,4 +1,4 @@
-//! How the entry of a Tool is made: `spec.build`.
+//! How the entry of a Tool or an Extension is made: `spec.build`.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,12 +10,14 @@ use super::tool::MAX_TIMEOUT_MS;
 use super::{Scope, Written};
 use crate::decode::{Field, Fields};
 use crate::diagnostic::Code;
+use crate::entry;
 use crate::findings::Findings;
 use crate::meta::ResourceId;
 use crate::node::Content;
+use crate::paths;
 use crate::text::excerpt;
 
-/// The command that makes a tool's entry, and what it is made from.
+/// The command that makes an entry, and what it is made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Build {
     /// What is run.
@@ -55,12 +57,12 @@ impl fmt::Display for BuildCommand {
     }
 }
 
-/// A tool that says how it is built. Known even where its entry is still missing.
+/// A tool or an extension that says how it is built. Known even where its entry is still missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolBuild {
     /// Whose entry it makes.
     pub tool: ResourceId,
-    /// The entry as the tool states it, relative to the bundle.
+    /// The entry as it is stated, relative to the bundle.
     pub entry: String,
     /// How.
     pub build: Build,
@@ -71,8 +73,30 @@ pub struct ToolBuild {
 /// How long a build may take where nothing else is said, in milliseconds: a first build compiles every dependency.
 const TIMEOUT_MS: u64 = 10 * 60 * 1_000;
 
-/// Reads `spec.build`: a line for the shell, a list, or a map with more to say.
-pub(super) fn read(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Build> {
+/// Reads `build`, and notes it apart from its resource as well: it is what brings a missing entry about.
+pub(super) fn read(
+    field: Option<&Field<'_>>,
+    entry: Option<&Field<'_>>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<Option<Build>> {
+    let Some(field) = field else { return Some(None) };
+    let build = read_build(field, scope, findings)?;
+    let Some(stated) = entry.and_then(|entry| entry.node.text()) else { return Some(Some(build)) };
+    if entry::is_builtin(stated) {
+        let message = format!("`{}` is a part of this program, so there is nothing to build.", excerpt(stated, 100));
+        findings.add(field.invalid(message).suggest("remove `build`"));
+        return None;
+    }
+    if let Ok(entry) = paths::normal(stated) {
+        let written = Written(Some((findings.file.clone(), field.at())));
+        findings.builds.push(ToolBuild { tool: scope.id.clone(), entry, build: build.clone(), written });
+    }
+    Some(Some(build))
+}
+
+/// Reads a line for the shell, a list, or a map with more to say.
+fn read_build(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Build> {
     if !matches!(field.node.content, Content::Map(_)) {
         let timeout = Duration::from_millis(TIMEOUT_MS);
         return Some(Build { command: read_command(field, findings)?, cwd: None, sources: Vec::new(), timeout });

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 
+use super::build::{self, Build, BuildShape};
 use super::module::{Module, Runtime};
 use super::tool::{MAX_TIMEOUT_MS, read_timeout};
 use super::{Scope, free_map};
@@ -24,6 +25,8 @@ pub struct Extension {
     pub config: JsonObject,
     /// How long its code may work at a stretch. What it waits for in others does not count.
     pub timeout: Duration,
+    /// How the entry is made, where it is.
+    pub build: Option<Build>,
 }
 
 /// Where the code of an extension is.
@@ -33,15 +36,15 @@ pub enum ExtensionEntry {
     Builtin(String),
     /// A file in JavaScript, TypeScript or Python.
     Module(Box<Module>),
-    /// A file that nothing loads yet, relative to the bundle.
-    Other(String),
+    /// A dynamic library, relative to the bundle.
+    Library(String),
 }
 
 impl Extension {
     /// The extension that a built-in one is without a resource of the user's own.
     pub(crate) fn of_base(name: &str, config: &JsonObject) -> Extension {
         let timeout = Duration::from_millis(TIMEOUT_MS);
-        Extension { entry: ExtensionEntry::Builtin(name.to_owned()), config: config.clone(), timeout }
+        Extension { entry: ExtensionEntry::Builtin(name.to_owned()), config: config.clone(), timeout, build: None }
     }
 }
 
@@ -50,6 +53,7 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     let names: Vec<&str> = scope.base.extensions.iter().map(|(name, _)| name.as_str()).collect();
     let entry_field = fields.required("entry", findings);
     entry_field.iter().for_each(|field| findings.note_place(field));
+    let build = build::read(fields.optional("build").as_ref(), entry_field.as_ref(), scope, findings);
     let mut entry = entry_field.and_then(|field| entry::extension(&field, &names, scope.folder, findings));
     let runtime = fields.optional("runtime");
     let runtime = match &mut entry {
@@ -66,7 +70,7 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     let mut merged = defaults.map(|(_, config)| config.clone()).unwrap_or_default();
     merged.extend(config?);
     runtime?;
-    Some(Extension { entry, config: merged, timeout: Duration::from_millis(timeout?) })
+    Some(Extension { entry, config: merged, timeout: Duration::from_millis(timeout?), build: build? })
 }
 
 /// Middleware around an agent's turns, steps and tool calls.
@@ -75,17 +79,20 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
 #[schemars(rename = "Extension")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ExtensionSpec {
-    /// `builtin:NAME`, or the path of a file in JavaScript, TypeScript or Python that exports `register`.
+    /// `builtin:NAME`, or the path of a file in JavaScript, TypeScript or Python that exports `register`, or of a dynamic
+    /// library. The prefix and suffix of a library may be left out.
     #[schemars(length(min = 1))]
     #[schemars(extend("x-goondan-names" = "file"))]
     entry: String,
     /// What runs an entry in JavaScript, TypeScript or Python. By default it is found as for a Tool.
     runtime: Option<Runtime>,
-    /// How many milliseconds the code of a file may work at a stretch. While it waits for the model, for tools or for other
+    /// How many milliseconds the code may work at a stretch. While it waits for the model, for tools or for other
     /// agents, the time does not run.
     #[schemars(range(min = 1, max = MAX_TIMEOUT_MS), extend("default" = TIMEOUT_MS))]
     timeout_ms: Option<u64>,
     /// Settings. They replace fields of the same name in the defaults of a built-in extension. `env`, `sandbox` and `limits`
     /// are about the process that runs a file.
     config: Option<JsonObject>,
+    /// How `gdn build`, `gdn run --build` and `gdn run --watch` make the entry: a command, or a map with more settings.
+    build: Option<BuildShape>,
 }

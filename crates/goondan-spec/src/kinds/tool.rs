@@ -6,20 +6,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::a2a::{self, A2aAgent, A2aAgentShape};
-use super::build::{self, Build, BuildShape, ToolBuild};
+use super::build::{self, Build, BuildShape};
 use super::export::{self, ExportOverride, ExportShape, ExportSpec, Source};
 use super::exports::Exports;
 use super::mcp::{self, McpServer, McpServerShape};
 use super::module::{Module, Runtime};
-use super::{Scope, Written, free_map};
+use super::{Scope, free_map};
 use crate::JsonObject;
 use crate::custom_tool::CustomTool;
 use crate::decode::{Field, Fields};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::entry;
 use crate::findings::Findings;
-use crate::paths::{self, Unreadable};
-use crate::text::{excerpt, reason};
+use crate::paths::Unreadable;
+use crate::text::reason;
 
 /// Callable exports behind one entry.
 #[derive(Debug, Clone, PartialEq)]
@@ -144,7 +144,7 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
         None => fields.required("entry", findings),
     };
     entry_field.iter().chain(&remote_field).for_each(|field| findings.note_place(field));
-    let build = read_build(fields.optional("build").as_ref(), entry_field.as_ref(), scope, findings);
+    let build = build::read(fields.optional("build").as_ref(), entry_field.as_ref(), scope, findings);
     let mut entry = match &remote_field {
         Some(field) if field.key == "a2a" => a2a::read(field, findings).map(|agent| Entry::A2a(Box::new(agent))),
         Some(field) => mcp::read(field, scope, findings).map(|server| Entry::Mcp(Box::new(server))),
@@ -213,28 +213,6 @@ fn not_both<'n>(entry: Option<Field<'n>>, remote: &Field<'_>, findings: &mut Fin
         findings.add(entry.invalid(message).suggest("keep one of the two"));
     }
     None
-}
-
-/// Reads `build`, and notes it apart from the tool as well: it is what brings a missing entry about.
-fn read_build(
-    field: Option<&Field<'_>>,
-    entry: Option<&Field<'_>>,
-    scope: &Scope<'_>,
-    findings: &mut Findings,
-) -> Option<Option<Build>> {
-    let Some(field) = field else { return Some(None) };
-    let build = build::read(field, scope, findings)?;
-    let Some(stated) = entry.and_then(|entry| entry.node.text()) else { return Some(Some(build)) };
-    if entry::is_builtin(stated) {
-        let message = format!("`{}` is a part of this program, so there is nothing to build.", excerpt(stated, 100));
-        findings.add(field.invalid(message).suggest("remove `build`"));
-        return None;
-    }
-    if let Ok(entry) = paths::normal(stated) {
-        let written = Written(Some((findings.file.clone(), field.at())));
-        findings.builds.push(ToolBuild { tool: scope.id.clone(), entry, build: build.clone(), written });
-    }
-    Some(Some(build))
 }
 
 fn builtin_manifest<'s>(entry: Option<&Entry>, scope: &Scope<'s>) -> Option<&'s ToolManifest> {

@@ -343,6 +343,6 @@ fn tools_and_extensions() {
         ("timeout_in_seconds", with("Tool", "  entry: builtin:fs\n  timeoutMs: 30s\n  outputLimit: 0")),
         ("extension_unknown", with("Extension", "  entry: builtin:compation")),
         ("extension_missing", with("Extension", "  entry: ./ext/none.js")),
-        ("not_active_and_unused", with("Extension", "  entry: ./ext/liba.so").file("/p/ext/liba.so", "")),
+        ("extension_in_a_library_unused", with("Extension", "  entry: ./ext/liba.so").file("/p/ext/liba.so", "")),
     ]);
 }

@@ -33,7 +33,7 @@ pub fn modules(bundle: &Bundle) -> Vec<(ResourceId, Option<(String, String)>)> {
     };
     let of_extension = |extension: &Arc<Resource<Extension>>| match &extension.spec.entry {
         ExtensionEntry::Module(module) => Some(problem(&extension.id, module)),
-        ExtensionEntry::Builtin(_) | ExtensionEntry::Other(_) => None,
+        ExtensionEntry::Builtin(_) | ExtensionEntry::Library(_) => None,
     };
     let tools = bundle.tools().values().filter_map(of_tool);
     tools.chain(bundle.extensions().values().filter_map(of_extension)).collect()

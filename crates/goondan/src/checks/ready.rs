@@ -27,8 +27,11 @@ pub(super) fn check(bundle: &Bundle, environment: &Environment) -> Vec<Diagnosti
     let extensions: BTreeSet<&ResourceId> =
         agents().flat_map(|agent| &agent.extensions).map(|used| &used.extension).collect();
     let of_extensions = bundle.extensions().values().filter_map(|extension| {
-        let ExtensionEntry::Module(module) = &extension.spec.entry else { return None };
-        let problem = module_problem(bundle, &extension.id, module)?;
+        let problem = match &extension.spec.entry {
+            ExtensionEntry::Builtin(_) => return None,
+            ExtensionEntry::Module(module) => module_problem(bundle, &extension.id, module)?,
+            ExtensionEntry::Library(path) => library_problem(bundle, &extension.id, path)?,
+        };
         let mut diagnostic = problem.of(extension, "spec.entry", extensions.contains(&extension.id), "extension");
         diagnostic.position = bundle.place(&extension.id, "spec.entry").or(diagnostic.position);
         Some(diagnostic)
@@ -76,14 +79,17 @@ fn module_problem(bundle: &Bundle, id: &ResourceId, module: &Module) -> Option<P
     Some(Problem { code: Code::NOT_READY, message, suggestion: Some(remedy) })
 }
 
+/// Why a library can't be loaded. It is not.
+fn library_problem(bundle: &Bundle, id: &ResourceId, path: &str) -> Option<Problem> {
+    let error = goondan_dylib::fault(id, bundle.root(), path)?;
+    Some(Problem { code: Code::ENTRY_NOT_FOUND, message: error.to_string(), suggestion: error.suggestion })
+}
+
 /// What is wrong behind an entry. Nothing of it is loaded or started.
 fn entry_problem(bundle: &Bundle, tool: &Resource<Tool>) -> Option<Problem> {
     match &tool.spec.entry {
         Entry::Builtin(_) | Entry::Mcp(_) | Entry::A2a(_) => None,
-        Entry::Library(path) => {
-            let error = goondan_dylib::fault(&tool.id, bundle.root(), path)?;
-            Some(Problem { code: Code::ENTRY_NOT_FOUND, message: error.to_string(), suggestion: error.suggestion })
-        }
+        Entry::Library(path) => library_problem(bundle, &tool.id, path),
         Entry::Module(module) => module_problem(bundle, &tool.id, module),
         Entry::Executable(path) => Some(match entry_fault(&bundle.root().join(path))? {
             EntryFault::Unusable(reason) => Problem {

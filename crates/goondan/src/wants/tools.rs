@@ -42,7 +42,10 @@ pub(super) fn programs(bundle: &Bundle) -> Vec<Want> {
         ExtensionEntry::Module(module) => {
             Some(Want::new(format!("runs the code in `{}`", module.path), extension.origin.as_ref()))
         }
-        ExtensionEntry::Builtin(_) | ExtensionEntry::Other(_) => None,
+        ExtensionEntry::Library(path) => {
+            Some(Want::new(format!("loads the library `{path}`"), extension.origin.as_ref()))
+        }
+        ExtensionEntry::Builtin(_) => None,
     };
     let tools = bundle.tools().values().filter_map(want);
     tools.chain(bundle.extensions().values().filter_map(of_extension)).collect()

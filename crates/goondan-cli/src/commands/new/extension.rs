@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use super::scaffold::File;
-use super::{Made, inner, is_name, refuse_existing, report, write};
+use super::scaffold::{self, File};
+use super::{Made, TAKEN, inner, is_name, refuse_existing, report, sdk, write};
 use crate::exit::CliError;
 use crate::output::Output;
 use crate::place;
@@ -17,6 +17,9 @@ const RESOURCE: &str = include_str!("../../../templates/extension/resource.yaml"
 const JAVASCRIPT: &str = include_str!("../../../templates/extension/extension.mjs");
 const TYPESCRIPT: &str = include_str!("../../../templates/extension/extension.ts");
 const PYTHON: &str = include_str!("../../../templates/extension/extension.py");
+const C: &str = include_str!("../../../templates/extension/extension.c");
+const JSON: &str = include_str!("../../../../../examples/plugins/c-layers/json.h");
+const RUST: &str = include_str!("../../../../goondan-abi/templates/extension.rs");
 
 /// The longest name of a resource (rule L6).
 const NAME_LIMIT: usize = 63;
@@ -24,7 +27,7 @@ const NAME_LIMIT: usize = 63;
 const EXAMPLES: &str = "\
 Examples:
   gdn new extension turn-count               Create a file in TypeScript in extensions/turn-count, and an Extension resource
-  gdn new extension turn-count --lang js     Create it in JavaScript; also: python
+  gdn new extension turn-count --lang js     Create it in JavaScript; also: rust, c, python
   gdn new extension turn-count --path lib/t  Create it in another folder";
 
 /// Arguments of `gdn new extension`.
@@ -40,6 +43,9 @@ pub(super) struct ExtensionArgs {
     /// Create the extension in this folder, which must not exist yet [default: extensions/NAME]
     #[arg(short, long, value_name = "DIR")]
     path: Option<PathBuf>,
+    /// Take the crate `goondan-abi` from this checkout of gdn, or from its own folder
+    #[arg(long, value_name = "DIR")]
+    sdk: Option<PathBuf>,
 }
 
 /// What the extension is written in.
@@ -52,16 +58,72 @@ enum ExtensionLang {
     Ts,
     /// A file that Python runs
     Python,
+    /// A crate that uses the SDK
+    Rust,
+    /// One file and headers
+    C,
+}
+
+/// What is written of an extension besides the project around it.
+struct Code {
+    /// Files, with their texts.
+    files: Vec<(&'static str, String)>,
+    /// What the resource names.
+    entry: String,
+    /// The command that makes it; empty where there is nothing to make.
+    build: String,
+    /// The line of its case that says without which program it is skipped.
+    needs: &'static str,
 }
 
 impl ExtensionLang {
-    /// The file, its text, and the line of its case that says without which program it is skipped.
-    fn file(self) -> (&'static str, &'static str, &'static str) {
+    fn code(self, name: &str, sdk: &str) -> Code {
+        let module = |file: &'static str, text: &str, needs| Code {
+            files: vec![(file, text.to_owned())],
+            entry: file.to_owned(),
+            build: String::new(),
+            needs,
+        };
         match self {
-            ExtensionLang::Js => ("extension.mjs", JAVASCRIPT, "needs: [node]\n"),
-            ExtensionLang::Ts => ("extension.ts", TYPESCRIPT, ""),
-            ExtensionLang::Python => ("extension.py", PYTHON, "needs: [python3]\n"),
+            ExtensionLang::Js => module("extension.mjs", JAVASCRIPT, "needs: [node]\n"),
+            ExtensionLang::Ts => module("extension.ts", TYPESCRIPT, ""),
+            ExtensionLang::Python => module("extension.py", PYTHON, "needs: [python3]\n"),
+            ExtensionLang::Rust => Code {
+                files: vec![
+                    ("Cargo.toml", scaffold::CARGO.replace("__SDK__", sdk).replace("schemars = \"1\"\n", "")),
+                    ("src/lib.rs", RUST.to_owned()),
+                    (".gitignore", "/target\n".to_owned()),
+                ],
+                entry: format!("target/release/{name}"),
+                build: scaffold::RUST_BUILD.to_owned(),
+                needs: "",
+            },
+            ExtensionLang::C => Code {
+                files: vec![
+                    ("extension.c", C.to_owned()),
+                    ("json.h", JSON.to_owned()),
+                    ("goondan_plugin.h", scaffold::HEADER.to_owned()),
+                    (".gitignore", scaffold::LIBRARIES.to_owned()),
+                ],
+                entry: name.to_owned(),
+                build: scaffold::c_build("extension.c", name),
+                needs: "",
+            },
         }
+    }
+}
+
+/// What the crate depends on; nothing in other languages.
+fn dependency(args: &ExtensionArgs, folder: &Path) -> Result<String, CliError> {
+    match (args.lang, &args.sdk) {
+        (ExtensionLang::Rust, _) if TAKEN.contains(&args.name.as_str()) => {
+            let message = format!("`{}` can't be the name of a crate: it means something else in Rust.", args.name);
+            Err(CliError::usage(message).suggest(format!("Choose another one, such as `my-{}`.", args.name)))
+        }
+        (ExtensionLang::Rust, sdk) => sdk::dependency(sdk.as_deref(), folder),
+        (_, Some(_)) => Err(CliError::usage("`--sdk` is for extensions in Rust: others need none.")
+            .suggest("Leave `--sdk` out, or use `--lang rust`.")),
+        (_, None) => Ok(String::new()),
     }
 }
 
@@ -77,27 +139,30 @@ pub(super) fn run(args: &ExtensionArgs, output: &Output) -> Result<(), CliError>
         let extensions = project.as_deref().unwrap_or(Path::new("")).join("extensions");
         extensions.join(&args.name)
     });
-    let (file, text, needs) = args.lang.file();
+    let code = args.lang.code(&args.name, &dependency(args, &folder)?);
     let filled = |template: &str| {
         let short: String = args.name.chars().take(NAME_LIMIT - "try-".len()).collect();
-        let template = template.replace("__NEEDS__", needs).replace("__ENTRY__", file);
+        let template = match code.build.is_empty() {
+            true => template
+                .replace("  build: __BUILD__\n", "")
+                .replace("  build: {command: __BUILD__, cwd: __FOLDER__}\n", ""),
+            false => template.replace("__BUILD__", &code.build),
+        };
+        let template = template.replace("__NEEDS__", code.needs).replace("__ENTRY__", &code.entry);
         template.replace("__SHORT__", &short).replace("__NAME__", &args.name)
     };
     let case = format!("{}.case.yaml", args.name);
-    let inside = [
-        (file, text.to_owned()),
-        ("goondan.yaml", filled(PROJECT)),
-        ("script.yaml", filled(SCRIPT)),
-        (&case, filled(CASE)),
-    ];
-    let mut files: Vec<File> = inside.into_iter().map(|(path, text)| File { path: folder.join(path), text }).collect();
+    let around = [("goondan.yaml", PROJECT), ("script.yaml", SCRIPT), (&*case, CASE)];
+    let inside = code.files.iter().map(|(path, text)| (*path, text.as_str())).chain(around);
+    let mut files: Vec<File> =
+        inside.map(|(path, text)| File { path: folder.join(path), text: filled(text) }).collect();
     if let Some((inner, root)) = project.and_then(|root| Some((inner(&root, &folder)?, root))) {
         let path = root.join("extensions").join(format!("{}.yaml", args.name));
         files.push(File { path, text: filled(RESOURCE).replace("__FOLDER__", &inner) });
     }
     refuse_existing(&folder, &files)?;
     files.iter().try_for_each(write)?;
-    let made =
-        Made { what: "extension", name: &args.name, folder: &folder, files: &files, builds: false, input: "hello" };
+    let builds = !code.build.is_empty();
+    let made = Made { what: "extension", name: &args.name, folder: &folder, files: &files, builds, input: "hello" };
     report(&made, output)
 }

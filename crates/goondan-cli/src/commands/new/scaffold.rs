@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-const CARGO: &str = include_str!("../../../../goondan-abi/templates/library.toml");
+pub(super) const CARGO: &str = include_str!("../../../../goondan-abi/templates/library.toml");
 const RUST: &str = include_str!("../../../../goondan-abi/templates/library.rs");
 const PROJECT: &str = include_str!("../../../templates/tool/goondan.yaml");
 const SCRIPT: &str = include_str!("../../../templates/tool/script.yaml");
@@ -14,7 +14,17 @@ const JAVASCRIPT: &str = include_str!("../../../templates/tool/tool.mjs");
 const TYPESCRIPT: &str = include_str!("../../../templates/tool/tool.ts");
 const PYTHON: &str = include_str!("../../../templates/tool/tool.py");
 const C: &str = include_str!("../../../../../examples/plugins/c-reverse/reverse.c");
-const HEADER: &str = include_str!("../../../../../include/goondan_plugin.h");
+pub(super) const HEADER: &str = include_str!("../../../../../include/goondan_plugin.h");
+
+/// What builds a crate. The folder is stated because a variable or a setting of Cargo may put it elsewhere.
+pub(super) const RUST_BUILD: &str = "[cargo, build, --release, --target-dir, target]";
+/// What the folder of a library in C ignores.
+pub(super) const LIBRARIES: &str = "*.so\n*.dylib\n*.dll\n";
+
+/// What builds the library `name` from `file`.
+pub(super) fn c_build(file: &str, name: &str) -> String {
+    format!("[cc, -shared, -fPIC, -I, ., {file}, -o, lib{name}.so]")
+}
 
 /// What the example in C calls itself.
 const C_NAME: &str = "c-reverse";
@@ -82,7 +92,7 @@ impl Scaffold<'_> {
             Language::C => &[
                 ("tool.c", C.replace(C_NAME, name)),
                 ("goondan_plugin.h", HEADER.to_owned()),
-                (".gitignore", "*.so\n*.dylib\n*.dll\n".to_owned()),
+                (".gitignore", LIBRARIES.to_owned()),
             ],
             Language::Module(module) => &[(module.file, module.text.to_owned())],
         };
@@ -101,15 +111,10 @@ impl Scaffold<'_> {
 
     fn filled(&self, template: &str) -> String {
         let (entry, build, sdk) = match self.language {
-            // The folder is stated because a variable or a setting of Cargo may put it elsewhere.
             Language::Rust { sdk } => {
-                let entry = format!("target/release/{}", self.name);
-                (entry, "[cargo, build, --release, --target-dir, target]".to_owned(), sdk.as_str())
+                (format!("target/release/{}", self.name), RUST_BUILD.to_owned(), sdk.as_str())
             }
-            Language::C => {
-                let build = format!("[cc, -shared, -fPIC, -I, ., tool.c, -o, lib{}.so]", self.name);
-                (self.name.to_owned(), build, "")
-            }
+            Language::C => (self.name.to_owned(), c_build("tool.c", self.name), ""),
             Language::Module(module) => (module.file.to_owned(), String::new(), ""),
         };
         let template = match self.language {

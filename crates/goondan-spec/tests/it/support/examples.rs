@@ -32,5 +32,6 @@ pub(crate) fn project() -> MemoryFiles {
         .file("/p/tools/greet/greet.sh", "")
         .file("/p/tools/weather.ts", "")
         .file("/p/extensions/turn-count.ts", "")
+        .file("/p/extensions/tidy/target/release/libtidy.so", "")
         .file("/p/connectors/inbox.js", "")
 }

@@ -1,34 +1,34 @@
-//! The extensions that have registered in a process.
+//! The extensions that have registered in a runner.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use goondan_core::ids::InstanceId;
-use goondan_core::ports::extension::Seat;
+use super::{Kept, News, Registered};
+use crate::ids::InstanceId;
+use crate::ports::extension::Seat;
 
-use crate::wire::{Kept, News, Registered};
-
-/// So many extensions stay registered in a process; the one that was used the longest time ago goes first.
+/// So many extensions stay registered in a runner; the one that was used the longest time ago goes first.
 const MOST_SESSIONS: usize = 1_000;
 
 /// An extension that has registered for an instance.
-pub(crate) struct Session {
-    /// Its number in the process.
-    pub(crate) number: u64,
+pub struct Session {
+    /// Its number in the runner.
+    pub number: u64,
     /// What it has registered.
-    pub(crate) registered: Registered,
+    pub registered: Registered,
     instance: InstanceId,
     /// What it was told of which turn: so many changes to the conversation.
     told: Mutex<Option<(String, usize)>>,
 }
 
 impl Session {
-    pub(crate) fn new(number: u64, registered: Registered, instance: InstanceId) -> Self {
+    /// A registration of `registered` for `instance`.
+    pub fn new(number: u64, registered: Registered, instance: InstanceId) -> Self {
         Session { number, registered, instance, told: Mutex::default() }
     }
 
     /// What it has to be told of the turn at `seat` now, with the conversation or without.
-    pub(crate) fn news(&self, seat: &Seat, with_conversation: bool) -> News {
+    pub fn news(&self, seat: &Seat, with_conversation: bool) -> News {
         let state = seat.state.news().map(|value| Kept { value });
         if !with_conversation {
             return News { state, ..News::default() };
@@ -42,9 +42,9 @@ impl Session {
     }
 }
 
-/// The sessions of a process, by what tells one from another.
+/// The sessions of a runner, by what tells one from another.
 #[derive(Default)]
-pub(crate) struct Sessions(Mutex<Table>);
+pub struct Sessions(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
@@ -59,14 +59,14 @@ impl Sessions {
     }
 
     /// A number that none has.
-    pub(crate) fn number(&self) -> u64 {
+    pub fn number(&self) -> u64 {
         let mut table = self.lock();
         table.last += 1;
         table.last
     }
 
     /// The session of that key.
-    pub(crate) fn find(&self, key: &str) -> Option<Arc<Session>> {
+    pub fn find(&self, key: &str) -> Option<Arc<Session>> {
         let mut table = self.lock();
         table.used += 1;
         let now = table.used;
@@ -76,7 +76,7 @@ impl Sessions {
     }
 
     /// Keeps a session; the number of one that had to make room.
-    pub(crate) fn keep(&self, key: String, session: Arc<Session>) -> Option<u64> {
+    pub fn keep(&self, key: String, session: Arc<Session>) -> Option<u64> {
         let mut table = self.lock();
         table.used += 1;
         let now = table.used;
@@ -91,7 +91,7 @@ impl Sessions {
     }
 
     /// Takes out the sessions of an instance; their numbers.
-    pub(crate) fn forget(&self, instance: &InstanceId) -> Vec<u64> {
+    pub fn forget(&self, instance: &InstanceId) -> Vec<u64> {
         let mut table = self.lock();
         let mut numbers = Vec::new();
         table.by_key.retain(|_, (_, session)| {

@@ -2,22 +2,17 @@
 //! other, and its clock runs only while it works.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_core::ports::extension::{AgentQuestion, LayerDesk, Seat};
-use goondan_core::ports::tool::ToolError;
 use goondan_spec::Code;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::calls::{Ended, Event, Receivers};
-use crate::errors;
-use crate::process::Process;
-use crate::sessions::Session;
-use crate::wire::{Answer, Down, Kept, NextAsk};
+use super::{Ended, Event, Heard, Kept, Line, NextAsk, Session};
+use crate::ports::extension::{AgentQuestion, LayerDesk, Seat};
+use crate::ports::tool::ToolError;
 
-/// How long a cancelled layer may go on before its host is given up.
+/// How long a cancelled layer may go on before it is given up.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Questions that may wait.
@@ -28,7 +23,7 @@ type Asked = (String, Result<Value, ToolError>);
 
 /// What a layer has asked before its host died: run once more, it gets the same answers.
 #[derive(Default)]
-pub(crate) struct Memory {
+pub(super) struct Memory {
     answers: Vec<Asked>,
     /// How many of them it has got.
     given: usize,
@@ -36,12 +31,12 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// Whether anything was asked.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.answers.is_empty()
     }
 
     /// It is run once more.
-    pub(crate) fn rewind(&mut self) {
+    pub(super) fn rewind(&mut self) {
         self.given = 0;
     }
 
@@ -63,32 +58,18 @@ impl Memory {
 }
 
 /// A run of some code of an extension.
-pub(crate) struct LayerRun<'a> {
-    pub(crate) process: Arc<Process>,
-    pub(crate) receivers: Receivers,
-    pub(crate) seat: &'a Seat,
-    /// Whom it belongs to; nobody while it registers.
-    pub(crate) session: Option<&'a Session>,
-    pub(crate) with_conversation: bool,
+pub(super) struct LayerRun<'a> {
+    line: Box<dyn Line>,
+    seat: &'a Seat,
+    /// Whom it belongs to, and whether it sees the conversation; nobody while it registers.
+    session: Option<(&'a Session, bool)>,
     /// How long it may work at a stretch.
-    pub(crate) limit: Duration,
-}
-
-/// Where the code is given up before its answer, its host is told, and given up if that does not help.
-struct Leave<'a> {
-    process: &'a Arc<Process>,
-    id: u64,
-    is_over: bool,
-}
-
-impl Drop for Leave<'_> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.process.calls().forget(self.id);
-            self.process.tell(&Down::Cancel { id: self.id });
-            self.process.retire();
-        }
-    }
+    limit: Duration,
+    waiting: VecDeque<Waiting>,
+    ended: Option<Ended>,
+    has_next: bool,
+    /// What ends it, whatever it says itself.
+    broken: Option<ToolError>,
 }
 
 /// A question that waits for its turn.
@@ -98,63 +79,62 @@ struct Waiting {
     payload: Value,
 }
 
-impl LayerRun<'_> {
+impl<'a> LayerRun<'a> {
+    /// What was begun on `line` for who sits at `seat`.
+    pub(super) fn new(
+        line: Box<dyn Line>,
+        seat: &'a Seat,
+        session: Option<(&'a Session, bool)>,
+        limit: Duration,
+    ) -> Self {
+        let (waiting, ended) = (VecDeque::new(), None);
+        LayerRun { line, seat, session, limit, waiting, ended, has_next: false, broken: None }
+    }
+
     /// Runs it to its end.
-    pub(crate) async fn run(mut self, mut desk: Option<&mut dyn LayerDesk>, memory: &mut Memory) -> Ended {
-        let process = Arc::clone(&self.process);
-        let mut leave = Leave { process: &process, id: self.receivers.id, is_over: false };
-        let mut waiting = VecDeque::new();
-        let mut ended = None;
+    pub(super) async fn run(mut self, mut desk: Option<&mut dyn LayerDesk>, memory: &mut Memory) -> Ended {
         loop {
             // An answer whose questions are still open is the last word all the same.
-            if let Some(ended) = ended.take() {
-                leave.is_over = true;
+            if let Some(ended) = self.ended.take() {
                 self.hear_the_rest();
-                return self.kept(ended);
+                return self.end(ended);
             }
-            if let Some(Waiting { ask, name, payload }) = waiting.pop_front() {
+            if let Some(Waiting { ask, name, payload }) = self.waiting.pop_front() {
                 let answer = match desk.as_deref_mut() {
-                    Some(desk) => self.perform(&name, payload, desk, memory, &mut waiting, &mut ended).await,
+                    Some(desk) => self.perform(&name, payload, desk, memory).await,
                     None => Err(ToolError::new("nothing can be asked while an extension registers")),
                 };
-                self.answer(ask, answer);
+                self.line.answer(ask, answer);
                 continue;
             }
-            match self.work(&mut waiting).await {
-                Ok(over) => ended = over,
-                Err(error) => return Err(error).into(),
+            if let Err(error) = self.work().await {
+                return Err(error).into();
             }
         }
     }
 
     /// The code works: until it asks something, or has come to its end.
-    async fn work(&mut self, waiting: &mut VecDeque<Waiting>) -> Result<Option<Ended>, ToolError> {
+    async fn work(&mut self) -> Result<(), ToolError> {
         let cancellation = &self.seat.cancellation;
         let until = Instant::now() + self.limit;
         let mut told_at = None;
-        loop {
+        while self.waiting.is_empty() && self.ended.is_none() {
             let lost = told_at.map_or(until, |at: Instant| until.min(at + GRACE));
             tokio::select! {
                 biased;
-                answer = &mut self.receivers.answer => {
-                    return Ok(Some(answer.unwrap_or_else(|_| Err(errors::cancelled()).into())));
-                }
                 () = cancellation.cancelled(), if told_at.is_none() => {
                     told_at = Some(Instant::now());
-                    self.process.tell(&Down::Cancel { id: self.receivers.id });
+                    self.line.cancel();
                 }
                 () = tokio::time::sleep_until(lost) => return Err(match told_at {
                     Some(_) => ToolError::new("the turn was cancelled").code(Code::TURN_CANCELLED),
-                    None => errors::too_long(self.limit),
+                    None => too_long(self.limit),
                 }),
-                Some(event) = self.receivers.events.recv() => {
-                    self.hear(event, waiting);
-                    if !waiting.is_empty() {
-                        return Ok(None);
-                    }
-                }
+                // Last: code that never stops talking must not keep the others waiting.
+                heard = self.line.hear() => self.take(heard),
             }
         }
+        Ok(())
     }
 
     /// Has the desk answer a question, and hears the code meanwhile.
@@ -164,24 +144,24 @@ impl LayerRun<'_> {
         payload: Value,
         desk: &mut dyn LayerDesk,
         memory: &mut Memory,
-        waiting: &mut VecDeque<Waiting>,
-        ended: &mut Option<Ended>,
     ) -> Result<Value, ToolError> {
+        if name == "next" && std::mem::replace(&mut self.has_next, true) {
+            let error = ToolError::new("`next` was called a second time").code(Code::EXT_NEXT);
+            let error = error.suggest("Call it once, and keep its result.");
+            self.broken = Some(error.clone());
+            return Err(error);
+        }
         let (answer, is_recalled) = match memory.recall(name) {
             // What it has changed before was taken up when it was asked first.
             Some(known) => (known, true),
             None => {
-                let seat = self.seat;
-                let asking = ask(desk, seat, name, payload);
+                let asking = ask(desk, self.seat, name, payload);
                 tokio::pin!(asking);
                 let answer = loop {
                     tokio::select! {
                         biased;
                         answer = &mut asking => break answer,
-                        over = &mut self.receivers.answer, if ended.is_none() => {
-                            *ended = Some(over.unwrap_or_else(|_| Err(errors::cancelled()).into()));
-                        }
-                        Some(event) = self.receivers.events.recv() => self.hear(event, waiting),
+                        heard = self.line.hear(), if self.ended.is_none() => self.take(heard),
                     }
                 };
                 memory.keep(name.to_owned(), answer.clone());
@@ -190,7 +170,7 @@ impl LayerRun<'_> {
         };
         match (name, answer) {
             ("next", Ok(mut wrapped)) => {
-                let news = self.session.map(|session| session.news(self.seat, self.with_conversation));
+                let news = self.session.map(|(session, with_conversation)| session.news(self.seat, with_conversation));
                 let mut news = news.unwrap_or_default();
                 if is_recalled {
                     news.state = self.seat.state.get().0.map(|value| Kept { value });
@@ -202,41 +182,47 @@ impl LayerRun<'_> {
         }
     }
 
-    fn hear(&self, event: Event, waiting: &mut VecDeque<Waiting>) {
-        match event {
-            Event::Log(level, message, fields) => self.seat.logger.log(level, &message, fields),
-            Event::Progress(..) => {}
-            Event::Ask { ask, .. } if waiting.len() >= MOST_WAITING => {
-                self.answer(ask, Err(ToolError::new(format!("{MOST_WAITING} questions are open already"))));
+    fn take(&mut self, heard: Heard) {
+        match heard {
+            Heard::Ended(ended) => self.ended = Some(ended),
+            Heard::Said(Event::Log(level, message, fields)) => self.seat.logger.log(level, &message, fields),
+            Heard::Said(Event::Progress(..)) => {}
+            Heard::Said(Event::Ask { ask, .. }) if self.waiting.len() >= MOST_WAITING => {
+                let many = format!("{MOST_WAITING} questions are open already");
+                self.line.answer(ask, Err(ToolError::new(many)));
             }
-            Event::Ask { ask, name, payload } => waiting.push_back(Waiting { ask, name, payload }),
+            Heard::Said(Event::Ask { ask, name, payload }) => {
+                self.waiting.push_back(Waiting { ask, name, payload });
+            }
         }
     }
 
     /// What was said before the answer. Questions of code that has come to its end are nobody's.
     fn hear_the_rest(&mut self) {
-        while let Ok(event) = self.receivers.events.try_recv() {
+        while let Some(event) = self.line.rest() {
             if !matches!(event, Event::Ask { .. }) {
-                self.hear(event, &mut VecDeque::new());
+                self.take(Heard::Said(event));
             }
         }
     }
 
-    fn answer(&self, ask: u64, outcome: Result<Value, ToolError>) {
-        let (value, error) = match outcome {
-            Ok(value) => (Some(value), None),
-            Err(error) => (None, Some(error.into())),
-        };
-        self.process.tell(&Down::Answer(Answer { ask, value, error }));
-    }
-
-    /// What the extension keeps from now on.
-    fn kept(&self, mut ended: Ended) -> Ended {
+    /// The end: what the extension keeps is kept, and a broken rule is what it comes to.
+    fn end(self, mut ended: Ended) -> Ended {
         if let Some(Kept { value }) = ended.state.take() {
             self.seat.state.set(value);
         }
+        if let Some(error) = self.broken {
+            ended.outcome = Err(error);
+        }
         ended
     }
+}
+
+/// The code of an extension worked longer at a stretch than it may.
+fn too_long(limit: Duration) -> ToolError {
+    ToolError::new(format!("it worked for more than {} ms at a stretch", limit.as_millis()))
+        .code(Code::EXT_TIMEOUT)
+        .suggest("Look for what it waits for, or raise `spec.timeoutMs` of the Extension.")
 }
 
 async fn ask(desk: &mut dyn LayerDesk, seat: &Seat, name: &str, payload: Value) -> Result<Value, ToolError> {

@@ -1,0 +1,168 @@
+//! What `register` gets.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::bus::Events;
+use super::layer::LayerContext;
+use super::session::{Buses, LayerFn, Session};
+use super::{Means, request};
+use crate::sdk::context::{Logger, ToolContext};
+use crate::sdk::export::Tool;
+use crate::wire::{Kept, LayerEntry, LayerKind, OfferedTool, Register, Registered, ToolError};
+
+/// What an extension registers with, and for which conversation.
+pub struct ExtensionApi {
+    told: Register,
+    context: ToolContext,
+    project_dir: PathBuf,
+    state: State,
+    events: Events,
+    layers: Vec<(LayerEntry, LayerFn)>,
+    tools: Vec<Tool>,
+}
+
+impl ExtensionApi {
+    pub(super) fn new(told: Register, buses: &Buses, means: Means) -> Self {
+        let context = means.context(request(&told, None));
+        ExtensionApi {
+            context,
+            project_dir: PathBuf::from(&told.project_dir),
+            state: State::new(told.state.clone()),
+            events: buses.events(&told.agent_name, &told.instance_key),
+            told,
+            layers: Vec::new(),
+            tools: Vec::new(),
+        }
+    }
+
+    /// The Extension resource's name.
+    pub fn extension_name(&self) -> &str {
+        &self.told.extension
+    }
+
+    /// The agent.
+    pub fn agent_name(&self) -> &str {
+        &self.told.agent_name
+    }
+
+    /// Its conversation.
+    pub fn instance_key(&self) -> &str {
+        &self.told.instance_key
+    }
+
+    /// Where the agent's tools work.
+    pub fn workdir(&self) -> &Path {
+        self.context.workdir()
+    }
+
+    /// The project's folder.
+    pub fn project_dir(&self) -> &Path {
+        &self.project_dir
+    }
+
+    /// The extension's config, as a `T`.
+    ///
+    /// # Errors
+    ///
+    /// What does not fit, with the field's name.
+    pub fn config<T: DeserializeOwned>(&self) -> Result<T, ToolError> {
+        serde_json::from_value(Value::Object(self.told.config.clone()))
+            .map_err(|mistake| ToolError::new(format!("the config of the extension does not fit: {mistake}")))
+    }
+
+    /// What the extension keeps for the conversation. May be cloned into layers and tools.
+    pub fn state(&self) -> State {
+        self.state.clone()
+    }
+
+    /// Events between the extensions of the conversation that come from this library. May be cloned into layers and tools.
+    pub fn events(&self) -> Events {
+        self.events.clone()
+    }
+
+    /// Log lines.
+    pub fn logger(&self) -> Logger<'_> {
+        self.context.logger()
+    }
+
+    /// Registers a layer of the priority 0.
+    pub fn layer<F>(&mut self, kind: LayerKind, run: F)
+    where
+        F: Fn(&mut LayerContext<'_>) -> Result<Value, ToolError> + Send + Sync + 'static,
+    {
+        self.layer_at(kind, 0.0, run);
+    }
+
+    /// Registers a layer. The lower its priority, the further out it lies.
+    pub fn layer_at<F>(&mut self, kind: LayerKind, priority: f64, run: F)
+    where
+        F: Fn(&mut LayerContext<'_>) -> Result<Value, ToolError> + Send + Sync + 'static,
+    {
+        self.layers.push((LayerEntry { kind, priority }, Box::new(run)));
+    }
+
+    /// Offers a tool, which [`tool`](crate::sdk::tool) makes of a name such as `notes__add` and a function. One that was
+    /// offered under the same name gives way.
+    pub fn tool(&mut self, tool: Tool) {
+        self.tools.retain(|known| known.export.name != tool.export.name);
+        self.tools.push(tool);
+    }
+
+    /// What was registered, and what the host is told of it.
+    pub(super) fn into_session(self) -> (Session, Registered) {
+        let offered = self.tools.iter().map(|tool| OfferedTool {
+            name: tool.export.name.clone(),
+            description: tool.export.description.clone(),
+            parameters: tool.export.parameters.clone(),
+        });
+        let registered =
+            Registered { layers: self.layers.iter().map(|(entry, _)| *entry).collect(), tools: offered.collect() };
+        let layers = self.layers.into_iter().map(|(_, run)| run).collect();
+        (Session::new(self.told, self.state, self.events, layers, self.tools), registered)
+    }
+}
+
+/// What an extension keeps for a conversation: any JSON, null at first. It survives restarts.
+#[derive(Clone)]
+pub struct State(Arc<Mutex<Held>>);
+
+struct Held {
+    value: Value,
+    /// The host does not know yet.
+    is_news: bool,
+}
+
+impl State {
+    fn new(value: Value) -> Self {
+        State(Arc::new(Mutex::new(Held { value, is_news: false })))
+    }
+
+    /// What is kept.
+    pub fn get(&self) -> Value {
+        self.lock().value.clone()
+    }
+
+    /// Keeps `value` from now on.
+    pub fn set(&self, value: impl Into<Value>) {
+        *self.lock() = Held { value: value.into(), is_news: true };
+    }
+
+    /// The host has put it back.
+    pub(super) fn put_back(&self, kept: Kept) {
+        *self.lock() = Held { value: kept.value, is_news: false };
+    }
+
+    /// What the host does not know yet, once.
+    pub(super) fn news(&self) -> Option<Kept> {
+        let mut held = self.lock();
+        std::mem::take(&mut held.is_news).then(|| Kept { value: held.value.clone() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,271 @@
+//! What a layer sees and does.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::conversation::Conversation;
+use super::session::Session;
+use super::{Means, request};
+use crate::sdk::context::{Logger, ToolContext};
+use crate::wire::{
+    AgentRequest, Changes, Ended, JsonObject, LayerRun, NextRequest, SendRequest, ToolError, Wrapped, operation,
+};
+
+/// Makes the ids of messages differ.
+static EMITTED: AtomicU64 = AtomicU64::new(0);
+
+/// The code of a layer that called `next` twice.
+const NEXT: &str = "E_EXT_NEXT";
+/// The code of a message event that makes no sense.
+const RESULT: &str = "E_EXT_RESULT";
+
+/// A run of a layer: what it sees, and what it may do.
+///
+/// `metadata`, and around tool calls `args` and around steps `tool_catalog`, may be changed.
+pub struct LayerContext<'a> {
+    session: &'a Session,
+    base: ToolContext,
+    fields: JsonObject,
+    /// What the layers of one turn, step or call tell each other.
+    pub metadata: JsonObject,
+    /// The arguments of a tool call; they are checked after the layers.
+    pub args: Value,
+    /// What the model is offered in a step: `name`, `description`, `parameters`. It decides what may be called, too.
+    pub tool_catalog: Vec<Value>,
+    /// What the host knows of those three.
+    known: JsonObject,
+    emitted: Vec<Value>,
+    has_next: bool,
+    /// What ends the layer, whatever it returns.
+    broken: Option<ToolError>,
+}
+
+impl<'a> LayerContext<'a> {
+    pub(super) fn new(session: &'a Session, run: LayerRun, means: Means) -> Self {
+        let base = means.context(request(&session.told, Some(&run)));
+        let mut fields = run.context;
+        let metadata = match fields.remove("metadata") {
+            Some(Value::Object(metadata)) => metadata,
+            _ => JsonObject::new(),
+        };
+        let tool_catalog = match fields.remove("toolCatalog") {
+            Some(Value::Array(catalog)) => Some(catalog),
+            _ => None,
+        };
+        let args = fields.remove("args");
+        let mut known = JsonObject::new();
+        known.insert("metadata".to_owned(), Value::Object(metadata.clone()));
+        known.extend(args.clone().map(|args| ("args".to_owned(), args)));
+        known.extend(tool_catalog.as_deref().map(|catalog| ("toolCatalog".to_owned(), names(catalog))));
+        LayerContext {
+            session,
+            base,
+            fields,
+            metadata,
+            args: args.unwrap_or_default(),
+            tool_catalog: tool_catalog.unwrap_or_default(),
+            known,
+            emitted: Vec::new(),
+            has_next: false,
+            broken: None,
+        }
+    }
+
+    /// The agent.
+    pub fn agent_name(&self) -> &str {
+        self.base.agent_name()
+    }
+
+    /// Its conversation.
+    pub fn instance_key(&self) -> &str {
+        self.base.instance_key()
+    }
+
+    /// The turn.
+    pub fn turn_id(&self) -> &str {
+        self.base.turn_id()
+    }
+
+    /// The causal chain.
+    pub fn trace_id(&self) -> &str {
+        self.base.trace_id()
+    }
+
+    /// Any other field of the context, such as `inputEvent`, `runtime`, `stepIndex` or `toolName`; null where this kind of
+    /// layer has none.
+    pub fn field(&self, name: &str) -> &Value {
+        self.fields.get(name).unwrap_or(&Value::Null)
+    }
+
+    /// The input of the turn, around turns and steps.
+    pub fn input(&self) -> &str {
+        self.field("inputEvent")["input"].as_str().unwrap_or_default()
+    }
+
+    /// The tool, around a tool call.
+    pub fn tool_name(&self) -> &str {
+        self.field("toolName").as_str().unwrap_or_default()
+    }
+
+    /// Which step of the turn it is, around steps and tool calls.
+    pub fn step_index(&self) -> Option<u64> {
+        self.field("stepIndex").as_u64()
+    }
+
+    /// Log lines about this run.
+    pub fn logger(&self) -> Logger<'_> {
+        self.base.logger()
+    }
+
+    /// Whether the turn was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.base.is_cancelled()
+    }
+
+    /// Blocks for `duration`.
+    ///
+    /// # Errors
+    ///
+    /// As soon as the turn is cancelled.
+    pub fn sleep(&self, duration: Duration) -> Result<(), ToolError> {
+        self.base.sleep(duration)
+    }
+
+    /// The conversation with what this layer has emitted, around turns and steps.
+    pub fn conversation(&self) -> Conversation {
+        let mut conversation = self.session.conversation().clone();
+        self.emitted.iter().cloned().for_each(|event| conversation.push(event));
+        conversation
+    }
+
+    /// Changes the conversation, around turns and steps: `{type: append, message}`, `{type: replace, targetId, message}`,
+    /// `{type: remove, targetId}` or `{type: truncate}`. A message needs `data: {role, content}`.
+    ///
+    /// # Errors
+    ///
+    /// Such an event makes no sense, or here.
+    pub fn emit(&mut self, mut event: Value) -> Result<(), ToolError> {
+        let wrong = |what: &str| ToolError::new(what).code(RESULT);
+        if self.fields.contains_key("toolName") {
+            return Err(wrong("layers around tool calls emit no message events"));
+        }
+        let kind = event["type"].as_str().unwrap_or_default().to_owned();
+        if !["append", "replace", "remove", "truncate"].contains(&kind.as_str()) {
+            return Err(wrong("a message event is an append, a replace, a remove or a truncate"));
+        }
+        if kind == "append" || kind == "replace" {
+            let target = event["targetId"].clone();
+            let message = &mut event["message"];
+            let has_data = message["data"]["role"].is_string() && !message["data"]["content"].is_null();
+            if !has_data {
+                return Err(wrong("a message needs `data: {role, content}`"));
+            }
+            if let Some(text) = message["data"]["content"].as_str() {
+                message["data"]["content"] = json!([{"type": "text", "text": text}]);
+            }
+            if message["id"].is_null() {
+                message["id"] = if target.is_string() { target } else { self.new_id().into() };
+            }
+            if message["metadata"].is_null() {
+                message["metadata"] = json!({});
+            }
+        }
+        self.emitted.push(event);
+        Ok(())
+    }
+
+    /// Appends a message with a text.
+    ///
+    /// # Errors
+    ///
+    /// As [`LayerContext::emit`].
+    pub fn append(&mut self, role: &str, text: impl Into<String>) -> Result<(), ToolError> {
+        self.emit(json!({"type": "append", "message": {"data": {"role": role, "content": text.into()}}}))
+    }
+
+    /// Asks another agent and waits for its answer, around turns and steps: `{target, response}`.
+    ///
+    /// # Errors
+    ///
+    /// No such agent, no answer in time, a failed turn, a circle of questions, or the end of this turn.
+    pub fn request(&self, question: AgentRequest) -> Result<Value, ToolError> {
+        self.ask(operation::LAYER_REQUEST, &question)
+    }
+
+    /// Tells another agent something, around turns and steps: `{accepted}`.
+    ///
+    /// # Errors
+    ///
+    /// No such agent, or the end of this turn.
+    pub fn send(&self, message: SendRequest) -> Result<Value, ToolError> {
+        self.ask(operation::LAYER_SEND, &message)
+    }
+
+    /// Runs what the layer wraps, once, and waits for its result.
+    ///
+    /// # Errors
+    ///
+    /// What it wraps has failed, or was run already.
+    pub fn next(&mut self) -> Result<Value, ToolError> {
+        if std::mem::replace(&mut self.has_next, true) {
+            let error = ToolError::new("`next` was called a second time").code(NEXT);
+            let error = error.suggest("Call it once, and keep its result.");
+            self.broken = Some(error.clone());
+            return Err(error);
+        }
+        let changes = self.changes();
+        let asked = self.ask(operation::LAYER_NEXT, &NextRequest { changes, state: self.session.state.news() })?;
+        let Wrapped { result, metadata, news } = serde_json::from_value(asked)?;
+        self.session.hear(news);
+        self.known.insert("metadata".to_owned(), Value::Object(metadata.clone()));
+        self.metadata = metadata;
+        Ok(result)
+    }
+
+    pub(super) fn end(mut self, returned: Result<Value, ToolError>) -> Ended {
+        let returned = match self.broken.take() {
+            Some(error) => Err(error),
+            None => returned,
+        };
+        let state = self.session.state.news();
+        match returned {
+            Ok(result) => Ended { result, changes: self.changes(), state, error: None },
+            Err(error) => Ended { error: Some(error), state, ..Ended::default() },
+        }
+    }
+
+    fn ask(&self, name: &str, payload: &impl Serialize) -> Result<Value, ToolError> {
+        pollster::block_on(self.base.ask(name, payload))
+    }
+
+    /// What the layer has changed since the host was told.
+    fn changes(&mut self) -> Changes {
+        let now = [
+            ("metadata", Value::Object(self.metadata.clone())),
+            ("args", self.args.clone()),
+            ("toolCatalog", names(&self.tool_catalog)),
+        ];
+        let mut fields = JsonObject::new();
+        for (name, value) in now {
+            if self.known.get(name).is_some_and(|known| *known != value) {
+                self.known.insert(name.to_owned(), value.clone());
+                fields.insert(name.to_owned(), value);
+            }
+        }
+        Changes { fields, events: std::mem::take(&mut self.emitted) }
+    }
+
+    fn new_id(&self) -> String {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+        let number = EMITTED.fetch_add(1, Ordering::Relaxed);
+        format!("{}-{}-{now}-{number}", self.session.told.extension, self.turn_id())
+    }
+}
+
+/// What tells the items of a catalog apart.
+fn names(catalog: &[Value]) -> Value {
+    catalog.iter().map(|item| json!({"name": item["name"]})).collect()
+}

@@ -1,0 +1,132 @@
+//! Extensions: a function `register`, and what it is told and runs. docs/extensions.md tells what layers are.
+//!
+//! Each message of the host runs on a thread of its own, so layers wait by blocking.
+
+mod api;
+mod bus;
+mod conversation;
+mod layer;
+mod session;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use self::api::{ExtensionApi, State};
+pub use self::bus::Events;
+pub use self::conversation::Conversation;
+pub use self::layer::LayerContext;
+use self::session::{Buses, Session};
+use super::cancellation::Cancellation;
+use super::context::ToolContext;
+use super::host::HostLink;
+use super::operations::Operations;
+use crate::wire::{CallContext, CallRequest, Ended, ExtensionMessage, LayerRun, Register, ToolError};
+
+/// Registers the layers and tools of an extension, once for each conversation.
+pub type RegisterFn = fn(&mut ExtensionApi) -> Result<(), ToolError>;
+
+/// The extension of an opened library: what has registered.
+pub(super) struct Extension {
+    register: RegisterFn,
+    sessions: Mutex<HashMap<u64, Arc<Session>>>,
+    buses: Buses,
+}
+
+/// What a message needs of its library to run.
+pub(super) struct Means {
+    pub(super) call: u64,
+    pub(super) cancellation: Arc<Cancellation>,
+    pub(super) host: HostLink,
+    pub(super) operations: Arc<Operations>,
+}
+
+impl Means {
+    /// A context for code that runs on behalf of `context`.
+    fn context(self, mut request: CallRequest) -> ToolContext {
+        ToolContext::of_call(self.call, &mut request, self.cancellation, (self.host, self.operations))
+    }
+}
+
+impl Extension {
+    pub(super) fn new(register: RegisterFn) -> Self {
+        Extension { register, sessions: Mutex::default(), buses: Buses::default() }
+    }
+
+    /// A registration is no longer wanted.
+    pub(super) fn forget(&self, session: u64) {
+        // Dropped without the lock: what it holds is the author's.
+        let gone = self.lock().remove(&session);
+        drop(gone);
+    }
+
+    /// Runs a message to its end.
+    pub(super) fn run(&self, message: ExtensionMessage, means: Means) -> Ended {
+        match message {
+            ExtensionMessage::Register(message) => self.register(message, means),
+            ExtensionMessage::Layer(run) => match self.session(run.session) {
+                Ok(session) => session.layer(run, means),
+                Err(ended) => ended,
+            },
+            ExtensionMessage::Call(call) => match self.session(call.session) {
+                Ok(session) => session.call(call.request, means),
+                Err(ended) => ended,
+            },
+            ExtensionMessage::Forget { session } => {
+                self.forget(session);
+                Ended::default()
+            }
+        }
+    }
+
+    fn register(&self, message: Register, means: Means) -> Ended {
+        let number = message.session;
+        let mut api = ExtensionApi::new(message, &self.buses, means);
+        if let Err(error) = (self.register)(&mut api) {
+            return failed(error);
+        }
+        let (session, registered) = api.into_session();
+        let state = session.state.news();
+        self.lock().insert(number, Arc::new(session));
+        match serde_json::to_value(registered) {
+            Ok(result) => Ended { result, state, ..Ended::default() },
+            Err(error) => failed(error.into()),
+        }
+    }
+
+    fn session(&self, number: u64) -> Result<Arc<Session>, Ended> {
+        let unknown = || failed(ToolError::new(format!("there is no registration {number}")));
+        self.lock().get(&number).cloned().ok_or_else(unknown)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Session>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An end without a result.
+fn failed(error: ToolError) -> Ended {
+    Ended { error: Some(error), ..Ended::default() }
+}
+
+/// The call that stands behind a registration or a run of a layer, as far as contexts show it.
+fn request(register: &Register, run: Option<&LayerRun>) -> CallRequest {
+    let text = |name: &str| {
+        let field = run.and_then(|run| run.context.get(name));
+        field.and_then(|field| field.as_str()).unwrap_or_default().to_owned()
+    };
+    CallRequest {
+        tool: register.extension.clone(),
+        export: String::new(),
+        arguments: Default::default(),
+        config: register.config.clone(),
+        context: CallContext {
+            agent_name: register.agent_name.clone(),
+            instance_key: register.instance_key.clone(),
+            turn_id: text("turnId"),
+            trace_id: text("traceId"),
+            tool_call_id: text("toolCallId"),
+            workdir: register.workdir.clone(),
+            ..CallContext::default()
+        },
+    }
+}

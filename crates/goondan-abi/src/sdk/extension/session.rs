@@ -1,0 +1,90 @@
+//! What has registered for a conversation.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use serde_json::Value;
+
+use super::api::State;
+use super::bus::{Bus, Events};
+use super::conversation::Conversation;
+use super::layer::LayerContext;
+use super::{Means, failed};
+use crate::sdk::export::Tool;
+use crate::sdk::handler::Run;
+use crate::wire::{CallRequest, Ended, LayerRun, News, Register, ToolError};
+
+/// A layer.
+pub(super) type LayerFn = Box<dyn Fn(&mut LayerContext<'_>) -> Result<Value, ToolError> + Send + Sync>;
+
+/// The buses of the conversations, by agent and key; a bus lasts as long as somebody holds it.
+#[derive(Default)]
+pub(super) struct Buses(Mutex<HashMap<(String, String), Weak<Bus>>>);
+
+impl Buses {
+    pub(super) fn events(&self, agent: &str, key: &str) -> Events {
+        let mut buses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        buses.retain(|_, bus| bus.strong_count() > 0);
+        let known = buses.entry((agent.to_owned(), key.to_owned())).or_default();
+        let bus = known.upgrade().unwrap_or_default();
+        *known = Arc::downgrade(&bus);
+        Events::new(bus)
+    }
+}
+
+/// An extension that has registered for a conversation.
+pub(super) struct Session {
+    pub(super) told: Register,
+    pub(super) state: State,
+    events: Events,
+    layers: Vec<LayerFn>,
+    tools: HashMap<String, Box<dyn Run>>,
+    conversation: Mutex<Conversation>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.events.end();
+    }
+}
+
+impl Session {
+    pub(super) fn new(told: Register, state: State, events: Events, layers: Vec<LayerFn>, tools: Vec<Tool>) -> Self {
+        let tools = tools.into_iter().map(|tool| (tool.export.name, tool.run)).collect();
+        Session { told, state, events, layers, tools, conversation: Mutex::default() }
+    }
+
+    pub(super) fn layer(&self, mut run: LayerRun, means: Means) -> Ended {
+        let Some(layer) = self.layers.get(run.layer) else {
+            return failed(ToolError::new(format!("there is no layer {}", run.layer)));
+        };
+        self.hear(std::mem::take(&mut run.news));
+        let mut context = LayerContext::new(self, run, means);
+        let returned = layer(&mut context);
+        context.end(returned)
+    }
+
+    pub(super) fn call(&self, mut request: CallRequest, means: Means) -> Ended {
+        let Some(tool) = self.tools.get(&request.export) else {
+            return failed(ToolError::new(format!("the extension has no tool `{}`", request.export)));
+        };
+        let arguments = std::mem::take(&mut request.arguments);
+        let outcome = tool.run(means.context(request), arguments);
+        let ended = match outcome {
+            Ok(output) => Ended { result: output.output, ..Ended::default() },
+            Err(error) => failed(error),
+        };
+        Ended { state: self.state.news(), ..ended }
+    }
+
+    pub(super) fn hear(&self, mut news: News) {
+        if let Some(kept) = news.state.take() {
+            self.state.put_back(kept);
+        }
+        self.conversation().hear(news);
+    }
+
+    pub(super) fn conversation(&self) -> MutexGuard<'_, Conversation> {
+        self.conversation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,112 @@
+//! What travels between the engine's side and the code of an extension.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::JsonObject;
+use crate::message::{Message, MessageEvent};
+use crate::ports::extension::{Changes, Layer};
+
+/// What code is told to begin.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum Begin<'a> {
+    /// Register for an instance.
+    Register(Register<'a>),
+    /// Run a layer.
+    Layer(Run<'a>),
+}
+
+/// What an extension registers with.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Register<'a> {
+    /// The number of the registration.
+    pub session: u64,
+    /// The Extension's name.
+    pub extension: &'a str,
+    /// The agent.
+    pub agent_name: &'a str,
+    /// Its conversation.
+    pub instance_key: &'a str,
+    /// Where the agent's tools work.
+    pub workdir: String,
+    /// The project's folder.
+    pub project_dir: String,
+    /// What the extension is configured with.
+    pub config: &'a JsonObject,
+    /// What it keeps.
+    pub state: Option<Value>,
+}
+
+/// A run of a layer.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run<'a> {
+    /// The registration.
+    pub session: u64,
+    /// Which of its layers.
+    pub layer: usize,
+    /// What the layer sees beside the conversation.
+    pub context: &'a JsonObject,
+    /// What has happened.
+    pub news: News,
+}
+
+/// What has happened since an extension was told the last time.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct News {
+    /// What was said before the turn began, where the turn is new.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base: Option<Vec<Arc<Message>>>,
+    /// Changes to the conversation.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Arc<MessageEvent>>,
+    /// What it keeps, where that was put back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<Kept>,
+}
+
+/// What an extension keeps, which may be nothing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// It.
+    pub value: Value,
+}
+
+/// What a layer says with `next`.
+#[derive(Debug, Default, Deserialize)]
+pub struct NextAsk {
+    /// What it has changed.
+    #[serde(default)]
+    pub changes: Changes,
+    /// What the extension keeps from now on.
+    #[serde(default)]
+    pub state: Option<Kept>,
+}
+
+/// What an extension says once it has registered.
+#[derive(Debug, Default, Deserialize)]
+pub struct Registered {
+    /// Its layers, in their order.
+    #[serde(default)]
+    pub layers: Vec<Layer>,
+    /// Its tools.
+    #[serde(default)]
+    pub tools: Vec<Offered>,
+}
+
+/// A tool that it offers.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Offered {
+    /// In the form `resource__export`.
+    pub name: String,
+    /// What the model reads.
+    #[serde(default)]
+    pub description: String,
+    /// The JSON Schema of its arguments.
+    pub parameters: Value,
+}
