@@ -1,4 +1,5 @@
 // Tidies up what the model passes to tools, and offers a tool that tells how often it had to.
+/** @type {import('@goondan/types').Register<{ longest: number }>} */
 export function register(api, config) {
   api.pipeline.register('toolCall', async (ctx) => {
     if (typeof ctx.args.text !== 'string') return ctx.next();

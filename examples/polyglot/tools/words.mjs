@@ -1,4 +1,5 @@
 // Each function is the export of the same name in goondan.yaml.
+/** @type {import('@goondan/types').Handlers} */
 export const handlers = {
   count(ctx, input) {
     const words = input.text.toLowerCase().match(/\p{L}+/gu) ?? [];

@@ -1,5 +1,6 @@
 // Registers layers around turns, steps (`step`) and tool calls (`toolCall`), once for each conversation. What a layer does before
 // `ctx.next()` happens before what it wraps, the rest after it. The page docs/extensions.md of gdn lists what `api` and `ctx` have.
+/** @type {import('@goondan/types').Register<{ what: string }>} */
 export function register(api, config) {
   api.pipeline.register('turn', async (ctx) => {
     // What is kept belongs to the conversation, and is there again after a restart.

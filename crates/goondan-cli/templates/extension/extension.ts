@@ -11,7 +11,7 @@ interface TurnContext {
 interface ExtensionApi {
   readonly pipeline: { register(kind: 'turn', layer: (ctx: TurnContext) => Promise<TurnResult>): void };
   readonly state: { get(): Promise<unknown>; set(value: unknown): Promise<void> };
-  readonly logger: Console;
+  readonly logger: Pick<Console, 'debug' | 'info' | 'warn' | 'error'>;
 }
 
 // Registers layers around turns, steps (`step`) and tool calls (`toolCall`), once for each conversation. What a layer does before

@@ -1,7 +1,7 @@
 // What is used of the context that a handler gets. The page docs/hosts.md of gdn lists all of it.
 interface Context {
   readonly workdir: string;
-  readonly logger: Console;
+  readonly logger: Pick<Console, 'debug' | 'info' | 'warn' | 'error'>;
 }
 
 interface Input {

@@ -3,7 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::json;
+
+use crate::projects::{ECHO, manifest};
 use crate::sandbox::Sandbox;
+use crate::watch::Watching;
 
 /// A language, and what of the cases is not about it.
 struct Binding {
@@ -42,9 +46,9 @@ const BINDINGS: &[Binding] = &[
         other: "py",
         needs: &["node"],
         without: RUST,
-        cases: 13,
+        cases: 14,
     },
-    Binding { name: "c", entry: "clayers", place: place_c, other: "py", needs: &["node", "cc"], without: C, cases: 10 },
+    Binding { name: "c", entry: "clayers", place: place_c, other: "py", needs: &["node", "cc"], without: C, cases: 11 },
     Binding {
         name: "typescript",
         entry: "probe.ts",
@@ -52,7 +56,7 @@ const BINDINGS: &[Binding] = &[
         other: "py",
         needs: &["node", "bun"],
         without: &[],
-        cases: 16,
+        cases: 17,
     },
     Binding {
         name: "python",
@@ -61,7 +65,7 @@ const BINDINGS: &[Binding] = &[
         other: "js",
         needs: &["node", "python3"],
         without: &[],
-        cases: 16,
+        cases: 17,
     },
 ];
 
@@ -167,4 +171,87 @@ fn the_same_cases_hold_in_each_language() {
         let passed = format!("{} passed, 0 failed\n", binding.cases);
         assert!(outcome.stdout.ends_with(&passed), "{}: {}\n{}", binding.name, outcome.stdout, outcome.stderr);
     }
+}
+
+/// The example in C, whose layer around a turn answers with `word`.
+fn compile(word: &str, to: &Path) {
+    let example = std::fs::read_to_string(repository().join("examples/plugins/c-layers/layers.c")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("layers.c");
+    std::fs::write(&source, example.replace("an answer of mine", word)).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-I"]).arg(repository().join("include")).arg("-I");
+    compiler.arg(repository().join("examples/plugins/c-layers")).arg(source).arg("-o").arg(to);
+    assert!(compiler.status().unwrap().success());
+}
+
+#[test]
+fn a_new_library_is_for_the_next_turn_and_the_old_one_ends_its_own() {
+    let sandbox = Sandbox::new();
+    let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
+    let text = manifest(model, "extensions: [{ref: Extension/say}]\n  permissions: {default: allow}");
+    let extension = "---\napiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {name: say}\nspec:\n  \
+                     entry: ./lib/say\n  config: {does: edits}\n";
+    sandbox.write("p/goondan.yaml", &format!("{text}{extension}"));
+    let go = sandbox.dir().join("go");
+    let script = format!(
+        "rules:\n  - when: {{role: user, contains: hold}}\n    reply: {{calls: [{{id: c, tool: bash__exec, args: \
+         {{command: 'until [ -e {} ]; do sleep 0.05; done'}}}}]}}\ndefault: {{text: unheard}}\n",
+        go.display()
+    );
+    sandbox.write("p/script.yaml", &script);
+    std::fs::create_dir_all(sandbox.dir().join("p/lib")).unwrap();
+    let file = sandbox.dir().join("p/lib").join(library("say"));
+    compile("the old words", &file);
+    let mut running = Watching::start(&sandbox, &["--watch"]);
+    assert_eq!(running.ask("now?"), "the old words");
+    running.send("hold on");
+    running.until("tool.called");
+    compile("the new words", &file);
+    let reload = running.reload();
+    assert_eq!(reload["changed"], json!(["Extension/say"]), "{reload}");
+    std::fs::write(go, "").unwrap();
+    assert_eq!(running.until("result")["response"], "the old words");
+    assert_eq!(running.ask("and now?"), "the new words");
+    running.end();
+}
+
+#[test]
+fn a_panic_in_a_layer_ends_its_turn_and_nothing_else() {
+    let sandbox = Sandbox::new();
+    let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
+    let text = manifest(model, "extensions: [{ref: Extension/layers}]");
+    let extension = "---\napiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {name: layers}\nspec:\n  \
+                     entry: ./layers\n  config: {does: panics}\n";
+    sandbox.write("p/goondan.yaml", &format!("{text}{extension}"));
+    sandbox.write("p/script.yaml", ECHO);
+    place_rust(&sandbox.dir().join("p"));
+    let mut running = Watching::start(&sandbox, &[]);
+    running.send("panic");
+    let result = running.until("result");
+    assert_eq!(result["error"]["code"], "E_EXT_FAILED", "{result}");
+    assert!(result["error"]["message"].as_str().unwrap().contains("no panic today"), "{result}");
+    assert_eq!(running.ask("still there?"), "heard still there?");
+    running.end();
+}
+
+#[test]
+fn what_is_no_library_with_an_extension_is_told() {
+    let sandbox = Sandbox::new();
+    let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
+    let text = manifest(model, "extensions: [{ref: Extension/reverse}]");
+    let extension = "---\napiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {name: reverse}\nspec: {entry: ./reverse}\n";
+    sandbox.write("p/goondan.yaml", &format!("{text}{extension}"));
+    sandbox.write("p/script.yaml", ECHO);
+    let missing = sandbox.gdn(&["validate", "p", "--format", "short"]);
+    assert!(missing.stdout.contains("E_CONFIG_ENTRY_NOT_FOUND"), "{missing:#?}");
+    // One with tools alone, as version 1.0 of the contract knew them. Checking it loads no code.
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-I"]).arg(repository().join("include"));
+    compiler.arg(repository().join("examples/plugins/c-reverse/reverse.c"));
+    assert!(compiler.arg("-o").arg(sandbox.dir().join("p").join(library("reverse"))).status().unwrap().success());
+    sandbox.gdn(&["validate", "p"]).ok();
+    let refused = sandbox.gdn(&["run", "p", "--input", "hello"]);
+    assert_ne!(refused.code, 0);
+    assert!(refused.stderr.contains("has no extension") && refused.stderr.contains("export_extension!"), "{refused:#?}");
 }

@@ -50,6 +50,7 @@ mod terminal;
 mod tool;
 #[cfg(unix)]
 mod trust;
+mod types;
 mod validate;
 #[cfg(unix)]
 mod watch;

@@ -25,7 +25,7 @@ pub(crate) struct Watching {
 
 impl Watching {
     /// Starts the project `p` and waits until a first answer shows that it runs.
-    fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
+    pub(crate) fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
         Watching::of(sandbox.command(&[&["run", "p", "--input-format", "stream-json"], arguments].concat()))
     }
 
@@ -57,7 +57,7 @@ impl Watching {
     }
 
     /// The next reload, with what has become of it.
-    fn reload(&self) -> Value {
+    pub(crate) fn reload(&self) -> Value {
         loop {
             let event = self.next();
             if event["type"].as_str().unwrap().starts_with("reload.") {
@@ -66,9 +66,13 @@ impl Watching {
         }
     }
 
-    pub(crate) fn ask(&mut self, input: &str) -> String {
+    pub(crate) fn send(&mut self, input: &str) {
         let stdin = self.stdin.as_mut().unwrap();
         writeln!(stdin, "{}", json!({"input": input})).unwrap();
+    }
+
+    pub(crate) fn ask(&mut self, input: &str) -> String {
+        self.send(input);
         self.until("result")["response"].as_str().unwrap_or_default().to_owned()
     }
 

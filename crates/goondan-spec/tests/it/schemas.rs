@@ -142,7 +142,7 @@ spec: {entry: ./tools/t, build: {command: make}}
 apiVersion: goondan.ai/v1
 kind: Extension
 metadata: {name: x}
-spec: {entry: x.mjs}
+spec: {entry: ./x, build: {command: make}}
 ---
 apiVersion: goondan.ai/v1
 kind: Connector
@@ -183,7 +183,7 @@ fn defaults_of_the_schema_are_those_of_the_decoder() {
         // JSON is YAML, too.
         let text: Vec<String> = documents.iter().map(Value::to_string).collect();
         let files =
-            files(&[("goondan.yaml", &text.join("\n---\n")), ("tools/libt.so", ""), ("in.js", ""), ("x.mjs", "")]);
+            files(&[("goondan.yaml", &text.join("\n---\n")), ("tools/libt.so", ""), ("in.js", ""), ("libx.so", "")]);
         load_files(&files).bundle.unwrap()
     };
     let (short, full) = (load(&short), load(&full));

@@ -1,0 +1,220 @@
+//! The types in `packages/` say what is there when a module runs, no less and no more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::projects::manifest;
+use crate::sandbox::Sandbox;
+
+/// Members by interface.
+type Shapes = BTreeMap<String, BTreeSet<String>>;
+
+/// Says which members the things have that modules in JavaScript get.
+const JAVASCRIPT: &str = r#"
+import fs from 'node:fs';
+const names = (thing) => [...new Set([...Object.keys(thing),
+  ...(Object.getPrototypeOf(thing) === Object.prototype ? [] : Object.getOwnPropertyNames(Object.getPrototypeOf(thing)))])]
+  .filter((name) => name !== 'constructor');
+const shapes = {};
+export function register(api) {
+  Object.assign(shapes, { ExtensionApi: names(api), Pipeline: names(api.pipeline), ExtensionTools: names(api.tools),
+    ExtensionState: names(api.state), ExtensionEvents: names(api.events), Logger: names(api.logger) });
+  api.pipeline.register('turn', async (ctx) => {
+    Object.assign(shapes, { TurnLayerContext: names(ctx), ConversationState: names(ctx.conversationState),
+      LayerAgents: names(ctx.agents), InputEvent: names(ctx.inputEvent), Runtime: names(ctx.runtime) });
+    const result = await ctx.next();
+    shapes.TurnResult = names(result);
+    shapes.Message = names(ctx.conversationState.nextMessages[0]);
+    fs.writeFileSync(`${api.projectDir}/shapes.json`, JSON.stringify(shapes));
+    return result;
+  });
+  api.pipeline.register('step', async (ctx) => {
+    Object.assign(shapes, { StepLayerContext: names(ctx), Turn: names(ctx.turn), CatalogItem: names(ctx.toolCatalog[0]) });
+    const result = await ctx.next();
+    shapes.StepResult = names(result);
+    return result;
+  });
+  api.pipeline.register('toolCall', async (ctx) => {
+    shapes.ToolCallLayerContext = names(ctx);
+    const result = await ctx.next();
+    shapes.ToolCallResult = names(result);
+    return result;
+  });
+  api.tools.register({ name: 'shapes__look' }, (ctx) => {
+    shapes.ToolContext = names(ctx);
+    shapes.AgentRuntime = names(ctx.runtime);
+    return ctx.output('seen', { title: 'seen' });
+  });
+}
+"#;
+
+/// The same in Python.
+const PYTHON: &str = r#"
+import json
+
+shapes = {}
+
+
+def names(thing):
+    return [name for name in dir(thing) if not name.startswith("_")]
+
+
+def register(api):
+    shapes.update(ExtensionApi=names(api), Pipeline=names(api.pipeline), ExtensionTools=names(api.tools),
+                  ExtensionState=names(api.state), ExtensionEvents=names(api.events))
+
+    @api.pipeline.register("turn")
+    async def turn(ctx):
+        shapes.update(TurnLayerContext=names(ctx), ConversationState=names(ctx.conversation_state),
+                      Agents=names(ctx.agents), Logger=names(ctx.logger))
+        result = await ctx.next()
+        with open(api.project_dir + "/shapes.json", "w") as file:
+            json.dump(shapes, file)
+        return result
+
+    @api.pipeline.register("step")
+    async def step(ctx):
+        shapes.update(StepLayerContext=names(ctx))
+        return await ctx.next()
+
+    @api.pipeline.register("toolCall")
+    async def call(ctx):
+        # It is there to say that it may not be used here.
+        shapes.update(ToolCallLayerContext=[name for name in names(ctx) if name != "emit_message_event"])
+        return await ctx.next()
+
+    def look(ctx, input):
+        seen = ctx.output("seen", title="seen")
+        shapes.update(ToolContext=names(ctx), ToolRuntime=names(ctx.runtime), Output=names(seen))
+        return seen
+
+    api.tools.register({"name": "shapes__look"}, look)
+"#;
+
+/// What is made as JSON has fields that are not always there.
+const DATA: [&str; 8] =
+    ["InputEvent", "Runtime", "Turn", "CatalogItem", "TurnResult", "StepResult", "ToolCallResult", "Message"];
+
+/// What a module sees that says so itself.
+fn offered(file: &str, text: &str) -> Shapes {
+    let sandbox = Sandbox::new();
+    let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
+    let bundle = manifest(model, "extensions: [{ref: Extension/shapes}]\n  permissions: {default: allow}");
+    let extension =
+        format!("---\napiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {{name: shapes}}\nspec: {{entry: ./{file}}}\n");
+    sandbox.write("p/goondan.yaml", &format!("{bundle}{extension}"));
+    let script = "rules:\n  - when: {role: user}\n    reply: {calls: [{id: c, tool: shapes__look, args: {}}]}\n\
+                  default: {text: '{{ results.c.output }}'}\n";
+    sandbox.write("p/script.yaml", script);
+    sandbox.write(&format!("p/{file}"), text);
+    assert_eq!(sandbox.gdn(&["run", "p", "--input", "hello"]).ok(), "seen\n");
+    let shapes = std::fs::read_to_string(sandbox.dir().join("p/shapes.json")).unwrap();
+    serde_json::from_str(&shapes).unwrap()
+}
+
+/// The interfaces of a file: `head` finds the name and what it extends in a line, `member` finds a member.
+fn declared(
+    text: &str,
+    head: fn(&str) -> Option<(&str, Option<&str>)>,
+    member: fn(&str) -> Option<&str>,
+) -> Shapes {
+    let mut shapes = Shapes::new();
+    let mut current: Option<String> = None;
+    for line in text.lines() {
+        if let Some((name, base)) = head(line) {
+            let inherited = base.and_then(|base| shapes.get(base).cloned()).unwrap_or_default();
+            shapes.insert(name.to_owned(), inherited);
+            current = Some(name.to_owned());
+        } else if let (Some(current), Some(name)) = (&current, member(line)) {
+            shapes.get_mut(current).unwrap().insert(name.to_owned());
+        } else if !line.is_empty() && !line.starts_with([' ', '#', '}']) {
+            current = None;
+        }
+    }
+    shapes
+}
+
+fn word(text: &str) -> &str {
+    text.split(|character: char| !character.is_alphanumeric() && character != '_').next().unwrap()
+}
+
+fn in_typescript(text: &str) -> Shapes {
+    let head = |line: &'_ str| -> Option<(&'_ str, Option<&'_ str>)> {
+        let rest = line.strip_prefix("export interface ")?;
+        Some((word(rest), rest.split_once(" extends ").map(|(_, base)| word(base))))
+    };
+    let member = |line: &'_ str| -> Option<&'_ str> {
+        let said = line.strip_prefix("  ")?.trim_start_matches("readonly ");
+        let name = word(said);
+        (!name.is_empty() && said[name.len()..].starts_with([':', '?', '(', '<'])).then_some(name)
+    };
+    declared(text, head, member)
+}
+
+fn in_python(text: &str) -> Shapes {
+    let head = |line: &'_ str| -> Option<(&'_ str, Option<&'_ str>)> {
+        let rest = line.strip_prefix("class ")?;
+        Some((word(rest), rest.split_once('(').map(|(_, base)| word(base))))
+    };
+    let member = |line: &'_ str| -> Option<&'_ str> {
+        let said = line.strip_prefix("    ")?;
+        let name = word(said.strip_prefix("def ").unwrap_or(said));
+        let is_one = said.starts_with("def ") || said[name.len()..].starts_with(": ");
+        (is_one && !name.is_empty()).then_some(name)
+    };
+    declared(text, head, member)
+}
+
+fn compare(offered: &Shapes, declared: &Shapes) {
+    assert!(offered.len() > 10, "{offered:?}");
+    for (name, members) in offered {
+        let known = declared.get(name).unwrap_or_else(|| panic!("`{name}` is not declared"));
+        let lacking: Vec<&String> = members.difference(known).collect();
+        assert!(lacking.is_empty(), "the types lack {lacking:?} of `{name}`");
+        let made_up: Vec<&String> = known.difference(members).collect();
+        assert!(DATA.contains(&name.as_str()) || made_up.is_empty(), "nothing gives {made_up:?} of `{name}`");
+    }
+}
+
+fn package(path: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packages").join(path)).unwrap()
+}
+
+#[allow(clippy::print_stderr, reason = "it says why a test is skipped")]
+fn is_there(program: &str) -> bool {
+    let is_there = Command::new(program).arg("--version").output().is_ok();
+    if !is_there {
+        eprintln!("skipped: there is no {program}");
+    }
+    is_there
+}
+
+#[test]
+fn what_modules_in_javascript_get_is_declared() {
+    if is_there("node") {
+        compare(&offered("shapes.mjs", JAVASCRIPT), &in_typescript(&package("types/index.d.ts")));
+    }
+}
+
+#[test]
+fn what_modules_in_python_get_is_declared() {
+    if is_there("python3") {
+        compare(&offered("shapes.py", PYTHON), &in_python(&package("python/goondan_types/__init__.py")));
+    }
+}
+
+/// A comparison that finds nothing would find no drift.
+#[test]
+fn what_is_not_declared_is_found() {
+    let declared = in_typescript(&package("types/index.d.ts"));
+    let mut offered: Shapes = declared.clone();
+    offered.get_mut("Logger").unwrap().insert("shout".to_owned());
+    assert!(std::panic::catch_unwind(|| compare(&offered, &declared)).is_err());
+    let declared = in_python(&package("python/goondan_types/__init__.py"));
+    let mut offered = declared.clone();
+    offered.get_mut("TurnLayerContext").unwrap().remove("emit_message_event");
+    assert!(std::panic::catch_unwind(|| compare(&offered, &declared)).is_err());
+}
