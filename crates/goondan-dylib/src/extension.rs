@@ -62,11 +62,7 @@ impl Code for LibraryExtension {
 
     async fn connect(&self, _seat: &Seat) -> Result<Arc<dyn Runner>, ToolError> {
         let connection = self.library.connect().await.map_err(error)?;
-        Ok(Arc::new(LibraryRunner {
-            library: Arc::clone(&self.library),
-            connection,
-            cancel_grace: self.cancel_grace,
-        }))
+        Ok(Arc::new(LibraryRunner { library: Arc::clone(&self.library), connection, cancel_grace: self.cancel_grace }))
     }
 }
 

@@ -23,11 +23,11 @@ mod running;
 mod shims;
 mod threads;
 
-pub use crate::{export_extension, export_tools};
 pub use crate::wire::{
-    AgentCatalog, AgentRequest, Attachment, JsonObject, LayerKind, LogLevel, Permission, RequestResult, SendRequest, SendResult,
-    SpawnRequest, SpawnResult, SpawnedAgentInfo, ToolError, code,
+    AgentCatalog, AgentRequest, Attachment, JsonObject, LayerKind, LogLevel, Permission, RequestResult, SendRequest,
+    SendResult, SpawnRequest, SpawnResult, SpawnedAgentInfo, ToolError, code,
 };
+pub use crate::{export_extension, export_tools};
 pub use agents::{AgentRuntime, BlockingAgentRuntime};
 pub use context::{Logger, ToolContext};
 pub use export::{Library, Tool, tool};

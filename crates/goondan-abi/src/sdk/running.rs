@@ -85,7 +85,7 @@ impl Running {
         let (host, calls) = (self.host, Arc::clone(&self.calls));
         let means = Means { call, cancellation, host, operations: Arc::clone(&self.operations) };
         let started = self.threads.spawn(move || {
-            finish(host, &calls, call, "the extension", || {
+            finish(host, &calls, call, EXTENSION, || {
                 Ok(ToolOutput { output: serde_json::to_value(extension.run(message, means))?, ..ToolOutput::default() })
             });
         });
@@ -131,15 +131,21 @@ impl Running {
 /// One call on its thread, from its arguments to its completion.
 fn run(host: HostLink, calls: &Calls, call: u64, tool: &dyn Run, ctx: ToolContext, request: CallRequest) {
     let CallRequest { export, arguments, .. } = request;
-    finish(host, calls, call, &export, || tool.run(ctx, arguments));
+    finish(host, calls, call, (&export, TOOL_ADVICE), || tool.run(ctx, arguments));
 }
 
-/// Does the work of a call and completes it. A panic of `who` ends here.
+/// What to do about a panic in a tool.
+const TOOL_ADVICE: &str = "This is a fault of the tool. Try other arguments or another tool.";
+/// Who panics where an extension does, and what to do about it.
+const EXTENSION: (&str, &str) =
+    ("it", "This is a fault of the extension. Whoever maintains it finds the place in the log.");
+
+/// Does the work of a call and completes it. A panic of `who` ends here, with advice.
 fn finish(
     host: HostLink,
     calls: &Calls,
     call: u64,
-    who: &str,
+    (who, advice): (&str, &str),
     work: impl FnOnce() -> Result<ToolOutput, ToolError>,
 ) {
     let _working = panics::working_for(call);
@@ -151,9 +157,7 @@ fn finish(
         Ok(Ok(output)) => host.complete(call, Status::OK, &output),
         Ok(Err(error)) => host.complete(call, Status::FAILED, &error),
         Err(panic) => {
-            let error = ToolError::new(format!("{who} panicked: {panic}"))
-                .code(code::PANIC)
-                .suggest("This is a fault of the tool. Try other arguments or another tool.");
+            let error = ToolError::new(format!("{who} panicked: {panic}")).code(code::PANIC).suggest(advice);
             host.complete(call, Status::PANIC, &error)
         }
     };

@@ -9,8 +9,8 @@ use super::host::HostLink;
 use super::panics;
 use super::running::Running;
 use crate::raw::{
-    ABI_MAJOR, ABI_MINOR, Bytes, ExtendingLibrary, FLAG_PANICS_STOP_HERE, Host, Library as LibraryTable, MAGIC, Plugin, PutFn, Status,
-    write_prefix,
+    ABI_MAJOR, ABI_MINOR, Bytes, ExtendingLibrary, FLAG_PANICS_STOP_HERE, Host, Library as LibraryTable, MAGIC, Plugin,
+    PutFn, Status, write_prefix,
 };
 
 /// What [`export_tools!`](crate::export_tools) makes of a list of functions.

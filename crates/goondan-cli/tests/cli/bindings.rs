@@ -104,7 +104,8 @@ fn place_typescript(project: &Path) {
 /// `text` without the lines about `other`, and what is indented below them.
 fn without(text: &str, other: &str) -> String {
     let marks = [format!("{other}-"), format!("\"{other}-"), format!("\"state:instances/*{other}-")];
-    let sends = [format!("- send: {{agent: {other}-"), format!("- replace: {{path: probe.{}", &other.replace("js", "mjs"))];
+    let sends =
+        [format!("- send: {{agent: {other}-"), format!("- replace: {{path: probe.{}", &other.replace("js", "mjs"))];
     let mut dropped_at = None;
     let mut kept = String::new();
     for line in text.lines() {
@@ -240,7 +241,8 @@ fn what_is_no_library_with_an_extension_is_told() {
     let sandbox = Sandbox::new();
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
     let text = manifest(model, "extensions: [{ref: Extension/reverse}]");
-    let extension = "---\napiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {name: reverse}\nspec: {entry: ./reverse}\n";
+    let extension =
+        "---\napiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {name: reverse}\nspec: {entry: ./reverse}\n";
     sandbox.write("p/goondan.yaml", &format!("{text}{extension}"));
     sandbox.write("p/script.yaml", ECHO);
     let missing = sandbox.gdn(&["validate", "p", "--format", "short"]);
@@ -253,5 +255,8 @@ fn what_is_no_library_with_an_extension_is_told() {
     sandbox.gdn(&["validate", "p"]).ok();
     let refused = sandbox.gdn(&["run", "p", "--input", "hello"]);
     assert_ne!(refused.code, 0);
-    assert!(refused.stderr.contains("has no extension") && refused.stderr.contains("export_extension!"), "{refused:#?}");
+    assert!(
+        refused.stderr.contains("has no extension") && refused.stderr.contains("export_extension!"),
+        "{refused:#?}"
+    );
 }

@@ -115,10 +115,9 @@ fn reference_project() -> Sandbox {
         std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
     let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    for (folder, name, source) in [
-        ("tools/text-utils", "text_utils", "c-reverse/reverse.c"),
-        ("extensions/tidy", "tidy", "c-layers/layers.c"),
-    ] {
+    for (folder, name, source) in
+        [("tools/text-utils", "text_utils", "c-reverse/reverse.c"), ("extensions/tidy", "tidy", "c-layers/layers.c")]
+    {
         let library = format!("p/{folder}/target/release/{prefix}{name}{suffix}");
         sandbox.write(&library, "");
         let mut compiler = std::process::Command::new("cc");

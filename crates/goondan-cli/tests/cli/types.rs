@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
-
 use crate::projects::manifest;
 use crate::sandbox::Sandbox;
 
@@ -103,8 +101,9 @@ fn offered(file: &str, text: &str) -> Shapes {
     let sandbox = Sandbox::new();
     let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
     let bundle = manifest(model, "extensions: [{ref: Extension/shapes}]\n  permissions: {default: allow}");
-    let extension =
-        format!("---\napiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {{name: shapes}}\nspec: {{entry: ./{file}}}\n");
+    let extension = format!(
+        "---\napiVersion: goondan.ai/v1\nkind: Extension\nmetadata: {{name: shapes}}\nspec: {{entry: ./{file}}}\n"
+    );
     sandbox.write("p/goondan.yaml", &format!("{bundle}{extension}"));
     let script = "rules:\n  - when: {role: user}\n    reply: {calls: [{id: c, tool: shapes__look, args: {}}]}\n\
                   default: {text: '{{ results.c.output }}'}\n";
@@ -116,11 +115,7 @@ fn offered(file: &str, text: &str) -> Shapes {
 }
 
 /// The interfaces of a file: `head` finds the name and what it extends in a line, `member` finds a member.
-fn declared(
-    text: &str,
-    head: fn(&str) -> Option<(&str, Option<&str>)>,
-    member: fn(&str) -> Option<&str>,
-) -> Shapes {
+fn declared(text: &str, head: fn(&str) -> Option<(&str, Option<&str>)>, member: fn(&str) -> Option<&str>) -> Shapes {
     let mut shapes = Shapes::new();
     let mut current: Option<String> = None;
     for line in text.lines() {
@@ -142,29 +137,30 @@ fn word(text: &str) -> &str {
 }
 
 fn in_typescript(text: &str) -> Shapes {
-    let head = |line: &'_ str| -> Option<(&'_ str, Option<&'_ str>)> {
+    fn head(line: &str) -> Option<(&str, Option<&str>)> {
         let rest = line.strip_prefix("export interface ")?;
         Some((word(rest), rest.split_once(" extends ").map(|(_, base)| word(base))))
-    };
-    let member = |line: &'_ str| -> Option<&'_ str> {
+    }
+    fn member(line: &str) -> Option<&str> {
         let said = line.strip_prefix("  ")?.trim_start_matches("readonly ");
         let name = word(said);
         (!name.is_empty() && said[name.len()..].starts_with([':', '?', '(', '<'])).then_some(name)
-    };
+    }
     declared(text, head, member)
 }
 
 fn in_python(text: &str) -> Shapes {
-    let head = |line: &'_ str| -> Option<(&'_ str, Option<&'_ str>)> {
+    fn head(line: &str) -> Option<(&str, Option<&str>)> {
         let rest = line.strip_prefix("class ")?;
         Some((word(rest), rest.split_once('(').map(|(_, base)| word(base))))
-    };
-    let member = |line: &'_ str| -> Option<&'_ str> {
+    }
+    fn member(line: &str) -> Option<&str> {
         let said = line.strip_prefix("    ")?;
-        let name = word(said.strip_prefix("def ").unwrap_or(said));
-        let is_one = said.starts_with("def ") || said[name.len()..].starts_with(": ");
-        (is_one && !name.is_empty()).then_some(name)
-    };
+        let function = said.strip_prefix("def ");
+        let name = word(function.unwrap_or(said));
+        let is_one = !name.is_empty() && (function.is_some() || said[name.len()..].starts_with(": "));
+        is_one.then_some(name)
+    }
     declared(text, head, member)
 }
 

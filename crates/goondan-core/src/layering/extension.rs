@@ -124,7 +124,8 @@ impl AttachedExtension for Attached {
     ) -> Result<(Value, Changes), ToolError> {
         let (before, mut memory) = (self.seat.state.get().0, Memory::default());
         let ended = self.once(layer, &context, desk, &mut memory, None).await;
-        let died = ended.outcome.as_ref().is_err_and(|error| error.code.as_deref() == Some(ErrorCode::HOST_DIED.as_str()));
+        let died =
+            ended.outcome.as_ref().is_err_and(|error| error.code.as_deref() == Some(ErrorCode::HOST_DIED.as_str()));
         // What a layer around a tool call has done by itself may be the point of it.
         let may_repeat = self.layers[layer].kind != LayerKind::ToolCall || !memory.is_empty();
         let ended = match died && may_repeat {

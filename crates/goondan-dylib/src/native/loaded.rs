@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use goondan_abi::raw::{
-    self, ABI_MAJOR, Bytes, ExtendingLibrary, FLAG_PANICS_STOP_HERE, Host, Library, MAGIC, Plugin, PutFn, SYMBOL, Status,
+    self, ABI_MAJOR, Bytes, ExtendingLibrary, FLAG_PANICS_STOP_HERE, Host, Library, MAGIC, Plugin, PutFn, SYMBOL,
+    Status,
 };
 use goondan_abi::wire;
 

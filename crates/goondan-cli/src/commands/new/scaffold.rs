@@ -111,9 +111,7 @@ impl Scaffold<'_> {
 
     fn filled(&self, template: &str) -> String {
         let (entry, build, sdk) = match self.language {
-            Language::Rust { sdk } => {
-                (format!("target/release/{}", self.name), RUST_BUILD.to_owned(), sdk.as_str())
-            }
+            Language::Rust { sdk } => (format!("target/release/{}", self.name), RUST_BUILD.to_owned(), sdk.as_str()),
             Language::C => (self.name.to_owned(), c_build("tool.c", self.name), ""),
             Language::Module(module) => (module.file.to_owned(), String::new(), ""),
         };
