@@ -130,11 +130,14 @@ impl Line for LibraryLine {
             Happening::Event(event) => Heard::Said(self.said(event)),
             Happening::Answer(outcome) => {
                 let mut ended = ended(outcome);
-                if let Err(error) = &mut ended.outcome
-                    && self.is_registering
-                {
-                    error.message = format!("`register` failed: {}", error.message);
-                    error.code = Some(ErrorCode::EXT_INIT.into());
+                if let Err(error) = &mut ended.outcome {
+                    if self.is_registering {
+                        error.message = format!("`register` failed: {}", error.message);
+                        error.code = Some(ErrorCode::EXT_INIT.into());
+                    } else if error.code.as_deref() == Some(wire::code::PANIC) {
+                        // The end of a layer like any other error of its own.
+                        error.code = Some(ErrorCode::EXT_FAILED.into());
+                    }
                 }
                 Heard::Ended(ended)
             }
@@ -185,10 +188,6 @@ fn asked_for(name: String) -> String {
 fn ended(outcome: Outcome<wire::ToolOutput>) -> Ended {
     let whole = match outcome {
         Ok(whole) => whole,
-        // A panic is the end of a layer like any other error of its own.
-        Err(panic) if panic.code.as_deref() == Some(wire::code::PANIC) => {
-            return Err(ToolError { code: None, ..error(panic) }).into();
-        }
         Err(failure) => return Err(error(failure)).into(),
     };
     let said: wire::Ended = match serde_json::from_value(whole.output.clone()) {

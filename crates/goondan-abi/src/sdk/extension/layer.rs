@@ -209,6 +209,7 @@ impl<'a> LayerContext<'a> {
     /// # Errors
     ///
     /// What it wraps has failed, or was run already.
+    #[expect(clippy::should_implement_trait, reason = "it is what all languages call it, and no iterator")]
     pub fn next(&mut self) -> Result<Value, ToolError> {
         if std::mem::replace(&mut self.has_next, true) {
             let error = ToolError::new("`next` was called a second time").code(NEXT);

@@ -65,11 +65,11 @@ impl Extension {
             ExtensionMessage::Register(message) => self.register(message, means),
             ExtensionMessage::Layer(run) => match self.session(run.session) {
                 Ok(session) => session.layer(run, means),
-                Err(ended) => ended,
+                Err(error) => failed(error),
             },
             ExtensionMessage::Call(call) => match self.session(call.session) {
                 Ok(session) => session.call(call.request, means),
-                Err(ended) => ended,
+                Err(error) => failed(error),
             },
             ExtensionMessage::Forget { session } => {
                 self.forget(session);
@@ -93,8 +93,8 @@ impl Extension {
         }
     }
 
-    fn session(&self, number: u64) -> Result<Arc<Session>, Ended> {
-        let unknown = || failed(ToolError::new(format!("there is no registration {number}")));
+    fn session(&self, number: u64) -> Result<Arc<Session>, ToolError> {
+        let unknown = || ToolError::new(format!("there is no registration {number}"));
         self.lock().get(&number).cloned().ok_or_else(unknown)
     }
 
