@@ -139,7 +139,7 @@ impl Line for LibraryLine {
                         error.code = Some(ErrorCode::EXT_FAILED.into());
                     }
                 }
-                Heard::Ended(ended)
+                Heard::Ended(Box::new(ended))
             }
         }
     }

@@ -134,7 +134,7 @@ impl Line for ModuleLine {
             Some(event) = self.receivers.events.recv() => Heard::Said(event),
             answer = &mut self.receivers.answer => {
                 self.is_over = true;
-                Heard::Ended(answer.unwrap_or_else(|_| Err(errors::cancelled()).into()))
+                Heard::Ended(Box::new(answer.unwrap_or_else(|_| Err(errors::cancelled()).into())))
             }
         }
     }

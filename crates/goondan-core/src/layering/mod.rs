@@ -112,7 +112,7 @@ pub enum Heard {
     /// Something, while it runs.
     Said(Event),
     /// Its last word.
-    Ended(Ended),
+    Ended(Box<Ended>),
 }
 
 /// What code says before its end.

@@ -184,7 +184,7 @@ impl<'a> LayerRun<'a> {
 
     fn take(&mut self, heard: Heard) {
         match heard {
-            Heard::Ended(ended) => self.ended = Some(ended),
+            Heard::Ended(ended) => self.ended = Some(*ended),
             Heard::Said(Event::Log(level, message, fields)) => self.seat.logger.log(level, &message, fields),
             Heard::Said(Event::Progress(..)) => {}
             Heard::Said(Event::Ask { ask, .. }) if self.waiting.len() >= MOST_WAITING => {
