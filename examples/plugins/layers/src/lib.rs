@@ -18,16 +18,12 @@ export_extension! { register = register }
 #[derive(Deserialize)]
 struct Config {
     does: String,
-    /// How many layers `passes` registers.
-    #[serde(default)]
-    layers: usize,
 }
 
 fn register(api: &mut ExtensionApi) -> Result<(), ToolError> {
-    let Config { does, layers } = api.config()?;
+    let Config { does } = api.config()?;
     match does.as_str() {
         "marks" => marks(api),
-        "passes" => (0..layers).for_each(|_| api.layer(LayerKind::Turn, |ctx| ctx.next())),
         "orders" => orders(api),
         "counts" => counts(api),
         "filters" => filters(api),
