@@ -96,6 +96,8 @@ pub struct AgentPlan {
     pub description: Option<String>,
     /// The system prompt.
     pub system: Option<String>,
+    /// The names of files with instructions, which folders below the working folder may have, too.
+    pub instructions: Arc<[String]>,
     /// The models, in the order in which they are asked: each where those before it have failed. There is at least one.
     pub models: Arc<[ModelPlan]>,
     /// Sampling settings.
@@ -243,7 +245,8 @@ impl Planner<'_> {
         Some(AgentPlan {
             name: agent.id.name.clone(),
             description: agent.annotations.get("description").cloned(),
-            system: agent.spec.prompt.as_ref().map(|prompt| prompt.text.clone()),
+            system: agent.spec.system(),
+            instructions: agent.spec.instructions.iter().flat_map(|found| found.names.clone()).collect(),
             models: models?,
             params: Arc::new(agent.spec.params.clone()),
             output: agent.spec.output.as_ref().filter(|_| is_sent).map(|format| Arc::clone(&format.schema)),

@@ -334,7 +334,7 @@ impl<'a> Snapper<'a> {
             }
         });
         let models = spec.models().fold(Hasher::default(), |hasher, id| hasher.and(id).and(&known(id)));
-        let prompt = spec.prompt.as_ref().map(|prompt| &prompt.text);
+        let prompt = (spec.prompt.as_ref().map(|prompt| &prompt.text), &spec.instructions);
         let settings = (&spec.params, spec.max_parallel_tool_calls, &spec.required_tools, &spec.output, &spec.workdir);
         BTreeMap::from([
             (AgentPart::Tools, tools.finish()),

@@ -2,6 +2,7 @@
 
 pub(crate) mod budget;
 pub(crate) mod instance;
+pub mod instructions;
 pub(crate) mod model_call;
 pub(crate) mod model_course;
 pub mod step;
@@ -173,7 +174,7 @@ impl TurnContext {
         self.append_with(role, content, source, JsonObject::new()).await
     }
 
-    async fn append_with(
+    pub(crate) async fn append_with(
         &mut self,
         role: Role,
         content: Vec<Part>,
@@ -257,7 +258,7 @@ impl TurnContext {
     }
 }
 
-fn model_effect(step: u32) -> String {
+pub(crate) fn model_effect(step: u32) -> String {
     format!("step-{step}/model")
 }
 

@@ -15,7 +15,7 @@ use crate::tooling::dispatch::{self, ToolCallContext};
 use crate::tooling::registry::Catalog;
 use crate::turn::model_call::{ModelAnswer, ModelCall, NoAnswer, turn_error};
 use crate::turn::model_course::{Asked, Course};
-use crate::turn::{TurnContext, cancelled, store_failed};
+use crate::turn::{TurnContext, cancelled, instructions, store_failed};
 use goondan_core::JsonObject;
 use goondan_core::event::{RuntimeEventKind, TurnError};
 use goondan_core::ids::TraceContext;
@@ -145,6 +145,7 @@ pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, T
     if !results.is_empty() {
         let source = MessageSource::Tool { step_id: context.id.clone() };
         context.turn.append(Role::Tool, results.iter().flat_map(result_parts).collect(), source).await?;
+        instructions::tell(context, &message, &results).await?;
     }
     Ok(StepOutcome { should_continue: !results.is_empty(), message: Some(message), results, usage })
 }

@@ -13,6 +13,7 @@ mod export;
 mod exports;
 mod extension;
 mod ingress;
+mod instructions;
 mod mcp;
 mod model;
 mod model_config;
@@ -37,6 +38,7 @@ pub use export::{
 pub use exports::Exports;
 pub use extension::{Extension, ExtensionEntry};
 pub use ingress::{IngressRule, InstanceKeyRoute};
+pub use instructions::{InstructionFile, Instructions, MAX_INSTRUCTIONS};
 pub use mcp::{Elicitation, McpOauth, McpProtocol, McpServer, McpTransport, McpValue};
 pub use model::{Model, Pricing};
 pub use model_config::ModelParams;
