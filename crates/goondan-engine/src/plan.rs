@@ -17,6 +17,7 @@ use self::problems::{at_tool, model_problem, no_such_export, tool_problem};
 use crate::middleware::{self, Extensions, Sources, StructuredOutput};
 use crate::tooling::registry::{Catalog, RegisteredTool, Registry, ToolLimits};
 use crate::tooling::schema_difference::difference;
+use crate::tooling::skills;
 use goondan_core::ports::extension::ExtensionSource;
 use goondan_core::ports::model::{ModelClient, ModelError, ModelFactory, ToolDefinition};
 use goondan_core::ports::tool::{AgentCatalog, ToolHandler, ToolSet, ToolSource};
@@ -235,6 +236,7 @@ impl Planner<'_> {
     async fn agent(&mut self, agent: &Resource<Agent>) -> Option<AgentPlan> {
         let models = self.models_of(agent);
         let mut registry = self.registry(&agent.spec.tools).await;
+        self.offer_skills(agent, &mut registry);
         let serving = self.serving.and_then(|serving| serving.generation.agent(&agent.id.name));
         let own = registry.catalog_like(serving.map(|agent| &agent.catalog));
         let deferred = self.deferred(&agent.spec.tools, &own);
@@ -257,6 +259,17 @@ impl Planner<'_> {
             workdir: agent.spec.workdir.clone(),
             extensions,
         })
+    }
+
+    /// Adds the tool that loads skills, where the agent has some.
+    fn offer_skills(&mut self, agent: &Resource<Agent>, registry: &mut Registry) {
+        let Some(tool) = skills::tool(&agent.spec.skills, self.bundle.root()) else { return };
+        if registry.get(tool.name.as_str()).is_some() {
+            let message = format!("the agent has another tool `{}`, which is the one that loads its skills", tool.name);
+            let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message).suggest("give the Tool another name");
+            self.problem(at(diagnostic, &agent.id, agent.origin.as_ref(), "spec.skills"));
+        }
+        registry.register(Arc::new(tool));
     }
 
     /// The models of an agent; `None` where one of them can't be asked.

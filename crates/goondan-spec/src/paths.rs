@@ -173,6 +173,12 @@ impl<'f> Looks<'f> {
         matches!(self.look(relative).kind, Some(FileKind::File))
     }
 
+    /// The names in the folder at a relative path, each with what stands there (links not followed).
+    pub(crate) fn list(&self, relative: &str) -> io::Result<Vec<(String, FileKind)>> {
+        self.go_beyond();
+        self.folder.files.list(&self.folder.root.join(relative))
+    }
+
     /// Whether a folder stands at a relative path.
     pub(crate) fn is_folder(&self, relative: &str) -> bool {
         self.look(relative).kind == Some(FileKind::Directory)

@@ -123,7 +123,15 @@ fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, Why)> {
         bundle.models().values().flat_map(|model| model.spec.files()).map(|file| (file.to_owned(), Why::Bundle));
     let builds = bundle.tools().values().filter_map(|tool| tool.spec.build.as_ref()?.cwd.clone());
     let builds = builds.map(|folder| (folder, Why::Program));
-    entries.chain(files).chain(models).chain(builds).map(|(path, why)| (real(&root.join(path)), why)).collect()
+    let skills = bundle.agents().values().flat_map(|agent| &agent.spec.skills);
+    let skills = skills.map(|skill| (skill.folder.clone(), Why::Instructions));
+    entries
+        .chain(skills)
+        .chain(files)
+        .chain(models)
+        .chain(builds)
+        .map(|(path, why)| (real(&root.join(path)), why))
+        .collect()
 }
 
 impl Protected {

@@ -9,6 +9,7 @@ use super::instructions::{self, Instructions};
 use super::model_config::{self, ModelConfig, ModelConfigShape, ModelParams};
 use super::output::{self, AnswerFormat, OutputShape};
 use super::permissions::{self, Permissions, PermissionsShape};
+use super::skill::{self, Skill};
 use super::{Scope, export, free_map, qualified_name};
 use crate::decode::Field;
 use crate::diagnostic::Code;
@@ -31,6 +32,8 @@ pub struct Agent {
     pub prompt: Option<Prompt>,
     /// What the folders that it works in say of how to work there; `None` where it does not look.
     pub instructions: Option<Instructions>,
+    /// The skills that it is told of.
+    pub skills: Vec<Skill>,
     /// The tools it is offered.
     pub tools: Vec<ToolUse>,
     /// Its middleware, outermost first.
@@ -52,7 +55,7 @@ impl Agent {
     pub fn system(&self) -> Option<String> {
         let prompt = self.prompt.as_ref().map(|prompt| prompt.text.clone());
         let instructions = self.instructions.as_ref().and_then(Instructions::prompt);
-        let parts: Vec<String> = [prompt, instructions].into_iter().flatten().collect();
+        let parts: Vec<String> = [prompt, instructions, skill::prompt(&self.skills)].into_iter().flatten().collect();
         (!parts.is_empty()).then(|| parts.join("\n\n"))
     }
 
@@ -119,6 +122,7 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     let workdir =
         fields.optional("workdir").map_or(Some(Workdir::Instance), |field| read_workdir(&field, scope, findings));
     let prompt = fields.optional("prompt").map(|field| read_prompt(&field, workdir.as_ref(), scope, findings));
+    let skills = fields.optional("skills").map(|field| skill::read(&field, scope, findings));
     let tools_field = fields.optional("tools");
     let tools = tools_field.as_ref().map_or(Some(Vec::new()), |field| read_tools(field, scope, findings));
     let extensions = fields.optional("extensions").map(|field| read_extensions(&field, scope, findings));
@@ -140,6 +144,7 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
         params,
         prompt,
         instructions,
+        skills: skills.unwrap_or_else(|| Some(Vec::new()))?,
         tools: tools?,
         extensions: extensions.unwrap_or_else(|| Some(Vec::new()))?,
         permissions: permissions.map_or(Some(None), |permissions| permissions.map(Some))?,
@@ -367,6 +372,10 @@ pub(crate) struct AgentSpec {
     model_config: ModelConfigShape,
     /// The system prompt.
     prompt: Option<PromptShape>,
+    /// Folders with a `SKILL.md`, or `./skills/*` for all that are in a folder. The model is told what they are for, and loads
+    /// one when a task needs it. [Skills and AGENTS.md](skills.md) explains them.
+    #[schemars(extend("x-goondan-names" = "folder"))]
+    skills: Option<Vec<String>>,
     /// The tools that the model may call.
     tools: Option<Vec<ToolUseShape>>,
     /// The extensions that wrap turns, steps and tool calls, the outermost first.

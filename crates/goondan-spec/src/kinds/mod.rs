@@ -22,6 +22,7 @@ mod output;
 mod package;
 mod permissions;
 mod sandbox;
+mod skill;
 mod swarm;
 mod tool;
 
@@ -47,6 +48,10 @@ pub use output::{AnswerFormat, AnswerMode};
 pub use package::{Dependency, Package};
 pub use permissions::{Action, PermissionRule, Permissions, Written};
 pub use sandbox::{ProcessLimits, RuleSandbox, Sandbox};
+pub use skill::{
+    MAX_SKILL_COMPATIBILITY, MAX_SKILL_DESCRIPTION, MAX_SKILL_NAME, MAX_SKILLS, SKILL_EXPORT, SKILL_FILES, Skill,
+    body as skill_body, check_skill_name, described as described_skill,
+};
 pub use swarm::{Budget, Lifecycle, Policy, Swarm};
 pub use tool::{Entry, Isolation, Tool, ToolManifest};
 
