@@ -9,7 +9,7 @@ use goondan_spec::kinds::{
     Agent, AnswerFormat, AnswerMode, Entry, ExportOverride, ExportSpec, Permissions, Policy, Pricing, Swarm, Tool,
     ToolUse, Workdir,
 };
-use goondan_spec::kinds::{Model, ModelParams};
+use goondan_spec::kinds::{Model, ModelLimits, ModelParams};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
 pub(crate) use self::problems::at;
@@ -18,6 +18,7 @@ use crate::middleware::{self, Extensions, Sources, StructuredOutput};
 use crate::tooling::registry::{Catalog, RegisteredTool, Registry, ToolLimits};
 use crate::tooling::schema_difference::difference;
 use crate::tooling::skills;
+use crate::turn::pace::Pace;
 use goondan_core::ports::extension::ExtensionSource;
 use goondan_core::ports::model::{ModelClient, ModelError, ModelFactory, ToolDefinition};
 use goondan_core::ports::tool::{AgentCatalog, ToolHandler, ToolSet, ToolSource};
@@ -84,6 +85,10 @@ pub struct ModelPlan {
     pub max_retries: u32,
     /// What its tokens cost, where the Model says so.
     pub pricing: Option<Pricing>,
+    /// How much it may be asked in a minute.
+    pub limits: ModelLimits,
+    /// What it was asked in the last minute; the same in all generations.
+    pub(crate) pace: Arc<Pace>,
     /// Whether its provider is sent the schema that an answer shall fit.
     pub is_schema_sent: bool,
 }
@@ -294,9 +299,12 @@ impl Planner<'_> {
         let (provider, name) = (model.spec.provider.clone(), model.spec.model.clone());
         let name = Arc::new(ModelName { provider, model: name });
         let stated = model.spec.capabilities.get("structuredOutput").copied();
+        let known = self.serving.and_then(|serving| serving.generation.model(&model.id.name)?.as_ref().ok());
+        let known = known.filter(|known| known.identity == identity).map(|known| Arc::clone(&known.pace));
+        let (limits, pace) = (model.spec.limits, known.unwrap_or_default());
         let planned = client.map(|client| {
             let is_schema_sent = stated.unwrap_or_else(|| client.is_schema_sent());
-            ModelPlan { name, identity, client, max_retries, pricing, is_schema_sent }
+            ModelPlan { name, identity, client, max_retries, pricing, limits, pace, is_schema_sent }
         });
         self.models.insert(model.id.clone(), planned.clone());
         planned

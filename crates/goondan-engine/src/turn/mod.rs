@@ -5,6 +5,7 @@ pub(crate) mod instance;
 pub mod instructions;
 pub(crate) mod model_call;
 pub(crate) mod model_course;
+pub(crate) mod pace;
 pub mod step;
 
 use std::collections::HashSet;
@@ -339,6 +340,7 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
         }
         context.engine.spent.check(&policy.budget, "policy.budget")?;
         own.check(&policy.turn_budget, "policy.turnBudget")?;
+        budget::check_cost(context.progress.cost.as_ref(), &policy.turn_budget, "policy.turnBudget")?;
         context.join_answers(index).await?;
         context.progress.steps = index + 1;
         let outcome = step::run(context, index).await?;

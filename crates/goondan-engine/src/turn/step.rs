@@ -135,6 +135,7 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
 pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, TurnError> {
     let answer = ask_model(context).await?;
     let usage = answer.usage;
+    context.turn.engine.spent.add_cost(answer.cost.as_ref());
     context.turn.progress.pay(answer.cost);
     if answer.parts.is_empty() {
         return Ok(StepOutcome { should_continue: false, message: None, results: Vec::new(), usage });
@@ -168,6 +169,7 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
         trace: context.trace.child(&format!("{}-model", context.id)),
         course: Course::default(),
         bus: Some(&turn.engine.bus),
+        engine_bus: &turn.engine.bus,
         cancel: &turn.cancel,
         life: &turn.facts.life,
     };

@@ -41,7 +41,7 @@ pub use extension::{Extension, ExtensionEntry};
 pub use ingress::{IngressRule, InstanceKeyRoute};
 pub use instructions::{InstructionFile, Instructions, MAX_INSTRUCTIONS};
 pub use mcp::{Elicitation, McpOauth, McpProtocol, McpServer, McpTransport, McpValue};
-pub use model::{Model, Pricing};
+pub use model::{Model, ModelLimits, Pricing};
 pub use model_config::ModelParams;
 pub use module::{Language, Module, Runtime};
 pub use output::{AnswerFormat, AnswerMode};

@@ -259,6 +259,13 @@ fn agents_and_swarms() {
         ("workdir_without_a_repository", agent("  workdir: repository")),
         ("workdir_above", agent("  workdir: ../other")),
         ("workdir_above_the_repository", agent("  workdir: ../other").directory("/p/.git").file("/other/x", "")),
+        (
+            "money_that_nobody_can_count",
+            with(
+                "Swarm",
+                "  entryAgent: Agent/assistant\n  agents: [{ref: Agent/assistant}]\n  policy: {budget: {maxCost: 1}, turnBudget: {maxCost: 0}}",
+            ),
+        ),
         ("instructions_without_a_folder", agent("  prompt: {instructions: [AGENTS.md]}")),
         (
             "instructions_are_no_name",
