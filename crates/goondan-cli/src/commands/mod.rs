@@ -9,6 +9,7 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod init;
 pub(crate) mod instance;
+pub(crate) mod itself;
 pub(crate) mod logs;
 pub(crate) mod lsp;
 pub(crate) mod man;
@@ -68,6 +69,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Doctor(args) => doctor::run(&args, &state_root, output),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
+        Command::Itself(args) => block_on(itself::run(&args, output)),
         Command::ToolHost(args) => tool_host::run(&args),
         // Its exit code is the program's: `app` runs it before anything else.
         Command::SandboxExec(_) => Ok(()),

@@ -9,6 +9,7 @@ mod cases;
 mod chain;
 #[cfg(unix)]
 mod chat;
+mod complete;
 mod connection;
 mod documentation;
 mod explain;
@@ -48,6 +49,8 @@ mod terminal;
 mod tool;
 #[cfg(unix)]
 mod trust;
+#[cfg(unix)]
+mod updates;
 mod validate;
 #[cfg(unix)]
 mod watch;
