@@ -24,6 +24,22 @@ spec:
   tools: [{ref: Tool/text-transform, exports: [case]}]
 ---
 apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: apiary}
+spec: {entryAgent: Agent/beekeeper, agents: [{ref: Agent/beekeeper}]}
+YAML
+printf 'default: {text: Buzz.}\n' >script.yaml
+# Somebody has given a conversation a name that a shell would run.
+gdn run --input hello >/dev/null
+# shellcheck disable=SC2016
+gdn run --input hello --instance-key '$(touch executed)' >/dev/null
+gdn run --input hello --instance-key "$(printf 'a\033[2Jb')" >/dev/null
+
+# From here on, the project wants to be trusted, and nobody trusts it.
+printf 'require("fs").writeFileSync("executed", "")\n' >trap.js
+cat >>goondan.yaml <<'YAML'
+---
+apiVersion: goondan.ai/v1
 kind: Tool
 metadata: {name: trap}
 spec:
@@ -31,19 +47,7 @@ spec:
   runtime: node
   build: {command: [touch, built]}
   exports: [{name: go, description: It must not run., parameters: {type: object}}]
----
-apiVersion: goondan.ai/v1
-kind: Swarm
-metadata: {name: apiary}
-spec: {entryAgent: Agent/beekeeper, agents: [{ref: Agent/beekeeper}]}
 YAML
-printf 'require("fs").writeFileSync("executed", "")\n' >trap.js
-printf 'agents: {beekeeper: {sequence: [{text: Buzz., repeat: true}]}}\n' >script.yaml
-# Somebody has given a conversation a name that a shell would run.
-gdn run --input hello >/dev/null
-# shellcheck disable=SC2016
-gdn run --input hello --instance-key '$(touch executed)' >/dev/null
-gdn run --input hello --instance-key "$(printf 'a\033[2Jb')" >/dev/null
 
 fail() {
   printf '%s\n' "$*" >&2
@@ -103,9 +107,8 @@ for shell in bash zsh fish; do
   offers "$shell" apiary gdn run --swarm a
   offers "$shell" text-transform__case gdn tool call t
   offers "$shell" E_TOOL_DENIED gdn explain E_TOOL_DEN
-  [ "$shell" = zsh ] || offers "$shell" trap gdn build --tool t
+  offers "$shell" trap gdn build --tool t
+  offers "$shell" beekeeper:main gdn instance show b
   printf '%s completes\n' "$shell"
 done
-# The colon ends a word for bash's readline, which is not here; what gdn offers is the whole name.
-offers bash beekeeper:main gdn instance show ""
 if [ -e executed ] || [ -e built ]; then fail "something of the project was executed"; fi

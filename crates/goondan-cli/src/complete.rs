@@ -39,6 +39,10 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
     Some(told.map_or(Exit::Failure, |()| Exit::Ok).into())
 }
 
+/// zsh runs a file in its `fpath` when it completes for the first time. The script that clap makes only registers itself then,
+/// and so would offer nothing that time.
+const AUTOLOADED: &str = "[ \"$funcstack[1]\" != _gdn ] || _clap_dynamic_completer_gdn \"$@\"\n";
+
 /// The script that makes a shell ask.
 pub(crate) fn script(shell: Shell) -> Result<Vec<u8>, CliError> {
     let shells = Shells::builtins();
@@ -47,6 +51,9 @@ pub(crate) fn script(shell: Shell) -> Result<Vec<u8>, CliError> {
         shells.completer(&name).ok_or_else(|| CliError::usage(format!("There are no completions for {name}.")))?;
     let mut script = Vec::new();
     completer.write_registration(VARIABLE, "gdn", "gdn", "gdn", &mut script)?;
+    if shell == Shell::Zsh {
+        script.extend_from_slice(AUTOLOADED.as_bytes());
+    }
     Ok(script)
 }
 

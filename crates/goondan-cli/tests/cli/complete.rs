@@ -47,7 +47,7 @@ fn offered(sandbox: &Sandbox, words: &[&str]) -> Vec<String> {
 fn project() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("goondan.yaml", PROJECT);
-    sandbox.write("script.yaml", "agents: {beekeeper: {sequence: [{text: Buzz., repeat: true}]}}\n");
+    sandbox.write("script.yaml", "default: {text: Buzz.}\n");
     sandbox.write("below/it/file", "");
     sandbox
 }
@@ -88,7 +88,7 @@ fn names_of_the_project_around_the_folder_are_offered() {
 fn conversations_are_offered_unless_a_shell_would_run_their_name() {
     let sandbox = Sandbox::new();
     sandbox.write("goondan.yaml", &PROJECT.replace(", {ref: Tool/notes}", ""));
-    sandbox.write("script.yaml", "agents: {beekeeper: {sequence: [{text: Buzz., repeat: true}]}}\n");
+    sandbox.write("script.yaml", "default: {text: Buzz.}\n");
     for key in ["main", "$(touch executed)", "a\u{1b}[2Jb"] {
         sandbox.gdn(&["run", "--instance-key", key, "--input", "hello"]).ok();
     }
