@@ -79,7 +79,9 @@ fn elsewhere(binary: &Path, prefix: &Path) -> CliError {
 /// Who has installed the program at `binary`, and what updates it.
 fn way(binary: &Path, has_wheel: bool) -> Option<(&'static str, &'static str)> {
     let parts: Vec<&OsStr> = binary.iter().collect();
-    let follow = |names: &[&str]| parts.windows(names.len()).any(|part| part == names.iter().map(OsStr::new).collect::<Vec<_>>());
+    let follow = |names: &[&str]| {
+        parts.windows(names.len()).any(|part| part == names.iter().map(OsStr::new).collect::<Vec<_>>())
+    };
     let rows: [(bool, &str, &str); 8] = [
         (follow(&["node_modules"]), "npm", "npm install --global @goondan/gdn@latest"),
         (follow(&["Cellar"]), "Homebrew", "brew upgrade gdn"),
