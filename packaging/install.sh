@@ -8,7 +8,7 @@ set -eu
 umask 022
 
 BASE=https://github.com/goondan/gdn/releases
-LARGEST=200000000
+LARGEST=201326592
 
 usage() {
   cat <<'END'

@@ -19,7 +19,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// A longer list of checksums is not read, in bytes.
 const LONGEST_LIST: usize = 64 * 1024;
 /// A larger archive is not read, in bytes.
-const LARGEST_ARCHIVE: usize = 200_000_000;
+const LARGEST_ARCHIVE: usize = 192 * 1024 * 1024;
 
 /// A version that is offered for this system.
 #[derive(Debug, Clone, PartialEq, Eq)]
