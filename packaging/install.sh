@@ -109,7 +109,7 @@ download() {
     curl --fail --silent --show-error --location --proto '=http,https' --proto-redir '=https,http' --retry 2 \
       --max-filesize "$LARGEST" --output "$2" "$1"
   elif command -v wget >/dev/null; then
-    wget --quiet --output-document="$2" "$1"
+    wget -q -O "$2" "$1"
   else
     fail "neither curl nor wget is installed"
   fi || fail "$1 can't be downloaded"
