@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use goondan::spec::{Code, Diagnostic, Environment};
-use goondan::{Project, ReloadCheck, StateRoot, TrustList, Want, wants};
+use goondan::{Project, ReloadCheck, StateRoot, TrustList, Want, folders_to_trust, wants, wants_elsewhere};
 
 use crate::commands::quoted;
 use crate::exit::{CliError, Exit};
@@ -42,17 +42,27 @@ impl Trust {
             return Err(refused(root, &wants, list.lies_in(root)));
         }
         match agreed(&listing(root, &wants)) {
-            true => list.add(root).map(drop).map_err(|error| unwritten(&list, &error)),
+            true => {
+                let mut folders = folders_to_trust(root, &wants).into_iter();
+                folders.try_for_each(|folder| list.add(&folder).map(drop)).map_err(|error| unwritten(&list, &error))
+            }
             false => Err(refused(root, &wants, false)),
         }
     }
 
     /// What the project wants and may not do; nothing where it is trusted.
     pub(crate) fn open_wants(&self, project: &Project) -> Result<Vec<Want>, CliError> {
-        if self.this_run || self.is_listed(&project.root)? {
+        if self.this_run {
             return Ok(Vec::new());
         }
-        Ok(wants(project, &self.state_root))
+        let is_listed = self.is_listed(&project.root)?;
+        let wants = if is_listed { wants_elsewhere(project) } else { wants(project, &self.state_root) };
+        let mut open = Vec::new();
+        for want in wants {
+            let is_covered = want.folder.as_ref().map_or(Ok(false), |folder| self.is_listed(folder))?;
+            open.extend((!is_covered).then_some(want));
+        }
+        Ok(open)
     }
 
     /// Whether anything of the project may be used, whatever it wants later.
@@ -109,7 +119,12 @@ fn refused(root: &Path, wants: &[Want], list_lies_in_it: bool) -> CliError {
         true => {
             "The state root is inside the project, so it can't vouch for the project: choose another one".to_owned()
         }
-        false => format!("Look at what it wants, then run `gdn trust {}`", quoted(&root.to_string_lossy())),
+        false => {
+            let folders = folders_to_trust(root, wants).into_iter();
+            let commands: Vec<String> =
+                folders.map(|folder| format!("`gdn trust {}`", quoted(&folder.to_string_lossy()))).collect();
+            format!("Look at what it wants, then run {}", commands.join(" and "))
+        }
     };
     let mut error = CliError::new(Exit::Untrusted, Code::PROJECT_UNTRUSTED, message)
         .suggest(format!("{lasting}; `--trust` or {VARIABLE}=1 trust it for one run."));

@@ -175,6 +175,20 @@ pub enum RuntimeEventKind {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         error_code: Option<String>,
     },
+    /// A model is asked too much: the question waits.
+    #[serde(rename = "model.waiting")]
+    ModelWaiting {
+        turn_id: String,
+        /// The step that asks; none for a question beside the conversation.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        step_id: Option<String>,
+        provider: String,
+        model: String,
+        /// The field of `Model.spec.limits`.
+        limit: String,
+        /// For about that many milliseconds.
+        wait: u64,
+    },
     #[serde(rename = "model.completed")]
     ModelCompleted {
         turn_id: String,

@@ -11,6 +11,8 @@ pub enum Why {
     Bundle,
     /// A program of a tool.
     Program,
+    /// A file such as `AGENTS.md`.
+    Instructions,
     /// It may hold keys.
     Secrets,
 }
@@ -32,6 +34,7 @@ impl Why {
             Why::Git => "git runs what is in it",
             Why::Own => "it is the folder of gdn itself",
             Why::Bundle => "it says what agents may do",
+            Why::Instructions => "agents do what it says",
             Why::Program => "it is a program of a tool",
             Why::Secrets => "it may hold keys of the project",
         }

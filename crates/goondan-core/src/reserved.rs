@@ -19,6 +19,9 @@ pub const UNTRUSTED: &str = "untrusted";
 /// The record of a conversation's approvals.
 pub const APPROVALS: &str = "gdn.approvals";
 
+/// The metadata of a message that tells the instructions of a folder.
+pub const INSTRUCTIONS: &str = "gdn.instructions";
+
 /// The type of a cron job's prompt.
 pub const FIRED: &str = "automation.cron";
 /// The metadata of such a prompt.

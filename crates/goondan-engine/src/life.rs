@@ -63,7 +63,8 @@ impl Life {
         *self.seen() = Instant::now();
     }
 
-    /// From now on a person is asked, until what is returned is dropped. That is a sign of life, too.
+    /// From now on a person is asked, until what is returned is dropped. That is a sign of life, too. A turn that waits for the
+    /// limits of its model says the same of itself: that is no work either.
     pub(crate) fn ask(self: &Arc<Self>) -> Asking {
         self.asked.send_modify(Asked::begin);
         Asking(Arc::clone(self))

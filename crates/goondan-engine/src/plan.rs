@@ -9,7 +9,7 @@ use goondan_spec::kinds::{
     Agent, AnswerFormat, AnswerMode, Entry, ExportOverride, ExportSpec, Permissions, Policy, Pricing, Swarm, Tool,
     ToolUse, Workdir,
 };
-use goondan_spec::kinds::{Model, ModelParams};
+use goondan_spec::kinds::{Model, ModelLimits, ModelParams};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
 pub(crate) use self::problems::at;
@@ -17,6 +17,8 @@ use self::problems::{at_tool, model_problem, no_such_export, tool_problem};
 use crate::middleware::{self, Extensions, Sources, StructuredOutput};
 use crate::tooling::registry::{Catalog, RegisteredTool, Registry, ToolLimits};
 use crate::tooling::schema_difference::difference;
+use crate::tooling::skills;
+use crate::turn::pace::Pace;
 use goondan_core::ports::extension::ExtensionSource;
 use goondan_core::ports::model::{ModelClient, ModelError, ModelFactory, ToolDefinition};
 use goondan_core::ports::tool::{AgentCatalog, ToolHandler, ToolSet, ToolSource};
@@ -83,6 +85,10 @@ pub struct ModelPlan {
     pub max_retries: u32,
     /// What its tokens cost, where the Model says so.
     pub pricing: Option<Pricing>,
+    /// How much it may be asked in a minute.
+    pub limits: ModelLimits,
+    /// What it was asked in the last minute; the same in all generations.
+    pub(crate) pace: Arc<Pace>,
     /// Whether its provider is sent the schema that an answer shall fit.
     pub is_schema_sent: bool,
 }
@@ -96,6 +102,8 @@ pub struct AgentPlan {
     pub description: Option<String>,
     /// The system prompt.
     pub system: Option<String>,
+    /// The names of files with instructions, which folders below the working folder may have, too.
+    pub instructions: Arc<[String]>,
     /// The models, in the order in which they are asked: each where those before it have failed. There is at least one.
     pub models: Arc<[ModelPlan]>,
     /// Sampling settings.
@@ -233,6 +241,7 @@ impl Planner<'_> {
     async fn agent(&mut self, agent: &Resource<Agent>) -> Option<AgentPlan> {
         let models = self.models_of(agent);
         let mut registry = self.registry(&agent.spec.tools).await;
+        self.offer_skills(agent, &mut registry);
         let serving = self.serving.and_then(|serving| serving.generation.agent(&agent.id.name));
         let own = registry.catalog_like(serving.map(|agent| &agent.catalog));
         let deferred = self.deferred(&agent.spec.tools, &own);
@@ -243,7 +252,8 @@ impl Planner<'_> {
         Some(AgentPlan {
             name: agent.id.name.clone(),
             description: agent.annotations.get("description").cloned(),
-            system: agent.spec.prompt.as_ref().map(|prompt| prompt.text.clone()),
+            system: agent.spec.system(),
+            instructions: agent.spec.instructions.iter().flat_map(|found| found.names.clone()).collect(),
             models: models?,
             params: Arc::new(agent.spec.params.clone()),
             output: agent.spec.output.as_ref().filter(|_| is_sent).map(|format| Arc::clone(&format.schema)),
@@ -254,6 +264,17 @@ impl Planner<'_> {
             workdir: agent.spec.workdir.clone(),
             extensions,
         })
+    }
+
+    /// Adds the tool that loads skills, where the agent has some.
+    fn offer_skills(&mut self, agent: &Resource<Agent>, registry: &mut Registry) {
+        let Some(tool) = skills::tool(&agent.spec.skills, self.bundle.root()) else { return };
+        if registry.get(tool.name.as_str()).is_some() {
+            let message = format!("the agent has another tool `{}`, which is the one that loads its skills", tool.name);
+            let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message).suggest("give the Tool another name");
+            self.problem(at(diagnostic, &agent.id, agent.origin.as_ref(), "spec.skills"));
+        }
+        registry.register(Arc::new(tool));
     }
 
     /// The models of an agent; `None` where one of them can't be asked.
@@ -278,9 +299,12 @@ impl Planner<'_> {
         let (provider, name) = (model.spec.provider.clone(), model.spec.model.clone());
         let name = Arc::new(ModelName { provider, model: name });
         let stated = model.spec.capabilities.get("structuredOutput").copied();
+        let known = self.serving.and_then(|serving| serving.generation.model(&model.id.name)?.as_ref().ok());
+        let known = known.filter(|known| known.identity == identity).map(|known| Arc::clone(&known.pace));
+        let (limits, pace) = (model.spec.limits, known.unwrap_or_default());
         let planned = client.map(|client| {
             let is_schema_sent = stated.unwrap_or_else(|| client.is_schema_sent());
-            ModelPlan { name, identity, client, max_retries, pricing, is_schema_sent }
+            ModelPlan { name, identity, client, max_retries, pricing, limits, pace, is_schema_sent }
         });
         self.models.insert(model.id.clone(), planned.clone());
         planned

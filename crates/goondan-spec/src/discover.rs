@@ -154,6 +154,11 @@ pub fn may_matter(folder: &str, name: &str, kind: FileKind) -> bool {
     }
 }
 
+/// Whether a folder of that name holds what others made.
+pub fn is_skipped(name: &str) -> bool {
+    SKIPPED.contains(&name)
+}
+
 /// Whether a file called `name` in `folder` holds resources.
 pub fn is_resource_file(folder: &str, name: &str) -> bool {
     let parent = folder.rsplit('/').next().unwrap_or_default();

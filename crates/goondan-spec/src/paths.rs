@@ -75,13 +75,16 @@ impl<'f> Folder<'f> {
 
     /// The text of a file of at most 1 MiB, without a byte order mark.
     pub(crate) fn read(&self, relative: &str) -> Result<String, Unreadable> {
-        let path = self.root.join(relative);
-        match self.files.kind(&path) {
+        self.read_at(&self.root.join(relative))
+    }
+
+    fn read_at(&self, path: &Path) -> Result<String, Unreadable> {
+        match self.files.kind(path) {
             Ok(FileKind::File) => {}
             Ok(_) => return Err(Unreadable::Io(io::Error::other("it is not a regular file"))),
             Err(error) => return Err(Unreadable::Io(error)),
         }
-        let bytes = self.files.read(&path, MAX_FILE_SIZE).map_err(Unreadable::Io)?;
+        let bytes = self.files.read(path, MAX_FILE_SIZE).map_err(Unreadable::Io)?;
         if bytes.len() as u64 > MAX_FILE_SIZE {
             return Err(Unreadable::TooLarge);
         }
@@ -170,6 +173,12 @@ impl<'f> Looks<'f> {
         matches!(self.look(relative).kind, Some(FileKind::File))
     }
 
+    /// The names in the folder at a relative path, each with what stands there (links not followed).
+    pub(crate) fn list(&self, relative: &str) -> io::Result<Vec<(String, FileKind)>> {
+        self.go_beyond();
+        self.folder.files.list(&self.folder.root.join(relative))
+    }
+
     /// Whether a folder stands at a relative path.
     pub(crate) fn is_folder(&self, relative: &str) -> bool {
         self.look(relative).kind == Some(FileKind::Directory)
@@ -179,6 +188,18 @@ impl<'f> Looks<'f> {
     pub(crate) fn read(&self, relative: &str) -> Result<String, Unreadable> {
         self.go_beyond();
         self.folder.read(relative)
+    }
+
+    /// The text of a file of the repository around the bundle, or of the bundle where there is none. It may lie outside of the
+    /// bundle, but not outside of the repository: that is [`io::ErrorKind::PermissionDenied`] with a reason.
+    pub(crate) fn read_in_repository(&self, path: &Path) -> Result<String, Unreadable> {
+        self.go_beyond();
+        let top = self.folder.repository.as_deref().unwrap_or(&self.folder.canonical);
+        if self.folder.files.canonical(path).is_ok_and(|real| !real.starts_with(top)) {
+            let left = io::Error::new(io::ErrorKind::PermissionDenied, "it leads out of the repository");
+            return Err(Unreadable::Io(left));
+        }
+        self.folder.read_at(path)
     }
 
     /// The files that the module at `path` is made of, which `find` looks for once in a load.

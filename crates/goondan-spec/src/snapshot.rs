@@ -319,7 +319,7 @@ impl<'a> Snapper<'a> {
         }
         let spec = &agent.spec;
         let known = |id: &ResourceId| of(known, id).filter(|_| !id.is_base());
-        let tools = spec.tools.iter().fold(Hasher::default().and(&spec.tools), |hasher, used| {
+        let tools = spec.tools.iter().fold(Hasher::default().and(&(&spec.tools, &spec.skills)), |hasher, used| {
             let hash = || self.bundle.tools().get(&used.tool).map(|tool| self.hash(tool));
             match known(&used.tool) {
                 Some(known) => hasher.and(known),
@@ -334,7 +334,7 @@ impl<'a> Snapper<'a> {
             }
         });
         let models = spec.models().fold(Hasher::default(), |hasher, id| hasher.and(id).and(&known(id)));
-        let prompt = spec.prompt.as_ref().map(|prompt| &prompt.text);
+        let prompt = (spec.prompt.as_ref().map(|prompt| &prompt.text), &spec.instructions, &spec.skills);
         let settings = (&spec.params, spec.max_parallel_tool_calls, &spec.required_tools, &spec.output, &spec.workdir);
         BTreeMap::from([
             (AgentPart::Tools, tools.finish()),

@@ -57,7 +57,7 @@ pub use swarm::{Found, Input, SendError, Submission, Swarm, Turn};
 pub use transfer::ImportFailed;
 pub use trust::{TrustList, Trusted};
 pub use usage::{ChainUsage, UsageLedger};
-pub use wants::{Want, wants};
+pub use wants::{Want, folders_to_trust, wants, wants_elsewhere};
 pub use watch::{Watch, WatchOptions};
 pub use workspace::{StateRoot, Workspace};
 

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goondan::{StateRoot, TrustList, Trusted, wants};
+use goondan::{StateRoot, TrustList, Trusted, folders_to_trust, wants};
 use serde_json::json;
 
+use crate::commands::quoted;
 use crate::exit::CliError;
 use crate::output::{Output, Table, style};
 use crate::place;
-use crate::trust::{listing, unreadable, unwritten};
+use crate::trust::{Trust, listing, unreadable, unwritten};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,10 +58,8 @@ fn trust(list: &TrustList, folder: &Path, state_root: &StateRoot, output: &Outpu
         let shown = folder.display();
         output.note(&format!("The state root lies in {shown}: for a project in that folder itself, use `--trust`."))?;
     }
-    let wants = match goondan::manifest_in(folder) {
-        Some(_) => wants(&goondan::load(folder), state_root),
-        None => Vec::new(),
-    };
+    let project = goondan::manifest_in(folder).map(|_| goondan::load(folder));
+    let wants = project.as_ref().map(|project| wants(project, state_root)).unwrap_or_default();
     let trusted = list.add(folder).map_err(|error| unwritten(list, &error))?;
     if output.json {
         return output.json_pretty(&json!({ "trusted": trusted, "wants": wants }));
@@ -69,7 +68,18 @@ fn trust(list: &TrustList, folder: &Path, state_root: &StateRoot, output: &Outpu
         output.note(&listing(folder, &wants))?;
     }
     let good = style::GOOD;
-    output.line(&format!("{good}Trusted{good:#} {} and all that is below it.", trusted.path.display()))
+    output.line(&format!("{good}Trusted{good:#} {} and all that is below it.", trusted.path.display()))?;
+    let open = match project {
+        Some(project) => Trust::new(state_root, false).open_wants(&project)?,
+        None => Vec::new(),
+    };
+    let folders = if open.is_empty() { Vec::new() } else { folders_to_trust(folder, &open) };
+    folders.iter().try_for_each(|folder| {
+        let command = quoted(&folder.to_string_lossy());
+        output.note(&format!(
+            "Something that it obeys lies outside of it: look there, and run `gdn trust {command}`, too."
+        ))
+    })
 }
 
 fn show(list: &TrustList, output: &Output) -> Result<(), CliError> {

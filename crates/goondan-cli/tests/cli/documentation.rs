@@ -106,6 +106,10 @@ fn reference_project() -> Sandbox {
     ] {
         sandbox.write(&format!("p/{file}"), "Here I am.");
     }
+    for (folder, name) in [("skills", "titles"), ("more", "house-style")] {
+        let text = format!("---\nname: {name}\ndescription: Tells how.\n---\n");
+        sandbox.write(&format!("p/{folder}/{name}/SKILL.md"), &text);
+    }
     sandbox.write("p/schemas/text.json", r#"{"type": "object"}"#);
     sandbox.write("p/tools/greet/tool.yaml", "name: greet\ndescription: Greets\nentrypoint: greet.sh\n");
     #[cfg(unix)]

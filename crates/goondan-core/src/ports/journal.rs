@@ -94,6 +94,8 @@ pub enum EffectKind {
     Approval,
     /// Takes in what arrived meanwhile.
     Inbox,
+    /// Reads the instructions of a folder that a tool has worked in.
+    Instructions,
     /// Reads, or notes, what an extension keeps for the instance.
     ExtensionState,
     /// An extension asks another agent, or tells it something.

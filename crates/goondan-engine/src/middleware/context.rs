@@ -109,6 +109,7 @@ impl TurnContext {
             trace,
             course: Course::default(),
             bus: None,
+            engine_bus: &self.engine.bus,
             cancel: &self.cancel,
             life: &self.facts.life,
         };
@@ -117,6 +118,7 @@ impl TurnContext {
         Ok(answer.map(|answer| {
             let usage = answer.usage.unwrap_or_default();
             self.progress.usage += usage;
+            self.engine.spent.add_cost(answer.cost.as_ref());
             self.progress.pay(answer.cost);
             self.engine.spent.add_tokens(usage);
             answer.parts.iter().filter_map(Part::as_text).collect()

@@ -51,6 +51,7 @@ pub(crate) fn find(ground: &Ground<'_>, paths: &PathArguments) -> Vec<Protected>
         let by_name = by_name(base, path).filter(|(_, why)| *why != Why::Own || !ground.is_builtin);
         let decides = || base == root || is_ignore_file_above(path, &root);
         let by_name = by_name.or_else(|| decides().then(|| resources(path)).flatten());
+        let by_name = by_name.or_else(|| instructions(ground.bundle, path));
         by_name.or_else(|| of_bundle.iter().find(|(place, _)| is_in(path, place)).cloned())
     };
     let about = |(argument, given, places): (&str, &str, Vec<&Path>)| {
@@ -91,6 +92,13 @@ fn resources(path: &Path) -> Option<(PathBuf, Why)> {
     is_one.then(|| (path.to_owned(), Why::Bundle))
 }
 
+/// A file of which some agent does what it says, whether it is there yet or not.
+fn instructions(bundle: &Bundle, path: &Path) -> Option<(PathBuf, Why)> {
+    let name = path.file_name()?.to_string_lossy();
+    let mut names = bundle.agents().values().flat_map(|agent| &agent.spec.instructions).flat_map(|found| &found.names);
+    names.any(|known| known.to_lowercase() == name.to_lowercase()).then(|| (path.to_owned(), Why::Instructions))
+}
+
 /// Whether `path` is a `.gitignore` above the project: it says which files become part of the bundle, too.
 fn is_ignore_file_above(path: &Path, root: &Path) -> bool {
     let is_ignore_file = path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(".gitignore"));
@@ -115,7 +123,15 @@ fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, Why)> {
         bundle.models().values().flat_map(|model| model.spec.files()).map(|file| (file.to_owned(), Why::Bundle));
     let builds = bundle.tools().values().filter_map(|tool| tool.spec.build.as_ref()?.cwd.clone());
     let builds = builds.map(|folder| (folder, Why::Program));
-    entries.chain(files).chain(models).chain(builds).map(|(path, why)| (real(&root.join(path)), why)).collect()
+    let skills = bundle.agents().values().flat_map(|agent| &agent.spec.skills);
+    let skills = skills.map(|skill| (skill.folder.clone(), Why::Instructions));
+    entries
+        .chain(skills)
+        .chain(files)
+        .chain(models)
+        .chain(builds)
+        .map(|(path, why)| (real(&root.join(path)), why))
+        .collect()
 }
 
 impl Protected {

@@ -7,3 +7,4 @@ pub(crate) mod powers;
 pub mod registry;
 pub(crate) mod reporter;
 pub(crate) mod schema_difference;
+pub(crate) mod skills;

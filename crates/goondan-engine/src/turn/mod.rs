@@ -2,8 +2,10 @@
 
 pub(crate) mod budget;
 pub(crate) mod instance;
+pub mod instructions;
 pub(crate) mod model_call;
 pub(crate) mod model_course;
+pub(crate) mod pace;
 pub mod step;
 
 use std::collections::HashSet;
@@ -173,7 +175,7 @@ impl TurnContext {
         self.append_with(role, content, source, JsonObject::new()).await
     }
 
-    async fn append_with(
+    pub(crate) async fn append_with(
         &mut self,
         role: Role,
         content: Vec<Part>,
@@ -257,7 +259,7 @@ impl TurnContext {
     }
 }
 
-fn model_effect(step: u32) -> String {
+pub(crate) fn model_effect(step: u32) -> String {
     format!("step-{step}/model")
 }
 
@@ -338,6 +340,7 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
         }
         context.engine.spent.check(&policy.budget, "policy.budget")?;
         own.check(&policy.turn_budget, "policy.turnBudget")?;
+        budget::check_cost(context.progress.cost.as_ref(), &policy.turn_budget, "policy.turnBudget")?;
         context.join_answers(index).await?;
         context.progress.steps = index + 1;
         let outcome = step::run(context, index).await?;

@@ -12,7 +12,8 @@ use crate::delivery::bus::EventBus;
 use crate::life::Life;
 use crate::plan::{ModelName, ModelPlan};
 use crate::turn::model_course::Course;
-use goondan_core::event::{Cost, SwarmEvent, TurnError};
+use crate::turn::pace::Full;
+use goondan_core::event::{Cost, RuntimeEventKind, SwarmEvent, TurnError};
 use goondan_core::ids::{InstanceId, TraceContext};
 use goondan_core::message::{Part, ToolCall};
 use goondan_core::ports::model::{ModelChunk, ModelError, ModelErrorKind, ModelRequest, TokenUsage};
@@ -52,9 +53,11 @@ pub(crate) struct ModelCall<'a> {
     pub(crate) course: Course,
     /// Where the text streams to; `None` for a question beside the conversation, which nobody shall see.
     pub(crate) bus: Option<&'a EventBus>,
+    /// Where it is told that it has to wait.
+    pub(crate) engine_bus: &'a EventBus,
     pub(crate) cancel: &'a CancellationToken,
     /// Of the instance that asks.
-    pub(crate) life: &'a Life,
+    pub(crate) life: &'a Arc<Life>,
 }
 
 impl NoAnswer {
@@ -107,7 +110,25 @@ impl<'a> ModelCall<'a> {
         }
     }
 
+    /// Comes back once the model may be asked again in this minute.
+    async fn wait_for_room(&self) {
+        let tell = |full: Full| {
+            let wait = full.until.saturating_duration_since(Instant::now());
+            let kind = RuntimeEventKind::ModelWaiting {
+                turn_id: self.turn_id.to_owned(),
+                step_id: self.step_id.map(str::to_owned),
+                provider: self.model.name.provider.clone(),
+                model: self.model.name.model.clone(),
+                limit: full.limit.to_owned(),
+                wait: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            };
+            self.engine_bus.runtime(&self.request.instance, &self.trace, kind);
+        };
+        self.model.pace.enter(self.model.limits, self.life, tell).await;
+    }
+
     async fn attempt(&self) -> Result<ModelAnswer, ModelError> {
+        self.wait_for_room().await;
         let begun = Instant::now();
         let mut stream = self.model.client.stream(self.request.clone()).await?;
         let mut collector = Collector::default();
@@ -120,6 +141,8 @@ impl<'a> ModelCall<'a> {
                 self.show(shown.push(delta));
             }
             if let Some(mut answer) = collector.take(chunk)? {
+                let tokens = answer.usage.map(|usage| usage.total_tokens).unwrap_or_default();
+                self.model.pace.used(self.model.limits, tokens);
                 answer.cost =
                     answer.usage.zip(self.model.pricing.as_ref()).map(|(usage, pricing)| Cost::of(usage, pricing));
                 shown.iter_mut().for_each(|shown| self.show(shown.finish()));

@@ -15,7 +15,7 @@ use crate::tooling::dispatch::{self, ToolCallContext};
 use crate::tooling::registry::Catalog;
 use crate::turn::model_call::{ModelAnswer, ModelCall, NoAnswer, turn_error};
 use crate::turn::model_course::{Asked, Course};
-use crate::turn::{TurnContext, cancelled, store_failed};
+use crate::turn::{TurnContext, cancelled, instructions, store_failed};
 use goondan_core::JsonObject;
 use goondan_core::event::{RuntimeEventKind, TurnError};
 use goondan_core::ids::TraceContext;
@@ -135,6 +135,7 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
 pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, TurnError> {
     let answer = ask_model(context).await?;
     let usage = answer.usage;
+    context.turn.engine.spent.add_cost(answer.cost.as_ref());
     context.turn.progress.pay(answer.cost);
     if answer.parts.is_empty() {
         return Ok(StepOutcome { should_continue: false, message: None, results: Vec::new(), usage });
@@ -145,6 +146,7 @@ pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, T
     if !results.is_empty() {
         let source = MessageSource::Tool { step_id: context.id.clone() };
         context.turn.append(Role::Tool, results.iter().flat_map(result_parts).collect(), source).await?;
+        instructions::tell(context, &message, &results).await?;
     }
     Ok(StepOutcome { should_continue: !results.is_empty(), message: Some(message), results, usage })
 }
@@ -169,6 +171,7 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
         trace,
         course: Course::default(),
         bus: Some(&turn.engine.bus),
+        engine_bus: &turn.engine.bus,
         cancel: &turn.cancel,
         life: &turn.facts.life,
     };

@@ -28,6 +28,7 @@ pub(crate) fn model(provider: &str, endpoint: Option<String>, options: Value) ->
         options,
         capabilities: Default::default(),
         pricing: None,
+        limits: Default::default(),
     };
     let id = ResourceId { package: None, kind: Kind::Model, name: "m".to_owned() };
     Resource { id, labels: Default::default(), annotations: Default::default(), origin: None, spec }

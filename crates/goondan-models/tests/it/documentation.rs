@@ -67,6 +67,7 @@ fn resource(spec: &Value) -> Resource<Model> {
         options: spec["options"].as_object().cloned().unwrap_or_default(),
         capabilities: Default::default(),
         pricing: None,
+        limits: Default::default(),
     };
     let id = ResourceId { package: None, kind: Kind::Model, name: "m".to_owned() };
     Resource { id, labels: Default::default(), annotations: Default::default(), origin: None, spec: model }

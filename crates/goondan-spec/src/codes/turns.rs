@@ -187,7 +187,7 @@ spec:
     }
     /// The budget of the swarm or of the turn is used up.
     BUDGET_EXCEEDED = "E_BUDGET_EXCEEDED" {
-        why: "The run has used the tokens, steps or seconds that `policy.budget` allows, or the turn those that \
+        why: "The run has used the tokens, steps, seconds or money that `policy.budget` allows, or the turn those that \
               `policy.turnBudget` allows.",
         example: running(
             "\

@@ -10,6 +10,13 @@ codes! {
         next: "Check that this is the right folder, and add a `goondan.yaml`. `gdn init` writes one that runs.",
         more: Some("cli.md#init"),
     }
+    /// Instructions do not fit into an agent's prompt.
+    INSTRUCTIONS_CUT = "W_CONFIG_INSTRUCTIONS_CUT" {
+        why: "The files that `prompt.instructions` finds have more than 64 KiB together. What is nearest to the working folder is \
+              kept; of the others the model is told how much is missing.",
+        next: "Shorten them, or move what is about one folder into a file of that folder.",
+        more: Some("skills.md#agentsmd"),
+    }
     /// Nothing refers to a resource.
     UNUSED = "W_CONFIG_UNUSED" {
         why: "An Agent is in no Swarm, a Tool or an Extension is used by no Agent, or a Connector has no Connection.",

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 
+use super::instructions::{self, Instructions};
 use super::model_config::{self, ModelConfig, ModelConfigShape, ModelParams};
 use super::output::{self, AnswerFormat, OutputShape};
 use super::permissions::{self, Permissions, PermissionsShape};
+use super::skill::{self, Skill};
 use super::{Scope, export, free_map, qualified_name};
 use crate::decode::Field;
 use crate::diagnostic::Code;
@@ -28,6 +30,10 @@ pub struct Agent {
     pub params: ModelParams,
     /// Its system prompt, read from the file where it is one.
     pub prompt: Option<Prompt>,
+    /// What the folders that it works in say of how to work there; `None` where it does not look.
+    pub instructions: Option<Instructions>,
+    /// The skills that it is told of.
+    pub skills: Vec<Skill>,
     /// The tools it is offered.
     pub tools: Vec<ToolUse>,
     /// Its middleware, outermost first.
@@ -45,6 +51,14 @@ pub struct Agent {
 }
 
 impl Agent {
+    /// What a model is told before the conversation.
+    pub fn system(&self) -> Option<String> {
+        let prompt = self.prompt.as_ref().map(|prompt| prompt.text.clone());
+        let instructions = self.instructions.as_ref().and_then(Instructions::prompt);
+        let parts: Vec<String> = [prompt, instructions, skill::prompt(&self.skills)].into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join("\n\n"))
+    }
+
     /// The models that may be asked, in their order.
     pub fn models(&self) -> impl Iterator<Item = &ResourceId> {
         std::iter::once(&self.model).chain(&self.fallbacks)
@@ -105,7 +119,10 @@ const PROJECT: &str = "project";
 pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Agent> {
     let mut fields = spec.fields(findings)?;
     let config = fields.required("modelConfig", findings).and_then(|field| model_config::read(&field, scope, findings));
-    let prompt = fields.optional("prompt").map(|field| read_prompt(&field, scope, findings));
+    let workdir =
+        fields.optional("workdir").map_or(Some(Workdir::Instance), |field| read_workdir(&field, scope, findings));
+    let prompt = fields.optional("prompt").map(|field| read_prompt(&field, workdir.as_ref(), scope, findings));
+    let skills = fields.optional("skills").map(|field| skill::read(&field, scope, findings));
     let tools_field = fields.optional("tools");
     let tools = tools_field.as_ref().map_or(Some(Vec::new()), |field| read_tools(field, scope, findings));
     let extensions = fields.optional("extensions").map(|field| read_extensions(&field, scope, findings));
@@ -114,34 +131,57 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     let permissions = fields.optional("permissions").map(|field| permissions::read(&field, used, scope, findings));
     let parallel = fields.optional("maxParallelToolCalls").map(|field| field.whole_as(1, findings));
     let output = fields.optional("output").map(|field| output::read(&field, scope, findings));
-    let workdir = fields.optional("workdir").map(|field| read_workdir(&field, scope, findings));
     fields.finish(findings);
     let ModelConfig { model, fallbacks, params } = config?;
     if let Some(field) = tools_field.filter(|_| !used.is_empty()) {
         let models = std::iter::once(&model).chain(&fallbacks);
         models.for_each(|model| check_capability(model, &field, scope, findings));
     }
+    let (prompt, instructions) = prompt.unwrap_or(Some((None, None)))?;
     Some(Agent {
         model,
         fallbacks,
         params,
-        prompt: prompt.unwrap_or(Some(None))?,
+        prompt,
+        instructions,
+        skills: skills.unwrap_or_else(|| Some(Vec::new()))?,
         tools: tools?,
         extensions: extensions.unwrap_or_else(|| Some(Vec::new()))?,
         permissions: permissions.map_or(Some(None), |permissions| permissions.map(Some))?,
         max_parallel_tool_calls: parallel.unwrap_or(Some(MAX_PARALLEL_TOOL_CALLS))?,
         output: output.map_or(Some(None), |output| output.map(Some))?,
         required_tools: required_tools.unwrap_or_else(|| Some(Vec::new()))?,
-        workdir: workdir.unwrap_or(Some(Workdir::Instance))?,
+        workdir: workdir?,
     })
 }
 
-/// A blank file means no prompt, as it does in a text.
-fn read_prompt(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Option<Prompt>> {
+/// What an agent is told before the conversation: its own prompt, and what its folders say. An agent whose `workdir` is wrong
+/// has no folders.
+fn read_prompt(
+    field: &Field<'_>,
+    workdir: Option<&Workdir>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<(Option<Prompt>, Option<Instructions>)> {
     let mut fields = field.fields(findings)?;
-    let system = fields.optional("system");
-    let file = fields.optional("systemRef");
+    let (system, file) = (fields.optional("system"), fields.optional("systemRef"));
+    let instructions = fields.optional("instructions");
     fields.finish(findings);
+    let own = read_own_prompt(system, file, scope, findings);
+    let instructions = match instructions.zip(workdir) {
+        Some((field, workdir)) => Some(instructions::read(&field, workdir, scope, findings)?),
+        None => None,
+    };
+    Some((own?, instructions))
+}
+
+/// A blank file means no prompt, as it does in a text.
+fn read_own_prompt(
+    system: Option<Field<'_>>,
+    file: Option<Field<'_>>,
+    scope: &Scope<'_>,
+    findings: &mut Findings,
+) -> Option<Option<Prompt>> {
     match (system, file) {
         (Some(_), Some(file)) => {
             let message = "A prompt has `system` or `systemRef`, not both.";
@@ -332,6 +372,10 @@ pub(crate) struct AgentSpec {
     model_config: ModelConfigShape,
     /// The system prompt.
     prompt: Option<PromptShape>,
+    /// Folders with a `SKILL.md`, or `./skills/*` for all that are in a folder. The model is told what they are for, and loads
+    /// one when a task needs it. [Skills and AGENTS.md](skills.md) explains them.
+    #[schemars(extend("x-goondan-names" = "folder"))]
+    skills: Option<Vec<String>>,
     /// The tools that the model may call.
     tools: Option<Vec<ToolUseShape>>,
     /// The extensions that wrap turns, steps and tool calls, the outermost first.
@@ -355,7 +399,7 @@ pub(crate) struct AgentSpec {
     workdir: Option<String>,
 }
 
-/// A system prompt: the text, or a file that holds it.
+/// A system prompt: the text, or a file that holds it, and the instructions of the folders that the agent works in.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Prompt")]
@@ -368,6 +412,11 @@ pub(crate) struct PromptShape {
     #[schemars(length(min = 1))]
     #[schemars(extend("x-goondan-names" = "file"))]
     system_ref: Option<String>,
+    /// The names of files with instructions, such as `[AGENTS.md]`, which are looked for in the folder that the agent works in
+    /// and in those above it, up to the top of the git repository. Of each folder the first that is there counts.
+    /// [Skills and AGENTS.md](skills.md#agentsmd) explains them.
+    #[schemars(length(min = 1))]
+    instructions: Option<Vec<String>>,
 }
 
 #[derive(JsonSchema)]

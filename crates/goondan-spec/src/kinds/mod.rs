@@ -13,6 +13,7 @@ mod export;
 mod exports;
 mod extension;
 mod ingress;
+mod instructions;
 mod mcp;
 mod model;
 mod model_config;
@@ -21,6 +22,7 @@ mod output;
 mod package;
 mod permissions;
 mod sandbox;
+mod skill;
 mod swarm;
 mod tool;
 
@@ -37,14 +39,19 @@ pub use export::{
 pub use exports::Exports;
 pub use extension::{Extension, ExtensionEntry};
 pub use ingress::{IngressRule, InstanceKeyRoute};
+pub use instructions::{InstructionFile, Instructions, MAX_INSTRUCTIONS};
 pub use mcp::{Elicitation, McpOauth, McpProtocol, McpServer, McpTransport, McpValue};
-pub use model::{Model, Pricing};
+pub use model::{Model, ModelLimits, Pricing};
 pub use model_config::ModelParams;
 pub use module::{Language, Module, Runtime};
 pub use output::{AnswerFormat, AnswerMode};
 pub use package::{Dependency, Package};
 pub use permissions::{Action, PermissionRule, Permissions, Written};
 pub use sandbox::{ProcessLimits, RuleSandbox, Sandbox};
+pub use skill::{
+    MAX_SKILL_COMPATIBILITY, MAX_SKILL_DESCRIPTION, MAX_SKILL_NAME, MAX_SKILLS, SKILL_EXPORT, SKILL_FILES, Skill,
+    body as skill_body, check_skill_name, described as described_skill,
+};
 pub use swarm::{Budget, Lifecycle, Policy, Swarm};
 pub use tool::{Entry, Isolation, Tool, ToolManifest};
 

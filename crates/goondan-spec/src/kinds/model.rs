@@ -29,6 +29,24 @@ pub struct Model {
     pub capabilities: BTreeMap<String, bool>,
     /// What its tokens cost.
     pub pricing: Option<Pricing>,
+    /// How much it may be asked in a minute.
+    pub limits: ModelLimits,
+}
+
+/// How much a model may be asked in a minute; absent means without a limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ModelLimits {
+    /// Attempts to ask it.
+    pub requests_per_minute: Option<u64>,
+    /// Tokens that it reads and writes.
+    pub tokens_per_minute: Option<u64>,
+}
+
+impl ModelLimits {
+    /// Whether there is none.
+    pub fn is_none(&self) -> bool {
+        *self == ModelLimits::default()
+    }
 }
 
 impl Model {
@@ -70,6 +88,7 @@ pub(crate) fn decode(spec: &Field<'_>, findings: &mut Findings) -> Option<Model>
     let options = super::free_map(fields.optional("options"), findings);
     let capabilities = fields.optional("capabilities").map(|field| booleans(&field, findings));
     let pricing = fields.optional("pricing").map(|field| pricing(&field, findings));
+    let limits = fields.optional("limits").map(|field| limits(&field, findings));
     fields.finish(findings);
     Some(Model {
         provider: provider?.to_owned(),
@@ -79,7 +98,18 @@ pub(crate) fn decode(spec: &Field<'_>, findings: &mut Findings) -> Option<Model>
         options: options?,
         capabilities: capabilities.unwrap_or_else(|| Some(BTreeMap::new()))?,
         pricing: pricing.map_or(Some(None), |pricing| pricing.map(Some))?,
+        limits: limits.unwrap_or(Some(ModelLimits::default()))?,
     })
+}
+
+fn limits(field: &Field<'_>, findings: &mut Findings) -> Option<ModelLimits> {
+    let mut fields = field.fields(findings)?;
+    let requests = fields.optional("requestsPerMinute").map(|field| field.whole(1, findings));
+    let tokens = fields.optional("tokensPerMinute").map(|field| field.whole(1, findings));
+    fields.finish(findings);
+    let (requests_per_minute, tokens_per_minute) =
+        (requests.map_or(Some(None), |most| most.map(Some))?, tokens.map_or(Some(None), |most| most.map(Some))?);
+    Some(ModelLimits { requests_per_minute, tokens_per_minute })
 }
 
 fn pricing(field: &Field<'_>, findings: &mut Findings) -> Option<Pricing> {
@@ -141,6 +171,22 @@ pub(crate) struct ModelSpec {
     capabilities: Option<BTreeMap<String, bool>>,
     /// What tokens cost. With it, `sessions__status` reports the cost of a conversation, and events and telemetry that of a turn.
     pricing: Option<PricingSpec>,
+    /// How much the model may be asked in a minute. Beyond it, a step waits.
+    limits: Option<ModelLimitsSpec>,
+}
+
+/// How much a model may be asked in a minute, by all agents of a swarm together.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "ModelLimits")]
+#[expect(dead_code, reason = "read by the schema generator alone")]
+struct ModelLimitsSpec {
+    /// How many requests may be made in a minute. A request that is repeated counts again.
+    #[schemars(range(min = 1))]
+    requests_per_minute: Option<u64>,
+    /// How many tokens the model may read and write in a minute. They count once its answer is there.
+    #[schemars(range(min = 1))]
+    tokens_per_minute: Option<u64>,
 }
 
 /// Prices per million tokens.

@@ -75,7 +75,7 @@ pub struct Lifecycle {
 }
 
 /// Limits on one run of a swarm; absent means none.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Budget {
     /// Tokens over all turns.
     pub max_tokens: Option<u64>,
@@ -83,6 +83,8 @@ pub struct Budget {
     pub max_steps: Option<u64>,
     /// Wall time.
     pub max_duration: Option<Duration>,
+    /// What the models that were asked cost, in the currency of their prices.
+    pub max_cost: Option<f64>,
 }
 
 pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Swarm> {
@@ -91,11 +93,15 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     let entry_agent = entry_field.as_ref().and_then(|field| scope.resolve(field, Kind::Agent, findings));
     let agents = fields.required("agents", findings).and_then(|field| read_agents(&field, scope, findings));
     let instance_key = fields.optional("instanceKey").map(|field| field.text(findings));
-    let policy = match fields.optional("policy") {
-        Some(field) => read_policy(&field, findings),
+    let policy_field = fields.optional("policy");
+    let policy = match &policy_field {
+        Some(field) => read_policy(field, findings),
         None => Some(Policy::default()),
     };
     fields.finish(findings);
+    if let (Some(field), Some((agents, _))) = (&policy_field, &agents) {
+        check_prices(field, agents, scope, findings);
+    }
     let (entry_agent, (agents, complete)) = (entry_agent?, agents?);
     if complete && !agents.contains(&entry_agent) {
         let names: Vec<String> = agents.iter().map(ToString::to_string).collect();
@@ -177,9 +183,42 @@ fn read_budget(policy: &mut Fields<'_>, name: &'static str, findings: &mut Findi
         max_tokens: whole(&mut fields, "maxTokens", findings),
         max_steps: whole(&mut fields, "maxSteps", findings),
         max_duration: seconds(&mut fields, "maxDurationSeconds", 1, findings),
+        max_cost: fields
+            .optional("maxCost")
+            .and_then(|field| field.number("more than 0", |most| most > 0.0 && most.is_finite(), findings)),
     };
     fields.finish(findings);
     budget
+}
+
+/// A budget of money can be kept only where every model says what it costs, and all of them in one currency.
+fn check_prices(policy: &Field<'_>, agents: &[ResourceId], scope: &Scope<'_>, findings: &mut Findings) {
+    let budgets = ["budget", "turnBudget"].into_iter().filter_map(|name| policy.child(name)?.child("maxCost"));
+    for cost in budgets {
+        let decoded = scope.decoded();
+        let models = agents.iter().filter_map(|agent| decoded.agents.get(agent)).flat_map(|agent| agent.spec.models());
+        let mut first: Option<&str> = None;
+        for model in models.filter_map(|model| decoded.models.get(model)) {
+            let problem = match (&model.spec.pricing, first) {
+                (None, _) => {
+                    (format!("`{}` has no `pricing`, so what it costs is not known.", model.id), "state its `pricing`")
+                }
+                (Some(pricing), Some(first)) if pricing.currency != first => (
+                    format!(
+                        "`{}` has prices in {}, and other models have them in {first}.",
+                        model.id, pricing.currency
+                    ),
+                    "state all prices in one currency",
+                ),
+                (Some(pricing), _) => {
+                    first = Some(&pricing.currency);
+                    continue;
+                }
+            };
+            findings.add(cost.invalid(problem.0).suggest(problem.1));
+            break;
+        }
+    }
 }
 
 fn whole<T: TryFrom<u64>>(fields: &mut Fields<'_>, name: &'static str, findings: &mut Findings) -> Option<T> {
@@ -278,4 +317,7 @@ pub(crate) struct BudgetShape {
     /// How many seconds may pass.
     #[schemars(range(min = 1))]
     max_duration_seconds: Option<u32>,
+    /// How much the model calls may cost, in the currency of the models' `pricing`. All models of the swarm need one.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    max_cost: Option<f64>,
 }

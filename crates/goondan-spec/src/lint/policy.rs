@@ -6,7 +6,7 @@ use crate::ResourceId;
 use crate::bundle::{Decoded, Resource};
 use crate::command_line;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::kinds::{Action, Agent, Entry, ExportSpec, PATCHED, PermissionRule, Tool, qualified_name};
+use crate::kinds::{Action, Agent, Entry, ExportSpec, PATCHED, PermissionRule, SKILL_EXPORT, Tool, qualified_name};
 use crate::pattern::{Atom, always_matches, atoms, may_match, pattern_atoms};
 use crate::text::{excerpt, list};
 
@@ -198,7 +198,12 @@ fn reachable(group: Group<'_>, decoded: &Decoded) -> Reachable {
         }
     };
     let mut reachable = Reachable { names: Vec::new(), resources: Vec::new() };
-    let uses = agents.into_iter().filter_map(|id| decoded.agents.get(id)).flat_map(|agent| &agent.spec.tools);
+    let agents: Vec<_> = agents.into_iter().filter_map(|id| decoded.agents.get(id)).collect();
+    if agents.iter().any(|agent| !agent.spec.skills.is_empty()) {
+        reachable.names.push(atoms(&qualified_name(SKILL_EXPORT.0, SKILL_EXPORT.1)));
+        reachable.resources.push(SKILL_EXPORT.0.to_owned());
+    }
+    let uses = agents.into_iter().flat_map(|agent| &agent.spec.tools);
     for used in uses {
         let exports = decoded.tools.get(&used.tool).map(|tool| &*tool.spec.exports).unwrap_or_default();
         if exports.is_empty() {

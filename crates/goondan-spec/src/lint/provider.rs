@@ -300,6 +300,7 @@ mod tests {
             options,
             capabilities: BTreeMap::new(),
             pricing: None,
+            limits: Default::default(),
         }
     }
 

@@ -259,6 +259,31 @@ fn agents_and_swarms() {
         ("workdir_without_a_repository", agent("  workdir: repository")),
         ("workdir_above", agent("  workdir: ../other")),
         ("workdir_above_the_repository", agent("  workdir: ../other").directory("/p/.git").file("/other/x", "")),
+        (
+            "money_that_nobody_can_count",
+            with(
+                "Swarm",
+                "  entryAgent: Agent/assistant\n  agents: [{ref: Agent/assistant}]\n  policy: {budget: {maxCost: 1}, turnBudget: {maxCost: 0}}",
+            ),
+        ),
+        ("instructions_without_a_folder", agent("  prompt: {instructions: [AGENTS.md]}")),
+        (
+            "instructions_are_no_name",
+            agent("  prompt: {instructions: [./AGENTS.md, 'a\"b', 7]}\n  workdir: project").file("/p/AGENTS.md", "x"),
+        ),
+        ("instructions_of_nothing", agent("  prompt: {instructions: []}\n  workdir: project")),
+        (
+            "instructions_by_a_link_outside",
+            agent("  prompt: {instructions: [AGENTS.md]}\n  workdir: project")
+                .file("/other/secret.md", "x")
+                .link("/p/AGENTS.md", "/other/secret.md"),
+        ),
+        (
+            "instructions_too_long",
+            agent("  prompt: {instructions: [AGENTS.md]}\n  workdir: docs")
+                .file("/p/AGENTS.md", "a".repeat(40_000))
+                .file("/p/docs/AGENTS.md", "b".repeat(40_000)),
+        ),
         ("entry_agent_missing", with("Swarm", "  entryAgent: Agent/assistant\n  agents: []")),
         (
             "entry_agent_not_a_member",

@@ -90,6 +90,18 @@ async fn skills_are_written_listed_and_read() {
         call(&bench, "skill", json!({"action": "list"})).await.1,
         "**Available Skills (2):**\n- a.b\n- git-flow"
     );
+    let described = json!({"action": "write", "skillName": "tea", "content": "Boil water.", "description": "Makes \"tea\": hot.\nUse it\tin the morning."});
+    assert_eq!(call(&bench, "skill", described).await.0, "success");
+    assert_eq!(
+        squad_text(&bench, "skills/tea/SKILL.md"),
+        "---\nname: tea\ndescription: \"Makes \\\"tea\\\": hot. Use it in the morning.\"\n---\n\nBoil water."
+    );
+    let (_, listed) = call(&bench, "skill", json!({"action": "list"})).await;
+    assert!(listed.ends_with("\n- tea: Makes \"tea\": hot. Use it in the morning."), "{listed}");
+    for (name, description) in [("a.b", "x"), ("tea", " "), ("tea", "x".repeat(1025).as_str())] {
+        let args = json!({"action": "write", "skillName": name, "content": "x", "description": description});
+        assert_eq!(call(&bench, "skill", args).await.0, "failure", "{name} {description}");
+    }
     let read = |name: &str| json!({"action": "read", "skillName": name});
     assert_eq!(call(&bench, "skill", read("git-flow")).await.1, "# Git flow");
     let (_, long) = call(&bench, "skill", read("a.b")).await;

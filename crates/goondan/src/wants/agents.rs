@@ -1,9 +1,10 @@
 //! What the permissions of agents allow without a question.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use goondan_spec::kinds::{
-    Action, Agent, Entry, ExportSpec, PATCHED, Permission, PermissionRule, RuleSandbox, Workdir,
+    Action, Agent, Entry, ExportSpec, InstructionFile, PATCHED, Permission, PermissionRule, RuleSandbox, Workdir,
 };
 use goondan_spec::{Bundle, Resource, pattern};
 
@@ -37,6 +38,22 @@ fn outside(agent: &Resource<Agent>) -> Option<Want> {
     let Workdir::Repository(folder) = &agent.spec.workdir else { return None };
     let what = format!("lets {} work in {}, which is more than the folder of the project", agent.id, folder.display());
     Some(Want::new(what, agent.origin.as_ref()))
+}
+
+/// The files outside of the project that agents do what they say. Whoever may write them may be somebody else than who wrote the
+/// project, so trust in the project is no trust in them.
+pub(super) fn obeyed(bundle: &Bundle) -> Vec<Want> {
+    let of_agent = |agent: &Resource<Agent>| -> Vec<Want> {
+        let files = agent.spec.instructions.iter().flat_map(|found| &found.files);
+        let outside = files.filter_map(|file| Some((file, file.outside.as_ref()?)));
+        let want = |(file, folder): (&InstructionFile, &PathBuf)| {
+            let name = file.name.rsplit('/').next().unwrap_or_default();
+            let what = format!("has {} do what {} says", agent.id, folder.join(name).display());
+            Want { folder: Some(folder.clone()), ..Want::new(what, agent.origin.as_ref()) }
+        };
+        outside.map(want).collect()
+    };
+    bundle.agents().values().flat_map(|agent| of_agent(agent)).collect()
 }
 
 /// An export that an agent is offered.

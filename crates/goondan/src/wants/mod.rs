@@ -7,7 +7,7 @@ mod agents;
 pub(crate) mod tools;
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use goondan_models::{Provider, provider};
@@ -32,6 +32,10 @@ pub struct Want {
     /// Where in that file, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
+    /// The folder that has to be trusted for it, where that is not the project's: something lies there that the project obeys,
+    /// and that others may write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder: Option<PathBuf>,
 }
 
 /// Everything that `project` wants, in the order of what it is; once each.
@@ -41,6 +45,7 @@ pub fn wants(project: &Project, state_root: &StateRoot) -> Vec<Want> {
         wants.extend(tools::programs(bundle));
         wants.extend(tools::settings(bundle));
         wants.extend(agents::powers(bundle));
+        wants.extend(agents::obeyed(bundle));
         wants.extend(bundle.models().values().filter_map(|model| reach(model)));
         wants.extend(values(bundle));
         wants.extend(shared_state(bundle, state_root));
@@ -51,14 +56,31 @@ pub fn wants(project: &Project, state_root: &StateRoot) -> Vec<Want> {
     wants
 }
 
+/// What `project` wants of folders other than its own. Trust in the project does not cover them.
+pub fn wants_elsewhere(project: &Project) -> Vec<Want> {
+    project.bundle.iter().flat_map(|bundle| agents::obeyed(bundle)).collect()
+}
+
+/// The folders that have to be trusted for `wants` of the project in `root`, without those below another one.
+pub fn folders_to_trust(root: &Path, wants: &[Want]) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> =
+        wants.iter().map(|want| want.folder.clone().unwrap_or_else(|| canonical(root))).collect();
+    folders.sort();
+    folders.dedup();
+    let all = folders.clone();
+    folders.retain(|folder| !all.iter().any(|other| folder != other && folder.starts_with(other)));
+    // As it was written, where that is what it is about.
+    folders.into_iter().map(|folder| if folder == canonical(root) { root.to_owned() } else { folder }).collect()
+}
+
 impl Want {
     fn new(what: impl AsRef<str>, origin: Option<&Origin>) -> Self {
         let (file, line) = origin.map(|(file, at)| (plain(file), at.line)).unzip();
-        Want { what: plain(what.as_ref()), file, line }
+        Want { what: plain(what.as_ref()), file, line, folder: None }
     }
 
     fn in_file(what: impl AsRef<str>, file: &str) -> Self {
-        Want { what: plain(what.as_ref()), file: Some(plain(file)), line: None }
+        Want { what: plain(what.as_ref()), file: Some(plain(file)), line: None, folder: None }
     }
 
     /// Where it is written, as `file:line`.
@@ -70,9 +92,13 @@ impl Want {
     /// The error of a project in `root` that wants it and is not trusted.
     pub fn refused(&self, root: &Path) -> Diagnostic {
         let place = self.place().map(|place| format!(" ({place})")).unwrap_or_default();
-        let message = format!("The project is not trusted, and it {}{place}.", self.what);
-        Diagnostic::new(Code::PROJECT_UNTRUSTED, message)
-            .suggest(format!("look at it, and if you trust it run `gdn trust {}`", root.display()))
+        let who = match &self.folder {
+            None => "The project is not trusted, and it".to_owned(),
+            Some(folder) => format!("The folder {} is not trusted, and the project", folder.display()),
+        };
+        let folder = self.folder.as_deref().unwrap_or(root);
+        Diagnostic::new(Code::PROJECT_UNTRUSTED, format!("{who} {}{place}.", self.what))
+            .suggest(format!("look at it, and if you trust it run `gdn trust {}`", folder.display()))
     }
 }
 

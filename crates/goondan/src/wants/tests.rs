@@ -104,6 +104,32 @@ fn a_folder_outside_of_the_project_is_wanted() {
 }
 
 #[test]
+fn instructions_outside_of_the_project_are_wanted_by_their_folder() {
+    let agent = "tools: [], workdir: project, prompt: {instructions: [AGENTS.md]}";
+    let repository = project(SCRIPTED, agent, "");
+    let inner = repository.path().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    for file in ["goondan.yaml", "script.yaml"] {
+        std::fs::rename(repository.path().join(file), inner.join(file)).unwrap();
+    }
+    std::fs::create_dir(repository.path().join(".git")).unwrap();
+    std::fs::write(inner.join("AGENTS.md"), "Be good.").unwrap();
+    assert_eq!(found(&inner), Vec::<String>::new(), "its own is a part of it");
+    std::fs::write(repository.path().join("AGENTS.md"), "Be bad.").unwrap();
+    let top = repository.path().canonicalize().unwrap();
+    assert_eq!(found(&inner), [format!("has Agent/a do what {} says", top.join("AGENTS.md").display())]);
+    let elsewhere = wants_elsewhere(&crate::load(&inner));
+    assert_eq!(elsewhere[0].folder.as_deref(), Some(top.as_path()));
+    assert_eq!(folders_to_trust(&inner, &elsewhere), [top]);
+    // Without the question nothing is obeyed.
+    let text = std::fs::read_to_string(inner.join("goondan.yaml"))
+        .unwrap()
+        .replace(", prompt: {instructions: [AGENTS.md]}", "");
+    std::fs::write(inner.join("goondan.yaml"), text).unwrap();
+    assert_eq!(found(&inner), Vec::<String>::new());
+}
+
+#[test]
 fn a_tool_that_understates_what_it_needs_is_known_for_what_it_is() {
     let tool = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: calm}\nspec: {entry: 'builtin:bash', exports: [{name: exec, permissions: [read]}]}\n";
     let folder = project(SCRIPTED, "tools: [{ref: Tool/calm}]", tool);

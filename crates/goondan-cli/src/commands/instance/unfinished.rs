@@ -63,7 +63,9 @@ fn words(effect: &UnfinishedEffect) -> Option<String> {
             let name = effect.intent["toolName"].as_str().unwrap_or("a tool");
             Some(format!("approval of {}", shorten(name)))
         }
-        EffectKind::Inbox | EffectKind::ExtensionState | EffectKind::ExtensionQuestion => None,
+        EffectKind::Inbox | EffectKind::Instructions | EffectKind::ExtensionState | EffectKind::ExtensionQuestion => {
+            None
+        }
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) fn project() -> MemoryFiles {
     kinds.rotate_right(1);
     files(&[("goondan.yaml", &kinds.map(example).join("---\n"))])
         .file("/p/prompts/writer.md", "Write.")
+        .file("/p/skills/titles/SKILL.md", "---\nname: titles\ndescription: Finds titles.\n---\n")
+        .file("/p/more/house-style/SKILL.md", "---\nname: house-style\ndescription: How we write.\n---\n")
         .file("/p/schemas/text.json", "{\"type\": \"object\"}")
         .file("/p/prompts/case.md", "Changes case in ${workspace}.")
         .file("/p/tools/text-utils/target/release/libtext_utils.so", "")

@@ -19,6 +19,8 @@ struct Work {
     since: DateTime<Utc>,
     /// Since when somebody is asked about it.
     asked: Option<DateTime<Utc>>,
+    /// Until when it waits for the limit of a model, and how that is said.
+    limited: Option<(DateTime<Utc>, String)>,
 }
 
 impl Running {
@@ -32,6 +34,14 @@ impl Running {
             RuntimeEventKind::ToolCalled { step_id, tool_call_id, tool_name, .. } => {
                 self.0.retain(|work| work.step_id != *step_id || work.tool_call_id.is_some());
                 self.begin(step_id, Some(tool_call_id), format!("{who} runs {tool_name}"), now);
+            }
+            RuntimeEventKind::ModelWaiting { step_id: Some(step_id), model, wait, .. } => {
+                let is_it = |work: &&mut Work| work.step_id == *step_id && work.tool_call_id.is_none();
+                if let Some(work) = self.0.iter_mut().find(is_it) {
+                    let until =
+                        now + chrono::Duration::milliseconds(i64::try_from(*wait).unwrap_or(i64::MAX).min(60_000));
+                    work.limited = Some((until, format!("{who} waits for the rate limit of {model}")));
+                }
             }
             RuntimeEventKind::ToolProgress { tool_call_id, title, turn_id, .. } => {
                 if let Some(work) = self.call(tool_call_id, turn_id) {
@@ -63,12 +73,13 @@ impl Running {
     /// What began last, and for how long it has gone on.
     pub(super) fn latest(&self, now: DateTime<Utc>) -> Option<(&str, Duration)> {
         let work = self.0.iter().rev().find(|work| work.asked.is_none())?;
-        Some((&work.words, (now - work.since).to_std().unwrap_or_default()))
+        let words = work.limited.as_ref().filter(|(until, _)| now < *until).map_or(&work.words, |(_, words)| words);
+        Some((words, (now - work.since).to_std().unwrap_or_default()))
     }
 
     fn begin(&mut self, step_id: &str, tool_call_id: Option<&String>, words: String, since: DateTime<Utc>) {
         let (step_id, tool_call_id) = (step_id.to_owned(), tool_call_id.cloned());
-        self.0.push(Work { step_id, tool_call_id, words, since, asked: None });
+        self.0.push(Work { step_id, tool_call_id, words, since, asked: None, limited: None });
     }
 
     fn call(&mut self, tool_call_id: &str, turn_id: &str) -> Option<&mut Work> {

@@ -1,0 +1,167 @@
+//! `skills__load`: hands the model the instructions of a skill, and the files that belong to them, when it asks.
+//!
+//! Nothing outside of a skill's folder is read, and nothing is allowed by a skill: what its instructions ask for goes through the
+//! agent's policy like everything else.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use goondan_spec::Code;
+use goondan_spec::kinds::{ExportSpec, Permission, SKILL_EXPORT, Skill, skill_body};
+use serde_json::{Value, json};
+
+use crate::tooling::registry::{RegisteredTool, ToolLimits};
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
+use goondan_core::real_path::real_path;
+
+/// No more of a file of a skill is read than that.
+const MAX_SKILL_FILE: u64 = 1024 * 1024;
+/// So many files of a skill are named.
+const MAX_NAMED_FILES: usize = 200;
+/// So deep are they looked for.
+const MAX_DEPTH: usize = 8;
+
+/// The tool that loads `skills` of the project in `root`; nothing where there are none.
+pub(crate) fn tool(skills: &[Skill], root: &Path) -> Option<RegisteredTool> {
+    if skills.is_empty() {
+        return None;
+    }
+    let names: Vec<&str> = skills.iter().map(|skill| skill.name.as_str()).collect();
+    let spec = ExportSpec {
+        description: "Loads a skill: its instructions, and the names of the files that belong to it. With `file` it reads one of \
+                      those files."
+            .to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "enum": names, "description": "The skill."},
+                "file": {"type": "string", "minLength": 1, "description": "A file of the skill, such as `references/forms.md`."},
+            },
+            "required": ["name"],
+            "additionalProperties": false,
+        }),
+        permissions: BTreeSet::from([Permission::Read]),
+        read_only: true,
+        idempotent: true,
+        ..ExportSpec::named(SKILL_EXPORT.1)
+    };
+    let limits = ToolLimits { error_message: 1_000, output: 100_000, timeout: Duration::from_secs(30) };
+    let handler = Load { skills: skills.into(), root: root.to_owned() };
+    Some(RegisteredTool::new(SKILL_EXPORT.0, spec, Arc::new(handler), limits))
+}
+
+struct Load {
+    skills: Arc<[Skill]>,
+    root: PathBuf,
+}
+
+#[async_trait]
+impl ToolHandler for Load {
+    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+        let text = |name: &str| input.get(name).and_then(Value::as_str).map(str::to_owned);
+        let (name, file) = (text("name").unwrap_or_default(), text("file"));
+        let Some(skill) = self.skills.iter().find(|skill| skill.name == name).cloned() else {
+            return Err(ToolError::new(format!("there is no skill `{name}`")).code(Code::TOOL_INVALID_ARGS));
+        };
+        let (root, workdir) = (self.root.clone(), ctx.workdir.clone());
+        let read = tokio::task::spawn_blocking(move || match file {
+            Some(file) => read_file(&skill, &root, &file),
+            None => load(&skill, &root, &workdir),
+        });
+        let output = read.await.map_err(|error| ToolError::new(format!("the skill was not read: {error}")))??;
+        let title = format!("Skill {name}");
+        Ok(ToolOutput { title: Some(title), ..ToolOutput::from(output) })
+    }
+}
+
+/// The instructions, and what else there is.
+fn load(skill: &Skill, root: &Path, workdir: &Path) -> Result<Value, ToolError> {
+    let folder = folder(skill, root)?;
+    let text = text_in(&folder, &skill.file)?;
+    let mut files = Vec::new();
+    name_files(&folder, "", 0, &mut files);
+    files.retain(|name| *name != skill.file);
+    files.sort_unstable();
+    let mut output = JsonObject::new();
+    output.insert("skill".to_owned(), json!(skill.name));
+    output.insert("instructions".to_owned(), json!(skill_body(&text)));
+    output.insert("files".to_owned(), json!(files));
+    // Only there can other tools reach it, and run what is in it.
+    if let Some(seen) = real_path(workdir).ok().and_then(|workdir| slashed(folder.strip_prefix(workdir).ok()?)) {
+        output.insert("folder".to_owned(), json!(seen));
+    }
+    Ok(Value::Object(output))
+}
+
+fn read_file(skill: &Skill, root: &Path, file: &str) -> Result<Value, ToolError> {
+    let text = text_in(&folder(skill, root)?, file)?;
+    Ok(json!({"skill": skill.name, "file": file, "text": text}))
+}
+
+/// The folder of a skill, without links, which lies in the project.
+fn folder(skill: &Skill, root: &Path) -> Result<PathBuf, ToolError> {
+    let gone = |error: std::io::Error| ToolError::new(format!("the skill `{}` can't be read: {error}", skill.name));
+    let root = root.canonicalize().map_err(gone)?;
+    let folder = root.join(&skill.folder).canonicalize().map_err(gone)?;
+    if folder.starts_with(&root) { Ok(folder) } else { Err(escapes(&skill.folder)) }
+}
+
+fn escapes(path: &str) -> ToolError {
+    ToolError::new(format!("`{path}` does not lie in the folder of the skill"))
+        .code(Code::TOOL_PATH_ESCAPE)
+        .suggest("Name one of the skill's own files, by its path from the skill's folder.")
+}
+
+/// The text of a file in `folder`, which neither dots nor links lead out of.
+fn text_in(folder: &Path, file: &str) -> Result<String, ToolError> {
+    let is_plain = Path::new(file).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    let is_hidden = file.split(['/', '\\']).any(|part| part.len() > 1 && part.starts_with('.'));
+    if !is_plain || is_hidden || file.contains('\0') {
+        return Err(escapes(file));
+    }
+    let unreadable = |reason: String| {
+        ToolError::new(format!("`{file}` can't be read: {reason}"))
+            .suggest("Load the skill without `file`: it names its files.")
+    };
+    let path = folder.join(file).canonicalize().map_err(|error| unreadable(error.to_string()))?;
+    if !path.starts_with(folder) {
+        return Err(escapes(file));
+    }
+    if !path.is_file() {
+        return Err(unreadable("it is no file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    let opened = fs::File::open(&path).map_err(|error| unreadable(error.to_string()))?;
+    opened.take(MAX_SKILL_FILE + 1).read_to_end(&mut bytes).map_err(|error| unreadable(error.to_string()))?;
+    if bytes.len() as u64 > MAX_SKILL_FILE {
+        return Err(unreadable("it is larger than 1 MiB".to_owned()));
+    }
+    String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".to_owned()))
+}
+
+/// Adds the files below a folder, by their paths from the skill's. Links are not followed.
+fn name_files(folder: &Path, above: &str, depth: usize, files: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (Ok(name), Ok(kind)) = (entry.file_name().into_string(), entry.file_type()) else { continue };
+        if name.starts_with('.') || files.len() >= MAX_NAMED_FILES {
+            continue;
+        }
+        let path = format!("{above}{name}");
+        if kind.is_file() {
+            files.push(path);
+        } else if kind.is_dir() && depth < MAX_DEPTH {
+            name_files(&entry.path(), &format!("{path}/"), depth + 1, files);
+        }
+    }
+}
+
+fn slashed(path: &Path) -> Option<String> {
+    let parts: Option<Vec<&str>> = path.components().map(|part| part.as_os_str().to_str()).collect();
+    Some(parts?.join("/")).filter(|path| !path.is_empty())
+}

@@ -1,0 +1,204 @@
+//! Requests and tokens a minute of a model (`Model.spec.limits`): who asks it waits until there is room, first come first served.
+//!
+//! What counts is the last minute of this process. A turn that waited when its process ended waits anew when it is resumed.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use goondan_spec::kinds::ModelLimits;
+use tokio::time::Instant;
+
+use crate::life::Life;
+
+/// What the limits are about.
+const MINUTE: Duration = Duration::from_secs(60);
+/// So often gives who waits a sign of life.
+const SIGN: Duration = Duration::from_secs(10);
+
+/// What a model was asked in the last minute.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// Held by the first of those who wait.
+    line: tokio::sync::Mutex<()>,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    requests: VecDeque<Instant>,
+    tokens: VecDeque<(Instant, u64)>,
+}
+
+/// Why there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Full {
+    /// The field of the limit.
+    pub(crate) limit: &'static str,
+    /// When there may be room.
+    pub(crate) until: Instant,
+}
+
+impl Pace {
+    /// Comes back once another request may be made, which counts from then on. `tell` hears of it where that takes a while.
+    /// The clock of the turn stands still meanwhile, and those who wait for the turn get signs of life.
+    pub(crate) async fn enter(&self, limits: ModelLimits, life: &Arc<Life>, tell: impl FnOnce(Full)) {
+        if limits.is_none() {
+            return;
+        }
+        let (mut tell, mut waits) = (Some(tell), None);
+        let mut say = |full: Full| {
+            waits.get_or_insert_with(|| life.ask());
+            if let Some(tell) = tell.take() {
+                tell(full);
+            }
+        };
+        let _line = match self.line.try_lock() {
+            Ok(line) => line,
+            Err(_) => {
+                self.taken().full(limits, Instant::now()).into_iter().for_each(&mut say);
+                self.line.lock().await
+            }
+        };
+        loop {
+            let now = Instant::now();
+            let Some(full) = self.taken().take(limits, now) else { return };
+            say(full);
+            tokio::time::sleep_until(full.until.min(now + SIGN)).await;
+            life.show();
+        }
+    }
+
+    /// An answer has come, which took that many tokens.
+    pub(crate) fn used(&self, limits: ModelLimits, tokens: u64) {
+        if limits.tokens_per_minute.is_some() && tokens > 0 {
+            self.taken().tokens.push_back((Instant::now(), tokens));
+        }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        // Whoever panicked while holding it left lists that are whole.
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Taken {
+    /// Counts a request, if there is room for one.
+    fn take(&mut self, limits: ModelLimits, now: Instant) -> Option<Full> {
+        let full = self.full(limits, now);
+        if full.is_none() && limits.requests_per_minute.is_some() {
+            self.requests.push_back(now);
+        }
+        full
+    }
+
+    /// Which limit keeps a request from being made now; of two the one that does so longer.
+    fn full(&mut self, limits: ModelLimits, now: Instant) -> Option<Full> {
+        while self.requests.front().is_some_and(|at| *at + MINUTE <= now) {
+            self.requests.pop_front();
+        }
+        while self.tokens.front().is_some_and(|(at, _)| *at + MINUTE <= now) {
+            self.tokens.pop_front();
+        }
+        [self.requests_full(limits), self.tokens_full(limits)].into_iter().flatten().max_by_key(|full| full.until)
+    }
+
+    fn requests_full(&self, limits: ModelLimits) -> Option<Full> {
+        let most = usize::try_from(limits.requests_per_minute?).unwrap_or(usize::MAX);
+        let too_many = self.requests.len().checked_sub(most)?;
+        self.requests.get(too_many).map(|at| Full { limit: "requestsPerMinute", until: *at + MINUTE })
+    }
+
+    fn tokens_full(&self, limits: ModelLimits) -> Option<Full> {
+        let most = limits.tokens_per_minute?;
+        let mut used: u64 = self.tokens.iter().map(|(_, tokens)| tokens).sum();
+        let mut until = None;
+        for (at, tokens) in &self.tokens {
+            if used < most {
+                break;
+            }
+            used -= tokens;
+            until = Some(*at + MINUTE);
+        }
+        until.map(|until| Full { limit: "tokensPerMinute", until })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::life::Stopwatch;
+
+    fn limits(requests: Option<u64>, tokens: Option<u64>) -> ModelLimits {
+        ModelLimits { requests_per_minute: requests, tokens_per_minute: tokens }
+    }
+
+    async fn enter(pace: &Pace, limits: ModelLimits, life: &Arc<Life>) -> Option<&'static str> {
+        let mut told = None;
+        pace.enter(limits, life, |full| told = Some(full.limit)).await;
+        told
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_until_the_minute_of_an_earlier_one_is_over() {
+        let (pace, life, limits) = (Pace::default(), Life::new(), limits(Some(2), None));
+        let begun = Instant::now();
+        assert_eq!(enter(&pace, limits, &life).await, None);
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(enter(&pace, limits, &life).await, None);
+        assert_eq!(enter(&pace, limits, &life).await, Some("requestsPerMinute"));
+        assert_eq!(begun.elapsed().as_secs(), 60);
+        assert_eq!(enter(&pace, limits, &life).await, Some("requestsPerMinute"));
+        assert_eq!(begun.elapsed().as_secs(), 80);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tokens_count_from_their_answer_and_the_last_one_may_go_over() {
+        let (pace, life, limits) = (Pace::default(), Life::new(), limits(None, Some(100)));
+        let begun = Instant::now();
+        enter(&pace, limits, &life).await;
+        pace.used(limits, 60);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(enter(&pace, limits, &life).await, None);
+        pace.used(limits, 500);
+        assert_eq!(enter(&pace, limits, &life).await, Some("tokensPerMinute"));
+        assert_eq!(begun.elapsed().as_secs(), 70, "without the first 60 there are still too many");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_is_served_in_order_and_may_go_away() {
+        let (pace, limits) = (Arc::new(Pace::default()), limits(Some(1), None));
+        let begun = Instant::now();
+        enter(&pace, limits, &Life::new()).await;
+        let wait = |pace: Arc<Pace>| {
+            tokio::spawn(async move {
+                let told = enter(&pace, limits, &Life::new()).await;
+                (told, begun.elapsed().as_secs())
+            })
+        };
+        let mut waiting = Vec::new();
+        for _ in 0..3 {
+            waiting.push(wait(Arc::clone(&pace)));
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        // A turn that is cancelled holds nobody up.
+        waiting.remove(0).abort();
+        let full = Some("requestsPerMinute");
+        assert_eq!(waiting.remove(0).await.unwrap(), (full, 60));
+        assert_eq!(waiting.remove(0).await.unwrap(), (full, 120));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_of_the_turn_stands_still_and_it_gives_signs_of_life() {
+        let (pace, life, above, limits) = (Pace::default(), Life::new(), Life::new(), limits(Some(1), None));
+        let _waits = above.wait_for(&life);
+        let watch = Stopwatch::start(&life);
+        enter(&pace, limits, &life).await;
+        let entering = enter(&pace, limits, &life);
+        tokio::select! {
+            told = entering => assert_eq!(told, Some("requestsPerMinute")),
+            () = above.silence(Duration::from_secs(30)) => panic!("nobody may take it for dead"),
+        }
+        assert_eq!((watch.elapsed(&life).as_secs(), life.is_asked()), (0, false));
+    }
+}
