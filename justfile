@@ -35,6 +35,11 @@ dist:
 edits sequences="10000":
     LSP_EDIT_SEQUENCES={{sequences}} cargo test -p goondan-lsp --test it published_is
 
+# Make every package of this system from what `just dist` has built, in target/packages
+package:
+    rm -rf target/packages
+    packaging/build --binary "$(rustc -vV | sed -n 's/^host: //p')=target/dist/gdn"
+
 # The extension for VS Code, as editors/vscode/goondan.vsix
 vsix:
     cd editors/vscode && npm install --no-audit --no-fund && npm run package

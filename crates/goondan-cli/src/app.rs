@@ -12,11 +12,15 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command, Global};
 use crate::commands::{self, sandbox_exec};
+use crate::complete;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, screen, write_error};
 
 /// Runs the command that `arguments` (the program's name first) describe.
 pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
+    if let Some(exit) = complete::answer(&arguments) {
+        return exit;
+    }
     hide_memory();
     // What clap refuses must be printed as asked for, too, so these two are looked up before it has its say.
     let given =

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    acp, attach, build, completions, connection, doctor, explain, init, instance, logs, lsp, mcp, new, nodes, policy,
-    reload, run, sandbox_exec, schema, send, serve, test, tool, tool_host, trust, validate,
+    acp, attach, build, completions, connection, doctor, explain, init, instance, itself, logs, lsp, man, mcp, new,
+    nodes, policy, reload, run, sandbox_exec, schema, send, serve, test, tool, tool_host, trust, validate,
 };
 
 const ABOUT: &str = "Run swarms of agents that a project folder with a goondan.yaml declares.";
@@ -110,6 +110,11 @@ pub(crate) enum Command {
     Doctor(doctor::DoctorArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
+    /// Write the manual pages of all commands
+    Man(man::ManArgs),
+    /// Update this program
+    #[command(name = "self")]
+    Itself(itself::SelfArgs),
     /// Run a tool library with `isolation: process`; other commands start it
     #[command(hide = true)]
     ToolHost(tool_host::ToolHostArgs),

@@ -8,6 +8,7 @@
 mod app;
 mod args;
 mod commands;
+mod complete;
 mod elsewhere;
 mod exit;
 mod instances;

@@ -15,6 +15,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::commands::run::Asked;
 use crate::commands::{sandbox_exec, tool_host};
+use crate::complete;
 use crate::elsewhere;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, style};
@@ -25,7 +26,7 @@ use crate::trust::Trust;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StartArgs {
     /// Run this Swarm [default: the only one, or the one named `default`]
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = complete::swarms())]
     pub(crate) swarm: Option<String>,
     /// Read variables from this file before .env.local and .env
     #[arg(long, value_name = "FILE")]

@@ -42,7 +42,10 @@ const LAYERS: [(&str, &[&str]); 19] = [
     ("goondan-serve", &["goondan"]),
     ("goondan-connect", &["goondan", "goondan-tls"]),
     ("goondan-conformance", &["goondan"]),
-    ("goondan-cli", &["goondan", "goondan-serve", "goondan-connect", "goondan-conformance", "goondan-lsp"]),
+    (
+        "goondan-cli",
+        &["goondan", "goondan-serve", "goondan-connect", "goondan-conformance", "goondan-lsp", "goondan-tls"],
+    ),
 ];
 
 /// These packages test and measure the others, and are used by none.

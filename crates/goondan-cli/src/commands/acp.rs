@@ -6,6 +6,7 @@ use goondan::spec::Code;
 use goondan_serve::acp;
 
 use super::run::{Asked, Session, Signals, watched};
+use crate::complete;
 use crate::exit::CliError;
 use crate::output::Output;
 use crate::place::ProjectPath;
@@ -24,7 +25,7 @@ pub(crate) struct AcpArgs {
     #[command(flatten)]
     project: ProjectPath,
     /// Let the editor talk to this agent [default: the swarm's entry agent]
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = complete::agents())]
     agent: Option<String>,
     /// Reload the project whenever one of its files changes
     #[arg(short, long)]

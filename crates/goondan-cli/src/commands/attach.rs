@@ -12,6 +12,7 @@ use goondan_serve::client::segment;
 use super::logs;
 use super::run::{Elsewhere, Signals, event_line, watched};
 use super::send::find;
+use crate::complete;
 use crate::exit::CliError;
 use crate::output::{Output, style};
 use crate::place::ProjectOption;
@@ -29,13 +30,13 @@ pub(crate) struct AttachArgs {
     #[command(flatten)]
     project: ProjectOption,
     /// Show only events of this agent
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = complete::agents())]
     agent: Option<String>,
     /// Show only events of conversations with this key
     #[arg(short = 'k', long, value_name = "KEY")]
     instance_key: Option<String>,
     /// Attach to this Swarm [default: the only one, or the one named `default`]
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = complete::swarms())]
     swarm: Option<String>,
     /// Answer every approval question with yes
     #[arg(short, long)]

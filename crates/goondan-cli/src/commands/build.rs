@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::run::{Signals, watched};
+use crate::complete;
 use crate::exit::{CliError, Exit};
 use crate::output::{Activity, Output, style};
 use crate::place::ProjectPath;
@@ -31,7 +32,7 @@ pub(crate) struct BuildArgs {
     #[command(flatten)]
     project: ProjectPath,
     /// Build this tool; may be repeated [default: all tools that have a `spec.build`]
-    #[arg(short, long = "tool", value_name = "NAME")]
+    #[arg(short, long = "tool", value_name = "NAME", add = complete::builds())]
     tools: Vec<String>,
     /// Trust the project for this run
     #[arg(long)]

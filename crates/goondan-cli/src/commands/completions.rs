@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
-use crate::args::Cli;
+use crate::complete;
 use crate::exit::CliError;
 
 const EXAMPLES: &str = "\
@@ -22,10 +22,7 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints the script.
+/// Prints the script. It asks `gdn` at each completion, so it knows the commands of the version that is installed.
 pub(crate) fn run(args: &CompletionsArgs) -> Result<(), CliError> {
-    // The generator panics where it cannot write, so it writes into memory.
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "gdn", &mut script);
-    Ok(std::io::stdout().lock().write_all(&script)?)
+    Ok(std::io::stdout().lock().write_all(&complete::script(args.shell)?)?)
 }

@@ -58,7 +58,7 @@ struct Check {
 
 /// Checks this machine and the project. Fails where any check fails; warnings do not count.
 pub(crate) fn run(args: &DoctorArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let mut checks = vec![version(), state(state_root), shell(), sandbox()];
+    let mut checks = vec![version(), state(state_root), shell(), sandbox(), libraries()];
     checks.extend(runtimes::installed());
     checks.extend(match args.project.known(output)? {
         Some(path) => project_checks(&path, state_root),
@@ -144,6 +144,15 @@ fn sandbox() -> Check {
     check("sandbox", Status::Warn, "this system can't contain programs").suggest(
         "A rule that allows `git *` then allows all that git does. Sandboxes take Linux 6.2 or later with Landlock.",
     )
+}
+
+/// A program that is linked with all it needs has nothing that could load more.
+fn libraries() -> Check {
+    if cfg!(all(target_env = "musl", target_feature = "crt-static")) {
+        return check("libraries", Status::Warn, "this program is static and can't load tool libraries")
+            .suggest("Tools in JavaScript, TypeScript and Python work. Libraries take the program for glibc.");
+    }
+    check("libraries", Status::Ok, "tools can be dynamic libraries")
 }
 
 fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<Check> {

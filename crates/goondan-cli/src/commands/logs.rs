@@ -15,6 +15,7 @@ use goondan::ids::InstanceId;
 use goondan::inside::shown;
 use serde_json::Value;
 
+use crate::complete;
 use crate::exit::CliError;
 use crate::instances::{self, Scope, ScopeArgs};
 use crate::output::{Output, style};
@@ -42,7 +43,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LogsArgs {
     /// Show only events of this agent
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = complete::agents())]
     agent: Option<String>,
     /// Show only events of conversations with this key
     #[arg(short = 'k', long, value_name = "KEY")]

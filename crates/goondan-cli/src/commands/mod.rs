@@ -9,8 +9,10 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod init;
 pub(crate) mod instance;
+pub(crate) mod itself;
 pub(crate) mod logs;
 pub(crate) mod lsp;
+pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod new;
 pub(crate) mod nodes;
@@ -66,6 +68,8 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Test(args) => test::run(&args, output),
         Command::Doctor(args) => doctor::run(&args, &state_root, output),
         Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
+        Command::Itself(args) => block_on(itself::run(&args, output)),
         Command::ToolHost(args) => tool_host::run(&args),
         // Its exit code is the program's: `app` runs it before anything else.
         Command::SandboxExec(_) => Ok(()),

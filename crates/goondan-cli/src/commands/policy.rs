@@ -16,6 +16,7 @@ use goondan::spec::{Bundle, Resource};
 use serde_json::{Map, Value, json};
 
 use self::approvals::ApprovalsArgs;
+use crate::complete;
 use crate::exit::CliError;
 use crate::output::Output;
 use crate::place::ProjectOption;
@@ -45,10 +46,10 @@ enum PolicyCommand {
 #[command(after_help = EXAMPLES)]
 struct ExplainArgs {
     /// The agent that makes the call
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = complete::agents())]
     agent: String,
     /// The tool, written `resource__export`
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = complete::exports())]
     tool: String,
     /// The arguments of the call
     #[arg(long, value_name = "JSON", default_value = "{}")]

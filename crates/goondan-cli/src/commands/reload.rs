@@ -10,6 +10,7 @@ use goondan::{LastGeneration, LastReload, Preview, PreviewError, StateRoot, Swar
 use serde_json::json;
 
 use crate::commands::tool_host;
+use crate::complete;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, plan_words, style};
 use crate::place::ProjectPath;
@@ -37,7 +38,7 @@ pub(crate) struct ReloadArgs {
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Reload this Swarm [default: the only one, or the one named `default`]
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = complete::swarms())]
     swarm: Option<String>,
     /// With --dry-run: read variables from this file before .env.local and .env
     #[arg(long, value_name = "FILE", requires = "dry_run")]

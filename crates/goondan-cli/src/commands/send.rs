@@ -10,6 +10,7 @@ use goondan::{Input, StateRoot};
 use goondan_serve::wire::InputState;
 use serde_json::{Value, json};
 
+use crate::complete;
 use crate::exit::{CliError, Exit};
 use crate::output::Output;
 use crate::place::ProjectOption;
@@ -33,7 +34,7 @@ pub(crate) struct SendArgs {
     #[command(flatten)]
     project: ProjectOption,
     /// Send it to this agent [default: the swarm's entry agent]
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = complete::agents())]
     agent: Option<String>,
     /// Continue the conversation with this key, or start it
     #[arg(short = 'k', long, value_name = "KEY", default_value = "main")]
@@ -42,7 +43,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "ID")]
     id: Option<String>,
     /// Send it to this Swarm [default: the only one, or the one named `default`]
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = complete::swarms())]
     swarm: Option<String>,
     #[command(flatten)]
     store: StoreArgs,

@@ -12,6 +12,7 @@ use serde_json::Value;
 use std::io::Read;
 
 use crate::commands::run::{Asked, Elsewhere, Session, Signals, watched};
+use crate::complete;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, style};
 use crate::place::ProjectOption;
@@ -47,7 +48,7 @@ struct Place {
     #[command(flatten)]
     project: ProjectOption,
     /// Act as this agent [default: the swarm's entry agent]
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = complete::agents())]
     agent: Option<String>,
     #[command(flatten)]
     start: StartArgs,
@@ -62,7 +63,7 @@ struct ListArgs {
 #[derive(Debug, Args)]
 struct CallArgs {
     /// The tool, written `resource__export`
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = complete::exports())]
     tool: String,
     /// Pass these arguments (`-` for standard input)
     #[arg(long, value_name = "JSON", default_value = "{}")]

@@ -2,7 +2,7 @@
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&[&str]; 33] = [
+const COMMANDS: [&[&str]; 36] = [
     &[],
     &["init"],
     &["new"],
@@ -35,6 +35,9 @@ const COMMANDS: [&[&str]; 33] = [
     &["test"],
     &["doctor"],
     &["completions"],
+    &["man"],
+    &["self"],
+    &["self", "update"],
     &["--version"],
 ];
 
@@ -61,19 +64,14 @@ fn without_a_command_the_help_is_an_error() {
 }
 
 #[test]
-fn completions_know_the_commands() {
+fn there_is_a_manual_page_for_each_command() {
     let sandbox = Sandbox::new();
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let outcome = sandbox.gdn(&["completions", shell]);
-        assert!(outcome.ok().contains("validate"), "{shell}");
+    sandbox.gdn(&["man", "pages"]).ok();
+    let page = |name: &str| std::fs::read_to_string(sandbox.dir().join("pages").join(name)).unwrap();
+    assert!(page("gdn.1").contains("validate"));
+    for command in COMMANDS.iter().filter(|command| !command.is_empty() && **command != ["--version"]) {
+        assert!(page(&format!("gdn-{}.1", command.join("-"))).contains("SYNOPSIS"), "{command:?}");
     }
-}
-
-#[test]
-fn completions_know_the_codes() {
-    let sandbox = Sandbox::new();
-    // The scripts for the other shells complete options alone.
-    for shell in ["bash", "zsh"] {
-        assert!(sandbox.gdn(&["completions", shell]).ok().contains("E_TOOL_DENIED"), "{shell}");
-    }
+    let hidden = std::fs::exists(sandbox.dir().join("pages/gdn-tool-host.1")).unwrap();
+    assert!(!hidden, "what is no command of people has no page");
 }

@@ -11,6 +11,7 @@ mod cases;
 mod chain;
 #[cfg(unix)]
 mod chat;
+mod complete;
 mod connection;
 mod documentation;
 mod explain;
@@ -51,6 +52,8 @@ mod tool;
 #[cfg(unix)]
 mod trust;
 mod types;
+#[cfg(unix)]
+mod updates;
 mod validate;
 #[cfg(unix)]
 mod watch;

@@ -107,6 +107,13 @@ codes! {
         next: "Let an editor start the command; `docs/editors.md` has the lines for several.",
         more: Some("editors.md#the-language-server"),
     }
+    /// The newest version could not be installed.
+    UPDATE_ERROR = "UPDATE_ERROR" {
+        why: "`gdn self update` can't reach the place that `gdn` was installed from, what it got from there is not what it \
+              should be, or the files can't be replaced. The version that was installed before is still there.",
+        next: "Follow the suggestion. Running the installer again does the same from the beginning.",
+        more: Some("installing.md#updates"),
+    }
     /// `git init` failed.
     GIT_ERROR = "GIT_ERROR" {
         why: "`gdn init --git` wrote the files of the project, and git could not make a repository of the folder.",

@@ -15,6 +15,7 @@ use goondan::{StateRoot, Workspace};
 use goondan_connect::Shelf;
 use serde_json::json;
 
+use crate::complete;
 use crate::exit::{CliError, Exit};
 use crate::output::Output;
 use crate::place::ProjectOption;
@@ -51,7 +52,7 @@ struct Place {
     #[command(flatten)]
     project: ProjectOption,
     /// Look at the connections of this Swarm [default: the only one, or the one named `default`]
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = complete::swarms())]
     swarm: Option<String>,
 }
 
@@ -59,7 +60,7 @@ struct Place {
 #[derive(Debug, Args)]
 struct ApproveArgs {
     /// The connection
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = complete::connections())]
     name: String,
     /// The sender's id, as `gdn connection list` shows it
     #[arg(value_name = "SENDER")]

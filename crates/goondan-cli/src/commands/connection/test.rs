@@ -7,6 +7,7 @@ use goondan_connect::{Event, Route, route, sample};
 use serde_json::json;
 
 use super::Place;
+use crate::complete;
 use crate::exit::CliError;
 use crate::output::Output;
 
@@ -14,7 +15,7 @@ use crate::output::Output;
 #[derive(Debug, Args)]
 pub(super) struct TestArgs {
     /// The connection
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = complete::connections())]
     name: String,
     /// What is different about the event: name, text, instanceKey, sender, channel, properties
     #[arg(long, value_name = "JSON")]

@@ -6,6 +6,7 @@ use goondan::{AdoptError, StateRoot};
 use serde_json::json;
 
 use super::{in_sentence_case, not_opened};
+use crate::complete;
 use crate::exit::CliError;
 use crate::instances::{self, Scope};
 use crate::output::Output;
@@ -21,7 +22,7 @@ pub(super) struct AdoptArgs {
     #[command(flatten)]
     project: ProjectOption,
     /// Take it over for this Swarm [default: the only one, or the one named `default`]
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = complete::swarms())]
     swarm: Option<String>,
 }
 

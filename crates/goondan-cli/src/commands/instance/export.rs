@@ -10,6 +10,7 @@ use goondan::inside::shown;
 use goondan::models::Mask;
 use goondan::spec::Code;
 
+use crate::complete;
 use crate::exit::CliError;
 use crate::instances::{self, Found, Scope, ScopeArgs};
 use crate::output::Output;
@@ -18,7 +19,7 @@ use crate::output::Output;
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {
     /// The conversation as `agent:key`, or its agent or key alone if that is unique
-    #[arg(value_name = "INSTANCE", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_name = "INSTANCE", add = complete::instances(), required_unless_present = "all", conflicts_with = "all")]
     name: Option<String>,
     /// Write all conversations of the project
     #[arg(long)]

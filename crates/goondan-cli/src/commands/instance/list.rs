@@ -7,6 +7,7 @@ use clap::Args;
 use goondan::StateRoot;
 use serde::Serialize;
 
+use crate::complete;
 use crate::exit::CliError;
 use crate::instances::{self, Found, Scope, ScopeArgs};
 use crate::output::{Output, Table};
@@ -16,7 +17,7 @@ use crate::store::StoreArgs;
 #[derive(Debug, Args)]
 pub(super) struct ListArgs {
     /// List only conversations of this agent
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = complete::agents())]
     agent: Option<String>,
     #[command(flatten)]
     scope: ScopeArgs,

@@ -16,6 +16,7 @@ use goondan::StateRoot;
 use goondan::spec::Code;
 use goondan::{LockError, OpenWorkspaceError};
 
+use crate::complete;
 use crate::exit::CliError;
 use crate::instances::{Scope, ScopeArgs};
 use crate::output::Output;
@@ -60,7 +61,7 @@ enum InstanceCommand {
 #[derive(Debug, Args)]
 struct Which {
     /// The conversation as `agent:key`, or its agent or key alone if that is unique
-    #[arg(value_name = "INSTANCE")]
+    #[arg(value_name = "INSTANCE", add = complete::instances())]
     name: String,
     #[command(flatten)]
     scope: ScopeArgs,

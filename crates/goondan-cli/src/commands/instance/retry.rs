@@ -6,6 +6,7 @@ use goondan::inside::shown;
 use goondan::{StateRoot, Workspace};
 
 use crate::commands::run::{Asked, Elsewhere, OnInterrupt, Session, Signals, View, not_accepted, watched};
+use crate::complete;
 use crate::exit::CliError;
 use crate::instances::{self, Scope};
 use crate::output::{Output, turn_error, write_error};
@@ -18,7 +19,7 @@ use crate::store;
 #[derive(Debug, Args)]
 pub(super) struct RetryArgs {
     /// The conversation as `agent:key`, or its agent or key alone if that is unique
-    #[arg(value_name = "INSTANCE")]
+    #[arg(value_name = "INSTANCE", add = complete::instances())]
     name: String,
     /// The event, as `gdn instance show` lists it [default: all failed events]
     #[arg(value_name = "EVENT_ID")]

@@ -12,6 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::{Place, Servers, failed};
+use crate::complete;
 use crate::exit::CliError;
 use crate::output::{Output, style};
 
@@ -24,7 +25,7 @@ const DONE: &str = "<!doctype html><title>gdn</title><p>You can close this page 
 #[derive(Debug, Args)]
 pub(super) struct LoginArgs {
     /// The Tool with the server
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = complete::servers())]
     name: String,
     #[command(flatten)]
     place: Place,
@@ -36,7 +37,7 @@ pub(super) struct LoginArgs {
 #[derive(Debug, Args)]
 pub(super) struct LogoutArgs {
     /// The Tool with the server
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = complete::servers())]
     name: String,
     #[command(flatten)]
     place: Place,

@@ -26,6 +26,7 @@ pub(crate) use session::{OnInterrupt, Session, not_accepted};
 pub(crate) use signals::{Signals, watched};
 pub(crate) use view::{View, event_line};
 
+use crate::complete;
 use crate::exit::CliError;
 use crate::output::Output;
 use crate::place::ProjectPath;
@@ -55,7 +56,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     input_file: Option<PathBuf>,
     /// Send inputs to this agent [default: the swarm's entry agent]
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = complete::agents())]
     agent: Option<String>,
     /// Continue the conversation with this key, or start it
     #[arg(short = 'k', long, value_name = "KEY", default_value = "main")]

@@ -1,0 +1,31 @@
+//! `gdn man`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory};
+
+use crate::args::Cli;
+use crate::exit::CliError;
+
+const EXAMPLES: &str = "\
+Examples:
+  gdn man ~/.local/share/man/man1      Write them where `man gdn-run` finds them";
+
+/// Arguments of `gdn man`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ManArgs {
+    /// Write the pages into this folder, which is made where it is not there
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+/// Writes a page for `gdn`, and one for each command below it.
+pub(crate) fn run(args: &ManArgs) -> Result<(), CliError> {
+    let made = fs::create_dir_all(&args.folder);
+    made.and_then(|()| clap_mangen::generate_to(Cli::command(), &args.folder)).map_err(|error| {
+        CliError::configuration(format!("The pages can't be written to `{}`: {error}.", args.folder.display()))
+            .suggest("Name a folder that you may write to.")
+    })
+}

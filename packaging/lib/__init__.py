@@ -1,0 +1,1 @@
+"""What `packaging/build` consists of: one file for each kind of package."""
