@@ -63,7 +63,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Trust(args) => trust::run(&args, &state_root, output),
         Command::Explain(args) => explain::run(&args, output),
         Command::Schema(args) => schema::run(&args, output),
-        Command::Test(args) => test::run(&args, output),
+        Command::Test(args) => test::run(&args, &state_root, output),
         Command::Doctor(args) => doctor::run(&args, &state_root, output),
         Command::Completions(args) => completions::run(&args),
         Command::ToolHost(args) => tool_host::run(&args),
