@@ -1,11 +1,12 @@
 //! `gdn test`.
 
 mod live;
+mod record;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use goondan::StateRoot;
 use goondan_conformance::coverage::Coverage;
 use goondan_conformance::discover::discover;
@@ -24,12 +25,15 @@ Examples:
   gdn test tests/conformance --filter queue --jobs 1    Run some of them, one by one
   gdn test tests/conformance --format junit > results.xml
   gdn test tests/conformance --coverage                 List the rules without a case
-  gdn test evals --live --runs 5 --pass-rate 0.8        Evaluate real models";
+  gdn test evals --live --runs 5 --pass-rate 0.8        Evaluate real models
+  gdn test record --instance assistant:main -o bees.case.yaml";
 
 /// Arguments of `gdn test`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct TestArgs {
+    #[command(subcommand)]
+    command: Option<TestCommand>,
     /// Files with cases, or folders with *.case.yaml files
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -51,6 +55,12 @@ pub(crate) struct TestArgs {
     live: LiveArgs,
 }
 
+#[derive(Debug, Subcommand)]
+enum TestCommand {
+    /// Make a case of a conversation that has happened
+    Record(record::RecordArgs),
+}
+
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
@@ -64,6 +74,9 @@ enum Format {
 
 /// Runs cases. It blocks: every case has a runtime of its own.
 pub(crate) fn run(args: &TestArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    if let Some(TestCommand::Record(args)) = &args.command {
+        return record::run(args, state_root, output);
+    }
     if args.coverage {
         return coverage(args, output);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::matcher::Matcher;
@@ -17,6 +17,7 @@ pub struct PlayedResult {
     /// What the arguments must look like; anything by default.
     pub args: Option<Matcher>,
     /// What the tool returns.
+    #[serde(default, deserialize_with = "stated")]
     pub output: Option<Value>,
     /// Why it fails.
     pub error: Option<PlayedError>,
@@ -36,6 +37,11 @@ pub struct PlayedError {
     pub suggestion: Option<String>,
     /// Where to read more.
     pub help_url: Option<String>,
+}
+
+/// A value that is written down, also where it is `null`.
+fn stated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 /// What is wrong with results that are well-formed.

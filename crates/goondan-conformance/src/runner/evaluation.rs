@@ -1,6 +1,6 @@
 //! One live run of a case: its steps with the real models of its project, then what a judge says of the answers.
 
-use std::time::Instant;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -37,11 +37,10 @@ fn run(located: &Located, conditions: Conditions) -> RunReport {
         Ok(world) => world,
         Err(message) => return broken(message),
     };
-    let begun = Instant::now();
     let report = match perform_and_judge(&mut world, located) {
         Err(message) => broken(message),
         Ok((performed, evidence)) => {
-            let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let duration_ms = u64::try_from(performed.duration.as_millis()).unwrap_or(u64::MAX);
             let questions = questions(located, &performed, &evidence);
             let report = RunReport {
                 steps: performed.count,
@@ -111,7 +110,7 @@ fn judged(report: RunReport, world: &World<'_>, located: &Located, questions: &[
         project: &project,
         state,
         model: live.judge.as_deref(),
-        providers: std::sync::Arc::clone(&live.providers),
+        providers: Arc::clone(&live.providers),
         environment: world.environment(),
     };
     let (verdicts, spent) = alone(judge.ask(questions));

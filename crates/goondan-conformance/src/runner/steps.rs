@@ -29,11 +29,13 @@ pub(super) struct Performed {
     pub(super) count: usize,
     /// What the `send` steps that waited were answered, by step.
     pub(super) answers: Vec<(usize, Value)>,
+    /// How long they took.
+    pub(super) duration: Duration,
 }
 
 /// Performs all steps. A step that can't be done ends the case; an expectation that fails does not.
 pub(super) fn perform(world: &mut World<'_>) -> Performed {
-    let mut performed = Performed::default();
+    let (begun, mut performed) = (Instant::now(), Performed::default());
     let case = world.case;
     for (index, step) in case.steps.iter().enumerate() {
         let place = step_place(index, step.action.name());
@@ -52,6 +54,7 @@ pub(super) fn perform(world: &mut World<'_>) -> Performed {
             }
         }
     }
+    performed.duration = begun.elapsed();
     performed
 }
 
