@@ -34,6 +34,7 @@ mod person;
 #[cfg(unix)]
 mod privacy;
 mod projects;
+mod recording;
 mod run;
 mod safety;
 mod sandbox;

@@ -25,6 +25,7 @@ use crate::output::Output;
 use crate::place::ProjectPath;
 use crate::project;
 use crate::store::{self, StoreArgs};
+use crate::trust::Trust;
 
 /// What the names of files with cases end with.
 const SUFFIX: &str = ".case.yaml";
@@ -52,6 +53,9 @@ pub(super) struct RecordArgs {
     /// Replace the file if there is one
     #[arg(long)]
     force: bool,
+    /// Trust the project for this run
+    #[arg(long)]
+    trust: bool,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -63,7 +67,8 @@ pub(super) fn run(args: &RecordArgs, state_root: &StateRoot, output: &Output) ->
         return Err(CliError::usage(format!("`{}` is there already.", args.output.display()))
             .suggest("Choose another file, or replace it with `--force`."));
     }
-    let (root, bundle, _) = project::load_valid(&args.project.find(output)?, output)?;
+    let (root, bundle, _) =
+        project::load_trusted(&args.project.find(output)?, &Trust::new(state_root, args.trust), output)?;
     let root = std::path::absolute(root)?;
     let kept = block_on(kept(args, &root, state_root))?;
     let environment = goondan::environment(&root, None);
