@@ -14,7 +14,7 @@ use goondan::{Input, StateRoot, Swarm};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Spent, spent};
+use super::{LiveModels, Spent, spent};
 
 /// The agent that judges, and the swarm that it is in.
 const NAME: &str = "gdn-judge";
@@ -59,8 +59,8 @@ pub(crate) struct Judge<'j> {
     pub(crate) state: PathBuf,
     /// The Model; `None`: the only one.
     pub(crate) model: Option<&'j str>,
-    /// Makes its client.
-    pub(crate) providers: Arc<Providers>,
+    /// Its scripts, if it is scripted.
+    pub(crate) scripts: Arc<Providers>,
     /// What its Model sees.
     pub(crate) environment: Environment,
 }
@@ -110,7 +110,7 @@ impl Judge<'_> {
             .state_root(&self.state)
             .workspace(StateRoot(self.state.clone()).workspace(NAME))
             .environment(self.environment.clone())
-            .models(Arc::clone(&self.providers) as _)
+            .models(Arc::new(LiveModels::new(&self.scripts)))
             .start_watched();
         started.await.map_err(|error| format!("the judge does not start: {error}"))
     }

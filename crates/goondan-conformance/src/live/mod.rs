@@ -5,6 +5,7 @@
 
 mod checks;
 pub(crate) mod judge;
+mod models;
 mod options;
 mod report;
 mod spent;
@@ -16,5 +17,6 @@ pub use report::{LiveReport, RunReport};
 pub use spent::Spent;
 
 pub(crate) use checks::{judge_place, outcome_judge_place, step_place};
+pub(crate) use models::LiveModels;
 pub(crate) use options::LiveCase;
 pub(crate) use spent::spent;

@@ -24,7 +24,7 @@ pub struct LiveOptions {
     pub environments: BTreeMap<PathBuf, Environment>,
 }
 
-/// One case, about to be run live. Clones share their models: a scripted model goes on from run to run.
+/// One case, about to be run live. Clones share its scripted models, which go on from run to run.
 #[derive(Clone)]
 pub(crate) struct LiveCase {
     /// How often.
@@ -33,8 +33,8 @@ pub(crate) struct LiveCase {
     pub(crate) pass_rate: f64,
     /// The Model that judges; `None`: the only one of the project.
     pub(crate) judge: Option<String>,
-    /// Its models.
-    pub(crate) providers: Arc<Providers>,
+    /// Its scripted models.
+    pub(crate) scripts: Arc<Providers>,
     /// The variables that it sees beside those of the case.
     pub(crate) environment: Option<Environment>,
 }
@@ -49,7 +49,7 @@ impl LiveCase {
             runs: options.runs.or(live.runs).unwrap_or(1).max(1),
             pass_rate: options.pass_rate.or(live.pass_rate).unwrap_or(1.0),
             judge: options.judge.clone().or(live.judge.clone()),
-            providers: Arc::new(Providers::new()),
+            scripts: Arc::new(Providers::new()),
             environment: folder.and_then(|folder| options.environments.get(&folder)).cloned(),
         })
     }
@@ -59,15 +59,11 @@ impl LiveCase {
         passed >= self.required()
     }
 
-    /// How many runs must pass.
+    /// How many runs must pass: 0.75 of 4 are 3, whatever the last digits of a product are.
     pub(crate) fn required(&self) -> usize {
-        // 0.75 of 4 is 3, whatever the last digits of a product are.
-        (1..=self.runs).find(|count| f64::from(*count) + 1e-9 >= self.pass_rate * f64::from(self.runs)).map_or(
-            0,
-            |count| {
-                if self.pass_rate <= 0.0 { 0 } else { usize::try_from(count).unwrap_or(usize::MAX) }
-            },
-        )
+        let share = self.pass_rate * f64::from(self.runs) - 1e-9;
+        let count = (0..=self.runs).find(|count| f64::from(*count) >= share).unwrap_or(self.runs);
+        usize::try_from(count).unwrap_or(usize::MAX)
     }
 }
 
@@ -91,8 +87,8 @@ mod tests {
     #[test]
     fn a_rate_is_a_whole_number_of_runs() {
         let required = |runs, pass_rate| {
-            let (judge, providers, environment) = (None, Arc::default(), None);
-            LiveCase { runs, pass_rate, judge, providers, environment }.required()
+            let (judge, scripts, environment) = (None, Arc::default(), None);
+            LiveCase { runs, pass_rate, judge, scripts, environment }.required()
         };
         assert_eq!((required(4, 0.75), required(4, 0.76), required(4, 0.0)), (3, 4, 0));
         assert_eq!((required(3, 1.0), required(10, 0.7), required(3, 1.0 / 3.0), required(1, 0.1)), (3, 7, 1, 1));

@@ -110,7 +110,7 @@ fn judged(report: RunReport, world: &World<'_>, located: &Located, questions: &[
         project: &project,
         state,
         model: live.judge.as_deref(),
-        providers: Arc::clone(&live.providers),
+        scripts: Arc::clone(&live.scripts),
         environment: world.environment(),
     };
     let (verdicts, spent) = alone(judge.ask(questions));

@@ -12,7 +12,7 @@ use goondan::spec::{Environment, Resource};
 use tokio::sync::watch;
 
 use crate::case::Case;
-use crate::live::LiveCase;
+use crate::live::{LiveCase, LiveModels};
 
 /// The models of a case, over all its lives: how far each script is belongs to the case.
 pub(super) struct CaseModels {
@@ -28,8 +28,8 @@ enum Own {
     Nothing,
     /// Those that need no network.
     Offline(Providers),
-    /// All of them. A recording is played from its beginning in each run; everything else goes on from run to run.
-    Live { shared: Arc<Providers>, recordings: Providers },
+    /// All of them.
+    Live(LiveModels),
 }
 
 /// Requests, and how many there are for those who wait for them. Clones share both.
@@ -50,7 +50,7 @@ impl Log {
 impl CaseModels {
     pub(super) fn of(case: &Case, live: Option<&LiveCase>) -> Self {
         let own = match live {
-            Some(live) => Own::Live { shared: Arc::clone(&live.providers), recordings: Providers::new() },
+            Some(live) => Own::Live(LiveModels::new(&live.scripts)),
             None if case.models.is_empty() => Own::Offline(Providers::new()),
             None => Own::Nothing,
         };
@@ -78,8 +78,7 @@ impl ModelFactory for CaseModels {
     ) -> Result<Arc<dyn ModelClient>, ModelError> {
         let provider = model.spec.provider.as_str();
         let factory: &dyn ModelFactory = match &self.own {
-            Own::Live { recordings, .. } if provider == "replay" => recordings,
-            Own::Live { shared, .. } => &**shared,
+            Own::Live(models) => models,
             Own::Offline(own) if matches!(provider, "scripted" | "replay") => own,
             Own::Offline(_) | Own::Nothing => &self.replies,
         };

@@ -222,22 +222,33 @@ fn provider(answers: &'static [&'static str]) -> u16 {
     port
 }
 
+/// Keeps the connection open, as providers do: the next request may come from another run.
 fn answer(mut client: TcpStream, answers: &[&str], asked: &AtomicUsize) {
     let mut reader = BufReader::new(client.try_clone().expect("a socket"));
+    while let Some(length) = head(&mut reader) {
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).expect("the whole request");
+        let text = answers[asked.fetch_add(1, Ordering::SeqCst) % answers.len()];
+        let chunk = serde_json::json!({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": null}]});
+        let end = serde_json::json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}});
+        let body = format!("data: {chunk}\n\ndata: {end}\n\ndata: [DONE]\n\n");
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n", body.len());
+        // Whoever has hung up wants nothing more.
+        let _ = client.write_all(format!("{head}{body}").as_bytes());
+    }
+}
+
+/// The length of the body that follows; `None` where no request does.
+fn head(reader: &mut impl BufRead) -> Option<usize> {
     let (mut line, mut length) = (String::new(), 0);
     while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
         let header = line.to_ascii_lowercase();
         length = header.strip_prefix("content-length:").map_or(length, |value| value.trim().parse().unwrap_or(0));
         line.clear();
     }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).expect("the whole request");
-    let text = answers[asked.fetch_add(1, Ordering::SeqCst) % answers.len()];
-    let chunk = serde_json::json!({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": null}]});
-    let end = serde_json::json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}});
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-    let _ = write!(client, "{head}data: {chunk}\n\ndata: {end}\n\ndata: [DONE]\n\n");
+    (!line.is_empty()).then_some(length)
 }
 
 #[test]
