@@ -17,10 +17,10 @@ pub struct CheckRate {
     pub runs: usize,
 }
 
-/// A check, and the step (from 0) that it belongs to; those of the outcome come behind all steps.
+/// A check, and how many steps must have been performed for it to be made.
 struct Check {
     name: String,
-    step: usize,
+    steps: usize,
 }
 
 /// The name of a step in reports, from 0.
@@ -45,7 +45,7 @@ pub(super) fn rates(case: &Case, runs: &[RunReport]) -> Vec<CheckRate> {
         .iter()
         .map(|check| {
             let held = |run: &&RunReport| {
-                run.steps > check.step && !run.failures.iter().any(|one| is_of(&one.place, &check.name))
+                run.steps >= check.steps && !run.failures.iter().any(|one| is_of(&one.place, &check.name))
             };
             CheckRate { check: check.name.clone(), passed: runs.iter().filter(held).count(), runs: runs.len() }
         })
@@ -71,13 +71,13 @@ fn checks(case: &Case) -> Vec<Check> {
     for (index, step) in case.steps.iter().enumerate() {
         let place = step_place(index, step.action.name());
         if step.expect.is_some() || matches!(step.action, Action::Send(_)) {
-            checks.push(Check { name: place.clone(), step: index });
+            checks.push(Check { name: place.clone(), steps: index + 1 });
         }
         if step.judge.is_some() {
-            checks.push(Check { name: judge_place(&place), step: index });
+            checks.push(Check { name: judge_place(&place), steps: index + 1 });
         }
     }
-    checks.extend(outcome(case).into_iter().map(|name| Check { name, step: case.steps.len().saturating_sub(1) }));
+    checks.extend(outcome(case).into_iter().map(|name| Check { name, steps: case.steps.len() }));
     checks
 }
 
