@@ -79,7 +79,7 @@ fn what_can_not_be_played_is_refused_with_a_reason() {
     sandbox.write("p/goondan.yaml", &manifest(MODEL, "").replace("{ref: Tool/text-transform}, ", ""));
     let outcome = record(&sandbox, &[]);
     refused(&outcome, "the conversation goes another way");
-    assert!(outcome.stderr.contains("E_TOOL_NOT_IN_CATALOG"), "{outcome:#?}");
+    assert!(outcome.stderr.contains("[0].status: expected \"ok\", got \"error\""), "{outcome:#?}");
     let unknown = record(&sandbox, &["--agent", "nobody"]);
     assert!(unknown.stderr.contains("INSTANCE_NOT_FOUND"), "{unknown:#?}");
     let name = sandbox.gdn(&["test", "record", "p", "-o", "cases/It.yaml"]);
