@@ -120,7 +120,7 @@ fn a_judge_answers_with_data_and_what_is_no_verdict_fails() {
     assert!(line.contains("the judge says no: No.") && line.contains("the judge gave no verdict: "), "{line}");
     let nobody = case(&models, &format!("live: {{}}\n{steps}"));
     let line = case_line(&run_with(&nobody, Some(LiveOptions::default())).cases[0]);
-    assert!(line.contains("it is not said which Model judges") && line.contains("critic, m"), "{line}");
+    assert!(line.contains("it is not said which Model judges") && line.contains("are m, critic"), "{line}");
     let flag = LiveOptions { judge: Some("critic".into()), ..LiveOptions::default() };
     assert!(run_with(&nobody, Some(flag)).is_good());
 }
