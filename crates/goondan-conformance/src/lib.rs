@@ -12,12 +12,15 @@ pub mod case;
 pub mod coverage;
 pub mod discover;
 mod invariants;
+pub mod live;
 pub mod matcher;
+pub mod record;
 pub mod report;
 pub mod rules;
 mod run;
 mod runner;
 
 pub use coverage::Coverage;
+pub use live::LiveOptions;
 pub use report::{CaseReport, Format, Outcome, Summary};
-pub use run::{DEFAULT_TIME_LIMIT, Options, run};
+pub use run::{DEFAULT_TIME_LIMIT, LIVE_JOBS, LIVE_TIME_LIMIT, Options, live_projects, run};

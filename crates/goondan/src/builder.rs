@@ -31,6 +31,7 @@ use crate::reload::{
     FIRST_GENERATION, ReadBefore, ReloadCheck, ReloadListeners, ToolReloads, follow_servers, plan_swarm, take_stock,
 };
 use crate::secrets;
+use crate::stand_ins::{StoodIn, ToolStandIns};
 use crate::start_error::StartError;
 use crate::swarm::{Inner, Swarm};
 use crate::telemetry::{self, Begun};
@@ -56,6 +57,7 @@ pub struct SwarmBuilder {
     pub(crate) tool_host: Option<HostCommand>,
     pub(crate) sandbox_helper: Option<HelperCommand>,
     pub(crate) mcp_stand_ins: Option<Arc<dyn StandIns>>,
+    pub(crate) tool_stand_ins: Option<Arc<dyn ToolStandIns>>,
     pub(crate) reloads_at_hangup: bool,
     pub(crate) reload_check: Option<ReloadCheck>,
     pub(crate) telemetry: Option<Settings>,
@@ -82,6 +84,7 @@ impl SwarmBuilder {
             tool_host: None,
             sandbox_helper: None,
             mcp_stand_ins: None,
+            tool_stand_ins: None,
             reloads_at_hangup: false,
             reload_check: None,
             telemetry: None,
@@ -231,6 +234,13 @@ impl SwarmBuilder {
         self
     }
 
+    /// Lets others stand in for the handlers of tools.
+    #[must_use]
+    pub fn tool_stand_ins(mut self, stand_ins: Arc<dyn ToolStandIns>) -> Self {
+        self.tool_stand_ins = Some(stand_ins);
+        self
+    }
+
     /// Sends what happens to a receiver of telemetry, by those settings. By default nothing is sent anywhere.
     #[must_use]
     pub fn telemetry(mut self, settings: Settings) -> Self {
@@ -259,6 +269,10 @@ impl SwarmBuilder {
             environment.clone(),
         ));
         let source = self.tools.unwrap_or_else(|| Arc::clone(&tools) as Arc<dyn ToolSource>);
+        let source = match self.tool_stand_ins {
+            Some(stand_ins) => Arc::new(StoodIn { source, stand_ins }) as Arc<dyn ToolSource>,
+            None => source,
+        };
         let ports = PlanPorts { tools: source, ..tools.ports(self.models) };
         tools.mcp().prepare(&self.bundle, swarm);
         let planned = plan_swarm(&self.bundle, swarm, FIRST_GENERATION, &ports, &environment, None, &self.redactor);

@@ -65,7 +65,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Trust(args) => trust::run(&args, &state_root, output),
         Command::Explain(args) => explain::run(&args, output),
         Command::Schema(args) => schema::run(&args, output),
-        Command::Test(args) => test::run(&args, output),
+        Command::Test(args) => test::run(&args, &state_root, output),
         Command::Doctor(args) => doctor::run(&args, &state_root, output),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
@@ -80,7 +80,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
 const DROP_TIME: Duration = Duration::from_millis(500);
 
 /// Runs an asynchronous command. What still runs when it returns is dropped: its state is on disk.
-fn block_on(command: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
+fn block_on<T>(command: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(command);
     runtime.shutdown_timeout(DROP_TIME);

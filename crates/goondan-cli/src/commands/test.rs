@@ -1,9 +1,13 @@
 //! `gdn test`.
 
+mod live;
+mod record;
+
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
+use goondan::StateRoot;
 use goondan_conformance::coverage::Coverage;
 use goondan_conformance::discover::discover;
 use goondan_conformance::report::{CaseReport, Outcome, Summary, case_error, case_line, closing_line, json, junit};
@@ -13,17 +17,23 @@ use crate::exit::{CliError, Exit};
 use crate::output::{Activity, Output, style};
 use crate::store::StoreArgs;
 
+use self::live::LiveArgs;
+
 const EXAMPLES: &str = "\
 Examples:
   gdn test tests/conformance                            Run all cases of a folder
   gdn test tests/conformance --filter queue --jobs 1    Run some of them, one by one
   gdn test tests/conformance --format junit > results.xml
-  gdn test tests/conformance --coverage                 List the rules without a case";
+  gdn test tests/conformance --coverage                 List the rules without a case
+  gdn test evals --live --runs 5 --pass-rate 0.8        Evaluate real models
+  gdn test record --instance assistant:main -o bees.case.yaml";
 
 /// Arguments of `gdn test`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct TestArgs {
+    #[command(subcommand)]
+    command: Option<TestCommand>,
     /// Files with cases, or folders with *.case.yaml files
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -34,13 +44,21 @@ pub(crate) struct TestArgs {
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
     /// Run nothing, and list which rules have a case and which have none
-    #[arg(long, conflicts_with_all = ["filter", "format", "jobs"])]
+    #[arg(long, conflicts_with_all = ["filter", "format", "jobs", "live"])]
     coverage: bool,
-    /// Run this many cases at the same time [default: twice the number of cores]
+    /// Run this many cases at the same time [default: twice the number of cores, or 4 with --live]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    live: LiveArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum TestCommand {
+    /// Make a case of a conversation that has happened
+    Record(record::RecordArgs),
 }
 
 /// How results are printed.
@@ -55,16 +73,20 @@ enum Format {
 }
 
 /// Runs cases. It blocks: every case has a runtime of its own.
-pub(crate) fn run(args: &TestArgs, output: &Output) -> Result<(), CliError> {
+pub(crate) fn run(args: &TestArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    if let Some(TestCommand::Record(args)) = &args.command {
+        return record::run(args, state_root, output);
+    }
     if args.coverage {
         return coverage(args, output);
     }
-    let options = Options {
+    let mut options = Options {
         filter: args.filter.clone(),
         jobs: args.jobs,
         database: args.store.database()?,
         ..Options::new(args.paths.iter().cloned())
     };
+    args.live.apply(&mut options, state_root, output)?;
     let summary = match args.format.unwrap_or(if output.json { Format::Json } else { Format::Text }) {
         Format::Text => run_aloud(&options, output)?,
         Format::Json => run_silently(&options, output, |summary| output.json_text(&json(summary)))?,

@@ -188,6 +188,8 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("time for libraries to end with the swarm", "goondan/src/adapters.rs", "PATIENCE"),
     ("time that a second Ctrl-C leaves for the end", "run/signals.rs", "LAST_MOMENT"),
     ("time of a conformance case", "goondan-conformance/src/run.rs", "DEFAULT_TIME_LIMIT"),
+    ("time of a live run of a case", "goondan-conformance/src/run.rs", "LIVE_TIME_LIMIT"),
+    ("live runs of a case", "goondan-conformance/src/case/live.rs", "MOST_RUNS"),
 ];
 
 /// A row of a table: what, and the limit.

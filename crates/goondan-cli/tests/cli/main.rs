@@ -37,6 +37,7 @@ mod person;
 #[cfg(unix)]
 mod privacy;
 mod projects;
+mod recording;
 mod run;
 mod safety;
 mod sandbox;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Deserializer, de};
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::trajectory::Trajectory;
 use crate::matcher::Matcher;
 
 /// What must be so in the end. What is absent is not looked at, `diagnostics` excepted.
@@ -26,6 +27,12 @@ pub struct Expect {
     pub tool_results: Option<Matcher>,
     /// Runtime events that happened in this order, others in between.
     pub events: Option<Vec<Matcher>>,
+    /// What the models called and whom they asked on the way to their answers.
+    #[serde(default)]
+    pub trajectory: Vec<Trajectory>,
+    /// With `--live`: criteria that all answers of a run must meet. A model of the project judges them.
+    #[serde(default)]
+    pub judge: Vec<String>,
     /// By Tool: what the server that the case plays for it was told, in order: `{call, arguments}` and `{cancelled: true}`.
     #[serde(default)]
     pub mcp: BTreeMap<String, Matcher>,

@@ -4,10 +4,13 @@
 
 pub mod expect;
 pub mod file;
+mod live;
 mod mcp;
 pub mod read;
 mod reply;
 pub mod step;
+mod tool;
+pub mod trajectory;
 mod web;
 
 use std::collections::BTreeMap;
@@ -20,8 +23,10 @@ use serde_json::Map;
 
 pub use expect::Expect;
 pub use file::{FileContent, ProjectPath};
+pub use live::{Live, MOST_RUNS};
 pub use mcp::{McpFixture, McpRefusal, McpReply, McpStart, McpToolFixture};
 pub use step::{Action, Step};
+pub use tool::{PlayedError, PlayedResult};
 pub use web::Page;
 
 pub use goondan::models::scripted::Reply;
@@ -54,8 +59,8 @@ pub struct Case {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub clock: Option<DateTime<Utc>>,
-    /// Scripted replies by agent, in the order of that agent's model calls. They stand in for every Model. Without them a
-    /// Model whose provider is `scripted` or `replay` plays its own script.
+    /// Scripted replies by agent, in the order of that agent's model calls, or by instance (`agent:key`) where each has its own.
+    /// They stand in for every Model. Without them a Model whose provider is `scripted` or `replay` plays its own script.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, Vec<reply::ReplyShape>>")]
     pub models: BTreeMap<String, Vec<Reply>>,
@@ -65,6 +70,13 @@ pub struct Case {
     /// MCP servers, by the Tool whose server they stand in for.
     #[serde(default)]
     pub mcp: BTreeMap<String, McpFixture>,
+    /// Results of tools, by the name that models see, which are played instead of being made. Each call takes the first result
+    /// that fits it and was not used yet, or else the last one that fits.
+    #[serde(default)]
+    pub tools: BTreeMap<String, Vec<PlayedResult>>,
+    /// Lets the case be run with the real models of its project, by `gdn test --live`.
+    #[serde(default)]
+    pub live: Option<Live>,
     /// Whether the swarm reloads by itself when a file of the project changes (`gdn run --watch`).
     #[serde(default)]
     pub watch: bool,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use goondan::inside::yaml;
 
-use super::{Action, Case, CaseError, mcp, web};
+use super::{Action, Case, CaseError, live, mcp, tool, web};
 use crate::rules;
 
 /// A case and where it is written.
@@ -112,6 +112,8 @@ fn problems(case: &Case) -> Vec<(&'static str, String)> {
     }
     problems.extend(mcp::problems(&case.mcp).map(|message| ("mcp", message)));
     problems.extend(web::problems(&case.web).map(|message| ("web", message)));
+    problems.extend(tool::problems(&case.tools).map(|message| ("tools", message)));
+    problems.extend(live::problems(case));
     problems.extend(problems_of_lives(case).map(|message| ("steps", message)));
     problems
 }

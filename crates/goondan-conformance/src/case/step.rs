@@ -18,6 +18,8 @@ pub struct Step {
     pub action: Action,
     /// What must come of it.
     pub expect: Option<Matcher>,
+    /// With `--live`: criteria that the answer must meet. A model of the project judges them.
+    pub judge: Option<String>,
 }
 
 /// What is done.
@@ -49,6 +51,27 @@ pub enum Action {
     Second,
     /// Puts the clock forward.
     Advance(Advance),
+}
+
+impl Action {
+    /// As it is written.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Action::Send(_) => "send",
+            Action::Call(_) => "call",
+            Action::Write(..) => "write",
+            Action::Replace(_) => "replace",
+            Action::Remove(_) => "remove",
+            Action::Reload => "reload",
+            Action::AwaitReload(_) => "awaitReload",
+            Action::Approve(_) => "approve",
+            Action::Kill => "kill",
+            Action::Restart => "restart",
+            Action::Await(_) => "await",
+            Action::Second => "second",
+            Action::Advance(_) => "advance",
+        }
+    }
 }
 
 /// An input from outside.
@@ -222,6 +245,8 @@ struct RawStep {
     advance: Option<Advance>,
     /// What must come of it.
     expect: Option<Matcher>,
+    /// With `--live`: criteria that the answer to a `send` must meet. A model of the project judges them.
+    judge: Option<String>,
 }
 
 /// A new or changed file.
@@ -268,7 +293,7 @@ impl TryFrom<RawStep> for Step {
         ];
         let mut given = actions.into_iter().flatten();
         match (given.next(), given.next()) {
-            (Some(action), None) => step(action, raw.expect),
+            (Some(action), None) => step(action, raw.expect, raw.judge),
             _ => Err(
                 "a step has exactly one of send, call, write, replace, remove, reload, awaitReload, approve, kill, \
                       restart, await, second and advance, and may have `expect` beside it"
@@ -283,7 +308,7 @@ fn action_of_write(write: Write) -> Result<Action, String> {
     Ok(Action::Write(write.path, FileContent { bytes: write.content.into_bytes(), mode }))
 }
 
-fn step(action: Action, expect: Option<Matcher>) -> Result<Step, String> {
+fn step(action: Action, expect: Option<Matcher>, judge: Option<String>) -> Result<Step, String> {
     let answers =
         matches!(action, Action::Send(_) | Action::Call(_) | Action::Reload | Action::AwaitReload(_) | Action::Second);
     if expect.is_some() && !answers {
@@ -291,7 +316,10 @@ fn step(action: Action, expect: Option<Matcher>) -> Result<Step, String> {
             "only send, call, reload, awaitReload and second bring something back that `expect` can look at".to_owned()
         );
     }
-    Ok(Step { action, expect })
+    if judge.is_some() && !matches!(action, Action::Send(Send { wait: true, .. })) {
+        return Err("only a `send` that waits has an answer that `judge` can look at".to_owned());
+    }
+    Ok(Step { action, expect, judge })
 }
 
 impl JsonSchema for Step {
@@ -316,7 +344,8 @@ mod tests {
 
     #[test]
     fn defaults_are_those_of_the_format() {
-        let Ok(Step { action: Action::Send(send), expect: None }) = read(json!({"send": {"input": "hi"}})) else {
+        let Ok(Step { action: Action::Send(send), expect: None, judge: None }) = read(json!({"send": {"input": "hi"}}))
+        else {
             panic!("no send")
         };
         assert!(send.wait && send.agent.is_none() && send.instance.is_none());

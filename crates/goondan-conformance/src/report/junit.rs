@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::{CaseReport, Outcome, Summary, text};
 use crate::case::CaseError;
@@ -29,7 +29,29 @@ fn suite(file: &Path, summary: &Summary) -> TestSuite {
 fn test_case(report: &CaseReport) -> TestCase {
     let mut case = TestCase::new(report.case.clone(), status(report));
     case.set_classname(report.rules.join(" ")).set_time(report.duration);
+    if report.live.is_some() {
+        case.set_system_out(text::case_line(report));
+        properties(report, &mut case);
+    }
     case
+}
+
+/// The figures of a case that was run live, for those who draw them over time.
+fn properties(report: &CaseReport, case: &mut TestCase) {
+    let Some(live) = &report.live else { return };
+    let figures = [
+        ("runs", live.runs.len().to_string()),
+        ("runs.passed", live.passed.to_string()),
+        ("runs.required", live.required.to_string()),
+        ("tokens", live.total.tokens.total_tokens.to_string()),
+    ];
+    let cost = live.total.cost.iter().map(|(currency, amount)| (format!("cost.{currency}"), amount.to_string()));
+    let checks =
+        live.checks.iter().map(|check| (format!("check.{}", check.check), format!("{}/{}", check.passed, check.runs)));
+    let figures = figures.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(cost).chain(checks);
+    for (name, value) in figures {
+        case.add_property(Property::new(name, value));
+    }
 }
 
 fn status(report: &CaseReport) -> TestCaseStatus {

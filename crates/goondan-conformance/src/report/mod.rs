@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::case::CaseError;
 use crate::case::read::Located;
+use crate::live::LiveReport;
 use crate::matcher::Mismatch;
 
 pub use json::json;
@@ -76,6 +77,9 @@ pub struct CaseReport {
     /// How long it took.
     #[serde(rename = "durationMs", serialize_with = "as_millis")]
     pub duration: Duration,
+    /// Of a case that was run live: its runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveReport>,
 }
 
 impl CaseReport {
@@ -88,6 +92,7 @@ impl CaseReport {
             line: located.line,
             outcome,
             duration,
+            live: None,
         }
     }
 }

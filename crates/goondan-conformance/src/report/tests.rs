@@ -16,6 +16,7 @@ fn case(name: &str, outcome: Outcome) -> CaseReport {
         line: 12,
         outcome,
         duration: Duration::from_millis(34),
+        live: None,
     }
 }
 

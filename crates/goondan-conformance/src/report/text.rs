@@ -4,6 +4,7 @@ use goondan::inside::shown;
 
 use super::{CaseReport, Failure, Outcome, Summary};
 use crate::case::CaseError;
+use crate::live::{CheckRate, LiveReport};
 use crate::matcher::Mismatch;
 
 /// Everything: mistakes in cases first, then a line a case, then the closing line.
@@ -13,18 +14,46 @@ pub fn text(summary: &Summary) -> String {
     errors.chain(cases).chain([closing_line(summary)]).collect()
 }
 
-/// A line about one case, with everything that is wrong below it.
+/// A line about one case, with everything that is wrong below it. A case that was run live has its figures there, too.
 pub fn case_line(report: &CaseReport) -> String {
     let (case, millis) = (shown::line(&report.case), report.duration.as_millis());
+    let head = match &report.live {
+        Some(live) => format!(": {} of {} runs passed, {} must", live.passed, live.runs.len(), live.required),
+        None => format!(" ({millis} ms)"),
+    };
+    let figures = report.live.as_ref().map(live_figures).unwrap_or_default();
     match &report.outcome {
-        Outcome::Passed => format!("ok    {case} ({millis} ms)\n"),
+        Outcome::Passed => format!("ok    {case}{head}\n{figures}{}", failed_runs(report)),
         Outcome::Skipped(reason) => format!("skip  {case}: {}\n", shown::line(reason)),
         Outcome::Failed(failures) => {
             let place = format!("{}:{}", shown::line(report.file.display()), report.line);
             let failures: String = failures.iter().map(failure).collect();
-            format!("FAIL  {case} ({millis} ms) at {place}\n{failures}")
+            format!("FAIL  {case}{head} at {place}\n{figures}{failures}")
         }
     }
+}
+
+/// How often each check held, and what the runs took.
+fn live_figures(live: &LiveReport) -> String {
+    let share = |passed: usize, runs: usize| format!("{passed}/{runs}");
+    let width = live.checks.iter().map(|check| share(check.passed, check.runs).len()).max().unwrap_or(0);
+    let line = |check: &CheckRate| {
+        format!("      {:>width$}  {}\n", share(check.passed, check.runs), shown::line(&check.check))
+    };
+    let (middle, longest) = live.latency();
+    let (middle, longest, spent) = (middle.as_millis(), longest.as_millis(), live.total.words());
+    let lines: String = live.checks.iter().map(line).collect();
+    format!("{lines}      a run took {middle} ms (median), {longest} ms at most; all took {spent}\n")
+}
+
+/// What went wrong in runs of a case that passed all the same.
+fn failed_runs(report: &CaseReport) -> String {
+    let runs = report.live.iter().flat_map(|live| &live.runs);
+    let lines = runs.flat_map(|run| {
+        let line = |one: &Failure| indented(&format!("run {}: {}: {}", run.run, one.place, one.message), 6);
+        run.failures.iter().map(line).collect::<Vec<_>>()
+    });
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
 /// A line about a mistake in a case.

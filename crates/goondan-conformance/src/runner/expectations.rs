@@ -10,7 +10,7 @@ use goondan::spec::Severity;
 use serde_json::{Value, json};
 
 use super::evidence::Evidence;
-use super::{events, view};
+use super::{events, trajectory, view};
 use crate::case::expect::{Expect, FilePlace};
 use crate::matcher::{Matcher, child};
 use crate::report::Failure;
@@ -27,6 +27,7 @@ pub(super) fn judge(expect: &Expect, evidence: &Evidence<'_>) -> Vec<Failure> {
     failures.extend(conversations(expect, evidence));
     failures.extend(tool_results(expect, evidence));
     failures.extend(event_sequence(expect, &evidence.events));
+    failures.extend(trajectory::judge(&expect.trajectory, evidence));
     failures.extend(mcp(expect, evidence));
     failures.extend(files(expect, evidence));
     failures

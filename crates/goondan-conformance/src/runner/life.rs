@@ -6,7 +6,9 @@ use std::time::Duration;
 use goondan::mcp::StandIns;
 use goondan::ports::model::ModelFactory;
 use goondan::spec::Bundle;
-use goondan::{ReloadNews, ReloadOutcome, StartError, StateRoot, Swarm, SwarmBuilder, Watch, WatchOptions, Workspace};
+use goondan::{
+    ReloadNews, ReloadOutcome, StartError, StateRoot, Swarm, SwarmBuilder, ToolStandIns, Watch, WatchOptions, Workspace,
+};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -104,11 +106,12 @@ fn builder(world: &World<'_>, bundle: Arc<Bundle>) -> SwarmBuilder {
     builder
         .state_root(world.state_root())
         .workspace(workspace)
-        .environment(world.case.env.clone().into_iter().collect())
+        .environment(world.environment())
         .redactor(world.logs.redactor.clone())
         .approver(Arc::new(world.answers.clone()))
         .clock(Arc::new(world.clock.clone()))
         .mcp_stand_ins(Arc::clone(&world.mcp) as Arc<dyn StandIns>)
+        .tool_stand_ins(Arc::clone(&world.tools) as Arc<dyn ToolStandIns>)
         .models(Arc::clone(&world.models) as Arc<dyn ModelFactory>)
 }
 

@@ -2,6 +2,7 @@
 
 mod approval;
 mod clock;
+mod evaluation;
 pub(crate) mod events;
 pub(crate) mod evidence;
 mod expectations;
@@ -12,6 +13,8 @@ mod models;
 mod project;
 mod steps;
 mod substitute;
+mod tools;
+pub(crate) mod trajectory;
 mod view;
 mod web;
 mod world;
@@ -20,8 +23,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use goondan::Database;
-
 use crate::case::Case;
 use crate::case::expect::FilePlace;
 use crate::case::read::Located;
@@ -29,55 +30,68 @@ use crate::invariants;
 use crate::report::{CaseReport, Failure, Outcome};
 use crate::run::Options;
 use evidence::{Catalog, Evidence};
-use world::World;
+use steps::Performed;
+use world::{Conditions, World};
 
+pub(crate) use evaluation::{not_here, run_live};
 pub(crate) use project::walk;
 
 /// How much longer than its limit a case may take to tidy up, before it is given up on.
 const TIDYING: Duration = Duration::from_secs(15);
 
-/// Runs `located` on a thread of its own, so that even a case that blocks its thread ends with a report.
+/// Runs `located` as it is written.
 pub(crate) fn run_case(located: &Located, options: &Options) -> CaseReport {
     let (begun, time_limit, database) = (Instant::now(), options.time_limit, options.database.clone());
-    let (done, outcome) = mpsc::channel();
+    let conditions = Conditions { time_limit, database, live: None };
     let case = located.clone();
-    std::thread::spawn(move || {
-        let outcome = catch_unwind(AssertUnwindSafe(|| run(&case, time_limit, database)));
-        // Nobody listens any more where the case was given up on.
-        let _ = done.send(outcome.unwrap_or_else(|panic| panicked(&*panic)));
-    });
-    let outcome = outcome.recv_timeout(time_limit + TIDYING).unwrap_or_else(|_| stuck(time_limit));
+    let outcome =
+        guarded(time_limit, move || run(&case, conditions)).unwrap_or_else(|failure| Outcome::Failed(vec![failure]));
     CaseReport::new(located, outcome, begun.elapsed())
 }
 
-fn run(located: &Located, time_limit: Duration, database: Option<Database>) -> Outcome {
-    if let Some(reason) = unsupported(&located.case, database.is_some()) {
+/// Does `work` on a thread of its own, so that even a case that blocks its thread ends with a report.
+fn guarded<T: Send + 'static>(limit: Duration, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+    let (done, outcome) = mpsc::channel();
+    std::thread::spawn(move || {
+        let outcome = catch_unwind(AssertUnwindSafe(work)).map_err(|panic| panicked(&*panic));
+        // Nobody listens any more where the case was given up on.
+        let _ = done.send(outcome);
+    });
+    outcome.recv_timeout(limit + TIDYING).unwrap_or_else(|_| Err(stuck(limit)))
+}
+
+fn run(located: &Located, conditions: Conditions) -> Outcome {
+    if located.case.live.is_some() && located.case.models.is_empty() {
+        return Outcome::Skipped("it is run with `--live` alone: it has no `models`".to_owned());
+    }
+    if let Some(reason) = unsupported(&located.case, conditions.database.is_some()) {
         return Outcome::Skipped(reason);
     }
-    match run_and_judge(located, time_limit, database) {
+    match run_and_judge(located, conditions) {
         Ok(failures) if failures.is_empty() => Outcome::Passed,
         Ok(failures) => Outcome::Failed(failures),
         Err(message) => Outcome::Failed(vec![Failure::new("the case", message)]),
     }
 }
 
-fn run_and_judge(located: &Located, time_limit: Duration, database: Option<Database>) -> Result<Vec<Failure>, String> {
-    let mut world = World::create(located, time_limit, database)?;
-    let judged = perform_and_judge(&mut world, located);
+fn run_and_judge(located: &Located, conditions: Conditions) -> Result<Vec<Failure>, String> {
+    let mut world = World::create(located, conditions)?;
+    let judged = perform_and_judge(&mut world, located).map(|(performed, _)| performed.failures);
     world.end();
     world.forget();
     judged
 }
 
-fn perform_and_judge(world: &mut World<'_>, located: &Located) -> Result<Vec<Failure>, String> {
+/// Performs the case and looks at what it has left behind. All failures are among those of the steps.
+fn perform_and_judge<'c>(world: &mut World<'c>, located: &'c Located) -> Result<(Performed, Evidence<'c>), String> {
     world.start()?;
     let catalog = catalog(world);
-    let mut failures = steps::perform(world);
+    let mut performed = steps::perform(world);
     world.end();
     let evidence = Evidence::collect(world, catalog)?;
-    failures.extend(expectations::judge(&located.case.expect, &evidence));
-    failures.extend(invariants::judge(&evidence));
-    Ok(failures)
+    performed.failures.extend(expectations::judge(&located.case.expect, &evidence));
+    performed.failures.extend(invariants::judge(&evidence));
+    Ok((performed, evidence))
 }
 
 /// Why `case` can't run on this system, if it can't.
@@ -112,12 +126,12 @@ fn catalog(world: &World<'_>) -> Catalog {
     world.case.expect.catalog.keys().filter_map(offered).collect()
 }
 
-fn stuck(time_limit: Duration) -> Outcome {
+fn stuck(time_limit: Duration) -> Failure {
     let message = format!("did not end within {} s and could not be stopped", time_limit.as_secs());
-    Outcome::Failed(vec![Failure::new("the case", message)])
+    Failure::new("the case", message)
 }
 
-fn panicked(panic: &(dyn std::any::Any + Send)) -> Outcome {
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
     let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    Outcome::Failed(vec![Failure::new("the case", format!("panicked: {}", text.unwrap_or("without a message")))])
+    Failure::new("the case", format!("panicked: {}", text.unwrap_or("without a message")))
 }

@@ -12,13 +12,24 @@ use goondan::spec::{Environment, Resource};
 use tokio::sync::watch;
 
 use crate::case::Case;
+use crate::live::{LiveCase, LiveModels};
 
 /// The models of a case, over all its lives: how far each script is belongs to the case.
 pub(super) struct CaseModels {
     replies: ScriptedFactory,
-    /// Without replies in the case, models that need no network play their own.
-    own: Option<Providers>,
+    /// Which Models answer themselves.
+    own: Own,
     log: Log,
+}
+
+/// Which Models answer themselves, instead of the replies of the case.
+enum Own {
+    /// None of them.
+    Nothing,
+    /// Those that need no network.
+    Offline(Providers),
+    /// All of them.
+    Live(LiveModels),
 }
 
 /// Requests, and how many there are for those who wait for them. Clones share both.
@@ -37,8 +48,12 @@ impl Log {
 }
 
 impl CaseModels {
-    pub(super) fn of(case: &Case) -> Self {
-        let own = case.models.is_empty().then(Providers::new);
+    pub(super) fn of(case: &Case, live: Option<&LiveCase>) -> Self {
+        let own = match live {
+            Some(live) => Own::Live(LiveModels::new(&live.scripts)),
+            None if case.models.is_empty() => Own::Offline(Providers::new()),
+            None => Own::Nothing,
+        };
         CaseModels { replies: ScriptedFactory::new(case.models.clone()), own, log: Log::default() }
     }
 
@@ -61,11 +76,13 @@ impl ModelFactory for CaseModels {
         bundle_root: &Path,
         environment: &Environment,
     ) -> Result<Arc<dyn ModelClient>, ModelError> {
-        let offline = matches!(model.spec.provider.as_str(), "scripted" | "replay");
-        let client = match &self.own {
-            Some(own) if offline => own.client(model, bundle_root, environment)?,
-            _ => self.replies.client(model, bundle_root, environment)?,
+        let provider = model.spec.provider.as_str();
+        let factory: &dyn ModelFactory = match &self.own {
+            Own::Live(models) => models,
+            Own::Offline(own) if matches!(provider, "scripted" | "replay") => own,
+            Own::Offline(_) | Own::Nothing => &self.replies,
         };
+        let client = factory.client(model, bundle_root, environment)?;
         Ok(Arc::new(Recorded { client, log: self.log.clone() }))
     }
 }

@@ -13,28 +13,49 @@ use super::world::World;
 use super::{substitute, view};
 use crate::case::step::{Await, AwaitReload, Call, Send};
 use crate::case::{Action, Step};
+use crate::live::step_place;
 use crate::matcher::Matcher;
 use crate::report::Failure;
 
 /// Why a step could not be done. What it brought back is not judged here.
 type Broken = String;
 
+/// What came of the steps.
+#[derive(Debug, Default)]
+pub(super) struct Performed {
+    /// What was not as expected.
+    pub(super) failures: Vec<Failure>,
+    /// How many steps were performed.
+    pub(super) count: usize,
+    /// What the `send` steps that waited were answered, by step.
+    pub(super) answers: Vec<(usize, Value)>,
+    /// How long they took.
+    pub(super) duration: Duration,
+}
+
 /// Performs all steps. A step that can't be done ends the case; an expectation that fails does not.
-pub(super) fn perform(world: &mut World<'_>) -> Vec<Failure> {
-    let mut failures = Vec::new();
+pub(super) fn perform(world: &mut World<'_>) -> Performed {
+    let (begun, mut performed) = (Instant::now(), Performed::default());
     let case = world.case;
     for (index, step) in case.steps.iter().enumerate() {
-        let place = format!("step {} ({})", index + 1, name(&step.action));
-        match perform_one(world, step) {
-            Ok(Some(view)) => failures.extend(judge(world, step, &place, &view)),
-            Ok(None) => {}
+        let place = step_place(index, step.action.name());
+        let view = match perform_one(world, step) {
+            Ok(view) => view,
             Err(message) => {
-                failures.push(Failure::new(place, message));
+                performed.failures.push(Failure::new(place, message));
                 break;
+            }
+        };
+        performed.count += 1;
+        if let Some(view) = view {
+            performed.failures.extend(judge(world, step, &place, &view));
+            if matches!(&step.action, Action::Send(send) if send.wait) {
+                performed.answers.push((index, view));
             }
         }
     }
-    failures
+    performed.duration = begun.elapsed();
+    performed
 }
 
 fn perform_one(world: &mut World<'_>, step: &Step) -> Result<Option<Value>, Broken> {
@@ -67,7 +88,11 @@ fn perform_one(world: &mut World<'_>, step: &Step) -> Result<Option<Value>, Brok
 }
 
 fn judge(world: &World<'_>, step: &Step, place: &str, view: &Value) -> Vec<Failure> {
-    let Some(expected) = &step.expect else { return Vec::new() };
+    let Some(expected) = &step.expect else {
+        // A script says what it wants; of a live model, an answer is the least.
+        let error = view.get("error").filter(|_| world.live.is_some());
+        return error.map(|error| Failure::new(place, format!("it failed: {error}"))).into_iter().collect();
+    };
     let filled = substitute::value(&expected.to_value(), &world.saved)
         .and_then(|value| Matcher::parse(&value).map_err(|error| error.to_string()));
     match filled {
@@ -210,22 +235,4 @@ fn in_time<T>(done: Result<T, OutOfTime>, what: &str) -> Result<T, Broken> {
 
 fn millis(begun: Instant) -> u64 {
     u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)
-}
-
-fn name(action: &Action) -> &'static str {
-    match action {
-        Action::Send(_) => "send",
-        Action::Call(_) => "call",
-        Action::Write(..) => "write",
-        Action::Replace(_) => "replace",
-        Action::Remove(_) => "remove",
-        Action::Reload => "reload",
-        Action::AwaitReload(_) => "awaitReload",
-        Action::Approve(_) => "approve",
-        Action::Kill => "kill",
-        Action::Restart => "restart",
-        Action::Await(_) => "await",
-        Action::Second => "second",
-        Action::Advance(_) => "advance",
-    }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use goondan::database::{self, Database, OpenError};
 use goondan::spec::kinds::Workdir;
-use goondan::spec::{Bundle, Diagnostic};
+use goondan::spec::{Bundle, Diagnostic, Environment};
 use goondan::{StartError, StateRoot, Workspace};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -21,9 +21,11 @@ use super::mcp::McpServers;
 use super::models::CaseModels;
 use super::project::ProjectFolder;
 use super::substitute::Saved;
+use super::tools::PlayedTools;
 use super::web::WebServer;
 use crate::case::Case;
 use crate::case::read::Located;
+use crate::live::LiveCase;
 
 /// How long a step may take from its start to its question.
 const TO_ASK: Duration = Duration::from_secs(1);
@@ -31,6 +33,17 @@ const TO_ASK: Duration = Duration::from_secs(1);
 /// How long a life that was killed may hold the workspace, and how often that is looked at.
 const TO_LET_GO: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
+
+/// Under which conditions a case is run.
+#[derive(Clone)]
+pub(crate) struct Conditions {
+    /// How long it may take.
+    pub(crate) time_limit: Duration,
+    /// The database that keeps the conversations, instead of files.
+    pub(crate) database: Option<Database>,
+    /// With the real models of its project.
+    pub(crate) live: Option<LiveCase>,
+}
 
 /// The surroundings of one case. Everything in it survives `kill` and `restart`, the life excepted.
 pub(crate) struct World<'c> {
@@ -52,6 +65,9 @@ pub(crate) struct World<'c> {
     pub(super) answers: Answers,
     pub(super) models: Arc<CaseModels>,
     pub(super) mcp: Arc<McpServers>,
+    pub(super) tools: Arc<PlayedTools>,
+    /// How it is run with the real models of its project, if it is.
+    pub(super) live: Option<LiveCase>,
     pub(super) clock: CaseClock,
     /// Gives the case's pages, if it has some.
     _web: Option<WebServer>,
@@ -65,8 +81,7 @@ impl<'c> World<'c> {
     /// Fresh folders with the case's project in them.
     pub(crate) fn create(
         located: &'c Located,
-        time_limit: Duration,
-        database: Option<Database>,
+        Conditions { time_limit, database, live }: Conditions,
     ) -> Result<Self, String> {
         let case = &located.case;
         let folder = tempfile::Builder::new().prefix("goondan-case-").tempdir().map_err(|error| error.to_string())?;
@@ -86,8 +101,10 @@ impl<'c> World<'c> {
             diagnostics: Vec::new(),
             cut_off: false,
             answers: Answers::default(),
-            models: Arc::new(CaseModels::of(case)),
+            models: Arc::new(CaseModels::of(case, live.as_ref())),
             mcp: Arc::new(McpServers::new(&case.mcp)),
+            tools: Arc::new(PlayedTools::of(case, live.is_some())),
+            live,
             clock: CaseClock::new(case.clock),
             _web: web,
             deadline: Instant::now() + time_limit,
@@ -99,6 +116,21 @@ impl<'c> World<'c> {
     /// The folder that stands for `~/.goondan`.
     pub(crate) fn state_root(&self) -> PathBuf {
         self.folder.path().join("state")
+    }
+
+    /// A fresh copy of the project as the case begins with it, for whoever changes it.
+    pub(crate) fn another_project(&self, located: &Located, name: &str) -> Result<PathBuf, String> {
+        let root = self.folder.path().join(name);
+        lay_out(located, root.join("project"))?;
+        Ok(root)
+    }
+
+    /// What value sources see: the variables of the case, and live those of its project.
+    pub(crate) fn environment(&self) -> Environment {
+        let of_project = self.live.iter().filter_map(|live| live.environment.as_ref());
+        let of_project =
+            of_project.flat_map(Environment::iter).map(|(name, value)| (name.to_owned(), value.to_owned()));
+        of_project.chain(self.case.env.clone()).collect()
     }
 
     /// `work`, unless it takes longer than the case may.

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use goondan_core::ids::InstanceId;
 use goondan_core::ports::model::{ModelClient, ModelError, ModelRequest, ModelStream};
 
 pub use factory::ScriptedFactory;
@@ -22,7 +23,7 @@ pub use script::{LastRole, Pattern, RawCall, Reply, ReplyError, Rule, Script, Sc
 use crate::error::configuration;
 use template::Scene;
 
-/// How often each agent has asked. It outlives the clients that share it, so a script goes on where it was after a
+/// How often each agent, or each instance with a list of its own, has asked. It outlives the clients that share it, so a script goes on where it was after a
 /// reload or a restart of the swarm.
 #[derive(Debug, Default)]
 pub struct ScriptState {
@@ -80,8 +81,9 @@ impl ModelClient for ScriptedClient {
             log.push(&request);
         }
         let scene = Scene::of(&request);
-        let position = self.state.next(&request.instance.agent);
-        let (reply, source) = self.script.reply(&request, &scene, position)?;
+        let list = self.script.list_of(&request.instance);
+        let position = self.state.next(&list);
+        let (reply, source) = self.script.reply(&request, &scene, &list, position)?;
         play::play(reply, &scene, &request, source == Source::Rule).await
     }
 
@@ -101,15 +103,22 @@ enum Source {
 }
 
 impl Script {
-    /// The reply to the call at `position`: the agent's list, then the rules, then the default.
+    /// The list that an instance takes its replies from: its own, else that of its agent.
+    fn list_of(&self, instance: &InstanceId) -> String {
+        let own = instance.to_string();
+        if self.agents.contains_key(&own) { own } else { instance.agent.clone() }
+    }
+
+    /// The reply to the call at `position`: the list, then the rules, then the default.
     fn reply(
         &self,
         request: &ModelRequest,
         scene: &Scene<'_>,
+        list: &str,
         position: usize,
     ) -> Result<(&Reply, Source), ModelError> {
         let agent = &request.instance.agent;
-        if let Some(reply) = self.agents.get(agent).and_then(|replies| replies.get(position)) {
+        if let Some(reply) = self.agents.get(list).and_then(|replies| replies.get(position)) {
             return Ok((reply, Source::List));
         }
         let rule = self.rules.iter().find(|rule| rule.when.holds(request, scene)).map(|rule| &rule.reply);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Script {
-    /// Replies by agent, in the order of that agent's model calls.
+    /// Replies by agent, or by instance (`agent:key`), in the order of its model calls.
     #[serde(default)]
     pub agents: BTreeMap<String, Vec<Reply>>,
     /// Replies by what was said last; the first rule that fits wins.

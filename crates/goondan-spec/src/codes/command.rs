@@ -41,6 +41,14 @@ codes! {
         next: "`gdn connection list` shows the connections that there are.",
         more: Some("connections.md"),
     }
+    /// The conversation can't be made into a case.
+    CASE_NOT_RECORDED = "CASE_NOT_RECORDED" {
+        why: "`gdn test record` writes a case only if it passes. A turn that failed, was cancelled or began with a schedule, an \
+              attachment, an answer that came at no certain time, and answers of models that are not kept any more can't be \
+              played again. A project that has changed since the conversation may answer in another way.",
+        next: "Choose turns that can be played with `--turn`, or write the case by hand.",
+        more: Some("conformance.md#recording-a-conversation"),
+    }
     /// There is no such conversation.
     INSTANCE_NOT_FOUND = "INSTANCE_NOT_FOUND" {
         why: "No conversation has that name in the place that was looked at: the project around this folder, or all \

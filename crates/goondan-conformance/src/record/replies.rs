@@ -1,0 +1,253 @@
+//! What the models answered, as the script of a case.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use goondan::ids::InstanceId;
+use goondan::message::{Message, MessageSource, Role, ToolCall, ToolResultPart};
+use goondan::ports::tool::ToolCallStatus;
+use goondan::spec::Bundle;
+use goondan::spec::kinds::AnswerMode;
+use serde_json::{Map, Value, json};
+
+use super::history::{self, History, Step};
+use super::{Source, Unrecordable, named};
+
+/// The tool by which models submit an answer that is data.
+const SUBMIT: &str = "answer__submit";
+
+/// The answers of all steps, with their calls under new ids.
+pub(super) struct Replies {
+    steps: Vec<Answered>,
+}
+
+/// A step and what came of it.
+struct Answered {
+    instance: InstanceId,
+    message: Arc<Message>,
+    calls: Vec<Played>,
+    /// The model gave its answer as arguments of a tool that the scripted model is not offered.
+    is_submitted: bool,
+}
+
+/// A call.
+pub(super) struct Played {
+    /// In the case.
+    pub(super) id: String,
+    /// Where it was: step and id.
+    pub(super) key: (String, String),
+    pub(super) tool: String,
+    input: Value,
+    pub(super) result: ToolResultPart,
+}
+
+impl Replies {
+    /// Every step of the history with its answer. An answer that was replaced or removed is not there any more.
+    pub(super) fn of(history: &History, source: &Source<'_>) -> Result<Self, Unrecordable> {
+        let mut number = 0;
+        let mut steps = Vec::new();
+        for step in &history.steps {
+            let messages = source.conversations.get(&step.instance).map(Vec::as_slice).unwrap_or_default();
+            let message = answer(history, step, messages)?;
+            let mut calls = Vec::new();
+            for call in message.tool_calls() {
+                number += 1;
+                calls.push(played(history, step, call, number, messages)?);
+            }
+            let is_submitted = is_submitted(source.bundle, step, &calls);
+            steps.push(Answered { instance: step.instance.clone(), message, calls, is_submitted });
+        }
+        Ok(Replies { steps })
+    }
+
+    /// By agent, or by instance where an agent has several: they may have run at the same time.
+    pub(super) fn models(&self, history: &History) -> Value {
+        let mut instances: BTreeMap<&str, BTreeSet<&InstanceId>> = BTreeMap::new();
+        for step in &history.steps {
+            instances.entry(&step.instance.agent).or_default().insert(&step.instance);
+        }
+        let mut models = Map::new();
+        for step in &self.steps {
+            let agent = step.instance.agent.as_str();
+            let is_alone = instances.get(agent).is_none_or(|instances| instances.len() == 1);
+            let name = if is_alone { agent.to_owned() } else { step.instance.to_string() };
+            let list = models.entry(name).or_insert_with(|| json!([]));
+            if let Value::Array(list) = list {
+                list.push(step.reply());
+            }
+        }
+        Value::Object(models)
+    }
+
+    /// All calls, in order.
+    pub(super) fn calls(&self) -> impl Iterator<Item = &Played> {
+        self.steps.iter().filter(|step| !step.is_submitted).flat_map(|step| &step.calls)
+    }
+
+    /// How many conversations called tools.
+    pub(super) fn instances(&self) -> usize {
+        let calling = self.steps.iter().filter(|step| !step.calls.is_empty());
+        calling.map(|step| &step.instance).collect::<BTreeSet<_>>().len()
+    }
+
+    /// What each call came to, without what it returned.
+    pub(super) fn results(&self) -> Vec<Value> {
+        let result = |call: &Played| {
+            let mut view = json!({"toolCallId": call.id, "toolName": call.tool, "status": call.result.status});
+            if let Some(error) = &call.result.error {
+                view["error"] = json!({"code": error.code});
+            }
+            view
+        };
+        self.calls().map(result).collect()
+    }
+
+    /// The tools that each agent called, in order.
+    pub(super) fn calls_by_agent(&self) -> BTreeMap<&str, Vec<&str>> {
+        let mut calls: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        // Several conversations of an agent have no certain order among each other.
+        let mut owners: BTreeMap<&str, BTreeSet<&InstanceId>> = BTreeMap::new();
+        for step in self.steps.iter().filter(|step| !step.is_submitted && !step.calls.is_empty()) {
+            let agent = step.instance.agent.as_str();
+            owners.entry(agent).or_default().insert(&step.instance);
+            calls.entry(agent).or_default().extend(step.calls.iter().map(|call| call.tool.as_str()));
+        }
+        calls.retain(|agent, _| owners.get(agent).is_some_and(|owners| owners.len() == 1));
+        calls
+    }
+}
+
+impl Answered {
+    /// As a script says it.
+    fn reply(&self) -> Value {
+        if self.is_submitted {
+            let answer = self.calls.iter().map(|call| call.input.to_string()).collect::<String>();
+            return json!({"text": literal(&answer)});
+        }
+        let text = self.message.text();
+        let mut reply = Map::new();
+        if !text.is_empty() || self.calls.is_empty() {
+            reply.insert("text".to_owned(), json!(literal(&text)));
+        }
+        let is_plain = self.calls.iter().all(|call| call.input.is_object());
+        let call = |call: &Played| match is_plain {
+            true => json!({"id": call.id, "tool": call.tool, "args": literals(&call.input)}),
+            false => json!({"id": call.id, "tool": call.tool, "args": as_written(&call.input)}),
+        };
+        if !self.calls.is_empty() {
+            let calls: Value = self.calls.iter().map(call).collect();
+            reply.insert(if is_plain { "calls" } else { "rawCalls" }.to_owned(), calls);
+        }
+        Value::Object(reply)
+    }
+}
+
+/// The message with which the model answered in a step.
+fn answer(history: &History, step: &Step, messages: &[Arc<Message>]) -> Result<Arc<Message>, Unrecordable> {
+    let is_answer = |message: &&Arc<Message>| {
+        message.data.role == Role::Assistant
+            && matches!(&message.source, MessageSource::Assistant { step_id } if *step_id == step.id)
+    };
+    let turn = history.turn(&step.turn_id);
+    let found = messages.iter().find(is_answer).cloned().ok_or_else(|| {
+        let turn = turn.map_or_else(|| step.instance.to_string(), named);
+        Unrecordable(format!("An answer of the model in {turn} is not part of the conversation any more: it was summed up, replaced or removed."))
+    })?;
+    if let Some(turn) = turn {
+        history::no_files(turn, &found)?;
+    }
+    Ok(found)
+}
+
+/// A call with its result.
+fn played(
+    history: &History,
+    step: &Step,
+    call: &ToolCall,
+    number: usize,
+    messages: &[Arc<Message>],
+) -> Result<Played, Unrecordable> {
+    let of_step = messages
+        .iter()
+        .filter(|message| matches!(&message.source, MessageSource::Tool { step_id } if *step_id == step.id));
+    let found = of_step.flat_map(|message| message.tool_results().map(move |result| (message, result)));
+    let Some((message, result)) = found.into_iter().find(|(_, result)| result.tool_call_id == call.tool_call_id) else {
+        return Err(Unrecordable(format!(
+            "The result of {} in the conversation of {} is not there any more.",
+            call.tool_name, step.instance
+        )));
+    };
+    if let Some(turn) = history.turn(&step.turn_id) {
+        history::no_files(turn, message)?;
+    }
+    Ok(Played {
+        id: format!("c{number}"),
+        key: (step.id.clone(), call.tool_call_id.clone()),
+        tool: call.tool_name.clone(),
+        input: call.input.clone(),
+        result: result.clone(),
+    })
+}
+
+/// Whether the step's one call gives the answer, of an agent that does not insist on being answered like that.
+fn is_submitted(bundle: &Bundle, step: &Step, calls: &[Played]) -> bool {
+    let agent = bundle.agents().values().find(|agent| agent.id.name == step.instance.agent);
+    let output = agent.and_then(|agent| agent.spec.output.as_ref());
+    let [call] = calls else { return false };
+    call.tool == SUBMIT
+        && call.result.status == ToolCallStatus::Ok
+        && output.is_some_and(|output| output.mode != Some(AnswerMode::Tool))
+}
+
+/// Arguments as the model wrote them, as far as that is known.
+fn as_written(input: &Value) -> String {
+    match input {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// `text` as a template that stands for itself.
+fn literal(text: &str) -> String {
+    let mut escaped = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('{') {
+        let (before, after) = rest.split_at(at);
+        escaped.push_str(before);
+        match after.get(..2).filter(|mark| ["{{", "{%", "{#"].contains(mark)) {
+            Some(mark) => {
+                escaped.push_str(&format!("{{{{ \"{mark}\" }}}}"));
+                rest = &after[2..];
+            }
+            None => {
+                escaped.push('{');
+                rest = &after[1..];
+            }
+        }
+    }
+    escaped.push_str(rest);
+    escaped
+}
+
+/// `value` with each text in it a template that stands for itself.
+fn literals(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(literal(text)),
+        Value::Array(items) => items.iter().map(literals).collect(),
+        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), literals(value))).collect(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_looks_like_a_template_stands_for_itself() {
+        assert_eq!(literal("plain {} text { x }"), "plain {} text { x }");
+        assert_eq!(literal("{{ input }}"), "{{ \"{{\" }} input }}");
+        assert_eq!(literal("a {% b {{{"), "a {{ \"{%\" }} b {{ \"{{\" }}{");
+        assert_eq!(literals(&json!({"a": ["{#"]})), json!({"a": ["{{ \"{#\" }}"]}));
+    }
+}

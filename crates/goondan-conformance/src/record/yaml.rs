@@ -1,0 +1,154 @@
+//! Writes YAML that people like to read and edit: blocks, plain words where nothing else could be meant, texts of several lines
+//! as they are.
+
+use serde_json::Value;
+
+/// `value` as a document.
+pub(super) fn write(value: &Value) -> String {
+    let mut text = String::new();
+    match value {
+        Value::Object(_) | Value::Array(_) => block(value, 0, &mut text),
+        scalar => text.push_str(&format!("{}\n", inline(scalar))),
+    }
+    text
+}
+
+/// A map or list, each entry on lines of its own.
+fn block(value: &Value, depth: usize, out: &mut String) {
+    match value {
+        Value::Object(fields) => {
+            for (index, (key, value)) in fields.iter().enumerate() {
+                // The first key may stand behind the dash of a list.
+                if index > 0 || !out.ends_with("- ") {
+                    indent(depth, out);
+                }
+                out.push_str(&format!("{}:", scalar(key)));
+                nested(value, depth + 1, out);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                indent(depth, out);
+                out.push('-');
+                match item {
+                    Value::Object(fields) if !fields.is_empty() => {
+                        out.push(' ');
+                        block(item, depth + 1, out);
+                    }
+                    other => nested(other, depth + 1, out),
+                }
+            }
+        }
+        other => out.push_str(&format!(" {}\n", inline(other))),
+    }
+}
+
+/// What stands behind a key or a dash.
+fn nested(value: &Value, depth: usize, out: &mut String) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            out.push('\n');
+            block(value, depth, out);
+        }
+        Value::Array(items) if !items.is_empty() => {
+            out.push('\n');
+            block(value, depth, out);
+        }
+        Value::String(text) if is_literal(text) => {
+            out.push_str(if text.ends_with('\n') { " |\n" } else { " |-\n" });
+            for line in text.lines() {
+                if !line.is_empty() {
+                    indent(depth, out);
+                    out.push_str(line);
+                }
+                out.push('\n');
+            }
+        }
+        other => out.push_str(&format!(" {}\n", inline(other))),
+    }
+}
+
+fn indent(depth: usize, out: &mut String) {
+    out.push_str(&"  ".repeat(depth));
+}
+
+fn inline(value: &Value) -> String {
+    match value {
+        Value::String(text) => scalar(text),
+        other => other.to_string(),
+    }
+}
+
+/// Whether a text can stand as a block of lines: nothing at its ends or in it would be lost.
+fn is_literal(text: &str) -> bool {
+    let is_plain =
+        |c: char| c == '\n' || (!c.is_control() && !matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{feff}'));
+    text.contains('\n')
+        && text.chars().all(is_plain)
+        && !text.starts_with([' ', '\n'])
+        && !text.ends_with("\n\n")
+        && !text.trim_end_matches('\n').is_empty()
+}
+
+/// Plain where nothing else could be meant, else as JSON, which is YAML.
+fn scalar(text: &str) -> String {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.' | ' ');
+    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic());
+    let words = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"];
+    let is_plain =
+        begins && text.chars().all(is_word) && !text.ends_with(' ') && !words.contains(&text.to_lowercase().as_str());
+    match is_plain {
+        true => text.to_owned(),
+        false => escaped(text),
+    }
+}
+
+/// As JSON, with what a reader of YAML would stumble over written as escapes.
+fn escaped(text: &str) -> String {
+    let json = Value::from(text).to_string();
+    let is_odd =
+        |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}');
+    json.chars().map(|c| if is_odd(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan::inside::yaml;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn it_is_pleasant_to_read() {
+        let value = json!({"case": "a-b", "steps": [{"send": {"input": "Hi: there"}, "expect": {"n": 1}}, "no"], "text": "a\n  b\n", "e": {}});
+        insta::assert_snapshot!(write(&value));
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            ".*".prop_map(Value::from),
+            "[a-z{}:#|> \\n-]{0,12}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 20, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("[a-z$ :]{1,6}", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(value in values()) {
+            let value = json!({"value": value});
+            let text = write(&value);
+            let read = yaml::documents_from_str::<Value>(&text);
+            prop_assert_eq!(read.map_err(|error| error.to_string()), Ok(vec![value]), "{}", text);
+        }
+    }
+}

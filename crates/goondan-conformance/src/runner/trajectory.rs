@@ -1,0 +1,191 @@
+//! What the models called and whom they asked, and whether that is as expected.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use goondan::event::{RuntimeEvent, RuntimeEventKind as Kind};
+use goondan::message::MessageSource;
+use serde_json::{Value, json};
+
+use super::evidence::{Conversations, Evidence};
+use crate::case::trajectory::{CallPattern, Expected, Trajectory};
+use crate::matcher::Matcher;
+use crate::report::Failure;
+
+/// A call that a model made.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Called {
+    /// Whose model.
+    pub(crate) agent: String,
+    /// In which turn.
+    pub(crate) turn_id: String,
+    /// `resource__export`.
+    pub(crate) tool: String,
+    /// As the model wrote them.
+    pub(crate) args: Value,
+    /// `ok` or `error`; absent while it runs.
+    pub(crate) status: Option<Value>,
+}
+
+/// An agent that another one asked, or told something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Asked {
+    agent: String,
+    /// Who did.
+    by: Option<String>,
+}
+
+/// All calls of models, in the order in which they began. Calls that the case makes itself are none of them.
+pub(crate) fn calls(events: &[RuntimeEvent], conversations: &Conversations) -> Vec<Called> {
+    let written = arguments(conversations);
+    let turns: BTreeSet<&str> = events.iter().filter_map(|event| begun_turn(&event.kind)).collect();
+    let statuses: BTreeMap<(&str, &str), Value> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            Kind::ToolCompleted { tool_call_id, step_id, status, .. } => {
+                Some(((step_id.as_str(), tool_call_id.as_str()), json!(status)))
+            }
+            _ => None,
+        })
+        .collect();
+    let call = |event: &RuntimeEvent| match &event.kind {
+        Kind::ToolCalled { tool_call_id, tool_name, step_id, turn_id, arguments, .. }
+            if turns.contains(turn_id.as_str()) =>
+        {
+            let key = (step_id.as_str(), tool_call_id.as_str());
+            Some(Called {
+                agent: event.agent_name.clone(),
+                turn_id: turn_id.clone(),
+                tool: tool_name.clone(),
+                args: written.get(&key).copied().unwrap_or(arguments).clone(),
+                status: statuses.get(&key).cloned(),
+            })
+        }
+        _ => None,
+    };
+    events.iter().filter_map(call).collect()
+}
+
+fn begun_turn(kind: &Kind) -> Option<&str> {
+    match kind {
+        Kind::TurnStarted { turn_id, .. } => Some(turn_id),
+        _ => None,
+    }
+}
+
+/// The arguments of all calls, by step and call. Those in events are cut.
+fn arguments(conversations: &Conversations) -> BTreeMap<(&str, &str), &Value> {
+    let messages = conversations.values().flatten();
+    let of_steps = messages.filter_map(|message| match &message.source {
+        MessageSource::Assistant { step_id } => Some((step_id.as_str(), message)),
+        _ => None,
+    });
+    of_steps
+        .flat_map(|(step, message)| message.tool_calls().map(move |call| ((step, &*call.tool_call_id), &call.input)))
+        .collect()
+}
+
+/// Turns that calls have caused.
+fn asked(events: &[RuntimeEvent]) -> Vec<Asked> {
+    let callers: BTreeMap<&str, &str> = events
+        .iter()
+        .filter(|event| matches!(event.kind, Kind::ToolCalled { .. }))
+        .map(|event| (event.trace.span_id.as_str(), event.agent_name.as_str()))
+        .collect();
+    let caused = events.iter().filter(|event| begun_turn(&event.kind).is_some());
+    caused
+        .filter_map(|event| {
+            let by = callers.get(event.trace.parent_span_id.as_deref()?).map(|agent| (*agent).to_owned());
+            Some(Asked { agent: event.agent_name.clone(), by })
+        })
+        .collect()
+}
+
+/// The name of a check in reports.
+pub(crate) fn place(index: usize) -> String {
+    format!("expect.trajectory[{index}]")
+}
+
+/// Everything that is not as expected.
+pub(super) fn judge(expected: &[Trajectory], evidence: &Evidence<'_>) -> Vec<Failure> {
+    if expected.is_empty() {
+        return Vec::new();
+    }
+    let (calls, asked) = (calls(&evidence.events, &evidence.conversations), asked(&evidence.events));
+    let check = |(index, one): (usize, &Trajectory)| {
+        let problem = problem(one, &calls, &asked)?;
+        Some(Failure::new(place(index), problem))
+    };
+    expected.iter().enumerate().filter_map(check).collect()
+}
+
+/// What is wrong, in a sentence.
+fn problem(one: &Trajectory, calls: &[Called], asked: &[Asked]) -> Option<String> {
+    let is_of = |agent: &str| one.agent.as_deref().is_none_or(|wanted| wanted == agent);
+    let calls: Vec<&Called> = calls.iter().filter(|call| is_of(&call.agent)).collect();
+    match &one.expected {
+        Expected::Called(pattern, times) => {
+            let count = calls.iter().filter(|call| pattern.fits(call)).count();
+            let wrong = wrong_number(times.as_ref(), count)?;
+            Some(format!("{} was called {wrong}; the calls were{}", pattern.words(), listing(&calls)))
+        }
+        Expected::InOrder(patterns) => {
+            let mut rest = calls.iter();
+            let missing = patterns.iter().find(|pattern| !rest.any(|call| pattern.fits(call)))?;
+            Some(format!("no call of {} comes in its turn; the calls were{}", missing.words(), listing(&calls)))
+        }
+        Expected::Only(tools) => {
+            let other = calls.iter().find(|call| !tools.contains(&call.tool))?;
+            Some(format!("{} was called, which is not among {}", other.tool, tools.join(", ")))
+        }
+        Expected::Asked(agent, times) => {
+            let by = |asked: &&Asked| asked.by.as_deref().map_or(one.agent.is_none(), is_of);
+            let count = asked.iter().filter(|asked| asked.agent == *agent).filter(by).count();
+            let wrong = wrong_number(times.as_ref(), count)?;
+            let names: Vec<&str> = asked.iter().map(|asked| asked.agent.as_str()).collect();
+            let names = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
+            Some(format!("{agent} was asked {wrong}; asked were: {names}"))
+        }
+    }
+}
+
+/// What is wrong with a number of times.
+fn wrong_number(times: Option<&Matcher>, count: usize) -> Option<String> {
+    let words = match count {
+        0 => "never".to_owned(),
+        1 => "once".to_owned(),
+        count => format!("{count} times"),
+    };
+    match times {
+        None => (count == 0).then_some(words),
+        Some(times) if times.matches(Some(&json!(count))) => None,
+        Some(times) => Some(format!("{words}, expected {}", times.to_value())),
+    }
+}
+
+impl CallPattern {
+    fn fits(&self, call: &Called) -> bool {
+        self.tool == call.tool
+            && self.args.as_ref().is_none_or(|args| args.matches(Some(&call.args)))
+            && self.status.as_ref().is_none_or(|status| status.matches(call.status.as_ref()))
+    }
+
+    fn words(&self) -> String {
+        let args = self.args.as_ref().map(|args| format!(" with {}", args.to_value())).unwrap_or_default();
+        let status = self.status.as_ref().map(|status| format!(" (status {})", status.to_value())).unwrap_or_default();
+        format!("{}{args}{status}", self.tool)
+    }
+}
+
+/// Longer arguments are cut; counted in characters.
+const LONGEST: usize = 200;
+
+fn listing(calls: &[&Called]) -> String {
+    if calls.is_empty() {
+        return ": none".to_owned();
+    }
+    let line = |call: &&Called| {
+        let args: String = call.args.to_string().chars().take(LONGEST).collect();
+        format!("\n  {} {args}", call.tool)
+    };
+    calls.iter().map(line).collect()
+}
