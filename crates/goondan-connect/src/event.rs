@@ -62,6 +62,15 @@ impl Event {
     }
 }
 
+/// An id that no other event has.
+pub(crate) fn random_id() -> String {
+    use ring::rand::SecureRandom as _;
+    let mut bytes = [0; 16];
+    // Without randomness there is no TLS either, so nobody gets here.
+    ring::rand::SystemRandom::new().fill(&mut bytes).expect("the system has random bytes");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The numbers, texts and truth values of an object, as text.
 pub(crate) fn plain_values(object: &JsonObject) -> BTreeMap<String, String> {
     object.iter().filter_map(|(name, value)| Some((name.clone(), plain(value)?))).collect()

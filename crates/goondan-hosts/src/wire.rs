@@ -1,5 +1,6 @@
 //! The lines that both sides exchange. Each is one JSON object with a `kind`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use goondan_core::JsonObject;
@@ -28,6 +29,8 @@ pub(crate) enum Down<'a> {
     Forget { session: u64 },
     /// Run a layer of an extension.
     Layer(Layer<'a>),
+    /// Run a connector.
+    Connect(Connect<'a>),
     /// Answers a question of a handler.
     Answer(Answer),
     /// Say that you are there.
@@ -73,6 +76,18 @@ pub(crate) struct Layer<'a> {
     pub(crate) layer: usize,
     pub(crate) context: &'a JsonObject,
     pub(crate) news: News,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Connect<'a> {
+    pub(crate) id: u64,
+    pub(crate) module: &'a str,
+    pub(crate) package: &'a str,
+    pub(crate) connection: &'a str,
+    pub(crate) connector: &'a str,
+    pub(crate) config: &'a BTreeMap<String, String>,
+    pub(crate) secrets: &'a BTreeMap<String, String>,
 }
 
 /// What has happened since an extension was told the last time.

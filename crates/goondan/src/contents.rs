@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use goondan_spec::kinds::{Entry, ExtensionEntry, Tool};
+use goondan_spec::kinds::{ConnectorEntry, Entry, ExtensionEntry, Tool};
 use goondan_spec::{Bundle, Fingerprint, Fingerprints, ResourceId};
 
 use crate::watch::stamp::{FileStamp, Stamp};
@@ -37,6 +37,11 @@ impl Contents {
         contents.extend(extensions.filter_map(|extension| match &extension.spec.entry {
             ExtensionEntry::Module(module) => fingerprint(&extension.id, module.files.clone()),
             ExtensionEntry::Builtin(_) | ExtensionEntry::Other(_) => None,
+        }));
+        let connectors = bundle.connectors().values().filter(|connector| !connector.id.is_base());
+        contents.extend(connectors.filter_map(|connector| match &connector.spec.entry {
+            ConnectorEntry::Module(module) => fingerprint(&connector.id, module.files.clone()),
+            ConnectorEntry::Builtin(_) | ConnectorEntry::Other(_) => None,
         }));
         contents.extend(bundle.models().values().filter_map(|model| {
             let files = goondan_models::files_of(&model.spec).map(str::to_owned).collect();

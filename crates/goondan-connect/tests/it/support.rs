@@ -69,7 +69,7 @@ impl Running {
             .start()
             .await
             .unwrap();
-        let options = Options { has_server: true, clock };
+        let options = Options { has_server: true, clock, ..Options::default() };
         let connections = Connections::begin(swarm.clone(), options).await;
         assert_eq!(connections.problems(), []);
         let router = connections.router();
