@@ -13,7 +13,7 @@ function typed(id) {
   });
 }
 
-function emitter(id) {
+function emitting(id) {
   const waiting = [];
   let open = 0;
   return async (event) => {
@@ -37,7 +37,7 @@ async function connect(message) {
       const module = await load(message.module);
       const main = [module.default, module.default?.default].find((found) => typeof found === 'function');
       if (!main) throw new Fault('module', 'its module has no function as its default export', 'Write `export default async function (ctx) { … }`.');
-      await main({ connection, connector, config, secrets, emit: emitter(id), logger: consoleOf(() => id) });
+      await main({ connection, connector, config, secrets, emit: emitting(id), logger: consoleOf(() => id) });
     });
     done(id, null);
   } catch (error) {
