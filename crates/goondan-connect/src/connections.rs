@@ -16,6 +16,7 @@ use goondan::spec::kinds::Reply as ReplyMode;
 use goondan::{ReloadNews, Swarm};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::console::Console;
 use crate::desk::{Desk, Owed};
 use crate::outbox::Outbox;
 use crate::platforms;
@@ -33,11 +34,13 @@ pub struct Options {
     pub has_server: bool,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// Where people type, for connections that read that.
+    pub console: Option<Arc<Console>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { has_server: false, clock: Arc::new(SystemClock) }
+        Options { has_server: false, clock: Arc::new(SystemClock), console: None }
     }
 }
 
@@ -163,7 +166,7 @@ impl Inner {
     }
 
     async fn start(&self, bound: Bound) -> Result<Running, String> {
-        let platform = platforms::make(&bound)?;
+        let platform = platforms::make(&bound, self.options.console.as_ref())?;
         if platform.needs_server() && !self.options.has_server {
             return Err("It needs `gdn serve`, where its platform can deliver events.".to_owned());
         }

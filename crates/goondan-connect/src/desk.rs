@@ -131,8 +131,13 @@ impl Desk {
         let agent = route.agent.unwrap_or_else(|| self.swarm.entry_agent());
         let lane = format!("{agent}:{}", route.instance_key);
         let metadata = event.metadata(&self.bound.name, &self.bound.connector);
+        // What it needs to answer by a tool. Strangers have written it: as JSON, it looks like nothing else.
+        let text = match self.bound.answers_by_tool {
+            true => format!("{}\n\n[{} {}]", event.text, event.name, serde_json::json!(event.properties)),
+            false => event.text,
+        };
         let input = Input {
-            text: event.text,
+            text,
             agent: Some(agent),
             instance_key: Some(route.instance_key),
             id: Some(id),

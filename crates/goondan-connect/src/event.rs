@@ -40,7 +40,26 @@ pub struct Sender {
     pub name: String,
 }
 
+/// Other names of properties, which rules may use: those of connectors elsewhere.
+const OTHER_NAMES: [(&str, &str); 9] = [
+    ("chat_id", "chatId"),
+    ("chat_type", "chatType"),
+    ("message_id", "messageId"),
+    ("from_id", "senderId"),
+    ("from_username", "username"),
+    ("channel_id", "channelId"),
+    ("ts", "messageTs"),
+    ("thread_ts", "threadTs"),
+    ("user_id", "userId"),
+];
+
 impl Event {
+    /// A fact, by its name or another name of it.
+    pub(crate) fn property(&self, name: &str) -> Option<&String> {
+        let other = || OTHER_NAMES.iter().find(|(other, _)| *other == name);
+        self.properties.get(name).or_else(|| self.properties.get(other()?.1))
+    }
+
     /// What the user message of its turn has as metadata: one key, in which a stranger may write whatever he likes.
     pub(crate) fn metadata(&self, connection: &str, connector: &str) -> JsonObject {
         let cut = |value: &String| value.chars().take(LONGEST_PROPERTY).collect::<String>();
@@ -60,6 +79,15 @@ impl Event {
         });
         [("connection".to_owned(), facts)].into_iter().collect()
     }
+}
+
+/// An id that no other event has.
+pub(crate) fn random_id() -> String {
+    use ring::rand::SecureRandom as _;
+    let mut bytes = [0; 16];
+    // Without randomness there is no TLS either, so nobody gets here.
+    ring::rand::SystemRandom::new().fill(&mut bytes).expect("the system has random bytes");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The numbers, texts and truth values of an object, as text.

@@ -7,11 +7,13 @@
 //! It deliberately does not know YAML, terminals, arguments and how a server listens.
 
 mod connections;
+mod console;
 mod desk;
 mod event;
 mod http;
 mod journal;
 mod lanes;
+mod listener;
 mod outbox;
 mod platforms;
 mod route;
@@ -22,6 +24,7 @@ mod status;
 mod supervise;
 
 pub use connections::{Connections, Options};
+pub use console::Console;
 pub use event::{Event, Sender};
 pub use outbox::{Reply, ReplyState};
 pub use platforms::sample;

@@ -24,7 +24,7 @@ pub fn route(rules: &[IngressRule], event: &Event) -> Route {
         InstanceKeyRoute::FromEvent => None,
         InstanceKeyRoute::Fixed(key) => Some(key.trim().to_owned()),
         InstanceKeyRoute::Property { name, prefix } => {
-            let value = event.properties.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
+            let value = event.property(name).map(|value| value.trim()).filter(|value| !value.is_empty());
             value.map(|value| format!("{prefix}{value}"))
         }
     };
@@ -37,7 +37,7 @@ pub fn route(rules: &[IngressRule], event: &Event) -> Route {
 
 fn matches(rule: &IngressRule, event: &Event) -> bool {
     rule.event.as_ref().is_none_or(|name| *name == event.name)
-        && rule.properties.iter().all(|(name, wanted)| event.properties.get(name) == Some(wanted))
+        && rule.properties.iter().all(|(name, wanted)| event.property(name) == Some(wanted))
 }
 
 #[cfg(test)]
@@ -78,5 +78,7 @@ mod tests {
         assert_eq!(key(&rules, &[("team", " ")]), (Some(2), "own".to_owned()));
         assert_eq!(key(&rules[..1], &[]), (None, "own".to_owned()));
         assert_eq!(route(&rules[..1], &event(&[])).agent, None);
+        let elsewhere = InstanceKeyRoute::Property { name: "chat_id".to_owned(), prefix: String::new() };
+        assert_eq!(key(&[rule(None, &[], elsewhere)], &[("chatId", "7")]), (Some(0), "7".to_owned()));
     }
 }

@@ -12,7 +12,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Who has received for so long begins again with the first wait.
 const GOOD_WHILE: chrono::TimeDelta = chrono::TimeDelta::seconds(120);
 
-/// Receives until it is dropped.
+/// Receives until it is dropped, or there is nothing more to receive.
 pub(crate) async fn receive(desk: Arc<Desk>) {
     let mut wait = FIRST_WAIT;
     loop {
@@ -21,7 +21,11 @@ pub(crate) async fn receive(desk: Arc<Desk>) {
         // In a task of its own, so that a panic is a failure like any other.
         let mut receiving = Abort(tokio::spawn(receive_once(Arc::clone(&desk))));
         let why = match (&mut receiving.0).await {
-            Ok(why) => why,
+            Ok(Err(why)) => why,
+            Ok(Ok(())) => {
+                tracing::info!(connection = desk.bound.name, "a connection has ended by itself");
+                return tell(&desk, State::Stopped, Some("It has ended by itself.".to_owned()));
+            }
             Err(panic) => format!("a fault of gdn: {panic}"),
         };
         if desk.now() - began > GOOD_WHILE {
@@ -34,12 +38,9 @@ pub(crate) async fn receive(desk: Arc<Desk>) {
     }
 }
 
-async fn receive_once(desk: Arc<Desk>) -> String {
+async fn receive_once(desk: Arc<Desk>) -> Result<(), String> {
     let platform = Arc::clone(&desk.platform);
-    match platform.receive(&desk).await {
-        Ok(never) => match never {},
-        Err(why) => why,
-    }
+    platform.receive(&desk).await
 }
 
 /// Writes down how the connection does.

@@ -1,4 +1,4 @@
-//! Tools and extensions written in JavaScript, TypeScript and Python: they run in a process of their runtime, a host.
+//! Tools, extensions and connectors written in JavaScript, TypeScript and Python: they run in a process of their runtime, a host.
 //!
 //! All modules of a package share one host, and it starts with the first call ([`Modules`]). In it a small shim of ours
 //! loads the modules and runs their handlers; both sides speak in lines of JSON over descriptors of their own (`wire`), so
@@ -12,10 +12,14 @@
 //! An extension registers in its host for each instance, and its layers talk with the engine while they run. How is the same
 //! for all extensions that are spoken with in messages (`goondan_core::layering`); here is who carries them (`extension.rs`).
 //!
+//! A connector has a process of its own, which lives as long as its function runs (`connector.rs`). Whoever runs it decides
+//! whether and when it is started again.
+//!
 //! What this crate does not know: how programs are contained and ended. That is behind the port [`HostPrograms`].
 
 mod attended;
 mod calls;
+mod connector;
 mod errors;
 mod extension;
 mod handler;
@@ -29,6 +33,7 @@ mod shim;
 mod source;
 mod wire;
 
+pub use connector::{ConnectorDesk, ConnectorValues};
 pub use programs::{HostProgram, HostPrograms, RunningHost, Streams};
 pub use runtimes::{RuntimeFound, found, installed, problem};
 pub use source::Modules;

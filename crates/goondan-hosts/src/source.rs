@@ -39,6 +39,16 @@ impl Modules {
         Modules { folder: absolute(&state_root.join(FOLDER)), programs, pool: Pool::default() }
     }
 
+    /// Where shims lie.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What starts hosts.
+    pub(crate) fn programs(&self) -> &Arc<dyn HostPrograms> {
+        &self.programs
+    }
+
     /// Ends all hosts, and waits until they have ended.
     pub async fn shutdown(&self) {
         let hosts = self.pool.all();
@@ -75,7 +85,11 @@ impl Modules {
 }
 
 /// Which host a module wants, and what of its config is for the code.
-fn define(module: &Module, config: JsonObject, root: &Path) -> Result<(Definition, JsonObject), (String, String)> {
+pub(crate) fn define(
+    module: &Module,
+    config: JsonObject,
+    root: &Path,
+) -> Result<(Definition, JsonObject), (String, String)> {
     if let Some(problem) = runtimes::problem(module, root) {
         return Err(problem);
     }
@@ -145,6 +159,6 @@ fn contents(files: &[PathBuf]) -> Contents {
     files.iter().map(|file| (file.clone(), hash(file))).collect()
 }
 
-fn absolute(path: &Path) -> PathBuf {
+pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

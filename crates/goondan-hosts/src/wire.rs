@@ -1,5 +1,7 @@
 //! The lines that both sides exchange. Each is one JSON object with a `kind`.
 
+use std::collections::BTreeMap;
+
 use goondan_core::JsonObject;
 use goondan_core::layering::{Begin, Kept};
 use goondan_core::message::Message;
@@ -23,6 +25,8 @@ pub(crate) enum Down<'a> {
     Cancel { id: u64 },
     /// An extension is no longer wanted at an instance.
     Forget { session: u64 },
+    /// Run a connector.
+    Connect(Connect<'a>),
     /// Answers a question of a handler.
     Answer(Answer),
     /// Say that you are there.
@@ -52,6 +56,19 @@ pub(crate) struct Begun<'a> {
     pub(crate) package: &'a str,
     #[serde(flatten)]
     pub(crate) what: &'a Begin<'a>,
+}
+
+/// A connector that is to run.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Connect<'a> {
+    pub(crate) id: u64,
+    pub(crate) module: &'a str,
+    pub(crate) package: &'a str,
+    pub(crate) connection: &'a str,
+    pub(crate) connector: &'a str,
+    pub(crate) config: &'a BTreeMap<String, String>,
+    pub(crate) secrets: &'a BTreeMap<String, String>,
 }
 
 /// What a handler knows about its call.

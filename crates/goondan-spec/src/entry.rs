@@ -4,7 +4,7 @@ use crate::bundle::BasePackage;
 use crate::decode::Field;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::findings::Findings;
-use crate::kinds::{Entry, ExtensionEntry, Language, Module};
+use crate::kinds::{ConnectorEntry, Entry, ExtensionEntry, Language, Module};
 use crate::paths::Looks;
 use crate::text::{alternatives, closest, excerpt};
 
@@ -74,20 +74,25 @@ pub(crate) fn extension(
     }
 }
 
-/// Resolves the entry of a Connector: a built-in one, or a file that has to be there.
+/// Resolves the entry of a Connector.
 pub(crate) fn connector(
     field: &Field<'_>,
     names: &[&str],
     folder: &Looks<'_>,
     findings: &mut Findings,
-) -> Option<String> {
+) -> Option<ConnectorEntry> {
     let text = field.text(findings)?;
     if let Some(name) = text.strip_prefix(BUILTIN) {
-        builtin(field, name, names, findings)?;
-        return Some(text.to_owned());
+        return builtin(field, name, names, findings).map(ConnectorEntry::Builtin);
     }
     let path = folder.path(field, findings)?;
-    file(field, path, folder, findings)
+    match Language::of(&path) {
+        Some(language) => {
+            let module = Module::find(field, &path, language, folder, findings)?;
+            Some(ConnectorEntry::Module(Box::new(module)))
+        }
+        None => file(field, path, folder, findings).map(ConnectorEntry::Other),
+    }
 }
 
 /// A file that has to be there, and that nothing loads yet.

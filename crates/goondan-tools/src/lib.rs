@@ -11,6 +11,7 @@ mod automation;
 mod bash;
 mod beneath;
 mod capture;
+mod chat;
 mod confine;
 mod custom_tools;
 mod define;

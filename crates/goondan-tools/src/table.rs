@@ -7,6 +7,7 @@ use goondan_spec::Environment;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::chat::{slack, telegram};
 use crate::define::Export;
 use crate::state::State;
 use crate::{
@@ -92,8 +93,10 @@ pub(crate) const BUILTINS: &[Builtin] = &[
     runtime::BUILTIN,
     self_restart::BUILTIN,
     sessions::BUILTIN,
+    slack::BUILTIN,
     squad::BUILTIN,
     task::BUILTIN,
+    telegram::BUILTIN,
     text_transform::BUILTIN,
     todo::BUILTIN,
     wait::BUILTIN,

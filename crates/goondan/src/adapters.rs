@@ -79,6 +79,11 @@ impl ToolSources {
         PlanPorts { tools, extensions: Arc::clone(self) as Arc<dyn ExtensionSource>, models }
     }
 
+    /// Files in the languages of hosts.
+    pub(crate) fn modules(&self) -> &Modules {
+        &self.modules
+    }
+
     /// The tools of MCP servers.
     pub(crate) fn mcp(&self) -> &McpTools {
         &self.mcp

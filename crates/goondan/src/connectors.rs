@@ -1,12 +1,18 @@
 //! Which connectors are built in, what they take, and the connections of a running swarm. What runs them is another crate.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
 
+use goondan_core::ports::tool::ToolError;
 use goondan_engine::delivery::schedule::cron::Schedule;
+pub use goondan_hosts::ConnectorDesk;
+use goondan_hosts::ConnectorValues;
 use goondan_spec::kinds::{
-    Allow, Connection, ConnectorEvent, ConnectorManifest, IngressRule, Need, PropertyType, Reply, Setting,
+    Allow, Connection, ConnectorEntry, ConnectorEvent, ConnectorManifest, Entry, IngressRule, Module, Need,
+    PropertyType, Reply, Setting,
 };
-use goondan_spec::{Bundle, Environment, Resource, Secret, ValueSource};
+use goondan_spec::{Bundle, Environment, Fingerprint, Resource, ResourceId, Secret, ValueSource};
 
 use crate::project::base_connector;
 use crate::swarm::Swarm;
@@ -16,8 +22,10 @@ use crate::swarm::Swarm;
 pub struct Bound {
     /// The name of the Connection.
     pub name: String,
-    /// The name of the built-in connector that runs it.
+    /// The name of the built-in connector that runs it, or of the Connector whose file does.
     pub connector: String,
+    /// The file that runs it, where it is not built in.
+    pub script: Option<Script>,
     /// The events of its Connector.
     pub events: Vec<String>,
     /// Its settings.
@@ -28,8 +36,37 @@ pub struct Bound {
     pub ingress: Vec<IngressRule>,
     /// Whether answers go back.
     pub reply: Reply,
+    /// The agents that get its events answer by a tool, and have to know whom.
+    pub answers_by_tool: bool,
     /// Who may send events.
     pub allow: Option<Allow>,
+}
+
+/// A file that runs a connection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Script {
+    pub(crate) id: ResourceId,
+    pub(crate) module: Box<Module>,
+    /// The project.
+    pub(crate) root: PathBuf,
+    /// What is in the file and in what it imports.
+    contents: Vec<Fingerprint>,
+}
+
+impl Script {
+    fn of(id: &ResourceId, module: &Module, bundle: &Bundle) -> Script {
+        // What can't be read is told by whoever runs it.
+        let of_file = |file: &String| {
+            let read = std::fs::read(bundle.root().join(file));
+            read.map(|bytes| Fingerprint::of_bytes(&bytes)).unwrap_or_default()
+        };
+        Script {
+            id: id.clone(),
+            module: Box::new(module.clone()),
+            root: bundle.root().to_owned(),
+            contents: module.files.iter().map(of_file).collect(),
+        }
+    }
 }
 
 /// A connection that can't run as it is.
@@ -42,18 +79,30 @@ pub struct Unusable {
 }
 
 impl Bound {
-    /// A connection without its values, to see where its events go; `None` for one whose connector is not built in.
+    /// A connection without its values, to see where its events go; `None` for one whose connector nothing runs.
     pub fn without_values(bundle: &Bundle, connection: &Resource<Connection>) -> Option<Bound> {
         let spec = &connection.spec;
         let connector = &bundle.connectors().get(&spec.connector)?.spec;
+        let (name, script) = match &connector.entry {
+            ConnectorEntry::Builtin(name) => (name.clone(), None),
+            ConnectorEntry::Module(module) => {
+                (spec.connector.name.clone(), Some(Script::of(&spec.connector, module, bundle)))
+            }
+            ConnectorEntry::Other(_) => return None,
+        };
+        let tool = base_connector(&name).filter(|_| script.is_none()).and_then(|manifest| manifest.tool);
+        let answers_by_tool = tool.is_some_and(|tool| all_have(bundle, connection, tool));
+        let default = if answers_by_tool { Reply::None } else { Reply::Auto };
         Some(Bound {
             name: connection.id.name.clone(),
-            connector: connector.builtin()?.to_owned(),
+            connector: name,
+            script,
             events: connector.events.iter().map(|event| event.name.clone()).collect(),
             config: BTreeMap::new(),
             secrets: BTreeMap::new(),
             ingress: spec.ingress.clone(),
-            reply: spec.reply,
+            reply: spec.reply.unwrap_or(default),
+            answers_by_tool,
             allow: spec.allow.clone(),
         })
     }
@@ -65,10 +114,12 @@ impl Bound {
         environment: &Environment,
     ) -> Option<Result<Bound, Unusable>> {
         let bound = Bound::without_values(bundle, connection)?;
-        let manifest = base_connector(&bound.connector)?;
         let spec = &connection.spec;
-        let values = values(&spec.config, &manifest.config, environment)
-            .and_then(|config| Ok((config, values(&spec.secrets, &manifest.secrets, environment)?)));
+        let known = base_connector(&bound.connector).filter(|_| bound.script.is_none());
+        let (config, secrets) = known.map_or((&[][..], &[][..]), |known| (&known.config, &known.secrets));
+        let how = (bound.reply, spec.config.contains_key("apiBaseUrl"));
+        let values = values(&spec.config, config, how, environment)
+            .and_then(|config| Ok((config, values(&spec.secrets, secrets, how, environment)?)));
         Some(match values {
             Ok((config, secrets)) => Ok(Bound { config, secrets, ..bound }),
             Err(problem) => Err(Unusable { name: bound.name, problem }),
@@ -87,6 +138,25 @@ impl Bound {
 }
 
 impl Swarm {
+    /// Runs the file of `bound` until it ends; it talks with `desk` meanwhile.
+    ///
+    /// # Errors
+    /// It can't be started, has failed, or its process has ended.
+    pub async fn run_connector(&self, bound: &Bound, desk: Arc<dyn ConnectorDesk>) -> Result<(), ToolError> {
+        let Some(script) = &bound.script else { return Ok(()) };
+        let expose = |values: &BTreeMap<String, Secret>| {
+            values.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect()
+        };
+        let values = ConnectorValues {
+            connection: bound.name.clone(),
+            connector: bound.connector.clone(),
+            config: expose(&bound.config),
+            secrets: expose(&bound.secrets),
+        };
+        let modules = self.inner().tools.modules();
+        modules.run_connector(&script.id, &script.module, &script.root, values, desk).await
+    }
+
     /// The connections that feed it as it is now. Those whose connector is not built in are left out.
     pub async fn connections(&self) -> Vec<Result<Bound, Unusable>> {
         let environment = self.inner().reloading.lock().await.environment().clone();
@@ -96,16 +166,48 @@ impl Swarm {
     }
 }
 
+/// Whether every agent that gets events of `connection` has the built-in tool `tool`.
+fn all_have(bundle: &Bundle, connection: &Resource<Connection>, tool: &str) -> bool {
+    let swarm = match &connection.spec.swarm {
+        Some(swarm) => bundle.swarms().get(swarm),
+        None => bundle.swarms().values().next(),
+    };
+    let entry = swarm.map(|swarm| &swarm.spec.entry_agent);
+    let rules = &connection.spec.ingress;
+    let routed = rules.iter().filter_map(|rule| rule.agent.as_ref().or(entry));
+    // What no rule matches goes to the entry agent; where all is routed, it gets nothing.
+    let mut agents: Vec<&ResourceId> = if rules.is_empty() { entry.into_iter().collect() } else { routed.collect() };
+    agents.dedup();
+    let is_it = |id: &ResourceId| {
+        bundle.tools().get(id).is_some_and(|found| found.spec.entry == Entry::Builtin(tool.to_owned()))
+    };
+    let has = |agent: &&ResourceId| {
+        bundle.agents().get(*agent).is_some_and(|agent| agent.spec.tools.iter().any(|used| is_it(&used.tool)))
+    };
+    !agents.is_empty() && agents.iter().all(has)
+}
+
 /// What the sources come to. What is written in the file was checked with it; what is looked up is checked here.
 fn values(
     sources: &BTreeMap<String, ValueSource>,
     known: &[Setting],
+    (reply, is_elsewhere): (Reply, bool),
     environment: &Environment,
 ) -> Result<BTreeMap<String, Secret>, String> {
+    let missing = |name: &str, tried: &[String]| {
+        format!("The value of `{name}` is not there: {} is not set.", tried.join(" or "))
+    };
+    let mut sources = sources.clone();
+    // What the Connection does not say is where it customarily is. It belongs to the platform, not to whoever else listens.
+    for setting in
+        known.iter().filter(|_| !is_elsewhere).filter(|setting| !sources.contains_key(setting.name)).collect::<Vec<_>>()
+    {
+        let is_needed = setting.need == Need::Always || (setting.need == Need::ForReplies && reply == Reply::Auto);
+        let Some(variable) = setting.variable.filter(|_| is_needed) else { continue };
+        sources.insert(setting.name.to_owned(), ValueSource::Env(variable.to_owned()));
+    }
     let value = |(name, source): (&String, &ValueSource)| {
-        let value = environment
-            .resolve(source, name)
-            .map_err(|tried| format!("The value of `{name}` is not there: {} is not set.", tried.join(" or ")))?;
+        let value = environment.resolve(source, name).map_err(|tried| missing(name, &tried))?;
         let setting = known.iter().find(|setting| setting.name == name);
         setting
             .map_or(Ok(()), |setting| (setting.check)(value.expose()))
@@ -117,7 +219,9 @@ fn values(
 
 /// All built-in connectors.
 pub(crate) fn manifests() -> Vec<ConnectorManifest> {
-    vec![webhook(), cron(), telegram(), slack(), github(), discord()]
+    // The one name under which bots that fetch are known elsewhere.
+    let telegram_polling = ConnectorManifest { name: "telegram-polling".to_owned(), ..telegram() };
+    vec![webhook(), cron(), cli(), telegram(), telegram_polling, slack(), github(), discord()]
 }
 
 fn webhook() -> ConnectorManifest {
@@ -144,12 +248,24 @@ fn cron() -> ConnectorManifest {
     }
 }
 
+fn cli() -> ConnectorManifest {
+    ConnectorManifest { takes_any_event: true, answers: true, ..manifest("cli", &[("stdin_message", &[])]) }
+}
+
 fn telegram() -> ConnectorManifest {
     ConnectorManifest {
-        config: vec![optional("apiBaseUrl", address), optional("pollTimeoutSeconds", |text| within(text, 0, 50))],
-        secrets: vec![needed("botToken", filled)],
+        config: vec![
+            optional("apiBaseUrl", address).also(&["TELEGRAM_API_BASE_URL"]),
+            optional("pollTimeoutSeconds", |text| within(text, 0, 50)).also(&["TELEGRAM_POLL_TIMEOUT_SECONDS"]),
+        ],
+        secrets: vec![
+            needed("botToken", filled)
+                .also(&["TELEGRAM_BOT_TOKEN", "BOT_TOKEN", "TELEGRAM_TOKEN"])
+                .customarily("TELEGRAM_BOT_TOKEN"),
+        ],
         answers: true,
         knows_senders: true,
+        tool: Some("telegram"),
         ..manifest(
             "telegram",
             &[("telegram_message", &["chatId", "chatType", "messageId", "threadId", "senderId", "username", "fileId"])],
@@ -163,13 +279,24 @@ fn slack() -> ConnectorManifest {
         config: vec![
             optional("apiBaseUrl", address),
             optional("messageMode", |mode| match mode {
-                "all" | "mention" => Ok(()),
+                "all" | "mention" | "channel_and_threads" => Ok(()),
                 _ => Err("must be `all` or `mention`".to_owned()),
-            }),
+            })
+            .also(&["SLACK_MESSAGE_MODE"]),
+            optional("port", |text| within(text, 1, 65_535)).also(&["SLACK_WEBHOOK_PORT", "PORT"]),
+            optional("path", |path| match path.starts_with('/') {
+                true => Ok(()),
+                false => Err("must begin with `/`".to_owned()),
+            })
+            .also(&["SLACK_WEBHOOK_PATH"]),
         ],
-        secrets: vec![needed("signingSecret", signing_key), for_replies("botToken", filled)],
+        secrets: vec![
+            needed("signingSecret", signing_key).also(&["SLACK_SIGNING_SECRET"]).customarily("SLACK_SIGNING_SECRET"),
+            for_replies("botToken", filled).also(&["SLACK_BOT_TOKEN", "SLACK_TOKEN"]).customarily("SLACK_BOT_TOKEN"),
+        ],
         answers: true,
         knows_senders: true,
+        tool: Some("slack"),
         ..manifest("slack", &[("app_mention", properties), ("message_im", properties)])
     }
 }
@@ -220,21 +347,26 @@ fn manifest(name: &str, events: &[(&str, &[&str])]) -> ConnectorManifest {
         secrets: Vec::new(),
         answers: false,
         knows_senders: false,
+        tool: None,
     }
 }
 
 type Check = fn(&str) -> Result<(), String>;
 
+fn setting(name: &'static str, need: Need, check: Check) -> Setting {
+    Setting { name, also: &[], variable: None, need, check }
+}
+
 fn needed(name: &'static str, check: Check) -> Setting {
-    Setting { name, need: Need::Always, check }
+    setting(name, Need::Always, check)
 }
 
 fn for_replies(name: &'static str, check: Check) -> Setting {
-    Setting { name, need: Need::ForReplies, check }
+    setting(name, Need::ForReplies, check)
 }
 
 fn optional(name: &'static str, check: Check) -> Setting {
-    Setting { name, need: Need::Never, check }
+    setting(name, Need::Never, check)
 }
 
 fn filled(text: &str) -> Result<(), String> {

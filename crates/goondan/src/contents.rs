@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use goondan_spec::kinds::{Entry, ExtensionEntry, Tool};
+use goondan_spec::kinds::{ConnectorEntry, Entry, ExtensionEntry, Tool};
 use goondan_spec::{Bundle, Fingerprint, Fingerprints, ResourceId};
 
 use crate::watch::stamp::{FileStamp, Stamp};
@@ -38,6 +38,11 @@ impl Contents {
             ExtensionEntry::Module(module) => fingerprint(&extension.id, module.files.clone()),
             ExtensionEntry::Library(path) => fingerprint(&extension.id, vec![path.clone()]),
             ExtensionEntry::Builtin(_) => None,
+        }));
+        let connectors = bundle.connectors().values().filter(|connector| !connector.id.is_base());
+        contents.extend(connectors.filter_map(|connector| match &connector.spec.entry {
+            ConnectorEntry::Module(module) => fingerprint(&connector.id, module.files.clone()),
+            ConnectorEntry::Builtin(_) | ConnectorEntry::Other(_) => None,
         }));
         contents.extend(bundle.models().values().filter_map(|model| {
             let files = goondan_models::files_of(&model.spec).map(str::to_owned).collect();

@@ -104,7 +104,7 @@ async fn serve(args: &ServeArgs, signals: Signals, state_root: &StateRoot, outpu
         }
     };
     let limits = Limits { body: args.max_body, ..Limits::default() };
-    session.connect(true).await?;
+    session.connect(true, Some(crate::commands::run::console::of_process(output))).await?;
     let further = session.connections.as_ref().map(Connections::router);
     let listener = match listener {
         Some(listener) => listener,

@@ -1,6 +1,5 @@
 //! `cron`: an event whenever a schedule is due. What was missed while nothing ran fires once at the next start.
 
-use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -44,7 +43,7 @@ impl Cron {
 
 #[async_trait]
 impl Platform for Cron {
-    async fn receive(&self, desk: &Arc<Desk>) -> Result<Infallible, String> {
+    async fn receive(&self, desk: &Arc<Desk>) -> Result<(), String> {
         let unusable = |error: std::io::Error| format!("the time of the last firing can't be kept: {error}");
         let mut last = match read(&desk.folder) {
             Some(last) => last,

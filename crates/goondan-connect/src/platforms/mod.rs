@@ -1,13 +1,14 @@
 //! One file for each platform.
 
+mod cli;
 mod cron;
 mod discord;
 mod github;
+mod script;
 mod slack;
 mod telegram;
 mod webhook;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use chrono::{DateTime, Utc};
 use goondan::connectors::Bound;
 use serde_json::Value;
 
+use crate::console::Console;
 use crate::desk::{Desk, Taken};
 use crate::event::Event;
 use crate::http::Failure;
@@ -52,8 +54,8 @@ pub(crate) trait Platform: Send + Sync {
         false
     }
 
-    /// Fetches events until that fails.
-    async fn receive(&self, _desk: &Arc<Desk>) -> Result<Infallible, String> {
+    /// Fetches events until that fails, or there are no more.
+    async fn receive(&self, _desk: &Arc<Desk>) -> Result<(), String> {
         std::future::pending().await
     }
 
@@ -87,14 +89,18 @@ pub(crate) trait Platform: Send + Sync {
 }
 
 /// The connector of a connection.
-pub(crate) fn make(bound: &Bound) -> Result<Arc<dyn Platform>, String> {
+pub(crate) fn make(bound: &Bound, console: Option<&Arc<Console>>) -> Result<Arc<dyn Platform>, String> {
+    if bound.script.is_some() {
+        return Ok(Arc::new(script::Scripted::new(console.cloned())));
+    }
     Ok(match bound.connector.as_str() {
         "webhook" => Arc::new(webhook::Webhook::new(bound)),
+        "cli" => Arc::new(cli::Cli::new(console.cloned())?),
         "cron" => Arc::new(cron::Cron::new(bound)?),
         "slack" => Arc::new(slack::Slack::new(bound)),
         "github" => Arc::new(github::GitHub::new(bound)),
         "discord" => Arc::new(discord::Discord::new(bound)),
-        "telegram" => Arc::new(telegram::Telegram::new(bound)),
+        "telegram" | "telegram-polling" => Arc::new(telegram::Telegram::new(bound)),
         other => return Err(format!("There is no connector `{other}`.")),
     })
 }
@@ -105,8 +111,10 @@ pub(crate) fn make(bound: &Bound) -> Result<Arc<dyn Platform>, String> {
 /// A sentence about what is wrong with `given`.
 pub fn sample(bound: &Bound, given: Option<&Value>) -> Result<Event, String> {
     let event = match bound.connector.as_str() {
+        _ if bound.script.is_some() => script::sample(bound),
+        "cli" => cli::sample(&bound.name),
         "cron" => cron::sample(bound),
-        "telegram" => telegram::sample(),
+        "telegram" | "telegram-polling" => telegram::sample(),
         "slack" => slack::sample(),
         "github" => github::sample(),
         "discord" => discord::sample(),

@@ -1,5 +1,7 @@
 //! `slack`: an app whose events Slack delivers by HTTP, and which answers in the thread.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use axum::Json;
 use axum::http::HeaderMap;
@@ -12,10 +14,11 @@ use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
 use super::{Heard, Platform, header, senseless, unsigned};
-use crate::desk::Taken;
+use crate::desk::{Desk, Taken};
 use crate::event::{Event, Sender, plain};
 use crate::http::{self, Failure};
 use crate::lanes;
+use crate::listener;
 use crate::signature::{is_fresh, is_hmac_hex};
 
 /// Where apps talk to Slack, unless it is said otherwise.
@@ -32,6 +35,8 @@ pub(super) struct Slack {
     signing_secret: String,
     /// Only messages that mention the app, and direct ones.
     wants_mention: bool,
+    /// A port of its own, with the path that counts there.
+    port: Option<(u16, String)>,
 }
 
 impl Slack {
@@ -41,6 +46,10 @@ impl Slack {
             token: bound.secret("botToken").trim().to_owned(),
             signing_secret: bound.secret("signingSecret").trim().to_owned(),
             wants_mention: bound.setting("messageMode") == Some("mention"),
+            port: bound.setting("port").and_then(|port| port.parse().ok()).map(|port| {
+                let path = bound.setting("path").unwrap_or("/").trim_end_matches('/');
+                (port, if path.is_empty() { "/".to_owned() } else { path.to_owned() })
+            }),
         }
     }
 
@@ -61,7 +70,14 @@ impl Slack {
 #[async_trait]
 impl Platform for Slack {
     fn needs_server(&self) -> bool {
-        true
+        self.port.is_none()
+    }
+
+    async fn receive(&self, desk: &Arc<Desk>) -> Result<(), String> {
+        match &self.port {
+            Some((port, path)) => listener::listen(desk, *port, path).await,
+            None => std::future::pending().await,
+        }
     }
 
     fn hear(&self, headers: &HeaderMap, body: &Bytes, now: DateTime<Utc>) -> Result<Heard, Response> {

@@ -3,7 +3,6 @@
 //! What the bot has taken is confirmed by the next call. A process that dies in between gets the same updates again, which
 //! start no second turn.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,7 +86,7 @@ impl Platform for Telegram {
         true
     }
 
-    async fn receive(&self, desk: &Arc<Desk>) -> Result<Infallible, String> {
+    async fn receive(&self, desk: &Arc<Desk>) -> Result<(), String> {
         let mut offset = 0;
         loop {
             let updates = match self.updates(offset).await {

@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod cli;
 mod cron;
 mod discord;
 mod floods;
 mod github;
 mod platform;
 mod reload;
+mod script;
 mod slack;
 mod support;
 mod telegram;

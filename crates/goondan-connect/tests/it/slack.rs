@@ -97,3 +97,43 @@ async fn a_refusal_in_the_body_is_a_failed_answer() {
     running.until("team", |look| !look.failed.is_empty()).await;
     assert!(running.look("team").failed[0].why.as_deref().unwrap().contains("channel_not_found"));
 }
+
+#[tokio::test]
+async fn with_a_port_of_its_own_it_needs_no_server() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let state = tempfile::tempdir().unwrap();
+    let platform = fine().await;
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let text = app(&platform.base).replace(
+        "config: {",
+        &format!("config: {{SLACK_WEBHOOK_PORT: {{value: \"{port}\"}}, SLACK_WEBHOOK_PATH: {{value: /slack/}}, "),
+    );
+    let running = Running::start_with(state.path(), &text, &[], goondan_connect::Options::default()).await;
+    let ask = async |path: &str, secret: &str| {
+        let body = message("1.2", "hello");
+        let headers: String =
+            signed(secret, 0, &body).into_iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let mut stream = loop {
+            match tokio::net::TcpStream::connect(("127.0.0.1", port)).await {
+                Ok(stream) => break stream,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        };
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    crate::support::within(async {
+        assert_eq!(ask("/slack", SECRET).await, "200");
+        assert_eq!(ask("/slack", "another secret that is long").await, "401");
+        assert_eq!(ask("/", SECRET).await, "404");
+    })
+    .await;
+    platform.wait("chat.postMessage", 1).await;
+    assert_eq!(running.heard("slack:C1:1.2").await, ["hello"]);
+}

@@ -57,7 +57,21 @@ impl Running {
 
     /// As [`Running::start`], where the connections see another time.
     pub(crate) async fn start_at(state: &Path, connections: &str, clock: Arc<dyn Clock>) -> Running {
+        let options = Options { has_server: true, clock, ..Options::default() };
+        Running::start_with(state, connections, &[], options).await
+    }
+
+    /// As [`Running::start`], with further files of the project.
+    pub(crate) async fn start_with(
+        state: &Path,
+        connections: &str,
+        files: &[(&str, &str)],
+        options: Options,
+    ) -> Running {
         let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
         std::fs::write(folder.path().join("goondan.yaml"), format!("{AGENTS}---\n{connections}")).unwrap();
         let project = goondan::load(folder.path());
         assert_eq!(project.diagnostics, []);
@@ -69,7 +83,6 @@ impl Running {
             .start()
             .await
             .unwrap();
-        let options = Options { has_server: true, clock };
         let connections = Connections::begin(swarm.clone(), options).await;
         assert_eq!(connections.problems(), []);
         let router = connections.router();
@@ -90,6 +103,11 @@ impl Running {
             }
         })
         .await;
+    }
+
+    /// A file of the project.
+    pub(crate) fn file(&self, name: &str) -> std::path::PathBuf {
+        self.project.path().join(name)
     }
 
     /// Puts another project in place, and reloads it.

@@ -1,4 +1,4 @@
-// Runs the handlers and extensions of modules in JavaScript and TypeScript for gdn, in Node.js, Bun or Deno. It speaks in lines of JSON: it
+// Runs the handlers, extensions and connectors of modules in JavaScript and TypeScript for gdn, in Node.js, Bun or Deno. It speaks in lines of JSON: it
 // reads them from descriptor 3 and writes them to descriptor 4, so that whatever a module prints gets in nobody's way.
 import fs from 'node:fs';
 import net from 'node:net';
@@ -6,6 +6,7 @@ import process from 'node:process';
 import util from 'node:util';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { Buffer } from 'node:buffer';
+import { Readable } from 'node:stream';
 import { pathToFileURL } from 'node:url';
 
 const MAX_RESULT = 16 * 1024 * 1024;
@@ -228,6 +229,7 @@ function hear(message) {
     case 'call': return void run(message);
     case 'layer': return void layer(message);
     case 'register': return void register(message);
+    case 'connect': return void connect(message);
     case 'forget': return forget(message.session);
     case 'cancel': return calls.get(message.id)?.abort();
     case 'ping': return tell({ kind: 'pong' });

@@ -350,7 +350,7 @@ async def run(call, pool):
 
 def hear(message, loop, pool, tasks):
     kind = message["kind"]
-    work = {"call": run, "layer": layer, "register": register}.get(kind)
+    work = {"call": run, "layer": layer, "register": register, "connect": connect}.get(kind)
     if work:
         task = loop.create_task(work(message, pool))
         tasks.add(task)

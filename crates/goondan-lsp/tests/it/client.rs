@@ -211,6 +211,7 @@ fn base() -> BasePackage {
         secrets: Vec::new(),
         answers: false,
         knows_senders: false,
+        tool: None,
     };
     BasePackage {
         tools: vec![tool("files", &["read", "write"]), tool("bash", &["exec"])],

@@ -36,7 +36,7 @@ codes! {
     }
     /// There is no such connection.
     CONNECTION_NOT_FOUND = "CONNECTION_NOT_FOUND" {
-        why: "No Connection of that name feeds the swarm, or its Connector is a file, which does not run yet.",
+        why: "No Connection of that name feeds the swarm, or its Connector is a file that is no JavaScript, TypeScript or Python.",
         example: shell("gdn connection test deks\n", "gdn connection test desk\n"),
         next: "`gdn connection list` shows the connections that there are.",
         more: Some("connections.md"),

@@ -37,4 +37,11 @@ codes! {
         next: "Return plain values. Write what is large to a file, and return its name.",
         more: Some("hosts.md#when-something-goes-wrong"),
     }
+    /// An event that a connector has handed in was not taken.
+    CONNECTOR_EVENT = "E_CONNECTOR_EVENT" {
+        why: "The event has no `name` or no `message`, or the swarm does not take it: it is stopping, the conversation has too \
+              many inputs that wait, or no such agent is there. The message says which.",
+        next: "Correct the event. Where the swarm was busy or stopping, `emit` it again later.",
+        more: Some("connections.md#a-connector-of-your-own"),
+    }
 }

@@ -29,8 +29,8 @@ pub struct Connection {
     pub secrets: BTreeMap<String, ValueSource>,
     /// The first rule that matches routes an event; none means the entry agent.
     pub ingress: Vec<IngressRule>,
-    /// Whether answers go back to where the event came from.
-    pub reply: Reply,
+    /// Whether answers go back to where the event came from; `None` leaves it to the agents that get the events.
+    pub reply: Option<Reply>,
     /// Who may send events; `None` leaves it to the connector.
     pub allow: Option<Allow>,
 }
@@ -75,21 +75,22 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     })
 }
 
-/// By default answers go back wherever there is a way.
+/// By default answers go back wherever there is a way, unless the agents answer by a tool.
 fn read_reply(
     field: Option<&Field<'_>>,
     manifest: Option<&ConnectorManifest>,
     findings: &mut Findings,
-) -> Option<Reply> {
+) -> Option<Option<Reply>> {
     let answers = manifest.is_some_and(|manifest| manifest.answers);
-    let Some(field) = field else { return Some(if answers { Reply::Auto } else { Reply::None }) };
+    let Some(field) = field else { return Some((!answers).then_some(Reply::None)) };
     let reply = field.one_of(&REPLIES, findings)?;
-    if let (Reply::Auto, Some(manifest), false) = (reply, manifest, answers) {
-        let message = format!("The connector `{}` has no way to send answers back.", manifest.name);
+    if let (Reply::Auto, false) = (reply, answers) {
+        let name = manifest.map(|manifest| format!(" `{}`", manifest.name)).unwrap_or_default();
+        let message = format!("The connector{name} has no way to send answers back.");
         findings.add(field.invalid(message).suggest("remove `reply`; an agent can answer by a tool"));
         return None;
     }
-    Some(reply)
+    Some(Some(reply))
 }
 
 fn values(
@@ -98,7 +99,7 @@ fn values(
     name: &'static str,
     findings: &mut Findings,
     known: Option<&[Setting]>,
-    reply: Option<Reply>,
+    reply: Option<Option<Reply>>,
 ) -> Option<BTreeMap<String, ValueSource>> {
     let mut map = BTreeMap::new();
     let field = fields.optional(name);
@@ -107,14 +108,20 @@ fn values(
         if let Some(known) = known {
             check_value(&entry, &source, known, findings);
         }
-        map.insert(entry.key.to_owned(), source);
+        let setting = known.into_iter().flatten().find(|setting| setting.is_called(entry.key));
+        let name = setting.map_or(entry.key, |setting| setting.name);
+        if map.insert(name.to_owned(), source).is_some() {
+            findings.add(entry.invalid(format!("`{}` means `{name}`, which is there already.", entry.path)));
+        }
     }
     let is_needed = |setting: &&Setting| match setting.need {
         Need::Never => false,
         Need::Always => true,
-        Need::ForReplies => reply == Some(Reply::Auto),
+        Need::ForReplies => reply.is_some_and(|reply| reply != Some(Reply::None)),
     };
-    for missing in known.into_iter().flatten().filter(is_needed).filter(|setting| !map.contains_key(setting.name)) {
+    // What a variable may hold is looked up when the connection starts.
+    let is_missing = |setting: &&Setting| setting.variable.is_none() && !map.contains_key(setting.name);
+    for missing in known.into_iter().flatten().filter(is_needed).filter(is_missing) {
         findings.add(missing_value(field.as_ref().unwrap_or(spec), name, missing));
     }
     Some(map)
@@ -123,7 +130,7 @@ fn values(
 /// A key that the connector does not know would have no effect.
 fn check_value(entry: &Field<'_>, source: &ValueSource, known: &[Setting], findings: &mut Findings) {
     let names: Vec<&str> = known.iter().map(|setting| setting.name).collect();
-    let Some(setting) = known.iter().find(|setting| setting.name == entry.key) else {
+    let Some(setting) = known.iter().find(|setting| setting.is_called(entry.key)) else {
         let diagnostic = entry.invalid(format!("The connector does not know `{}`.", entry.path));
         findings.add(match closest(entry.key, &names) {
             Some(near) => entry.did_you_mean_key(diagnostic, near),
@@ -178,7 +185,8 @@ pub(crate) struct ConnectionSpec {
     /// Which event goes to which agent. Without it, every event goes to the entry agent.
     ingress: Option<IngressShape>,
     /// Whether the text of each answer goes back to where the event came from. By default it does wherever the connector has a
-    /// way to send it.
+    /// way to send it, unless every agent that gets the events has the built-in tool of the platform, such as `slack`, and so
+    /// answers by itself.
     reply: Option<Reply>,
     /// Who may send events. Without it, it depends on the connector: telegram and discord let in whom `gdn connection approve`
     /// names; the others everybody whose requests carry the right signature.

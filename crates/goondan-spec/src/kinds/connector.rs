@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 
 use super::Scope;
+use super::module::{Module, Runtime};
 use crate::decode::Field;
 use crate::entry::{self, BUILTIN};
 use crate::findings::Findings;
@@ -13,20 +14,34 @@ use crate::text::alternatives;
 /// A source of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connector {
-    /// A connector of this program, `builtin:NAME`, or a path in the bundle.
-    pub entry: String,
+    /// Where its code is.
+    pub entry: ConnectorEntry,
     /// At least one.
     pub events: Vec<ConnectorEvent>,
 }
 
+/// Where the code of a connector is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConnectorEntry {
+    /// A connector of this program.
+    Builtin(String),
+    /// A file in JavaScript, TypeScript or Python.
+    Module(Box<Module>),
+    /// A file that nothing loads yet, relative to the bundle.
+    Other(String),
+}
+
 impl Connector {
     pub(crate) fn of_base(manifest: &ConnectorManifest) -> Self {
-        Connector { entry: format!("{BUILTIN}{}", manifest.name), events: manifest.events.clone() }
+        Connector { entry: ConnectorEntry::Builtin(manifest.name.clone()), events: manifest.events.clone() }
     }
 
     /// The name of the connector of this program that it is; `None` for a file.
     pub fn builtin(&self) -> Option<&str> {
-        self.entry.strip_prefix(BUILTIN)
+        match &self.entry {
+            ConnectorEntry::Builtin(name) => Some(name),
+            ConnectorEntry::Module(_) | ConnectorEntry::Other(_) => None,
+        }
     }
 }
 
@@ -47,6 +62,8 @@ pub struct ConnectorManifest {
     pub answers: bool,
     /// Whether its events say who has sent them.
     pub knows_senders: bool,
+    /// The built-in tool by which an agent can answer itself.
+    pub tool: Option<&'static str>,
 }
 
 /// A value that a Connection gives its connector.
@@ -54,10 +71,35 @@ pub struct ConnectorManifest {
 pub struct Setting {
     /// The key.
     pub name: &'static str,
+    /// Other keys that mean the same.
+    pub also: &'static [&'static str],
+    /// The variable that customarily holds it, where the Connection does not say where it is.
+    pub variable: Option<&'static str>,
     /// When it has to be there.
     pub need: Need,
     /// What is wrong with a value, as the end of a sentence: `must be …`.
     pub check: fn(&str) -> Result<(), String>,
+}
+
+impl Setting {
+    /// As it is, under these other keys, too.
+    #[must_use]
+    pub fn also(mut self, names: &'static [&'static str]) -> Self {
+        self.also = names;
+        self
+    }
+
+    /// As it is, customarily held by that variable.
+    #[must_use]
+    pub fn customarily(mut self, variable: &'static str) -> Self {
+        self.variable = Some(variable);
+        self
+    }
+
+    /// Whether `key` means it.
+    pub fn is_called(&self, key: &str) -> bool {
+        self.name == key || self.also.contains(&key)
+    }
 }
 
 /// When a value has to be there.
@@ -98,11 +140,19 @@ const TYPES: [(&str, PropertyType); 3] =
 pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Connector> {
     let mut fields = spec.fields(findings)?;
     let names: Vec<&str> = scope.base.connectors.iter().map(|connector| connector.name.as_str()).collect();
-    let entry =
+    let mut entry =
         fields.required("entry", findings).and_then(|field| entry::connector(&field, &names, scope.folder, findings));
+    let runtime = fields.optional("runtime");
+    let runtime = match &mut entry {
+        // What is wrong with the entry was told.
+        None => Some(()),
+        Some(ConnectorEntry::Module(module)) => Runtime::lay_over(runtime, Some(module), findings),
+        Some(_) => Runtime::lay_over(runtime, None, findings),
+    };
     let events_field = fields.required("events", findings);
     let events = events_field.as_ref().and_then(|field| read_events(field, findings));
     fields.finish(findings);
+    runtime?;
     let connector = Connector { entry: entry?, events: events? };
     if let (Some(manifest), Some(field)) = (scope.base.connector(&connector), &events_field) {
         check_events(manifest, &connector.events, field, findings);
@@ -160,11 +210,13 @@ fn read_properties(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeMa
 #[schemars(rename = "Connector")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ConnectorSpec {
-    /// A connector of this program, such as `builtin:webhook`; or the path of a program in the project, which is checked and not
-    /// run yet.
+    /// A connector of this program, such as `builtin:webhook`; or the path of a file in JavaScript, TypeScript or Python whose
+    /// function runs as long as the connection does.
     #[schemars(length(min = 1))]
     #[schemars(extend("x-goondan-names" = "file"))]
     entry: String,
+    /// What runs an entry in JavaScript, TypeScript or Python. By default it is found as for a Tool.
+    runtime: Option<Runtime>,
     /// The events that the connector may send.
     #[schemars(length(min = 1))]
     events: Vec<EventShape>,

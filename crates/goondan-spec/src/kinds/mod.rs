@@ -31,7 +31,7 @@ pub use agent::{Agent, ExtensionUse, Prompt, ToolUse, Workdir};
 pub use allow::Allow;
 pub use build::{Build, BuildCommand, ToolBuild};
 pub use connection::{Connection, Reply};
-pub use connector::{Connector, ConnectorEvent, ConnectorManifest, Need, PropertyType, Setting};
+pub use connector::{Connector, ConnectorEntry, ConnectorEvent, ConnectorManifest, Need, PropertyType, Setting};
 pub use export::{
     ExportOverride, ExportSpec, MarkedArguments, PATCH, PATCHED, PATH, PROGRAM, Permission, SHELL_COMMAND,
     SHELL_ENVIRONMENT, SHELL_FOLDER, TREE, is_own_format,

@@ -52,6 +52,12 @@ impl Bench {
         self
     }
 
+    /// Sets the variables that value sources see.
+    pub(crate) fn environment(mut self, environment: goondan_spec::Environment) -> Self {
+        self.tools = std::mem::take(&mut self.tools).environment(environment);
+        self
+    }
+
     /// Lets tools keep things there that can be had again.
     pub(crate) fn cache(mut self, path: &Path) -> Self {
         self.tools = std::mem::take(&mut self.tools).cache_dir(path);
@@ -78,10 +84,12 @@ impl Bench {
     /// Calls `resource__export` as the engine does: arguments that do not fit the schema never reach the handler.
     pub(crate) async fn call(&self, name: &str, args: Value) -> Result<ToolOutput, ToolError> {
         let (spec, handler) = self.open(name).await;
+        let mut context = self.context();
+        context.granted.extend(spec.permissions.iter().chain(&spec.optional_permissions));
         let input = ArgumentSchema::new(spec.parameters).check(&args).map_err(|invalid| {
             ToolError::new(invalid.message).code(Code::TOOL_INVALID_ARGS).suggest(invalid.suggestion)
         })?;
-        handler.call(&self.context(), input).await
+        handler.call(&context, input).await
     }
 
     /// Calls an export and takes the output of a call that must work.

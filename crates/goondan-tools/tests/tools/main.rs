@@ -7,6 +7,7 @@ mod agents;
 mod attacks;
 mod bash;
 mod bench;
+mod chat;
 mod custom_tools;
 mod declarations;
 mod executable;

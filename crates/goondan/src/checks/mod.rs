@@ -5,7 +5,7 @@ mod ready;
 
 use std::sync::Arc;
 
-use goondan_spec::kinds::{Entry, Extension, ExtensionEntry, Model, Module, Tool};
+use goondan_spec::kinds::{Connector, ConnectorEntry, Entry, Extension, ExtensionEntry, Model, Module, Tool};
 use goondan_spec::{Bundle, Diagnostic, Environment, Resource, ResourceId};
 
 use crate::project::Project;
@@ -24,7 +24,7 @@ pub fn runtimes(project: &std::path::Path) -> Vec<(&'static str, Option<std::pat
     goondan_hosts::installed(project)
 }
 
-/// The tools and extensions whose entries are modules, each with what keeps it from running and what to do about that. Nothing is started.
+/// The tools, extensions and connectors whose entries are modules, each with what keeps it from running and what to do about that. Nothing is started.
 pub fn modules(bundle: &Bundle) -> Vec<(ResourceId, Option<(String, String)>)> {
     let problem = |id: &ResourceId, module: &Module| (id.clone(), goondan_hosts::problem(module, bundle.root()));
     let of_tool = |tool: &Arc<Resource<Tool>>| match &tool.spec.entry {
@@ -35,8 +35,13 @@ pub fn modules(bundle: &Bundle) -> Vec<(ResourceId, Option<(String, String)>)> {
         ExtensionEntry::Module(module) => Some(problem(&extension.id, module)),
         ExtensionEntry::Builtin(_) | ExtensionEntry::Library(_) => None,
     };
+    let of_connector = |connector: &Arc<Resource<Connector>>| match &connector.spec.entry {
+        ConnectorEntry::Module(module) => Some(problem(&connector.id, module)),
+        ConnectorEntry::Builtin(_) | ConnectorEntry::Other(_) => None,
+    };
     let tools = bundle.tools().values().filter_map(of_tool);
-    tools.chain(bundle.extensions().values().filter_map(of_extension)).collect()
+    let extensions = bundle.extensions().values().filter_map(of_extension);
+    tools.chain(extensions).chain(bundle.connectors().values().filter_map(of_connector)).collect()
 }
 
 /// The models of providers on the network, each with what to do about its key where that is missing.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use goondan_models::{missing_key, model_problem};
-use goondan_spec::kinds::{Entry, ExtensionEntry, Model, Module, Tool};
+use goondan_spec::kinds::{ConnectorEntry, Entry, ExtensionEntry, Model, Module, Tool};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 use goondan_tools::{EntryFault, entry_fault};
 
@@ -36,7 +36,13 @@ pub(super) fn check(bundle: &Bundle, environment: &Environment) -> Vec<Diagnosti
         diagnostic.position = bundle.place(&extension.id, "spec.entry").or(diagnostic.position);
         Some(diagnostic)
     });
-    of_models.chain(of_tools).chain(of_extensions).collect()
+    let of_connectors = bundle.connectors().values().filter_map(|connector| {
+        let ConnectorEntry::Module(module) = &connector.spec.entry else { return None };
+        // The swarm runs without it.
+        let problem = module_problem(bundle, &connector.id, module)?;
+        Some(problem.of(connector, "spec.entry", true, "connector"))
+    });
+    of_models.chain(of_tools).chain(of_extensions).chain(of_connectors).collect()
 }
 
 /// The models whose keys are not set, and those that have theirs.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use goondan_spec::bundle::Origin;
-use goondan_spec::kinds::{Entry, Extension, ExtensionEntry, McpTransport, Tool, ToolBuild};
+use goondan_spec::kinds::{Connector, ConnectorEntry, Entry, Extension, ExtensionEntry, McpTransport, Tool, ToolBuild};
 use goondan_spec::value::{Environment, Secret};
 use goondan_spec::{Bundle, Resource, ValueSource};
 use serde_json::Value;
@@ -47,8 +47,15 @@ pub(super) fn programs(bundle: &Bundle) -> Vec<Want> {
         }
         ExtensionEntry::Builtin(_) => None,
     };
+    let of_connector = |connector: &Arc<Resource<Connector>>| match &connector.spec.entry {
+        ConnectorEntry::Module(module) => {
+            Some(Want::new(format!("runs the code in `{}`", module.path), connector.origin.as_ref()))
+        }
+        ConnectorEntry::Builtin(_) | ConnectorEntry::Other(_) => None,
+    };
     let tools = bundle.tools().values().filter_map(want);
-    tools.chain(bundle.extensions().values().filter_map(of_extension)).collect()
+    let extensions = bundle.extensions().values().filter_map(of_extension);
+    tools.chain(extensions).chain(bundle.connectors().values().filter_map(of_connector)).collect()
 }
 
 /// Settings of tools and extensions that open folders or hand values over.

@@ -104,10 +104,9 @@ impl Found {
 
     fn bound(&self, connection: &Resource<Connection>) -> Result<Bound, CliError> {
         Bound::without_values(&self.bundle, connection).ok_or_else(|| {
-            let message =
-                format!("`{}` is no built-in connector, and others do not run yet.", connection.spec.connector);
+            let message = format!("`{}` is a file of a form that does not run.", connection.spec.connector);
             CliError::new(Exit::Usage, Code::CONNECTION_NOT_FOUND, message)
-                .suggest("Name a built-in connector, such as `connectorRef: Connector/webhook`.")
+                .suggest("Write it in JavaScript, TypeScript or Python, or name a built-in connector.")
         })
     }
 

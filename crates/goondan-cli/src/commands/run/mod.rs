@@ -4,6 +4,7 @@ mod answers;
 mod approval;
 mod ask;
 mod chat;
+pub(crate) mod console;
 mod door;
 mod elsewhere;
 mod reloads;
@@ -17,6 +18,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use goondan::connectors::Bound;
 use goondan::{Input, StateRoot};
 
 pub(crate) use answers::Unasked;
@@ -58,9 +60,9 @@ pub(crate) struct RunArgs {
     /// Send inputs to this agent [default: the swarm's entry agent]
     #[arg(short, long, value_name = "NAME", add = complete::agents())]
     agent: Option<String>,
-    /// Continue the conversation with this key, or start it
-    #[arg(short = 'k', long, value_name = "KEY", default_value = "main")]
-    instance_key: String,
+    /// Continue the conversation with this key, or start it [default: main]
+    #[arg(short = 'k', long, value_name = "KEY")]
+    instance_key: Option<String>,
     #[command(flatten)]
     start: StartArgs,
     /// Read one text, or one JSON object per line until standard input ends
@@ -129,7 +131,9 @@ async fn start(
     };
     let (project, record) = (args.project.find(output)?, args.record.as_deref());
     let launch = Launch { project: &project, args: &args.start, record, watch: args.watch, asked, waits: false };
-    let input = Input { agent: args.agent, instance_key: Some(args.instance_key), ..Input::default() };
+    let is_routed = args.agent.is_none() && args.instance_key.is_none();
+    let instance_key = args.instance_key.unwrap_or_else(|| "main".to_owned());
+    let mut input = Input { agent: args.agent, instance_key: Some(instance_key), ..Input::default() };
     let mut session = match (Session::start(launch, signals, state_root, output).await, &mode) {
         (Ok(session), _) => session,
         (Err(NotStarted::Elsewhere(remote, signals)), Mode::Ask(text)) => {
@@ -144,13 +148,28 @@ async fn start(
     };
     // Whoever asks once is gone before anybody else could write.
     if !matches!(mode, Mode::Ask(_)) {
-        session.connect(false).await?;
+        // In a chat people type to the chat; where programs speak, nobody types.
+        let console = matches!(mode, Mode::Chat).then(goondan_connect::Console::silent);
+        session.connect(false, console).await?;
+    }
+    if is_routed && matches!(mode, Mode::Chat) {
+        take_route(&session, &mut input).await;
     }
     match mode {
         Mode::Ask(text) => ask::ask(session, Input { text, ..input }, format, output).await,
         Mode::Serve => serve::serve(session, &input, format, output).await,
         Mode::Chat => chat::chat(session, &input, state_root, output).await,
     }
+}
+
+/// What is typed in a chat goes where a `cli` connection of the swarm says.
+async fn take_route(session: &Session, input: &mut Input) {
+    let connections = session.swarm.connections().await;
+    let is_typed = |bound: &&Bound| bound.connector == "cli" && bound.script.is_none();
+    let Some(bound) = connections.iter().flatten().find(is_typed) else { return };
+    let Ok(event) = goondan_connect::sample(bound, None) else { return };
+    let route = goondan_connect::route(&bound.ingress, &event);
+    (input.agent, input.instance_key) = (route.agent, Some(route.instance_key));
 }
 
 /// Decides how inputs arrive, and reads the one input where there is only one.

@@ -1,5 +1,6 @@
 //! Drives turns of a swarm and listens to everything that can happen meanwhile.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures::FutureExt;
@@ -13,7 +14,7 @@ use goondan::ports::store::InstanceStatus;
 use goondan::ports::tool::ToolCallResult;
 use goondan::spec::Code;
 use goondan::{Input, SendError, StateRoot, Swarm, Turn, UsageLedger};
-use goondan_connect::Connections;
+use goondan_connect::{Connections, Console, Options};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
@@ -136,8 +137,8 @@ impl Session {
     }
 
     /// Starts the connections of the swarm.
-    pub(crate) async fn connect(&mut self, has_server: bool) -> Result<(), CliError> {
-        let options = goondan_connect::Options { has_server, ..Default::default() };
+    pub(crate) async fn connect(&mut self, has_server: bool, console: Option<Console>) -> Result<(), CliError> {
+        let options = Options { has_server, console: console.map(Arc::new), ..Options::default() };
         let connections = Connections::begin(self.swarm.clone(), options).await;
         for Unusable { name, problem } in connections.problems() {
             self.output.note(&format!("Connection/{} does not run: {problem}", shown::line(name)))?;

@@ -50,13 +50,14 @@ fn connector() -> ConnectorManifest {
         name: "pager".to_owned(),
         events: vec![ConnectorEvent { name: "page".to_owned(), properties: Default::default() }],
         takes_any_event: false,
-        config: vec![Setting { name: "volume", need: Need::Never, check: is_number }],
+        config: vec![Setting { name: "volume", also: &[], variable: None, need: Need::Never, check: is_number }],
         secrets: vec![
-            Setting { name: "signingSecret", need: Need::Always, check: |_| Ok(()) },
-            Setting { name: "botToken", need: Need::ForReplies, check: |_| Ok(()) },
+            Setting { name: "signingSecret", also: &[], variable: None, need: Need::Always, check: |_| Ok(()) },
+            Setting { name: "botToken", also: &[], variable: None, need: Need::ForReplies, check: |_| Ok(()) },
         ],
         answers: true,
         knows_senders: true,
+        tool: None,
     }
 }
 

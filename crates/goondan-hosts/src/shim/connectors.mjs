@@ -1,0 +1,46 @@
+
+// Connectors: a function that runs as long as its connection does. This is the last part of the same file.
+
+// So many events may wait for their acceptance; further ones wait here.
+const MOST_EMITTED = 32;
+
+// What is typed where gdn runs, a line at a time. It is asked for when somebody reads.
+function typed(id) {
+  return new Readable({
+    read() {
+      ask(id, 'line', {}).then(({ line }) => this.push(typeof line === 'string' ? line + '\n' : null), () => this.push(null));
+    },
+  });
+}
+
+function emitting(id) {
+  const waiting = [];
+  let open = 0;
+  return async (event) => {
+    if (open >= MOST_EMITTED) await new Promise((resolve) => waiting.push(resolve));
+    open += 1;
+    try {
+      await ask(id, 'emit', json(event, 'the event'));
+    } finally {
+      open -= 1;
+      waiting.shift()?.();
+    }
+  };
+}
+
+async function connect(message) {
+  const { id, connection, connector, config, secrets } = message;
+  try {
+    const stdin = typed(id);
+    Object.defineProperty(process, 'stdin', { configurable: true, get: () => stdin });
+    await current.run(message, async () => {
+      const module = await load(message.module);
+      const main = [module.default, module.default?.default].find((found) => typeof found === 'function');
+      if (!main) throw new Fault('module', 'its module has no function as its default export', 'Write `export default async function (ctx) { … }`.');
+      await main({ connection, connector, config, secrets, emit: emitting(id), logger: consoleOf(() => id) });
+    });
+    done(id, null);
+  } catch (error) {
+    failed(id, error);
+  }
+}

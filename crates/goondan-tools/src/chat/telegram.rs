@@ -1,0 +1,358 @@
+//! `telegram`: speak as a bot of Telegram.
+
+use std::sync::Arc;
+
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::Code;
+use goondan_spec::kinds::Permission;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Bot, CONFIG, Fetch, default_timeout, emojis, given, no_emoji};
+use crate::define::{Export, Operation, titled};
+use crate::errors;
+use crate::table::Builtin;
+
+/// Where bots talk to Telegram, unless it is said otherwise.
+const BASE: &str = "https://api.telegram.org";
+/// Variables that customarily hold the token of a bot.
+const VARIABLES: &[&str] = &["TELEGRAM_BOT_TOKEN", "BOT_TOKEN", "TELEGRAM_TOKEN"];
+
+pub(crate) const BUILTIN: Builtin = Builtin {
+    name: "telegram",
+    about: "Sends, edits, deletes and reacts to messages as a bot of Telegram, and fetches files. Its token is `config.token`, or \
+            the first that is set of the variables `TELEGRAM_BOT_TOKEN`, `BOT_TOKEN` and `TELEGRAM_TOKEN`; no model sees it.",
+    config: CONFIG,
+    error_message_limit: None,
+    output_limit: None,
+    timeout: None,
+    open: |opening| {
+        let bot = Arc::new(Bot::open(opening, "Telegram", BASE, VARIABLES)?);
+        let mut download = Export::new::<DownloadFile>("downloadFile", &bot).needs(Permission::Network);
+        download.spec.optional_permissions.insert(Permission::Write);
+        Ok(vec![
+            Export::new::<Send>("send", &bot).needs(Permission::Network),
+            Export::new::<Edit>("edit", &bot).needs(Permission::Network).idempotent(),
+            Export::new::<Delete>("delete", &bot).needs(Permission::Network),
+            Export::new::<React>("react", &bot).needs(Permission::Network).idempotent(),
+            Export::new::<SetChatAction>("setChatAction", &bot).needs(Permission::Network).idempotent(),
+            download,
+        ])
+    },
+};
+
+/// An id, which people write as a number or as text.
+#[derive(Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+enum Id {
+    Number(i64),
+    Text(String),
+}
+
+impl Id {
+    /// The chat of that id, or of that `@name`.
+    fn chat(&self) -> Result<String, ToolError> {
+        match self {
+            Id::Number(number) => Ok(number.to_string()),
+            Id::Text(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
+            Id::Text(_) => Err(errors::invalid("`chatId` must not be empty")),
+        }
+    }
+
+    /// The message of that id.
+    fn message(&self, field: &str) -> Result<i64, ToolError> {
+        let number = match self {
+            Id::Number(number) => Some(*number),
+            Id::Text(text) => text.trim().parse().ok(),
+        };
+        number
+            .filter(|number| *number > 0)
+            .ok_or_else(|| errors::invalid(format!("`{field}` must be a positive whole number")))
+    }
+}
+
+/// How a text is marked up.
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[schemars(inline)]
+enum ParseMode {
+    #[serde(alias = "markdown")]
+    Markdown,
+    #[serde(alias = "markdownv2", alias = "markdown-v2")]
+    MarkdownV2,
+    #[serde(rename = "HTML", alias = "html")]
+    Html,
+}
+
+/// Calls a method of the Bot API; gives back its `result`.
+async fn call(bot: &Bot, method: &str, body: Value, timeout_ms: u32) -> Result<Value, ToolError> {
+    let url = format!("{}/bot{}/{method}", bot.base, bot.token()?);
+    let (status, mut answer) = bot.post(url, false, given(body), timeout_ms).await?;
+    match status.is_success() && answer["ok"] == true {
+        true => Ok(answer["result"].take()),
+        false => Err(bot.refused(method, status, answer["description"].as_str())),
+    }
+}
+
+/// Send a text message to a chat of Telegram.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Send {
+    /// The id of the chat, or the `@name` of a channel.
+    chat_id: Id,
+    /// The text, at most 4,096 characters.
+    #[schemars(length(min = 1))]
+    text: String,
+    /// How the text is marked up. Without it, it is plain.
+    parse_mode: Option<ParseMode>,
+    /// Deliver it without a sound.
+    disable_notification: Option<bool>,
+    /// Show no preview of links.
+    disable_web_page_preview: Option<bool>,
+    /// The message of the chat that it answers.
+    reply_to_message_id: Option<Id>,
+    /// Send it even if that message is gone.
+    allow_sending_without_reply: Option<bool>,
+    /// The time limit in milliseconds.
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1, max = 60_000))]
+    timeout_ms: u32,
+}
+
+impl Operation for Send {
+    type Shared = Bot;
+
+    async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
+        let chat = self.chat_id.chat()?;
+        let reply_to = self.reply_to_message_id.map(|id| id.message("replyToMessageId")).transpose()?;
+        let body = json!({
+            "chat_id": chat,
+            "text": self.text,
+            "parse_mode": self.parse_mode,
+            "disable_notification": self.disable_notification,
+            "disable_web_page_preview": self.disable_web_page_preview,
+            "reply_to_message_id": reply_to,
+            "allow_sending_without_reply": self.allow_sending_without_reply,
+        });
+        let sent = call(bot, "sendMessage", body, self.timeout_ms).await?;
+        let output = json!({
+            "ok": true, "chatId": chat, "messageId": sent["message_id"], "date": sent["date"], "text": sent["text"],
+        });
+        Ok(titled(format!("Sent a message to {chat}"), output))
+    }
+}
+
+/// Replace the text of a message that the bot has sent.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Edit {
+    /// The id of the chat.
+    chat_id: Id,
+    /// The id of the message.
+    message_id: Id,
+    /// The new text.
+    #[schemars(length(min = 1))]
+    text: String,
+    /// How the text is marked up. Without it, it is plain.
+    parse_mode: Option<ParseMode>,
+    /// Show no preview of links.
+    disable_web_page_preview: Option<bool>,
+    /// The time limit in milliseconds.
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1, max = 60_000))]
+    timeout_ms: u32,
+}
+
+impl Operation for Edit {
+    type Shared = Bot;
+
+    async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
+        let (chat, message) = (self.chat_id.chat()?, self.message_id.message("messageId")?);
+        let body = json!({
+            "chat_id": chat,
+            "message_id": message,
+            "text": self.text,
+            "parse_mode": self.parse_mode,
+            "disable_web_page_preview": self.disable_web_page_preview,
+        });
+        call(bot, "editMessageText", body, self.timeout_ms).await?;
+        let output = json!({"ok": true, "chatId": chat, "messageId": message, "edited": true});
+        Ok(titled(format!("Edited a message in {chat}"), output))
+    }
+}
+
+/// Delete a message of a chat.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Delete {
+    /// The id of the chat.
+    chat_id: Id,
+    /// The id of the message.
+    message_id: Id,
+    /// The time limit in milliseconds.
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1, max = 60_000))]
+    timeout_ms: u32,
+}
+
+impl Operation for Delete {
+    type Shared = Bot;
+
+    async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
+        let (chat, message) = (self.chat_id.chat()?, self.message_id.message("messageId")?);
+        call(bot, "deleteMessage", json!({"chat_id": chat, "message_id": message}), self.timeout_ms).await?;
+        let output = json!({"ok": true, "chatId": chat, "messageId": message, "deleted": true});
+        Ok(titled(format!("Deleted a message in {chat}"), output))
+    }
+}
+
+/// Set the bot's reactions to a message, in place of those that it has set before.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct React {
+    /// The id of the chat.
+    chat_id: Id,
+    /// The id of the message.
+    message_id: Id,
+    /// An emoji.
+    emoji: Option<String>,
+    /// Several emojis.
+    #[serde(default)]
+    emojis: Vec<String>,
+    /// Take the reactions away instead.
+    #[serde(default)]
+    clear: bool,
+    /// Show it large.
+    is_big: Option<bool>,
+    /// The time limit in milliseconds.
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1, max = 60_000))]
+    timeout_ms: u32,
+}
+
+impl Operation for React {
+    type Shared = Bot;
+
+    async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
+        let (chat, message) = (self.chat_id.chat()?, self.message_id.message("messageId")?);
+        let emojis = if self.clear { Vec::new() } else { emojis(self.emoji, self.emojis, str::trim) };
+        if emojis.is_empty() && !self.clear {
+            return Err(no_emoji().suggest("to take the reactions away, pass `clear: true`"));
+        }
+        let reaction: Vec<Value> = emojis.iter().map(|emoji| json!({"type": "emoji", "emoji": emoji})).collect();
+        let body = json!({"chat_id": chat, "message_id": message, "reaction": reaction, "is_big": self.is_big});
+        call(bot, "setMessageReaction", body, self.timeout_ms).await?;
+        let output = json!({
+            "ok": true, "chatId": chat, "messageId": message, "cleared": self.clear, "reactionCount": emojis.len(),
+            "emojis": emojis,
+        });
+        Ok(titled(format!("Reacted to a message in {chat}"), output))
+    }
+}
+
+/// What the bot is shown to be doing.
+#[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all(deserialize = "kebab-case", serialize = "snake_case"))]
+#[schemars(inline)]
+enum Action {
+    #[default]
+    Typing,
+    #[serde(alias = "upload_photo")]
+    UploadPhoto,
+    #[serde(alias = "record_video")]
+    RecordVideo,
+    #[serde(alias = "upload_video")]
+    UploadVideo,
+    #[serde(alias = "record_voice")]
+    RecordVoice,
+    #[serde(alias = "upload_voice")]
+    UploadVoice,
+    #[serde(alias = "upload_document")]
+    UploadDocument,
+    #[serde(alias = "choose_sticker")]
+    ChooseSticker,
+    #[serde(alias = "find_location")]
+    FindLocation,
+    #[serde(alias = "record_video_note")]
+    RecordVideoNote,
+    #[serde(alias = "upload_video_note")]
+    UploadVideoNote,
+}
+
+/// Show in a chat for a few seconds that the bot is doing something.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct SetChatAction {
+    /// The id of the chat.
+    chat_id: Id,
+    /// What it is doing; `typing` without it.
+    action: Option<Action>,
+    /// The same as `action`.
+    status: Option<Action>,
+    /// The time limit in milliseconds.
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1, max = 60_000))]
+    timeout_ms: u32,
+}
+
+impl Operation for SetChatAction {
+    type Shared = Bot;
+
+    async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
+        let (chat, action) = (self.chat_id.chat()?, json!(self.action.or(self.status).unwrap_or_default()));
+        call(bot, "sendChatAction", json!({"chat_id": chat, "action": action}), self.timeout_ms).await?;
+        let output = json!({"ok": true, "chatId": chat, "status": action, "action": action});
+        Ok(titled(format!("Showed {} in {chat}", action.as_str().unwrap_or_default()), output))
+    }
+}
+
+/// Fetch a file that somebody has sent to the bot.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DownloadFile {
+    /// The id of the file.
+    #[schemars(length(min = 1))]
+    file_id: String,
+    /// The largest file to take, in bytes.
+    #[serde(default = "super::default_max_bytes")]
+    #[schemars(range(min = 1, max = 20_000_000))]
+    max_bytes: u32,
+    /// Put the content into the result as Base64. A picture can be seen without that.
+    #[serde(default)]
+    include_base64: bool,
+    /// Put the content into the result as a `data:` URL.
+    #[serde(default)]
+    include_data_url: bool,
+    /// A file, relative to the working directory, to save the content in.
+    #[schemars(length(min = 1), extend("format" = goondan_spec::kinds::PATH))]
+    save_path: Option<String>,
+    /// The time limit in milliseconds.
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1, max = 60_000))]
+    timeout_ms: u32,
+}
+
+impl Operation for DownloadFile {
+    type Shared = Bot;
+
+    async fn run(self, ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
+        let fetch = Fetch {
+            max_bytes: self.max_bytes,
+            include_base64: self.include_base64,
+            include_data_url: self.include_data_url,
+            save_path: self.save_path,
+        };
+        fetch.check(ctx)?;
+        let file = call(bot, "getFile", json!({"file_id": self.file_id}), self.timeout_ms).await?;
+        let Some(path) = file["file_path"].as_str() else {
+            return Err(ToolError::new("Telegram did not say where the file is").code(Code::TOOL_HTTP));
+        };
+        let facts = json!({
+            "fileId": file["file_id"], "fileUniqueId": file["file_unique_id"], "filePath": path, "fileSize": file["file_size"],
+        });
+        // The address holds the token: nobody is told it.
+        let url = format!("{}/file/bot{}/{path}", bot.base, bot.token()?);
+        fetch.fetch(ctx, bot, (url, false), self.timeout_ms, facts.as_object().cloned().unwrap_or_default()).await
+    }
+}
