@@ -261,7 +261,7 @@ try {
   holds(wrong.length === 0, `nothing went wrong in the page, and no other host was asked ${wrong.join("\n")}`);
   console.log("the studio holds");
 } catch (error) {
-  console.error(`${error}\nwhat went wrong in the page: ${wrong.join("\n")}\nwhat is seen: ${await page.innerText("body")}`);
+  console.error(`${error}\nwhat went wrong in the page: ${wrong.join("\n")}\nwhat is seen: ${(await page.innerText("body")).slice(0, 2000)}`);
   process.exitCode = 1;
 } finally {
   await browser.close();

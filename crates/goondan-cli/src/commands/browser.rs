@@ -21,7 +21,8 @@ pub(crate) fn open(page: &str) {
 /// Opens an address that is a secret: every user of this machine may see the arguments of programs, so it goes through a file
 /// that only this user can read.
 pub(crate) fn open_secretly(address: &str, workspace: &Path) -> io::Result<()> {
-    let page = format!("<!doctype html><meta http-equiv=\"refresh\" content=\"0;url={address}\"><title>gdn studio</title>\n");
+    let page =
+        format!("<!doctype html><meta http-equiv=\"refresh\" content=\"0;url={address}\"><title>gdn studio</title>\n");
     // Readable for its owner alone from its first moment.
     let mut file = tempfile::NamedTempFile::new_in(workspace)?;
     file.write_all(page.as_bytes())?;

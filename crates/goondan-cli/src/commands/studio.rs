@@ -11,9 +11,9 @@ use goondan_serve::client::ClientError;
 use goondan_serve::wire::CodeBody;
 use serde_json::json;
 
+use super::browser;
 use super::run::{Signals, watched};
 use super::serve::{self, ServeArgs};
-use super::browser;
 use crate::exit::CliError;
 use crate::output::Output;
 use crate::place::ProjectPath;
@@ -61,7 +61,9 @@ async fn show(args: StudioArgs, signals: Signals, state_root: &StateRoot, output
 async fn elsewhere(remote: &Remote, opens: bool, output: &Output) -> Result<(), CliError> {
     let made: Result<CodeBody, ClientError> = remote.client.post("/api/studio/codes", &json!({})).await;
     let code = match made {
-        Err(ClientError::Refused(refused)) if refused.code == Code::SERVE_NOT_FOUND.as_str() => return Err(no_page(remote)),
+        Err(ClientError::Refused(refused)) if refused.code == Code::SERVE_NOT_FOUND.as_str() => {
+            return Err(no_page(remote));
+        }
         made => made?,
     };
     let address = format!("http://{}", remote.client.address());

@@ -17,7 +17,8 @@ pub(super) async fn list(
     Asked(filter): Asked<LetterFilter>,
 ) -> Result<Json<DeadLettersBody>, Problem> {
     let letters = service.swarm().dead_letters().await?;
-    let wanted = letters.iter().filter(|letter| filter.agent.as_ref().is_none_or(|agent| *agent == letter.event.target.agent));
+    let wanted =
+        letters.iter().filter(|letter| filter.agent.as_ref().is_none_or(|agent| *agent == letter.event.target.agent));
     let dead_letters = wanted.map(|letter| serde_json::to_value(letter).unwrap_or_default()).collect();
     Ok(Json(DeadLettersBody { dead_letters }))
 }

@@ -66,7 +66,9 @@ fn tools(bundle: &Bundle, offered: impl Iterator<Item = ToolDefinition>) -> Vec<
     for definition in offered {
         exports.entry(definition.resource().to_owned()).or_default().insert(definition.name, definition.description);
     }
-    let entry = |name: &str| bundle.tools().values().find(|tool| tool.id.name == name).map_or("builtin", |tool| kind(&tool.spec.entry));
+    let entry = |name: &str| {
+        bundle.tools().values().find(|tool| tool.id.name == name).map_or("builtin", |tool| kind(&tool.spec.entry))
+    };
     let body = |(name, exports): (String, BTreeMap<String, String>)| ToolBody {
         entry: entry(&name).to_owned(),
         name,

@@ -80,7 +80,9 @@ page! {
 
 /// The tags of the files, in their order.
 static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let tag = |text: &str| format!("\"{}\"", Sha256::digest(text).iter().take(12).map(|b| format!("{b:02x}")).collect::<String>());
+    let tag = |text: &str| {
+        format!("\"{}\"", Sha256::digest(text).iter().take(12).map(|b| format!("{b:02x}")).collect::<String>())
+    };
     FILES.iter().map(|(_, _, text)| tag(text)).collect()
 });
 
@@ -148,10 +150,7 @@ pub(crate) async fn begin(
     path = "/api/studio/session",
     responses((status = 204, description = "The token is worth nothing any more."), Problems),
 )]
-pub(crate) async fn end(
-    Extension(access): Extension<Arc<Access>>,
-    headers: HeaderMap,
-) -> Result<StatusCode, Problem> {
+pub(crate) async fn end(Extension(access): Extension<Arc<Access>>, headers: HeaderMap) -> Result<StatusCode, Problem> {
     match bearer(&headers).is_some_and(|token| access.sign_ins.end(token)) {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(Problem::new(Code::SERVE_CLOSED, "The request carries no token of a session.")),
@@ -187,8 +186,17 @@ mod tests {
     fn the_page_makes_no_markup_of_text_and_names_no_other_host() {
         for (name, _, text) in FILES {
             for wrong in [
-                "innerHTML", "outerHTML =", "insertAdjacentHTML", "document.write", "eval(", "new Function", "DOMParser", "https://",
-                "javascript:", " onclick=", " style=",
+                "innerHTML",
+                "outerHTML =",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "new Function",
+                "DOMParser",
+                "https://",
+                "javascript:",
+                " onclick=",
+                " style=",
             ] {
                 assert!(!text.contains(wrong), "{name} holds {wrong}");
             }

@@ -75,6 +75,7 @@ function read(block) {
 function flush() {
   timer = 0;
   const events = [];
+  const happened = [];
   let texts = false;
   for (const [name, body] of waiting) {
     if (name === "text.delta" || name === "text.reset") {
@@ -90,13 +91,12 @@ function flush() {
       tell("questions");
     } else {
       events.push(body);
+      happened.push(body);
     }
   }
   waiting = [];
-  if (events.length) {
-    take(events);
-    react(events);
-  }
+  if (events.length) take(events);
+  if (happened.length) react(happened);
   if (texts) tell("text");
 }
 

@@ -6,7 +6,7 @@ import { exportPage } from "../export.js";
 import { instances } from "../feed.js";
 import { counted, when } from "../format.js";
 import { call, conversation } from "../message.js";
-import { address, attempt, download, head, mark, nothing, notice } from "../parts.js";
+import { address, attempt, head, mark, nothing, notice } from "../parts.js";
 import { nameOf, on, state } from "../state.js";
 
 /** So much of a running turn is looked at again, at most that often, in milliseconds. */
@@ -162,14 +162,8 @@ function heading(whose, shown, load) {
       isRunning && button("Cancel the turn", () => attempt(() => remove(`${placeOf(whose)}/turn`)).then(load), { class: "danger" }),
       has && button("Fork", () => fork(whose)),
       has && button("Save as a page", () => exportPage(whose, shown.list)),
-      has && button("Save as a case", () => attempt(() => saveCase(whose))),
     ),
   );
-}
-
-async function saveCase(whose) {
-  const { name, text } = await get(`${placeOf(whose)}/case`);
-  download(name, "application/yaml", text);
 }
 
 /** Makes a new conversation of this one, and shows it. */
