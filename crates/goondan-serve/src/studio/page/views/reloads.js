@@ -41,7 +41,7 @@ function entry(record) {
       "div.row",
       {},
       h("strong", {}, record.ok ? `Generation ${record.generation}` : "Not taken"),
-      mark(record.ok ? "ok" : "bad", record.ok ? "serves" : `generation ${record.generation} went on`),
+      fate(record),
       h("span.muted", {}, `${when(record.at)} · ${duration(record.durationMs)}`),
     ),
     h("div.changes", {}, change("added", "+", plan.added), change("changed", "~", plan.changed), change("removed", "−", plan.removed)),
@@ -50,6 +50,13 @@ function entry(record) {
     record.ok && isEmpty && h("p.muted", {}, "Nothing was different."),
     record.diagnostics.length > 0 && h("ul.diagnostics", {}, record.diagnostics.map(diagnostic)),
   );
+}
+
+/** What has become of it. */
+function fate(record) {
+  if (!record.ok) return mark("bad", `generation ${record.generation} went on`);
+  const serves = record.generation === state.swarm?.generation;
+  return serves ? mark("ok", "serves") : mark("plain", "has served");
 }
 
 function change(kind, sign, names) {
