@@ -51,7 +51,7 @@ async fn a_server_that_does_not_offer_it_has_none() {
     let state = tempfile::tempdir().unwrap();
     let running = Running::start(state.path()).await;
     assert!(get(&running, PATH, "").await.starts_with("HTTP/1.1 404"));
-    let refused = running.client.post::<_, CodeBody>("/api/studio/codes", &json!({})).await.unwrap_err();
+    let refused = running.client.post::<CodeBody>("/api/studio/codes", &json!({})).await.unwrap_err();
     assert!(matches!(refused, ClientError::Refused(problem) if problem.code == "E_SERVE_NOT_FOUND"));
 }
 
@@ -96,7 +96,7 @@ async fn a_fork_begins_with_the_messages_before_it_and_survives_the_process() {
     let forked: ForkedBody = running.client.post("/api/instances/a/main/fork", &fork).await.unwrap();
     assert_eq!((forked.agent_name.as_str(), forked.messages), ("a", 2));
     let unknown = ForkBody { message_id: Some("nothing".to_owned()) };
-    let refused = running.client.post::<_, ForkedBody>("/api/instances/a/main/fork", &unknown).await.unwrap_err();
+    let refused = running.client.post::<ForkedBody>("/api/instances/a/main/fork", &unknown).await.unwrap_err();
     assert!(matches!(refused, ClientError::Refused(problem) if problem.code == "E_SERVE_NOT_FOUND"));
     running.kill().await;
 

@@ -81,10 +81,14 @@ function open(detail, whose) {
   async function load() {
     timer = 0;
     let found = { messages: [] };
+    shown.failed = "";
     try {
-      found = await get(`${placeOf(whose)}/messages`);
+      // One that its first input has yet to make is not asked for.
+      const isKnown = () => state.instances.some((meta) => nameOf(meta) === nameOf(whose));
+      if (!isKnown()) await instances();
+      if (isKnown()) found = await get(`${placeOf(whose)}/messages`);
     } catch (error) {
-      if (error.status !== 404) shown.failed = error.message;
+      shown.failed = error.message;
     }
     if (isGone) return;
     shown.list = found.messages;

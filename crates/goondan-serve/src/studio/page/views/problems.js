@@ -79,9 +79,9 @@ function failure(event) {
   return h(
     "details.panel.failure",
     {},
-    h("summary", {}, mark("bad", code), h("code", {}, event.toolName ?? event.model ?? event.type), conversationLink(event), h("time.muted", {}, when(event.timestamp))),
+    h("summary", {}, mark("bad", code), h("code", {}, event.toolName ?? event.model ?? event.type), h("span", {}, nameOf(event)), h("time.muted", {}, when(event.timestamp))),
     h("p", {}, words),
-    h("p", {}, h("a", { href: address("traces", event.traceId) }, "Its trace")),
+    h("p", {}, h("a", { href: address("traces", event.traceId) }, "Its trace"), " · ", conversationLink(event)),
     data(event, "The event"),
   );
 }
