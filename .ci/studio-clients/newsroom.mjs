@@ -22,7 +22,7 @@ await show(page, "conversations/coordinator/main");
 const words = page.getByLabel("Input for coordinator:main");
 await words.fill("Write about bees");
 await words.press("Enter");
-await page.getByText("our researcher found in the archive.", { exact: false }).first().waitFor();
+await page.locator(".words", { hasText: "our researcher found in the archive." }).first().waitFor();
 await page.locator(".live .mark").waitFor({ state: "detached" });
 await picture("conversation");
 await show(page, "swarm");

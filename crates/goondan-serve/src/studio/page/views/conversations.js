@@ -158,7 +158,7 @@ function heading(whose, shown, load) {
   return h(
     "div.head",
     {},
-    h("h2", {}, h("a.back", { href: address("conversations"), "aria-label": "All conversations" }, "‹ "), nameOf(whose)),
+    h("h2", {}, h("a.back", { href: address("conversations") }, "‹ all"), nameOf(whose)),
     h("span.muted", {}, counted(shown.list.length, "message"), tokens ? ` · ${counted(tokens, "token")}` : ""),
     h(
       "div.actions",

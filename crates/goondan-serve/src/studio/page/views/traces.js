@@ -61,7 +61,7 @@ function waterfall(id, chain, open, redraw) {
     h(
       "div.head",
       {},
-      h("h2", {}, h("a.back", { href: address("traces"), "aria-label": "All traces" }, "‹ "), "Trace ", h("code", {}, id.slice(0, 12))),
+      h("h2", {}, h("a.back", { href: address("traces") }, "‹ all"), "Trace ", h("code", {}, id.slice(0, 12))),
       h("span.muted", {}, `${duration(end - begin)} · ${counted(chain.calls, "tool call")} · ${[...chain.agents].join(", ")}`),
     ),
     h("div.legend", {}, Object.entries(KINDS).map(([kind, words]) => h("span", {}, h(`i.bar-key.${kind}`), words))),
