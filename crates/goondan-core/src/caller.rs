@@ -21,11 +21,22 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// The header of the trace and the span, and its twin in the `_meta` of MCP.
+    pub const TRACEPARENT: &str = "traceparent";
+    /// The header of what systems along the way have noted.
+    pub const TRACESTATE: &str = "tracestate";
+
     /// What the two headers say. A `traceparent` that breaks the standard is none, and a `tracestate` that does is left out.
     pub fn read<'a>(traceparent: &str, tracestate: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let traceparent = TraceParent::read(traceparent)?;
         let state = tracestate.into_iter().map(str::trim).filter(|text| !text.is_empty()).collect::<Vec<_>>().join(",");
         Some(Caller { traceparent, tracestate: Some(state).filter(|state| is_state(state)) })
+    }
+
+    /// Its headers: names and values.
+    pub fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let state = self.tracestate.as_deref().map(|state| (Caller::TRACESTATE, state));
+        std::iter::once((Caller::TRACEPARENT, self.traceparent.as_str())).chain(state)
     }
 }
 

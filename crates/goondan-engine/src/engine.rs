@@ -21,6 +21,7 @@ use goondan_core::ports::clock::Clock;
 use goondan_core::ports::reload::Reloader;
 use goondan_core::ports::store::Store;
 use goondan_core::ports::tool::InstanceObserver;
+use goondan_core::ports::tracing::Tracing;
 
 /// The ports of a running swarm, and its current generation.
 pub struct Engine {
@@ -39,6 +40,8 @@ pub struct Engine {
     pub(crate) lives: Lives,
     /// What all turns of this run have used up.
     pub(crate) spent: Spent,
+    /// Decides what servers are told of the trace.
+    pub(crate) tracing: Arc<dyn Tracing>,
     /// Prompts that come by the clock.
     pub(crate) timetable: Arc<Timetable>,
     /// Is told which instances were put away.

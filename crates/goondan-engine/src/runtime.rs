@@ -36,6 +36,7 @@ use goondan_core::ports::clock::Clock;
 use goondan_core::ports::reload::Reloader;
 use goondan_core::ports::store::{InstanceMeta, Store, StoreError};
 use goondan_core::ports::tool::{Attachment, InstanceObserver, ToolCallResult};
+use goondan_core::ports::tracing::Tracing;
 use goondan_core::reserved;
 
 /// What a runtime is made of.
@@ -58,6 +59,8 @@ pub struct RuntimeParts {
     pub workdir: Option<PathBuf>,
     /// Reads the project again when a tool asks for it.
     pub reloader: Option<Arc<dyn Reloader>>,
+    /// Decides what servers are told of the trace.
+    pub tracing: Arc<dyn Tracing>,
     /// Is told which instances were put away.
     pub observer: Arc<dyn InstanceObserver>,
     /// Get every event, also of what resumes at once.
@@ -163,6 +166,7 @@ impl Runtime {
             lives,
             dead: AtomicBool::new(false),
             timetable: Arc::clone(&timetable),
+            tracing: parts.tracing,
             observer: parts.observer,
             workdir: parts.workdir,
             reloader: parts.reloader,

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, InputRequiredResult, ServerResult,
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, InputRequiredResult, RequestMetaObject,
+    ServerResult,
 };
 use rmcp::service::{RequestHandle, ServiceError};
 use tokio::sync::{Notify, watch};
@@ -21,6 +22,7 @@ use crate::link::Link;
 use crate::place::Place;
 use crate::result;
 use goondan_core::JsonObject;
+use goondan_core::caller::Caller;
 use goondan_core::ports::tool::{ProgressSink, ToolContext, ToolError, ToolOutput};
 
 /// A connection that lived that long was no failure.
@@ -68,18 +70,34 @@ pub(crate) struct Server {
 }
 
 /// Who calls.
-pub(crate) struct Caller {
+pub(crate) struct Asker {
     pub(crate) place: Place,
+    /// As whom the server sees it.
+    pub(crate) caller: Option<Caller>,
     /// Is told how far the call is.
     pub(crate) progress: Arc<dyn ProgressSink>,
     /// Fires when nobody waits any more.
     pub(crate) cancellation: CancellationToken,
 }
 
-impl Caller {
+impl Asker {
     /// A tool's call.
     pub(crate) fn of(ctx: &ToolContext) -> Self {
-        Caller { place: Place::of(ctx), progress: Arc::clone(&ctx.progress), cancellation: ctx.cancellation.clone() }
+        Asker {
+            place: Place::of(ctx),
+            caller: ctx.caller.clone(),
+            progress: Arc::clone(&ctx.progress),
+            cancellation: ctx.cancellation.clone(),
+        }
+    }
+
+    /// What goes along with its request.
+    fn meta(&self) -> Option<RequestMetaObject> {
+        let mut meta = RequestMetaObject::new();
+        for (name, value) in self.caller.iter().flat_map(Caller::headers) {
+            meta.insert(name.to_owned(), value.into());
+        }
+        (!meta.is_empty()).then_some(meta)
     }
 }
 
@@ -217,20 +235,20 @@ impl Server {
     /// Calls the tool `own`. The server is told where nobody waits for the answer any more.
     pub(crate) async fn call(
         self: &Arc<Self>,
-        caller: &Caller,
+        asker: &Asker,
         own: &str,
         input: JsonObject,
     ) -> Result<ToolOutput, ToolError> {
         let link = tokio::select! {
-            link = self.link(&caller.place) => link?,
-            () = caller.cancellation.cancelled() => return Err(codes::cancelled()),
+            link = self.link(&asker.place) => link?,
+            () = asker.cancellation.cancelled() => return Err(codes::cancelled()),
         };
-        let result = match self.ask(&link, caller, own, input).await {
+        let result = match self.ask(&link, asker, own, input).await {
             Ok(result) => result,
             Err(Unanswered::Given(error)) => return Err(error),
             Err(Unanswered::Failed(failure)) => return Err(self.explain(&link, own, &failure).await),
         };
-        self.seat(&caller.place).state.lock().await.failures = 0;
+        self.seat(&asker.place).state.lock().await.failures = 0;
         result::output(self.definition.name(), own, result)
     }
 
@@ -238,19 +256,20 @@ impl Server {
     async fn ask(
         &self,
         link: &Link,
-        caller: &Caller,
+        asker: &Asker,
         own: &str,
         input: JsonObject,
     ) -> Result<CallToolResult, Unanswered> {
         let mut params = CallToolRequestParams::new(own.to_owned());
         params.arguments = Some(input);
+        params.meta = asker.meta();
         for _ in 0..MAX_ROUNDS {
             let request = CallToolRequest::new(params.clone());
             let mut pending = Pending(Some(link.send(ClientRequest::CallToolRequest(request)).await?));
-            let _listening = pending.listen(link, caller);
+            let _listening = pending.listen(link, asker);
             let answer = tokio::select! {
                 answer = pending.answer() => answer?,
-                () = caller.cancellation.cancelled() => {
+                () = asker.cancellation.cancelled() => {
                     pending.give_up().await;
                     return Err(Unanswered::Given(codes::cancelled()));
                 }
@@ -435,9 +454,9 @@ impl From<ServiceError> for Unanswered {
 struct Pending(Option<RequestHandle<RoleClient>>);
 
 impl Pending {
-    fn listen(&self, link: &Link, caller: &Caller) -> Option<crate::handler::Listening> {
+    fn listen(&self, link: &Link, asker: &Asker) -> Option<crate::handler::Listening> {
         let token = self.0.as_ref()?.progress_token.clone();
-        Some(link.handler.listen(token, Arc::clone(&caller.progress)))
+        Some(link.handler.listen(token, Arc::clone(&asker.progress)))
     }
 
     async fn answer(&mut self) -> Result<ServerResult, ServiceError> {

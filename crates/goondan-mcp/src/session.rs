@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Catalog;
 use crate::place::Place;
-use crate::server::{Caller, Server};
+use crate::server::{Asker, Server};
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ProgressSink, ToolError, ToolOutput};
 
@@ -40,7 +40,7 @@ impl Session {
     /// Whatever goes wrong, with a code of [`crate::codes`].
     pub async fn call(&self, own: &str, arguments: JsonObject) -> Result<ToolOutput, ToolError> {
         let (progress, cancellation) = (Arc::new(Nobody), CancellationToken::new());
-        self.server.call(&Caller { place: Place::default(), progress, cancellation }, own, arguments).await
+        self.server.call(&Asker { place: Place::default(), caller: None, progress, cancellation }, own, arguments).await
     }
 
     /// Ends the server.

@@ -19,7 +19,7 @@ use crate::link::Link;
 use crate::names::MAX_TOOL;
 use crate::oauth::{self, TokenFile, Visitor};
 use crate::place::Place;
-use crate::server::{Caller, Server};
+use crate::server::{Asker, Server};
 use crate::session::Session;
 use goondan_core::JsonObject;
 use goondan_core::ids::hex;
@@ -346,7 +346,7 @@ struct Remote {
 #[async_trait]
 impl ToolHandler for Remote {
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
-        self.server.call(&Caller::of(ctx), &self.own, input).await
+        self.server.call(&Asker::of(ctx), &self.own, input).await
     }
 
     /// A server that says something else of a tool has another tool: nobody has agreed to that one.

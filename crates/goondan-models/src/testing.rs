@@ -43,6 +43,7 @@ pub(crate) fn request(agent: &str, input: &str) -> ModelRequest {
         tools: Arc::from([]),
         params: Arc::new(ModelParams { temperature: None, max_tokens: None, top_p: None, other: Default::default() }),
         output: None,
+        caller: None,
     }
 }
 

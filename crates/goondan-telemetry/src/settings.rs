@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use goondan_core::caller::{Caller, TraceParent};
 use goondan_core::ids::TraceContext;
+use goondan_core::ports::tracing::{PassOn, Tracing};
 use goondan_spec::Secret;
 use percent_encoding::percent_decode_str;
 use url::Url;
@@ -110,6 +112,21 @@ impl Settings {
     /// The values that must be shown nowhere.
     pub fn secrets(&self) -> impl Iterator<Item = Secret> {
         self.traces.iter().flat_map(|endpoint| endpoint.headers.iter().map(|(_, value)| value.clone()))
+    }
+}
+
+/// Spans that are sent are told as the ones who ask; what is not sent leaves the caller's own trace as it came.
+impl Tracing for Settings {
+    fn caller(&self, span: &TraceContext) -> Option<Caller> {
+        let (own, state) = span.seen_outside();
+        let told = |is_sampled| Caller {
+            traceparent: TraceParent::of(own.trace_id(), own.span_id(), is_sampled),
+            tracestate: state.map(str::to_owned),
+        };
+        match self.takes(span) {
+            true => Some(told(true)),
+            false => Some(PassOn.caller(span).unwrap_or_else(|| told(false))),
+        }
     }
 }
 

@@ -33,7 +33,7 @@ use crate::reload::{
 use crate::secrets;
 use crate::start_error::StartError;
 use crate::swarm::{Inner, Swarm};
-use crate::telemetry;
+use crate::telemetry::{self, Begun};
 use crate::variables::Variables;
 use crate::workspace::{StateRoot, Workspace};
 
@@ -284,9 +284,11 @@ impl SwarmBuilder {
             Some(book) => book,
             None => Arc::new(ApprovalFile::of(&workspace.dir, self.bundle.root())?),
         };
-        let (telemetry, watchers) = telemetry::begin(self.telemetry, swarm, &self.redactor, &*self.clock);
+        let Begun { telemetry, watchers, tracing } =
+            telemetry::begin(self.telemetry, swarm, &self.redactor, &*self.clock);
         let parts = RuntimeParts {
             watchers,
+            tracing,
             approvals,
             has_sandbox: goondan_tools::has_sandbox(),
             redactor: self.redactor.clone(),

@@ -1,7 +1,10 @@
 //! What happens in a swarm, sent to a receiver of OpenTelemetry.
 
+use std::sync::Arc;
+
 use goondan_core::event::SwarmEvent;
 use goondan_core::ports::clock::Clock;
+use goondan_core::ports::tracing::{PassOn, Tracing};
 use goondan_engine::policy::redact::Redactor;
 use goondan_spec::Resource;
 use goondan_spec::kinds::Swarm;
@@ -17,18 +20,29 @@ pub fn identity(swarm: Option<&str>, clock: &dyn Clock) -> Identity {
     Identity { version: env!("CARGO_PKG_VERSION").to_owned(), swarm: swarm.map(str::to_owned), instance: clock.hex(32) }
 }
 
-/// Begins to send, where anything is sent at all; and what must get the events for it.
+/// What a swarm has of telemetry.
+pub(crate) struct Begun {
+    /// What sends; `None` where nothing is sent.
+    pub(crate) telemetry: Option<Telemetry>,
+    /// Must get the events for it.
+    pub(crate) watchers: Vec<UnboundedSender<SwarmEvent>>,
+    /// Decides what servers are told.
+    pub(crate) tracing: Arc<dyn Tracing>,
+}
+
+/// Begins to send, where anything is sent at all.
 pub(crate) fn begin(
     settings: Option<Settings>,
     swarm: &Resource<Swarm>,
     redactor: &Redactor,
     clock: &dyn Clock,
-) -> (Option<Telemetry>, Vec<UnboundedSender<SwarmEvent>>) {
-    let Some(settings) = settings else { return (None, Vec::new()) };
+) -> Begun {
+    let nothing = Begun { telemetry: None, watchers: Vec::new(), tracing: Arc::new(PassOn) };
+    let Some(settings) = settings else { return nothing };
     redactor.learn(settings.secrets());
     let (sender, receiver) = unbounded_channel();
-    let telemetry = Telemetry::start(settings, &identity(Some(&swarm.id.name), clock), receiver);
-    // Where nothing is sent, nobody gets the events.
-    let watchers = telemetry.iter().map(|_| sender.clone()).collect();
-    (telemetry, watchers)
+    match Telemetry::start(settings.clone(), &identity(Some(&swarm.id.name), clock), receiver) {
+        Some(telemetry) => Begun { telemetry: Some(telemetry), watchers: vec![sender], tracing: Arc::new(settings) },
+        None => nothing,
+    }
 }

@@ -137,10 +137,13 @@ fn locate(place: &FilePlace, evidence: &Evidence<'_>) -> Option<PathBuf> {
     }
 }
 
+/// A colon in the names of the state. Cases write it as Unix systems do; Windows has none in names.
+const COLON: &str = if cfg!(windows) { "%3A" } else { ":" };
+
 /// The first path below `root` that fits; `*` stands for anything in a name.
 fn expand(root: &Path, pattern: &str) -> Option<PathBuf> {
     let mut found = vec![root.to_owned()];
-    for part in pattern.split('/') {
+    for part in pattern.replace(':', COLON).split('/') {
         let fits = |folder: &PathBuf| match part.contains('*') {
             true => names_like(folder, part).into_iter().map(|name| folder.join(name)).collect(),
             false => vec![folder.join(part)],
@@ -163,7 +166,7 @@ fn names_like(folder: &Path, pattern: &str) -> Vec<String> {
 /// The text of a file, or the sorted names in a folder.
 fn read(path: &Path) -> Option<Value> {
     if path.is_dir() {
-        return Some(json!(names_like(path, "*")));
+        return Some(json!(names_like(path, "*").iter().map(|name| name.replace(COLON, ":")).collect::<Vec<_>>()));
     }
     let bytes = std::fs::read(path).ok()?;
     Some(Value::String(String::from_utf8_lossy(&bytes).into_owned()))

@@ -9,3 +9,4 @@ pub mod powers;
 pub mod reload;
 pub mod store;
 pub mod tool;
+pub mod tracing;

@@ -10,6 +10,7 @@ use goondan_spec::{Code, Environment, Resource};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::caller::Caller;
 use crate::history::History;
 use crate::ids::InstanceId;
 
@@ -60,6 +61,8 @@ pub struct ModelRequest {
     pub params: Arc<ModelParams>,
     /// The JSON Schema that a text answer shall fit. Clients that can't send one ignore it.
     pub output: Option<Arc<Value>>,
+    /// As whom the provider sees who asks; `None` where it is told nothing.
+    pub caller: Option<Caller>,
 }
 
 /// A tool as the model sees it.

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::powers::{Embeddings, Schedules, Sessions, ToolState};
 use super::reload::Reloader;
 use crate::JsonObject;
+use crate::caller::Caller;
 use crate::ids::InstanceId;
 use crate::inbound::Terms;
 use crate::message::Message;
@@ -109,6 +110,8 @@ pub struct ToolContext {
     pub turn_id: String,
     /// The causal chain.
     pub trace_id: String,
+    /// As whom a server sees the call that is asked because of it; `None` where it is told nothing.
+    pub caller: Option<Caller>,
     /// This call.
     pub tool_call_id: String,
     /// The assistant message that holds the call.

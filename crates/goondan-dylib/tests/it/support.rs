@@ -235,6 +235,7 @@ impl Engine {
             instance_key: "main".to_owned(),
             turn_id: "t1".to_owned(),
             trace_id: "0".repeat(32),
+            caller: None,
             tool_call_id: "c1".to_owned(),
             message: Arc::new(message),
             workdir: std::env::temp_dir(),

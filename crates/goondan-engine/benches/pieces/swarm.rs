@@ -12,6 +12,7 @@ use goondan_core::ports::approval::ApproveAll;
 use goondan_core::ports::clock::SystemClock;
 use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
 use goondan_core::ports::tool::{OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource};
+use goondan_core::ports::tracing::PassOn;
 use goondan_engine::plan::{PlanPorts, plan};
 use goondan_engine::runtime::{ExternalInput, Runtime, RuntimeParts};
 use goondan_spec::kinds::{ExportSpec, Model, Tool, ToolManifest};
@@ -76,6 +77,7 @@ fn start() -> (tokio::runtime::Runtime, Runtime) {
         let ports = PlanPorts { tools: Arc::new(Empty), extensions: Arc::new(()), models: Arc::new(Calls) };
         let generation = plan(&bundle, swarm, 1, &ports, &Environment::default(), None).await.expect("a plan");
         let parts = RuntimeParts {
+            tracing: Arc::new(PassOn),
             approvals: Arc::new(goondan_core::ports::approval::MemoryBook::default()),
             has_sandbox: false,
             redactor: goondan_engine::policy::redact::Redactor::new(),

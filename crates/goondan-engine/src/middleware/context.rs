@@ -92,6 +92,7 @@ impl TurnContext {
         let source = MessageSource::Extension { extension_name: question.extension.to_owned() };
         let id = format!("{}-{effect_id}", self.turn_id());
         let message = step::message(id, Role::User, vec![Part::Text { text: question.text }], source, self);
+        let trace = self.facts.trace.child(&format!("{}-{effect_id}", self.turn_id()));
         let call = ModelCall {
             model: &agent.models[0],
             request: ModelRequest {
@@ -101,10 +102,11 @@ impl TurnContext {
                 tools: Arc::new([]),
                 params: Arc::clone(&agent.params),
                 output: None,
+                caller: self.engine.tracing.caller(&trace),
             },
             turn_id: self.turn_id(),
             step_id: None,
-            trace: self.facts.trace.child(&format!("{}-{effect_id}", self.turn_id())),
+            trace,
             course: Course::default(),
             bus: None,
             cancel: &self.cancel,

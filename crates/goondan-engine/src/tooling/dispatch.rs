@@ -348,6 +348,7 @@ pub(crate) fn tool_context(
         instance_key: facts.instance.instance_key.clone(),
         turn_id: facts.turn_id.clone(),
         trace_id: context.trace.trace_id.clone(),
+        caller: context.engine.tracing.caller(&context.trace),
         tool_call_id: context.call.tool_call_id.clone(),
         message: Arc::clone(&context.message),
         workdir: facts.workdir.clone(),

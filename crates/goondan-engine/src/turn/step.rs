@@ -152,6 +152,7 @@ pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, T
 async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> {
     let turn = &*context.turn;
     let agent = &turn.facts.agent;
+    let trace = context.trace.child(&format!("{}-model", context.id));
     let call = ModelCall {
         model: &agent.models[0],
         request: ModelRequest {
@@ -161,10 +162,11 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
             tools: Arc::clone(context.catalog.definitions()),
             params: Arc::clone(&agent.params),
             output: agent.output.clone(),
+            caller: turn.engine.tracing.caller(&trace),
         },
         turn_id: &turn.facts.turn_id,
         step_id: Some(&context.id),
-        trace: context.trace.child(&format!("{}-model", context.id)),
+        trace,
         course: Course::default(),
         bus: Some(&turn.engine.bus),
         cancel: &turn.cancel,

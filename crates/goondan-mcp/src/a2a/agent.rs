@@ -13,6 +13,7 @@ use super::card::Card;
 use super::error;
 use crate::codes::said;
 use crate::http;
+use goondan_core::caller::Caller;
 use goondan_core::ports::tool::{OpenError, ToolError};
 use goondan_spec::kinds::{A2aAgent, McpValue, Tool};
 use goondan_spec::value::Environment;
@@ -102,11 +103,20 @@ impl Agent {
     }
 
     /// Sends a request to the agent. Only an answer that is one comes back.
-    pub(super) async fn post(&self, card: &Card, accept: &'static str, body: &Value) -> Result<Response, ToolError> {
+    pub(super) async fn post(
+        &self,
+        card: &Card,
+        caller: Option<&Caller>,
+        accept: &'static str,
+        body: &Value,
+    ) -> Result<Response, ToolError> {
         let client = http::client().await.map_err(|why| self.unreachable(&format!("can't be reached: {why}")))?;
         let mut request = client.post(&card.url).header(ACCEPT, accept).json(body);
         if let Some(version) = card.version.header() {
             request = request.header("a2a-version", version);
+        }
+        for (name, value) in caller.into_iter().flat_map(Caller::headers) {
+            request = request.header(name, value);
         }
         self.sent(request).await
     }

@@ -127,7 +127,7 @@ impl<'a> Call<'a> {
     /// Reads the task as it goes on.
     async fn stream(&mut self, card: &Card, params: Value) -> Result<(), ToolError> {
         let body = card.version.request(Method::Stream, card.tenant.as_deref(), params);
-        let response = self.agent.post(card, "text/event-stream", &body).await?;
+        let response = self.agent.post(card, self.ctx.caller.as_ref(), "text/event-stream", &body).await?;
         let kind = response.headers().get(reqwest::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         if !kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
             // An error, as a rule.
@@ -177,7 +177,7 @@ impl<'a> Call<'a> {
 
     async fn request(&self, card: &Card, method: Method, params: Value) -> Result<Value, ToolError> {
         let body = card.version.request(method, card.tenant.as_deref(), params);
-        let response = self.agent.post(card, "application/json", &body).await?;
+        let response = self.agent.post(card, self.ctx.caller.as_ref(), "application/json", &body).await?;
         let bytes = self.agent.body(response, MAX_ANSWER).await?;
         self.result(&bytes)
     }

@@ -42,7 +42,7 @@ impl GenaiClient {
     }
 
     fn chat_options(&self, request: &ModelRequest, meter: &Arc<Meter>) -> ChatOptions {
-        let options = self.settings.chat_options(&request.params, &self.target);
+        let options = self.settings.chat_options(request, &self.target);
         let options = options.with_raw_frame_sink_arc(Arc::clone(meter) as _);
         match &request.output {
             Some(schema) => {

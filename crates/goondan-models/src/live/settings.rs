@@ -5,7 +5,8 @@ use std::time::Duration;
 use genai::Headers;
 use genai::chat::{ChatOptions, ReasoningEffort};
 use goondan_core::JsonObject;
-use goondan_core::ports::model::ModelError;
+use goondan_core::caller::Caller;
+use goondan_core::ports::model::{ModelError, ModelRequest};
 use goondan_spec::kinds::{Model, ModelParams};
 use goondan_spec::{Environment, Resource, Secret, ValueSource};
 use serde_json::Value;
@@ -63,8 +64,10 @@ impl Settings {
     }
 
     /// How genai is told about a call to `target` with `params`.
-    pub(crate) fn chat_options(&self, params: &ModelParams, target: &Target) -> ChatOptions {
+    pub(crate) fn chat_options(&self, request: &ModelRequest, target: &Target) -> ChatOptions {
+        let params = &*request.params;
         let (effort, body) = self.effort_and_body(params);
+        let headers = self.genai_headers(request);
         ChatOptions {
             temperature: params.temperature,
             max_tokens: params.max_tokens,
@@ -72,7 +75,7 @@ impl Settings {
             capture_usage: Some(true),
             capture_tool_calls: Some(true),
             reasoning_effort: effort.or_else(|| target.plain_name()),
-            extra_headers: (!self.headers.is_empty()).then(|| self.genai_headers()),
+            extra_headers: (!headers.is_empty()).then(|| Headers::from(headers)),
             extra_body: (!body.is_empty()).then_some(Value::Object(body)),
             stream_header_timeout: Some(self.idle),
             stream_read_timeout: Some(self.idle),
@@ -80,12 +83,22 @@ impl Settings {
         }
     }
 
-    fn genai_headers(&self) -> Headers {
+    /// The headers that tell the provider of the trace. Those that the user states are the user's.
+    pub(crate) fn trace_headers<'r>(
+        &self,
+        request: &'r ModelRequest,
+    ) -> impl Iterator<Item = (&'static str, &'r str)> + use<'r, '_> {
+        let is_stated = |name: &str| self.headers.iter().any(|(stated, _)| stated.eq_ignore_ascii_case(name));
+        request.caller.iter().flat_map(Caller::headers).filter(move |(name, _)| !is_stated(name))
+    }
+
+    fn genai_headers(&self, request: &ModelRequest) -> Vec<(String, String)> {
         let spelt =
             |name: &str| KEY_HEADERS.into_iter().find(|known| known.eq_ignore_ascii_case(name)).map(str::to_owned);
         let pair =
             |(name, value): &(String, Secret)| (spelt(name).unwrap_or_else(|| name.clone()), value.expose().to_owned());
-        Headers::from(self.headers.iter().map(pair).collect::<Vec<_>>())
+        let traced = self.trace_headers(request).map(|(name, value)| (name.to_owned(), value.to_owned()));
+        self.headers.iter().map(pair).chain(traced).collect()
     }
 }
 

@@ -110,3 +110,20 @@ async fn a_stream_without_its_end_or_with_an_error_in_it_fails() {
         assert!(error.is_transient() && error.message.contains(words), "{}", error.message);
     }
 }
+
+#[tokio::test]
+async fn the_trace_goes_along_unless_the_user_says_something_else() {
+    let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let traced = || {
+        let caller = goondan_core::caller::Caller::read(traceparent, ["a=1"]);
+        goondan_core::ports::model::ModelRequest { caller, ..hello() }
+    };
+    let (mock, _) = ask(message(&[words(0, &["hi"])]), traced()).await;
+    let head = mock.asked()[0].head.to_lowercase();
+    assert!(head.contains(&format!("traceparent: {traceparent}")) && head.contains("tracestate: a=1"), "{head}");
+    let mock = Mock::start(vec![message(&[words(0, &["hi"])])]).await;
+    let own = json!({"headers": {"TraceParent": "mine"}});
+    answer(&client("anthropic", &format!("http://{}/v1", mock.address), own), traced()).await;
+    let head = mock.asked()[0].head.to_lowercase();
+    assert!(head.contains("traceparent: mine") && !head.contains("0af7"), "{head}");
+}

@@ -106,6 +106,7 @@ pub(crate) fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
         tools: Arc::from([weather()]),
         params: Arc::new(params),
         output: None,
+        caller: None,
     }
 }
 

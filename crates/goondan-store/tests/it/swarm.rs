@@ -25,6 +25,7 @@ use goondan_core::ports::store::Store;
 use goondan_core::ports::tool::{
     AgentEventInput, OpenError, RequestOptions, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
 };
+use goondan_core::ports::tracing::PassOn;
 use goondan_core::reserved::INTER_AGENT_RESPONSE;
 use goondan_engine::plan::{PlanPorts, plan};
 use goondan_engine::runtime::{ExternalInput, Runtime, RuntimeParts};
@@ -122,6 +123,7 @@ impl Process {
         let bundle = Arc::new(bundle(policy));
         let swarm = bundle.choose_swarm(None).unwrap();
         let parts = RuntimeParts {
+            tracing: Arc::new(PassOn),
             approvals: Arc::new(goondan_core::ports::approval::MemoryBook::default()),
             has_sandbox: false,
             redactor: goondan_engine::policy::redact::Redactor::new(),

@@ -9,4 +9,5 @@ mod logging;
 #[cfg(unix)]
 mod modules;
 mod telemetry;
+mod tracing;
 mod watch;

@@ -125,7 +125,10 @@ impl ChatClient {
     async fn ask(&self, place: &Place, request: &ModelRequest) -> Result<Response, ModelError> {
         let headers = self.headers.as_ref().map_err(|reason| self.caller.cannot_be_made(&place.host, reason))?;
         let client = self.http.client(place.url.scheme() == "https").await?;
-        let asked = client.plain.request(Method::POST, place.url.clone()).headers(headers.clone());
+        let mut asked = client.plain.request(Method::POST, place.url.clone()).headers(headers.clone());
+        for (name, value) in self.settings.trace_headers(request) {
+            asked = asked.header(name, value);
+        }
         let asked = asked.body(reqwest::Body::wrap(self.body(request))).send();
         let response = timeout(self.settings.idle, asked).await.map_err(|_| self.caller.silent(&place.host))?;
         let response = response.map_err(|error| self.caller.sent(&place.host, error))?;
