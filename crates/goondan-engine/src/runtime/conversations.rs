@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use goondan_core::ids::InstanceId;
 use goondan_core::message::Message;
-use goondan_core::ports::store::{DeadLetter, Fold};
+use goondan_core::ports::store::{DeadLetter, Fold, StoreError};
 use tokio::sync::oneshot;
 
 use super::Runtime;
 use crate::delivery::dead_letters;
 use crate::delivery::orchestrator::{Command, Refusal, SpawnRequest};
-use goondan_core::ports::store::StoreError;
 
 impl Runtime {
     /// Makes a new conversation of the same agent that begins with the messages of `source` up to `message_id`, or with all of
