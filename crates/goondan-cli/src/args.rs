@@ -6,7 +6,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
     acp, attach, build, completions, connection, doctor, explain, init, instance, itself, logs, lsp, man, mcp, new,
-    nodes, policy, reload, run, sandbox_exec, schema, send, serve, test, tool, tool_host, trust, validate,
+    nodes, policy, reload, run, sandbox_exec, schema, send, serve, studio, test, tool, tool_host, trust, validate,
 };
 
 const ABOUT: &str = "Run swarms of agents that a project folder with a goondan.yaml declares.";
@@ -76,6 +76,8 @@ pub(crate) enum Command {
     Attach(attach::AttachArgs),
     /// Serve a swarm to programs over HTTP
     Serve(serve::ServeArgs),
+    /// Show a swarm in the browser, where a person sees and steers it
+    Studio(studio::StudioArgs),
     /// Let an editor talk to a swarm, by the Agent Client Protocol
     Acp(acp::AcpArgs),
     /// Check and complete the YAML of projects in an editor, by the Language Server Protocol

@@ -1,5 +1,7 @@
 //! A running swarm, as the facade holds it.
 
+mod conversations;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -123,6 +123,11 @@ impl Client {
         Client { address: door.address, token: door.token.expose().to_owned() }
     }
 
+    /// Where the server listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Asks for something.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.send(Method::GET, path, "application/json", None).await?.read().await

@@ -19,6 +19,7 @@ use rand::RngExt;
 use sha2::{Digest, Sha256};
 
 use crate::problem::Problem;
+use crate::studio::SignIns;
 
 /// What a client has to know. It is never shown by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl Token {
     }
 
     /// Compares digests, so that the time it takes tells nothing.
-    fn is(&self, other: &str) -> bool {
+    pub(crate) fn is(&self, other: &str) -> bool {
         Sha256::digest(self.0.as_bytes()) == Sha256::digest(other.as_bytes())
     }
 }
@@ -63,20 +64,27 @@ pub struct Access {
     pub hosts: BTreeSet<String>,
     /// Origins whose pages may use it, such as `https://app.example.org`.
     pub origins: BTreeSet<String>,
+    /// Browsers that signed in to the studio: the tokens of their sessions are as good as the token.
+    pub sign_ins: SignIns,
 }
 
 impl Access {
     /// For clients on this machine that know the token.
     pub fn local(token: Token) -> Self {
         let hosts = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
-        Access { token: Some(token), hosts: hosts.into(), origins: BTreeSet::new() }
+        Access { token: Some(token), hosts: hosts.into(), origins: BTreeSet::new(), sign_ins: SignIns::default() }
     }
 
     /// Whether a request may pass.
     pub(crate) fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
-        self.check_host(headers, uri)?;
-        self.check_origin(headers)?;
+        self.check_place(headers, uri)?;
         self.check_token(headers)
+    }
+
+    /// Whether a request comes the right way, whoever makes it.
+    fn check_place(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
+        self.check_host(headers, uri)?;
+        self.check_origin(headers)
     }
 
     fn check_host(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
@@ -108,15 +116,19 @@ impl Access {
 
     fn check_token(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let Some(token) = &self.token else { return Ok(()) };
-        let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let given =
-            given.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        if given.is_some_and(|(_, given)| token.is(given.trim())) {
+        if bearer(headers).is_some_and(|given| token.is(given) || self.sign_ins.has(given)) {
             return Ok(());
         }
         Err(Problem::new(Code::SERVE_TOKEN, "The request carries no token, or not the token of this server.")
             .suggest("Send the header `Authorization: Bearer TOKEN`. `gdn serve` says where the token is."))
     }
+}
+
+/// The token that a request carries.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let given = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = given.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 fn without_port(host: &str) -> &str {
@@ -129,6 +141,14 @@ fn without_port(host: &str) -> &str {
 /// Lets a request through, or refuses it.
 pub(crate) async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     match access.check(request.headers(), request.uri()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// As [`guard`], for what needs no token.
+pub(crate) async fn guard_place(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+    match access.check_place(request.headers(), request.uri()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }

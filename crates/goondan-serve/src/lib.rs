@@ -21,9 +21,11 @@ mod metrics;
 mod openai;
 mod problem;
 mod progress;
+mod reloads;
 mod server;
 mod service;
 mod stream;
+pub mod studio;
 mod watch;
 pub mod wire;
 

@@ -61,13 +61,15 @@ pub struct Offer {
     pub limits: Limits,
     /// A folder whose files everybody may read who reaches the server: pages that use it.
     pub site: Option<PathBuf>,
+    /// Whether the studio is there, a page where a person sees and steers the swarm.
+    pub studio: bool,
     /// Further addresses. They know no token: whoever offers them checks who comes.
     pub further: Option<Router>,
 }
 
 impl From<Access> for Offer {
     fn from(access: Access) -> Self {
-        Offer { access, limits: Limits::default(), site: None, further: None }
+        Offer { access, limits: Limits::default(), site: None, studio: false, further: None }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::asking::Given;
 use crate::hub::Hub;
 use crate::metrics::Metrics;
 use crate::openai::{self, Memory};
+use crate::reloads::Reloads;
 
 /// A swarm with everything that its clients share. Cheap to clone.
 #[derive(Clone)]
@@ -27,6 +28,8 @@ pub(crate) struct Inner {
     pub(crate) hub: Hub,
     pub(crate) metrics: Metrics,
     pub(crate) version: String,
+    /// What reloads have changed.
+    pub(crate) reloads: Reloads,
     /// What the OpenAI-compatible door remembers, and since when.
     pub(crate) openai: Arc<Memory>,
     pub(crate) openai_began: u64,
@@ -42,6 +45,7 @@ pub(crate) struct Inner {
 /// What keeps a service going. Dropping it ends its streams.
 pub struct Serving {
     feed: JoinHandle<()>,
+    reloads: JoinHandle<()>,
     service: Service,
 }
 
@@ -69,6 +73,7 @@ impl Service {
             hub,
             metrics: Metrics::new(&version),
             version,
+            reloads: Reloads::default(),
             openai: Arc::default(),
             openai_began: openai::now(),
             a2a: Told::default(),
@@ -76,9 +81,12 @@ impl Service {
             is_draining: AtomicBool::new(false),
             ended: CancellationToken::new(),
         };
+        let mut news = inner.swarm.reload_news();
         let service = Service { inner: Arc::new(inner) };
         let feed = tokio::spawn(feed(service.clone(), events));
-        (service.clone(), Serving { feed, service })
+        let told = service.clone();
+        let reloads = tokio::spawn(async move { told.inner.reloads.follow(told.swarm(), &mut news).await });
+        (service.clone(), Serving { feed, reloads, service })
     }
 
     /// The swarm.
@@ -99,6 +107,7 @@ impl Service {
 impl Drop for Serving {
     fn drop(&mut self) {
         self.feed.abort();
+        self.reloads.abort();
         self.service.inner.ended.cancel();
     }
 }

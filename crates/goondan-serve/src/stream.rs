@@ -108,7 +108,7 @@ impl Pump {
         if let Some(followed) = &self.feed.until {
             self.say("accepted", &followed.state(None)).await?;
         }
-        let mut after = self.feed.interest.after;
+        let mut after = self.feed.interest.after.or(self.feed.interest.last.map(|_| 0));
         loop {
             let (over, (mut live, now)) = match self.feed.live.take() {
                 Some(live) => (None, live),
@@ -156,6 +156,10 @@ impl Pump {
             missed.extend(stored.into_iter().filter(|event| event.sequence <= up_to && wanted(event)));
         }
         missed.sort_by_key(|event| event.sequence);
+        // Only of what was there before: what is missed later is wanted whole.
+        if let Some(last) = self.feed.interest.last.take() {
+            missed.drain(..missed.len().saturating_sub(usize::try_from(last).unwrap_or(usize::MAX)));
+        }
         for event in missed {
             self.send_runtime(&event, None).await?;
         }

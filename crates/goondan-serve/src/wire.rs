@@ -1,6 +1,8 @@
 //! What goes over the wire, in both directions. Runtime events, messages and results of turns have the form that they have on
 //! disk (`docs/events.md`).
 
+mod parts;
+
 use goondan::event::TurnResult;
 use goondan::ids::InstanceId;
 use goondan::message::Message;
@@ -10,6 +12,8 @@ use goondan::spec::JsonObject;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
+
+pub use self::parts::*;
 
 /// The key that the id of a client's message has in the metadata of the user message, where its protocol has such ids.
 pub(crate) const CLIENT_MESSAGE_ID: &str = "clientMessageId";
@@ -124,6 +128,10 @@ pub struct Interest {
     /// Begin behind the event with this number (`sequence`). The header `Last-Event-ID` says the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
+    /// Of the events that are stored, begin with so many, the latest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(maximum = 4_294_967_295_u64)]
+    pub last: Option<u32>,
     /// Answer questions, too: each comes as `approval.request`. As long as somebody does, agents wait for answers.
     #[serde(default)]
     pub approvals: bool,

@@ -9,7 +9,7 @@ use goondan_core::event::{RuntimeEvent, SwarmEvent, TurnResult};
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageData};
 use goondan_core::ports::model::ToolDefinition;
-use goondan_core::ports::store::{InstanceMeta, StoreError};
+use goondan_core::ports::store::{DeadLetter, InstanceMeta, StoreError};
 use goondan_core::ports::tool::{Attachment, ToolCallResult};
 use goondan_engine::delivery::orchestrator::{self as engine, Refusal};
 use goondan_engine::plan::PlanPorts;
@@ -182,6 +182,22 @@ impl Swarm {
     pub async fn retry(&self, instance: &InstanceId, event_id: &str) -> Result<Turn, SendError> {
         let accepted = self.inner.runtime.retry(instance, event_id).await?;
         Ok(Turn::of(accepted, instance.clone()))
+    }
+
+    /// The events whose turns failed and that nobody has had tried again, oldest failure first.
+    pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>, StoreError> {
+        self.inner.runtime.dead_letters().await
+    }
+
+    /// Takes an event whose turn failed off the list of dead letters: nobody wants it tried again.
+    pub async fn discard(&self, instance: &InstanceId, event_id: &str) -> Result<(), SendError> {
+        Ok(self.inner.runtime.discard(instance, event_id).await?)
+    }
+
+    /// Makes a new conversation of the same agent that begins with the messages of `instance` up to `message_id`, or with all
+    /// of them. It is on disk when this is back. `None` where there is no such message.
+    pub async fn fork(&self, instance: &InstanceId, message_id: Option<&str>) -> Result<Option<InstanceId>, SendError> {
+        Ok(self.inner.runtime.fork(instance, message_id).await?)
     }
 
     /// Calls one tool through the same dispatch as a model's call, without a model. `agent` and `instance_key` as in [`Input`].

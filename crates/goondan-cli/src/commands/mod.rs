@@ -2,6 +2,7 @@
 
 pub(crate) mod acp;
 pub(crate) mod attach;
+mod browser;
 pub(crate) mod build;
 pub(crate) mod completions;
 pub(crate) mod connection;
@@ -23,6 +24,7 @@ pub(crate) mod sandbox_exec;
 pub(crate) mod schema;
 pub(crate) mod send;
 pub(crate) mod serve;
+pub(crate) mod studio;
 pub(crate) mod test;
 pub(crate) mod tool;
 pub(crate) mod tool_host;
@@ -52,6 +54,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Send(args) => block_on(send::run(args, &state_root, output)),
         Command::Attach(args) => block_on(attach::run(args, &state_root, output)),
         Command::Serve(args) => block_on(serve::run(args, &state_root, output)),
+        Command::Studio(args) => block_on(studio::run(args, &state_root, output)),
         Command::Acp(args) => block_on(acp::run(args, &state_root, output)),
         Command::Lsp(args) => lsp::run(&args, &state_root),
         Command::Build(args) => block_on(build::run(&args, &state_root, output)),

@@ -14,10 +14,12 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::run::{Asked, Session, Signals, watched};
+use super::studio;
 use crate::exit::CliError;
 use crate::output::Output;
 use crate::place::ProjectPath;
 use crate::project::{Launch, StartArgs};
+use crate::remote::NotStarted;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,27 +59,52 @@ pub(crate) struct ServeArgs {
     /// Deliver the files of this folder, too, to everybody who reaches the server
     #[arg(long, value_name = "FOLDER")]
     site: Option<PathBuf>,
+    /// Offer a page, too, where a person sees and steers the swarm
+    #[arg(long)]
+    studio: bool,
     /// Reload the project whenever one of its files changes
     #[arg(short, long)]
     watch: bool,
     #[command(flatten)]
     start: StartArgs,
+    /// Open the page in a browser
+    #[arg(skip)]
+    opens: bool,
+}
+
+impl ServeArgs {
+    /// As `gdn studio` serves: for this machine, with the page, following what changes.
+    pub(super) fn for_studio(project: ProjectPath, listen: SocketAddr, opens: bool, start: StartArgs) -> Self {
+        ServeArgs {
+            project,
+            listen,
+            token_file: None,
+            no_token: false,
+            allow_host: Vec::new(),
+            allow_origin: Vec::new(),
+            max_body: Limits::default().body,
+            site: None,
+            studio: true,
+            watch: true,
+            start,
+            opens,
+        }
+    }
 }
 
 /// Serves until a signal comes.
 pub(crate) async fn run(args: ServeArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    watched(async |signals| serve(&args, signals, state_root, output).await).await
+    watched(async |signals| Ok(serve(&args, signals, state_root, output).await?)).await
 }
 
-async fn serve(args: &ServeArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    if args.no_token && !args.listen.ip().is_loopback() {
-        let refused = CliError::usage("`--no-token` would let the whole network use the swarm.");
-        return Err(refused.suggest("Leave `--no-token` out, or listen at 127.0.0.1."));
-    }
-    if let Some(folder) = args.site.as_deref().filter(|folder| !folder.is_dir()) {
-        return Err(CliError::configuration(format!("There is no folder `{}` to deliver.", folder.display()))
-            .suggest("Give `--site` the folder with your pages."));
-    }
+/// Serves until a signal comes; who runs the swarm already where it can't.
+pub(super) async fn serve(
+    args: &ServeArgs,
+    signals: Signals,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<(), NotStarted> {
+    check(args)?;
     let given = given_token(args)?;
     // Before the swarm starts: an address that is taken must not begin turns that an earlier run has left.
     let mut listener = Some(bind(args.listen).await?);
@@ -110,15 +137,31 @@ async fn serve(args: &ServeArgs, signals: Signals, state_root: &StateRoot, outpu
         Some(listener) => listener,
         None => bind(args.listen).await?,
     };
-    let offer = Offer { access: access(args, token), limits, site: args.site.clone(), further };
-    let server = Server::listen(listener, session.door.service.clone(), offer)?;
+    let access = access(args, token);
+    // Where nobody needs a token, nobody signs in.
+    let code = access.token.as_ref().map(|_| format!("#code={}", access.sign_ins.code().expose())).unwrap_or_default();
+    let offer = Offer { access, limits, site: args.site.clone(), studio: args.studio, further };
+    let server = Server::listen(listener, session.door.service.clone(), offer).map_err(CliError::from)?;
     session.door.opened().await;
-    tell(&server, &session, (!args.no_token, token_file.as_deref()), output)?;
+    let page = args.studio.then(|| format!("http://{}{}{code}", server.address(), goondan_serve::studio::PATH));
+    tell(&server, &session, Told { needs_token: !args.no_token, token_file, page, opens: args.opens }, output)?;
     wait(&mut session, output).await?;
     let ended = session.shut_down().await;
     server.end().await;
     // A signal is how a server is meant to end.
-    ended.or_else(|error| if error.code == Code::INTERRUPTED { Ok(()) } else { Err(error) })
+    Ok(ended.or_else(|error| if error.code == Code::INTERRUPTED { Ok(()) } else { Err(error) })?)
+}
+
+fn check(args: &ServeArgs) -> Result<(), CliError> {
+    if args.no_token && !args.listen.ip().is_loopback() {
+        let refused = CliError::usage("`--no-token` would let the whole network use the swarm.");
+        return Err(refused.suggest("Leave `--no-token` out, or listen at 127.0.0.1."));
+    }
+    if let Some(folder) = args.site.as_deref().filter(|folder| !folder.is_dir()) {
+        return Err(CliError::configuration(format!("There is no folder `{}` to deliver.", folder.display()))
+            .suggest("Give `--site` the folder with your pages."));
+    }
+    Ok(())
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, CliError> {
@@ -210,27 +253,38 @@ fn not_bound(address: SocketAddr, error: &std::io::Error) -> CliError {
         .suggest("Choose another address with `--listen`; port 0 takes any that is free.")
 }
 
+/// What is told of a server.
+struct Told {
+    needs_token: bool,
+    token_file: Option<PathBuf>,
+    /// The address of the studio.
+    page: Option<String>,
+    opens: bool,
+}
+
 /// Tells where the server is, and how it is asked: with the token of that file, or with the one of the environment.
-fn tell(
-    server: &Server,
-    session: &Session,
-    (needs_token, token_file): (bool, Option<&Path>),
-    output: &Output,
-) -> Result<(), CliError> {
-    let base = format!("http://{}", server.address());
+fn tell(server: &Server, session: &Session, told: Told, output: &Output) -> Result<(), CliError> {
+    let (base, token_file) = (format!("http://{}", server.address()), told.token_file.as_deref());
     if output.json {
-        return output.json_line(&json!({
-            "type": "listening", "url": base, "swarm": session.swarm.name(), "tokenFile": token_file,
-        }));
+        let mut line =
+            json!({"type": "listening", "url": base, "swarm": session.swarm.name(), "tokenFile": token_file});
+        if let Some(page) = told.page {
+            line["studio"] = page.into();
+        }
+        return output.json_line(&line);
     }
     let secret = match token_file {
         Some(file) => Some(format!("$(cat {})", super::quoted(&file.to_string_lossy()))),
-        None => needs_token.then(|| "$GOONDAN_TOKEN".to_owned()),
+        None => told.needs_token.then(|| "$GOONDAN_TOKEN".to_owned()),
     };
     let token = secret.map(|secret| format!(" -H \"Authorization: Bearer {secret}\""));
     output.note(&format!(
         "Serving the swarm {} at {base}. Press Ctrl-C to stop.\n  Try: curl{} {base}/api/swarm",
         shown::line(session.swarm.name()),
         token.unwrap_or_default(),
-    ))
+    ))?;
+    let Some(page) = told.page else { return Ok(()) };
+    output.note("The studio shows it in the browser:")?;
+    let workspace = session.swarm.workspace_dir();
+    studio::tell(&page, told.opens.then_some(&*workspace), output)
 }

@@ -34,6 +34,15 @@ pub(crate) async fn bury(engine: &Engine, event: &AgentEvent, result: &TurnResul
     }
 }
 
+/// The lists of all instances, in the order of the failures.
+pub(crate) async fn all(engine: &Engine) -> Result<Vec<DeadLetter>, StoreError> {
+    let lists = engine.store.all(DEAD_LETTERS).await?;
+    let mut letters: Vec<DeadLetter> =
+        lists.into_iter().flat_map(|(_, record)| of_record(Some(record.value))).collect();
+    letters.sort_by_key(|letter| letter.failed_at);
+    Ok(letters)
+}
+
 /// The event of that id on the list of `instance`.
 pub(crate) async fn find(
     engine: &Engine,

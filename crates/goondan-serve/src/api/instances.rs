@@ -12,7 +12,7 @@ use super::Problems;
 use crate::problem::{Asked, Body, Problem};
 use crate::service::Service;
 use crate::stream::Followed;
-use crate::wire::{InputState, InstanceFilter, InstancesBody, MessagesBody, RetryBody};
+use crate::wire::{ForkBody, ForkedBody, InputState, InstanceFilter, InstancesBody, MessagesBody, RetryBody};
 
 /// Lists the conversations of the swarm.
 #[utoipa::path(
@@ -83,6 +83,29 @@ pub(super) async fn retry(
     let id = known(&service, agent, key).await?;
     let turn = service.swarm().retry(&id, &body.event_id).await?;
     Ok((StatusCode::ACCEPTED, Json(Followed::from(&turn).state(None))))
+}
+
+/// Makes a new conversation that begins with messages of this one. It is on disk when the answer comes. No turn runs.
+#[utoipa::path(
+    post,
+    path = "/api/instances/{agent}/{key}/fork",
+    params(("agent" = String, Path, description = "The agent."), ("key" = String, Path, description = "The instance key.")),
+    request_body = ForkBody,
+    responses((status = 201, body = ForkedBody), Problems),
+)]
+pub(super) async fn fork(
+    State(service): State<Service>,
+    Path((agent, key)): Path<(String, String)>,
+    Body(body): Body<ForkBody>,
+) -> Result<(StatusCode, Json<ForkedBody>), Problem> {
+    let id = known(&service, agent, key).await?;
+    let forked = service.swarm().fork(&id, body.message_id.as_deref()).await?.ok_or_else(|| {
+        Problem::new(Code::SERVE_NOT_FOUND, format!("{id} has no message of that id."))
+            .suggest("GET …/messages shows the messages with their ids.")
+    })?;
+    let messages = service.swarm().conversation(&forked).await?.len();
+    let body = ForkedBody { agent_name: forked.agent, instance_key: forked.instance_key, messages };
+    Ok((StatusCode::CREATED, Json(body)))
 }
 
 async fn known(service: &Service, agent: String, key: String) -> Result<InstanceId, Problem> {

@@ -5,6 +5,8 @@ mod events;
 mod health;
 mod inputs;
 mod instances;
+mod letters;
+mod parts;
 mod site;
 mod swarm;
 
@@ -25,7 +27,7 @@ use crate::guard::{Access, guard, no_larger, refuse_larger};
 use crate::problem::Problem;
 use crate::server::Offer;
 use crate::service::Service;
-use crate::{a2a, ag_ui, openai};
+use crate::{a2a, ag_ui, openai, studio};
 
 /// Which answers of the server tell of errors.
 #[derive(utoipa::IntoResponses)]
@@ -67,9 +69,9 @@ struct Document;
 
 /// All routes.
 pub(crate) fn router(service: Service, offer: Offer) -> Router {
-    let Offer { access, limits, site, further } = offer;
+    let Offer { access, limits, site, studio: has_studio, further } = offer;
     let access = Arc::new(access);
-    let (guarded, document) = OpenApiRouter::with_openapi(Document::openapi())
+    let routes = OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(swarm::swarm))
         .routes(routes!(swarm::reload))
         .routes(routes!(swarm::tools))
@@ -81,6 +83,11 @@ pub(crate) fn router(service: Service, offer: Offer) -> Router {
         .routes(routes!(instances::messages))
         .routes(routes!(instances::cancel))
         .routes(routes!(instances::retry))
+        .routes(routes!(instances::fork))
+        .routes(routes!(letters::list))
+        .routes(routes!(letters::discard))
+        .routes(routes!(parts::topology))
+        .routes(routes!(parts::reloads))
         .routes(routes!(events::events))
         .routes(routes!(health::metrics))
         .routes(routes!(approvals::list))
@@ -88,9 +95,12 @@ pub(crate) fn router(service: Service, offer: Offer) -> Router {
         .routes(routes!(a2a::entry_card))
         .routes(routes!(a2a::agent_card))
         .routes(routes!(a2a::call))
-        .routes(routes!(ag_ui::run))
-        .split_for_parts();
-    let document = finished(document.merge_from(openai::Described::openapi()), &service);
+        .routes(routes!(ag_ui::run));
+    let routes = if has_studio { routes.routes(routes!(studio::code)).routes(routes!(studio::end)) } else { routes };
+    let (guarded, document) = routes.split_for_parts();
+    let document = document.merge_from(openai::Described::openapi());
+    let document = if has_studio { document.merge_from(studio::Described::openapi()) } else { document };
+    let document = finished(document, &service);
     let no_larger = middleware::from_fn_with_state(limits.body, no_larger);
     let mcp = Router::new()
         .route_service("/mcp", crate::mcp::endpoint(&service, limits))
@@ -103,6 +113,7 @@ pub(crate) fn router(service: Service, offer: Offer) -> Router {
         .route("/healthz", axum::routing::get(health::alive))
         .route("/readyz", axum::routing::get(health::ready))
         .route("/openapi.json", axum::routing::get(move || async move { Json(document.clone()) }));
+    let open = if has_studio { open.merge(studio::router(&access).layer(no_larger.clone())) } else { open };
     let all = open.merge(guarded).nest("/v1", openai::router(Arc::clone(&access)).layer(no_larger));
     let all = match site {
         Some(folder) => {

@@ -11,5 +11,6 @@ mod metrics;
 mod openai;
 mod questions;
 mod streams;
+mod studio;
 mod support;
 mod walls;

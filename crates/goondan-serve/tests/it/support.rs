@@ -70,6 +70,17 @@ impl Running {
         project: &str,
         with: impl FnOnce(SwarmBuilder) -> SwarmBuilder,
     ) -> Running {
+        Running::start_offer(state, limits, project, with, |offer| offer).await
+    }
+
+    /// With another offer than the usual one.
+    pub(crate) async fn start_offer(
+        state: &Path,
+        limits: Limits,
+        project: &str,
+        with: impl FnOnce(SwarmBuilder) -> SwarmBuilder,
+        offer: impl FnOnce(Offer) -> Offer,
+    ) -> Running {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("goondan.yaml"), project).unwrap();
         let project = goondan::load(folder.path());
@@ -84,8 +95,8 @@ impl Running {
         let (service, serving) = Service::begin(swarm.clone(), broker.clone(), events, "0");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let token = Token::random();
-        let server =
-            Server::listen(listener, service.clone(), Offer { limits, ..Access::local(token.clone()).into() }).unwrap();
+        let offer = offer(Offer { limits, ..Access::local(token.clone()).into() });
+        let server = Server::listen(listener, service.clone(), offer).unwrap();
         let door = Door { address: server.address(), token, pid: 0 };
         let client = Client::through(&door);
         Running { swarm, service, client, door, broker, server, _serving: serving, _project: folder }

@@ -248,7 +248,8 @@ impl Swarm {
         written.await.expect("writing does not panic, and nobody cancels it");
     }
 
-    pub(crate) fn bundle(&self) -> Arc<Bundle> {
+    /// The project as the generation that serves was made from it.
+    pub fn bundle(&self) -> Arc<Bundle> {
         Arc::clone(&self.inner().runtime.generation().bundle)
     }
 

@@ -2,7 +2,6 @@
 
 use std::io::BufRead;
 use std::net::Ipv4Addr;
-use std::process::Stdio;
 
 use clap::Args;
 use goondan::StateRoot;
@@ -12,6 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::{Place, Servers, failed};
+use crate::commands::browser;
 use crate::complete;
 use crate::exit::CliError;
 use crate::output::{Output, style};
@@ -80,7 +80,7 @@ impl Visitor for Browser<'_> {
         let told = self.output.explain(&format!("Log in on this page:\n\n  {}\n", shown::line(page)));
         told.map_err(|error| error.message)?;
         if self.opens {
-            open(page);
+            browser::open(page);
         }
         if Output::stdin_is_terminal() {
             let port = self.port;
@@ -143,11 +143,4 @@ async fn pasted() -> String {
         Ok(line) => line,
         Err(_) => std::future::pending().await,
     }
-}
-
-/// Opens a page as the desktop does. Where there is none, the address was printed.
-fn open(page: &str) {
-    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
-    let mut command = std::process::Command::new(program);
-    let _ = command.arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
 }

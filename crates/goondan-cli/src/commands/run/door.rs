@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use goondan::{Broker, Swarm};
 use goondan_serve::door::{self, OpenDoor};
-use goondan_serve::{Access, Server, Service, Serving, Token};
+use goondan_serve::{Access, Offer, Server, Service, Serving, Token};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -51,7 +51,8 @@ impl Door {
 async fn listen(service: Service) -> std::io::Result<(Server, OpenDoor)> {
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
     let (workspace, token) = (service.swarm().workspace_dir(), Token::random());
-    let server = Server::listen(listener, service, Access::local(token.clone()))?;
+    let offer = Offer { studio: true, ..Access::local(token.clone()).into() };
+    let server = Server::listen(listener, service, offer)?;
     let door = door::Door { address: server.address(), token, pid: std::process::id() }.open(&workspace)?;
     Ok((server, door))
 }

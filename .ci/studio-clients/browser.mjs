@@ -1,0 +1,77 @@
+// A browser that looks at the studio, and writes down what it must not see.
+
+import { createRequire } from "node:module";
+import { readFileSync } from "node:fs";
+
+const [, , folder] = process.argv;
+const require = createRequire(`${folder}/package.json`);
+const { chromium } = require("playwright-core");
+const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+const FLAGS = [
+  "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+  "--disable-component-update", "--disable-sync",
+];
+
+/** Ends the script where something does not hold. */
+export function holds(is, words) {
+  if (!is) throw new Error(`does not hold: ${words}`);
+  console.log(`  ok  ${words}`);
+}
+
+/** Starts Chromium with a profile of its own. */
+export function launch() {
+  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", headless: true, args: FLAGS });
+}
+
+/** A page that looks at the studio of that address. What goes wrong in it is in `wrong`, and so is a request to another host. */
+export async function visit(browser, url, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme: "light", ...options });
+  const page = await context.newPage();
+  const wrong = [];
+  const host = new URL(url).host;
+  context.on("request", (request) => {
+    const to = new URL(request.url());
+    if (to.protocol.startsWith("http") && to.host !== host) wrong.push(`a request to ${to.host}`);
+  });
+  page.on("pageerror", (error) => wrong.push(`an error: ${error}`));
+  page.on("console", (message) => {
+    if (message.type() === "error") wrong.push(`${message.text()} ${message.location().url}`);
+  });
+  page.on("dialog", (dialog) => {
+    wrong.push(`a dialog: ${dialog.message()}`);
+    dialog.dismiss();
+  });
+  if (process.env.STUDIO_PAGE) await standIn(context, process.env.STUDIO_PAGE);
+  await page.goto(url);
+  await page.waitForSelector("#nav a").catch(async (error) => {
+    throw new Error(`${error}\n${wrong.join("\n")}\n${await page.textContent("body")}`);
+  });
+  return { context, page, wrong };
+}
+
+/** Takes the files of the page from a folder, with the headers of the program: to try a change without building it. */
+async function standIn(context, folder) {
+  await context.route((to) => to.pathname.startsWith("/studio/"), async (route) => {
+    const name = new URL(route.request().url()).pathname.slice("/studio/".length) || "index.html";
+    const headers = (await route.fetch()).headers();
+    delete headers["content-length"];
+    await route.fulfill({ headers, body: readFileSync(`${folder}/${name}`) });
+  });
+}
+
+/** Shows a view. */
+export async function show(page, view) {
+  await page.evaluate((name) => (location.hash = `#/${name}`), view);
+  await page.waitForSelector(`main.view-${view.split("/")[0]}`);
+  // One frame, so that it is drawn.
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+}
+
+/** What axe-core finds that is serious or worse. It is evaluated by the debugger, which no policy of the page concerns. */
+export async function accessibility(page) {
+  await page.evaluate(AXE);
+  const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  const grave = found.violations.filter((one) => one.impact === "serious" || one.impact === "critical");
+  return grave.map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => `${node.target} ${node.failureSummary}`).join(" | ")}`);
+}

@@ -1,0 +1,39 @@
+// The newsroom in the studio: node newsroom.mjs TOOLS ADDRESS PICTURES
+
+import { mkdirSync } from "node:fs";
+import { holds, launch, show, visit } from "./browser.mjs";
+
+const [, , , address, pictures] = process.argv;
+const browser = await launch();
+const { page, wrong } = await visit(browser, address);
+
+/** A small picture of what is seen, in both colours. */
+async function picture(name) {
+  if (!pictures) return;
+  mkdirSync(pictures, { recursive: true });
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    await page.screenshot({ path: `${pictures}/newsroom-${name}-${colorScheme}.png` });
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+}
+
+await show(page, "conversations/coordinator/main");
+const words = page.getByLabel("Input for coordinator:main");
+await words.fill("Write about bees");
+await words.press("Enter");
+await page.locator(".words", { hasText: "our researcher found in the archive." }).first().waitFor();
+await page.locator(".live .mark").waitFor({ state: "detached" });
+await picture("conversation");
+await show(page, "swarm");
+await page.locator(".card.agent").nth(2).waitFor();
+holds((await page.locator(".lines path").count()) >= 7, "the agents are drawn with their models and tools");
+await picture("swarm");
+await show(page, "traces");
+await page.locator(".span-name", { hasText: "researcher:" }).first().waitFor();
+await page.locator(".span-name", { hasText: "writer:" }).first().waitFor();
+holds(true, "the trace of an input shows all three agents");
+await picture("trace");
+holds(wrong.length === 0, `nothing went wrong in the page ${wrong.join("\n")}`);
+await browser.close();
+console.log("the newsroom is seen");

@@ -1,0 +1,33 @@
+//! The browser of whoever sits here.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The file of a workspace that leads a browser to the studio.
+const WAY_IN: &str = "studio.html";
+
+/// Opens a page as the desktop does. Where there is none, the address was printed.
+pub(crate) fn open(page: &str) {
+    let program = match std::env::consts::OS {
+        "macos" => "open",
+        "windows" => "explorer",
+        _ => "xdg-open",
+    };
+    let mut command = Command::new(program);
+    let _ = command.arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+}
+
+/// Opens an address that is a secret: every user of this machine may see the arguments of programs, so it goes through a file
+/// that only this user can read.
+pub(crate) fn open_secretly(address: &str, workspace: &Path) -> io::Result<()> {
+    let page =
+        format!("<!doctype html><meta http-equiv=\"refresh\" content=\"0;url={address}\"><title>gdn studio</title>\n");
+    // Readable for its owner alone from its first moment.
+    let mut file = tempfile::NamedTempFile::new_in(workspace)?;
+    file.write_all(page.as_bytes())?;
+    let path = workspace.join(WAY_IN);
+    file.persist(&path).map_err(|error| error.error)?;
+    open(&path.to_string_lossy());
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! What reloads have changed since the process began: their events are in no conversation's file.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use chrono::{SecondsFormat, Utc};
+use goondan::{ReloadNews, ReloadOutcome, Swarm};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::wire::ReloadRecord;
+
+/// So many are remembered, the latest.
+const REMEMBERED: usize = 200;
+
+/// Remembers them.
+#[derive(Default)]
+pub(crate) struct Reloads(Mutex<VecDeque<ReloadRecord>>);
+
+impl Reloads {
+    /// Oldest first.
+    pub(crate) fn all(&self) -> Vec<ReloadRecord> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    /// Takes down what comes, until nothing more can.
+    pub(crate) async fn follow(&self, swarm: &Swarm, news: &mut UnboundedReceiver<ReloadNews>) {
+        while let Some(news) = news.recv().await {
+            if let ReloadNews::Reloaded(outcome) = news {
+                self.push(record(&outcome, swarm.generation()));
+            }
+        }
+    }
+
+    fn push(&self, record: ReloadRecord) {
+        let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if records.len() == REMEMBERED {
+            records.pop_front();
+        }
+        records.push_back(record);
+    }
+}
+
+fn record(outcome: &ReloadOutcome, serving: u64) -> ReloadRecord {
+    let diagnostics = outcome.result.as_ref().err().unwrap_or(&outcome.warnings);
+    ReloadRecord {
+        at: Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true),
+        ok: outcome.result.is_ok(),
+        generation: *outcome.result.as_ref().unwrap_or(&serving),
+        plan: (&outcome.plan).into(),
+        diagnostics: diagnostics.clone(),
+        duration_ms: outcome.timing.total_ms(),
+    }
+}

@@ -1,0 +1,155 @@
+// What happens in the swarm: one stream for the whole page, which goes on where it was cut off.
+
+import { get, headers, Problem } from "./api.js";
+import { nameOf, state, take, tell } from "./state.js";
+
+/** So many stored events are shown at the beginning, the latest. */
+const BEFORE = 20_000;
+/** Events are taken in together, that many milliseconds at a time. */
+const TOGETHER = 60;
+
+let last = 0;
+/** @type {any[]} */
+let waiting = [];
+let timer = 0;
+
+/** Follows the swarm as long as the page is open. */
+export async function follow() {
+  let pause = 250;
+  for (;;) {
+    try {
+      await listen(() => (pause = 250));
+    } catch (error) {
+      if (error instanceof Problem && error.status === 401) {
+        connection("lost");
+        throw error;
+      }
+    }
+    connection("lost");
+    await new Promise((resume) => setTimeout(resume, pause));
+    pause = Math.min(pause * 2, 5000);
+  }
+}
+
+function connection(now) {
+  state.connection = now;
+  tell("connection");
+}
+
+async function listen(begun) {
+  const asked = last > 0 ? "" : `&last=${BEFORE}`;
+  const more = { Accept: "text/event-stream", ...(last > 0 ? { "Last-Event-ID": String(last) } : {}) };
+  const response = await fetch(`/api/events?approvals=true${asked}`, { headers: headers(more) });
+  if (!response.ok || !response.body) {
+    throw new Problem(`The server answered ${response.status}.`, { status: response.status });
+  }
+  begun();
+  connection("live");
+  refresh();
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop() ?? "";
+    blocks.forEach(read);
+  }
+}
+
+/** @param {string} block an event of the stream */
+function read(block) {
+  let name = "message";
+  const data = [];
+  for (const line of block.split("\n")) {
+    if (line.startsWith("id:")) last = Number(line.slice(3)) || last;
+    else if (line.startsWith("event:")) name = line.slice(6).trim();
+    else if (line.startsWith("data:")) data.push(line.slice(5).trimStart());
+  }
+  if (!data.length) return;
+  waiting.push([name, JSON.parse(data.join("\n"))]);
+  timer ||= setTimeout(flush, TOGETHER);
+}
+
+/** Takes in what has come together. */
+function flush() {
+  timer = 0;
+  const events = [];
+  const happened = [];
+  let texts = false;
+  for (const [name, body] of waiting) {
+    if (name === "text.delta" || name === "text.reset") {
+      take(events.splice(0));
+      const turn = state.running.get(nameOf(body));
+      if (turn) turn.text = name === "text.reset" ? "" : turn.text + body.delta;
+      texts = true;
+    } else if (name === "approval.request") {
+      state.questions.set(body.id, body);
+      tell("questions");
+    } else if (name === "approval.closed") {
+      state.questions.delete(body.id);
+      tell("questions");
+    } else {
+      events.push(body);
+      happened.push(body);
+    }
+  }
+  waiting = [];
+  if (events.length) take(events);
+  if (happened.length) react(happened);
+  if (texts) tell("text");
+}
+
+/** Asks again for what events say has changed. */
+function react(events) {
+  const types = new Set(events.map((event) => event.type));
+  const has = (...wanted) => wanted.some((type) => types.has(type));
+  if (has("turn.started", "turn.completed", "turn.failed")) later("instances", instances);
+  if (has("turn.failed", "turn.started")) later("letters", letters);
+  if (has("reload.completed", "reload.failed")) later("reloads", reloads);
+}
+
+const planned = new Map();
+
+/** Does something soon, once for all who want it. */
+function later(name, work) {
+  if (planned.has(name)) return;
+  const run = () => {
+    planned.delete(name);
+    work().catch(() => null);
+  };
+  planned.set(name, setTimeout(run, 150));
+}
+
+/** Asks for everything that is no event. */
+export function refresh() {
+  for (const work of [instances, letters, reloads, questions]) work().catch(() => null);
+}
+
+/** The conversations. */
+export async function instances() {
+  state.instances = (await get("/api/instances")).instances;
+  tell("instances");
+}
+
+/** The events whose turns failed. */
+export async function letters() {
+  state.letters = (await get("/api/dead-letters")).deadLetters;
+  tell("letters");
+}
+
+/** What reloads have changed, and the swarm as it is now. */
+export async function reloads() {
+  const [told, topology, swarm] = await Promise.all([get("/api/reloads"), get("/api/topology"), get("/api/swarm")]);
+  state.reloads = told.reloads;
+  state.topology = topology;
+  state.swarm = swarm;
+  tell("reloads");
+  tell("topology");
+}
+
+async function questions() {
+  const open = await get("/api/approvals");
+  state.questions = new Map(open.map((question) => [question.id, question]));
+  tell("questions");
+}

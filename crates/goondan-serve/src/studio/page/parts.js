@@ -1,0 +1,117 @@
+// Pieces that several views are made of.
+
+import { Problem } from "./api.js";
+import { fill, h } from "./dom.js";
+import { json } from "./format.js";
+
+/**
+ * What there is to say where there is nothing to show.
+ * @param {string} title
+ * @param {...import("./dom.js").Child} words
+ */
+export function nothing(title, ...words) {
+  return h("div.empty", {}, h("p.empty-title", {}, title), h("p", {}, ...words));
+}
+
+/**
+ * A word with a colour that says how it is meant; the word says it, too.
+ * @param {"ok"|"bad"|"busy"|"plain"|"ask"} kind
+ * @param {string} words
+ */
+export function mark(kind, words) {
+  return h(`span.mark.${kind}`, {}, words);
+}
+
+/**
+ * Data as it is.
+ * @param {any} value
+ * @param {string} [label] what a screen reader calls it
+ */
+export function data(value, label = "Data") {
+  return h("pre.data", { tabindex: 0, role: "region", "aria-label": label }, json(value));
+}
+
+/**
+ * The head of a view.
+ * @param {string} title
+ * @param {...import("./dom.js").Child} more
+ */
+export function head(title, ...more) {
+  return h("div.head", {}, h("h1", {}, title), h("div.head-more", {}, ...more));
+}
+
+/**
+ * Shows a message for a while, or an error until it is put away.
+ * @param {"ok"|"bad"} kind
+ * @param {string} words
+ * @param {string} [suggestion]
+ */
+export function notice(kind, words, suggestion) {
+  const place = document.getElementById("notice");
+  const close = h("button.quiet", { type: "button", "aria-label": "Put the message away" }, "×");
+  const box = h(`div.notice.${kind}`, { role: kind === "bad" ? "alert" : "status" }, h("div", {}, h("p", {}, words), suggestion && h("p.muted", {}, suggestion)), close);
+  close.addEventListener("click", () => box.remove());
+  fill(place, box);
+  if (kind === "ok") setTimeout(() => box.remove(), 5000);
+}
+
+/**
+ * Does something, and says so where it fails.
+ * @param {() => Promise<any>} work
+ * @returns {Promise<any>}
+ */
+export async function attempt(work) {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    notice("bad", error.code ? `${error.message} [${error.code}]` : error.message, error.suggestion);
+    return undefined;
+  }
+}
+
+/**
+ * The address of a view.
+ * @param {...string} parts
+ */
+export function address(...parts) {
+  return `#/${parts.map(encodeURIComponent).join("/")}`;
+}
+
+/**
+ * A link to a conversation.
+ * @param {{agentName: string, instanceKey: string}} whose
+ */
+export function conversationLink(whose) {
+  return h("a", { href: address("conversations", whose.agentName, whose.instanceKey) }, `${whose.agentName}:${whose.instanceKey}`);
+}
+
+/**
+ * Gives a file to the person.
+ * @param {string} name
+ * @param {string} type
+ * @param {string} text
+ */
+export function download(name, type, text) {
+  const link = h("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+/**
+ * A diagnostic of the project.
+ * @param {any} diagnostic
+ */
+export function diagnostic(diagnostic) {
+  const place = diagnostic.file && `${diagnostic.file}${diagnostic.line ? `:${diagnostic.line}:${diagnostic.column ?? 1}` : ""}`;
+  const isError = diagnostic.severity === "error";
+  return h(
+    "li.diagnostic",
+    {},
+    h("div.row", {}, mark(isError ? "bad" : "ask", isError ? "error" : "warning"), h("code", {}, diagnostic.code), place && h("code.muted", {}, place)),
+    h("p", {}, diagnostic.message),
+    diagnostic.suggestion && h("p.muted", {}, diagnostic.suggestion),
+  );
+}

@@ -1,0 +1,106 @@
+// Events: everything that happens, by number. Only the rows that can be seen are there, however many events there are.
+
+import { fill, h } from "../dom.js";
+import { counted, excerpt, time } from "../format.js";
+import { data, head, nothing } from "../parts.js";
+import { nameOf, on, state } from "../state.js";
+
+/** The height of a row, in pixels; style.css says the same. */
+const ROW = 30;
+/** So many rows are there above and below those that are seen. */
+const MORE = 12;
+
+/** Fields that say where an event belongs, and not what happened. */
+const PLACE = new Set(["type", "sequence", "timestamp", "agentName", "instanceKey", "traceId", "spanId", "parentSpanId", "turnId", "stepId", "toolCallId", "traceparent", "tracestate"]);
+
+/** @type {import("../app.js").View} */
+export function events(place) {
+  const agent = h("select", { "aria-label": "Only events of this agent" });
+  const type = h("select", { "aria-label": "Only events of this type" });
+  const count = h("span.muted", { "aria-live": "off" });
+  const follows = h("input", { type: "checkbox", checked: true, id: "follows" });
+  const rows = h("ol.rows");
+  const list = h("div.log", { tabindex: 0, role: "region", "aria-label": "Events" }, rows);
+  const detail = h("div.event-detail", { "aria-live": "polite" });
+  place.append(head("Events", agent, type, h("label.check", { for: "follows" }, follows, "Follow"), count), h("div.log-columns", {}, list, detail));
+  /** @type {import("../state.js").RuntimeEvent[]} */
+  let wanted = [];
+  let chosen = 0;
+  let planned = 0;
+
+  const fits = (event) => (!agent.value || event.agentName === agent.value) && (!type.value || event.type === type.value || event.type.startsWith(`${type.value}.`));
+  function filter() {
+    wanted = state.events.filter(fits);
+    draw();
+  }
+  function draw() {
+    planned = 0;
+    rows.style.height = `${wanted.length * ROW}px`;
+    if (follows.checked) list.scrollTop = list.scrollHeight;
+    const first = Math.max(0, Math.floor(list.scrollTop / ROW) - MORE);
+    const last = Math.min(wanted.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW) + MORE);
+    fill(rows, wanted.slice(first, last).map((event, nth) => row(event, first + nth, event.sequence === chosen, choose)));
+    fill(count, wanted.length === state.events.length ? counted(wanted.length, "event") : `${wanted.length.toLocaleString("en")} of ${counted(state.events.length, "event")}`);
+  }
+  const soon = () => (planned ||= requestAnimationFrame(draw));
+  function choose(event) {
+    chosen = event.sequence;
+    fill(detail, h("h2", {}, `${event.sequence ? `#${event.sequence} ` : ""}${event.type}`), data(event, "The event"));
+    draw();
+  }
+  list.addEventListener("scroll", () => {
+    const isAtEnd = list.scrollHeight - list.scrollTop - list.clientHeight < ROW * 2;
+    if (!isAtEnd) follows.checked = false;
+    soon();
+  });
+  follows.addEventListener("change", draw);
+  for (const select of [agent, type]) select.addEventListener("change", filter);
+  const choices = () => {
+    const known = (values) => [...new Set(values)].sort();
+    const types = known(state.events.map((event) => event.type));
+    offer(agent, "all agents", known(state.events.map((event) => event.agentName)));
+    offer(type, "all types", known([...types.map((one) => one.split(".")[0]), ...types]));
+  };
+  const resized = new ResizeObserver(soon);
+  resized.observe(list);
+  const stop = on("events", (news) => {
+    choices();
+    const fresh = news.filter(fits);
+    if (state.events.length < wanted.length + fresh.length) return filter();
+    wanted.push(...fresh);
+    soon();
+  });
+  fill(detail, nothing("No event is chosen", "Choose one to see all of it."));
+  choices();
+  filter();
+  return () => {
+    resized.disconnect();
+    cancelAnimationFrame(planned);
+    stop();
+  };
+}
+
+/** Puts the choices there that are new. */
+function offer(select, all, values) {
+  const had = select.value;
+  if (select.options.length === values.length + 1) return;
+  fill(select, h("option", { value: "" }, all), values.map((value) => h("option", { value, selected: value === had }, value)));
+}
+
+function row(event, nth, isChosen, choose) {
+  const words = Object.entries(event).filter(([name]) => !PLACE.has(name));
+  const told = words.map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join("  ");
+  const button = h(
+    "button.event-row",
+    { type: "button", "aria-pressed": String(isChosen) },
+    h("span.number", {}, nth + 1),
+    h("time", {}, time(event.timestamp)),
+    h(`span.type.${event.type.split(".")[0]}`, {}, event.type),
+    h("span.whose", {}, nameOf(event)),
+    h("span.told", {}, excerpt(told, 220)),
+  );
+  button.addEventListener("click", () => choose(event));
+  const item = h("li", {}, button);
+  item.style.transform = `translateY(${nth * ROW}px)`;
+  return item;
+}

@@ -1,0 +1,87 @@
+// Problems: events whose turns failed, calls of which nobody knows how they ended, and turns and calls that failed.
+
+import { place as placeOf, post, remove, segment } from "../api.js";
+import { button, fill, h } from "../dom.js";
+import { letters } from "../feed.js";
+import { when } from "../format.js";
+import { address, attempt, conversationLink, data, head, mark, nothing, notice } from "../parts.js";
+import { nameOf, on, state } from "../state.js";
+
+/** So many are listed of a kind. */
+const LISTED = 100;
+
+/** How many wait for somebody to do something about them. */
+export function problemCount() {
+  return state.letters.length;
+}
+
+/** @type {import("../app.js").View} */
+export function problems(place) {
+  const waiting = h("div.cards-list");
+  const uncertain = h("div.cards-list");
+  const failed = h("div.cards-list");
+  place.append(
+    head("Problems"),
+    section("Failed inputs", "Their turns failed. They wait until somebody has them tried again, or discards them.", waiting),
+    section("Uncertain calls", "They had begun when the process ended: they may or may not have happened. Nothing does them again by itself.", uncertain),
+    section("Failed turns, models and calls", "The latest, as far as the page knows.", failed),
+  );
+  const drawLetters = () => fill(waiting, state.letters.length ? [...state.letters].reverse().map(letter) : nothing("No input waits"));
+  function drawEvents() {
+    const [unsure, wrong] = [[], []];
+    for (const event of state.events) {
+      const isCut = event.type === "tool.completed" && event.error?.code === "E_TOOL_INTERRUPTED";
+      const isWrong = event.type.endsWith(".failed") || (event.type === "tool.completed" && event.status !== "ok");
+      if (isCut) unsure.push(event);
+      else if (isWrong && event.type !== "step.failed" && !event.type.startsWith("reload")) wrong.push(event);
+    }
+    fill(uncertain, unsure.length ? unsure.slice(-LISTED).reverse().map(failure) : nothing("No call is uncertain"));
+    fill(failed, wrong.length ? wrong.slice(-LISTED).reverse().map(failure) : nothing("Nothing has failed"));
+  }
+  const stops = [on("letters", drawLetters), on("events", drawEvents)];
+  drawLetters();
+  drawEvents();
+  letters().catch(() => null);
+  return () => stops.forEach((stop) => stop());
+}
+
+function section(title, words, list) {
+  return h("section.block", { "aria-label": title }, h("h2", {}, title), h("p.muted", {}, words), list);
+}
+
+function letter({ event, error, failedAt }) {
+  const whose = { agentName: event.target.agentName ?? event.target.agent, instanceKey: event.target.instanceKey };
+  const retry = () =>
+    attempt(async () => {
+      const state = await post(`${placeOf(whose)}/retry`, { eventId: event.id });
+      await letters();
+      notice("ok", `${nameOf(whose)} tries it again as ${state.id}.`);
+    });
+  const discard = () =>
+    attempt(async () => {
+      await remove(`${placeOf(whose)}/dead-letters/${segment(event.id)}`);
+      await letters();
+    });
+  return h(
+    "article.panel",
+    {},
+    h("div.row", {}, mark("bad", error.code), conversationLink(whose), h("time.muted", {}, when(failedAt))),
+    h("p", {}, error.message),
+    error.suggestion && h("p.muted", {}, error.suggestion),
+    h("blockquote.words", { dir: "auto" }, event.input),
+    h("div.actions", {}, button("Try again", retry, { class: "primary" }), button("Discard", discard, { class: "danger" })),
+  );
+}
+
+function failure(event) {
+  const code = event.errorCode ?? event.error?.code ?? event.type;
+  const words = event.errorMessage ?? event.error?.message ?? "";
+  return h(
+    "details.panel.failure",
+    {},
+    h("summary", {}, mark("bad", code), h("code", {}, event.toolName ?? event.model ?? event.type), h("span", {}, nameOf(event)), h("time.muted", {}, when(event.timestamp))),
+    h("p", {}, words),
+    h("p", {}, h("a", { href: address("traces", event.traceId) }, "Its trace"), " · ", conversationLink(event)),
+    data(event, "The event"),
+  );
+}
