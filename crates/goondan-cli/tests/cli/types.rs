@@ -114,8 +114,11 @@ fn offered(file: &str, text: &str) -> Shapes {
     serde_json::from_str(&shapes).unwrap()
 }
 
+/// The name of an interface, and what it extends.
+type Head<'l> = (&'l str, Option<&'l str>);
+
 /// The interfaces of a file: `head` finds the name and what it extends in a line, `member` finds a member.
-fn declared(text: &str, head: fn(&str) -> Option<(&str, Option<&str>)>, member: fn(&str) -> Option<&str>) -> Shapes {
+fn declared(text: &str, head: fn(&str) -> Option<Head<'_>>, member: fn(&str) -> Option<&str>) -> Shapes {
     let mut shapes = Shapes::new();
     let mut current: Option<String> = None;
     for line in text.lines() {
@@ -137,7 +140,7 @@ fn word(text: &str) -> &str {
 }
 
 fn in_typescript(text: &str) -> Shapes {
-    fn head(line: &str) -> Option<(&str, Option<&str>)> {
+    fn head(line: &str) -> Option<Head<'_>> {
         let rest = line.strip_prefix("export interface ")?;
         Some((word(rest), rest.split_once(" extends ").map(|(_, base)| word(base))))
     }
@@ -150,7 +153,7 @@ fn in_typescript(text: &str) -> Shapes {
 }
 
 fn in_python(text: &str) -> Shapes {
-    fn head(line: &str) -> Option<(&str, Option<&str>)> {
+    fn head(line: &str) -> Option<Head<'_>> {
         let rest = line.strip_prefix("class ")?;
         Some((word(rest), rest.split_once('(').map(|(_, base)| word(base))))
     }

@@ -212,10 +212,11 @@ fn steps(events: &[RuntimeEvent], turns: &BTreeSet<&str>) -> Result<Vec<Step>, U
     let mut answers: BTreeMap<&str, usize> = BTreeMap::new();
     for event in events {
         match &event.kind {
-            Kind::StepStarted { step_id, turn_id, .. } if turns.contains(turn_id.as_str()) => {
-                if !steps.iter().any(|step| step.id == *step_id) {
-                    steps.push(Step { id: step_id.clone(), turn_id: turn_id.clone(), instance: event.instance() });
-                }
+            // A turn that is resumed begins its steps again.
+            Kind::StepStarted { step_id, turn_id, .. }
+                if turns.contains(turn_id.as_str()) && !steps.iter().any(|step| step.id == *step_id) =>
+            {
+                steps.push(Step { id: step_id.clone(), turn_id: turn_id.clone(), instance: event.instance() });
             }
             Kind::ModelCompleted { turn_id, call } if turns.contains(turn_id.as_str()) => {
                 let Some(step) = &call.step_id else {
