@@ -12,6 +12,7 @@
 //! What this crate does not know: how programs are contained and ended. That is behind the port [`Dialer`].
 
 mod a2a;
+mod asker;
 mod attentive;
 mod cache;
 mod catalog;

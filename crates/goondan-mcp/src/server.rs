@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, InputRequiredResult, RequestMetaObject,
-    ServerResult,
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, InputRequiredResult, ServerResult,
 };
 use rmcp::service::{RequestHandle, ServiceError};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::asker::Asker;
 use crate::cache::{Cache, Known};
 use crate::catalog::Catalog;
 use crate::codes::{self, error};
@@ -22,8 +22,7 @@ use crate::link::Link;
 use crate::place::Place;
 use crate::result;
 use goondan_core::JsonObject;
-use goondan_core::caller::Caller;
-use goondan_core::ports::tool::{ProgressSink, ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{ToolError, ToolOutput};
 
 /// A connection that lived that long was no failure.
 const HEALTHY: Duration = Duration::from_secs(60);
@@ -67,38 +66,6 @@ pub(crate) struct Server {
     changed: Arc<Notify>,
     /// Fires when the server is to end.
     ending: CancellationToken,
-}
-
-/// Who calls.
-pub(crate) struct Asker {
-    pub(crate) place: Place,
-    /// As whom the server sees it.
-    pub(crate) caller: Option<Caller>,
-    /// Is told how far the call is.
-    pub(crate) progress: Arc<dyn ProgressSink>,
-    /// Fires when nobody waits any more.
-    pub(crate) cancellation: CancellationToken,
-}
-
-impl Asker {
-    /// A tool's call.
-    pub(crate) fn of(ctx: &ToolContext) -> Self {
-        Asker {
-            place: Place::of(ctx),
-            caller: ctx.caller.clone(),
-            progress: Arc::clone(&ctx.progress),
-            cancellation: ctx.cancellation.clone(),
-        }
-    }
-
-    /// What goes along with its request.
-    fn meta(&self) -> Option<RequestMetaObject> {
-        let mut meta = RequestMetaObject::new();
-        for (name, value) in self.caller.iter().flat_map(Caller::headers) {
-            meta.insert(name.to_owned(), value.into());
-        }
-        (!meta.is_empty()).then_some(meta)
-    }
 }
 
 /// A connection, for those who share a place.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::asker::Asker;
 use crate::catalog::Catalog;
 use crate::place::Place;
-use crate::server::{Asker, Server};
+use crate::server::Server;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ProgressSink, ToolError, ToolOutput};
 

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
+use crate::asker::Asker;
 use crate::cache::Cache;
 use crate::catalog::{Catalog, Listed};
 use crate::codes::error;
@@ -19,7 +20,7 @@ use crate::link::Link;
 use crate::names::MAX_TOOL;
 use crate::oauth::{self, TokenFile, Visitor};
 use crate::place::Place;
-use crate::server::{Asker, Server};
+use crate::server::Server;
 use crate::session::Session;
 use goondan_core::JsonObject;
 use goondan_core::ids::hex;
