@@ -117,6 +117,10 @@ pub mod code {
     pub const UNAVAILABLE: &str = "E_TOOL_UNAVAILABLE";
     /// The arguments are not what the export takes.
     pub const INVALID_ARGS: &str = "E_TOOL_INVALID_ARGS";
+    /// A layer of an extension called `next` twice.
+    pub const NEXT: &str = "E_EXT_NEXT";
+    /// An extension gave something back that makes no sense.
+    pub const RESULT: &str = "E_EXT_RESULT";
 }
 
 impl ToolError {

@@ -88,7 +88,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("bytes of a cassette (`provider: replay`)", "replay/cassette.rs", "LIMIT"),
     ("the largest `timeoutMs`", "kinds/tool.rs", "MAX_TIMEOUT_MS"),
     ("`Extension.spec.timeoutMs`: how long a layer may work at a stretch", "kinds/extension.rs", "TIMEOUT_MS"),
-    ("extensions that stay registered in a host", "goondan-hosts/src/sessions.rs", "MOST_SESSIONS"),
+    ("extensions that stay registered in a host", "goondan-core/src/layering/sessions.rs", "MOST_SESSIONS"),
     ("time that `ctx.agents.request` waits for an answer", "hosted/questions.rs", "TIMEOUT_MS"),
     ("time to stop, after a time-out or a cancel", "dispatch.rs", "GRACE"),
     ("characters of a tool's name as the model sees it, `tool__export`", "kinds/export.rs", "MAX_QUALIFIED_NAME"),

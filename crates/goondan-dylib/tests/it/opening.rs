@@ -155,5 +155,5 @@ fn a_library_that_would_abort_on_a_panic_does_not_compile() {
         .expect("cargo runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
-    assert!(said.contains("a tool library has to be built with panic = \"unwind\""), "{said}");
+    assert!(said.contains("a library has to be built with panic = \"unwind\""), "{said}");
 }

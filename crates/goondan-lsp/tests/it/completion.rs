@@ -23,8 +23,8 @@ fn keys_are_those_of_the_place_that_are_not_there_yet() {
     assert!(keys.contains(&"prompt".to_owned()) && keys.contains(&"permissions".to_owned()), "{keys:?}");
     assert!(!keys.contains(&"tools".to_owned()) && !keys.contains(&"modelConfig".to_owned()), "{keys:?}");
     assert_eq!(offered(&format!("{AGENT}  |\n"))[0], "modelConfig");
-    assert_eq!(offered(&format!("{AGENT}  prompt: {{sys|}}\n")), ["system", "systemRef"]);
-    assert_eq!(offered(&format!("{AGENT}  prompt:\n    |")), ["system", "systemRef"]);
+    assert_eq!(offered(&format!("{AGENT}  prompt: {{sys|}}\n")), ["system", "systemRef", "instructions"]);
+    assert_eq!(offered(&format!("{AGENT}  prompt:\n    |")), ["system", "systemRef", "instructions"]);
     has(&format!("{AGENT}  tools:\n    - ref: Tool/notes\n      |\n"), "exports");
     assert_eq!(offered("apiVersion: goondan.ai/v1\nkind: Tool\nmetadata:\n  na|\n")[0], "name");
     has("apiVersion: goondan.ai/v1\n|\n", "kind");

@@ -11,16 +11,11 @@ use super::session::Session;
 use super::{Means, request};
 use crate::sdk::context::{Logger, ToolContext};
 use crate::wire::{
-    AgentRequest, Changes, Ended, JsonObject, LayerRun, NextRequest, SendRequest, ToolError, Wrapped, operation,
+    AgentRequest, Changes, Ended, JsonObject, LayerRun, NextRequest, SendRequest, ToolError, Wrapped, code, operation,
 };
 
 /// Makes the ids of messages differ.
 static EMITTED: AtomicU64 = AtomicU64::new(0);
-
-/// The code of a layer that called `next` twice.
-const NEXT: &str = "E_EXT_NEXT";
-/// The code of a message event that makes no sense.
-const RESULT: &str = "E_EXT_RESULT";
 
 /// A run of a layer: what it sees, and what it may do.
 ///
@@ -148,7 +143,7 @@ impl<'a> LayerContext<'a> {
     ///
     /// Such an event makes no sense, or here.
     pub fn emit(&mut self, mut event: Value) -> Result<(), ToolError> {
-        let wrong = |what: &str| ToolError::new(what).code(RESULT);
+        let wrong = |what: &str| ToolError::new(what).code(code::RESULT);
         if self.fields.contains_key("toolName") {
             return Err(wrong("layers around tool calls emit no message events"));
         }
@@ -212,7 +207,7 @@ impl<'a> LayerContext<'a> {
     #[expect(clippy::should_implement_trait, reason = "it is what all languages call it, and no iterator")]
     pub fn next(&mut self) -> Result<Value, ToolError> {
         if std::mem::replace(&mut self.has_next, true) {
-            let error = ToolError::new("`next` was called a second time").code(NEXT);
+            let error = ToolError::new("`next` was called a second time").code(code::NEXT);
             let error = error.suggest("Call it once, and keep its result.");
             self.broken = Some(error.clone());
             return Err(error);
