@@ -69,29 +69,31 @@ in_fish() {
     "$PREFIX/share/fish/vendor_completions.d/gdn.fish" "$@" | cut -f 1
 }
 
-# zsh completes on a terminal alone, so it gets one.
+# zsh completes on a terminal alone, so it gets one. It drops a listing when something is typed meanwhile, so nothing is typed
+# before $WANTED is there; if it never comes, time ends the wait.
 in_zsh() {
   # shellcheck disable=SC2016
-  zsh -f -c 'zmodload zsh/zpty
+  timeout 30 zsh -f -c 'zmodload zsh/zpty
     zpty shell "zsh -f -i"
     zpty -w shell "PS1= ; fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -D; zstyle \":completion:*\" list-prompt \"\""
     zpty -w shell "bindkey \"^I\" list-choices; LISTMAX=0; echo REA""DY"
     zpty -r shell said "*READY*"
     shift
     zpty -w -n shell "$*"$'"'\t'"'
-    # The listing is there when the shell answers to what comes after it.
+    zpty -r shell listed "*$WANTED*"
+    # What else is listed is there when the shell answers to what comes after it.
     zpty -w -n shell $'"'\x15'"'
     zpty -w shell "echo DO""NE"
     zpty -r shell said "*DONE*"
     zpty -d shell
-    print -r -- $said' zsh "$PREFIX/share/zsh/site-functions" "$@" | tr -s ' \r' '\n'
+    print -r -- $listed $said' zsh "$PREFIX/share/zsh/site-functions" "$@" | tr -s ' \r' '\n' || true
 }
 
 # Compares what a shell offers: the shell, a word that must be offered, the words of the line.
 offers() {
   local shell=$1 wanted=$2 offered
   shift 2
-  offered=$("in_$shell" "$@")
+  offered=$(WANTED=$wanted "in_$shell" "$@")
   grep -q -x -F -- "$wanted" <<<"$offered" || fail "$shell: \`$*\` does not offer $wanted but: $offered"
   ! grep -q 'touch\|\[2J' <<<"$offered" || fail "$shell: \`$*\` offers something hostile: $offered"
 }
