@@ -5,6 +5,8 @@
 mod agents;
 #[cfg(unix)]
 mod attacks;
+#[cfg(unix)]
+mod attacks_on_the_web;
 mod bash;
 mod bench;
 mod chat;
