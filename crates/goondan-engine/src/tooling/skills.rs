@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 use crate::tooling::registry::{RegisteredTool, ToolLimits};
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
-use goondan_core::real_path::real_path;
 
 /// No more of a file of a skill is read than that.
 const MAX_SKILL_FILE: u64 = 1024 * 1024;
@@ -93,7 +92,8 @@ fn load(skill: &Skill, root: &Path, workdir: &Path) -> Result<Value, ToolError> 
     output.insert("instructions".to_owned(), json!(skill_body(&text)));
     output.insert("files".to_owned(), json!(files));
     // Only there can other tools reach it, and run what is in it.
-    if let Some(seen) = real_path(workdir).ok().and_then(|workdir| slashed(folder.strip_prefix(workdir).ok()?)) {
+    let workdir = workdir.canonicalize().ok();
+    if let Some(seen) = workdir.and_then(|workdir| slashed(folder.strip_prefix(workdir).ok()?)) {
         output.insert("folder".to_owned(), json!(seen));
     }
     Ok(Value::Object(output))
