@@ -14,6 +14,9 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::cluster::uplink::{Book, FarApprover};
+use crate::cluster::worker::Worker;
+use crate::cluster::{Roster, Uplink, desk};
 use crate::delivery::bus::EventBus;
 use crate::delivery::dead_letters;
 use crate::delivery::orchestrator::{Command, Found, Orchestrator, Refusal, settle_status};
@@ -33,6 +36,7 @@ use goondan_core::inbound::{AgentEvent, EventTrace};
 use goondan_core::message::{Message, MessageData, MessageSource, Part, Role, ToolCall};
 use goondan_core::ports::approval::{ApprovalBook, SharedApprover};
 use goondan_core::ports::clock::Clock;
+use goondan_core::ports::cluster::{Crew, Leader};
 use goondan_core::ports::reload::Reloader;
 use goondan_core::ports::store::{InstanceMeta, Store, StoreError};
 use goondan_core::ports::tool::{Attachment, InstanceObserver, ToolCallResult};
@@ -42,7 +46,7 @@ use goondan_core::reserved;
 /// What a runtime is made of.
 pub struct RuntimeParts {
     /// The first generation.
-    pub generation: Generation,
+    pub generation: Arc<Generation>,
     /// Conversations, accepted events, side effects of running turns.
     pub store: Arc<dyn Store>,
     /// Time and ids.
@@ -65,6 +69,65 @@ pub struct RuntimeParts {
     pub observer: Arc<dyn InstanceObserver>,
     /// Get every event, also of what resumes at once.
     pub watchers: Vec<UnboundedSender<SwarmEvent>>,
+    /// Nodes that work for this one, where there may be some.
+    pub crew: Option<Arc<dyn Crew>>,
+}
+
+/// What a node needs that works for another one.
+pub struct WorkerParts {
+    /// The generation that it runs turns of.
+    pub generation: Arc<Generation>,
+    /// The workspace, as a member may change it.
+    pub store: Arc<dyn Store>,
+    /// Time and ids.
+    pub clock: Arc<dyn Clock>,
+    /// Keeps secrets out of what is written down.
+    pub redactor: Redactor,
+    /// Whether this system contains the programs of a call.
+    pub has_sandbox: bool,
+    /// Lets tools work there, whatever the agents say.
+    pub workdir: Option<PathBuf>,
+    /// Decides what servers are told of the trace.
+    pub tracing: Arc<dyn Tracing>,
+    /// Is told which instances were put away.
+    pub observer: Arc<dyn InstanceObserver>,
+}
+
+/// Runs the turns that the node that leads hands out, until this one is a member no more. Dropped, turns end where they stand:
+/// they go on elsewhere.
+pub async fn work(parts: WorkerParts, leader: Arc<dyn Leader>) {
+    let uplink = Uplink::new(leader);
+    let book = Book::new(&uplink);
+    let (commands, queue) = unbounded_channel();
+    let bus = EventBus::new(
+        Arc::clone(&parts.store),
+        Arc::clone(&parts.clock),
+        parts.redactor.clone(),
+        Some(Arc::clone(&uplink)),
+    );
+    let lives = Lives::default();
+    let engine = Arc::new(Engine {
+        bus,
+        store: parts.store,
+        clock: parts.clock,
+        approver: Arc::new(FarApprover(Arc::clone(&uplink))),
+        approvals: Arc::clone(&book) as _,
+        has_sandbox: parts.has_sandbox,
+        redactor: parts.redactor,
+        generation: ArcSwap::new(parts.generation),
+        spent: Spent::new(&lives.run),
+        lives,
+        dead: AtomicBool::new(false),
+        timetable: Arc::default(),
+        tracing: parts.tracing,
+        observer: parts.observer,
+        workdir: parts.workdir,
+        reloader: None,
+        uplink: Some(Arc::clone(&uplink)),
+        roster: None,
+        commands,
+    });
+    Worker::new(engine, uplink, book).run(queue).await;
 }
 
 /// A running swarm.
@@ -74,6 +137,8 @@ pub struct Runtime {
     task: AbortHandle,
     /// What fires jobs.
     timer: AbortHandle,
+    /// What hears the nodes that work for this one.
+    desk: Option<AbortHandle>,
 }
 
 /// An accepted event.
@@ -153,15 +218,16 @@ impl Runtime {
         let timetable = Arc::new(Timetable::restore(&*parts.store).await?);
         let (commands, queue) = unbounded_channel();
         let lives = Lives::default();
+        let roster = parts.crew.map(Roster::new);
         let engine = Arc::new(Engine {
-            bus: EventBus::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.redactor.clone()),
+            bus: EventBus::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.redactor.clone(), None),
             store: parts.store,
             clock: parts.clock,
             approver: parts.approver,
             approvals: parts.approvals,
             has_sandbox: parts.has_sandbox,
             redactor: parts.redactor,
-            generation: ArcSwap::from_pointee(parts.generation),
+            generation: ArcSwap::new(parts.generation),
             spent: Spent::new(&lives.run),
             lives,
             dead: AtomicBool::new(false),
@@ -170,6 +236,8 @@ impl Runtime {
             observer: parts.observer,
             workdir: parts.workdir,
             reloader: parts.reloader,
+            uplink: None,
+            roster: roster.clone(),
             commands,
         });
         let events = engine.bus.subscribe();
@@ -178,7 +246,8 @@ impl Runtime {
         let task = tokio::spawn(orchestrator.run(queue)).abort_handle();
         let timer = schedule::run(Arc::downgrade(&engine), timetable, Arc::clone(&engine.clock));
         let timer = tokio::spawn(timer).abort_handle();
-        Ok((Runtime { engine, task, timer }, events))
+        let desk = roster.map(|roster| tokio::spawn(desk::listen(Arc::downgrade(&engine), roster)).abort_handle());
+        Ok((Runtime { engine, task, timer, desk }, events))
     }
 
     /// The generation that serves now.
@@ -375,6 +444,7 @@ impl Runtime {
         self.engine.dead.store(true, Ordering::Release);
         self.task.abort();
         self.timer.abort();
+        self.desk.iter().for_each(AbortHandle::abort);
     }
 
     /// Takes no more inputs, waits for running turns up to `grace`, then cancels them; returns when all have ended.
@@ -383,6 +453,7 @@ impl Runtime {
         let _ = self.engine.commands.send(Command::Shutdown { grace });
         self.engine.commands.closed().await;
         self.timer.abort();
+        self.desk.iter().for_each(AbortHandle::abort);
     }
 
     /// Withdraws an event whose turn has not begun: nobody waits any more for its answer.

@@ -72,10 +72,15 @@ pub async fn arrive(
 ) -> Result<Arrival, OpenError> {
     let candidate = Candidate::enter(address, workspace).await?;
     nodes::describe(&candidate, generation).await?;
-    if candidate.try_hold().await? {
-        return Ok(Arrival::Leads(PostgresStore::of_hold(candidate.lead().await?, folders())));
-    }
-    let (epoch, leader) = candidate.join(generation, turns).await?;
+    let (epoch, leader) = loop {
+        if candidate.try_hold().await? {
+            return Ok(Arrival::Leads(PostgresStore::of_hold(candidate.lead().await?, folders())));
+        }
+        if let Some(joined) = candidate.join(generation, turns).await? {
+            break joined;
+        }
+        tokio::time::sleep(LOOK / 5).await;
+    };
     candidate.state.send_replace(nodes::WORKS);
     let access = Arc::new(candidate.member_access(epoch));
     let (renewing, renewed) = (Line::new(Arc::clone(&access), Kind::Quick), Arc::clone(&access));
@@ -104,17 +109,16 @@ async fn renew(access: &Access, line: &Line, beat: &Beat) {
 }
 
 impl Candidate {
-    /// Becomes a member; gives back the epoch, and who leads.
-    async fn join(&self, generation: &str, turns: usize) -> Result<(i64, String), OpenError> {
+    /// Becomes a member; gives back the epoch, and who leads. `None` while somebody takes over.
+    async fn join(&self, generation: &str, turns: usize) -> Result<Option<(i64, String)>, OpenError> {
         let broken = |cause: String| OpenError::Unusable { address: self.address.to_string(), cause };
         let session = Session::open(&self.address, &session_name(&self.node), Kind::Quick).await;
         let session = session.map_err(|error| broken(error.to_string()))?;
-        // While somebody takes over, nobody becomes a member.
         let sql = "SELECT pg_try_advisory_lock_shared($1)";
         let locked = session.query(sql, &[&lock_key("pen", &self.workspace)]).await;
         let has_pen = locked.map_err(|error| broken(error.to_string()))?.first().is_some_and(|row| row.get(0));
         if !has_pen {
-            return Err(broken("another node is taking over the workspace".to_owned()));
+            return Ok(None);
         }
         let turns = i64::try_from(turns).unwrap_or(i64::MAX);
         let joined = session.query(JOIN, &[&self.id, &self.node, &generation, &turns]).await;
@@ -123,7 +127,7 @@ impl Candidate {
         let sql = "SELECT holder FROM goondan.workspaces WHERE id = $1";
         let led = session.query(sql, &[&self.id]).await.map_err(|error| broken(error.to_string()))?;
         let leader: Option<String> = led.first().and_then(|row| row.get(0));
-        Ok((epoch, leader.unwrap_or_default()))
+        Ok(Some((epoch, leader.unwrap_or_default())))
     }
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::cluster::wire::RoomWanted;
 use crate::delivery::bus::EventBus;
 use crate::life::Life;
 use crate::plan::{ModelName, ModelPlan};
@@ -124,7 +125,25 @@ impl<'a> ModelCall<'a> {
             };
             self.engine_bus.runtime(&self.request.instance, &self.trace, kind);
         };
-        self.model.pace.enter(self.model.limits, self.life, tell).await;
+        match self.engine_bus.uplink().filter(|_| !self.model.limits.is_none()) {
+            None => self.model.pace.enter(self.model.limits, self.life, tell).await,
+            Some(uplink) => {
+                let waits = self.life.ask();
+                uplink.enter(self.room()).await;
+                drop(waits);
+            }
+        }
+    }
+
+    /// What the node that leads has to know to let it in, and to tell of it where that takes a while.
+    fn room(&self) -> RoomWanted {
+        RoomWanted {
+            identity: self.model.identity.clone(),
+            instance: self.request.instance.clone(),
+            trace: self.trace.clone(),
+            turn_id: self.turn_id.to_owned(),
+            step_id: self.step_id.map(str::to_owned),
+        }
     }
 
     async fn attempt(&self) -> Result<ModelAnswer, ModelError> {
@@ -142,7 +161,10 @@ impl<'a> ModelCall<'a> {
             }
             if let Some(mut answer) = collector.take(chunk)? {
                 let tokens = answer.usage.map(|usage| usage.total_tokens).unwrap_or_default();
-                self.model.pace.used(self.model.limits, tokens);
+                match self.engine_bus.uplink().filter(|_| !self.model.limits.is_none()) {
+                    None => self.model.pace.used(self.model.limits, tokens),
+                    Some(uplink) => uplink.used(&self.model.identity, tokens),
+                }
                 answer.cost =
                     answer.usage.zip(self.model.pricing.as_ref()).map(|(usage, pricing)| Cost::of(usage, pricing));
                 shown.iter_mut().for_each(|shown| self.show(shown.finish()));

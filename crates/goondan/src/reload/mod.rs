@@ -23,6 +23,7 @@ pub use self::outcome::{ReloadOutcome, ReloadTiming};
 pub(crate) use self::servers::follow_servers;
 pub(crate) use self::tools::ToolReloads;
 use crate::build::Builds;
+use crate::database::mark;
 use crate::generation::LastReload;
 use crate::project::{self, Project};
 use crate::secrets;
@@ -221,6 +222,9 @@ impl Swarm {
         outcome.timing.plan = started.elapsed();
         let swapping = Instant::now();
         outcome.warnings.extend(generation.warnings.iter().cloned());
+        if let Some(node) = &inner.node {
+            node.crew.set_generation(&mark(&basis, &inner.notebook.swarm));
+        }
         inner.runtime.swap(generation);
         let basis_before = state.basis.replace(Arc::new(basis));
         state.environment = environment;
