@@ -59,6 +59,8 @@ pub enum Arrival {
     Leads(PostgresStore),
     /// It is a member, for as long as another node leads.
     Works(Box<Membership>),
+    /// The workspace changed hands just then, or the connection was lost: it may come again.
+    Again(OpenError),
 }
 
 /// Comes to a workspace. Where another node leads, this one becomes a member: its project amounts to `generation`, and at most so
@@ -71,6 +73,18 @@ pub async fn arrive(
     turns: usize,
 ) -> Result<Arrival, OpenError> {
     let candidate = Candidate::enter(address, workspace).await?;
+    match find_place(candidate, folders, generation, turns).await {
+        Err(error @ OpenError::Unusable { .. }) => Ok(Arrival::Again(error)),
+        arrived => arrived,
+    }
+}
+
+async fn find_place(
+    candidate: Candidate,
+    folders: impl Fn() -> Box<dyn Workspace>,
+    generation: &str,
+    turns: usize,
+) -> Result<Arrival, OpenError> {
     nodes::describe(&candidate, generation).await?;
     let (epoch, leader) = loop {
         if candidate.try_hold().await? {

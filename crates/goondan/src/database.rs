@@ -160,6 +160,10 @@ impl Database {
             let arrived = arrive(&self.address, name, &folders, mark, self.turns).await;
             let error = match arrived {
                 Ok(Arrival::Leads(store)) => return Ok(store),
+                Ok(Arrival::Again(error)) => {
+                    was_there = true;
+                    error
+                }
                 Ok(Arrival::Works(mut membership)) => {
                     was_there = true;
                     tracing::info!("this node works for another one");
@@ -184,8 +188,8 @@ impl Database {
             if !was_there || !matches!(error, OpenError::Unusable { .. }) {
                 return Err(error);
             }
-            tracing::warn!("{error}");
-            tokio::time::sleep(BRIEFLY / 10).await;
+            tracing::debug!("{error}");
+            tokio::time::sleep(BRIEFLY / 30).await;
         }
     }
 
