@@ -20,7 +20,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 
 use crate::address::Address;
-use crate::hold::{Access, Candidate, OpenError, Wait, session_name};
+use crate::hold::{Access, Candidate, OpenError, PEN, Wait, session_name};
 use crate::line::Line;
 use crate::nodes;
 use crate::postbox::{self, Postbox, Said};
@@ -129,7 +129,7 @@ impl Candidate {
         let session = Session::open(&self.address, &session_name(&self.node), Kind::Quick).await;
         let session = session.map_err(|error| broken(error.to_string()))?;
         let sql = "SELECT pg_try_advisory_lock_shared($1)";
-        let locked = session.query(sql, &[&lock_key("pen", &self.workspace)]).await;
+        let locked = session.query(sql, &[&lock_key(PEN, &self.workspace)]).await;
         let has_pen = locked.map_err(|error| broken(error.to_string()))?.first().is_some_and(|row| row.get(0));
         if !has_pen {
             return Ok(None);

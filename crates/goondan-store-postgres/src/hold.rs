@@ -101,7 +101,7 @@ impl Access {
         let session = Session::open(&self.address, &session_name(&self.node), kind).await.map_err(failed)?;
         let Some(epoch) = self.epoch else { return Ok(session) };
         let sql = "SELECT pg_try_advisory_lock_shared($1)";
-        let has_pen = session.query(sql, &[&lock_key("pen", &self.workspace)]).await.map_err(failed)?;
+        let has_pen = session.query(sql, &[&lock_key(PEN, &self.workspace)]).await.map_err(failed)?;
         if !has_pen.first().is_some_and(|row| row.get::<_, bool>(0)) {
             return Err(other(format!("another node is taking over the workspace `{}`", self.workspace)));
         }
@@ -186,6 +186,9 @@ pub(crate) async fn take(address: &Address, workspace: &str, wait: Wait) -> Resu
     candidate.lead().await
 }
 
+/// The lock that is shared by all sessions that write.
+pub(crate) const PEN: &str = "pen";
+
 /// A node that would lead.
 pub(crate) struct Candidate {
     pub(crate) address: Address,
@@ -202,7 +205,7 @@ pub(crate) struct Candidate {
 /// Who works in a workspace does not notice that before it is too late; who takes it over ends its sessions.
 const END_WRITERS: &str = "\
     SELECT pg_terminate_backend(l.pid, 5000) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-    WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND a.usename = current_user AND l.pid <> pg_backend_pid()
+    WHERE l.locktype = 'advisory' AND l.mode = 'ShareLock' AND l.granted AND l.objsubid = 1 AND a.usename = current_user AND l.pid <> pg_backend_pid()
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND ((l.classid::bigint << 32) | l.objid::bigint) = $1";
 
@@ -245,13 +248,10 @@ impl Candidate {
     pub(crate) async fn lead(self) -> Result<Hold, OpenError> {
         let Candidate { address, workspace, node, id, guard, sign, state } = self;
         let broken = |error: DbError| unusable(&address, &error);
-        if let Err(error) = sign.query(END_WRITERS, &[&lock_key("pen", &workspace)]).await {
-            tracing::warn!(%error, "those that have worked in the workspace have to end by themselves");
-        }
         state.send_replace(nodes::WAITS);
         let queue =
             Queue { address: &address, workspace: &workspace, node: &node, id, sign: &sign, state: state.subscribe() };
-        queue.for_lock(&guard, "pen", Wait::Always).await?;
+        queue.for_lock(&guard, PEN, Wait::Always).await?;
         let sql = "UPDATE goondan.workspaces SET epoch = epoch + 1, holder = $2 WHERE id = $1 RETURNING epoch";
         let rows = sign.query(sql, &[&id, &node]).await.map_err(broken)?;
         let epoch: Option<i64> = rows.first().map(|row| row.get(0));
@@ -259,7 +259,7 @@ impl Candidate {
             sign.query(sql, &[&id]).await.map_err(broken)?;
         }
         let sql = "SELECT pg_advisory_unlock($1)";
-        guard.query(sql, &[&lock_key("pen", &workspace)]).await.map_err(broken)?;
+        guard.query(sql, &[&lock_key(PEN, &workspace)]).await.map_err(broken)?;
         nodes::note(&guard, &node, id, nodes::LEADS).await.map_err(broken)?;
         let lost = watch::channel(false).0;
         let epoch = Some(epoch.unwrap_or_default());
@@ -321,7 +321,14 @@ impl Queue<'_> {
         loop {
             let state = *self.state.borrow();
             nodes::note(self.sign, self.node, self.id, state).await.map_err(broken)?;
-            let beat = Instant::now() + BEAT;
+            let mut beat = Instant::now() + BEAT;
+            if lock == PEN {
+                // Again and again: one may have begun between the question and the lock.
+                beat = Instant::now() + BEAT / 20;
+                if let Err(error) = self.sign.query(END_WRITERS, &[&key]).await {
+                    tracing::warn!(%error, "those that have worked in the workspace have to end by themselves");
+                }
+            }
             let wake = until.map_or(beat, |until| until.min(beat));
             tokio::select! {
                 locked = &mut locked => return locked.map(drop).map_err(broken),
