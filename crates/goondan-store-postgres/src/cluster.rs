@@ -95,13 +95,13 @@ async fn find_place(
         }
         tokio::time::sleep(LOOK / 5).await;
     };
-    candidate.state.send_replace(nodes::WORKS);
     let access = Arc::new(candidate.member_access(epoch));
     let (renewing, renewed) = (Line::new(Arc::clone(&access), Kind::Quick), Arc::clone(&access));
     let keep = move |beat: Beat| async move { renew(&renewed, &renewing, &beat).await };
     let store = PostgresStore::working(Arc::clone(&access), folders(), keep);
     let (postbox, incoming) = Postbox::open(&access);
-    let leader = PostgresLeader { postbox, incoming: incoming.into(), leader, access };
+    let state = candidate.state.clone();
+    let leader = PostgresLeader { postbox, incoming: incoming.into(), leader, access, state };
     let queueing = tokio::spawn(async move {
         candidate.queue(Wait::Always).await?;
         Ok(candidate)
@@ -198,6 +198,8 @@ pub struct PostgresLeader {
     incoming: tokio::sync::Mutex<UnboundedReceiver<Said>>,
     leader: String,
     access: Arc<Access>,
+    /// What this node does, for people.
+    state: watch::Sender<&'static str>,
 }
 
 #[async_trait]
@@ -220,6 +222,10 @@ impl Leader for PostgresLeader {
 
     fn say(&self, words: String) {
         self.postbox.say(&self.leader, words);
+    }
+
+    fn note_fit(&self, is_fit: bool) {
+        self.state.send_replace(if is_fit { nodes::WORKS } else { nodes::WAITS });
     }
 }
 

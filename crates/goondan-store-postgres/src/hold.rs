@@ -317,10 +317,11 @@ impl Queue<'_> {
             Wait::Always => None,
         };
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&key];
+        let mut state = self.state.clone();
         let mut locked = std::pin::pin!(guard.wait("SELECT pg_advisory_lock($1)", &values));
         loop {
-            let state = *self.state.borrow();
-            nodes::note(self.sign, self.node, self.id, state).await.map_err(broken)?;
+            let does = *state.borrow_and_update();
+            nodes::note(self.sign, self.node, self.id, does).await.map_err(broken)?;
             let mut beat = Instant::now() + BEAT;
             if lock == PEN {
                 // Again and again: one may have begun between the question and the lock.
@@ -332,6 +333,7 @@ impl Queue<'_> {
             let wake = until.map_or(beat, |until| until.min(beat));
             tokio::select! {
                 locked = &mut locked => return locked.map(drop).map_err(broken),
+                Ok(()) = state.changed() => {}
                 () = tokio::time::sleep_until(wake) => {}
             }
             if until.is_some_and(|until| Instant::now() >= until) {

@@ -101,10 +101,11 @@ impl Database {
         self
     }
 
-    /// Lets at most so many turns be at work on this node at a time, those aside that wait for others.
+    /// Lets at most so many turns be at work on this node at a time, those aside that wait for others. With 0 it leaves all of
+    /// them to other nodes, as long as there are any.
     #[must_use]
     pub fn turns(mut self, most: usize) -> Self {
-        self.turns = most.max(1);
+        self.turns = most;
         self
     }
 
@@ -115,7 +116,8 @@ impl Database {
         self
     }
 
-    fn name(&self, workspace: &str) -> String {
+    /// What the workspace of that id is called there.
+    pub fn name(&self, workspace: &str) -> String {
         format!("{}{workspace}", self.prefix)
     }
 

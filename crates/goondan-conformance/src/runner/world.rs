@@ -41,6 +41,8 @@ pub(crate) struct Conditions {
     pub(crate) time_limit: Duration,
     /// The database that keeps the conversations, instead of files.
     pub(crate) database: Option<Database>,
+    /// How many nodes run it.
+    pub(crate) nodes: usize,
     /// With the real models of its project.
     pub(crate) live: Option<LiveCase>,
 }
@@ -75,13 +77,15 @@ pub(crate) struct World<'c> {
     folder: TempDir,
     /// Keeps the conversations, instead of files.
     pub(super) database: Option<Database>,
+    /// How many nodes run it.
+    pub(super) nodes: usize,
 }
 
 impl<'c> World<'c> {
     /// Fresh folders with the case's project in them.
     pub(crate) fn create(
         located: &'c Located,
-        Conditions { time_limit, database, live }: Conditions,
+        Conditions { time_limit, database, nodes, live }: Conditions,
     ) -> Result<Self, String> {
         let case = &located.case;
         let folder = tempfile::Builder::new().prefix("goondan-case-").tempdir().map_err(|error| error.to_string())?;
@@ -109,6 +113,7 @@ impl<'c> World<'c> {
             _web: web,
             deadline: Instant::now() + time_limit,
             database: database.map(|database| database.prefixed(&format!("case-{}-", database::new_id()))),
+            nodes,
             folder,
         })
     }

@@ -63,7 +63,7 @@ pub trait Crew: Send + Sync {
     /// The end of the turn of `event`, where it was written before its node left. `joined` are the events that may have joined it.
     async fn ended(&self, event: &AgentEvent, joined: &[String]) -> Result<Option<EndedTurn>, StoreError>;
 
-    /// So many turns may be at work on this node at a time.
+    /// So many turns may be at work on this node at a time; with 0, none as long as there are other nodes.
     fn own_turns(&self) -> usize;
 }
 
@@ -75,4 +75,7 @@ pub trait Leader: Send + Sync {
 
     /// Says something to it.
     fn say(&self, words: String);
+
+    /// Tells people whether this node gets turns.
+    fn note_fit(&self, is_fit: bool);
 }

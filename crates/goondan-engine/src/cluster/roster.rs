@@ -132,12 +132,15 @@ impl Roster {
         let home = state.homes.get(id);
         let is_home = |node: &NodeName| home == Some(node);
         let free = |node: NodeName, most: usize| (load(&node) < most).then(|| (load(&node), node));
-        let here = free(None, self.crew.own_turns());
+        let fit = state.nodes.values().map(|node| &node.member).filter(|member| member.is_fit && member.turns > 0);
+        // Who leaves turns to others runs them where there are none.
+        let own_turns = self.crew.own_turns();
+        let leaves_them = own_turns == 0 && !is_bound && fit.clone().next().is_some();
+        let here = free(None, if own_turns == 0 && !leaves_them { usize::MAX } else { own_turns });
         let place = |node: NodeName| Place { is_home: is_home(&node), node };
-        if is_bound || is_home(&None) {
+        if is_bound || (is_home(&None) && !leaves_them) {
             return here.map(|(_, node)| place(node));
         }
-        let fit = state.nodes.values().map(|node| &node.member).filter(|member| member.is_fit);
         if let Some(member) = fit.clone().find(|member| home.is_some_and(|home| home.as_ref() == Some(&member.node))) {
             return free(Some(member.node.clone()), member.turns).map(|(_, node)| place(node));
         }
@@ -178,6 +181,7 @@ impl Roster {
     /// A node has come, or has changed.
     pub(crate) fn put(&self, member: Member, run: &Arc<Life>) {
         let mut state = self.state();
+        self.say(&member.node, &ToWorker::Fit { is_fit: member.is_fit });
         if let Some(node) = state.nodes.get_mut(&member.node) {
             node.member = member;
             return;

@@ -50,6 +50,11 @@ impl Uplink {
         self.leader.say(encode(words));
     }
 
+    /// This node gets turns, or does not.
+    pub(crate) fn note_fit(&self, is_fit: bool) {
+        self.leader.note_fit(is_fit);
+    }
+
     /// What comes from the leader next.
     pub(crate) async fn hear(&self) -> Option<String> {
         self.leader.hear().await

@@ -22,6 +22,8 @@ pub(crate) type CallNumber = u64;
 /// The leader speaks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToWorker {
+    /// The node is known; its project is the one that serves, or not.
+    Fit { is_fit: bool },
     /// Run a turn.
     Begin(Box<Begin>),
     /// These answers join a turn.

@@ -123,6 +123,7 @@ impl Worker {
 
     fn obey(&mut self, words: ToWorker) {
         match words {
+            ToWorker::Fit { is_fit } => self.uplink.note_fit(is_fit),
             ToWorker::Begin(begin) => self.begin(*begin),
             ToWorker::Join { turn, events } => {
                 if let Some(running) = self.running.get(&turn) {
