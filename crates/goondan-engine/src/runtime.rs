@@ -257,6 +257,10 @@ impl Runtime {
 
     /// Puts another generation in place. Running steps keep theirs (rule R3); agents that it does not have drain (R4).
     pub fn swap(&self, generation: Generation) {
+        if let Some(roster) = &self.engine.roster {
+            // Who works for this node has the project of before, until the crew says otherwise.
+            roster.doubt_all();
+        }
         self.engine.generation.store(Arc::new(generation));
         // Without an orchestrator there is nobody to put away.
         let _ = self.engine.commands.send(Command::Swapped);

@@ -265,6 +265,7 @@ impl PostgresStore {
             generation: generation.subscribe(),
             running: Arc::clone(&running),
             session: None,
+            tells_again: false,
             trusted_from: Instant::now(),
         };
         let tasks = [tokio::spawn(pass_on(incoming, news)).abort_handle(), tokio::spawn(roll.call()).abort_handle()];
@@ -299,6 +300,8 @@ struct Roll {
     generation: watch::Receiver<String>,
     running: Arc<Mutex<HashMap<String, i64>>>,
     session: Option<Arc<Session>>,
+    /// Another project serves: what is known of the members is told again.
+    tells_again: bool,
     /// Before that, who is silent may be so because the database was away.
     trusted_from: Instant,
 }
@@ -339,6 +342,8 @@ impl Roll {
                 self.session = Some(Arc::clone(&session));
             }
         }
+        // Those that are known are told of again where another project serves.
+        self.tells_again |= self.generation.has_changed().unwrap_or_default();
         let epoch = self.access.epoch.unwrap_or_default();
         let rows = session.query(MEMBERS, &[&self.access.id, &epoch]).await.map_err(failed)?;
         let notes = self.running.lock().unwrap_or_else(PoisonError::into_inner).drain().collect::<Vec<_>>();
@@ -370,12 +375,13 @@ impl Roll {
                 continue;
             }
             gone.retain(|node| *node != member.node);
-            if self.members.get(&member.node) != Some(&member) {
+            if self.tells_again || self.members.get(&member.node) != Some(&member) {
                 self.members.insert(member.node.clone(), member.clone());
                 // Where nobody listens any more, this node leads no more.
                 let _ = self.news.send(News::Member(member));
             }
         }
+        self.tells_again = false;
         for node in gone {
             self.expel(&node).await?;
         }

@@ -190,6 +190,11 @@ impl Roster {
         state.nodes.insert(member.node.clone(), Node { member, turns, calls, run });
     }
 
+    /// Another project serves here: no node gets turns before it is put again.
+    pub(crate) fn doubt_all(&self) {
+        self.state().nodes.values_mut().for_each(|node| node.member.is_fit = false);
+    }
+
     /// A node has gone: whoever waits for its turns learns so.
     pub(crate) fn remove(&self, node: &str) {
         let mut state = self.state();
@@ -280,3 +285,6 @@ impl State {
         before
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -222,10 +222,10 @@ impl Swarm {
         outcome.timing.plan = started.elapsed();
         let swapping = Instant::now();
         outcome.warnings.extend(generation.warnings.iter().cloned());
+        inner.runtime.swap(generation);
         if let Some(node) = &inner.node {
             node.crew.set_generation(&mark(&basis, &inner.notebook.swarm));
         }
-        inner.runtime.swap(generation);
         let basis_before = state.basis.replace(Arc::new(basis));
         state.environment = environment;
         outcome.plan = changes;
