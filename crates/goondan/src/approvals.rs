@@ -101,10 +101,7 @@ impl ApprovalFile {
         self.try_change(change).map_err(|cause| StoreError::file("write", &self.path, cause))
     }
 
-    fn try_change(
-        &self,
-        change: impl FnOnce(&mut Vec<Grant>),
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    fn try_change(&self, change: impl FnOnce(&mut Vec<Grant>)) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         std::fs::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
         let lock = File::create(self.path.with_extension("lock"))?;
         lock.lock()?;
