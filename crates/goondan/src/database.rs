@@ -1,5 +1,7 @@
 //! A database that several nodes share: one at a time leads in a workspace, and the others work for it.
 
+mod holding;
+
 use std::str::FromStr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -23,6 +25,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use goondan_store_postgres::{AddressError, Node as NodeInfo, OpenError, Posted};
+
+pub use holding::Holding;
 
 use crate::contents::Contents;
 use crate::start_error::StartError;

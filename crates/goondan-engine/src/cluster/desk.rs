@@ -20,6 +20,7 @@ use goondan_core::ids::InstanceId;
 use goondan_core::inbound::AgentEvent;
 use goondan_core::ports::approval::Grant;
 use goondan_core::ports::cluster::News;
+use goondan_core::ports::store::StoreError;
 
 /// Hears the members out, for as long as the engine lives.
 pub(crate) async fn listen(engine: Weak<Engine>, roster: Arc<Roster>) {
@@ -195,5 +196,5 @@ async fn enter(engine: Arc<Engine>, wanted: RoomWanted) {
 
 async fn remember(engine: Arc<Engine>, grants: Vec<Grant>) -> Result<(), String> {
     let kept = tokio::task::spawn_blocking(move || engine.approvals.remember(grants)).await;
-    kept.unwrap_or_else(|_| Err("the task was dropped".to_owned()))
+    kept.unwrap_or(Err(StoreError::Closed)).map_err(|error| error.to_string())
 }

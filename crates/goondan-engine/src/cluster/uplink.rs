@@ -16,6 +16,7 @@ use crate::life::Mirror;
 use goondan_core::event::{SwarmEvent, TurnError, TurnResult};
 use goondan_core::ports::approval::{ApprovalAnswer, ApprovalBook, ApprovalRequest, Approver, Grant};
 use goondan_core::ports::cluster::Leader;
+use goondan_core::ports::store::StoreError;
 
 /// The way to the node that leads.
 pub(crate) struct Uplink {
@@ -217,11 +218,12 @@ impl ApprovalBook for Book {
         self.grants.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn remember(&self, grants: Vec<Grant>) -> Result<(), String> {
+    fn remember(&self, grants: Vec<Grant>) -> Result<(), StoreError> {
         let call = self.uplink.ask(Question::Remember(grants.clone()));
         // It is called where waiting is allowed.
         let kept: Option<Result<(), String>> = tokio::runtime::Handle::current().block_on(call.answer());
-        kept.unwrap_or_else(|| Err("this node works for no other any more".to_owned()))?;
+        let failed = |words: String| StoreError::Other(Arc::new(std::io::Error::other(words)));
+        kept.ok_or(StoreError::Closed)?.map_err(failed)?;
         self.grants.lock().unwrap_or_else(PoisonError::into_inner).extend(grants);
         Ok(())
     }
