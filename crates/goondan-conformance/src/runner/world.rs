@@ -23,7 +23,7 @@ use super::project::ProjectFolder;
 use super::substitute::Saved;
 use super::tools::PlayedTools;
 use super::web::WebServer;
-use crate::case::Case;
+use crate::case::{Action, Case};
 use crate::case::read::Located;
 use crate::live::LiveCase;
 
@@ -113,7 +113,7 @@ impl<'c> World<'c> {
             _web: web,
             deadline: Instant::now() + time_limit,
             database: database.map(|database| database.prefixed(&format!("case-{}-", database::new_id()))),
-            nodes,
+            nodes: if stays_on_one_node(case) { 1 } else { nodes },
             folder,
         })
     }
@@ -232,6 +232,17 @@ impl<'c> World<'c> {
             self.saved.insert(name.to_owned(), view.clone());
         }
     }
+}
+
+/// Whether a case does something to the process that leads, which does not reach turns on other nodes: it reloads the project
+/// under them, or calls a tool without a turn.
+fn stays_on_one_node(case: &Case) -> bool {
+    case.watch
+        || case.steps.iter().any(|step| match &step.action {
+            Action::Call(_) | Action::Reload | Action::AwaitReload(_) => true,
+            Action::Await(awaited) => awaited.event == "reload.completed",
+            _ => false,
+        })
 }
 
 /// Runs what belongs to no life.
