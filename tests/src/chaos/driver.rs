@@ -206,8 +206,9 @@ impl<'p> Nodes<'p> {
                         self.takeovers += 1;
                     }
                     match said {
-                        // The database was away: the turn goes on, and whoever asks again is told how it ended.
-                        Said::Done(id, reason) if self.plan.database_restarts && reason == "error" => {
+                        // The database was away, or another node leads by now: the turn goes on, and whoever asks again is told
+                        // how it ended.
+                        Said::Done(id, reason) if self.plan.may_fail() && reason == "error" => {
                             for node in &mut self.nodes {
                                 node.given.remove(&id);
                             }

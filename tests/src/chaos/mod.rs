@@ -38,6 +38,13 @@ struct Plan {
     database_restarts: bool,
 }
 
+impl Plan {
+    /// Whether a node may be told that the store has failed a turn.
+    fn may_fail(&self) -> bool {
+        self.database_restarts || self.pauses
+    }
+}
+
 /// Runs the chaos of the command line, or the swarm that it kills.
 #[allow(clippy::print_stderr, reason = "this is a program's shell")]
 pub fn main(arguments: Vec<String>) -> ExitCode {
