@@ -23,8 +23,8 @@ use super::project::ProjectFolder;
 use super::substitute::Saved;
 use super::tools::PlayedTools;
 use super::web::WebServer;
-use crate::case::{Action, Case};
 use crate::case::read::Located;
+use crate::case::{Action, Case};
 use crate::live::LiveCase;
 
 /// How long a step may take from its start to its question.

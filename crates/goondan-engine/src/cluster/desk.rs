@@ -116,14 +116,14 @@ impl Desk {
         }
     }
 
-    fn submit(&self, call: CallNumber, event: AgentEvent, result: Option<CallNumber>) {
+    fn submit(&self, call: CallNumber, event: Box<AgentEvent>, result: Option<CallNumber>) {
         let (accepted, answer) = oneshot::channel();
         let waiter = result.map(|result| {
             let (waiter, waits) = oneshot::channel();
             self.wait_for(result, &event.target, waits);
             waiter
         });
-        let _ = self.engine.commands.send(Command::Submit { event: Box::new(event), waiter, accepted });
+        let _ = self.engine.commands.send(Command::Submit { event, waiter, accepted });
         self.reply(call, async move { answer.await.unwrap_or(Err(Refusal::Ended)).map_err(Refused::from) });
     }
 

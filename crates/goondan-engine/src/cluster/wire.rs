@@ -94,7 +94,7 @@ pub(crate) struct EndOfTurn {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Question {
     /// Take an event; its result is wanted under another number. Answered with a [`Reply`] once it is accepted.
-    Submit { event: AgentEvent, result: Option<CallNumber> },
+    Submit { event: Box<AgentEvent>, result: Option<CallNumber> },
     /// Prepare an instance. Answered with a [`Reply`].
     Spawn(SpawnRequest),
     /// What instances are there?

@@ -203,7 +203,7 @@ impl Worker {
                     let mirror = Mirror::of(self.engine.lives.of(&event.target));
                     uplink.expect(Waiting::ForResult { event_id: event.id.clone(), waiter, mirror })
                 });
-                let (call, uplink) = (uplink.ask(Question::Submit { event: *event, result }), Arc::clone(uplink));
+                let (call, uplink) = (uplink.ask(Question::Submit { event, result }), Arc::clone(uplink));
                 tokio::spawn(async move {
                     let Some(answer) = call.answer::<Reply<()>>().await else { return };
                     if let (Err(_), Some(result)) = (&answer, result) {
