@@ -11,6 +11,7 @@ use goondan::spec::kinds::Reply as ReplyMode;
 use serde_json::{Value, json};
 
 use super::{Heard, Platform, header, senseless, unsigned};
+use crate::asking::{Press, Verdict, button, of_button};
 use crate::desk::Taken;
 use crate::event::{Event, Sender, plain};
 use crate::http::{self, Failure};
@@ -42,7 +43,7 @@ impl Discord {
         Discord {
             base: bound.setting("apiBaseUrl").unwrap_or(BASE).trim_end_matches('/').to_owned(),
             public_key: bound.setting("publicKey").unwrap_or_default().trim().to_owned(),
-            answers: bound.reply == ReplyMode::Auto,
+            answers: bound.reply != ReplyMode::None,
         }
     }
 }
@@ -66,6 +67,9 @@ impl Platform for Discord {
         if interaction["type"].as_u64() == Some(PING) {
             return Ok(Heard::Answer(Json(json!({"type": 1})).into_response()));
         }
+        if let Some(press) = press(&interaction) {
+            return Ok(Heard::Press(Box::new(press)));
+        }
         match event(&interaction) {
             Some(event) => Ok(Heard::Event(Box::new(event))),
             None => Ok(Heard::Answer(told("Sorry, I can't do anything with that."))),
@@ -87,16 +91,68 @@ impl Platform for Discord {
 
     /// The first message takes the place of the one that says that an answer is coming.
     async fn send(&self, origin: &Value, number: usize, text: &str) -> Result<(), Failure> {
-        let [application, token] = ["application", "token"].map(|name| origin[name].as_str().unwrap_or_default());
-        let (client, hook) = (http::client().await?, format!("{}/webhooks/{application}/{token}", self.base));
-        let request = match number {
-            0 => client.patch(format!("{hook}/messages/@original")),
-            _ => client.post(hook),
-        };
-        // What an agent writes calls nobody.
-        let body = json!({"content": text, "allowed_mentions": {"parse": []}});
-        http::done(request.json(&body)).await.map(drop)
+        match number {
+            0 => self.edit(origin, &ORIGINAL.into(), text, None).await,
+            _ => self.post(origin, text, None).await.map(drop),
+        }
     }
+
+    async fn post(&self, origin: &Value, text: &str, mark: Option<&str>) -> Result<Value, Failure> {
+        let request = http::client().await?.post(format!("{}?wait=true", self.hook(origin)));
+        Ok(http::done(request.json(&message(text, mark))).await?["id"].take())
+    }
+
+    async fn edit(&self, origin: &Value, posted: &Value, text: &str, mark: Option<&str>) -> Result<(), Failure> {
+        let id = posted.as_str().filter(|id| is_plain(id.trim_start_matches('@'))).unwrap_or_default();
+        let request = http::client().await?.patch(format!("{}/messages/{id}", self.hook(origin)));
+        http::done(request.json(&message(text, mark))).await.map(drop)
+    }
+
+    async fn draft(&self, origin: &Value, text: &str) -> Result<Value, Failure> {
+        self.edit(origin, &ORIGINAL.into(), text, None).await.map(|()| ORIGINAL.into())
+    }
+
+    fn has_buttons(&self) -> bool {
+        true
+    }
+
+    fn pressed(&self, verdict: &Verdict) -> Response {
+        match &verdict.text {
+            // The question becomes its answer, without buttons.
+            Some(text) => Json(json!({"type": 7, "data": message(text, None)})).into_response(),
+            None => told(verdict.words),
+        }
+    }
+}
+
+impl Discord {
+    fn hook(&self, origin: &Value) -> String {
+        let [application, token] = ["application", "token"].map(|name| origin[name].as_str().unwrap_or_default());
+        format!("{}/webhooks/{application}/{token}", self.base)
+    }
+}
+
+/// The message that says that an answer is coming.
+const ORIGINAL: &str = "@original";
+
+/// A message that calls nobody, whatever an agent writes.
+fn message(text: &str, mark: Option<&str>) -> Value {
+    let key = |label, style, allows, mark| {
+        json!({"type": 2, "style": style, "label": label, "custom_id": button(allows, mark)})
+    };
+    let keys = mark.map(|mark| [key("Allow", 3, true, mark), key("Deny", 4, false, mark)]);
+    let rows: Vec<Value> = keys.into_iter().map(|keys| json!({"type": 1, "components": keys})).collect();
+    json!({"content": text, "allowed_mentions": {"parse": []}, "components": rows})
+}
+
+/// A button of one of our questions.
+fn press(interaction: &Value) -> Option<Press> {
+    let carried = interaction.pointer("/data/custom_id").filter(|_| interaction["type"] == COMPONENT)?;
+    let (allows, mark) = of_button(carried.as_str()?)?;
+    let user = interaction.pointer("/member/user").or(interaction.get("user"))?;
+    let name = user["global_name"].as_str().or(user["username"].as_str()).unwrap_or_default().to_owned();
+    let sender = Sender { id: user["id"].as_str()?.to_owned(), name };
+    Some(Press { mark, allows, sender, channel: interaction["channel_id"].as_str()?.to_owned(), back: Value::Null })
 }
 
 fn told(text: &str) -> Response {

@@ -23,8 +23,9 @@ use chrono::{DateTime, Utc};
 use goondan::connectors::Bound;
 use serde_json::Value;
 
+use crate::asking::{Press, Verdict};
 use crate::console::Console;
-use crate::desk::{Desk, Taken};
+use crate::desk::{Desk, NotTaken, Taken};
 use crate::event::Event;
 use crate::http::Failure;
 
@@ -37,6 +38,8 @@ const BODY_TIME: Duration = Duration::from_secs(10);
 pub(crate) enum Heard {
     /// An event.
     Event(Box<Event>),
+    /// A button of a question.
+    Press(Box<Press>),
     /// Something else, which gets this answer.
     Answer(Response),
 }
@@ -83,6 +86,46 @@ pub(crate) trait Platform: Send + Sync {
     async fn send(&self, _origin: &Value, _number: usize, _text: &str) -> Result<(), Failure> {
         Err(Failure::Refused("there is no way back".to_owned()))
     }
+
+    /// Sends a message and says how it can be changed. With the mark of a question it has the buttons that answer it.
+    async fn post(&self, origin: &Value, text: &str, _mark: Option<&str>) -> Result<Value, Failure> {
+        self.send(origin, 0, text).await.map(|()| Value::Null)
+    }
+
+    /// Changes a message that was posted, and its buttons.
+    async fn edit(&self, _origin: &Value, message: &Value, _text: &str, _mark: Option<&str>) -> Result<(), Failure> {
+        match message {
+            // What can't be changed stays as it is.
+            Value::Null => Ok(()),
+            _ => Err(Failure::Refused("messages can't be changed there".to_owned())),
+        }
+    }
+
+    /// Sends the message that an answer will be, while it is being written.
+    async fn draft(&self, origin: &Value, text: &str) -> Result<Value, Failure> {
+        self.post(origin, text, None).await
+    }
+
+    /// How long a message stays as it is, at least.
+    fn pace(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    /// Whether its messages have buttons. Without them, questions are answered in words.
+    fn has_buttons(&self) -> bool {
+        false
+    }
+
+    /// Tells somebody what his press has come to, where the answer to the request can't.
+    async fn tell(&self, _press: &Press, _verdict: &Verdict) {}
+
+    /// The answer to a request that was a press.
+    fn pressed(&self, _verdict: &Verdict) -> Response {
+        StatusCode::OK.into_response()
+    }
+
+    /// Tells a stranger, once, that he is not known.
+    async fn turn_away(&self, _origin: &Value) {}
 
     /// Says that an answer is being written.
     async fn busy(&self, _origin: &Value) {}
@@ -164,7 +207,12 @@ pub(crate) async fn request(desk: Arc<Desk>, request: Request) -> Response {
     };
     match heard {
         Heard::Answer(answer) => answer,
-        Heard::Event(event) => match desk.accept(*event).await {
+        Heard::Press(press) => {
+            let verdict = desk.press(&press);
+            desk.platform.tell(&press, &verdict).await;
+            desk.platform.pressed(&verdict)
+        }
+        Heard::Event(event) => match take(&desk, *event).await {
             Ok(taken) => desk.platform.acknowledge(taken),
             Err(error) => {
                 tracing::warn!(connection = desk.bound.name, "an event was not taken: {error}");
@@ -176,6 +224,16 @@ pub(crate) async fn request(desk: Arc<Desk>, request: Request) -> Response {
             }
         },
     }
+}
+
+/// Takes an event in, and is polite to a stranger.
+pub(crate) async fn take(desk: &Arc<Desk>, event: Event) -> Result<Taken, NotTaken> {
+    let origin = event.origin.clone().unwrap_or_default();
+    let taken = desk.accept(event).await?;
+    if taken == Taken::Stranger {
+        desk.platform.turn_away(&origin).await;
+    }
+    Ok(taken)
 }
 
 async fn read(body: Body, largest: usize) -> Result<Bytes, Response> {
