@@ -16,11 +16,11 @@ use goondan::spec::kinds::Reply as ReplyMode;
 use goondan::{Broker, ReloadNews, Swarm};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::console::Console;
 use crate::asking::Asking;
+use crate::console::Console;
 use crate::desk::{Desk, Owed, Shared};
-use crate::outbox::Outbox;
 use crate::live::Live;
+use crate::outbox::Outbox;
 use crate::platforms;
 use crate::shelf::Shelf;
 use crate::status::{State, Status};

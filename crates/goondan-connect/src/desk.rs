@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use goondan::connectors::Bound;
+use goondan::event::turn_id;
 use goondan::ports::clock::Clock;
 use goondan::spec::Code;
 use goondan::spec::kinds::Reply as ReplyMode;
@@ -17,7 +18,7 @@ use tokio::sync::oneshot;
 use crate::asking::{self, Asking, Press, Questions, Verdict};
 use crate::event::Event;
 use crate::lanes::{Begun, Job, Lanes};
-use crate::live::Live;
+use crate::live::{Live, Watched};
 use crate::outbox::{Outbox, Reply, ReplyState};
 use crate::platforms::Platform;
 use crate::route::route;
@@ -221,14 +222,22 @@ impl Desk {
         let submit = || self.swarm.submit(input);
         let Some(origin) = origin else { return submit()?.accepted().await.map(drop) };
         let (sender, turn) = oneshot::channel();
+        // Before its turn can begin.
+        let watched = self.watch(&id, false);
         let job = Job { id, channel: channel.to_owned(), origin: origin.clone(), draft: None, turn };
         let submission = self.owed.lanes.queue(self, lane, job, submit)?;
         // Before its turn can ask anything.
         let questions = self.asking.follow(self, submission.trace_id(), &origin, channel);
         let found = Found::Open(submission.accepted().await?);
         // Whoever would answer has ended: the next start does.
-        let _ = sender.send(Begun { found, questions });
+        let _ = sender.send(Begun { found, watched, questions });
         Ok(())
+    }
+
+    /// What the turn of an input writes, where the answer grows.
+    fn watch(&self, id: &str, has_begun: bool) -> Option<Watched> {
+        let grows = self.bound.reply == ReplyMode::Stream;
+        grows.then(|| self.live.watch(&self.swarm, turn_id(id), has_begun))
     }
 
     /// Takes up the answers that an earlier process has left.
@@ -249,8 +258,10 @@ impl Desk {
                         Found::Open(turn) => self.asking.follow(self, &turn.trace_id, &reply.origin, &reply.channel),
                         Found::Over(_) => None,
                     };
-                    let _ = sender.send(Begun { found, questions });
-                    let job = Job { id: reply.id, channel: reply.channel, origin: reply.origin, draft: reply.draft, turn };
+                    let watched = self.watch(&reply.id, true);
+                    let _ = sender.send(Begun { found, watched, questions });
+                    let job =
+                        Job { id: reply.id, channel: reply.channel, origin: reply.origin, draft: reply.draft, turn };
                     let queued: Result<(), ()> = self.owed.lanes.queue(self, reply.instance, job, || Ok(()));
                     debug_assert_eq!(queued, Ok(()));
                 }

@@ -7,13 +7,14 @@
 use std::time::Duration;
 
 use goondan::Turn;
-use goondan::event::{TurnResult, turn_id};
+use goondan::event::TurnResult;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::desk::Desk;
 use crate::http::Failure;
 use crate::lanes::BUSY;
+use crate::live::Watched;
 
 /// No platform takes so long a message, in characters.
 const FAR: usize = 16_000;
@@ -28,14 +29,13 @@ pub(crate) async fn grow(
     id: &str,
     origin: &Value,
     draft: &mut Option<Value>,
-    turn: Turn,
+    (turn, mut watched): (Turn, Watched),
 ) -> Option<TurnResult> {
-    let mut watched = desk.live.watch(&desk.swarm, turn_id(&turn.event_id));
     let mut result = std::pin::pin!(turn.result());
     let (mut shown, mut not_before, mut sign) = (String::new(), Instant::now(), Instant::now());
     loop {
         let more = async {
-            let _ = watched.text.wait_for(|text| !text.trim().is_empty() && is_news(desk, text, &shown)).await;
+            let _ = watched.text.wait_for(|text| is_news(desk, text.as_deref().unwrap_or_default(), &shown)).await;
             tokio::time::sleep_until(not_before).await;
         };
         tokio::select! {
@@ -48,7 +48,7 @@ pub(crate) async fn grow(
                 continue;
             }
         }
-        let text = first(desk, &watched.text.borrow_and_update().clone());
+        let text = first(desk, watched.text.borrow_and_update().as_deref().unwrap_or_default());
         // Whatever comes of the turn meanwhile: what is on its way has to arrive first.
         let wait = match show(desk, id, origin, draft, &text).await {
             Ok(()) => desk.platform.pace(),

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use goondan::Found;
 use goondan::event::{FinishReason, TurnResult};
-use goondan::spec::kinds::Reply as ReplyMode;
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +17,7 @@ use crate::asking::Follow;
 use crate::desk::Desk;
 use crate::drafts;
 use crate::http::Failure;
+use crate::live::Watched;
 use crate::outbox::{Reply, ReplyState};
 
 /// How often a platform is told that somebody writes.
@@ -39,9 +39,11 @@ pub(crate) struct Job {
     pub(crate) turn: oneshot::Receiver<Begun>,
 }
 
-/// A turn, and where its questions go meanwhile.
+/// A turn, what it writes, and where its questions go meanwhile.
 pub(crate) struct Begun {
     pub(crate) found: Found,
+    /// Where the answer grows.
+    pub(crate) watched: Option<Watched>,
     pub(crate) questions: Option<Follow>,
 }
 
@@ -106,13 +108,11 @@ impl Lanes {
 async fn work(owed: Arc<crate::desk::Owed>, lane: String, _alive: TaskTrackerToken) {
     while let Some((desk, job)) = owed.lanes.next(&lane) {
         let Job { id, channel, origin, mut draft, turn } = job;
-        let Ok(Begun { found, questions }) = turn.await else { continue };
-        let result = match found {
-            Found::Over(result) => Some(*result),
-            Found::Open(turn) if desk.bound.reply == ReplyMode::Stream => {
-                drafts::grow(&desk, &id, &origin, &mut draft, turn).await
-            }
-            Found::Open(turn) => with_sign_of_life(&desk, &origin, turn.result()).await,
+        let Ok(Begun { found, watched, questions }) = turn.await else { continue };
+        let result = match (found, watched) {
+            (Found::Over(result), _) => Some(*result),
+            (Found::Open(turn), Some(watched)) => drafts::grow(&desk, &id, &origin, &mut draft, (turn, watched)).await,
+            (Found::Open(turn), None) => with_sign_of_life(&desk, &origin, turn.result()).await,
         };
         drop(questions);
         // Without a result the swarm has ended first: the answer is owed after the next start as well.

@@ -19,16 +19,18 @@ struct Inner {
     listening: OnceLock<Abort<()>>,
 }
 
-type Turns = Arc<Mutex<HashMap<String, watch::Sender<String>>>>;
+/// By turn, the text of its current step; `None` where its beginning was not seen.
+type Texts = HashMap<String, watch::Sender<Option<String>>>;
+type Turns = Arc<Mutex<Texts>>;
 
-fn lock(turns: &Turns) -> MutexGuard<'_, HashMap<String, watch::Sender<String>>> {
+fn lock(turns: &Turns) -> MutexGuard<'_, Texts> {
     turns.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Live {
-    /// The text of the current step of a turn. An instance runs one turn at a time, and each turn is watched once.
-    pub(crate) fn watch(&self, swarm: &Swarm, turn_id: String) -> Watched {
-        let (sender, text) = watch::channel(String::new());
+    /// The text of the current step of a turn. Of one that may have begun, it is told from the next step on.
+    pub(crate) fn watch(&self, swarm: &Swarm, turn_id: String, has_begun: bool) -> Watched {
+        let (sender, text) = watch::channel((!has_begun).then(String::new));
         lock(&self.0.turns).insert(turn_id.clone(), sender);
         self.0.listening.get_or_init(|| {
             let (turns, mut events) = (Arc::clone(&self.0.turns), swarm.subscribe());
@@ -54,8 +56,8 @@ fn hear(turns: &Turns, event: &SwarmEvent) {
     };
     if let Some(text) = lock(turns).get(turn_id) {
         text.send_modify(|text| match delta {
-            Some(delta) => text.push_str(delta),
-            None => text.clear(),
+            Some(delta) => text.iter_mut().for_each(|text| text.push_str(delta)),
+            None => *text = Some(String::new()),
         });
     }
 }
@@ -64,7 +66,7 @@ fn hear(turns: &Turns, event: &SwarmEvent) {
 pub(crate) struct Watched {
     turns: Turns,
     turn_id: String,
-    pub(crate) text: watch::Receiver<String>,
+    pub(crate) text: watch::Receiver<Option<String>>,
 }
 
 impl Drop for Watched {

@@ -415,7 +415,11 @@ fn public_address(text: &str) -> Result<(), String> {
 
 /// Slack has several kinds of tokens, which are easily mistaken for each other.
 fn app_token(text: &str) -> Result<(), String> {
-    if text.trim().starts_with("xapp-") { Ok(()) } else { Err("must be an app-level token, which begins with `xapp-`".to_owned()) }
+    if text.trim().starts_with("xapp-") {
+        Ok(())
+    } else {
+        Err("must be an app-level token, which begins with `xapp-`".to_owned())
+    }
 }
 
 fn header_name(text: &str) -> Result<(), String> {

@@ -49,7 +49,9 @@ async fn talk(args: &AcpArgs, signals: Signals, state_root: &StateRoot, output: 
         asked: Asked::Clients,
         waits: false,
     };
-    let session = Session::start(launch, signals, state_root, output).await?;
+    let mut session = Session::start(launch, signals, state_root, output).await?;
+    // The editor is there, or nobody is.
+    session.somebody = None;
     if let Some(agent) = &args.agent {
         session.require_agent(agent)?;
     }

@@ -137,9 +137,7 @@ const ORIGINAL: &str = "@original";
 
 /// A message that calls nobody, whatever an agent writes.
 fn message(text: &str, mark: Option<&str>) -> Value {
-    let key = |label, style, allows, mark| {
-        json!({"type": 2, "style": style, "label": label, "custom_id": button(allows, mark)})
-    };
+    let key = |label, style, allows, mark| json!({"type": 2, "style": style, "label": label, "custom_id": button(allows, mark)});
     let keys = mark.map(|mark| [key("Allow", 3, true, mark), key("Deny", 4, false, mark)]);
     let rows: Vec<Value> = keys.into_iter().map(|keys| json!({"type": 1, "components": keys})).collect();
     json!({"content": text, "allowed_mentions": {"parse": []}, "components": rows})

@@ -204,7 +204,8 @@ fn blocks(text: &str, mark: &str) -> Value {
 fn press(payload: &Value) -> Option<Press> {
     let action = payload.pointer("/actions/0").filter(|_| payload["type"] == "block_actions")?;
     let (allows, mark) = of_button(action["value"].as_str()?)?;
-    let (user, channel) = (&payload["user"], payload.pointer("/channel/id").or(payload.pointer("/container/channel_id"))?);
+    let (user, channel) =
+        (&payload["user"], payload.pointer("/channel/id").or(payload.pointer("/container/channel_id"))?);
     let sender = Sender {
         id: user["id"].as_str()?.to_owned(),
         name: user["username"].as_str().or(user["name"].as_str()).unwrap_or_default().to_owned(),

@@ -49,7 +49,9 @@ pub(crate) fn read(field: &Field<'_>, manifest: Option<&ConnectorManifest>, find
     let allow = Allow { senders: senders?, channels: channels?, approvers: approvers? };
     if allow == Allow::default() {
         let message = format!("`{}` names nobody.", field.path);
-        findings.add(field.invalid(message).suggest("add `senders: [ID]`, `channels: [ID]` or `approvers: [ID]`, or remove it"));
+        findings.add(
+            field.invalid(message).suggest("add `senders: [ID]`, `channels: [ID]` or `approvers: [ID]`, or remove it"),
+        );
         return None;
     }
     Some(allow)

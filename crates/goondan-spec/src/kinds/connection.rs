@@ -138,7 +138,9 @@ fn values(
     };
     // What a variable may hold is looked up when the connection starts.
     let is_missing = |setting: &&Setting| {
-        setting.variable.is_none() && !map.contains_key(setting.name) && setting.unless.is_none_or(|other| !map.contains_key(other))
+        setting.variable.is_none()
+            && !map.contains_key(setting.name)
+            && setting.unless.is_none_or(|other| !map.contains_key(other))
     };
     for missing in known.into_iter().flatten().filter(is_needed).filter(is_missing) {
         findings.add(missing_value(field.as_ref().unwrap_or(spec), name, missing));

@@ -35,7 +35,11 @@ pub enum ConnectorEntry {
 
 impl Connector {
     pub(crate) fn of_base(manifest: &ConnectorManifest) -> Self {
-        Connector { entry: ConnectorEntry::Builtin(manifest.name.clone()), events: manifest.events.clone(), answers: false }
+        Connector {
+            entry: ConnectorEntry::Builtin(manifest.name.clone()),
+            events: manifest.events.clone(),
+            answers: false,
+        }
     }
 
     /// The name of the connector of this program that it is; `None` for a file.

@@ -13,14 +13,14 @@ use goondan::ports::approval::ApprovalAnswer;
 use goondan::ports::store::InstanceStatus;
 use goondan::ports::tool::ToolCallResult;
 use goondan::spec::Code;
-use goondan::{Input, SendError, StateRoot, Swarm, Turn, UsageLedger};
+use goondan::{Input, Listener, SendError, StateRoot, Swarm, Turn, UsageLedger};
 use goondan_connect::{Connections, Console, Options};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use super::answers::{self, Unasked};
-use super::approval::{Question, Questions, approver};
+use super::approval::{Asked, Question, Questions, approver};
 use super::door::Door;
 use super::reloads::Reloads;
 use super::signals::{Hangups, Signal, Signals};
@@ -44,6 +44,8 @@ pub(crate) struct Session {
     pub(crate) reloads: Reloads,
     /// Questions that wait for an answer.
     pub(crate) questions: Questions,
+    /// Keeps agents waiting for clients that have not come yet.
+    pub(crate) somebody: Option<Listener>,
     /// The door of the workspace.
     pub(crate) door: Door,
     /// What the chain has used up that is followed.
@@ -114,6 +116,8 @@ impl Session {
             return Err(NotStarted::Elsewhere(Box::new(remote), signals));
         }
         let (approver, broker, questions) = approver(launch.args.yes, launch.asked);
+        // Before the turns go on that an earlier run has left: they may ask again at once.
+        let somebody = (launch.asked == Asked::Clients).then(|| broker.listen());
         let (watch, hangups) = (launch.watch, Hangups::open().map_err(CliError::from)?);
         let (swarm, events) = project::start(prepared, launch, approver, state_root, output).await?;
         signals.end_when(swarm.taken_over());
@@ -126,6 +130,7 @@ impl Session {
             signals,
             reloads,
             questions,
+            somebody,
             door,
             ledger,
             connections: None,
@@ -138,7 +143,8 @@ impl Session {
 
     /// Starts the connections of the swarm.
     pub(crate) async fn connect(&mut self, has_server: bool, console: Option<Console>) -> Result<(), CliError> {
-        let options = Options { has_server, console: console.map(Arc::new), ..Options::default() };
+        let broker = Some(self.door.broker.clone());
+        let options = Options { has_server, console: console.map(Arc::new), broker, ..Options::default() };
         let connections = Connections::begin(self.swarm.clone(), options).await;
         for Unusable { name, problem } in connections.problems() {
             self.output.note(&format!("Connection/{} does not run: {problem}", shown::line(name)))?;
