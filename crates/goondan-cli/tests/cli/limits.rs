@@ -54,6 +54,17 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("longest pause before a connection that fails starts again", "goondan-connect/src/supervise.rs", "LONGEST_WAIT"),
     ("properties of an event in the metadata of its message", "goondan-connect/src/event.rs", "MOST_PROPERTIES"),
     ("characters of such a property", "goondan-connect/src/event.rs", "LONGEST_PROPERTY"),
+    ("questions of a connection whose messages are remembered", "goondan-connect/src/asking.rs", "REMEMBERED"),
+    ("characters of a question in a channel", "goondan-connect/src/asking.rs", "LONGEST"),
+    ("tries to put a question in a channel", "goondan-connect/src/asking.rs", "TRIES"),
+    ("bytes of a message over a WebSocket", "slack/socket.rs", "LARGEST"),
+    ("silence on a WebSocket before the other side is asked whether it is there", "slack/socket.rs", "SILENCE"),
+    ("events that a file in JavaScript hands in at the same time", "shim/connectors.mjs", "MOST_EMITTED"),
+    ("lines that wait for a connection that reads them", "goondan-connect/src/console.rs", "MOST_LINES"),
+    ("answers that wait for a file", "platforms/script.rs", "MOST_WAITING"),
+    ("time for a file to take an answer", "platforms/script.rs", "TAKEN"),
+    ("time for a file to send an answer", "platforms/script.rs", "SENT"),
+    ("bytes of the `origin` of an event of a file", "platforms/script.rs", "LARGEST_ORIGIN"),
     ("bytes of a request to a connection (`github`: 25 MiB)", "platforms/mod.rs", "LARGEST"),
     ("events that are held for slow streams", "goondan-serve/src/hub.rs", "KEPT"),
     ("codes of the studio that are open", "goondan-serve/src/studio/sign_in.rs", "CODES"),
@@ -213,7 +224,7 @@ fn repository() -> PathBuf {
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let below = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
-    below.filter(|path| path.extension().is_some_and(|suffix| suffix == "rs")).collect()
+    below.filter(|path| path.extension().is_some_and(|suffix| suffix == "rs" || suffix == "mjs")).collect()
 }
 
 /// A quantity in words: `10,000`, `512 MiB` (in bytes), `30 s` (in milliseconds). What follows a comma and a space is left
@@ -237,11 +248,17 @@ fn quantity(words: &str) -> u64 {
 fn value(source: &str, name: &str) -> Option<u64> {
     let constant = format!("const {name}: ");
     let field = format!("{name}: ");
-    let expression = source.lines().find_map(|line| match line.split_once(&constant) {
-        Some((_, rest)) => Some(rest.split_once(" = ")?.1.trim_end_matches(';')),
-        None => {
-            line.trim().strip_prefix(&field).filter(|rest| rest.ends_with(',')).map(|rest| rest.trim_end_matches(','))
-        }
+    let untyped = format!("const {name} = ");
+    let written = source.lines().find_map(|line| line.strip_prefix(&untyped)?.strip_suffix(';'));
+    let expression = written.or_else(|| {
+        source.lines().find_map(|line| match line.split_once(&constant) {
+            Some((_, rest)) => Some(rest.split_once(" = ")?.1.trim_end_matches(';')),
+            None => line
+                .trim()
+                .strip_prefix(&field)
+                .filter(|rest| rest.ends_with(','))
+                .map(|rest| rest.trim_end_matches(',')),
+        })
     })?;
     let (factor, expression) = match expression.strip_prefix("Duration::from_") {
         Some(time) => time.trim_end_matches(')').split_once('(').map(|(unit, rest)| (unit.len().min(5), rest))?,
