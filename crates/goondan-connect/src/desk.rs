@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::asking::{self, Asking, Press, Questions, Verdict};
 use crate::event::Event;
+use crate::files;
 use crate::lanes::{Begun, Job, Lanes};
 use crate::live::{Live, Watched};
 use crate::outbox::{Outbox, Reply, ReplyState};
@@ -138,10 +139,10 @@ impl Desk {
             }
             Admission::Refused => return Ok(Taken::NotLetIn),
         }
-        let id = self.input_id(&event.id);
+        let (id, files) = (self.input_id(&event.id), event.files.clone());
         let origin = event.origin.clone().filter(|_| self.bound.reply != ReplyMode::None);
         let channel = event.channel.clone().unwrap_or_default();
-        let (input, key) = self.input(event, id.clone());
+        let (mut input, key) = self.input(event, id.clone());
         let is_new = match &origin {
             None => false,
             Some(origin) => match self.owed.outbox.state(&id) {
@@ -156,6 +157,8 @@ impl Desk {
                 }
             },
         };
+        // It is known by now: when it is delivered again meanwhile, it is no other event.
+        input.files = files::fetch(self, &files, &mut input.text).await;
         match self.hand_in(input, id.clone(), key, origin.filter(|_| is_new), &channel).await {
             Ok(()) => Ok(Taken::Accepted),
             Err(error) => {

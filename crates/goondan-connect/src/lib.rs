@@ -12,6 +12,7 @@ mod console;
 mod desk;
 mod drafts;
 mod event;
+mod files;
 mod http;
 mod journal;
 mod lanes;

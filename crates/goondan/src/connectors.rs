@@ -258,6 +258,7 @@ fn telegram() -> ConnectorManifest {
         config: vec![
             optional("apiBaseUrl", address).also(&["TELEGRAM_API_BASE_URL"]),
             optional("webhookUrl", public_address),
+            optional("files", files),
             optional("pollTimeoutSeconds", |text| within(text, 0, 50)).also(&["TELEGRAM_POLL_TIMEOUT_SECONDS"]),
         ],
         secrets: vec![
@@ -282,6 +283,7 @@ fn slack() -> ConnectorManifest {
     ConnectorManifest {
         config: vec![
             optional("apiBaseUrl", address),
+            optional("files", files),
             optional("messageMode", |mode| match mode {
                 "all" | "mention" | "channel_and_threads" => Ok(()),
                 _ => Err("must be `all` or `mention`".to_owned()),
@@ -329,6 +331,7 @@ fn discord() -> ConnectorManifest {
     ConnectorManifest {
         config: vec![
             optional("apiBaseUrl", address),
+            optional("files", files),
             needed("publicKey", |key| {
                 let is_key = key.len() == 64 && key.bytes().all(|digit| digit.is_ascii_hexdigit());
                 if is_key {
@@ -395,6 +398,11 @@ fn signing_key(text: &str) -> Result<(), String> {
     } else {
         Ok(())
     }
+}
+
+/// Not every model takes pictures and files: whoever wants them says so.
+fn files(text: &str) -> Result<(), String> {
+    if matches!(text, "fetch" | "name") { Ok(()) } else { Err("must be `fetch` or `name`".to_owned()) }
 }
 
 fn address(text: &str) -> Result<(), String> {

@@ -1,5 +1,7 @@
 //! `discord`: commands and buttons of an application, which Discord delivers by HTTP. The answer takes the place of "thinking…".
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use axum::Json;
 use axum::http::HeaderMap;
@@ -8,12 +10,14 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use goondan::connectors::Bound;
 use goondan::spec::kinds::Reply as ReplyMode;
+use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
 use super::{Heard, Platform, header, senseless, unsigned};
 use crate::asking::{Press, Verdict, button, of_button};
 use crate::desk::Taken;
 use crate::event::{Event, Sender, plain};
+use crate::files::{self, Sent};
 use crate::http::{self, Failure};
 use crate::lanes;
 use crate::signature::{is_ed25519, is_fresh};
@@ -26,6 +30,8 @@ const LONGEST: usize = 2_000;
 const PING: u64 = 1;
 const COMMAND: u64 = 2;
 const COMPONENT: u64 = 3;
+/// The type of an option that is a file.
+const ATTACHMENT: u64 = 11;
 /// Only who has asked sees the message.
 const EPHEMERAL: u64 = 64;
 /// What a stranger gets.
@@ -112,6 +118,15 @@ impl Platform for Discord {
         self.edit(origin, &ORIGINAL.into(), text, None).await.map(|()| ORIGINAL.into())
     }
 
+    async fn download(&self, file: &Sent) -> Result<RequestBuilder, Failure> {
+        files::at(&file.place, &["cdn.discordapp.com", "media.discordapp.net"], &self.base).await
+    }
+
+    /// Discord wants to know within three seconds that the interaction was taken.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(2)
+    }
+
     fn has_buttons(&self) -> bool {
         true
     }
@@ -190,6 +205,7 @@ fn event(interaction: &Value) -> Option<Event> {
         properties: facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), plain(value)?))).collect(),
         sender: Some(Sender { id: sender.to_owned(), name: shown.to_owned() }),
         channel: Some(channel.to_owned()),
+        files: attached(data),
         origin: Some(json!({"application": application, "token": token})),
     })
 }
@@ -197,9 +213,10 @@ fn event(interaction: &Value) -> Option<Event> {
 /// The text of the only option where there is one; otherwise the command with its options.
 fn command(data: &Value) -> Option<String> {
     let name = data["name"].as_str()?;
-    let empty = Vec::new();
-    let options = data["options"].as_array().unwrap_or(&empty);
-    if let [option] = options.as_slice()
+    // Files come beside the text.
+    let (files, options): (Vec<&Value>, Vec<&Value>) =
+        data["options"].as_array().into_iter().flatten().partition(|option| option["type"] == ATTACHMENT);
+    if let ([option], []) = (options.as_slice(), files.as_slice())
         && let Some(text) = option["value"].as_str().filter(|text| !text.trim().is_empty())
     {
         return Some(text.to_owned());
@@ -207,7 +224,24 @@ fn command(data: &Value) -> Option<String> {
     let said = options
         .iter()
         .filter_map(|option| Some(format!(" {}: {}", option["name"].as_str()?, plain(&option["value"])?)));
-    Some(format!("/{name}{}", said.collect::<String>()))
+    let said = match options.as_slice() {
+        [option] if option["value"].is_string() => plain(&option["value"])?,
+        _ => format!("/{name}{}", said.collect::<String>()),
+    };
+    let named = attached(data).into_iter().map(|file| format!("[a file: {}]", file.name.unwrap_or_default()));
+    Some([said].into_iter().chain(named).collect::<Vec<_>>().join("\n"))
+}
+
+/// Files that are options of a command.
+fn attached(data: &Value) -> Vec<Sent> {
+    let text = |file: &Value, name: &str| file[name].as_str().map(str::to_owned);
+    let sent = |file: &Value| {
+        let place = text(file, "url").unwrap_or_default();
+        let bytes = file["size"].as_u64();
+        Sent { place, name: text(file, "filename"), media_type: text(file, "content_type"), bytes }
+    };
+    let files = data.pointer("/resolved/attachments").and_then(Value::as_object);
+    files.map(|files| files.values().map(sent).collect()).unwrap_or_default()
 }
 
 fn component(data: &Value) -> Option<String> {

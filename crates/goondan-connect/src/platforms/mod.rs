@@ -21,12 +21,14 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use goondan::connectors::Bound;
+use reqwest::RequestBuilder;
 use serde_json::Value;
 
 use crate::asking::{Press, Verdict};
 use crate::console::Console;
 use crate::desk::{Desk, NotTaken, Taken};
 use crate::event::Event;
+use crate::files::{self, Sent};
 use crate::http::Failure;
 
 /// The largest body of a request, in bytes, where the platform does not send larger ones.
@@ -127,6 +129,16 @@ pub(crate) trait Platform: Send + Sync {
     /// Tells a stranger, once, that he is not known.
     async fn turn_away(&self, _origin: &Value) {}
 
+    /// Asks for a file that somebody has sent.
+    async fn download(&self, _file: &Sent) -> Result<RequestBuilder, Failure> {
+        Err(Failure::Refused("files can't be fetched there".to_owned()))
+    }
+
+    /// How long an event may wait for its files.
+    fn patience(&self) -> Duration {
+        files::PATIENCE
+    }
+
     /// Says that an answer is being written.
     async fn busy(&self, _origin: &Value) {}
 }
@@ -212,7 +224,7 @@ pub(crate) async fn request(desk: Arc<Desk>, request: Request) -> Response {
             desk.platform.tell(&press, &verdict).await;
             desk.platform.pressed(&verdict)
         }
-        Heard::Event(event) => match take(&desk, *event).await {
+        Heard::Event(event) => match take_for_good(&desk, *event).await {
             Ok(taken) => desk.platform.acknowledge(taken),
             Err(error) => {
                 tracing::warn!(connection = desk.bound.name, "an event was not taken: {error}");
@@ -224,6 +236,16 @@ pub(crate) async fn request(desk: Arc<Desk>, request: Request) -> Response {
             }
         },
     }
+}
+
+/// As [`take`], also where the platform has given up waiting: it may fetch files.
+async fn take_for_good(desk: &Arc<Desk>, event: Event) -> Result<Taken, NotTaken> {
+    let task = tokio::spawn({
+        let desk = Arc::clone(desk);
+        async move { take(&desk, event).await }
+    });
+    let broken = |error| NotTaken { message: format!("A fault of gdn: {error}."), is_passing: true };
+    task.await.unwrap_or_else(|error| Err(broken(error)))
 }
 
 /// Takes an event in, and is polite to a stranger.

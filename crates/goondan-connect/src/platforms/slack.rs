@@ -21,6 +21,7 @@ use super::{Heard, Platform, header, senseless, unsigned};
 use crate::asking::{Press, Verdict, button, of_button};
 use crate::desk::{Desk, Taken};
 use crate::event::{Event, Sender, plain};
+use crate::files::{self, Sent};
 use crate::http::{self, Failure};
 use crate::lanes;
 use crate::listener;
@@ -142,6 +143,10 @@ impl Platform for Slack {
         self.call("chat.update", &body).await.map(drop)
     }
 
+    async fn download(&self, file: &Sent) -> Result<RequestBuilder, Failure> {
+        Ok(files::at(&file.place, &["slack.com"], &self.base).await?.bearer_auth(&self.token))
+    }
+
     /// Slack takes some fifty changes a minute.
     fn pace(&self) -> Duration {
         Duration::from_millis(1_200)
@@ -236,9 +241,13 @@ fn event(payload: &Value, wants_mention: bool) -> Option<Event> {
     }
     let [channel, ts, user] = ["channel", "ts", "user"].map(|name| event[name].as_str().unwrap_or_default());
     let text = event["text"].as_str().unwrap_or_default().trim();
-    if channel.is_empty() || ts.is_empty() || text.is_empty() {
+    let files = sent_with(event);
+    if channel.is_empty() || ts.is_empty() || (text.is_empty() && files.is_empty()) {
         return None;
     }
+    let named = files.iter().map(|file| format!("[a file: {}]", file.name.as_deref().unwrap_or("without a name")));
+    let text =
+        [text.to_owned()].into_iter().filter(|text| !text.is_empty()).chain(named).collect::<Vec<_>>().join("\n");
     let thread = event["thread_ts"].as_str().filter(|thread| !thread.is_empty()).unwrap_or(ts);
     let facts = [
         ("channelId", &event["channel"]),
@@ -251,13 +260,25 @@ fn event(payload: &Value, wants_mention: bool) -> Option<Event> {
     Some(Event {
         name: if is_mention { "app_mention" } else { "message_im" }.to_owned(),
         id: format!("{}:{channel}:{ts}", payload["team_id"].as_str().unwrap_or_default()),
-        text: text.to_owned(),
+        text,
         key: format!("slack:{channel}:{thread}"),
         properties: facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), plain(value)?))).collect(),
         sender: Some(Sender { id: user.to_owned(), name: String::new() }),
         channel: Some(channel.to_owned()),
+        files,
         origin: Some(json!({"channel": channel, "thread": thread})),
     })
+}
+
+/// What has come with a message. Files that lie elsewhere are named alone.
+fn sent_with(event: &Value) -> Vec<Sent> {
+    let text = |file: &Value, name: &str| file[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    let sent = |file: &Value| {
+        let place = text(file, "url_private_download").or(text(file, "url_private")).unwrap_or_default();
+        let bytes = file["size"].as_u64();
+        Sent { place, name: text(file, "name"), media_type: text(file, "mimetype"), bytes }
+    };
+    event["files"].as_array().map(|files| files.iter().map(sent).collect()).unwrap_or_default()
 }
 
 pub(super) fn sample() -> Event {

@@ -19,6 +19,7 @@ use super::{Heard, Platform, header, senseless, unsigned};
 use crate::asking::{Press, Verdict, button, of_button};
 use crate::desk::{Desk, NotTaken, Taken};
 use crate::event::{Event, Sender, plain};
+use crate::files::Sent;
 use crate::http::{self, Failure, PATIENCE};
 use crate::lanes;
 use crate::signature::{hmac_hex, is_same};
@@ -231,6 +232,13 @@ impl Platform for Telegram {
         }
     }
 
+    async fn download(&self, file: &Sent) -> Result<RequestBuilder, Failure> {
+        let found = self.call("getFile", &json!({"file_id": file.place})).await?;
+        let path = found["file_path"].as_str().filter(|path| is_path(path));
+        let path = path.ok_or_else(|| Failure::Refused("it did not say where the file is".to_owned()))?;
+        Ok(http::client().await?.get(format!("{}/file/bot{}/{path}", self.base, self.token)))
+    }
+
     async fn busy(&self, origin: &Value) {
         let mut body = json!({"chat_id": origin["chat"], "action": "typing"});
         if !origin["thread"].is_null() {
@@ -252,7 +260,7 @@ fn event(update: &Value) -> Option<Event> {
     }
     let chat_id = chat["id"].as_i64()?;
     let text = message["text"].as_str().or(message["caption"].as_str()).unwrap_or_default();
-    let (file, mark) = file(message);
+    let (file, mark, sent) = file(message);
     let text = [text, &mark].into_iter().filter(|part| !part.trim().is_empty()).collect::<Vec<_>>().join("\n");
     if text.is_empty() {
         return None;
@@ -276,22 +284,35 @@ fn event(update: &Value) -> Option<Event> {
         properties,
         sender: from["id"].as_i64().map(|sender| Sender { id: sender.to_string(), name: name(from) }),
         channel: Some(chat_id.to_string()),
+        files: sent.into_iter().collect(),
         origin: Some(json!({"chat": chat_id, "thread": thread})),
     })
 }
 
-/// The id of what came with a message, and a line that says what it is.
-fn file(message: &Value) -> (&Value, String) {
+/// The id of what came with a message, a line that says what it is, and how it can be fetched.
+fn file(message: &Value) -> (&Value, String, Option<Sent>) {
+    let sent = |file: &Value, media_type: Option<&str>| {
+        let place = file["file_id"].as_str()?.to_owned();
+        let name = file["file_name"].as_str().map(str::to_owned);
+        Some(Sent { place, name, media_type: media_type.map(str::to_owned), bytes: file["file_size"].as_u64() })
+    };
     if let Some(photo) = message["photo"].as_array().and_then(|sizes| sizes.last()) {
-        return (&photo["file_id"], "[a photo]".to_owned());
+        return (&photo["file_id"], "[a photo]".to_owned(), sent(photo, Some("image/jpeg")));
     }
     let document = &message["document"];
     match document["file_id"].is_string() {
         true => {
-            (&document["file_id"], format!("[a file: {}]", document["file_name"].as_str().unwrap_or("without a name")))
+            let line = format!("[a file: {}]", document["file_name"].as_str().unwrap_or("without a name"));
+            (&document["file_id"], line, sent(document, document["mime_type"].as_str()))
         }
-        false => (&Value::Null, String::new()),
+        false => (&Value::Null, String::new(), None),
     }
+}
+
+/// A path below the files of a bot, and nothing else.
+fn is_path(path: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    path.split('/').all(|part| !part.is_empty() && part != "." && part != ".." && part.bytes().all(is_plain))
 }
 
 fn name(from: &Value) -> String {

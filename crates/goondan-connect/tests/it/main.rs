@@ -5,6 +5,7 @@
 mod cli;
 mod cron;
 mod discord;
+mod files;
 mod floods;
 mod github;
 mod platform;
