@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use goondan::connectors::Bound;
@@ -26,6 +27,8 @@ use crate::route::route;
 use crate::senders::{Admission, Senders};
 use crate::signature::digest;
 
+/// How often it is tried to tell who has answered a question what came of it.
+const TELL_TRIES: u32 = 3;
 /// What the swarm will take another time.
 const PASSING: [Code; 4] = [Code::SWARM_STOPPING, Code::SWARM_STOPPED, Code::AGENT_QUEUE_FULL, Code::STORE];
 
@@ -110,21 +113,28 @@ impl Desk {
     }
 
     /// The answer to a question in words, of one who may give it. What others write so is a message like any other.
-    async fn answered(&self, event: &Event) -> bool {
+    fn answered(self: &Arc<Self>, event: &Event) -> bool {
         let press = asking::written(event).filter(|press| self.approvers().contains(&press.sender.id));
         let Some(press) = press else { return false };
         let Verdict { words, .. } = self.press(&press);
-        if let Some(origin) = &event.origin
-            && let Err(error) = self.platform.send(origin, 0, words).await
-        {
-            tracing::debug!(%error, "who has answered a question was not told what came of it");
-        }
+        let Some(origin) = event.origin.clone() else { return true };
+        let desk = Arc::clone(self);
+        tokio::spawn(async move {
+            for tries in 1..=TELL_TRIES {
+                match desk.platform.send(&origin, 0, words).await {
+                    Ok(()) => return,
+                    // Discord knows nothing of the message before it has the answer to its request.
+                    Err(_) if tries < TELL_TRIES => tokio::time::sleep(Duration::from_secs(1)).await,
+                    Err(error) => tracing::debug!(%error, "who has answered a question was not told what came of it"),
+                }
+            }
+        });
         true
     }
 
     /// Takes an event in; returns once its input is on disk, however long its turn takes.
     pub(crate) async fn accept(self: &Arc<Self>, event: Event) -> Result<Taken, NotTaken> {
-        if self.answered(&event).await {
+        if self.answered(&event) {
             return Ok(Taken::Accepted);
         }
         match self.senders.admit(&event, self.now()).map_err(not_written)? {

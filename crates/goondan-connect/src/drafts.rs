@@ -35,13 +35,15 @@ pub(crate) async fn grow(
     let (mut shown, mut not_before, mut sign) = (String::new(), Instant::now(), Instant::now());
     loop {
         let more = async {
-            let _ = watched.text.wait_for(|text| is_news(desk, text.as_deref().unwrap_or_default(), &shown)).await;
+            let is_watched =
+                watched.text.wait_for(|text| is_news(desk, text.as_deref().unwrap_or_default(), &shown)).await.is_ok();
             tokio::time::sleep_until(not_before).await;
+            is_watched
         };
         tokio::select! {
             biased;
             result = &mut result => return result,
-            () = more => {}
+            true = more => {}
             () = tokio::time::sleep_until(sign) => {
                 desk.platform.busy(origin).await;
                 sign = Instant::now() + BUSY;

@@ -18,9 +18,8 @@ pub(crate) fn hmac_hex(key: &[u8], message: &[&[u8]]) -> String {
     hex(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), &message.concat()).as_ref())
 }
 
-/// Whether two texts are the same, however long that can be seen to take.
+/// Whether two texts are the same, in a time that does not tell how far they are.
 pub(crate) fn is_same(given: &str, wanted: &str) -> bool {
-    // Of texts that nobody can choose: their digests tell nothing by the time in which they differ.
     let key = hmac::Key::new(hmac::HMAC_SHA256, wanted.as_bytes());
     hmac::verify(&key, given.as_bytes(), hmac::sign(&key, wanted.as_bytes()).as_ref()).is_ok()
 }

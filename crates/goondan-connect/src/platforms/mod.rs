@@ -221,8 +221,10 @@ pub(crate) async fn request(desk: Arc<Desk>, request: Request) -> Response {
         Heard::Answer(answer) => answer,
         Heard::Press(press) => {
             let verdict = desk.press(&press);
-            desk.platform.tell(&press, &verdict).await;
-            desk.platform.pressed(&verdict)
+            let answer = desk.platform.pressed(&verdict);
+            // The platform waits for the answer alone.
+            tokio::spawn(async move { desk.platform.tell(&press, &verdict).await });
+            answer
         }
         Heard::Event(event) => match take_for_good(&desk, *event).await {
             Ok(taken) => desk.platform.acknowledge(taken),

@@ -43,13 +43,22 @@ struct Replies {
     queue: mpsc::Sender<Waiting>,
     waiting: tokio::sync::Mutex<mpsc::Receiver<Waiting>>,
     /// What the file has taken, by number.
-    taken: Mutex<(u64, HashMap<u64, oneshot::Sender<Option<String>>>)>,
+    taken: Mutex<Taken>,
+}
+
+/// Why an answer was not sent, for who waits for that.
+type Outcome = oneshot::Sender<Option<String>>;
+
+#[derive(Default)]
+struct Taken {
+    last: u64,
+    open: HashMap<u64, Outcome>,
 }
 
 /// An answer that the file has not taken.
 struct Waiting {
     answer: Value,
-    sent: oneshot::Sender<Option<String>>,
+    sent: Outcome,
     /// Says that it was taken.
     taken: oneshot::Sender<()>,
 }
@@ -90,9 +99,9 @@ impl Replies {
                 continue;
             }
             let mut state = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-            state.0 += 1;
-            let number = state.0;
-            state.1.insert(number, sent);
+            state.last += 1;
+            let number = state.last;
+            state.open.insert(number, sent);
             answer["number"] = number.into();
             return Some(answer);
         }
@@ -100,7 +109,7 @@ impl Replies {
 
     fn done(&self, number: u64, error: Option<String>) {
         let mut state = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sent) = state.1.remove(&number) {
+        if let Some(sent) = state.open.remove(&number) {
             // Who has waited too long knows what to think of it.
             let _ = sent.send(error);
         }
@@ -108,7 +117,7 @@ impl Replies {
 
     /// The process has ended: nobody knows what came of what it has taken.
     fn ended(&self) {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).1.clear();
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).open.clear();
     }
 }
 
