@@ -242,6 +242,18 @@ pub enum RuntimeEventKind {
     },
     #[serde(rename = "tool.progress")]
     ToolProgress { tool_call_id: String, tool_name: String, turn_id: String, title: String, metadata: JsonObject },
+    /// A tool of the instance has made another instance.
+    #[serde(rename = "agent.spawned")]
+    AgentSpawned {
+        turn_id: String,
+        /// The agent of the new instance.
+        target: String,
+        /// Its key.
+        target_instance_key: String,
+        /// Where its tools work, instead of the agent's own folder.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        cwd: Option<String>,
+    },
     #[serde(rename = "reload.completed")]
     ReloadCompleted {
         generation: u64,

@@ -45,7 +45,7 @@ pub use checks::check;
 pub use database::Database;
 pub use generation::{LastGeneration, LastReload};
 pub use goondan_engine::delivery::schedule::cron::Schedule;
-pub use goondan_engine::tooling::registry::{Catalog, RegisteredTool, Registry, ToolName};
+pub use goondan_engine::tooling::registry::{Catalog, LazyTool, RegisteredTool, Registry, ToolLimits, ToolName};
 pub use goondan_store::jsonl::{LockError, OpenWorkspaceError};
 pub use goondan_store::transfer::ImportError;
 pub use identity::{AdoptError, Elsewhere, Owner};

@@ -374,6 +374,11 @@ impl ToolState for FakeRuntime {
         self.state.lock().unwrap().insert(name.to_owned(), value);
         Ok(())
     }
+
+    async fn everywhere(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, ToolError> {
+        let own = InstanceId::new("tester", "main");
+        Ok(self.load(name).await?.map(|value| (own, value)).into_iter().collect())
+    }
 }
 
 /// The keys of an object, in order.
