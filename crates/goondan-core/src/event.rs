@@ -184,7 +184,10 @@ pub enum RuntimeEventKind {
         step_id: Option<String>,
         provider: String,
         model: String,
-        /// The field of `Model.spec.limits`.
+        /// Whose limit it is.
+        #[serde(default)]
+        scope: RateScope,
+        /// The field of `limits`.
         limit: String,
         /// For about that many milliseconds.
         wait: u64,
@@ -294,6 +297,17 @@ pub enum RuntimeEventKind {
         scope: crate::ports::approval::Scope,
         grants: Vec<String>,
     },
+}
+
+/// What a limit a minute is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RateScope {
+    /// A Model, by `Model.spec.limits`.
+    #[default]
+    Model,
+    /// All agents together, by `Swarm.spec.limits`.
+    Swarm,
 }
 
 /// What can be seen of a question to a model, with all its attempts. Durations are milliseconds.

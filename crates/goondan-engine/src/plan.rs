@@ -9,7 +9,7 @@ use goondan_spec::kinds::{
     Agent, AnswerFormat, AnswerMode, Entry, ExportOverride, ExportSpec, Permissions, Policy, Pricing, Swarm, Tool,
     ToolUse, Workdir,
 };
-use goondan_spec::kinds::{Model, ModelLimits, ModelParams};
+use goondan_spec::kinds::{Model, RateLimits, ModelParams};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
 pub(crate) use self::problems::at;
@@ -54,6 +54,8 @@ pub struct Generation {
     pub entry_agent: String,
     /// Limits.
     pub policy: Policy,
+    /// How much all agents together may ask models in a minute.
+    pub limits: RateLimits,
     /// What was noticed while its tools were opened and keeps nothing from running.
     pub warnings: Vec<Diagnostic>,
     agents: BTreeMap<String, Arc<AgentPlan>>,
@@ -86,7 +88,7 @@ pub struct ModelPlan {
     /// What its tokens cost, where the Model says so.
     pub pricing: Option<Pricing>,
     /// How much it may be asked in a minute.
-    pub limits: ModelLimits,
+    pub limits: RateLimits,
     /// What it was asked in the last minute; the same in all generations.
     pub(crate) pace: Arc<Pace>,
     /// Whether its provider is sent the schema that an answer shall fit.
@@ -219,6 +221,7 @@ pub async fn plan(
         swarm: swarm.id.clone(),
         entry_agent: swarm.spec.entry_agent.name.clone(),
         policy: swarm.spec.policy.clone(),
+        limits: swarm.spec.limits,
         warnings,
         agents,
         tools: planner.tools,

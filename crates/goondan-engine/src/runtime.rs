@@ -24,6 +24,7 @@ use crate::plan::Generation;
 use crate::policy::redact::Redactor;
 use crate::tooling::dispatch::{self, ToolCallContext, TurnFacts};
 use crate::turn::budget::Spent;
+use crate::turn::pace::Pace;
 use goondan_core::JsonObject;
 use goondan_core::caller::Caller;
 use goondan_core::conversation::Conversation;
@@ -163,6 +164,7 @@ impl Runtime {
             redactor: parts.redactor,
             generation: ArcSwap::from_pointee(parts.generation),
             spent: Spent::new(&lives.run),
+            pace: Pace::default(),
             lives,
             dead: AtomicBool::new(false),
             timetable: Arc::clone(&timetable),

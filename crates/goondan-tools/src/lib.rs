@@ -193,5 +193,6 @@ fn manifest(builtin: &'static Builtin) -> ToolManifest {
         error_message_limit: builtin.error_message_limit,
         output_limit: builtin.output_limit,
         timeout_ms: builtin.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
+        variables: chat::variables_of(builtin.name).iter().map(|name| (*name).to_owned()).collect(),
     }
 }

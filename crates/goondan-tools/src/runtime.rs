@@ -81,29 +81,28 @@ impl Operation for Exec {
     async fn run(self, ctx: &ToolContext, shared: &Shared) -> Result<ToolOutput, ToolError> {
         let host = shared.lines.host_of(&self.command)?;
         let launcher = &shared.lines.launcher;
-        let mut output = json!({"command": self.command});
-        let work = match host {
+        let (field, place, work) = match host {
             Some(host) => {
                 let beside = [("workdir", self.workdir.is_some()), ("env", !self.env.is_empty())];
-                output["host"] = json!(host.address());
-                host.work(&self.command, &beside, launcher, ctx)?
+                ("host", json!(host.address()), host.work(&self.command, &beside, launcher, ctx)?)
             }
             None => {
                 let folder = shell::folder(&ctx.workdir, self.workdir.as_deref())?;
                 let extra = self.env.into_iter().map(|(name, value)| (name, Value::from(value))).collect();
-                output["workdir"] = json!(folder);
-                shell::work(&self.command, folder, shell::environment(&launcher.env, extra)?, launcher, ctx)?
+                let environment = shell::environment(&launcher.env, extra)?;
+                ("workdir", json!(folder), shell::work(&self.command, folder, environment, launcher, ctx)?)
             }
         };
         let title = shell::title(&self.command);
         let limit = self.timeout.map(Duration::from_secs);
         if self.background {
-            output["process_id"] = json!(shared.processes.start(ctx, &self.command, work, limit).await?);
-            output["status"] = json!("running");
+            let id = shared.processes.start(ctx, &self.command, work, limit).await?;
+            let output = json!({"process_id": id, "command": self.command, field: place, "status": "running"});
             return Ok(titled(title, output));
         }
         let finished = process::run(work, limit.or(Some(DEFAULT_TIMEOUT)), KEEP, &ctx.cancellation).await;
         let finished = launcher.judge(finished.map_err(|failure| failure.into_error("the command"))?)?;
+        let mut output = json!({"command": self.command, field: place});
         add(&mut output, &finished);
         match host {
             Some(host) => host.tell(&mut output, &finished),

@@ -68,7 +68,7 @@ pub use goondan_core::{ids, message, ports};
 /// What happens in a swarm, for whoever watches it.
 pub mod event {
     pub use goondan_core::event::{
-        FinishReason, RuntimeEvent, RuntimeEventKind, ShownError, ShownModelCall, ShownResult, SwarmEvent, TurnError,
+        FinishReason, RateScope, RuntimeEvent, RuntimeEventKind, ShownError, ShownModelCall, ShownResult, SwarmEvent, TurnError,
         TurnResult,
     };
     pub use goondan_core::inbound::{RESPONSE, turn_id};

@@ -160,6 +160,7 @@ pub(crate) fn resource_of(name: &str, entry: Entry, config: JsonObject) -> Resou
         overrides: Vec::new(),
         isolation: Default::default(),
         build: None,
+        variables: Vec::new(),
     };
     Resource {
         id: ResourceId::base(Kind::Tool, name),
