@@ -9,12 +9,12 @@ use goondan_spec::kinds::{
     Agent, AnswerFormat, AnswerMode, Entry, ExportOverride, ExportSpec, Permissions, Policy, Pricing, Swarm, Tool,
     ToolUse, Workdir,
 };
-use goondan_spec::kinds::{Model, RateLimits, ModelParams};
+use goondan_spec::kinds::{Model, ModelParams, RateLimits};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
 pub(crate) use self::problems::at;
 use self::problems::{at_tool, model_problem, no_such_export, tool_problem};
-use crate::middleware::{self, Extensions, Sources, StructuredOutput};
+use crate::middleware::{self, Extensions, Middleware as _, Sources, StructuredOutput};
 use crate::tooling::registry::{Catalog, RegisteredTool, Registry, ToolLimits};
 use crate::tooling::schema_difference::difference;
 use crate::tooling::skills;
@@ -110,6 +110,8 @@ pub struct AgentPlan {
     pub models: Arc<[ModelPlan]>,
     /// Sampling settings.
     pub params: Arc<ModelParams>,
+    /// Whether its answers are data, by its `output`.
+    pub answers_as_data: bool,
     /// The schema that its providers are sent, where its answers are data.
     pub output: Option<Arc<Value>>,
     /// Everything that can run for it.
@@ -165,6 +167,27 @@ impl AgentPlan {
     #[must_use]
     pub fn with_model(&self, model: &ModelPlan) -> AgentPlan {
         AgentPlan { models: Arc::new([model.clone()]), ..self.clone() }
+    }
+
+    /// The same agent whose answers fit `schema`. It must not state a form of its own.
+    #[must_use]
+    pub fn with_output(&self, schema: &Arc<Value>) -> AgentPlan {
+        let is_sent = self.models.iter().all(|model| model.is_schema_sent);
+        let mut guard = StructuredOutput::new(schema, is_sent);
+        if guard.tools().iter().any(|tool| self.registry.get(tool.name.as_str()).is_some()) {
+            // The agent has a tool of that name: the model is held to the schema by what it is told of its answers.
+            guard = StructuredOutput::new(schema, true);
+        }
+        let mut registry = self.registry.clone();
+        guard.tools().into_iter().for_each(|tool| registry.register(tool));
+        AgentPlan {
+            answers_as_data: true,
+            output: is_sent.then(|| Arc::clone(schema)),
+            catalog: registry.catalog_like(Some(&self.catalog)),
+            registry,
+            extensions: self.extensions.inside(Arc::new(guard)),
+            ..self.clone()
+        }
     }
 
     /// What its costs are counted in, where a Model states prices.
@@ -259,6 +282,7 @@ impl Planner<'_> {
             instructions: agent.spec.instructions.iter().flat_map(|found| found.names.clone()).collect(),
             models: models?,
             params: Arc::new(agent.spec.params.clone()),
+            answers_as_data: agent.spec.output.is_some(),
             output: agent.spec.output.as_ref().filter(|_| is_sent).map(|format| Arc::clone(&format.schema)),
             catalog: registry.catalog_like(Some(&own)),
             registry,

@@ -357,7 +357,8 @@ impl<'a> Snapper<'a> {
         let tools = agent.spec.tools.iter().map(|used| &used.tool);
         let extensions = agent.spec.extensions.iter().map(|used| &used.extension);
         let mut named = tools.chain(extensions).chain(agent.spec.models());
-        let reads_the_same = |id: &ResourceId| self.before.and_then(|before| before.values.get(id)) == self.values.get(id);
+        let reads_the_same =
+            |id: &ResourceId| self.before.and_then(|before| before.values.get(id)) == self.values.get(id);
         let is_same = |id: &ResourceId| match id.is_base() {
             true => reads_the_same(id),
             false => of(known, id) == of(&before.resources, id),

@@ -130,7 +130,8 @@ impl Host {
         if finished.timed_out {
             output["note"] = Value::from(format!("What it has started on {host} may go on there."));
         } else if process::exit_code(finished.status) == NOT_REACHED {
-            output["note"] = Value::from(format!("`ssh` has not reached {host}, or the command itself ended with 255."));
+            output["note"] =
+                Value::from(format!("`ssh` has not reached {host}, or the command itself ended with 255."));
         }
     }
 
@@ -171,7 +172,8 @@ mod tests {
 
     #[test]
     fn some_programs_run_there() {
-        let host = Host::of(Some("box".to_owned()), Some(vec!["docker".to_owned(), "make".to_owned()])).unwrap().unwrap();
+        let host =
+            Host::of(Some("box".to_owned()), Some(vec!["docker".to_owned(), "make".to_owned()])).unwrap().unwrap();
         assert!(host.takes("docker ps && make all").unwrap());
         assert!(!host.takes("git status").unwrap() && !host.takes("for x in 1; do docker ps; done").unwrap());
         assert!(host.takes("git status && docker ps").is_err());

@@ -118,8 +118,7 @@ async fn in_spite_of_errors(
     match running.len() {
         0 | 1 => Ok(running.pop()),
         _ => {
-            let names: Vec<String> =
-                running.iter().map(|remote| shown::line(&remote.swarm.name).to_string()).collect();
+            let names: Vec<String> = running.iter().map(|remote| shown::line(&remote.swarm.name).to_string()).collect();
             Err(CliError::usage(format!("The project runs several swarms: {}.", names.join(", ")))
                 .suggest("Name one of them with `--swarm`."))
         }

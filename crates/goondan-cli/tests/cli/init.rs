@@ -24,7 +24,10 @@ fn every_template_validates_and_runs_without_a_key() {
 #[test]
 fn templates_with_a_case_pass_it_and_explain_themselves() {
     let answers = [
-        ("coding", "The coder found 2 names in the repository, has 1 task left, and changed nothing: a script plays it.\n"),
+        (
+            "coding",
+            "The coder found 2 names in the repository, has 1 task left, and changed nothing: a script plays it.\n",
+        ),
         ("research", "The researcher says: 1 passage of the notes fits. Sources: memory/tides.md\n"),
         (
             "service",

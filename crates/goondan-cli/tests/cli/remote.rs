@@ -9,7 +9,8 @@ use crate::projects::manifest;
 use crate::sandbox::{Outcome, Sandbox};
 
 /// Prints its last three arguments, and fails as the line says.
-const SSH: &str = "#!/bin/sh\nwhile [ $# -gt 3 ]; do shift; done\nprintf '<%s>' \"$@\"\ncase $3 in lost*) exit 255;; esac\n";
+const SSH: &str =
+    "#!/bin/sh\nwhile [ $# -gt 3 ]; do shift; done\nprintf '<%s>' \"$@\"\ncase $3 in lost*) exit 255;; esac\n";
 
 /// A project whose agent runs command lines on a host, with more in the config and in its permissions.
 fn project(config: &str, permissions: &str) -> Sandbox {
@@ -69,7 +70,9 @@ fn what_would_have_to_be_built_into_a_line_is_refused() {
 #[test]
 fn a_sandbox_without_a_network_keeps_a_line_here() {
     let rules = |more: &str| {
-        format!("permissions: {{default: deny, rules: [{{tool: \"*__exec\", args: {{command: \"make *\"}}, action: allow{more}}}]}}")
+        format!(
+            "permissions: {{default: deny, rules: [{{tool: \"*__exec\", args: {{command: \"make *\"}}, action: allow{more}}}]}}"
+        )
     };
     let args = json!({"command": "make all"});
     let kept = result(&call(&project("", &rules("")), "there-bash__exec", &args));
@@ -108,7 +111,10 @@ fn a_host_takes_trust_and_a_plain_name() {
         let outcome = project(config, "permissions: {default: allow}").gdn(&["validate", "p"]);
         assert!(outcome.report().contains(what), "{outcome:?}");
     }
-    sandbox.write("p/goondan.yaml", &std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap().replace("me@box", "-oProxyCommand=x"));
+    sandbox.write(
+        "p/goondan.yaml",
+        &std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap().replace("me@box", "-oProxyCommand=x"),
+    );
     let outcome = sandbox.gdn(&["validate", "p"]);
     assert!(outcome.report().contains("`host` must be a host as `ssh` takes it"), "{outcome:?}");
 }

@@ -110,7 +110,8 @@ fn manifest() -> ToolManifest {
         exports: vec![export].into(),
         error_message_limit: None,
         output_limit: None,
-        timeout_ms: None, variables: Vec::new(),
+        timeout_ms: None,
+        variables: Vec::new(),
     }
 }
 

@@ -201,7 +201,8 @@ fn base() -> BasePackage {
         exports: exports.iter().map(|name| export(name)).collect::<Vec<_>>().into(),
         error_message_limit: None,
         output_limit: None,
-        timeout_ms: None, variables: Vec::new(),
+        timeout_ms: None,
+        variables: Vec::new(),
     };
     let connector = ConnectorManifest {
         name: "webhook".to_owned(),

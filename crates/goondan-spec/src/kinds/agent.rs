@@ -127,7 +127,8 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     let tools = tools_field.as_ref().map_or(Some(Vec::new()), |field| read_tools(field, scope, findings));
     let extensions = fields.optional("extensions").map(|field| read_extensions(&field, scope, findings));
     let used = tools.as_deref().unwrap_or_default();
-    let own = skills.as_ref().and_then(Option::as_ref).is_some_and(|skills| !skills.is_empty()).then_some(skill::SKILL_TOOL);
+    let own =
+        skills.as_ref().and_then(Option::as_ref).is_some_and(|skills| !skills.is_empty()).then_some(skill::SKILL_TOOL);
     let required_tools =
         fields.optional("requiredTools").map(|field| read_required(&field, used, own, scope, findings));
     let permissions = fields.optional("permissions").map(|field| permissions::read(&field, used, scope, findings));

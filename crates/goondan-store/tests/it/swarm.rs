@@ -196,7 +196,8 @@ fn bundle(policy: &str) -> Bundle {
         exports: vec![export("once", false), export("again", true), export("ask", true), export("wait", true)].into(),
         error_message_limit: None,
         output_limit: None,
-        timeout_ms: None, variables: Vec::new(),
+        timeout_ms: None,
+        variables: Vec::new(),
     };
     let extensions = vec![("message-window".to_owned(), JsonObject::new())];
     let base = BasePackage { tools: vec![world], extensions, ..BasePackage::default() };

@@ -80,7 +80,8 @@ fn manifest(name: &str, exports: &[(&str, Permission)]) -> ToolManifest {
         exports: exports.iter().map(export).collect::<Vec<_>>().into(),
         error_message_limit: None,
         output_limit: None,
-        timeout_ms: Some(5_000), variables: Vec::new(),
+        timeout_ms: Some(5_000),
+        variables: Vec::new(),
     }
 }
 
