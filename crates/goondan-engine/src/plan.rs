@@ -1,20 +1,21 @@
 //! Bundle and ports become a [`Generation`]: handlers bound, models chosen, prompts at hand.
 
+mod agent;
 mod problems;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use goondan_spec::kinds::{
-    Agent, AnswerFormat, AnswerMode, Entry, ExportOverride, ExportSpec, Permissions, Policy, Pricing, Swarm, Tool,
-    ToolUse, Workdir,
+    Agent, AnswerFormat, AnswerMode, Entry, ExportOverride, ExportSpec, Model, Policy, Pricing, RateLimits, Swarm, Tool,
+    ToolUse,
 };
-use goondan_spec::kinds::{Model, ModelParams, RateLimits};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
+pub use self::agent::AgentPlan;
 pub(crate) use self::problems::at;
 use self::problems::{at_tool, model_problem, no_such_export, tool_problem};
-use crate::middleware::{self, Extensions, Middleware as _, Sources, StructuredOutput};
+use crate::middleware::{self, Extensions, Sources, StructuredOutput};
 use crate::tooling::registry::{Catalog, RegisteredTool, Registry, ToolLimits};
 use crate::tooling::schema_difference::difference;
 use crate::tooling::skills;
@@ -22,7 +23,6 @@ use crate::turn::pace::Pace;
 use goondan_core::ports::extension::ExtensionSource;
 use goondan_core::ports::model::{ModelClient, ModelError, ModelFactory, ToolDefinition};
 use goondan_core::ports::tool::{AgentCatalog, ToolHandler, ToolSet, ToolSource};
-use serde_json::Value;
 
 /// Retries of a model call where `options.maxRetries` says nothing (rule M4).
 const DEFAULT_MAX_RETRIES: u32 = 3;
@@ -95,39 +95,6 @@ pub struct ModelPlan {
     pub is_schema_sent: bool,
 }
 
-/// An agent, ready to run.
-#[derive(Clone)]
-pub struct AgentPlan {
-    /// The Agent resource's name.
-    pub name: String,
-    /// What it is there for, in the words of its annotation `description`.
-    pub description: Option<String>,
-    /// The system prompt.
-    pub system: Option<String>,
-    /// The names of files with instructions, which folders below the working folder may have, too.
-    pub instructions: Arc<[String]>,
-    /// The models, in the order in which they are asked: each where those before it have failed. There is at least one.
-    pub models: Arc<[ModelPlan]>,
-    /// Sampling settings.
-    pub params: Arc<ModelParams>,
-    /// Whether its answers are data, by its `output`.
-    pub answers_as_data: bool,
-    /// The schema that its providers are sent, where its answers are data.
-    pub output: Option<Arc<Value>>,
-    /// Everything that can run for it.
-    pub registry: Registry,
-    /// What a step offers before middleware.
-    pub catalog: Catalog,
-    /// Its policy.
-    pub permissions: Option<Permissions>,
-    /// Calls of a step that run at the same time.
-    pub max_parallel_tool_calls: usize,
-    /// Where its tools work.
-    pub workdir: Workdir,
-    /// Outermost first.
-    pub extensions: Extensions,
-}
-
 impl Generation {
     /// The agent of that name.
     pub fn agent(&self, name: &str) -> Option<&Arc<AgentPlan>> {
@@ -159,40 +126,6 @@ impl Generation {
             callable_agents: available.iter().filter(|name| *name != own).cloned().collect(),
             available_agents: available,
         }
-    }
-}
-
-impl AgentPlan {
-    /// The same agent with another model, and with no other.
-    #[must_use]
-    pub fn with_model(&self, model: &ModelPlan) -> AgentPlan {
-        AgentPlan { models: Arc::new([model.clone()]), ..self.clone() }
-    }
-
-    /// The same agent whose answers fit `schema`. It must not state a form of its own.
-    #[must_use]
-    pub fn with_output(&self, schema: &Arc<Value>) -> AgentPlan {
-        let is_sent = self.models.iter().all(|model| model.is_schema_sent);
-        let mut guard = StructuredOutput::new(schema, is_sent);
-        if guard.tools().iter().any(|tool| self.registry.get(tool.name.as_str()).is_some()) {
-            // The agent has a tool of that name: the model is held to the schema by what it is told of its answers.
-            guard = StructuredOutput::new(schema, true);
-        }
-        let mut registry = self.registry.clone();
-        guard.tools().into_iter().for_each(|tool| registry.register(tool));
-        AgentPlan {
-            answers_as_data: true,
-            output: is_sent.then(|| Arc::clone(schema)),
-            catalog: registry.catalog_like(Some(&self.catalog)),
-            registry,
-            extensions: self.extensions.inside(Arc::new(guard)),
-            ..self.clone()
-        }
-    }
-
-    /// What its costs are counted in, where a Model states prices.
-    pub fn currency(&self) -> Option<&str> {
-        self.models.iter().find_map(|model| Some(model.pricing.as_ref()?.currency.as_str()))
     }
 }
 

@@ -64,6 +64,8 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("bytes of a body (`gdn serve --max-body`)", "goondan-serve/src/server.rs", "BODY"),
     ("connections", "goondan-serve/src/server.rs", "CONNECTIONS"),
     ("time for the head of a request", "goondan-serve/src/server.rs", "HEAD"),
+    ("bytes of a schema that an OpenAI client wants answers to fit", "openai/format.rs", "LARGEST_SCHEMA"),
+    ("sessions that `squad__status` remembers of each conversation after a restart", "squad/sessions.rs", "MOST_KEPT"),
     ("pieces of an A2A stream that wait for a client", "a2a/stream.rs", "AHEAD"),
     ("tasks on a page of an A2A list", "a2a/list.rs", "LARGEST"),
     ("tasks on such a page, if the request does not say", "a2a/list.rs", "USUAL"),

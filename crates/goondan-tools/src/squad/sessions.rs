@@ -43,6 +43,8 @@ pub(super) struct Session {
     number: u64,
     /// Who routed it.
     owner: InstanceId,
+    /// Another process has routed it: whoever waits for it routes it again, under the same key.
+    is_restored: bool,
     pub(super) told: Told,
 }
 
@@ -124,14 +126,14 @@ impl Table {
     }
 
     /// Adds a session; its number.
-    fn add(&mut self, owner: InstanceId, told: Told) -> u64 {
+    fn add(&mut self, owner: InstanceId, told: Told, is_restored: bool) -> u64 {
         if self.sessions.len() >= MOST
             && let Some(oldest) = self.sessions.iter().position(|session| !session.told.state.is_open())
         {
             self.sessions.remove(oldest);
         }
         self.opened += 1;
-        self.sessions.push(Session { number: self.opened, owner, told });
+        self.sessions.push(Session { number: self.opened, owner, is_restored, told });
         self.opened
     }
 }
@@ -140,12 +142,12 @@ impl Sessions {
     /// Takes a place for a session of `agent`, unless `limit` are waited for already.
     pub(super) fn open(self: &Arc<Self>, owner: InstanceId, agent: &str, limit: usize) -> Option<Turn> {
         let mut table = lock(&self.table);
-        let active = table.sessions.iter().filter(|session| session.told.state.is_open()).count();
+        let active = table.sessions.iter().filter(|session| session.told.state.is_open() && !session.is_restored).count();
         if active >= limit {
             return None;
         }
         let (opened, agent, key) = (Utc::now(), agent.to_owned(), String::new());
-        let number = table.add(owner, Told { agent, key, state: State::Active, opened, changed: opened });
+        let number = table.add(owner, Told { agent, key, state: State::Active, opened, changed: opened }, false);
         Some(Turn { sessions: Arc::clone(self), number, end: State::Error })
     }
 
@@ -184,7 +186,7 @@ impl Sessions {
                 if told.state == State::Active {
                     told.state = State::Started;
                 }
-                table.add(owner, told);
+                table.add(owner, told, true);
             }
             Ok(())
         };
