@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use goondan_spec::kinds::{
-    Agent, AnswerFormat, AnswerMode, Entry, ExportOverride, ExportSpec, Model, Policy, Pricing, RateLimits, Swarm, Tool,
-    ToolUse,
+    Agent, AnswerFormat, AnswerMode, Entry, ExportOverride, ExportSpec, Model, Policy, Pricing, RateLimits, Swarm,
+    Tool, ToolUse,
 };
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
@@ -216,6 +216,7 @@ impl Planner<'_> {
             models: models?,
             params: Arc::new(agent.spec.params.clone()),
             answers_as_data: agent.spec.output.is_some(),
+            answer_tool: None,
             output: agent.spec.output.as_ref().filter(|_| is_sent).map(|format| Arc::clone(&format.schema)),
             catalog: registry.catalog_like(Some(&own)),
             registry,

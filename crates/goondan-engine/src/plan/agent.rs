@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::ModelPlan;
 use crate::middleware::{Extensions, Middleware as _, StructuredOutput};
-use crate::tooling::registry::{Catalog, Registry};
+use crate::tooling::registry::{Catalog, RegisteredTool, Registry};
 
 /// An agent, ready to run.
 #[derive(Clone)]
@@ -26,6 +26,8 @@ pub struct AgentPlan {
     pub params: Arc<ModelParams>,
     /// Whether its answers are data, by its `output`.
     pub answers_as_data: bool,
+    /// The tool that takes the answers of this turn alone. A reload does not change it.
+    pub(crate) answer_tool: Option<Arc<RegisteredTool>>,
     /// The schema that its providers are sent, where its answers are data.
     pub output: Option<Arc<Value>>,
     /// Everything that can run for it.
@@ -58,13 +60,10 @@ impl AgentPlan {
             // The agent has a tool of that name: the model is held to the schema by what it is told of its answers.
             guard = StructuredOutput::new(schema, true);
         }
-        let mut registry = self.registry.clone();
-        guard.tools().into_iter().for_each(|tool| registry.register(tool));
         AgentPlan {
             answers_as_data: true,
+            answer_tool: guard.tools().pop(),
             output: is_sent.then(|| Arc::clone(schema)),
-            catalog: registry.catalog_like(Some(&self.catalog)),
-            registry,
             extensions: self.extensions.inside(Arc::new(guard)),
             ..self.clone()
         }

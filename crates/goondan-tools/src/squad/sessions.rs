@@ -142,7 +142,8 @@ impl Sessions {
     /// Takes a place for a session of `agent`, unless `limit` are waited for already.
     pub(super) fn open(self: &Arc<Self>, owner: InstanceId, agent: &str, limit: usize) -> Option<Turn> {
         let mut table = lock(&self.table);
-        let active = table.sessions.iter().filter(|session| session.told.state.is_open() && !session.is_restored).count();
+        let active =
+            table.sessions.iter().filter(|session| session.told.state.is_open() && !session.is_restored).count();
         if active >= limit {
             return None;
         }

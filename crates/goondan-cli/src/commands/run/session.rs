@@ -19,8 +19,8 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
-use super::answers::{self, Unasked};
 use super::Asked;
+use super::answers::{self, Unasked};
 use super::approval::{Question, Questions, approver};
 use super::door::Door;
 use super::reloads::Reloads;
