@@ -66,6 +66,15 @@ pub(crate) struct Bot {
     http: HttpClient,
 }
 
+/// The variables in which the built-in tool of that name looks for its token.
+pub(crate) fn variables_of(tool: &str) -> &'static [&'static str] {
+    match tool {
+        "telegram" => telegram::VARIABLES,
+        "slack" => slack::VARIABLES,
+        _ => &[],
+    }
+}
+
 impl Bot {
     /// The bot of a tool.
     fn open(

@@ -17,7 +17,7 @@ use crate::table::Builtin;
 /// Where apps talk to Slack, unless it is said otherwise.
 const BASE: &str = "https://slack.com/api";
 /// Variables that customarily hold the token of an app.
-const VARIABLES: &[&str] = &["SLACK_BOT_TOKEN", "SLACK_TOKEN"];
+pub(super) const VARIABLES: &[&str] = &["SLACK_BOT_TOKEN", "SLACK_TOKEN"];
 /// How many messages are read where nothing else is said.
 const MESSAGES: u32 = 20;
 

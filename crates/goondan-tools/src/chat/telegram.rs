@@ -17,7 +17,7 @@ use crate::table::Builtin;
 /// Where bots talk to Telegram, unless it is said otherwise.
 const BASE: &str = "https://api.telegram.org";
 /// Variables that customarily hold the token of a bot.
-const VARIABLES: &[&str] = &["TELEGRAM_BOT_TOKEN", "BOT_TOKEN", "TELEGRAM_TOKEN"];
+pub(super) const VARIABLES: &[&str] = &["TELEGRAM_BOT_TOKEN", "BOT_TOKEN", "TELEGRAM_TOKEN"];
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "telegram",

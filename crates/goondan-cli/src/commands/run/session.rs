@@ -19,6 +19,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
+use super::Asked;
 use super::answers::{self, Unasked};
 use super::approval::{Asked, Question, Questions, approver};
 use super::door::Door;
@@ -29,7 +30,8 @@ use super::view::View;
 use crate::commands::build;
 use crate::exit::{CliError, Exit};
 use crate::output::{Activity, Output, TurnFacts, TurnReport, turn_error};
-use crate::project::{self, Launch};
+use crate::place::ProjectPath;
+use crate::project::{self, Launch, StartArgs};
 use crate::remote::{self, NotStarted};
 
 /// A swarm with whoever watches it: a person at a terminal or a program behind a pipe.
@@ -101,6 +103,19 @@ pub(crate) enum OnInterrupt {
 }
 
 impl Session {
+    /// Starts a swarm for one client that speaks a protocol over this process's pipes, and that is asked itself.
+    pub(crate) async fn for_client(
+        (project, args): (&ProjectPath, &StartArgs),
+        watch: bool,
+        signals: Signals,
+        state_root: &StateRoot,
+        output: &Output,
+    ) -> Result<Self, CliError> {
+        let project = project.find(output)?;
+        let launch = Launch { project: &project, args, record: None, watch, asked: Asked::Clients, waits: false };
+        Ok(Session::start(launch, signals, state_root, output).await?)
+    }
+
     /// Starts a swarm.
     pub(crate) async fn start(
         launch: Launch<'_>,

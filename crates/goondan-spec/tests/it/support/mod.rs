@@ -104,6 +104,7 @@ fn manifest(name: &str, exports: &[(&str, Permission)]) -> ToolManifest {
         error_message_limit: None,
         output_limit: None,
         timeout_ms: Some(5_000),
+        variables: Vec::new(),
     }
 }
 
