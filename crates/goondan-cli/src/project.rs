@@ -45,7 +45,7 @@ pub(crate) struct StartArgs {
     /// With a database, run at most N turns at a time on this node; 0 leaves them to other nodes while there are any
     #[arg(long, value_name = "N")]
     pub(crate) node_turns: Option<usize>,
-    /// Build the tools first, as `gdn build` does
+    /// Build tools and extensions first, as `gdn build` does
     #[arg(long)]
     pub(crate) build: bool,
 }

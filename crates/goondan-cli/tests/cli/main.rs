@@ -38,6 +38,7 @@ mod person;
 mod privacy;
 mod projects;
 mod recording;
+mod remote;
 mod run;
 mod safety;
 mod sandbox;

@@ -15,7 +15,7 @@ use crate::delivery::schedule::power;
 use crate::engine::Engine;
 use crate::life::Life;
 use crate::turn::pace::Full;
-use goondan_core::event::{RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan_core::event::{RateScope, RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan_core::ids::InstanceId;
 use goondan_core::inbound::AgentEvent;
 use goondan_core::ports::approval::Grant;
@@ -67,10 +67,11 @@ impl Desk {
             ToLeader::Text { instance, turn_id, delta } => bus.publish(SwarmEvent::Text { instance, turn_id, delta }),
             ToLeader::TextReset { instance, turn_id } => bus.publish(SwarmEvent::TextReset { instance, turn_id }),
             ToLeader::Spent(spending) => self.engine.spent.add(&spending),
-            ToLeader::Used { identity, tokens } => {
+            ToLeader::Used { identity, tokens, cost } => {
                 let generation = self.engine.generation.load();
+                self.engine.pace.used(generation.limits, tokens, cost.as_ref());
                 if let Some(model) = generation.model_like(&identity) {
-                    model.pace.used(model.limits, tokens);
+                    model.pace.used(model.limits, tokens, cost.as_ref());
                 }
             }
             ToLeader::Sign { turn, is_asked } => {
@@ -177,21 +178,25 @@ async fn of_slot(slot: &Slot) -> Option<TurnResult> {
 
 /// Comes back once a model may be asked. The worker sees to the clocks of its turn.
 async fn enter(engine: Arc<Engine>, wanted: RoomWanted) {
-    let RoomWanted { identity, instance, trace, turn_id, step_id } = wanted;
-    let Some(model) = engine.generation.load().model_like(&identity) else { return };
-    let tell = |full: Full| {
+    let generation = engine.generation.load_full();
+    let tell = |scope: RateScope, full: Full| {
         let wait = full.until.saturating_duration_since(Instant::now());
         let kind = RuntimeEventKind::ModelWaiting {
-            turn_id,
-            step_id,
-            provider: model.name.provider.clone(),
-            model: model.name.model.clone(),
+            turn_id: wanted.turn_id.clone(),
+            step_id: wanted.step_id.clone(),
+            provider: wanted.provider.clone(),
+            model: wanted.model.clone(),
+            scope,
             limit: full.limit.to_owned(),
             wait: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
         };
-        engine.bus.runtime(&instance, &trace, kind);
+        engine.bus.runtime(&wanted.instance, &wanted.trace, kind);
     };
-    model.pace.enter(model.limits, &Life::new(), tell).await;
+    let life = Life::new();
+    engine.pace.enter(generation.limits, &life, |full| tell(RateScope::Swarm, full)).await;
+    if let Some(model) = generation.model_like(&wanted.identity) {
+        model.pace.enter(model.limits, &life, |full| tell(RateScope::Model, full)).await;
+    }
 }
 
 async fn remember(engine: Arc<Engine>, grants: Vec<Grant>) -> Result<(), String> {

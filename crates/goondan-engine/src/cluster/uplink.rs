@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::wire::{CallNumber, Question, RoomWanted, ToLeader, encode};
 use crate::engine::Spending;
 use crate::life::Mirror;
-use goondan_core::event::{SwarmEvent, TurnError, TurnResult};
+use goondan_core::event::{Cost, SwarmEvent, TurnError, TurnResult};
 use goondan_core::ports::approval::{ApprovalAnswer, ApprovalBook, ApprovalRequest, Approver, Grant};
 use goondan_core::ports::cluster::Leader;
 use goondan_core::ports::store::StoreError;
@@ -145,8 +145,8 @@ impl Uplink {
     }
 
     /// A model has answered.
-    pub(crate) fn used(&self, identity: &str, tokens: u64) {
-        self.tell(&ToLeader::Used { identity: identity.to_owned(), tokens });
+    pub(crate) fn used(&self, identity: &str, tokens: u64, cost: Option<Cost>) {
+        self.tell(&ToLeader::Used { identity: identity.to_owned(), tokens, cost });
     }
 
     /// For those who watch the swarm.

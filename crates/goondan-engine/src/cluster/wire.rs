@@ -1,6 +1,6 @@
 //! What the node that leads and one that works for it say to each other.
 
-use goondan_core::event::{RuntimeEvent, TurnResult};
+use goondan_core::event::{Cost, RuntimeEvent, TurnResult};
 use goondan_core::ids::{InstanceId, TraceContext};
 use goondan_core::inbound::AgentEvent;
 use goondan_core::narrowing::Narrowing;
@@ -76,7 +76,7 @@ pub(crate) enum ToLeader {
     /// Something was used up.
     Spent(Spending),
     /// A model has answered, which took so many tokens.
-    Used { identity: String, tokens: u64 },
+    Used { identity: String, tokens: u64, cost: Option<Cost> },
     /// A sign of life of a turn; of all that runs on the node where it names none.
     Sign { turn: Option<TurnNumber>, is_asked: bool },
 }
@@ -120,6 +120,9 @@ pub(crate) enum Question {
 pub(crate) struct RoomWanted {
     /// What tells the model from others.
     pub(crate) identity: String,
+    /// What it is called.
+    pub(crate) provider: String,
+    pub(crate) model: String,
     pub(crate) instance: InstanceId,
     pub(crate) trace: TraceContext,
     pub(crate) turn_id: String,

@@ -39,10 +39,14 @@ impl Engine {
     /// The agent that handles an event, with the model that the event asks for.
     pub(crate) fn agent_for(&self, event: &AgentEvent) -> Result<Arc<AgentPlan>, Refusal> {
         let agent = self.known_agent(&event.target.agent)?;
-        match &event.terms.model {
-            None => Ok(agent),
-            Some(model) => self.known_model(model).map(|model| Arc::new(agent.with_model(&model))),
-        }
+        let agent = match &event.terms.model {
+            None => agent,
+            Some(model) => Arc::new(agent.with_model(&self.known_model(model)?)),
+        };
+        Ok(match &event.terms.output {
+            Some(schema) if !agent.answers_as_data => Arc::new(agent.with_output(schema)),
+            _ => agent,
+        })
     }
 
     /// What is the same for the whole turn of `event`.

@@ -4,17 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use goondan_spec::kinds::RateLimits;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::cluster::Uplink;
 use crate::cluster::wire::RoomWanted;
 use crate::delivery::bus::EventBus;
 use crate::life::Life;
 use crate::plan::{ModelName, ModelPlan};
 use crate::turn::model_course::Course;
-use crate::turn::pace::Full;
-use goondan_core::event::{Cost, RuntimeEventKind, SwarmEvent, TurnError};
+use crate::turn::pace::{Full, Pace};
+use goondan_core::event::{Cost, RateScope, RuntimeEventKind, SwarmEvent, TurnError};
 use goondan_core::ids::{InstanceId, TraceContext};
 use goondan_core::message::{Part, ToolCall};
 use goondan_core::ports::model::{ModelChunk, ModelError, ModelErrorKind, ModelRequest, TokenUsage};
@@ -54,6 +56,8 @@ pub(crate) struct ModelCall<'a> {
     pub(crate) course: Course,
     /// Where the text streams to; `None` for a question beside the conversation, which nobody shall see.
     pub(crate) bus: Option<&'a EventBus>,
+    /// What all agents together have asked in the last minute, and may.
+    pub(crate) swarm: (&'a Pace, RateLimits),
     /// Where it is told that it has to wait.
     pub(crate) engine_bus: &'a EventBus,
     pub(crate) cancel: &'a CancellationToken,
@@ -113,32 +117,43 @@ impl<'a> ModelCall<'a> {
 
     /// Comes back once the model may be asked again in this minute.
     async fn wait_for_room(&self) {
-        let tell = |full: Full| {
+        let tell = |scope: RateScope, full: Full| {
             let wait = full.until.saturating_duration_since(Instant::now());
             let kind = RuntimeEventKind::ModelWaiting {
                 turn_id: self.turn_id.to_owned(),
                 step_id: self.step_id.map(str::to_owned),
                 provider: self.model.name.provider.clone(),
                 model: self.model.name.model.clone(),
+                scope,
                 limit: full.limit.to_owned(),
                 wait: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             };
             self.engine_bus.runtime(&self.request.instance, &self.trace, kind);
         };
-        match self.engine_bus.uplink().filter(|_| !self.model.limits.is_none()) {
-            None => self.model.pace.enter(self.model.limits, self.life, tell).await,
-            Some(uplink) => {
-                let waits = self.life.ask();
-                uplink.enter(self.room()).await;
-                drop(waits);
-            }
+        let (pace, limits) = self.swarm;
+        if let Some(uplink) = self.leader() {
+            let waits = self.life.ask();
+            uplink.enter(self.room()).await;
+            drop(waits);
+            return;
         }
+        // The model comes last: what counts there is when it is asked.
+        pace.enter(limits, self.life, |full| tell(RateScope::Swarm, full)).await;
+        self.model.pace.enter(self.model.limits, self.life, |full| tell(RateScope::Model, full)).await;
+    }
+
+    /// The node that leads, where this one works for it and something is limited.
+    fn leader(&self) -> Option<&Arc<Uplink>> {
+        let is_limited = !(self.model.limits.is_none() && self.swarm.1.is_none());
+        self.engine_bus.uplink().filter(|_| is_limited)
     }
 
     /// What the node that leads has to know to let it in, and to tell of it where that takes a while.
     fn room(&self) -> RoomWanted {
         RoomWanted {
             identity: self.model.identity.clone(),
+            provider: self.model.name.provider.clone(),
+            model: self.model.name.model.clone(),
             instance: self.request.instance.clone(),
             trace: self.trace.clone(),
             turn_id: self.turn_id.to_owned(),
@@ -161,12 +176,15 @@ impl<'a> ModelCall<'a> {
             }
             if let Some(mut answer) = collector.take(chunk)? {
                 let tokens = answer.usage.map(|usage| usage.total_tokens).unwrap_or_default();
-                match self.engine_bus.uplink().filter(|_| !self.model.limits.is_none()) {
-                    None => self.model.pace.used(self.model.limits, tokens),
-                    Some(uplink) => uplink.used(&self.model.identity, tokens),
-                }
                 answer.cost =
                     answer.usage.zip(self.model.pricing.as_ref()).map(|(usage, pricing)| Cost::of(usage, pricing));
+                match self.leader() {
+                    Some(uplink) => uplink.used(&self.model.identity, tokens, answer.cost.clone()),
+                    None => {
+                        self.model.pace.used(self.model.limits, tokens, answer.cost.as_ref());
+                        self.swarm.0.used(self.swarm.1, tokens, answer.cost.as_ref());
+                    }
+                }
                 shown.iter_mut().for_each(|shown| self.show(shown.finish()));
                 return Ok(answer);
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use goondan::event::{RuntimeEvent, RuntimeEventKind};
+use goondan::event::{RateScope, RuntimeEvent, RuntimeEventKind};
 
 /// All that goes on, the latest last: what an agent waits for began after the wait.
 #[derive(Debug, Default)]
@@ -35,12 +35,13 @@ impl Running {
                 self.0.retain(|work| work.step_id != *step_id || work.tool_call_id.is_some());
                 self.begin(step_id, Some(tool_call_id), format!("{who} runs {tool_name}"), now);
             }
-            RuntimeEventKind::ModelWaiting { step_id: Some(step_id), model, wait, .. } => {
+            RuntimeEventKind::ModelWaiting { step_id: Some(step_id), model, scope, wait, .. } => {
                 let is_it = |work: &&mut Work| work.step_id == *step_id && work.tool_call_id.is_none();
                 if let Some(work) = self.0.iter_mut().find(is_it) {
                     let until =
                         now + chrono::Duration::milliseconds(i64::try_from(*wait).unwrap_or(i64::MAX).min(60_000));
-                    work.limited = Some((until, format!("{who} waits for the rate limit of {model}")));
+                    let whose = if *scope == RateScope::Swarm { "the swarm" } else { model };
+                    work.limited = Some((until, format!("{who} waits for the rate limit of {whose}")));
                 }
             }
             RuntimeEventKind::ToolProgress { tool_call_id, title, turn_id, .. } => {
