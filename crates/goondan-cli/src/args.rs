@@ -83,7 +83,7 @@ pub(crate) enum Command {
     Acp(acp::AcpArgs),
     /// Check and complete the YAML of projects in an editor, by the Language Server Protocol
     Lsp(lsp::LspArgs),
-    /// Build the tools that have a `spec.build`
+    /// Build the tools and extensions that have a `spec.build`
     Build(build::BuildArgs),
     /// Reload the project in the process that runs it, or show what a reload would change
     Reload(reload::ReloadArgs),

@@ -42,7 +42,7 @@ pub(crate) struct StartArgs {
     pub(crate) trust: bool,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Build the tools first, as `gdn build` does
+    /// Build tools and extensions first, as `gdn build` does
     #[arg(long)]
     pub(crate) build: bool,
 }

@@ -65,7 +65,6 @@ impl Trust {
         Ok(open)
     }
 
-    /// Whether anything of the project may be used, whatever it wants later.
     /// The variables that the project sees. Its `.env` files are not read before somebody trusts it.
     pub(crate) fn environment(&self, root: &Path) -> Result<Environment, Diagnostic> {
         match self.is_given(root) {
@@ -74,6 +73,7 @@ impl Trust {
         }
     }
 
+    /// Whether anything of the project may be used, whatever it wants later.
     pub(crate) fn is_given(&self, root: &Path) -> Result<bool, CliError> {
         Ok(self.this_run || self.is_listed(root)?)
     }

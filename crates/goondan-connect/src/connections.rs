@@ -13,11 +13,13 @@ use axum::routing::any;
 use goondan::connectors::{Bound, Unusable};
 use goondan::ports::clock::{Clock, SystemClock};
 use goondan::spec::kinds::Reply as ReplyMode;
-use goondan::{ReloadNews, Swarm};
+use goondan::{Broker, ReloadNews, Swarm};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::asking::Asking;
 use crate::console::Console;
-use crate::desk::{Desk, Owed};
+use crate::desk::{Desk, Owed, Shared};
+use crate::live::Live;
 use crate::outbox::Outbox;
 use crate::platforms;
 use crate::shelf::Shelf;
@@ -36,11 +38,13 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// Where people type, for connections that read that.
     pub console: Option<Arc<Console>>,
+    /// Whom the swarm asks for approvals; without it nobody is asked in a channel.
+    pub broker: Option<Broker>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { has_server: false, clock: Arc::new(SystemClock), console: None }
+        Options { has_server: false, clock: Arc::new(SystemClock), console: None, broker: None }
     }
 }
 
@@ -48,11 +52,13 @@ impl Default for Options {
 pub struct Connections {
     inner: Arc<Inner>,
     following: Mutex<Option<Abort<()>>>,
+    _asking: Option<Abort<()>>,
 }
 
 struct Inner {
     swarm: Swarm,
     options: Options,
+    shared: Shared,
     table: Mutex<Table>,
 }
 
@@ -76,10 +82,14 @@ impl Connections {
     /// Starts the connections that feed `swarm`. One that can't be started keeps the others from nothing.
     pub async fn begin(swarm: Swarm, options: Options) -> Connections {
         let news = swarm.reload_news();
-        let inner = Arc::new(Inner { swarm, options, table: Mutex::default() });
+        let asking = Asking::new(options.broker.clone());
+        let (live, clock) = (Live::default(), Arc::clone(&options.clock));
+        let shared = Shared { swarm: swarm.clone(), clock, asking, live };
+        let inner = Arc::new(Inner { swarm, options, shared, table: Mutex::default() });
+        let asking = inner.shared.asking.begin();
         inner.apply().await;
         let following = Abort(tokio::spawn(follow(Arc::clone(&inner), news)));
-        Connections { inner, following: Mutex::new(Some(following)) }
+        Connections { inner, following: Mutex::new(Some(following)), _asking: asking }
     }
 
     /// Whether there is none at all.
@@ -123,11 +133,13 @@ impl Connections {
         self.stop_receiving();
         let owed: Vec<Arc<Owed>> = self.inner.table().owed.drain().map(|(_, owed)| owed).collect();
         futures::future::join_all(owed.iter().map(|owed| owed.lanes.settle(LAST_WORDS))).await;
+        self.inner.shared.asking.end();
     }
 }
 
 impl Drop for Connections {
     fn drop(&mut self) {
+        self.inner.shared.asking.end();
         let mut table = self.inner.table();
         table.running.clear();
         table.owed.drain().for_each(|(_, owed)| owed.lanes.end());
@@ -182,9 +194,8 @@ impl Inner {
             }
         };
         self.table().owed.insert(bound.name.clone(), Arc::clone(&owed));
-        let answers = bound.reply == ReplyMode::Auto;
-        let clock = Arc::clone(&self.options.clock);
-        let desk = Desk::open(bound, self.swarm.clone(), clock, platform, folder, owed).map_err(unusable)?;
+        let answers = bound.reply != ReplyMode::None;
+        let desk = Desk::open(bound, &self.shared, platform, folder, owed).map_err(unusable)?;
         let desk = Arc::new(desk);
         if answers {
             desk.resume(left).await.map_err(unusable)?;

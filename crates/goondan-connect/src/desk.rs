@@ -1,26 +1,34 @@
 //! Takes the events of one connection in: durably, once each, from those who may send them.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use goondan::connectors::Bound;
+use goondan::event::turn_id;
 use goondan::ports::clock::Clock;
 use goondan::spec::Code;
 use goondan::spec::kinds::Reply as ReplyMode;
-use goondan::{Input, SendError, Swarm};
+use goondan::{Found, Input, SendError, Swarm};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use crate::asking::{self, Asking, Press, Questions, Verdict};
 use crate::event::Event;
-use crate::lanes::{Job, Lanes};
+use crate::files;
+use crate::lanes::{Begun, Job, Lanes};
+use crate::live::{Live, Watched};
 use crate::outbox::{Outbox, Reply, ReplyState};
 use crate::platforms::Platform;
 use crate::route::route;
 use crate::senders::{Admission, Senders};
 use crate::signature::digest;
 
+/// How often it is tried to tell who has answered a question what came of it.
+const TELL_TRIES: u32 = 3;
 /// What the swarm will take another time.
 const PASSING: [Code; 4] = [Code::SWARM_STOPPING, Code::SWARM_STOPPED, Code::AGENT_QUEUE_FULL, Code::STORE];
 
@@ -33,7 +41,18 @@ pub(crate) struct Desk {
     /// Where the connection keeps what it has to remember.
     pub(crate) folder: PathBuf,
     pub(crate) owed: Arc<Owed>,
+    pub(crate) questions: Questions,
+    pub(crate) live: Live,
+    asking: Asking,
     senders: Senders,
+}
+
+/// What all connections of a swarm share.
+pub(crate) struct Shared {
+    pub(crate) swarm: Swarm,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) asking: Asking,
+    pub(crate) live: Live,
 }
 
 /// The answers that a connection owes. They outlive a change of its settings.
@@ -66,22 +85,58 @@ pub(crate) struct NotTaken {
 impl Desk {
     pub(crate) fn open(
         bound: Bound,
-        swarm: Swarm,
-        clock: Arc<dyn Clock>,
+        shared: &Shared,
         platform: Arc<dyn Platform>,
         folder: PathBuf,
         owed: Arc<Owed>,
     ) -> io::Result<Desk> {
         let senders = Senders::open(&folder, bound.allow.clone(), platform.is_guarded())?;
-        Ok(Desk { bound, swarm, clock, platform, folder, owed, senders })
+        let questions = Questions::open_in(&folder)?;
+        let Shared { swarm, clock, asking, live } = shared;
+        let (swarm, clock, asking, live) = (swarm.clone(), Arc::clone(clock), asking.clone(), live.clone());
+        Ok(Desk { bound, swarm, clock, platform, folder, owed, questions, live, asking, senders })
     }
 
     pub(crate) fn now(&self) -> DateTime<Utc> {
         self.clock.now()
     }
 
+    /// Who may answer questions of policies.
+    pub(crate) fn approvers(&self) -> &BTreeSet<String> {
+        static NOBODY: BTreeSet<String> = BTreeSet::new();
+        self.bound.allow.as_ref().map_or(&NOBODY, |allow| &allow.approvers)
+    }
+
+    /// Somebody answers a question.
+    pub(crate) fn press(&self, press: &Press) -> Verdict {
+        asking::press(self, press)
+    }
+
+    /// The answer to a question in words, of one who may give it. What others write so is a message like any other.
+    fn answered(self: &Arc<Self>, event: &Event) -> bool {
+        let press = asking::written(event).filter(|press| self.approvers().contains(&press.sender.id));
+        let Some(press) = press else { return false };
+        let Verdict { words, .. } = self.press(&press);
+        let Some(origin) = event.origin.clone() else { return true };
+        let desk = Arc::clone(self);
+        tokio::spawn(async move {
+            for tries in 1..=TELL_TRIES {
+                match desk.platform.send(&origin, 0, words).await {
+                    Ok(()) => return,
+                    // Discord knows nothing of the message before it has the answer to its request.
+                    Err(_) if tries < TELL_TRIES => tokio::time::sleep(Duration::from_secs(1)).await,
+                    Err(error) => tracing::debug!(%error, "who has answered a question was not told what came of it"),
+                }
+            }
+        });
+        true
+    }
+
     /// Takes an event in; returns once its input is on disk, however long its turn takes.
     pub(crate) async fn accept(self: &Arc<Self>, event: Event) -> Result<Taken, NotTaken> {
+        if self.answered(&event) {
+            return Ok(Taken::Accepted);
+        }
         match self.senders.admit(&event, self.now()).map_err(not_written)? {
             Admission::Passes => {}
             Admission::NewStranger => {
@@ -94,9 +149,10 @@ impl Desk {
             }
             Admission::Refused => return Ok(Taken::NotLetIn),
         }
-        let id = self.input_id(&event.id);
-        let origin = event.origin.clone().filter(|_| self.bound.reply == ReplyMode::Auto);
-        let (input, key) = self.input(event, id.clone());
+        let (id, files) = (self.input_id(&event.id), event.files.clone());
+        let origin = event.origin.clone().filter(|_| self.bound.reply != ReplyMode::None);
+        let channel = event.channel.clone().unwrap_or_default();
+        let (mut input, key) = self.input(event, id.clone());
         let is_new = match &origin {
             None => false,
             Some(origin) => match self.owed.outbox.state(&id) {
@@ -106,12 +162,14 @@ impl Desk {
                 }
                 Some(_) => return Ok(Taken::Accepted),
                 None => {
-                    self.owed.outbox.owe(self.reply(&id, &key, origin.clone())).await.map_err(not_written)?;
+                    self.owed.outbox.owe(self.reply(&id, &key, &channel, origin.clone())).await.map_err(not_written)?;
                     true
                 }
             },
         };
-        match self.hand_in(input, id.clone(), key, origin.filter(|_| is_new)).await {
+        // It is known by now: when it is delivered again meanwhile, it is no other event.
+        input.files = files::fetch(self, &files, &mut input.text).await;
+        match self.hand_in(input, id.clone(), key, origin.filter(|_| is_new), &channel).await {
             Ok(()) => Ok(Taken::Accepted),
             Err(error) => {
                 if is_new {
@@ -152,13 +210,15 @@ impl Desk {
         format!("cn-{}", &digest[..40])
     }
 
-    fn reply(&self, id: &str, instance: &str, origin: Value) -> Reply {
+    fn reply(&self, id: &str, instance: &str, channel: &str, origin: Value) -> Reply {
         Reply {
             id: id.to_owned(),
             state: ReplyState::Accepted,
             instance: instance.to_owned(),
             at: self.now(),
+            channel: channel.to_owned(),
             origin,
+            draft: None,
             why: None,
         }
     }
@@ -170,16 +230,27 @@ impl Desk {
         id: String,
         lane: String,
         origin: Option<Value>,
+        channel: &str,
     ) -> Result<(), SendError> {
         let submit = || self.swarm.submit(input);
         let Some(origin) = origin else { return submit()?.accepted().await.map(drop) };
         let (sender, turn) = oneshot::channel();
-        let job = Job { id, origin, turn };
+        // Before its turn can begin.
+        let watched = self.watch(&id, false);
+        let job = Job { id, channel: channel.to_owned(), origin: origin.clone(), draft: None, turn };
         let submission = self.owed.lanes.queue(self, lane, job, submit)?;
-        let accepted = submission.accepted().await?;
+        // Before its turn can ask anything.
+        let questions = self.asking.follow(self, submission.trace_id(), &origin, channel);
+        let found = Found::Open(submission.accepted().await?);
         // Whoever would answer has ended: the next start does.
-        let _ = sender.send(goondan::Found::Open(accepted));
+        let _ = sender.send(Begun { found, watched, questions });
         Ok(())
+    }
+
+    /// What the turn of an input writes, where the answer grows.
+    fn watch(&self, id: &str, has_begun: bool) -> Option<Watched> {
+        let grows = self.bound.reply == ReplyMode::Stream;
+        grows.then(|| self.live.watch(&self.swarm, turn_id(id), has_begun))
     }
 
     /// Takes up the answers that an earlier process has left.
@@ -196,8 +267,14 @@ impl Desk {
                 None => self.owed.outbox.dropped(&reply.id).await?,
                 Some(found) => {
                     let (sender, turn) = oneshot::channel();
-                    let _ = sender.send(found);
-                    let job = Job { id: reply.id, origin: reply.origin, turn };
+                    let questions = match &found {
+                        Found::Open(turn) => self.asking.follow(self, &turn.trace_id, &reply.origin, &reply.channel),
+                        Found::Over(_) => None,
+                    };
+                    let watched = self.watch(&reply.id, true);
+                    let _ = sender.send(Begun { found, watched, questions });
+                    let job =
+                        Job { id: reply.id, channel: reply.channel, origin: reply.origin, draft: reply.draft, turn };
                     let queued: Result<(), ()> = self.owed.lanes.queue(self, reply.instance, job, || Ok(()));
                     debug_assert_eq!(queued, Ok(()));
                 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use goondan::spec::JsonObject;
 use serde_json::{Value, json};
 
+use crate::files::Sent;
+
 /// Of so many properties the metadata of a message has the values.
 const MOST_PROPERTIES: usize = 64;
 /// A longer value is cut, in characters.
@@ -27,6 +29,8 @@ pub struct Event {
     pub sender: Option<Sender>,
     /// The channel or chat that it came from.
     pub channel: Option<String>,
+    /// What has come with it.
+    pub(crate) files: Vec<Sent>,
     /// Where an answer has to go, in the words of the platform; `None` where there is no way back.
     pub origin: Option<Value>,
 }

@@ -97,6 +97,24 @@ async fn body(mut response: Response) -> Result<Value, Failure> {
     Ok(serde_json::from_slice(&bytes).unwrap_or_default())
 }
 
+/// What lies at an address, with what it is said to be; nothing that is larger than `most` bytes.
+pub(crate) async fn content(request: RequestBuilder, most: usize) -> Result<(Vec<u8>, Option<String>), Failure> {
+    let mut response = request.send().await.map_err(|error| Failure::Unknown(told(error)))?;
+    if !response.status().is_success() {
+        return Err(Failure::Refused(response.status().to_string()));
+    }
+    let media_type = response.headers().get("content-type").and_then(|value| value.to_str().ok());
+    let media_type = media_type.and_then(|text| text.split(';').next()).map(|text| text.trim().to_owned());
+    let mut bytes = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(|error| Failure::Unknown(told(error)))? {
+        bytes.extend_from_slice(&piece);
+        if bytes.len() > most {
+            return Err(Failure::Refused(format!("it has more than {most} bytes")));
+        }
+    }
+    Ok((bytes, media_type))
+}
+
 fn retry_after(response: &Response) -> Option<Duration> {
     let seconds = response.headers().get("retry-after")?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds))

@@ -13,12 +13,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::asking::Follow;
 use crate::desk::Desk;
+use crate::drafts;
 use crate::http::Failure;
+use crate::live::Watched;
 use crate::outbox::{Reply, ReplyState};
 
 /// How often a platform is told that somebody writes.
-const BUSY: Duration = Duration::from_secs(4);
+pub(crate) const BUSY: Duration = Duration::from_secs(4);
 /// How often a message is tried that has surely not arrived.
 const TRIES: u32 = 12;
 /// The longest wait before the next try.
@@ -27,9 +30,21 @@ const LONGEST_WAIT: Duration = Duration::from_secs(15 * 60);
 /// An answer that will have to be sent.
 pub(crate) struct Job {
     pub(crate) id: String,
+    /// Of the event.
+    pub(crate) channel: String,
     pub(crate) origin: Value,
+    /// The message that grows, where an earlier process has begun it.
+    pub(crate) draft: Option<Value>,
     /// Nothing comes where the swarm does not take the input.
-    pub(crate) turn: oneshot::Receiver<Found>,
+    pub(crate) turn: oneshot::Receiver<Begun>,
+}
+
+/// A turn, what it writes, and where its questions go meanwhile.
+pub(crate) struct Begun {
+    pub(crate) found: Found,
+    /// Where the answer grows.
+    pub(crate) watched: Option<Watched>,
+    pub(crate) questions: Option<Follow>,
 }
 
 /// The answers of a conversation, each with the connection that sends it.
@@ -92,14 +107,18 @@ impl Lanes {
 
 async fn work(owed: Arc<crate::desk::Owed>, lane: String, _alive: TaskTrackerToken) {
     while let Some((desk, job)) = owed.lanes.next(&lane) {
-        let Ok(found) = job.turn.await else { continue };
-        let result = match found {
-            Found::Over(result) => Some(*result),
-            Found::Open(turn) => with_sign_of_life(&desk, &job.origin, turn.result()).await,
+        let Job { id, channel, origin, mut draft, turn } = job;
+        let Ok(Begun { found, watched, questions }) = turn.await else { continue };
+        let result = match (found, watched) {
+            (Found::Over(result), _) => Some(*result),
+            (Found::Open(turn), Some(watched)) => drafts::grow(&desk, &id, &origin, &mut draft, (turn, watched)).await,
+            (Found::Open(turn), None) => with_sign_of_life(&desk, &origin, turn.result()).await,
         };
+        drop(questions);
         // Without a result the swarm has ended first: the answer is owed after the next start as well.
         let Some(result) = result else { continue };
-        if let Err(error) = deliver(&desk, &job.id, &job.origin, &lane, &result).await {
+        let delivery = Delivery { desk: &desk, id: &id, origin: &origin, draft, channel, lane: &lane };
+        if let Err(error) = delivery.deliver(&result).await {
             tracing::error!(connection = desk.bound.name, %error, "the state of an answer could not be put on disk");
         }
     }
@@ -120,47 +139,90 @@ async fn with_sign_of_life<T>(desk: &Desk, origin: &Value, turn: impl Future<Out
     }
 }
 
-async fn deliver(desk: &Desk, id: &str, origin: &Value, lane: &str, result: &TurnResult) -> io::Result<()> {
-    let outbox = &desk.owed.outbox;
-    let pieces = answer(result).map_or_else(Vec::new, |text| desk.platform.pieces(&text));
-    for (number, piece) in pieces.iter().enumerate() {
-        let mut tries = 0;
-        loop {
-            if number == 0 || tries > 0 {
-                outbox.sending(id).await?;
-            }
-            let failure = match desk.platform.send(origin, number, piece).await {
-                Ok(()) => break,
-                Err(failure) => failure,
-            };
-            tries += 1;
-            let wait = match failure {
-                Failure::Later(wait) if tries < TRIES => wait.min(LONGEST_WAIT),
-                Failure::Unreached(_) if tries < TRIES => Duration::from_secs(1 << tries.min(6)),
-                failure => {
-                    let failure = failure.to_string();
-                    tracing::warn!(connection = desk.bound.name, "an answer was not delivered: {failure}");
-                    return outbox.failed(id, &failure).await;
-                }
-            };
-            if number == 0 {
-                // Nothing of it has arrived for sure: a process that dies now sends it after the next start.
-                outbox.owe(waiting(desk, id, origin, lane)).await?;
-            }
-            tokio::time::sleep(wait).await;
-        }
-    }
-    outbox.sent(id).await
+/// An answer on its way.
+struct Delivery<'d> {
+    desk: &'d Desk,
+    id: &'d str,
+    origin: &'d Value,
+    /// The message that is to be its first.
+    draft: Option<Value>,
+    channel: String,
+    lane: &'d str,
 }
 
-fn waiting(desk: &Desk, id: &str, origin: &Value, lane: &str) -> Reply {
-    Reply {
-        id: id.to_owned(),
-        state: ReplyState::Accepted,
-        instance: lane.to_owned(),
-        at: desk.now(),
-        origin: origin.clone(),
-        why: None,
+impl Delivery<'_> {
+    async fn deliver(mut self, result: &TurnResult) -> io::Result<()> {
+        let (desk, outbox) = (self.desk, &self.desk.owed.outbox);
+        let mut pieces = answer(result).map_or_else(Vec::new, |text| desk.platform.pieces(&text));
+        if pieces.is_empty() && self.draft.is_some() {
+            pieces.push(drafts::STOPPED.to_owned());
+        }
+        let mut sent_any = false;
+        for (number, piece) in pieces.iter().enumerate() {
+            let mut tries = 0;
+            loop {
+                // To change a message is no sending: it may be done again.
+                let is_edit = number == 0 && self.draft.is_some();
+                if !is_edit && (!sent_any || tries > 0) {
+                    outbox.sending(self.id).await?;
+                }
+                let failure = match self.bring(number, piece).await {
+                    Ok(()) => {
+                        sent_any |= !is_edit;
+                        break;
+                    }
+                    // Somebody has taken the message away that grew.
+                    Err(Failure::Refused(_)) if is_edit => {
+                        self.draft = None;
+                        continue;
+                    }
+                    Err(failure) => failure,
+                };
+                tries += 1;
+                let Some(wait) = next_try(&failure, tries, is_edit) else {
+                    let failure = failure.to_string();
+                    tracing::warn!(connection = desk.bound.name, "an answer was not delivered: {failure}");
+                    return outbox.failed(self.id, &failure).await;
+                };
+                if !is_edit && !sent_any {
+                    // Nothing of it has arrived that can't be done again: a process that dies now sends it after the next start.
+                    outbox.owe(self.waiting()).await?;
+                }
+                tokio::time::sleep(wait).await;
+            }
+        }
+        outbox.sent(self.id).await
+    }
+
+    async fn bring(&self, number: usize, piece: &str) -> Result<(), Failure> {
+        match &self.draft {
+            Some(message) if number == 0 => self.desk.platform.edit(self.origin, message, piece, None).await,
+            _ => self.desk.platform.send(self.origin, number, piece).await,
+        }
+    }
+
+    fn waiting(&self) -> Reply {
+        Reply {
+            id: self.id.to_owned(),
+            state: ReplyState::Accepted,
+            instance: self.lane.to_owned(),
+            at: self.desk.now(),
+            channel: self.channel.clone(),
+            origin: self.origin.clone(),
+            draft: self.draft.clone(),
+            why: None,
+        }
+    }
+}
+
+/// How long to wait before a message is tried again; `None` where it must not be, or has been tried often enough.
+fn next_try(failure: &Failure, tries: u32, is_edit: bool) -> Option<Duration> {
+    match failure {
+        _ if tries >= TRIES => None,
+        Failure::Later(wait) => Some((*wait).min(LONGEST_WAIT)),
+        Failure::Unreached(_) => Some(Duration::from_secs(1 << tries.min(6))),
+        Failure::Unknown(_) if is_edit => Some(Duration::from_secs(1 << tries.min(6))),
+        Failure::Unknown(_) | Failure::Refused(_) => None,
     }
 }
 

@@ -6,14 +6,18 @@
 //!
 //! It deliberately does not know YAML, terminals, arguments and how a server listens.
 
+mod asking;
 mod connections;
 mod console;
 mod desk;
+mod drafts;
 mod event;
+mod files;
 mod http;
 mod journal;
 mod lanes;
 mod listener;
+mod live;
 mod outbox;
 mod platforms;
 mod route;

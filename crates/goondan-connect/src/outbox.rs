@@ -46,9 +46,15 @@ pub struct Reply {
     pub instance: String,
     /// When the event arrived.
     pub at: DateTime<Utc>,
+    /// The channel of the event.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub channel: String,
     /// Where it goes; gone once that is over.
     #[serde(skip_serializing_if = "Value::is_null", default)]
     pub origin: Value,
+    /// The message that grows until it is the answer; gone once that is over.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub draft: Option<Value>,
     /// Why it has failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub why: Option<String>,
@@ -61,6 +67,11 @@ enum Record {
     Reply(Reply),
     Sending {
         id: String,
+    },
+    /// A message of it stands there and grows.
+    Draft {
+        id: String,
+        message: Value,
     },
     Sent {
         id: String,
@@ -118,6 +129,11 @@ impl Book {
                     reply.state = ReplyState::Sending;
                 }
             }
+            Record::Draft { id, message } => {
+                if let Some(reply) = self.replies.get_mut(&id) {
+                    reply.draft = Some(message);
+                }
+            }
             Record::Sent { id } => self.close(&id, ReplyState::Sent, None),
             Record::Failed { id, why } => self.close(&id, ReplyState::Failed, Some(why)),
             Record::Dropped { id } => {
@@ -133,7 +149,7 @@ impl Book {
         let Some(reply) = self.replies.get_mut(id) else { return };
         self.over += usize::from(!is_over(reply.state));
         // What is not needed any more may be a token of the platform.
-        (reply.state, reply.why, reply.origin) = (state, why, Value::Null);
+        (reply.state, reply.why, reply.origin, reply.draft) = (state, why, Value::Null, None);
     }
 
     fn forget(&mut self) {
@@ -209,6 +225,11 @@ impl Outbox {
         self.record(Record::Sending { id: id.to_owned() }).await
     }
 
+    /// A message of it stands there, and may be changed however often.
+    pub(crate) async fn draft(&self, id: &str, message: Value) -> io::Result<()> {
+        self.record(Record::Draft { id: id.to_owned(), message }).await
+    }
+
     /// All of it has arrived.
     pub(crate) async fn sent(&self, id: &str) -> io::Result<()> {
         self.record(Record::Sent { id: id.to_owned() }).await
@@ -249,7 +270,9 @@ mod tests {
             state: ReplyState::Accepted,
             instance: "a:k".to_owned(),
             at: DateTime::UNIX_EPOCH,
+            channel: String::new(),
             origin: json!({"chat": 1}),
+            draft: None,
             why: None,
         }
     }

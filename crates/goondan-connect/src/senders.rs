@@ -66,13 +66,14 @@ impl Senders {
 
     /// Whether `event` may pass. A stranger is written down.
     pub(crate) fn admit(&self, event: &Event, now: DateTime<Utc>) -> io::Result<Admission> {
-        if let Some(channels) = self.allow.as_ref().and_then(|allow| allow.channels.as_ref())
+        let allow = self.allow.as_ref().filter(|allow| allow.is_about_senders());
+        if let Some(channels) = allow.and_then(|allow| allow.channels.as_ref())
             && !event.channel.as_ref().is_some_and(|channel| channels.contains(channel))
         {
             return Ok(Admission::Refused);
         }
         let id = event.sender.as_ref().map_or("", |sender| &sender.id);
-        let is_allowed = match &self.allow {
+        let is_allowed = match allow {
             None => !self.is_guarded,
             Some(allow) => {
                 allow.lets_everybody_in() || allow.senders.as_ref().is_some_and(|senders| senders.contains(id))
@@ -170,10 +171,14 @@ mod tests {
             senders.admit(&event(sender, channel), DateTime::UNIX_EPOCH).unwrap() == Admission::Passes
         };
         assert!(admit(None, "1", "c"));
-        let both = || Some(Allow { senders: ids(&["1"]), channels: ids(&["c"]) });
+        let both = || Some(Allow { senders: ids(&["1"]), channels: ids(&["c"]), ..Allow::default() });
         assert!(admit(both(), "1", "c") && !admit(both(), "1", "d") && !admit(both(), "2", "c"));
-        let channel = || Some(Allow { senders: None, channels: ids(&["c"]) });
+        let channel = || Some(Allow { senders: None, channels: ids(&["c"]), ..Allow::default() });
         assert!(admit(channel(), "2", "c") && !admit(channel(), "2", "d"));
-        assert!(admit(Some(Allow { senders: ids(&["*"]), channels: None }), "9", "d"));
+        assert!(admit(Some(Allow { senders: ids(&["*"]), channels: None, ..Allow::default() }), "9", "d"));
+        let approvers = Allow { approvers: ids(&["1"]).unwrap(), ..Allow::default() };
+        let senders = Senders::open(folder.path(), Some(approvers), true).unwrap();
+        let admitted = senders.admit(&event("9", "d"), DateTime::UNIX_EPOCH).unwrap();
+        assert_ne!(admitted, Admission::Passes, "approvers let nobody in");
     }
 }

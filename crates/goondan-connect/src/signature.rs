@@ -13,6 +13,17 @@ pub(crate) fn is_hmac_hex(key: &[u8], message: &[&[u8]], given: &str) -> bool {
     from_hex(given).is_some_and(|given| is_hmac(key, message, &given))
 }
 
+/// The HMAC-SHA256 of the parts of a message, in hexadecimal digits.
+pub(crate) fn hmac_hex(key: &[u8], message: &[&[u8]]) -> String {
+    hex(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), &message.concat()).as_ref())
+}
+
+/// Whether two texts are the same, in a time that does not tell how far they are.
+pub(crate) fn is_same(given: &str, wanted: &str) -> bool {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, wanted.as_bytes());
+    hmac::verify(&key, given.as_bytes(), hmac::sign(&key, wanted.as_bytes()).as_ref()).is_ok()
+}
+
 /// Whether `given` is the HMAC-SHA256 of the parts of a message.
 pub(crate) fn is_hmac(key: &[u8], message: &[&[u8]], given: &[u8]) -> bool {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);

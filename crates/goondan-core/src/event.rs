@@ -185,7 +185,10 @@ pub enum RuntimeEventKind {
         step_id: Option<String>,
         provider: String,
         model: String,
-        /// The field of `Model.spec.limits`.
+        /// Whose limit it is.
+        #[serde(default)]
+        scope: RateScope,
+        /// The field of `limits`.
         limit: String,
         /// For about that many milliseconds.
         wait: u64,
@@ -243,6 +246,18 @@ pub enum RuntimeEventKind {
     },
     #[serde(rename = "tool.progress")]
     ToolProgress { tool_call_id: String, tool_name: String, turn_id: String, title: String, metadata: JsonObject },
+    /// A tool of the instance has made another instance.
+    #[serde(rename = "agent.spawned")]
+    AgentSpawned {
+        turn_id: String,
+        /// The agent of the new instance.
+        target: String,
+        /// Its key.
+        target_instance_key: String,
+        /// Where its tools work, instead of the agent's own folder.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        cwd: Option<String>,
+    },
     #[serde(rename = "reload.completed")]
     ReloadCompleted {
         generation: u64,
@@ -283,6 +298,17 @@ pub enum RuntimeEventKind {
         scope: crate::ports::approval::Scope,
         grants: Vec<String>,
     },
+}
+
+/// What a limit a minute is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RateScope {
+    /// A Model, by `Model.spec.limits`.
+    #[default]
+    Model,
+    /// All agents together, by `Swarm.spec.limits`.
+    Swarm,
 }
 
 /// What can be seen of a question to a model, with all its attempts. Durations are milliseconds.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::JsonObject;
 use crate::caller::Caller;
@@ -68,6 +69,9 @@ pub struct Terms {
     /// The Model resource that is asked instead of the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The schema that its answer has to fit, where the agent states none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Arc<Value>>,
     /// It goes before what waits already.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub urgent: bool,

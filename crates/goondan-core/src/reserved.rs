@@ -13,6 +13,9 @@ pub const REQUEST: &str = "agent.request";
 /// The type of a message, where it states none.
 pub const SEND: &str = "agent.send";
 
+/// The tool that takes an answer which is data, where the provider is not sent its schema.
+pub const ANSWER_TOOL: &str = "answer__submit";
+
 /// The metadata of a result that may hold what a stranger wrote.
 pub const UNTRUSTED: &str = "untrusted";
 

@@ -15,6 +15,7 @@ use crate::life::Lives;
 use crate::plan::{AgentPlan, Generation};
 use crate::policy::redact::Redactor;
 use crate::turn::budget::Spent;
+use crate::turn::pace::Pace;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::approval::{ApprovalBook, SharedApprover};
 use goondan_core::ports::clock::Clock;
@@ -40,6 +41,8 @@ pub struct Engine {
     pub(crate) lives: Lives,
     /// What all turns of this run have used up.
     pub(crate) spent: Spent,
+    /// What all agents have asked models in the last minute.
+    pub(crate) pace: Pace,
     /// Decides what servers are told of the trace.
     pub(crate) tracing: Arc<dyn Tracing>,
     /// Prompts that come by the clock.

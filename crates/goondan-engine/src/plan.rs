@@ -1,17 +1,18 @@
 //! Bundle and ports become a [`Generation`]: handlers bound, models chosen, prompts at hand.
 
+mod agent;
 mod problems;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use goondan_spec::kinds::{
-    Agent, AnswerFormat, AnswerMode, Entry, ExportOverride, ExportSpec, Permissions, Policy, Pricing, Swarm, Tool,
-    ToolUse, Workdir,
+    Agent, AnswerFormat, AnswerMode, Entry, ExportOverride, ExportSpec, Model, Policy, Pricing, RateLimits, Swarm,
+    Tool, ToolUse,
 };
-use goondan_spec::kinds::{Model, ModelLimits, ModelParams};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
+pub use self::agent::AgentPlan;
 pub(crate) use self::problems::at;
 use self::problems::{at_tool, model_problem, no_such_export, tool_problem};
 use crate::middleware::{self, Extensions, Sources, StructuredOutput};
@@ -22,7 +23,6 @@ use crate::turn::pace::Pace;
 use goondan_core::ports::extension::ExtensionSource;
 use goondan_core::ports::model::{ModelClient, ModelError, ModelFactory, ToolDefinition};
 use goondan_core::ports::tool::{AgentCatalog, ToolHandler, ToolSet, ToolSource};
-use serde_json::Value;
 
 /// Retries of a model call where `options.maxRetries` says nothing (rule M4).
 const DEFAULT_MAX_RETRIES: u32 = 3;
@@ -54,6 +54,8 @@ pub struct Generation {
     pub entry_agent: String,
     /// Limits.
     pub policy: Policy,
+    /// How much all agents together may ask models in a minute.
+    pub limits: RateLimits,
     /// What was noticed while its tools were opened and keeps nothing from running.
     pub warnings: Vec<Diagnostic>,
     agents: BTreeMap<String, Arc<AgentPlan>>,
@@ -86,42 +88,11 @@ pub struct ModelPlan {
     /// What its tokens cost, where the Model says so.
     pub pricing: Option<Pricing>,
     /// How much it may be asked in a minute.
-    pub limits: ModelLimits,
+    pub limits: RateLimits,
     /// What it was asked in the last minute; the same in all generations.
     pub(crate) pace: Arc<Pace>,
     /// Whether its provider is sent the schema that an answer shall fit.
     pub is_schema_sent: bool,
-}
-
-/// An agent, ready to run.
-#[derive(Clone)]
-pub struct AgentPlan {
-    /// The Agent resource's name.
-    pub name: String,
-    /// What it is there for, in the words of its annotation `description`.
-    pub description: Option<String>,
-    /// The system prompt.
-    pub system: Option<String>,
-    /// The names of files with instructions, which folders below the working folder may have, too.
-    pub instructions: Arc<[String]>,
-    /// The models, in the order in which they are asked: each where those before it have failed. There is at least one.
-    pub models: Arc<[ModelPlan]>,
-    /// Sampling settings.
-    pub params: Arc<ModelParams>,
-    /// The schema that its providers are sent, where its answers are data.
-    pub output: Option<Arc<Value>>,
-    /// Everything that can run for it.
-    pub registry: Registry,
-    /// What a step offers before middleware.
-    pub catalog: Catalog,
-    /// Its policy.
-    pub permissions: Option<Permissions>,
-    /// Calls of a step that run at the same time.
-    pub max_parallel_tool_calls: usize,
-    /// Where its tools work.
-    pub workdir: Workdir,
-    /// Outermost first.
-    pub extensions: Extensions,
 }
 
 impl Generation {
@@ -155,19 +126,6 @@ impl Generation {
             callable_agents: available.iter().filter(|name| *name != own).cloned().collect(),
             available_agents: available,
         }
-    }
-}
-
-impl AgentPlan {
-    /// The same agent with another model, and with no other.
-    #[must_use]
-    pub fn with_model(&self, model: &ModelPlan) -> AgentPlan {
-        AgentPlan { models: Arc::new([model.clone()]), ..self.clone() }
-    }
-
-    /// What its costs are counted in, where a Model states prices.
-    pub fn currency(&self) -> Option<&str> {
-        self.models.iter().find_map(|model| Some(model.pricing.as_ref()?.currency.as_str()))
     }
 }
 
@@ -219,6 +177,7 @@ pub async fn plan(
         swarm: swarm.id.clone(),
         entry_agent: swarm.spec.entry_agent.name.clone(),
         policy: swarm.spec.policy.clone(),
+        limits: swarm.spec.limits,
         warnings,
         agents,
         tools: planner.tools,
@@ -256,6 +215,8 @@ impl Planner<'_> {
             instructions: agent.spec.instructions.iter().flat_map(|found| found.names.clone()).collect(),
             models: models?,
             params: Arc::new(agent.spec.params.clone()),
+            answers_as_data: agent.spec.output.is_some(),
+            answer_tool: None,
             output: agent.spec.output.as_ref().filter(|_| is_sent).map(|format| Arc::clone(&format.schema)),
             catalog: registry.catalog_like(Some(&own)),
             registry,

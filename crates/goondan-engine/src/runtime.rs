@@ -24,12 +24,13 @@ use crate::plan::Generation;
 use crate::policy::redact::Redactor;
 use crate::tooling::dispatch::{self, ToolCallContext, TurnFacts};
 use crate::turn::budget::Spent;
+use crate::turn::pace::Pace;
 use goondan_core::JsonObject;
 use goondan_core::caller::Caller;
 use goondan_core::conversation::Conversation;
 use goondan_core::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
 use goondan_core::ids::{InstanceId, TraceContext};
-use goondan_core::inbound::{AgentEvent, EventTrace};
+use goondan_core::inbound::{AgentEvent, EventTrace, Terms};
 use goondan_core::message::{Message, MessageData, MessageSource, Part, Role, ToolCall};
 use goondan_core::ports::approval::{ApprovalBook, SharedApprover};
 use goondan_core::ports::clock::Clock;
@@ -123,6 +124,8 @@ pub struct ExternalInput {
     pub id: Option<String>,
     /// Whose trace the chain is part of.
     pub caller: Option<Caller>,
+    /// The schema that the answer has to fit, where the agent states none.
+    pub output: Option<Arc<Value>>,
 }
 
 impl ExternalInput {
@@ -137,6 +140,7 @@ impl ExternalInput {
             metadata: JsonObject::new(),
             id: None,
             caller: None,
+            output: None,
         }
     }
 }
@@ -163,6 +167,7 @@ impl Runtime {
             redactor: parts.redactor,
             generation: ArcSwap::from_pointee(parts.generation),
             spent: Spent::new(&lives.run),
+            pace: Pace::default(),
             lives,
             dead: AtomicBool::new(false),
             timetable: Arc::clone(&timetable),
@@ -235,7 +240,7 @@ impl Runtime {
             trace: EventTrace { trace_id: clock.hex(32), parent_span_id: None, caller: input.caller.map(Arc::new) },
             callers: Vec::new(),
             reply_to: None,
-            terms: Default::default(),
+            terms: Terms { output: input.output, ..Terms::default() },
         };
         self.submit(event)
     }

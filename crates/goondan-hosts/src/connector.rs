@@ -45,6 +45,12 @@ pub trait ConnectorDesk: Send + Sync {
     /// The next line that is typed where the swarm runs; `None` where there are no more.
     async fn line(&self) -> Option<String>;
 
+    /// The next answer that is to be sent, with a number; `None` where there will be none.
+    async fn reply(&self) -> Option<Value>;
+
+    /// What has become of the answer of that number: it was sent, or why not.
+    fn replied(&self, number: u64, error: Option<String>);
+
     /// Writes a log line.
     fn log(&self, level: LogLevel, message: &str, fields: JsonObject);
 }
@@ -128,6 +134,12 @@ fn answer(process: &Process, ask: u64, outcome: Result<Value, ToolError>) {
 async fn perform(desk: &dyn ConnectorDesk, name: &str, payload: Value) -> Result<Value, ToolError> {
     match name {
         EMIT => desk.emit(payload).await.map(|()| Value::Null),
+        "reply" => Ok(json!({"reply": desk.reply().await})),
+        "replied" => {
+            let error = payload["error"].as_str().map(str::to_owned);
+            payload["number"].as_u64().into_iter().for_each(|number| desk.replied(number, error.clone()));
+            Ok(Value::Null)
+        }
         "line" => Ok(json!({"line": desk.line().await})),
         other => Err(ToolError::new(format!("a connector can't ask for `{other}`"))),
     }

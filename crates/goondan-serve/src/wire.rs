@@ -206,6 +206,8 @@ impl From<QuestionBody> for ApprovalRequest {
         ApprovalRequest {
             id: body.id,
             instance: InstanceId::new(body.agent_name, body.instance_key),
+            // Of no use to who only answers.
+            trace_id: String::new(),
             tool_call_id: body.tool_call_id,
             tool_name: body.tool_name,
             arguments: body.arguments,

@@ -65,6 +65,7 @@ pub use fix::Fix;
 pub use load::{LoadInput, Loaded, load, load_again, survey};
 pub use meta::{Kind, ObjectRef, ResourceId};
 pub use outline::Outline;
+pub use parameters::check_schema;
 pub use paths::repository_around;
 pub use read::KnownFiles;
 pub use snapshot::{AgentPart, Basis, Fingerprint, Fingerprints, Snapshot};

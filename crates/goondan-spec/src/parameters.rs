@@ -70,6 +70,14 @@ pub(crate) fn check(schema: &Value) -> Result<(), Problem> {
     Ok(())
 }
 
+/// What keeps a value from being a JSON Schema for arguments or answers.
+///
+/// # Errors
+/// A sentence without its end.
+pub fn check_schema(schema: &Value) -> Result<(), String> {
+    check(schema).map_err(|problem| problem.to_string())
+}
+
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.pointer.as_str() {

@@ -189,6 +189,7 @@ fn values(bundle: &Bundle, environment: Option<&Environment>) -> Fingerprints {
     for tool in bundle.tools().values() {
         let mut named = Named::default();
         tool.spec.config.values().for_each(|value| named.look_at(value));
+        named.variables.extend(tool.spec.variables.iter().map(String::as_str));
         if named.is_empty() {
             continue;
         }
@@ -244,7 +245,7 @@ impl<'a> Snapper<'a> {
     fn snapshot(&self, swarm: &ResourceId) -> Snapshot {
         let mut snapshot = Snapshot { resources: self.resources(), ..Snapshot::default() };
         if let Some(swarm) = self.bundle.swarms().get(swarm) {
-            snapshot.limits = Hasher::default().and(&swarm.spec.policy).finish();
+            snapshot.limits = Hasher::default().and(&(&swarm.spec.policy, &swarm.spec.limits)).finish();
             let agents = swarm.spec.agents.iter().filter_map(|id| self.bundle.agents().get(id));
             let mut built_in = HashMap::new();
             let parts =
@@ -356,7 +357,12 @@ impl<'a> Snapper<'a> {
         let tools = agent.spec.tools.iter().map(|used| &used.tool);
         let extensions = agent.spec.extensions.iter().map(|used| &used.extension);
         let mut named = tools.chain(extensions).chain(agent.spec.models());
-        let is_same = |id: &ResourceId| id.is_base() || of(known, id) == of(&before.resources, id);
+        let reads_the_same =
+            |id: &ResourceId| self.before.and_then(|before| before.values.get(id)) == self.values.get(id);
+        let is_same = |id: &ResourceId| match id.is_base() {
+            true => reads_the_same(id),
+            false => of(known, id) == of(&before.resources, id),
+        };
         let is_unchanged = self.is_unchanged(agent, Bundle::agents) && named.all(is_same);
         before.agents.get(&agent.id.name).filter(|_| is_unchanged)
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::Code;
 use goondan_spec::kinds::{PATH, PROGRAM, Permission, SHELL_COMMAND, SHELL_ENVIRONMENT, SHELL_FOLDER};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -15,7 +16,7 @@ use crate::define::{Export, Operation, titled};
 use crate::line::Work;
 use crate::paths::Root;
 use crate::process::{self, Finished};
-use crate::shell;
+use crate::shell::{self, Lines};
 use crate::table::Builtin;
 
 /// How many bytes of standard output and of standard error are kept, so that both fit in a result.
@@ -30,7 +31,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     output_limit: None,
     timeout: Some(Duration::from_secs(3_600)),
     open: |opening| {
-        let settings = Arc::new(Launcher::new(opening.config()?, opening.state.helper.as_ref()));
+        let settings = Arc::new(Lines::new(opening.config()?, opening.state.helper.as_ref())?);
         Ok(vec![
             Export::new::<Exec>("exec", &settings).needs(Permission::Execute),
             Export::new::<Script>("script", &settings).needs(Permission::Execute),
@@ -59,10 +60,24 @@ struct Exec {
 }
 
 impl Operation for Exec {
-    type Shared = Launcher;
+    type Shared = Lines;
     const WATCHES_CANCELLATION: bool = true;
 
-    async fn run(self, ctx: &ToolContext, launcher: &Launcher) -> Result<ToolOutput, ToolError> {
+    async fn preview(self, _ctx: &ToolContext, lines: &Lines) -> Result<Option<String>, ToolError> {
+        lines.preview(&self.command)
+    }
+
+    async fn run(self, ctx: &ToolContext, lines: &Lines) -> Result<ToolOutput, ToolError> {
+        let launcher = &lines.launcher;
+        if let Some(host) = lines.host_of(&self.command)? {
+            let beside = [("cwd", self.cwd.is_some()), ("env", !self.env.is_empty())];
+            let work = host.work(&self.command, &beside, launcher, ctx)?;
+            let finished = run(launcher, work, self.timeout_ms, ctx, "`ssh`").await?;
+            let mut output = json!({"command": self.command});
+            host.tell(&mut output, &finished);
+            let Value::Object(output) = output else { unreachable!("it was made above") };
+            return Ok(report(&self.command, output, finished));
+        }
         let folder = shell::folder(&ctx.workdir, self.cwd.as_deref())?;
         let environment = shell::environment(&launcher.env, self.env)?;
         let work = shell::work(&self.command, folder.clone(), environment, launcher, ctx)?;
@@ -102,10 +117,17 @@ struct Script {
 }
 
 impl Operation for Script {
-    type Shared = Launcher;
+    type Shared = Lines;
     const WATCHES_CANCELLATION: bool = true;
 
-    async fn run(self, ctx: &ToolContext, launcher: &Launcher) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, lines: &Lines) -> Result<ToolOutput, ToolError> {
+        let launcher = &lines.launcher;
+        if let Some(host) = lines.host.as_ref().filter(|host| host.takes_all()) {
+            let message = format!("command lines run on {}, and the script is here", host.address());
+            return Err(ToolError::new(message)
+                .code(Code::TOOL_UNAVAILABLE)
+                .suggest("run it there with `bash__exec`, if it is there"));
+        }
         let root = Root::of(ctx)?;
         let script = root.resolve(&self.path)?;
         root.open(&script)?;

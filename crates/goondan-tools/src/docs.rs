@@ -43,8 +43,7 @@ The model sees each export as `resource__export`. File tools work inside the age
 not even through symbolic links; a call that tries fails with `E_TOOL_PATH_ESCAPE`. A parameter in **bold** is required.
 [Limits](limits.md#tool-calls) lists sizes and counts beyond the parameters here.
 
-A Rust program that embeds `goondan` finds the same tools in a `Registry`: `register`, `register_lazy` (a definition that is
-made when it is first needed; `initialize` makes all), `unregister`, `get`, `execute`, `tools`, `enabled`.
+A Rust program that embeds `goondan` can register tools and run them without a swarm: [the registry of tools](tool-registry.md).
 ";
 
 /// The page `docs/tools.md`.

@@ -35,6 +35,7 @@ mod paths;
 mod powers;
 mod process;
 mod processes;
+mod remote;
 mod runtime;
 mod schema;
 mod self_restart;
@@ -70,7 +71,7 @@ pub use crate::executable::ExecutableTools;
 pub use crate::executable::{EntryFault, entry_fault};
 pub use crate::servers::{RuntimeFiles, ServerCommand, ServerProgram, ServerPrograms};
 use crate::state::{Owner, State, lock};
-use crate::table::{BUILTINS, Builtin, Opening};
+use crate::table::{BUILTINS, Builtin, ConfigError, Opening};
 
 /// Opens tools with a `builtin:NAME` entry. Cheap to make; connections and the like are made when a call needs them.
 ///
@@ -138,11 +139,7 @@ impl ToolSource for BuiltinTools {
         let environment = lock(&self.state.environment).clone();
         let exports =
             (builtin.open)(&Opening { config: &tool.spec.config, environment: &environment, state: &self.state })
-                .map_err(|cause| {
-                    let name = builtin.name;
-                    OpenError::new(&tool.id, format!("the config of builtin:{name} is wrong: {cause}"))
-                        .suggest(format!("docs/tools.md lists what `{name}` takes in its config"))
-                })?;
+                .map_err(|cause| wrong_config(tool, builtin, &cause))?;
         Ok(ToolSet { exports: exports.into_iter().map(|export| (export.spec, export.handler)).collect() })
     }
 }
@@ -157,6 +154,23 @@ fn find(tool: &Resource<Tool>) -> Result<&'static Builtin, OpenError> {
         OpenError::new(&tool.id, format!("there is no built-in tool `{name}`"))
             .suggest(format!("use one of {}", names.join(", ")))
     })
+}
+
+/// What is wrong with the config of a built-in tool, as far as it does not depend on variables that are not set. Nothing is
+/// run or connected to.
+pub fn config_fault(tool: &Resource<Tool>, environment: &Environment) -> Option<OpenError> {
+    let builtin = find(tool).ok()?;
+    let opening = Opening { config: &tool.spec.config, environment, state: &State::default() };
+    match (builtin.open)(&opening) {
+        Ok(_) | Err(ConfigError::Unset { .. }) => None,
+        Err(cause) => Some(wrong_config(tool, builtin, &cause)),
+    }
+}
+
+fn wrong_config(tool: &Resource<Tool>, builtin: &Builtin, cause: &ConfigError) -> OpenError {
+    let name = builtin.name;
+    OpenError::new(&tool.id, format!("the config of builtin:{name} is wrong: {cause}"))
+        .suggest(format!("docs/tools.md lists what `{name}` takes in its config"))
 }
 
 /// What the built-in tools declare, by name: the tools of `@goondan/base`.
@@ -179,5 +193,6 @@ fn manifest(builtin: &'static Builtin) -> ToolManifest {
         error_message_limit: builtin.error_message_limit,
         output_limit: builtin.output_limit,
         timeout_ms: builtin.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
+        variables: chat::variables_of(builtin.name).iter().map(|name| (*name).to_owned()).collect(),
     }
 }

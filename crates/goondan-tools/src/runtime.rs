@@ -10,12 +10,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::confine::Launcher;
 use crate::define::{Export, Operation, titled};
 use crate::errors;
-use crate::process::{self, Signal};
+use crate::process::{self, Finished, Signal};
 use crate::processes::{Background, Processes};
-use crate::shell;
+use crate::shell::{self, Lines};
 use crate::table::Builtin;
 
 /// How long a command may run if nothing is said.
@@ -34,8 +33,8 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     // Longer than the longest `timeout` of a command.
     timeout: Some(Duration::from_secs(86_460)),
     open: |opening| {
-        let launcher = Launcher::new(opening.config()?, opening.state.helper.as_ref());
-        let shared = Arc::new(Shared { launcher, processes: Arc::clone(&opening.state.processes) });
+        let lines = Lines::new(opening.config()?, opening.state.helper.as_ref())?;
+        let shared = Arc::new(Shared { lines, processes: Arc::clone(&opening.state.processes) });
         Ok(vec![
             Export::new::<Exec>("exec", &shared).needs(Permission::Execute),
             Export::new::<Process>("process", &shared).needs(Permission::Execute),
@@ -44,7 +43,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
 };
 
 struct Shared {
-    launcher: Launcher,
+    lines: Lines,
     processes: Arc<Processes>,
 }
 
@@ -75,33 +74,52 @@ impl Operation for Exec {
     type Shared = Shared;
     const WATCHES_CANCELLATION: bool = true;
 
+    async fn preview(self, _ctx: &ToolContext, shared: &Shared) -> Result<Option<String>, ToolError> {
+        shared.lines.preview(&self.command)
+    }
+
     async fn run(self, ctx: &ToolContext, shared: &Shared) -> Result<ToolOutput, ToolError> {
-        let folder = shell::folder(&ctx.workdir, self.workdir.as_deref())?;
-        let extra = self.env.into_iter().map(|(name, value)| (name, Value::from(value))).collect();
-        let environment = shell::environment(&shared.launcher.env, extra)?;
-        let work = shell::work(&self.command, folder.clone(), environment, &shared.launcher, ctx)?;
+        let host = shared.lines.host_of(&self.command)?;
+        let launcher = &shared.lines.launcher;
+        let (field, place, work) = match host {
+            Some(host) => {
+                let beside = [("workdir", self.workdir.is_some()), ("env", !self.env.is_empty())];
+                ("host", json!(host.address()), host.work(&self.command, &beside, launcher, ctx)?)
+            }
+            None => {
+                let folder = shell::folder(&ctx.workdir, self.workdir.as_deref())?;
+                let extra = self.env.into_iter().map(|(name, value)| (name, Value::from(value))).collect();
+                let environment = shell::environment(&launcher.env, extra)?;
+                ("workdir", json!(folder), shell::work(&self.command, folder, environment, launcher, ctx)?)
+            }
+        };
         let title = shell::title(&self.command);
         let limit = self.timeout.map(Duration::from_secs);
         if self.background {
             let id = shared.processes.start(ctx, &self.command, work, limit).await?;
-            let output = json!({"process_id": id, "command": self.command, "workdir": folder, "status": "running"});
+            let output = json!({"process_id": id, "command": self.command, field: place, "status": "running"});
             return Ok(titled(title, output));
         }
         let finished = process::run(work, limit.or(Some(DEFAULT_TIMEOUT)), KEEP, &ctx.cancellation).await;
-        let finished = shared.launcher.judge(finished.map_err(|failure| failure.into_error("the command"))?)?;
-        let mut output = json!({
-            "command": self.command,
-            "workdir": folder,
-            "durationMs": millis(finished.duration),
-            "stdout": finished.stdout,
-            "stderr": finished.stderr,
-            "exitCode": process::exit_code(finished.status),
-            "signal": process::signal_name(finished.status),
-            "timedOut": finished.timed_out,
-        });
-        shell::add(&mut output, shell::note(ctx, &finished));
+        let finished = launcher.judge(finished.map_err(|failure| failure.into_error("the command"))?)?;
+        let mut output = json!({"command": self.command, field: place});
+        add(&mut output, &finished);
+        match host {
+            Some(host) => host.tell(&mut output, &finished),
+            None => shell::add(&mut output, shell::note(ctx, &finished)),
+        }
         Ok(titled(title, output))
     }
+}
+
+/// What came of a command.
+fn add(output: &mut Value, finished: &Finished) {
+    output["durationMs"] = json!(millis(finished.duration));
+    output["stdout"] = json!(finished.stdout);
+    output["stderr"] = json!(finished.stderr);
+    output["exitCode"] = json!(process::exit_code(finished.status));
+    output["signal"] = json!(process::signal_name(finished.status));
+    output["timedOut"] = json!(finished.timed_out);
 }
 
 /// What to do with a background process.

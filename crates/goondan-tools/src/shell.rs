@@ -11,13 +11,15 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::Value;
 
-use crate::confine::{Launcher, start};
+use crate::confine::{Helper, Launcher, start};
 use crate::errors;
 use crate::line::{Line, Work};
 use crate::process::{self, Environment, Finished};
+use crate::remote::Host;
+use crate::table::ConfigError;
 use crate::text_transform::scalar;
 
-/// What the `spec.config` of such a tool may say.
+/// What the `spec.config` of a tool that starts programs may say of them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
@@ -30,6 +32,61 @@ pub(crate) struct Settings {
     /// What programs may use up.
     #[serde(default)]
     pub(crate) limits: ProcessLimits,
+}
+
+/// What the `spec.config` of a tool may say that runs command lines.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct LineSettings {
+    #[serde(default)]
+    env: Vec<String>,
+    #[serde(default)]
+    sandbox: Option<Wanted>,
+    #[serde(default)]
+    limits: ProcessLimits,
+    /// Another host to run them on.
+    #[serde(default)]
+    host: Option<String>,
+    /// The programs that run there.
+    #[serde(default)]
+    host_commands: Option<Vec<String>>,
+}
+
+/// How command lines are started, and where.
+pub(crate) struct Lines {
+    pub(crate) launcher: Launcher,
+    pub(crate) host: Option<Host>,
+}
+
+impl Lines {
+    /// With the settings of a tool.
+    pub(crate) fn new(settings: LineSettings, helper: Option<&Arc<Helper>>) -> Result<Lines, ConfigError> {
+        let LineSettings { env, sandbox, limits, host, host_commands } = settings;
+        let host = Host::of(host, host_commands)?;
+        if host.as_ref().is_some_and(Host::takes_all) {
+            let is_contained = sandbox.as_ref().is_some_and(|wanted| wanted.0.is_some());
+            if is_contained {
+                return Err(ConfigError::NotThere("sandbox"));
+            }
+            if limits != ProcessLimits::default() {
+                return Err(ConfigError::NotThere("limits"));
+            }
+        }
+        Ok(Lines { launcher: Launcher::new(Settings { env, sandbox, limits }, helper), host })
+    }
+
+    /// The host that a line runs on, where that is another one.
+    pub(crate) fn host_of(&self, line: &str) -> Result<Option<&Host>, ToolError> {
+        match &self.host {
+            Some(host) => Ok(host.takes(line)?.then_some(host)),
+            None => Ok(None),
+        }
+    }
+
+    /// What somebody who is asked about a line should know.
+    pub(crate) fn preview(&self, line: &str) -> Result<Option<String>, ToolError> {
+        self.host.as_ref().map_or(Ok(None), |host| host.preview(line))
+    }
 }
 
 /// `true`, `false` or a sandbox.
@@ -56,6 +113,12 @@ pub(crate) const CONFIG: &[(&str, &str)] = &[
         "limits",
         "an object with `cpuSeconds`, `memoryMib`, `fileSizeMib` and `processes`: the resources that programs may use",
     ),
+    (
+        "host",
+        "another host to run command lines on, such as `user@build.internal` or `ssh://build.internal:2222`, through the \
+         program `ssh`; see [Another host](security.md#another-host)",
+    ),
+    ("hostCommands", "the programs that run on the `host`, such as `[docker, make]`; all others run here"),
 ];
 
 /// A command line, to be run on the road that the call has been allowed to take: without a shell where patterns allow

@@ -46,6 +46,16 @@ pub(crate) enum ConfigError {
     NoUrl(String),
     #[error("`{field}` must lie between 1 and {most}")]
     Range { field: &'static str, most: u64 },
+    #[error(
+        "`host` must be a host as `ssh` takes it, such as `user@build.internal` or `ssh://build.internal:2222`, not `{0}`"
+    )]
+    NoHost(String),
+    #[error("`hostCommands` needs a `host`")]
+    NoHostFor,
+    #[error(
+        "`{0}` holds on this machine alone: take it out, or name the programs that run on the host in `hostCommands`"
+    )]
+    NotThere(&'static str),
     #[error("`{0}` must have the form `Model/name`")]
     NoModel(&'static str),
     #[error("channels.{0} needs exactly one of `webhook`, `agent` (with `instanceKey`) and `log`")]

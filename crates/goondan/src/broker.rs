@@ -20,7 +20,25 @@ pub struct Broker {
 struct State {
     next: u64,
     open: BTreeMap<u64, Open>,
-    listeners: BTreeMap<u64, UnboundedSender<Question>>,
+    listeners: BTreeMap<u64, There>,
+}
+
+/// Somebody who is there.
+struct There {
+    questions: UnboundedSender<Question>,
+    /// Which questions are for him.
+    takes: Takes,
+}
+
+type Takes = Box<dyn Fn(&ApprovalRequest) -> bool + Send + Sync>;
+
+impl There {
+    fn tell(&self, question: &Question) {
+        if (self.takes)(&question.request) {
+            // The receiver may be gone already.
+            let _ = self.questions.send(question.clone());
+        }
+    }
 }
 
 /// A question that nobody has answered yet.
@@ -59,14 +77,17 @@ pub struct Listener {
 impl Broker {
     /// Somebody is there from now on, and sees the open questions first.
     pub fn listen(&self) -> Listener {
+        self.listen_for(|_| true)
+    }
+
+    /// Somebody is there from now on for the questions that `takes` picks. Where nobody else is, the others are not waited for.
+    pub fn listen_for(&self, takes: impl Fn(&ApprovalRequest) -> bool + Send + Sync + 'static) -> Listener {
         let mut state = self.state();
         let (sender, questions) = mpsc::unbounded_channel();
-        for open in state.open.values() {
-            // The receiver is at hand.
-            let _ = sender.send(open.question.clone());
-        }
+        let there = There { questions: sender, takes: Box::new(takes) };
+        state.open.values().for_each(|open| there.tell(&open.question));
         let number = state.number();
-        state.listeners.insert(number, sender);
+        state.listeners.insert(number, there);
         Listener { number, questions, broker: self.clone() }
     }
 
@@ -95,6 +116,10 @@ impl Broker {
 }
 
 impl State {
+    fn is_for_anybody(&self, request: &ApprovalRequest) -> bool {
+        self.listeners.values().any(|there| (there.takes)(request))
+    }
+
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -107,7 +132,7 @@ impl Approver for Broker {
         let (answer, told) = oneshot::channel();
         let question = {
             let mut state = self.state();
-            if state.listeners.is_empty() {
+            if !state.is_for_anybody(&request) {
                 return ApprovalAnswer::NobodyThere;
             }
             let question = Question {
@@ -117,7 +142,7 @@ impl Approver for Broker {
                 ended: CancellationToken::new(),
                 broker: self.clone(),
             };
-            state.listeners.values().for_each(|listener| drop(listener.send(question.clone())));
+            state.listeners.values().for_each(|there| there.tell(&question));
             state.open.insert(question.number, Open { question: question.clone(), answer });
             question
         };
@@ -166,10 +191,11 @@ impl Drop for Listener {
         let hopeless = {
             let mut state = self.broker.state();
             state.listeners.remove(&self.number);
-            match state.listeners.is_empty() {
-                true => std::mem::take(&mut state.open),
-                false => BTreeMap::new(),
-            }
+            let open = std::mem::take(&mut state.open);
+            let (kept, hopeless): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                open.into_iter().partition(|(_, open)| state.is_for_anybody(&open.question.request));
+            state.open = kept;
+            hopeless
         };
         for Open { question, answer } in hopeless.into_values() {
             let _ = question.end.set(QuestionEnd::Withdrawn);
@@ -191,6 +217,7 @@ mod tests {
         ApprovalRequest {
             id: id.to_owned(),
             instance: InstanceId::new("a", "main"),
+            trace_id: String::new(),
             tool_call_id: "c".to_owned(),
             tool_name: "bash__exec".to_owned(),
             arguments: Default::default(),
@@ -257,5 +284,28 @@ mod tests {
         drop(last);
         assert_eq!(asked.await.unwrap(), ApprovalAnswer::NobodyThere);
         assert_eq!(question.end(), Some(QuestionEnd::Withdrawn));
+    }
+
+    #[tokio::test]
+    async fn who_takes_some_questions_keeps_nobody_waiting_for_others() {
+        let broker = Broker::default();
+        let mut one = broker.listen_for(|request| request.id == "1");
+        assert_eq!(broker.ask(request("2")).await, ApprovalAnswer::NobodyThere);
+        let asked = tokio::spawn({
+            let broker = broker.clone();
+            async move { broker.ask(request("1")).await }
+        });
+        assert!(one.next().await.unwrap().answer(ONCE));
+        assert_eq!(asked.await.unwrap(), ONCE);
+        let everybody = broker.listen();
+        let asked = tokio::spawn({
+            let broker = broker.clone();
+            async move { broker.ask(request("2")).await }
+        });
+        while broker.open().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        drop(everybody);
+        assert_eq!(asked.await.unwrap(), ApprovalAnswer::NobodyThere, "who is left does not take it");
     }
 }

@@ -202,8 +202,9 @@ fn values(
     for setting in
         known.iter().filter(|_| !is_elsewhere).filter(|setting| !sources.contains_key(setting.name)).collect::<Vec<_>>()
     {
-        let is_needed = setting.need == Need::Always || (setting.need == Need::ForReplies && reply == Reply::Auto);
-        let Some(variable) = setting.variable.filter(|_| is_needed) else { continue };
+        let is_replaced = setting.unless.is_some_and(|other| sources.contains_key(other));
+        let is_needed = setting.need == Need::Always || (setting.need == Need::ForReplies && reply != Reply::None);
+        let Some(variable) = setting.variable.filter(|_| is_needed && !is_replaced) else { continue };
         sources.insert(setting.name.to_owned(), ValueSource::Env(variable.to_owned()));
     }
     let value = |(name, source): (&String, &ValueSource)| {
@@ -256,6 +257,8 @@ fn telegram() -> ConnectorManifest {
     ConnectorManifest {
         config: vec![
             optional("apiBaseUrl", address).also(&["TELEGRAM_API_BASE_URL"]),
+            optional("webhookUrl", public_address),
+            optional("files", files),
             optional("pollTimeoutSeconds", |text| within(text, 0, 50)).also(&["TELEGRAM_POLL_TIMEOUT_SECONDS"]),
         ],
         secrets: vec![
@@ -264,6 +267,8 @@ fn telegram() -> ConnectorManifest {
                 .customarily("TELEGRAM_BOT_TOKEN"),
         ],
         answers: true,
+        streams: true,
+        asks: true,
         knows_senders: true,
         tool: Some("telegram"),
         ..manifest(
@@ -278,6 +283,7 @@ fn slack() -> ConnectorManifest {
     ConnectorManifest {
         config: vec![
             optional("apiBaseUrl", address),
+            optional("files", files),
             optional("messageMode", |mode| match mode {
                 "all" | "mention" | "channel_and_threads" => Ok(()),
                 _ => Err("must be `all` or `mention`".to_owned()),
@@ -291,10 +297,16 @@ fn slack() -> ConnectorManifest {
             .also(&["SLACK_WEBHOOK_PATH"]),
         ],
         secrets: vec![
-            needed("signingSecret", signing_key).also(&["SLACK_SIGNING_SECRET"]).customarily("SLACK_SIGNING_SECRET"),
+            needed("signingSecret", signing_key)
+                .also(&["SLACK_SIGNING_SECRET"])
+                .customarily("SLACK_SIGNING_SECRET")
+                .unless("appToken"),
+            optional("appToken", app_token).also(&["SLACK_APP_TOKEN"]),
             for_replies("botToken", filled).also(&["SLACK_BOT_TOKEN", "SLACK_TOKEN"]).customarily("SLACK_BOT_TOKEN"),
         ],
         answers: true,
+        streams: true,
+        asks: true,
         knows_senders: true,
         tool: Some("slack"),
         ..manifest("slack", &[("app_mention", properties), ("message_im", properties)])
@@ -308,6 +320,7 @@ fn github() -> ConnectorManifest {
         config: vec![optional("apiBaseUrl", address)],
         secrets: vec![needed("webhookSecret", signing_key), for_replies("token", filled)],
         answers: true,
+        asks: true,
         knows_senders: true,
         ..manifest("github", &events.map(|name| (name, properties)))
     }
@@ -318,6 +331,7 @@ fn discord() -> ConnectorManifest {
     ConnectorManifest {
         config: vec![
             optional("apiBaseUrl", address),
+            optional("files", files),
             needed("publicKey", |key| {
                 let is_key = key.len() == 64 && key.bytes().all(|digit| digit.is_ascii_hexdigit());
                 if is_key {
@@ -328,6 +342,8 @@ fn discord() -> ConnectorManifest {
             }),
         ],
         answers: true,
+        streams: true,
+        asks: true,
         knows_senders: true,
         ..manifest("discord", &[("slash_command", properties), ("component_interaction", properties)])
     }
@@ -346,6 +362,8 @@ fn manifest(name: &str, events: &[(&str, &[&str])]) -> ConnectorManifest {
         config: Vec::new(),
         secrets: Vec::new(),
         answers: false,
+        streams: false,
+        asks: false,
         knows_senders: false,
         tool: None,
     }
@@ -354,7 +372,7 @@ fn manifest(name: &str, events: &[(&str, &[&str])]) -> ConnectorManifest {
 type Check = fn(&str) -> Result<(), String>;
 
 fn setting(name: &'static str, need: Need, check: Check) -> Setting {
-    Setting { name, also: &[], variable: None, need, check }
+    Setting { name, also: &[], variable: None, unless: None, need, check }
 }
 
 fn needed(name: &'static str, check: Check) -> Setting {
@@ -382,11 +400,33 @@ fn signing_key(text: &str) -> Result<(), String> {
     }
 }
 
+/// Not every model takes pictures and files: whoever wants them says so.
+fn files(text: &str) -> Result<(), String> {
+    if matches!(text, "fetch" | "name") { Ok(()) } else { Err("must be `fetch` or `name`".to_owned()) }
+}
+
 fn address(text: &str) -> Result<(), String> {
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     match host {
         Some(host) if !host.is_empty() && !host.starts_with('/') && !host.contains(char::is_whitespace) => Ok(()),
         _ => Err("must be an address that begins with `http://` or `https://`".to_owned()),
+    }
+}
+
+/// What the platform reaches us at. Without TLS, everybody on the way could read the secret that it sends along.
+fn public_address(text: &str) -> Result<(), String> {
+    match address(text) {
+        Ok(()) if text.starts_with("https://") => Ok(()),
+        _ => Err("must be an address that begins with `https://`".to_owned()),
+    }
+}
+
+/// Slack has several kinds of tokens, which are easily mistaken for each other.
+fn app_token(text: &str) -> Result<(), String> {
+    if text.trim().starts_with("xapp-") {
+        Ok(())
+    } else {
+        Err("must be an app-level token, which begins with `xapp-`".to_owned())
     }
 }
 

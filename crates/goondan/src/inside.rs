@@ -2,8 +2,8 @@
 
 /// The command keeps its history, and `doctor` looks at folders, with the rights of their owner alone.
 pub use goondan_core::private;
-/// Cases look for the answers to asynchronous requests.
-pub use goondan_core::reserved::INTER_AGENT_RESPONSE;
+/// Cases look for the answers to asynchronous requests; recordings, for those that came as a call.
+pub use goondan_core::reserved::{ANSWER_TOOL, INTER_AGENT_RESPONSE};
 /// `policy explain` checks the arguments that it is given.
 pub use goondan_core::schema::ArgumentSchema;
 /// `validate` says from how many tokens on tools are deferred.

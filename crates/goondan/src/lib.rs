@@ -45,7 +45,7 @@ pub use checks::check;
 pub use database::Database;
 pub use generation::{LastGeneration, LastReload};
 pub use goondan_engine::delivery::schedule::cron::Schedule;
-pub use goondan_engine::tooling::registry::{Catalog, RegisteredTool, Registry, ToolName};
+pub use goondan_engine::tooling::registry::{Catalog, LazyTool, RegisteredTool, Registry, ToolLimits, ToolName};
 pub use goondan_store::jsonl::{LockError, OpenWorkspaceError};
 pub use goondan_store::transfer::ImportError;
 pub use identity::{AdoptError, Elsewhere, Owner};
@@ -68,8 +68,8 @@ pub use goondan_core::{ids, message, ports};
 /// What happens in a swarm, for whoever watches it.
 pub mod event {
     pub use goondan_core::event::{
-        FinishReason, RuntimeEvent, RuntimeEventKind, ShownError, ShownModelCall, ShownResult, SwarmEvent, TurnError,
-        TurnResult,
+        FinishReason, RateScope, RuntimeEvent, RuntimeEventKind, ShownError, ShownModelCall, ShownResult, SwarmEvent,
+        TurnError, TurnResult,
     };
     pub use goondan_core::inbound::{RESPONSE, turn_id};
     pub use goondan_core::reserved::{FIRED, INPUT};
@@ -88,7 +88,7 @@ pub mod policy {
 pub mod spec {
     pub use goondan_spec::{
         AgentChange, AgentEffect, AgentPart, Bundle, Code, Diagnostic, Environment, JsonObject, Kind, ReloadPlan,
-        Resource, ResourceId, Secret, Severity, Sources, codes, kinds,
+        Resource, ResourceId, Secret, Severity, Sources, check_schema, codes, kinds,
     };
 }
 

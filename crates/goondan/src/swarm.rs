@@ -81,6 +81,8 @@ pub struct Input {
     pub metadata: JsonObject,
     /// Whose trace it is part of.
     pub caller: Option<Caller>,
+    /// The JSON Schema that the answer has to fit, where the agent states no `output`.
+    pub output: Option<Value>,
 }
 
 impl Input {
@@ -172,9 +174,10 @@ impl Swarm {
     /// Hands in an input, in the order of the calls, and does not wait: many that are handed in together are accepted together.
     pub fn submit(&self, input: Input) -> Result<Submission, SendError> {
         let instance = self.instance(input.agent.as_deref(), input.instance_key.as_deref());
-        let Input { text, id, files, history, instructions, metadata, caller, .. } = input;
+        let Input { text, id, files, history, instructions, metadata, caller, output, .. } = input;
         let target = instance.clone();
-        let external = ExternalInput { target, text, id, files, history, instructions, metadata, caller };
+        let output = output.map(Arc::new);
+        let external = ExternalInput { target, text, id, files, history, instructions, metadata, caller, output };
         Ok(Submission { submitted: self.inner.runtime.submit_input(external)?, instance })
     }
 
@@ -307,6 +310,13 @@ impl Swarm {
     /// The names of all agents, sorted.
     pub fn agents(&self) -> Vec<String> {
         self.inner.runtime.generation().agents().map(|agent| agent.name.clone()).collect()
+    }
+
+    /// The schema that an agent's answers fit, where its `output` states one.
+    pub fn output_of(&self, agent: &str) -> Option<Arc<Value>> {
+        let bundle = self.bundle();
+        let agent = bundle.agents().values().find(|known| known.id.name == agent)?;
+        agent.spec.output.as_ref().map(|format| Arc::clone(&format.schema))
     }
 
     /// What an agent is there for, where its annotation `description` says so.

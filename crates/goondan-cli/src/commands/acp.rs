@@ -5,12 +5,12 @@ use goondan::StateRoot;
 use goondan::spec::Code;
 use goondan_serve::acp;
 
-use super::run::{Asked, Session, Signals, watched};
+use super::run::{Session, Signals, watched};
 use crate::complete;
 use crate::exit::CliError;
 use crate::output::Output;
 use crate::place::ProjectPath;
-use crate::project::{Launch, StartArgs};
+use crate::project::StartArgs;
 
 const EXAMPLES: &str = "\
 Examples (an editor starts them; docs/editors.md says how):
@@ -40,16 +40,10 @@ pub(crate) async fn run(args: AcpArgs, state_root: &StateRoot, output: &Output) 
 }
 
 async fn talk(args: &AcpArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let project = args.project.find(output)?;
-    let launch = Launch {
-        project: &project,
-        args: &args.start,
-        record: None,
-        watch: args.watch,
-        asked: Asked::Clients,
-        waits: false,
-    };
-    let session = Session::start(launch, signals, state_root, output).await?;
+    let what = (&args.project, &args.start);
+    let mut session = Session::for_client(what, args.watch, signals, state_root, output).await?;
+    // The editor is there, or nobody is.
+    session.somebody = None;
     if let Some(agent) = &args.agent {
         session.require_agent(agent)?;
     }

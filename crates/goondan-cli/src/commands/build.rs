@@ -20,7 +20,7 @@ use crate::trust::Trust;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn build                          Build all tools of the project in this folder
+  gdn build                          Build all tools and extensions of the project in this folder
   gdn build my-swarm --tool dice     Build one tool
   gdn build -v                       Show the output of the commands while they run
   gdn run --build --input \"Hi\"       Build, then run";
@@ -31,7 +31,7 @@ Examples:
 pub(crate) struct BuildArgs {
     #[command(flatten)]
     project: ProjectPath,
-    /// Build this tool; may be repeated [default: all tools that have a `spec.build`]
+    /// Build this tool or extension; may be repeated [default: all that have a `spec.build`]
     #[arg(short, long = "tool", value_name = "NAME", add = complete::builds())]
     tools: Vec<String>,
     /// Trust the project for this run

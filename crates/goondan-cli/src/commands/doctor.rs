@@ -7,7 +7,7 @@ use goondan::inside::private;
 use goondan::inside::shown;
 use goondan::spec::kinds::{Entry, McpTransport, Tool};
 use goondan::spec::{Bundle, Environment, Resource};
-use goondan::{Project, StateRoot};
+use goondan::{Project, StateRoot, folders_to_trust};
 use serde::Serialize;
 
 use crate::commands::instance::in_sentence_case;
@@ -197,8 +197,15 @@ fn trusted(trust: &Trust, project: &Project) -> Check {
             check("trust", Status::Ok, format!("the project {why}"))
         }
         Ok(wants) => {
-            check("trust", Status::Warn, format!("the project is not trusted and wants {} things", wants.len()))
-                .suggest(format!("`gdn trust {}` lists them, and trusts it.", quoted(&project.root.to_string_lossy())))
+            let detail = match is_given.unwrap_or(false) {
+                true => format!("the project is trusted, but wants {} things of folders that are not", wants.len()),
+                false => format!("the project is not trusted and wants {} things", wants.len()),
+            };
+            let folders = folders_to_trust(&project.root, &wants).into_iter();
+            let commands: Vec<String> =
+                folders.map(|folder| format!("`gdn trust {}`", quoted(&folder.to_string_lossy()))).collect();
+            let list = if commands.len() == 1 { "lists them, and trusts it" } else { "list them, and trust it" };
+            check("trust", Status::Warn, detail).suggest(format!("{} {list}.", commands.join(" and ")))
         }
     }
 }

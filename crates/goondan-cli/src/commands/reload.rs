@@ -57,9 +57,19 @@ pub(crate) async fn run(args: &ReloadArgs, state_root: &StateRoot, output: &Outp
         let (_, bundle, _) = project::load_trusted(&path, &trust, output)?;
         preview(args, bundle, state_root, output).await
     } else {
-        let (_, bundle, _) = project::load_valid(&path, output)?;
+        let (_, bundle, _) = project::load_valid(&path, output).map_err(not_reloaded)?;
         request(args, &path, &bundle, state_root, output).await
     }
+}
+
+/// The error of a project that could not be taken up, whether it runs or not.
+fn not_reloaded(error: CliError) -> CliError {
+    if error.code != Code::VALIDATION_ERROR.as_str() {
+        return error;
+    }
+    let errors = error.diagnostics.len();
+    let message = format!("Not reloaded: the project has {errors} problems. What runs goes on as it was loaded.");
+    CliError { message, ..error }.suggest("Correct the YAML where the lines above point, then reload again.")
 }
 
 async fn preview(

@@ -1,5 +1,6 @@
 //! `gdn send`.
 
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
@@ -106,6 +107,24 @@ fn refused(refusal: &Value) -> CliError {
     CliError { suggestion: text("suggestion"), ..CliError::passed_on(exit, code, message) }
 }
 
+/// The swarm of that name, or the only one, that runs in a workspace of the project in `root`, which does not load.
+async fn in_spite_of_errors(
+    root: &Path,
+    swarm: Option<&str>,
+    state_root: &StateRoot,
+) -> Result<Option<Remote>, CliError> {
+    let mut running = remote::running_in(root, state_root).await?;
+    running.retain(|remote| swarm.is_none_or(|name| remote.swarm.name == name));
+    match running.len() {
+        0 | 1 => Ok(running.pop()),
+        _ => {
+            let names: Vec<String> = running.iter().map(|remote| shown::line(&remote.swarm.name).to_string()).collect();
+            Err(CliError::usage(format!("The project runs several swarms: {}.", names.join(", ")))
+                .suggest("Name one of them with `--swarm`."))
+        }
+    }
+}
+
 /// The swarm of the project, which another process must run.
 pub(crate) async fn find(
     project: &ProjectOption,
@@ -113,7 +132,18 @@ pub(crate) async fn find(
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<Remote, CliError> {
-    let (bundle, id) = project::chosen_swarm(&project.find(output)?, swarm, output)?;
+    let path = project.find(output)?;
+    let loaded = project::load(&path)?;
+    if loaded.bundle.is_none()
+        && let Some(remote) = in_spite_of_errors(&loaded.root, swarm, state_root).await?
+    {
+        let errors = loaded.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
+        output.note(&format!(
+            "The project has {errors} errors now; what runs goes on as it was loaded. `gdn validate` shows them."
+        ))?;
+        return Ok(remote);
+    }
+    let (bundle, id) = project::chosen_swarm(&path, swarm, output)?;
     remote::running(&bundle, Some(&id.name), state_root).await.ok_or_else(|| {
         CliError::failure(Code::NOT_RUNNING, format!("No process runs the swarm {}.", shown::line(&id.name)))
             .suggest("Start it with `gdn serve` or `gdn run`, or send the input with `gdn run --input TEXT`.")

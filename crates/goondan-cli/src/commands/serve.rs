@@ -170,7 +170,7 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, CliError> {
 
 /// Goes on until a signal comes. Questions wait for clients, however long.
 async fn wait(session: &mut Session, output: &Output) -> Result<(), CliError> {
-    let mut somebody = session.door.broker.listen();
+    let mut somebody = session.somebody.take().unwrap_or_else(|| session.door.broker.listen());
     loop {
         tokio::select! {
             // They are for the clients: here is only who keeps agents waiting for them.

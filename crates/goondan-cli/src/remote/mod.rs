@@ -2,6 +2,9 @@
 
 mod listening;
 
+use std::io;
+use std::path::Path;
+
 use goondan::spec::{Bundle, Code};
 use goondan::{Input, LockError, OpenWorkspaceError, StartError, StateRoot, Workspace};
 use goondan_serve::client::{Client, ClientError};
@@ -65,7 +68,19 @@ impl From<NotStarted> for CliError {
 pub(crate) async fn running(bundle: &Bundle, swarm: Option<&str>, state_root: &StateRoot) -> Option<Remote> {
     // Without a swarm nothing runs; who needs one says so.
     let swarm = bundle.choose_swarm(swarm).ok()?;
-    let workspace = state_root.workspace_of(bundle, swarm);
+    through_door(state_root.workspace_of(bundle, swarm)).await
+}
+
+/// The swarms that run in the workspaces of the project in `root`, whatever its files say now.
+pub(crate) async fn running_in(root: &Path, state_root: &StateRoot) -> io::Result<Vec<Remote>> {
+    let mut running = Vec::new();
+    for workspace in state_root.workspaces_of(root)? {
+        running.extend(through_door(workspace).await);
+    }
+    Ok(running)
+}
+
+async fn through_door(workspace: Workspace) -> Option<Remote> {
     let door = Door::of(&workspace.dir)?;
     // Whoever listens now where a process has died does not hold its workspace, and gets no word from us.
     let holder = workspace.running_process().ok()??;

@@ -22,6 +22,32 @@ fn every_template_validates_and_runs_without_a_key() {
 }
 
 #[test]
+fn templates_with_a_case_pass_it_and_explain_themselves() {
+    let answers = [
+        (
+            "coding",
+            "The coder found 3 names in the repository, has 1 task left, and changed nothing: a script plays it.\n",
+        ),
+        ("research", "The researcher says: 1 passage of the notes fits. Sources: memory/tides.md\n"),
+        (
+            "service",
+            "{\"answer\": \"A parcel takes two working days. Returns are free for thirty days.\", \"needsPerson\": false}\n",
+        ),
+    ];
+    for (template, answer) in answers {
+        let sandbox = repository();
+        let created = sandbox.gdn(&["init", "swarm", "--template", template]);
+        sandbox.settings().bind(|| insta::assert_snapshot!(format!("init {template}"), created.ok()));
+        sandbox.gdn(&["validate", "swarm", "--strict"]).ok();
+        let ran = sandbox.finished(sandbox.stranger(&["run", "swarm", "--input", "How high are the tides?"]));
+        assert_eq!(ran.ok(), answer, "{template}");
+        sandbox.gdn_in("swarm", &["test", &format!("{template}.case.yaml")]).ok();
+        let readme = std::fs::read_to_string(sandbox.dir().join("swarm/README.md")).unwrap();
+        assert!(readme.starts_with("# swarm\n") && readme.lines().count() <= 12, "{readme}");
+    }
+}
+
+#[test]
 fn what_is_there_is_kept_unless_forced() {
     let sandbox = Sandbox::new();
     sandbox.write("p/goondan.yaml", "mine\n");

@@ -54,6 +54,21 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("longest pause before a connection that fails starts again", "goondan-connect/src/supervise.rs", "LONGEST_WAIT"),
     ("properties of an event in the metadata of its message", "goondan-connect/src/event.rs", "MOST_PROPERTIES"),
     ("characters of such a property", "goondan-connect/src/event.rs", "LONGEST_PROPERTY"),
+    ("files of an event that are fetched", "goondan-connect/src/files.rs", "MOST"),
+    ("bytes of such a file", "goondan-connect/src/files.rs", "LARGEST"),
+    ("bytes of all files of an event", "goondan-connect/src/files.rs", "LARGEST_TOGETHER"),
+    ("time to fetch the files of an event (`discord`: 2 s)", "goondan-connect/src/files.rs", "PATIENCE"),
+    ("questions of a connection whose messages are remembered", "goondan-connect/src/asking.rs", "REMEMBERED"),
+    ("characters of a question in a channel", "goondan-connect/src/asking.rs", "LONGEST"),
+    ("tries to put a question in a channel", "goondan-connect/src/asking.rs", "TRIES"),
+    ("bytes of a message over a WebSocket", "slack/socket.rs", "LARGEST"),
+    ("silence on a WebSocket before the other side is asked whether it is there", "slack/socket.rs", "SILENCE"),
+    ("events that a file in JavaScript hands in at the same time", "shim/connectors.mjs", "MOST_EMITTED"),
+    ("lines that wait for a connection that reads them", "goondan-connect/src/console.rs", "MOST_LINES"),
+    ("answers that wait for a file", "platforms/script.rs", "MOST_WAITING"),
+    ("time for a file to take an answer", "platforms/script.rs", "TAKEN"),
+    ("time for a file to send an answer", "platforms/script.rs", "SENT"),
+    ("bytes of the `origin` of an event of a file", "platforms/script.rs", "LARGEST_ORIGIN"),
     ("bytes of a request to a connection (`github`: 25 MiB)", "platforms/mod.rs", "LARGEST"),
     ("events that are held for slow streams", "goondan-serve/src/hub.rs", "KEPT"),
     ("codes of the studio that are open", "goondan-serve/src/studio/sign_in.rs", "CODES"),
@@ -64,6 +79,23 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("bytes of a body (`gdn serve --max-body`)", "goondan-serve/src/server.rs", "BODY"),
     ("connections", "goondan-serve/src/server.rs", "CONNECTIONS"),
     ("time for the head of a request", "goondan-serve/src/server.rs", "HEAD"),
+    ("bytes of a schema that an OpenAI client wants answers to fit", "openai/format.rs", "LARGEST_SCHEMA"),
+    ("sessions that `squad__status` remembers of each conversation after a restart", "squad/sessions.rs", "MOST_KEPT"),
+    ("pieces of an A2A stream that wait for a client", "a2a/stream.rs", "AHEAD"),
+    ("tasks on a page of an A2A list", "a2a/list.rs", "LARGEST"),
+    ("tasks on such a page, if the request does not say", "a2a/list.rs", "USUAL"),
+    ("conversations that an A2A list looks through", "a2a/list.rs", "CONVERSATIONS"),
+    ("time that an A2A cancel waits for the end of a task", "goondan-serve/src/a2a/mod.rs", "ENDING"),
+    ("events of an AG-UI run that wait for a page", "ag_ui/stream.rs", "AHEAD"),
+    ("time for which a card of an A2A agent counts", "a2a/agent.rs", "FRESH"),
+    ("time to get a card", "a2a/agent.rs", "CARD_TIME"),
+    ("bytes of a card", "a2a/agent.rs", "MAX_CARD"),
+    ("bytes that an A2A agent answers to one request", "a2a/agent.rs", "MAX_ANSWER"),
+    ("pause between two looks at a task, at first", "a2a/call.rs", "FIRST_PAUSE"),
+    ("longest pause between two looks at a task", "a2a/call.rs", "LONGEST_PAUSE"),
+    ("looks in a row that may fail", "a2a/call.rs", "MOST_FAILURES"),
+    ("attachments of an answer", "a2a/task.rs", "MAX_ATTACHMENTS"),
+    ("time to tell an A2A agent that nobody waits", "a2a/call.rs", "FAREWELL"),
     ("bytes of a message to `gdn lsp`", "goondan-lsp/src/wire.rs", "MAX_MESSAGE"),
     ("bytes of a list of checksums", "commands/itself/release.rs", "LONGEST_LIST"),
     ("bytes of an archive", "commands/itself/release.rs", "LARGEST_ARCHIVE"),
@@ -219,7 +251,7 @@ fn repository() -> PathBuf {
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let below = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
-    below.filter(|path| path.extension().is_some_and(|suffix| suffix == "rs")).collect()
+    below.filter(|path| path.extension().is_some_and(|suffix| suffix == "rs" || suffix == "mjs")).collect()
 }
 
 /// A quantity in words: `10,000`, `512 MiB` (in bytes), `30 s` (in milliseconds). What follows a comma and a space is left
@@ -243,11 +275,17 @@ fn quantity(words: &str) -> u64 {
 fn value(source: &str, name: &str) -> Option<u64> {
     let constant = format!("const {name}: ");
     let field = format!("{name}: ");
-    let expression = source.lines().find_map(|line| match line.split_once(&constant) {
-        Some((_, rest)) => Some(rest.split_once(" = ")?.1.trim_end_matches(';')),
-        None => {
-            line.trim().strip_prefix(&field).filter(|rest| rest.ends_with(',')).map(|rest| rest.trim_end_matches(','))
-        }
+    let untyped = format!("const {name} = ");
+    let written = source.lines().find_map(|line| line.strip_prefix(&untyped)?.strip_suffix(';'));
+    let expression = written.or_else(|| {
+        source.lines().find_map(|line| match line.split_once(&constant) {
+            Some((_, rest)) => Some(rest.split_once(" = ")?.1.trim_end_matches(';')),
+            None => line
+                .trim()
+                .strip_prefix(&field)
+                .filter(|rest| rest.ends_with(','))
+                .map(|rest| rest.trim_end_matches(',')),
+        })
     })?;
     let (factor, expression) = match expression.strip_prefix("Duration::from_") {
         Some(time) => time.trim_end_matches(')').split_once('(').map(|(unit, rest)| (unit.len().min(5), rest))?,

@@ -40,6 +40,7 @@ mod person;
 mod privacy;
 mod projects;
 mod recording;
+mod remote;
 mod run;
 mod safety;
 mod sandbox;

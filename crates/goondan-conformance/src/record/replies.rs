@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use goondan::ids::InstanceId;
+use goondan::inside::ANSWER_TOOL;
 use goondan::message::{Message, MessageSource, Role, ToolCall, ToolResultPart};
 use goondan::ports::tool::ToolCallStatus;
 use goondan::spec::Bundle;
@@ -12,9 +13,6 @@ use serde_json::{Map, Value, json};
 
 use super::history::{self, History, Step};
 use super::{Source, Unrecordable, named};
-
-/// The tool by which models submit an answer that is data.
-const SUBMIT: &str = "answer__submit";
 
 /// The answers of all steps, with their calls under new ids.
 pub(super) struct Replies {
@@ -194,7 +192,7 @@ fn is_submitted(bundle: &Bundle, step: &Step, calls: &[Played]) -> bool {
     let agent = bundle.agents().values().find(|agent| agent.id.name == step.instance.agent);
     let output = agent.and_then(|agent| agent.spec.output.as_ref());
     let [call] = calls else { return false };
-    call.tool == SUBMIT
+    call.tool == ANSWER_TOOL
         && call.result.status == ToolCallStatus::Ok
         && output.is_some_and(|output| output.mode != Some(AnswerMode::Tool))
 }

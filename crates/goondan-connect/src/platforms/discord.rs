@@ -1,5 +1,7 @@
 //! `discord`: commands and buttons of an application, which Discord delivers by HTTP. The answer takes the place of "thinking…".
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use axum::Json;
 use axum::http::HeaderMap;
@@ -8,11 +10,14 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use goondan::connectors::Bound;
 use goondan::spec::kinds::Reply as ReplyMode;
+use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
 use super::{Heard, Platform, header, senseless, unsigned};
+use crate::asking::{Press, Verdict, button, of_button};
 use crate::desk::Taken;
 use crate::event::{Event, Sender, plain};
+use crate::files::{self, Sent};
 use crate::http::{self, Failure};
 use crate::lanes;
 use crate::signature::{is_ed25519, is_fresh};
@@ -25,6 +30,8 @@ const LONGEST: usize = 2_000;
 const PING: u64 = 1;
 const COMMAND: u64 = 2;
 const COMPONENT: u64 = 3;
+/// The type of an option that is a file.
+const ATTACHMENT: u64 = 11;
 /// Only who has asked sees the message.
 const EPHEMERAL: u64 = 64;
 /// What a stranger gets.
@@ -42,7 +49,7 @@ impl Discord {
         Discord {
             base: bound.setting("apiBaseUrl").unwrap_or(BASE).trim_end_matches('/').to_owned(),
             public_key: bound.setting("publicKey").unwrap_or_default().trim().to_owned(),
-            answers: bound.reply == ReplyMode::Auto,
+            answers: bound.reply != ReplyMode::None,
         }
     }
 }
@@ -66,6 +73,9 @@ impl Platform for Discord {
         if interaction["type"].as_u64() == Some(PING) {
             return Ok(Heard::Answer(Json(json!({"type": 1})).into_response()));
         }
+        if let Some(press) = press(&interaction) {
+            return Ok(Heard::Press(Box::new(press)));
+        }
         match event(&interaction) {
             Some(event) => Ok(Heard::Event(Box::new(event))),
             None => Ok(Heard::Answer(told("Sorry, I can't do anything with that."))),
@@ -87,16 +97,75 @@ impl Platform for Discord {
 
     /// The first message takes the place of the one that says that an answer is coming.
     async fn send(&self, origin: &Value, number: usize, text: &str) -> Result<(), Failure> {
-        let [application, token] = ["application", "token"].map(|name| origin[name].as_str().unwrap_or_default());
-        let (client, hook) = (http::client().await?, format!("{}/webhooks/{application}/{token}", self.base));
-        let request = match number {
-            0 => client.patch(format!("{hook}/messages/@original")),
-            _ => client.post(hook),
-        };
-        // What an agent writes calls nobody.
-        let body = json!({"content": text, "allowed_mentions": {"parse": []}});
-        http::done(request.json(&body)).await.map(drop)
+        match number {
+            0 => self.edit(origin, &ORIGINAL.into(), text, None).await,
+            _ => self.post(origin, text, None).await.map(drop),
+        }
     }
+
+    async fn post(&self, origin: &Value, text: &str, mark: Option<&str>) -> Result<Value, Failure> {
+        let request = http::client().await?.post(format!("{}?wait=true", self.hook(origin)));
+        Ok(http::done(request.json(&message(text, mark))).await?["id"].take())
+    }
+
+    async fn edit(&self, origin: &Value, posted: &Value, text: &str, mark: Option<&str>) -> Result<(), Failure> {
+        let id = posted.as_str().filter(|id| is_plain(id.trim_start_matches('@'))).unwrap_or_default();
+        let request = http::client().await?.patch(format!("{}/messages/{id}", self.hook(origin)));
+        http::done(request.json(&message(text, mark))).await.map(drop)
+    }
+
+    async fn draft(&self, origin: &Value, text: &str) -> Result<Value, Failure> {
+        self.edit(origin, &ORIGINAL.into(), text, None).await.map(|()| ORIGINAL.into())
+    }
+
+    async fn download(&self, file: &Sent) -> Result<RequestBuilder, Failure> {
+        files::at(&file.place, &["cdn.discordapp.com", "media.discordapp.net"], &self.base).await
+    }
+
+    /// Discord wants to know within three seconds that the interaction was taken.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(2)
+    }
+
+    fn has_buttons(&self) -> bool {
+        true
+    }
+
+    fn pressed(&self, verdict: &Verdict) -> Response {
+        match &verdict.text {
+            // The question becomes its answer, without buttons.
+            Some(text) => Json(json!({"type": 7, "data": message(text, None)})).into_response(),
+            None => told(verdict.words),
+        }
+    }
+}
+
+impl Discord {
+    fn hook(&self, origin: &Value) -> String {
+        let [application, token] = ["application", "token"].map(|name| origin[name].as_str().unwrap_or_default());
+        format!("{}/webhooks/{application}/{token}", self.base)
+    }
+}
+
+/// The message that says that an answer is coming.
+const ORIGINAL: &str = "@original";
+
+/// A message that calls nobody, whatever an agent writes.
+fn message(text: &str, mark: Option<&str>) -> Value {
+    let key = |label, style, allows, mark| json!({"type": 2, "style": style, "label": label, "custom_id": button(allows, mark)});
+    let keys = mark.map(|mark| [key("Allow", 3, true, mark), key("Deny", 4, false, mark)]);
+    let rows: Vec<Value> = keys.into_iter().map(|keys| json!({"type": 1, "components": keys})).collect();
+    json!({"content": text, "allowed_mentions": {"parse": []}, "components": rows})
+}
+
+/// A button of one of our questions.
+fn press(interaction: &Value) -> Option<Press> {
+    let carried = interaction.pointer("/data/custom_id").filter(|_| interaction["type"] == COMPONENT)?;
+    let (allows, mark) = of_button(carried.as_str()?)?;
+    let user = interaction.pointer("/member/user").or(interaction.get("user"))?;
+    let name = user["global_name"].as_str().or(user["username"].as_str()).unwrap_or_default().to_owned();
+    let sender = Sender { id: user["id"].as_str()?.to_owned(), name };
+    Some(Press { mark, allows, sender, channel: interaction["channel_id"].as_str()?.to_owned(), back: Value::Null })
 }
 
 fn told(text: &str) -> Response {
@@ -136,6 +205,7 @@ fn event(interaction: &Value) -> Option<Event> {
         properties: facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), plain(value)?))).collect(),
         sender: Some(Sender { id: sender.to_owned(), name: shown.to_owned() }),
         channel: Some(channel.to_owned()),
+        files: attached(data),
         origin: Some(json!({"application": application, "token": token})),
     })
 }
@@ -143,9 +213,10 @@ fn event(interaction: &Value) -> Option<Event> {
 /// The text of the only option where there is one; otherwise the command with its options.
 fn command(data: &Value) -> Option<String> {
     let name = data["name"].as_str()?;
-    let empty = Vec::new();
-    let options = data["options"].as_array().unwrap_or(&empty);
-    if let [option] = options.as_slice()
+    // Files come beside the text.
+    let (files, options): (Vec<&Value>, Vec<&Value>) =
+        data["options"].as_array().into_iter().flatten().partition(|option| option["type"] == ATTACHMENT);
+    if let ([option], []) = (options.as_slice(), files.as_slice())
         && let Some(text) = option["value"].as_str().filter(|text| !text.trim().is_empty())
     {
         return Some(text.to_owned());
@@ -153,7 +224,24 @@ fn command(data: &Value) -> Option<String> {
     let said = options
         .iter()
         .filter_map(|option| Some(format!(" {}: {}", option["name"].as_str()?, plain(&option["value"])?)));
-    Some(format!("/{name}{}", said.collect::<String>()))
+    let said = match options.as_slice() {
+        [option] if option["value"].is_string() => plain(&option["value"])?,
+        _ => format!("/{name}{}", said.collect::<String>()),
+    };
+    let named = attached(data).into_iter().map(|file| format!("[a file: {}]", file.name.unwrap_or_default()));
+    Some([said].into_iter().chain(named).collect::<Vec<_>>().join("\n"))
+}
+
+/// Files that are options of a command.
+fn attached(data: &Value) -> Vec<Sent> {
+    let text = |file: &Value, name: &str| file[name].as_str().map(str::to_owned);
+    let sent = |file: &Value| {
+        let place = text(file, "url").unwrap_or_default();
+        let bytes = file["size"].as_u64();
+        Sent { place, name: text(file, "filename"), media_type: text(file, "content_type"), bytes }
+    };
+    let files = data.pointer("/resolved/attachments").and_then(Value::as_object);
+    files.map(|files| files.values().map(sent).collect()).unwrap_or_default()
 }
 
 fn component(data: &Value) -> Option<String> {

@@ -125,6 +125,7 @@ fn event(kind: &str, delivery: &str, payload: &Value) -> Option<Event> {
         properties: facts.iter().filter_map(|(name, value)| Some(((*name).to_owned(), plain(value)?))).collect(),
         sender: login.map(|login| Sender { id: login.to_owned(), name: login.to_owned() }),
         channel: Some(repository.to_owned()),
+        files: Vec::new(),
         origin: number.map(|number| json!({"repository": repository, "number": number})),
     })
 }

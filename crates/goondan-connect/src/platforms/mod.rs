@@ -21,11 +21,14 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use goondan::connectors::Bound;
+use reqwest::RequestBuilder;
 use serde_json::Value;
 
+use crate::asking::{Press, Verdict};
 use crate::console::Console;
-use crate::desk::{Desk, Taken};
+use crate::desk::{Desk, NotTaken, Taken};
 use crate::event::Event;
+use crate::files::{self, Sent};
 use crate::http::Failure;
 
 /// The largest body of a request, in bytes, where the platform does not send larger ones.
@@ -37,6 +40,8 @@ const BODY_TIME: Duration = Duration::from_secs(10);
 pub(crate) enum Heard {
     /// An event.
     Event(Box<Event>),
+    /// A button of a question.
+    Press(Box<Press>),
     /// Something else, which gets this answer.
     Answer(Response),
 }
@@ -82,6 +87,56 @@ pub(crate) trait Platform: Send + Sync {
     /// Sends a message of an answer, counted from 0.
     async fn send(&self, _origin: &Value, _number: usize, _text: &str) -> Result<(), Failure> {
         Err(Failure::Refused("there is no way back".to_owned()))
+    }
+
+    /// Sends a message and says how it can be changed. With the mark of a question it has the buttons that answer it.
+    async fn post(&self, origin: &Value, text: &str, _mark: Option<&str>) -> Result<Value, Failure> {
+        self.send(origin, 0, text).await.map(|()| Value::Null)
+    }
+
+    /// Changes a message that was posted, and its buttons.
+    async fn edit(&self, _origin: &Value, message: &Value, _text: &str, _mark: Option<&str>) -> Result<(), Failure> {
+        match message {
+            // What can't be changed stays as it is.
+            Value::Null => Ok(()),
+            _ => Err(Failure::Refused("messages can't be changed there".to_owned())),
+        }
+    }
+
+    /// Sends the message that an answer will be, while it is being written.
+    async fn draft(&self, origin: &Value, text: &str) -> Result<Value, Failure> {
+        self.post(origin, text, None).await
+    }
+
+    /// How long a message stays as it is, at least.
+    fn pace(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    /// Whether its messages have buttons. Without them, questions are answered in words.
+    fn has_buttons(&self) -> bool {
+        false
+    }
+
+    /// Tells somebody what his press has come to, where the answer to the request can't.
+    async fn tell(&self, _press: &Press, _verdict: &Verdict) {}
+
+    /// The answer to a request that was a press.
+    fn pressed(&self, _verdict: &Verdict) -> Response {
+        StatusCode::OK.into_response()
+    }
+
+    /// Tells a stranger, once, that he is not known.
+    async fn turn_away(&self, _origin: &Value) {}
+
+    /// Asks for a file that somebody has sent.
+    async fn download(&self, _file: &Sent) -> Result<RequestBuilder, Failure> {
+        Err(Failure::Refused("files can't be fetched there".to_owned()))
+    }
+
+    /// How long an event may wait for its files.
+    fn patience(&self) -> Duration {
+        files::PATIENCE
     }
 
     /// Says that an answer is being written.
@@ -164,7 +219,14 @@ pub(crate) async fn request(desk: Arc<Desk>, request: Request) -> Response {
     };
     match heard {
         Heard::Answer(answer) => answer,
-        Heard::Event(event) => match desk.accept(*event).await {
+        Heard::Press(press) => {
+            let verdict = desk.press(&press);
+            let answer = desk.platform.pressed(&verdict);
+            // The platform waits for the answer alone.
+            tokio::spawn(async move { desk.platform.tell(&press, &verdict).await });
+            answer
+        }
+        Heard::Event(event) => match take_for_good(&desk, *event).await {
             Ok(taken) => desk.platform.acknowledge(taken),
             Err(error) => {
                 tracing::warn!(connection = desk.bound.name, "an event was not taken: {error}");
@@ -176,6 +238,26 @@ pub(crate) async fn request(desk: Arc<Desk>, request: Request) -> Response {
             }
         },
     }
+}
+
+/// As [`take`], also where the platform has given up waiting: it may fetch files.
+async fn take_for_good(desk: &Arc<Desk>, event: Event) -> Result<Taken, NotTaken> {
+    let task = tokio::spawn({
+        let desk = Arc::clone(desk);
+        async move { take(&desk, event).await }
+    });
+    let broken = |error| NotTaken { message: format!("A fault of gdn: {error}."), is_passing: true };
+    task.await.unwrap_or_else(|error| Err(broken(error)))
+}
+
+/// Takes an event in, and is polite to a stranger.
+pub(crate) async fn take(desk: &Arc<Desk>, event: Event) -> Result<Taken, NotTaken> {
+    let origin = event.origin.clone().unwrap_or_default();
+    let taken = desk.accept(event).await?;
+    if taken == Taken::Stranger {
+        desk.platform.turn_away(&origin).await;
+    }
+    Ok(taken)
 }
 
 async fn read(body: Body, largest: usize) -> Result<Bytes, Response> {

@@ -1,38 +1,142 @@
 //! A connector that is a file: its function runs in a process of its own, and hands events in.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use goondan::connectors::{Bound, ConnectorDesk};
 use goondan::ports::tool::{LogLevel, ToolError};
 use goondan::spec::{Code, JsonObject};
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
 
 use super::Platform;
 use crate::console::Console;
 use crate::desk::Desk;
 use crate::event::{Event, Sender, plain, plain_values, random_id};
+use crate::http::Failure;
+
+/// So many answers wait for the file. Further ones wait behind them.
+const MOST_WAITING: usize = 32;
+/// How long an answer waits for the file to take it. Then it is tried again later.
+const TAKEN: Duration = Duration::from_secs(30);
+/// How long the file may take to send an answer.
+const SENT: Duration = Duration::from_secs(60);
+/// The largest origin of an event, in bytes.
+const LARGEST_ORIGIN: usize = 4_096;
 
 /// A file.
 pub(super) struct Scripted {
     console: Option<Arc<Console>>,
+    replies: Arc<Replies>,
 }
 
 impl Scripted {
     pub(super) fn new(console: Option<Arc<Console>>) -> Self {
-        Scripted { console }
+        Scripted { console, replies: Arc::default() }
+    }
+}
+
+/// Answers on their way to the file, and back from it.
+struct Replies {
+    queue: mpsc::Sender<Waiting>,
+    waiting: tokio::sync::Mutex<mpsc::Receiver<Waiting>>,
+    /// What the file has taken, by number.
+    taken: Mutex<Taken>,
+}
+
+/// Why an answer was not sent, for who waits for that.
+type Outcome = oneshot::Sender<Option<String>>;
+
+#[derive(Default)]
+struct Taken {
+    last: u64,
+    open: HashMap<u64, Outcome>,
+}
+
+/// An answer that the file has not taken.
+struct Waiting {
+    answer: Value,
+    sent: Outcome,
+    /// Says that it was taken.
+    taken: oneshot::Sender<()>,
+}
+
+impl Default for Replies {
+    fn default() -> Self {
+        let (queue, waiting) = mpsc::channel(MOST_WAITING);
+        Replies { queue, waiting: tokio::sync::Mutex::new(waiting), taken: Mutex::default() }
+    }
+}
+
+impl Replies {
+    async fn send(&self, answer: Value) -> Result<(), Failure> {
+        let ((sent, outcome), (taken, is_taken)) = (oneshot::channel(), oneshot::channel());
+        let waiting = async {
+            // The receiver is in the same struct.
+            let _ = self.queue.send(Waiting { answer, sent, taken }).await;
+            is_taken.await
+        };
+        match tokio::time::timeout(TAKEN, waiting).await {
+            Ok(Ok(())) => {}
+            _ => return Err(Failure::Unreached("the connector has called no `onReply`, or does not run".to_owned())),
+        }
+        match tokio::time::timeout(SENT, outcome).await {
+            Ok(Ok(None)) => Ok(()),
+            Ok(Ok(Some(why))) => Err(Failure::Refused(why)),
+            Ok(Err(_)) => Err(Failure::Unknown("the connector has ended".to_owned())),
+            Err(_) => Err(Failure::Unknown("the connector took too long".to_owned())),
+        }
+    }
+
+    /// The next one that somebody still waits for.
+    async fn next(&self) -> Option<Value> {
+        let mut waiting = self.waiting.lock().await;
+        loop {
+            let Waiting { mut answer, sent, taken } = waiting.recv().await?;
+            if taken.send(()).is_err() {
+                continue;
+            }
+            let mut state = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            state.last += 1;
+            let number = state.last;
+            state.open.insert(number, sent);
+            answer["number"] = number.into();
+            return Some(answer);
+        }
+    }
+
+    fn done(&self, number: u64, error: Option<String>) {
+        let mut state = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sent) = state.open.remove(&number) {
+            // Who has waited too long knows what to think of it.
+            let _ = sent.send(error);
+        }
+    }
+
+    /// The process has ended: nobody knows what came of what it has taken.
+    fn ended(&self) {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).open.clear();
     }
 }
 
 #[async_trait]
 impl Platform for Scripted {
     async fn receive(&self, desk: &Arc<Desk>) -> Result<(), String> {
-        let counter = Arc::new(Counter { desk: Arc::clone(desk), console: self.console.clone() });
+        let replies = Arc::clone(&self.replies);
+        let counter = Arc::new(Counter { desk: Arc::clone(desk), console: self.console.clone(), replies });
         let ended = desk.swarm.run_connector(&desk.bound, counter).await;
+        self.replies.ended();
         ended.map_err(|error| match &error.code {
             Some(code) => format!("{} ({code})", error.message),
             None => error.message,
         })
+    }
+
+    /// As it is: only the file knows how long a message may be.
+    async fn send(&self, origin: &Value, _number: usize, text: &str) -> Result<(), Failure> {
+        self.replies.send(json!({"origin": origin, "text": text})).await
     }
 }
 
@@ -40,6 +144,7 @@ impl Platform for Scripted {
 struct Counter {
     desk: Arc<Desk>,
     console: Option<Arc<Console>>,
+    replies: Arc<Replies>,
 }
 
 #[async_trait]
@@ -63,6 +168,14 @@ impl ConnectorDesk for Counter {
         }
     }
 
+    async fn reply(&self) -> Option<Value> {
+        self.replies.next().await
+    }
+
+    fn replied(&self, number: u64, error: Option<String>) {
+        self.replies.done(number, error);
+    }
+
     fn log(&self, level: LogLevel, message: &str, fields: JsonObject) {
         let (connection, fields) = (&self.desk.bound.name, Value::Object(fields));
         match level {
@@ -80,6 +193,10 @@ fn read(event: &Value, connection: &str) -> Result<Event, String> {
     if !event.is_object() {
         return Err("an event must be an object with `name`, `message` and `instanceKey`".to_owned());
     }
+    let origin = Some(&event["origin"]).filter(|origin| !origin.is_null());
+    if origin.is_some_and(|origin| origin.to_string().len() > LARGEST_ORIGIN) {
+        return Err(format!("the `origin` of an event has at most {LARGEST_ORIGIN} bytes"));
+    }
     let sender = match &event["sender"] {
         Value::Object(sender) => sender
             .get("id")
@@ -95,7 +212,8 @@ fn read(event: &Value, connection: &str) -> Result<Event, String> {
         properties: event["properties"].as_object().map(plain_values).unwrap_or_default(),
         sender,
         channel: plain(&event["channel"]),
-        origin: None,
+        files: Vec::new(),
+        origin: origin.cloned(),
     })
 }
 
@@ -131,7 +249,6 @@ pub(super) fn sample(bound: &Bound) -> Event {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
 

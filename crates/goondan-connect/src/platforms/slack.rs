@@ -1,6 +1,9 @@
-//! `slack`: an app whose events Slack delivers by HTTP, and which answers in the thread.
+//! `slack`: an app whose events Slack delivers by HTTP or over a WebSocket, and which answers in the thread.
+
+mod socket;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::Json;
@@ -13,9 +16,12 @@ use goondan::connectors::Bound;
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 
+use self::socket::Socket;
 use super::{Heard, Platform, header, senseless, unsigned};
+use crate::asking::{Press, Verdict, button, of_button};
 use crate::desk::{Desk, Taken};
 use crate::event::{Event, Sender, plain};
+use crate::files::{self, Sent};
 use crate::http::{self, Failure};
 use crate::lanes;
 use crate::listener;
@@ -33,6 +39,8 @@ pub(super) struct Slack {
     base: String,
     token: String,
     signing_secret: String,
+    /// Events come over a connection that this side opens.
+    socket: Option<Socket>,
     /// Only messages that mention the app, and direct ones.
     wants_mention: bool,
     /// A port of its own, with the path that counts there.
@@ -41,8 +49,11 @@ pub(super) struct Slack {
 
 impl Slack {
     pub(super) fn new(bound: &Bound) -> Self {
+        let base = bound.setting("apiBaseUrl").unwrap_or(BASE).trim_end_matches('/').to_owned();
+        let app_token = Some(bound.secret("appToken").trim()).filter(|token| !token.is_empty());
         Slack {
-            base: bound.setting("apiBaseUrl").unwrap_or(BASE).trim_end_matches('/').to_owned(),
+            socket: app_token.map(|token| Socket::new(&base, token)),
+            base,
             token: bound.secret("botToken").trim().to_owned(),
             signing_secret: bound.secret("signingSecret").trim().to_owned(),
             wants_mention: bound.setting("messageMode") == Some("mention"),
@@ -57,7 +68,8 @@ impl Slack {
         let timestamp = header(headers, "x-slack-request-timestamp");
         let given = header(headers, "x-slack-signature").strip_prefix("v0=");
         let message: [&[u8]; 4] = [b"v0:", timestamp.as_bytes(), b":", body];
-        is_fresh(timestamp, now)
+        !self.signing_secret.is_empty()
+            && is_fresh(timestamp, now)
             && given.is_some_and(|given| is_hmac_hex(self.signing_secret.as_bytes(), &message, given))
     }
 
@@ -65,18 +77,29 @@ impl Slack {
         let client = http::client().await?;
         Ok(client.post(format!("{}/{method}", self.base)).bearer_auth(&self.token).json(body))
     }
+
+    async fn call(&self, method: &str, body: &Value) -> Result<Value, Failure> {
+        well(http::done(self.request(method, body).await?).await?)
+    }
+
+    /// What Slack has to say, whichever way it came.
+    fn read(&self, payload: &Value) -> Option<Heard> {
+        let pressed = press(payload).map(|press| Heard::Press(Box::new(press)));
+        pressed.or_else(|| event(payload, self.wants_mention).map(|event| Heard::Event(Box::new(event))))
+    }
 }
 
 #[async_trait]
 impl Platform for Slack {
     fn needs_server(&self) -> bool {
-        self.port.is_none()
+        self.port.is_none() && self.socket.is_none()
     }
 
     async fn receive(&self, desk: &Arc<Desk>) -> Result<(), String> {
-        match &self.port {
-            Some((port, path)) => listener::listen(desk, *port, path).await,
-            None => std::future::pending().await,
+        match (&self.socket, &self.port) {
+            (Some(socket), _) => socket.receive(self, desk).await,
+            (None, Some((port, path))) => listener::listen(desk, *port, path).await,
+            (None, None) => std::future::pending().await,
         }
     }
 
@@ -84,15 +107,13 @@ impl Platform for Slack {
         if !self.is_signed(headers, body, now) {
             return Err(unsigned());
         }
-        let payload: Value = serde_json::from_slice(body).map_err(|_| senseless("The body is not JSON."))?;
+        let payload = payload(body).ok_or_else(|| senseless("The body is not JSON."))?;
         if payload["type"] == "url_verification" {
             let challenge = payload["challenge"].as_str().unwrap_or_default().to_owned();
             return Ok(Heard::Answer(challenge.into_response()));
         }
-        Ok(match event(&payload, self.wants_mention) {
-            Some(event) => Heard::Event(Box::new(event)),
-            None => Heard::Answer(Json(json!({"ok": true, "ignored": true})).into_response()),
-        })
+        let ignored = || Heard::Answer(Json(json!({"ok": true, "ignored": true})).into_response());
+        Ok(self.read(&payload).unwrap_or_else(ignored))
     }
 
     fn acknowledge(&self, _taken: Taken) -> Response {
@@ -105,13 +126,98 @@ impl Platform for Slack {
 
     async fn send(&self, origin: &Value, _number: usize, text: &str) -> Result<(), Failure> {
         let body = json!({"channel": origin["channel"], "thread_ts": origin["thread"], "text": escaped(text)});
-        let answer = http::done(self.request("chat.postMessage", &body).await?).await?;
-        match answer["error"].as_str() {
-            _ if answer["ok"] == true => Ok(()),
-            Some(RATE_LIMITED) => Err(Failure::Later(std::time::Duration::from_secs(30))),
-            why => Err(Failure::Refused(why.unwrap_or("it gave no reason").chars().take(100).collect())),
+        self.call("chat.postMessage", &body).await.map(drop)
+    }
+
+    async fn post(&self, origin: &Value, text: &str, mark: Option<&str>) -> Result<Value, Failure> {
+        let mut body = json!({"channel": origin["channel"], "thread_ts": origin["thread"], "text": escaped(text)});
+        if let Some(mark) = mark {
+            body["blocks"] = blocks(text, mark);
+        }
+        Ok(self.call("chat.postMessage", &body).await?["ts"].take())
+    }
+
+    async fn edit(&self, origin: &Value, posted: &Value, text: &str, mark: Option<&str>) -> Result<(), Failure> {
+        let blocks = mark.map_or_else(|| json!([]), |mark| blocks(text, mark));
+        let body = json!({"channel": origin["channel"], "ts": posted, "text": escaped(text), "blocks": blocks});
+        self.call("chat.update", &body).await.map(drop)
+    }
+
+    async fn download(&self, file: &Sent) -> Result<RequestBuilder, Failure> {
+        Ok(files::at(&file.place, &["slack.com"], &self.base).await?.bearer_auth(&self.token))
+    }
+
+    /// Slack takes some fifty changes a minute.
+    fn pace(&self) -> Duration {
+        Duration::from_millis(1_200)
+    }
+
+    fn has_buttons(&self) -> bool {
+        true
+    }
+
+    /// Who may answer sees the question change; to others Slack shows a line that nobody else sees.
+    async fn tell(&self, press: &Press, verdict: &Verdict) {
+        if verdict.text.is_some() {
+            return;
+        }
+        let mut body = json!({"channel": press.channel, "user": press.sender.id, "text": verdict.words});
+        if !press.back.is_null() {
+            body["thread_ts"] = press.back.clone();
+        }
+        if let Err(error) = self.call("chat.postEphemeral", &body).await {
+            tracing::debug!(%error, "somebody was not told what his press has come to");
         }
     }
+}
+
+/// The answer where it says that all went well: a status of 200 says nothing.
+fn well(answer: Value) -> Result<Value, Failure> {
+    match answer["error"].as_str() {
+        _ if answer["ok"] == true => Ok(answer),
+        Some(RATE_LIMITED) => Err(Failure::Later(Duration::from_secs(30))),
+        why => Err(Failure::Refused(why.unwrap_or("it gave no reason").chars().take(100).collect())),
+    }
+}
+
+/// What a request holds: JSON, or a form whose only field is JSON, as for buttons.
+fn payload(body: &[u8]) -> Option<Value> {
+    if !body.starts_with(b"payload=") {
+        return serde_json::from_slice(body).ok();
+    }
+    let (_, payload) = url::form_urlencoded::parse(body).next()?;
+    serde_json::from_str(&payload).ok()
+}
+
+/// The question, as plain text, and its two buttons.
+fn blocks(text: &str, mark: &str) -> Value {
+    let key = |label: &str, style: &str, allows| {
+        json!({
+            "type": "button", "style": style, "action_id": button(allows, "") , "value": button(allows, mark),
+            "text": {"type": "plain_text", "text": label},
+        })
+    };
+    // A section takes 3,000 characters.
+    let text: String = text.chars().take(2_900).collect();
+    json!([
+        {"type": "section", "text": {"type": "plain_text", "text": text}},
+        {"type": "actions", "elements": [key("Allow", "primary", true), key("Deny", "danger", false)]},
+    ])
+}
+
+/// A button of one of our questions.
+fn press(payload: &Value) -> Option<Press> {
+    let action = payload.pointer("/actions/0").filter(|_| payload["type"] == "block_actions")?;
+    let (allows, mark) = of_button(action["value"].as_str()?)?;
+    let (user, channel) =
+        (&payload["user"], payload.pointer("/channel/id").or(payload.pointer("/container/channel_id"))?);
+    let sender = Sender {
+        id: user["id"].as_str()?.to_owned(),
+        name: user["username"].as_str().or(user["name"].as_str()).unwrap_or_default().to_owned(),
+    };
+    let thread = payload.pointer("/container/thread_ts").or(payload.pointer("/message/thread_ts"));
+    let (channel, back) = (channel.as_str()?.to_owned(), thread.cloned().unwrap_or_default());
+    Some(Press { mark, allows, sender, channel, back })
 }
 
 /// What an agent writes can't call a whole channel.
@@ -135,9 +241,13 @@ fn event(payload: &Value, wants_mention: bool) -> Option<Event> {
     }
     let [channel, ts, user] = ["channel", "ts", "user"].map(|name| event[name].as_str().unwrap_or_default());
     let text = event["text"].as_str().unwrap_or_default().trim();
-    if channel.is_empty() || ts.is_empty() || text.is_empty() {
+    let files = sent_with(event);
+    if channel.is_empty() || ts.is_empty() || (text.is_empty() && files.is_empty()) {
         return None;
     }
+    let named = files.iter().map(|file| format!("[a file: {}]", file.name.as_deref().unwrap_or("without a name")));
+    let text =
+        [text.to_owned()].into_iter().filter(|text| !text.is_empty()).chain(named).collect::<Vec<_>>().join("\n");
     let thread = event["thread_ts"].as_str().filter(|thread| !thread.is_empty()).unwrap_or(ts);
     let facts = [
         ("channelId", &event["channel"]),
@@ -150,13 +260,25 @@ fn event(payload: &Value, wants_mention: bool) -> Option<Event> {
     Some(Event {
         name: if is_mention { "app_mention" } else { "message_im" }.to_owned(),
         id: format!("{}:{channel}:{ts}", payload["team_id"].as_str().unwrap_or_default()),
-        text: text.to_owned(),
+        text,
         key: format!("slack:{channel}:{thread}"),
         properties: facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), plain(value)?))).collect(),
         sender: Some(Sender { id: user.to_owned(), name: String::new() }),
         channel: Some(channel.to_owned()),
+        files,
         origin: Some(json!({"channel": channel, "thread": thread})),
     })
+}
+
+/// What has come with a message. Files that lie elsewhere are named alone.
+fn sent_with(event: &Value) -> Vec<Sent> {
+    let text = |file: &Value, name: &str| file[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    let sent = |file: &Value| {
+        let place = text(file, "url_private_download").or(text(file, "url_private")).unwrap_or_default();
+        let bytes = file["size"].as_u64();
+        Sent { place, name: text(file, "name"), media_type: text(file, "mimetype"), bytes }
+    };
+    event["files"].as_array().map(|files| files.iter().map(sent).collect()).unwrap_or_default()
 }
 
 pub(super) fn sample() -> Event {

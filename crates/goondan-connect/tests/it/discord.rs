@@ -15,7 +15,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn guild(base: &str) -> String {
+pub(crate) fn guild(base: &str) -> String {
     let key = hex(pair().public_key().as_ref());
     format!(
         "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: guild}}\nspec:\n  \
@@ -24,7 +24,7 @@ fn guild(base: &str) -> String {
     )
 }
 
-fn signed(age: i64, body: &str) -> Vec<(&'static str, String)> {
+pub(crate) fn signed(age: i64, body: &str) -> Vec<(&'static str, String)> {
     let at = (chrono::Utc::now().timestamp() - age).to_string();
     let signature = hex(pair().sign(format!("{at}{body}").as_bytes()).as_ref());
     vec![("x-signature-timestamp", at), ("x-signature-ed25519", signature)]
@@ -73,4 +73,36 @@ async fn unsigned_stale_and_tampered_requests_are_refused() {
         assert_eq!(running.deliver("guild", &headers, body.as_bytes()).await.0, StatusCode::UNAUTHORIZED);
     }
     assert_eq!(running.swarm.instances().await, []);
+}
+
+#[tokio::test]
+async fn an_answer_grows_in_place_of_thinking_and_a_button_turns_the_question_into_its_answer() {
+    let state = tempfile::tempdir().unwrap();
+    let platform = Platform::start(|_| Some(json(200, json!({"id": "77"})))).await;
+    let connection =
+        guild(&platform.base).replace("senders: [\"7\"]", "senders: [\"7\"], approvers: [\"9\"]") + "  reply: stream\n";
+    let running = Running::start(state.path(), &connection).await;
+    let deliver = async |body: String| {
+        let (status, answer) = running.deliver("guild", &signed(0, &body), body.as_bytes()).await;
+        assert_eq!(status, StatusCode::OK);
+        serde_json::from_str::<Value>(&answer).unwrap()
+    };
+    assert_eq!(deliver(ask("1", "7", "plan it")).await, json!({"type": 5}));
+    let put = platform.wait("/webhooks/2/tok", 1).await;
+    let allow = put[0]["components"][0]["components"][0]["custom_id"].as_str().unwrap().to_owned();
+    platform.until("@original", |calls| calls.iter().any(|call| call["content"] == "Let me plan. …")).await;
+    let press = |id: &str, user: &str| {
+        json!({
+            "type": 3, "id": id, "application_id": "2", "token": "other", "channel_id": "5",
+            "data": {"custom_id": allow, "component_type": 2}, "member": {"user": {"id": user, "username": "eve"}},
+        })
+        .to_string()
+    };
+    let told = deliver(press("2", "7")).await;
+    assert_eq!((&told["type"], &told["data"]["flags"]), (&json!(4), &json!(64)), "{told}");
+    let told = deliver(press("3", "9")).await;
+    assert_eq!((&told["type"], &told["data"]["components"]), (&json!(7), &json!([])), "{told}");
+    assert!(told["data"]["content"].as_str().unwrap().ends_with("Allowed by eve."), "{told}");
+    platform.until("@original", |calls| calls.iter().any(|call| call["content"] == "it is done")).await;
+    running.until("guild", |look| look.owed == 0).await;
 }

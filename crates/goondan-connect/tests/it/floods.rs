@@ -5,6 +5,7 @@ use proptest::test_runner::{Config, TestRunner};
 use ring::hmac;
 use serde_json::{Value, json};
 
+use crate::discord;
 use crate::platform::{Platform, fine, json};
 use crate::support::Running;
 
@@ -38,7 +39,11 @@ spec:
 "#;
 
 fn hmac_hex(message: &[u8]) -> String {
-    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), message);
+    hmac_hex_of(SECRET.as_bytes(), message)
+}
+
+fn hmac_hex_of(key: &[u8], message: &[u8]) -> String {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message);
     tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -50,6 +55,8 @@ fn headers(platform: &str, kind: &str, body: &[u8]) -> Vec<(&'static str, String
             let tag = hmac_hex(&[b"v0:", at.as_bytes(), b":", body].concat());
             vec![("x-slack-request-timestamp", at), ("x-slack-signature", format!("v0={tag}"))]
         }
+        "telegram" => vec![("x-telegram-bot-api-secret-token", hmac_hex_of(b"123:abc", b"webhook of telegram"))],
+        "guild" => discord::signed(0, &String::from_utf8_lossy(body)),
         _ => vec![
             ("x-github-event", kind.to_owned()),
             ("x-github-delivery", hmac_hex(body)),
@@ -61,7 +68,8 @@ fn headers(platform: &str, kind: &str, body: &[u8]) -> Vec<(&'static str, String
 /// Words that the platforms give a meaning to, in places where they have none.
 fn value() -> impl Strategy<Value = Value> {
     let words = "type|event|event_callback|message|app_mention|text|channel|ts|user|issue|number|title|body|action|opened|\
-                 repository|full_name|octo/hello|sender|login|comment|pull_request|instanceKey|properties|url_verification";
+                 repository|full_name|octo/hello|sender|login|comment|pull_request|instanceKey|properties|url_verification|callback_query|data|from|chat|id|block_actions|actions|value|member|token|\
+                 application_id|channel_id|custom_id|update_id|name|options|gdn:allow:00";
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -81,19 +89,37 @@ fn value() -> impl Strategy<Value = Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_body_is_too_odd() {
     let state = tempfile::tempdir().unwrap();
-    let running = Running::start(state.path(), ALL).await;
+    let platform = Platform::start(|_| Some(fine())).await;
+    let telegram = format!(
+        "---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: telegram}}\nspec:\n  connectorRef: \
+         Connector/telegram\n  config: {{apiBaseUrl: {{value: \"{}\"}}, webhookUrl: {{value: \"https://x.example\"}}}}\n  \
+         secrets: {{botToken: {{value: \"123:abc\"}}}}\n",
+        platform.base
+    );
+    let all = format!("{ALL}{telegram}---\n{}", discord::guild(&platform.base));
+    let running = Running::start(state.path(), &all).await;
     let body = prop_oneof![
         4 => value().prop_map(|value| value.to_string().into_bytes()),
+        1 => value().prop_map(|value| format!("payload={}", value.to_string().replace('&', "%26")).into_bytes()),
         1 => prop::collection::vec(any::<u8>(), 0..64),
     ];
     let kinds = prop::sample::select(vec!["push", "issues", "issue_comment", "pull_request", "ping", "odd"]);
-    for platform in ["webhook", "slack", "github"] {
-        let mut runner = TestRunner::new(Config { cases: 1_000, failure_persistence: None, ..Config::default() });
+    for platform in ["webhook", "slack", "github", "telegram", "guild"] {
+        let mut runner = TestRunner::new(Config { cases: 600, failure_persistence: None, ..Config::default() });
         let handle = tokio::runtime::Handle::current();
         let outcome = tokio::task::block_in_place(|| {
             runner.run(&(&body, &kinds), |(body, kind)| {
-                let (status, _) = handle.block_on(running.deliver(platform, &headers(platform, kind, &body), &body));
-                prop_assert!(status.as_u16() < 500 && status.as_u16() != 401, "{status} {body:?}");
+                let deliver =
+                    |headers: &[(&str, String)]| handle.block_on(running.deliver(platform, headers, &body)).0.as_u16();
+                let signed = headers(platform, kind, &body);
+                let unsigned: Vec<(&str, String)> =
+                    signed.iter().map(|(name, value)| (*name, value.replace(['1', 'b'], "2"))).collect();
+                for refused in [&[][..], &unsigned] {
+                    prop_assert_eq!(deliver(refused), 401);
+                }
+                let status = deliver(&signed);
+                let is_text = platform != "guild" || std::str::from_utf8(&body).is_ok();
+                prop_assert!(status < 500 && (status != 401 || !is_text), "{status} {body:?}");
                 Ok(())
             })
         });

@@ -5,12 +5,16 @@
 mod cli;
 mod cron;
 mod discord;
+mod files;
 mod floods;
 mod github;
 mod platform;
+mod questions;
 mod reload;
 mod script;
 mod slack;
+mod socket;
+mod stream;
 mod support;
 mod telegram;
 mod webhook;

@@ -109,3 +109,72 @@ async fn an_edit_restarts_it() {
     running.reload(&text).await;
     assert_eq!(within(running.answered("table:6", 2)).await, ["old", "new"]);
 }
+
+/// Hands two events in, and writes down the answers; the first that it is given, it can't send.
+const ANSWERS_JS: &str = "
+import { appendFileSync } from 'node:fs';
+export default async function (ctx) {
+  let count = 0;
+  ctx.onReply(async ({ origin, text }) => {
+    if (origin.table === 3) throw new Error('table 3 is gone');
+    appendFileSync(ctx.config.greeting, `${++count} ${origin.table}: ${text}\n`);
+  });
+  await ctx.emit({ name: 'order', id: 'a', message: 'tea', properties: { table: '4' }, origin: { table: 4 } });
+  await ctx.emit({ name: 'order', id: 'b', message: 'cake', properties: { table: '3' }, origin: { table: 3 } });
+  await ctx.emit({ name: 'order', id: 'c', message: 'no way back', properties: { table: '2' } });
+  await new Promise(() => {});
+}
+";
+
+const ANSWERS_PY: &str = "
+import asyncio
+import itertools
+
+async def run(ctx):
+    count = itertools.count(1)
+
+    @ctx.on_reply
+    async def send(reply):
+        await asyncio.sleep(0)
+        if reply['origin']['table'] == 3:
+            raise ValueError('table 3 is gone')
+        with open(ctx.config['greeting'], 'a') as file:
+            file.write('%d %d: %s\\n' % (next(count), reply['origin']['table'], reply['text']))
+
+    await ctx.emit({'name': 'order', 'id': 'a', 'message': 'tea', 'properties': {'table': '4'}, 'origin': {'table': 4}})
+    await ctx.emit({'name': 'order', 'id': 'b', 'message': 'cake', 'properties': {'table': '3'}, 'origin': {'table': 3}})
+    await ctx.emit({'name': 'order', 'id': 'c', 'message': 'no way back', 'properties': {'table': '2'}})
+    await asyncio.Event().wait()
+";
+
+async fn answers(program: &str, file: &str, text: &str) {
+    if !has(program) {
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    let seen = state.path().join("seen");
+    let connections = connection("orders", file)
+        .replace("events: [{name: order}]", "answers: true, events: [{name: order}]")
+        .replace("{value: hello}", &format!("{{value: {:?}}}", seen.display().to_string()));
+    for _ in 0..2 {
+        // At the second start, the same events come again: they have been answered.
+        let options = Options::default();
+        let running = Running::start_with(state.path(), &connections, &[(file, text)], options).await;
+        running.answered("table:2", 1).await;
+        running.until("orders", |look| look.owed == 0 && look.failed.len() == 1).await;
+        assert_eq!(std::fs::read_to_string(&seen).unwrap(), "1 4: heard tea\n");
+        let why = running.look("orders").failed[0].why.clone().unwrap();
+        assert!(why.contains("table 3 is gone"), "{why}");
+        running.kill().await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_in_javascript_sends_answers() {
+    answers("node", "orders.mjs", ANSWERS_JS).await;
+}
+
+#[tokio::test]
+async fn a_file_in_python_sends_answers() {
+    answers("python3", "orders.py", ANSWERS_PY).await;
+}

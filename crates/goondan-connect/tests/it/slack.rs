@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use crate::platform::{Platform, json};
 use crate::support::Running;
 
-const SECRET: &str = "8f742231b10e8888abcd99yyyzzz85a5";
+pub(crate) const SECRET: &str = "8f742231b10e8888abcd99yyyzzz85a5";
 
-fn app(base: &str) -> String {
+pub(crate) fn app(base: &str) -> String {
     format!(
         "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: team}}\nspec:\n  connectorRef: Connector/slack\n  \
          config: {{apiBaseUrl: {{value: \"{base}\"}}}}\n  \
@@ -17,7 +17,7 @@ fn app(base: &str) -> String {
     )
 }
 
-fn signed(secret: &str, age: i64, body: &str) -> Vec<(&'static str, String)> {
+pub(crate) fn signed(secret: &str, age: i64, body: &str) -> Vec<(&'static str, String)> {
     let at = (chrono::Utc::now().timestamp() - age).to_string();
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let tag = hmac::sign(&key, format!("v0:{at}:{body}").as_bytes());

@@ -7,15 +7,15 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
-use goondan::Swarm;
 use goondan::ids::InstanceId;
 use goondan::message::Role;
 use goondan::ports::clock::{Clock, SystemClock};
 use goondan::spec::Environment;
+use goondan::{Broker, Swarm};
 use goondan_connect::{Connections, Look, Options, Shelf};
 use tower::ServiceExt as _;
 
-/// The model repeats what it hears, fails, or takes forever.
+/// The model repeats what it hears, fails, takes forever, or wants to do something that a policy asks about.
 pub(crate) const AGENTS: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Model
@@ -27,12 +27,17 @@ spec:
     rules:
       - {when: {contains: slow}, reply: {text: late, delayMs: 600000}}
       - {when: {contains: break}, reply: {error: {status: 400, message: no}}}
+      - {when: {role: tool}, reply: {text: "it is done"}}
+      - {when: {contains: plan it}, reply: {text: Let me plan., calls: [{id: t, tool: todo__write, args: {todos: []}}]}}
     default: {text: "heard {{ last }}"}
 ---
 apiVersion: goondan.ai/v1
 kind: Agent
 metadata: {name: a}
-spec: {modelConfig: {modelRef: Model/m}}
+spec:
+  modelConfig: {modelRef: Model/m}
+  tools: [{ref: Tool/todo}]
+  permissions: {default: allow, rules: [{tool: "todo__*", action: ask}]}
 ---
 apiVersion: goondan.ai/v1
 kind: Swarm
@@ -46,6 +51,7 @@ pub(crate) struct Running {
     pub(crate) connections: Connections,
     router: Router,
     workspace: std::path::PathBuf,
+    _somebody: goondan::Listener,
     project: tempfile::TempDir,
 }
 
@@ -76,7 +82,12 @@ impl Running {
         let project = goondan::load(folder.path());
         assert_eq!(project.diagnostics, []);
         let workspace = state.join("w");
+        let options = Options { broker: Some(options.broker.unwrap_or_default()), ..options };
+        let broker: Broker = options.broker.clone().unwrap();
+        // As a server does: questions wait for whoever comes.
+        let somebody = broker.listen();
         let swarm = Swarm::builder(project.bundle.unwrap())
+            .approver(Arc::new(broker))
             .state_root(state)
             .workspace(goondan::Workspace { id: "w".to_owned(), dir: workspace.clone() })
             .environment(Environment::default())
@@ -86,7 +97,7 @@ impl Running {
         let connections = Connections::begin(swarm.clone(), options).await;
         assert_eq!(connections.problems(), []);
         let router = connections.router();
-        Running { swarm, connections, router, workspace, project: folder }
+        Running { swarm, connections, router, workspace, _somebody: somebody, project: folder }
     }
 
     /// Ends it as if the process had died.

@@ -18,6 +18,8 @@ pub struct ApprovalRequest {
     pub id: String,
     /// Whose call it is.
     pub instance: InstanceId,
+    /// The chain that it belongs to: all that one input has caused.
+    pub trace_id: String,
     /// The call.
     pub tool_call_id: String,
     /// The tool.

@@ -33,6 +33,8 @@ pub trait ToolState: Send + Sync {
     async fn load(&self, name: &str) -> Result<Option<Value>, ToolError>;
     /// Puts a value in its place; on disk once this is back. Calls at the same time follow each other.
     async fn save(&self, name: &str, value: Value) -> Result<(), ToolError>;
+    /// What all instances have saved last under that name, for tools that have one picture of the whole swarm.
+    async fn everywhere(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, ToolError>;
 }
 
 /// Has prompts come to the calling instance by the clock.

@@ -111,6 +111,7 @@ fn manifest() -> ToolManifest {
         error_message_limit: None,
         output_limit: None,
         timeout_ms: None,
+        variables: Vec::new(),
     }
 }
 

@@ -115,6 +115,8 @@ fn clean(redactor: &Redactor, kind: &mut RuntimeEventKind) {
             redactor.clean(tool_name);
             grants.iter_mut().for_each(|grant| redactor.clean(grant));
         }
+        // A model may have made it up.
+        RuntimeEventKind::AgentSpawned { target_instance_key, .. } => redactor.clean(target_instance_key),
         _ => {}
     }
 }

@@ -109,6 +109,7 @@ impl TurnContext {
             trace,
             course: Course::default(),
             bus: None,
+            swarm: (&self.engine.pace, self.engine.generation.load().limits),
             engine_bus: &self.engine.bus,
             cancel: &self.cancel,
             life: &self.facts.life,

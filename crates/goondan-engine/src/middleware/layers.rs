@@ -63,6 +63,11 @@ impl Extensions {
         Extensions { list: list.into(), built_in: Arc::new(built_in) }
     }
 
+    /// These inside of `outermost`.
+    pub(crate) fn inside(&self, outermost: Arc<dyn Middleware>) -> Self {
+        Extensions::new([Wrapping::Outermost(outermost)].into_iter().chain(self.list.iter().cloned()).collect())
+    }
+
     /// The tools that the built-in ones add.
     pub(crate) fn tools(&self) -> impl Iterator<Item = Arc<RegisteredTool>> {
         self.built_in.turn.iter().flat_map(|middleware| middleware.tools())

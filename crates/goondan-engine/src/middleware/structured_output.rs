@@ -22,6 +22,7 @@ use goondan_core::JsonObject;
 use goondan_core::event::{FinishReason, SwarmEvent, TurnError};
 use goondan_core::message::{Message, MessageSource, Part, Role};
 use goondan_core::ports::tool::{ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolHandler, ToolOutput};
+use goondan_core::reserved::ANSWER_TOOL as TOOL;
 use goondan_core::schema::ArgumentSchema;
 
 /// What messages of the guard name as their source.
@@ -30,8 +31,6 @@ const NAME: &str = "structured-output";
 const RESOURCE: &str = "answer";
 /// Its export.
 const EXPORT: &str = "submit";
-/// Its name.
-const TOOL: &str = "answer__submit";
 
 /// So many answers in a row that do not fit end a turn.
 const MOST_ATTEMPTS: u32 = 3;

@@ -108,6 +108,7 @@ async fn ask(
     let request = ApprovalRequest {
         id: approval_id.clone(),
         instance: context.facts.instance.clone(),
+        trace_id: context.trace.trace_id.clone(),
         tool_call_id: tool_call_id.clone(),
         tool_name: tool_name.clone(),
         arguments: arguments.clone(),

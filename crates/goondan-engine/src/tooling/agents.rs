@@ -17,7 +17,7 @@ use crate::life::Life;
 use crate::policy::taint;
 use crate::tooling::dispatch::{ToolCallContext, TurnFacts};
 use crate::turn::TurnContext;
-use goondan_core::event::TurnResult;
+use goondan_core::event::{RuntimeEventKind, TurnResult};
 use goondan_core::ids::{InstanceId, TraceContext, derived_id};
 use goondan_core::inbound::{AgentEvent, EventTrace, ReplyTo, Terms};
 use goondan_core::narrowing::Narrowing;
@@ -239,6 +239,15 @@ impl AgentToolRuntime for AgentCalls {
         };
         self.engine.commands.send(Command::Spawn { request, answer }).map_err(|_| stopped())?;
         let spawned = spawned.await.map_err(|_| stopped())?.map_err(ToolError::from)?;
+        if spawned {
+            let kind = RuntimeEventKind::AgentSpawned {
+                turn_id: self.facts.turn_id.clone(),
+                target: target.to_owned(),
+                target_instance_key: instance_key.clone(),
+                cwd: cwd.clone(),
+            };
+            self.engine.bus.runtime(&self.facts.instance, &self.trace, kind);
+        }
         Ok(SpawnResult { target: target.to_owned(), instance_key, spawned, cwd })
     }
 

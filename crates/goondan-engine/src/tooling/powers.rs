@@ -46,6 +46,11 @@ impl ToolState for AgentCalls {
         let name = record_name(name);
         update(&*self.engine.store, &self.facts.instance, &name, |_| Some(value.clone())).await.map_err(of_store)
     }
+
+    async fn everywhere(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, ToolError> {
+        let records = self.engine.store.all(&record_name(name)).await.map_err(of_store)?;
+        Ok(records.into_iter().map(|(id, record)| (id, record.value)).collect())
+    }
 }
 
 #[async_trait]

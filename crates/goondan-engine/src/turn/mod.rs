@@ -224,8 +224,12 @@ impl TurnContext {
         let agent = self.engine.agent(&self.facts.instance.agent);
         let catalog = agent.map_or_else(|| self.facts.agent.catalog.clone(), |agent| agent.catalog.clone());
         let catalog = self.facts.layers.catalog(catalog);
-        match &self.facts.narrowing {
+        let catalog = match &self.facts.narrowing {
             Some(left) => catalog.filtered(|tool| left.allows(tool.builtin.as_deref())),
+            None => catalog,
+        };
+        match &self.facts.agent.answer_tool {
+            Some(tool) => catalog.with(std::slice::from_ref(tool)),
             None => catalog,
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use goondan_spec::kinds::RateLimits;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -12,8 +13,8 @@ use crate::delivery::bus::EventBus;
 use crate::life::Life;
 use crate::plan::{ModelName, ModelPlan};
 use crate::turn::model_course::Course;
-use crate::turn::pace::Full;
-use goondan_core::event::{Cost, RuntimeEventKind, SwarmEvent, TurnError};
+use crate::turn::pace::{Full, Pace};
+use goondan_core::event::{Cost, RateScope, RuntimeEventKind, SwarmEvent, TurnError};
 use goondan_core::ids::{InstanceId, TraceContext};
 use goondan_core::message::{Part, ToolCall};
 use goondan_core::ports::model::{ModelChunk, ModelError, ModelErrorKind, ModelRequest, TokenUsage};
@@ -53,6 +54,8 @@ pub(crate) struct ModelCall<'a> {
     pub(crate) course: Course,
     /// Where the text streams to; `None` for a question beside the conversation, which nobody shall see.
     pub(crate) bus: Option<&'a EventBus>,
+    /// What all agents together have asked in the last minute, and may.
+    pub(crate) swarm: (&'a Pace, RateLimits),
     /// Where it is told that it has to wait.
     pub(crate) engine_bus: &'a EventBus,
     pub(crate) cancel: &'a CancellationToken,
@@ -112,19 +115,23 @@ impl<'a> ModelCall<'a> {
 
     /// Comes back once the model may be asked again in this minute.
     async fn wait_for_room(&self) {
-        let tell = |full: Full| {
+        let tell = |scope: RateScope, full: Full| {
             let wait = full.until.saturating_duration_since(Instant::now());
             let kind = RuntimeEventKind::ModelWaiting {
                 turn_id: self.turn_id.to_owned(),
                 step_id: self.step_id.map(str::to_owned),
                 provider: self.model.name.provider.clone(),
                 model: self.model.name.model.clone(),
+                scope,
                 limit: full.limit.to_owned(),
                 wait: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             };
             self.engine_bus.runtime(&self.request.instance, &self.trace, kind);
         };
-        self.model.pace.enter(self.model.limits, self.life, tell).await;
+        // The model comes last: what counts there is when it is asked.
+        let (pace, limits) = self.swarm;
+        pace.enter(limits, self.life, |full| tell(RateScope::Swarm, full)).await;
+        self.model.pace.enter(self.model.limits, self.life, |full| tell(RateScope::Model, full)).await;
     }
 
     async fn attempt(&self) -> Result<ModelAnswer, ModelError> {
@@ -142,9 +149,10 @@ impl<'a> ModelCall<'a> {
             }
             if let Some(mut answer) = collector.take(chunk)? {
                 let tokens = answer.usage.map(|usage| usage.total_tokens).unwrap_or_default();
-                self.model.pace.used(self.model.limits, tokens);
                 answer.cost =
                     answer.usage.zip(self.model.pricing.as_ref()).map(|(usage, pricing)| Cost::of(usage, pricing));
+                self.model.pace.used(self.model.limits, tokens, answer.cost.as_ref());
+                self.swarm.0.used(self.swarm.1, tokens, answer.cost.as_ref());
                 shown.iter_mut().for_each(|shown| self.show(shown.finish()));
                 return Ok(answer);
             }

@@ -1,12 +1,16 @@
-//! Requests and tokens a minute of a model (`Model.spec.limits`): who asks it waits until there is room, first come first served.
+//! Requests, tokens and money a minute of a model (`Model.spec.limits`) and of a swarm (`Swarm.spec.limits`): who asks waits until
+//! there is room, first come first served.
 //!
 //! What counts is the last minute of this process. A turn that waited when its process ended waits anew when it is resumed.
 
 use std::collections::VecDeque;
+use std::iter::Sum;
+use std::ops::SubAssign;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use goondan_spec::kinds::ModelLimits;
+use goondan_core::event::Cost;
+use goondan_spec::kinds::RateLimits;
 use tokio::time::Instant;
 
 use crate::life::Life;
@@ -16,7 +20,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// So often gives who waits a sign of life.
 const SIGN: Duration = Duration::from_secs(10);
 
-/// What a model was asked in the last minute.
+/// What was asked in the last minute.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     /// Held by the first of those who wait.
@@ -28,6 +32,7 @@ pub(crate) struct Pace {
 struct Taken {
     requests: VecDeque<Instant>,
     tokens: VecDeque<(Instant, u64)>,
+    cost: VecDeque<(Instant, f64)>,
 }
 
 /// Why there is no room.
@@ -42,7 +47,7 @@ pub(crate) struct Full {
 impl Pace {
     /// Comes back once another request may be made, which counts from then on. `tell` hears of it where that takes a while.
     /// The clock of the turn stands still meanwhile, and those who wait for the turn get signs of life.
-    pub(crate) async fn enter(&self, limits: ModelLimits, life: &Arc<Life>, tell: impl FnOnce(Full)) {
+    pub(crate) async fn enter(&self, limits: RateLimits, life: &Arc<Life>, tell: impl FnOnce(Full)) {
         if limits.is_none() {
             return;
         }
@@ -69,10 +74,14 @@ impl Pace {
         }
     }
 
-    /// An answer has come, which took that many tokens.
-    pub(crate) fn used(&self, limits: ModelLimits, tokens: u64) {
+    /// An answer has come, which took that many tokens and cost that much.
+    pub(crate) fn used(&self, limits: RateLimits, tokens: u64, cost: Option<&Cost>) {
+        let now = Instant::now();
         if limits.tokens_per_minute.is_some() && tokens > 0 {
-            self.taken().tokens.push_back((Instant::now(), tokens));
+            self.taken().tokens.push_back((now, tokens));
+        }
+        if let (Some(_), Some(cost)) = (limits.cost_per_minute, cost.filter(|cost| cost.amount > 0.0)) {
+            self.taken().cost.push_back((now, cost.amount));
         }
     }
 
@@ -84,7 +93,7 @@ impl Pace {
 
 impl Taken {
     /// Counts a request, if there is room for one.
-    fn take(&mut self, limits: ModelLimits, now: Instant) -> Option<Full> {
+    fn take(&mut self, limits: RateLimits, now: Instant) -> Option<Full> {
         let full = self.full(limits, now);
         if full.is_none() && limits.requests_per_minute.is_some() {
             self.requests.push_back(now);
@@ -92,36 +101,51 @@ impl Taken {
         full
     }
 
-    /// Which limit keeps a request from being made now; of two the one that does so longer.
-    fn full(&mut self, limits: ModelLimits, now: Instant) -> Option<Full> {
+    /// Which limit keeps a request from being made now; of several the one that does so longest.
+    fn full(&mut self, limits: RateLimits, now: Instant) -> Option<Full> {
         while self.requests.front().is_some_and(|at| *at + MINUTE <= now) {
             self.requests.pop_front();
         }
-        while self.tokens.front().is_some_and(|(at, _)| *at + MINUTE <= now) {
-            self.tokens.pop_front();
-        }
-        [self.requests_full(limits), self.tokens_full(limits)].into_iter().flatten().max_by_key(|full| full.until)
+        forget(&mut self.tokens, now);
+        forget(&mut self.cost, now);
+        let tokens = limits.tokens_per_minute.and_then(|most| full_until(&self.tokens, most));
+        let cost = limits.cost_per_minute.and_then(|most| full_until(&self.cost, most));
+        let full = |limit, until: Option<Instant>| until.map(|until| Full { limit, until });
+        [self.requests_full(limits), full("tokensPerMinute", tokens), full("costPerMinute", cost)]
+            .into_iter()
+            .flatten()
+            .max_by_key(|full| full.until)
     }
 
-    fn requests_full(&self, limits: ModelLimits) -> Option<Full> {
+    fn requests_full(&self, limits: RateLimits) -> Option<Full> {
         let most = usize::try_from(limits.requests_per_minute?).unwrap_or(usize::MAX);
         let too_many = self.requests.len().checked_sub(most)?;
         self.requests.get(too_many).map(|at| Full { limit: "requestsPerMinute", until: *at + MINUTE })
     }
+}
 
-    fn tokens_full(&self, limits: ModelLimits) -> Option<Full> {
-        let most = limits.tokens_per_minute?;
-        let mut used: u64 = self.tokens.iter().map(|(_, tokens)| tokens).sum();
-        let mut until = None;
-        for (at, tokens) in &self.tokens {
-            if used < most {
-                break;
-            }
-            used -= tokens;
-            until = Some(*at + MINUTE);
-        }
-        until.map(|until| Full { limit: "tokensPerMinute", until })
+/// Drops what is older than a minute.
+fn forget<T>(used: &mut VecDeque<(Instant, T)>, now: Instant) {
+    while used.front().is_some_and(|(at, _)| *at + MINUTE <= now) {
+        used.pop_front();
     }
+}
+
+/// Until when what was used is too much, if it is.
+fn full_until<T>(used: &VecDeque<(Instant, T)>, most: T) -> Option<Instant>
+where
+    T: Copy + PartialOrd + Sum + SubAssign,
+{
+    let mut sum: T = used.iter().map(|(_, amount)| *amount).sum();
+    let mut until = None;
+    for (at, amount) in used {
+        if sum < most {
+            break;
+        }
+        sum -= *amount;
+        until = Some(*at + MINUTE);
+    }
+    until
 }
 
 #[cfg(test)]
@@ -129,11 +153,11 @@ mod tests {
     use super::*;
     use crate::life::Stopwatch;
 
-    fn limits(requests: Option<u64>, tokens: Option<u64>) -> ModelLimits {
-        ModelLimits { requests_per_minute: requests, tokens_per_minute: tokens }
+    fn limits(requests: Option<u64>, tokens: Option<u64>) -> RateLimits {
+        RateLimits { requests_per_minute: requests, tokens_per_minute: tokens, cost_per_minute: None }
     }
 
-    async fn enter(pace: &Pace, limits: ModelLimits, life: &Arc<Life>) -> Option<&'static str> {
+    async fn enter(pace: &Pace, limits: RateLimits, life: &Arc<Life>) -> Option<&'static str> {
         let mut told = None;
         pace.enter(limits, life, |full| told = Some(full.limit)).await;
         told
@@ -157,12 +181,26 @@ mod tests {
         let (pace, life, limits) = (Pace::default(), Life::new(), limits(None, Some(100)));
         let begun = Instant::now();
         enter(&pace, limits, &life).await;
-        pace.used(limits, 60);
+        pace.used(limits, 60, None);
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(enter(&pace, limits, &life).await, None);
-        pace.used(limits, 500);
+        pace.used(limits, 500, None);
         assert_eq!(enter(&pace, limits, &life).await, Some("tokensPerMinute"));
         assert_eq!(begun.elapsed().as_secs(), 70, "without the first 60 there are still too many");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn money_counts_from_its_answer() {
+        let (pace, life) = (Pace::default(), Life::new());
+        let limits = RateLimits { cost_per_minute: Some(0.5), ..RateLimits::default() };
+        let cost = |amount| Cost { amount, currency: "EUR".to_owned() };
+        let begun = Instant::now();
+        pace.used(limits, 10, Some(&cost(0.3)));
+        assert_eq!(enter(&pace, limits, &life).await, None);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        pace.used(limits, 10, Some(&cost(0.3)));
+        assert_eq!(enter(&pace, limits, &life).await, Some("costPerMinute"));
+        assert_eq!(begun.elapsed().as_secs(), 60);
     }
 
     #[tokio::test(start_paused = true)]

@@ -171,6 +171,7 @@ async fn ask_model(context: &StepContext<'_>) -> Result<ModelAnswer, TurnError> 
         trace,
         course: Course::default(),
         bus: Some(&turn.engine.bus),
+        swarm: (&turn.engine.pace, turn.engine.generation.load().limits),
         engine_bus: &turn.engine.bus,
         cancel: &turn.cancel,
         life: &turn.facts.life,

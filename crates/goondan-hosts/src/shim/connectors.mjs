@@ -28,6 +28,30 @@ function emitting(id) {
   };
 }
 
+// Answers are sent by a function of the connector, one after another. What it throws is why an answer was not sent.
+function replying(id) {
+  let isReplying = false;
+  return (send) => {
+    if (typeof send !== 'function') throw new TypeError('onReply takes a function that sends an answer');
+    if (isReplying) throw new Error('onReply was called before');
+    isReplying = true;
+    void (async () => {
+      for (;;) {
+        const { reply } = await ask(id, 'reply', {});
+        if (!reply) return;
+        const { number, ...answer } = reply;
+        let error;
+        try {
+          await send(answer);
+        } catch (thrownBySend) {
+          error = short(thrown(thrownBySend).message || 'it gave no reason', 300);
+        }
+        await ask(id, 'replied', { number, error });
+      }
+    })().catch(() => {});
+  };
+}
+
 async function connect(message) {
   const { id, connection, connector, config, secrets } = message;
   try {
@@ -37,7 +61,7 @@ async function connect(message) {
       const module = await load(message.module);
       const main = [module.default, module.default?.default].find((found) => typeof found === 'function');
       if (!main) throw new Fault('module', 'its module has no function as its default export', 'Write `export default async function (ctx) { … }`.');
-      await main({ connection, connector, config, secrets, emit: emitting(id), logger: consoleOf(() => id) });
+      await main({ connection, connector, config, secrets, emit: emitting(id), onReply: replying(id), logger: consoleOf(() => id) });
     });
     done(id, null);
   } catch (error) {

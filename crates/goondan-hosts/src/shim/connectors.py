@@ -6,7 +6,8 @@ import sys
 class ConnectorContext:
     """What a connector knows, and how it emits events."""
 
-    def __init__(self, message, is_async):
+    def __init__(self, message, is_async, loop):
+        self._id, self._loop, self._replies = message["id"], loop, False
         self.connection, self.connector = message["connection"], message["connector"]
         self.config, self.secrets = message["config"], message["secrets"]
         self.logger = Logger(message["id"])
@@ -15,6 +16,37 @@ class ConnectorContext:
     def emit(self, event):
         """Returns once the event is accepted; in a coroutine it is awaited."""
         return self._asked._ask("emit", event)
+
+
+    def on_reply(self, send):
+        """Sends answers by `send`, one after another. What it raises is why an answer was not sent. It may be a decorator."""
+        if not callable(send):
+            raise TypeError("on_reply takes a function that sends an answer")
+        if self._replies:
+            raise RuntimeError("on_reply was called before")
+        self._replies = True
+        inside = contextvars.copy_context()
+        threading.Thread(target=inside.run, args=(self._send_replies, send), daemon=True).start()
+        return send
+
+    def _send_replies(self, send):
+        asked = Runtime(self._id, False)
+        while True:
+            reply = asked._ask("reply", {}).get("reply")
+            if not reply:
+                return
+            number, error = reply.pop("number"), None
+            try:
+                sent = send(reply)
+                if inspect.isawaitable(sent):
+                    asyncio.run_coroutine_threadsafe(awaited(sent), self._loop).result()
+            except BaseException as raised:
+                error = short(str(raised) or type(raised).__name__, 300)
+            asked._ask("replied", {"number": number, "error": error})
+
+
+async def awaited(work):
+    return await work
 
 
 class Typed(io.TextIOBase):
@@ -39,7 +71,7 @@ async def connect(message, pool):
         inside = contextvars.copy_context()
         sys.stdin = Typed(id)
         run = await loop.run_in_executor(pool, inside.run, connector_of, message)
-        context = ConnectorContext(message, inspect.iscoroutinefunction(run))
+        context = ConnectorContext(message, inspect.iscoroutinefunction(run), loop)
         if inspect.iscoroutinefunction(run):
             await run(context)
         else:

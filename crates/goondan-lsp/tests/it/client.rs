@@ -202,6 +202,7 @@ fn base() -> BasePackage {
         error_message_limit: None,
         output_limit: None,
         timeout_ms: None,
+        variables: Vec::new(),
     };
     let connector = ConnectorManifest {
         name: "webhook".to_owned(),
@@ -210,6 +211,8 @@ fn base() -> BasePackage {
         config: Vec::new(),
         secrets: Vec::new(),
         answers: false,
+        streams: false,
+        asks: false,
         knows_senders: false,
         tool: None,
     };

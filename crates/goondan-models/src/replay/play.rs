@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use futures::StreamExt;
 use goondan_core::ports::model::{ModelClient, ModelError, ModelRequest, ModelStream};
+use goondan_core::reserved::ANSWER_TOOL;
 use goondan_spec::kinds::Model;
 use goondan_spec::{Environment, Resource, ResourceId};
 
@@ -80,9 +81,9 @@ impl ModelClient for ReplayClient {
         Ok(futures::stream::iter(chunks).boxed())
     }
 
-    /// What was recorded was asked for once.
+    /// As it was recorded: where the answer was a call, the schema was the tool's.
     fn is_schema_sent(&self) -> bool {
-        true
+        !self.player.entries.iter().any(|entry| entry.request.tools.iter().any(|tool| tool == ANSWER_TOOL))
     }
 }
 

@@ -56,6 +56,18 @@ fn with_tool(mut request: ModelRequest, description: &str) -> ModelRequest {
 }
 
 #[tokio::test]
+async fn an_answer_that_was_a_call_is_played_as_one() {
+    for (tool, is_sent) in [("answer__submit", false), ("t__x", true)] {
+        let studio = Studio::new();
+        let mut asked = with_tool(request("a", "hi"), "");
+        let tool = ToolDefinition { name: tool.into(), ..asked.tools[0].clone() };
+        asked.tools = Arc::from([tool]);
+        answer(&studio.recorder(json!({"default": {"text": "hello"}})), asked).await.unwrap();
+        assert_eq!(studio.player().is_schema_sent(), is_sent);
+    }
+}
+
+#[tokio::test]
 async fn what_was_recorded_comes_back_piece_by_piece() {
     let studio = Studio::new();
     let script = json!({"agents": {

@@ -56,6 +56,7 @@ pub(super) async fn begin(
     let metadata = said.id.map(|id| (CLIENT_MESSAGE_ID.to_owned(), id.into()));
     let watch = Watch::before(service, &event_id);
     let turn = service.swarm().send(Input {
+        output: None,
         text: said.text,
         files: said.files,
         agent: Some(instance.agent.clone()),

@@ -97,6 +97,7 @@ fn is_file(file: &Attachment) -> bool {
 async fn accept(service: &Service, body: InputBody, caller: Option<Caller>) -> Result<(Turn, Followed), Problem> {
     let is_named = body.id.is_some();
     let input = Input {
+        output: None,
         text: body.text,
         agent: body.agent,
         instance_key: body.instance_key,

@@ -10,6 +10,7 @@ use goondan::spec::{Code, JsonObject};
 use goondan::telemetry::Caller;
 use goondan::{Found, Input, Turn};
 use rand::RngExt;
+use serde_json::Value;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -38,6 +39,8 @@ pub(super) struct Ask {
     /// The answer is read while it is made.
     pub(super) stream: bool,
     pub(super) again: Again,
+    /// The schema that the answer has to fit.
+    pub(super) output: Option<Value>,
     /// The trace of the client.
     pub(super) caller: Option<Caller>,
 }
@@ -184,7 +187,7 @@ impl Run {
     }
 
     async fn send(&self, place: Place) {
-        let Ask { agent, talk, metadata, stream, caller, .. } = &self.ask;
+        let Ask { agent, talk, metadata, stream, caller, output, .. } = &self.ask;
         let (text, files) = talk.input();
         let input = Input {
             text,
@@ -196,6 +199,7 @@ impl Run {
             instructions: talk.instructions.clone(),
             metadata: metadata.clone(),
             caller: caller.clone(),
+            output: output.clone(),
         };
         let live = stream.then(|| self.service.inner.hub.subscribe().0);
         let turn = match self.service.swarm().send(input).await {

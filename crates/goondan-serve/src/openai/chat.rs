@@ -16,22 +16,21 @@ use goondan::event::FinishReason;
 use goondan::ports::model::TokenUsage;
 use serde_json::{Value, json};
 
-use super::begin::{Ask, Begun, begin};
+use super::begin::{Begun, begin};
 use super::bodies::{ChatBody, Refusals};
 use super::error::ApiError;
-use super::headers;
 use super::memory::Reading;
 use super::message::Talk;
 use super::request::{Request, Rule};
 use super::track::{BETWEEN, End, News, Reader};
-use crate::caller::caller;
+use super::{format, headers};
 use crate::service::Service;
 
 const TOOLS: &str = "Tools of the client are not supported: an agent calls its own tools, as its project says.";
 const ONE: &str = "An agent gives one answer.";
 const PROBABILITIES: &str = "Log probabilities are not known here.";
 
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 12] = [
     Rule { name: "tools", fine: &[], why: TOOLS },
     Rule { name: "tool_choice", fine: &["\"none\"", "\"auto\""], why: TOOLS },
     Rule { name: "functions", fine: &[], why: TOOLS },
@@ -39,11 +38,6 @@ const RULES: [Rule; 13] = [
     Rule { name: "n", fine: &["1"], why: ONE },
     Rule { name: "logprobs", fine: &["false"], why: PROBABILITIES },
     Rule { name: "top_logprobs", fine: &["0"], why: PROBABILITIES },
-    Rule {
-        name: "response_format.type",
-        fine: &["\"text\""],
-        why: "An agent answers with text; the form of its answers is set by its prompt.",
-    },
     Rule { name: "modalities", fine: &["[\"text\"]"], why: "An agent answers with text." },
     Rule { name: "audio", fine: &[], why: "An agent answers with text." },
     Rule { name: "stop", fine: &[], why: "An agent ends its answer by itself; `stop` is not supported." },
@@ -81,16 +75,10 @@ pub(super) async fn create(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
     let request = Request::read("chat/completions", &header, body)?;
-    let (model, agent) = request.model(&service)?;
-    request.check(&RULES)?;
-    let talk = Talk::read(request.list("messages")?, "messages")?;
-    let stream = request.flag("stream", false)?;
     let has_usage = request.get("stream_options.include_usage") == Some(&Value::Bool(true));
-    let (instance_key, metadata) = request.metadata()?;
-    let user = request.user()?;
-    let again = request.again();
-    let caller = caller(&header);
-    let ask = Ask { agent, talk, user, instance_key, previous: None, metadata, stream, again, caller };
+    let talk = |request: &Request| Talk::read(request.list("messages")?, "messages");
+    let (model, ask) = request.ask(&service, &header, &RULES, format::CHAT, talk)?;
+    let stream = ask.stream;
     let Begun { mut reader, mut reading, instance } = begin(&service, ask).await?;
     let event_id = reader.track.event_id.clone();
     let head = Head { id: format!("chatcmpl-{}", super::suffix(&event_id)), model, created: super::now() };

@@ -7,6 +7,7 @@ mod begin;
 mod bodies;
 mod chat;
 mod error;
+mod format;
 mod history;
 mod memory;
 mod message;

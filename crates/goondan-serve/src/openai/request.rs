@@ -7,9 +7,12 @@ use goondan::spec::{Code, JsonObject};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::begin::Again;
+use super::begin::{Again, Ask};
 use super::error::ApiError;
+use super::format::{self, Names};
+use super::message::Talk;
 use super::models;
+use crate::caller::caller;
 use crate::problem::Problem;
 use crate::service::Service;
 
@@ -123,6 +126,24 @@ impl Request {
         Ok(user.map(str::to_owned))
     }
 
+    /// What both APIs ask for in the same way, and the model as the client calls it.
+    pub(super) fn ask(
+        self,
+        service: &Service,
+        headers: &HeaderMap,
+        rules: &[Rule],
+        format: Names,
+        talk: impl FnOnce(&Request) -> Result<Talk, ApiError>,
+    ) -> Result<(String, Ask), ApiError> {
+        let (model, agent) = self.model(service)?;
+        self.check(rules)?;
+        let output = format::wanted(&self, format, &agent, service)?;
+        let (talk, stream) = (talk(&self)?, self.flag("stream", false)?);
+        let (instance_key, metadata) = self.metadata()?;
+        let (user, caller, again) = (self.user()?, caller(headers), self.again);
+        Ok((model, Ask { agent, talk, user, instance_key, previous: None, metadata, stream, again, output, caller }))
+    }
+
     /// The conversation that the client names, and what becomes metadata of the user message.
     pub(super) fn metadata(&self) -> Result<(Option<String>, JsonObject), ApiError> {
         let wrong = || ApiError::parameter("metadata", "`metadata` must be an object.");
@@ -147,11 +168,6 @@ impl Request {
     /// The metadata as they came.
     pub(super) fn metadata_as_given(&self) -> Value {
         self.get("metadata").cloned().unwrap_or_else(|| Value::Object(Map::new()))
-    }
-
-    /// What tells it from a new one, where it is made again.
-    pub(super) fn again(self) -> Again {
-        self.again
     }
 }
 

@@ -13,29 +13,23 @@ use goondan::message::Message;
 use goondan::ports::model::TokenUsage;
 use serde_json::{Value, json};
 
-use super::begin::{Ask, Begun, begin};
+use super::begin::{Begun, begin};
 use super::bodies::{Refusals, ResponseBody};
 use super::error::ApiError;
-use super::headers;
 use super::message::{Said, Talk, joined};
 use super::request::{Request, Rule};
 use super::response_events::Events;
 use super::response_id::ResponseId;
 use super::track::{End, said_in};
-use crate::caller::caller;
+use super::{format, headers};
 use crate::problem::Problem;
 use crate::service::Service;
 
 const TOOLS: &str = "Tools of the client are not supported: an agent calls its own tools, as its project says.";
 
-const RULES: [Rule; 7] = [
+const RULES: [Rule; 6] = [
     Rule { name: "tools", fine: &[], why: TOOLS },
     Rule { name: "tool_choice", fine: &["\"none\"", "\"auto\""], why: TOOLS },
-    Rule {
-        name: "text.format.type",
-        fine: &["\"text\""],
-        why: "An agent answers with text; the form of its answers is set by its prompt.",
-    },
     Rule { name: "background", fine: &["false"], why: "There is no background mode. Send `stream`, or wait." },
     Rule {
         name: "conversation",
@@ -85,31 +79,22 @@ pub(super) async fn create(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
     let request = Request::read("responses", &header, body)?;
-    let (model, agent) = request.model(&service)?;
-    request.check(&RULES)?;
-    let stream = request.flag("stream", false)?;
     let is_stored = request.flag("store", true)?;
-    let previous = request.text("previous_response_id")?;
-    let echoed = json!({
+    let previous = request.text("previous_response_id")?.map(str::to_owned);
+    let mut echoed = json!({
         "instructions": request.get("instructions"),
         "metadata": request.metadata_as_given(),
         "previous_response_id": previous,
         "store": is_stored,
         "user": request.user()?,
     });
-    let (instance_key, mut metadata) = request.metadata()?;
-    metadata.insert(METADATA.to_owned(), json!({"model": model, "response": echoed}));
-    let ask = Ask {
-        agent,
-        talk: talk(&request)?,
-        user: request.user()?,
-        instance_key,
-        previous: previous.map(previous_response).transpose()?,
-        metadata,
-        stream,
-        again: request.again(),
-        caller: caller(&header),
-    };
+    if let Some(format) = request.get("text.format") {
+        echoed["text"] = json!({"format": format});
+    }
+    let (model, mut ask) = request.ask(&service, &header, &RULES, format::RESPONSES, talk)?;
+    ask.metadata.insert(METADATA.to_owned(), json!({"model": model, "response": echoed}));
+    ask.previous = previous.as_deref().map(previous_response).transpose()?;
+    let stream = ask.stream;
     let Begun { mut reader, mut reading, instance } = begin(&service, ask).await?;
     let event_id = reader.track.event_id.clone();
     let id = ResponseId { event_id: event_id.clone(), instance: instance.clone(), is_stored };

@@ -127,7 +127,10 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     let tools = tools_field.as_ref().map_or(Some(Vec::new()), |field| read_tools(field, scope, findings));
     let extensions = fields.optional("extensions").map(|field| read_extensions(&field, scope, findings));
     let used = tools.as_deref().unwrap_or_default();
-    let required_tools = fields.optional("requiredTools").map(|field| read_required(&field, used, scope, findings));
+    let own =
+        skills.as_ref().and_then(Option::as_ref).is_some_and(|skills| !skills.is_empty()).then_some(skill::SKILL_TOOL);
+    let required_tools =
+        fields.optional("requiredTools").map(|field| read_required(&field, used, own, scope, findings));
     let permissions = fields.optional("permissions").map(|field| permissions::read(&field, used, scope, findings));
     let parallel = fields.optional("maxParallelToolCalls").map(|field| field.whole_as(1, findings));
     let output = fields.optional("output").map(|field| output::read(&field, scope, findings));
@@ -253,15 +256,18 @@ pub(super) fn catalog(tools: &[ToolUse], scope: &Scope<'_>) -> Option<Vec<String
     Some(names)
 }
 
+/// Reads `requiredTools`. `own` is the tool that the agent has without naming it.
 fn read_required(
     field: &Field<'_>,
     tools: &[ToolUse],
+    own: Option<&str>,
     scope: &Scope<'_>,
     findings: &mut Findings,
 ) -> Option<Vec<String>> {
     let items = field.texts(findings)?;
     items.iter().for_each(|item| note_tool(item, tools, findings));
-    if let Some(known) = catalog(tools, scope) {
+    if let Some(mut known) = catalog(tools, scope) {
+        known.extend(own.map(str::to_owned));
         for item in &items {
             let name = item.node.text().unwrap_or_default();
             if known.iter().any(|candidate| candidate == name) {

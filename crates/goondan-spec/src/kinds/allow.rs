@@ -18,12 +18,19 @@ pub struct Allow {
     pub senders: Option<BTreeSet<String>>,
     /// Ids of channels; `None` for all.
     pub channels: Option<BTreeSet<String>>,
+    /// Ids of those who may answer questions of policies in the channel. Whether they may send is another matter.
+    pub approvers: BTreeSet<String>,
 }
 
 impl Allow {
     /// Whether everybody may send.
     pub fn lets_everybody_in(&self) -> bool {
         self.senders.as_ref().is_none_or(|senders| senders.contains(EVERYBODY))
+    }
+
+    /// Whether it says who may send at all.
+    pub fn is_about_senders(&self) -> bool {
+        self.senders.is_some() || self.channels.is_some()
     }
 }
 
@@ -37,11 +44,14 @@ pub(crate) fn read(field: &Field<'_>, manifest: Option<&ConnectorManifest>, find
     let mut fields = field.fields(findings)?;
     let senders = read_ids(&mut fields, "senders", findings);
     let channels = read_ids(&mut fields, "channels", findings);
+    let approvers = read_approvers(&mut fields, manifest, findings);
     fields.finish(findings);
-    let allow = Allow { senders: senders?, channels: channels? };
+    let allow = Allow { senders: senders?, channels: channels?, approvers: approvers? };
     if allow == Allow::default() {
         let message = format!("`{}` names nobody.", field.path);
-        findings.add(field.invalid(message).suggest("add `senders: [ID]` or `channels: [ID]`, or remove it"));
+        findings.add(
+            field.invalid(message).suggest("add `senders: [ID]`, `channels: [ID]` or `approvers: [ID]`, or remove it"),
+        );
         return None;
     }
     Some(allow)
@@ -55,6 +65,28 @@ fn read_ids(fields: &mut Fields<'_>, name: &'static str, findings: &mut Findings
     Some(Some(ids.iter().filter_map(|id| id.text(findings)).map(str::to_owned).collect()))
 }
 
+/// Who answers for calls that a policy asks about is named one by one: `"*"` would let whoever asks approve himself.
+fn read_approvers(
+    fields: &mut Fields<'_>,
+    manifest: Option<&ConnectorManifest>,
+    findings: &mut Findings,
+) -> Option<BTreeSet<String>> {
+    let Some(field) = fields.optional("approvers") else { return Some(BTreeSet::new()) };
+    if let Some(manifest) = manifest.filter(|manifest| !manifest.asks) {
+        let message = format!("The connector `{}` can't ask anybody for an approval.", manifest.name);
+        findings.add(field.invalid(message).suggest("remove `approvers`"));
+        return None;
+    }
+    let ids: BTreeSet<String> =
+        field.texts(findings)?.iter().filter_map(|id| id.text(findings)).map(str::to_owned).collect();
+    if ids.contains(EVERYBODY) {
+        let message = format!("`{}` must name people: with `*`, whoever asks could approve himself.", field.path);
+        findings.add(field.invalid(message).suggest("write the ids of those who may approve"));
+        return None;
+    }
+    Some(ids)
+}
+
 #[derive(JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ConnectionAllow")]
@@ -64,4 +96,7 @@ pub(crate) struct AllowShape {
     senders: Option<Vec<String>>,
     /// The ids of channels or chats. Where `senders` is given as well, both must fit.
     channels: Option<Vec<String>>,
+    /// The ids of those who may answer in the channel when a policy asks whether a call may run. Who is named here may not send
+    /// for that alone. Without it, nobody is asked in the channel.
+    approvers: Option<Vec<String>>,
 }

@@ -43,9 +43,11 @@ pub enum Reply {
     None,
     /// The text of each answer goes back.
     Auto,
+    /// It goes back while it is being written: one message grows until it is the answer.
+    Stream,
 }
 
-const REPLIES: [(&str, Reply); 2] = [("none", Reply::None), ("auto", Reply::Auto)];
+const REPLIES: [(&str, Reply); 3] = [("none", Reply::None), ("auto", Reply::Auto), ("stream", Reply::Stream)];
 
 pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Connection> {
     let mut fields = spec.fields(findings)?;
@@ -55,10 +57,19 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     let named = swarm_field.as_ref().map(|field| scope.resolve(field, Kind::Swarm, findings));
     let swarm = named.map_or(Some(None), |swarm| swarm.map(Some));
     let manifest = connector.as_ref().and_then(|id| scope.manifest(id));
-    let reply = read_reply(fields.optional("reply").as_ref(), manifest, findings);
+    let file = connector.as_ref().and_then(|id| scope.decoded().connectors.get(id));
+    let answers = manifest.is_some_and(|manifest| manifest.answers) || file.is_some_and(|file| file.spec.answers);
+    let reply = read_reply(fields.optional("reply").as_ref(), manifest, answers, findings);
     let config = values(spec, &mut fields, "config", findings, manifest.map(|known| &*known.config), reply);
     let secrets = values(spec, &mut fields, "secrets", findings, manifest.map(|known| &*known.secrets), reply);
-    let allow = fields.optional("allow").map(|field| allow::read(&field, manifest, findings));
+    let allow_field = fields.optional("allow");
+    let allow = allow_field.as_ref().map(|field| allow::read(field, manifest, findings));
+    if let (Some(field), Some(Some(allow)), Some(Some(Reply::None))) = (&allow_field, &allow, reply)
+        && !allow.approvers.is_empty()
+    {
+        let message = "`approvers` are asked where answers go, and `reply: none` sends nothing there.";
+        findings.add(field.invalid(message).suggest("remove `reply: none` or `approvers`"));
+    }
     let ingress = fields.optional("ingress").map(|field| {
         let targets = ingress::Targets::of(connector.as_ref(), swarm.clone().flatten().as_ref(), scope);
         ingress::read(&field, scope, &targets, findings)
@@ -79,12 +90,18 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
 fn read_reply(
     field: Option<&Field<'_>>,
     manifest: Option<&ConnectorManifest>,
+    answers: bool,
     findings: &mut Findings,
 ) -> Option<Option<Reply>> {
-    let answers = manifest.is_some_and(|manifest| manifest.answers);
     let Some(field) = field else { return Some((!answers).then_some(Reply::None)) };
     let reply = field.one_of(&REPLIES, findings)?;
-    if let (Reply::Auto, false) = (reply, answers) {
+    if reply == Reply::Stream && answers && !manifest.is_some_and(|manifest| manifest.streams) {
+        let name = manifest.map(|manifest| format!(" `{}`", manifest.name)).unwrap_or_default();
+        let message = format!("The connector{name} can't change a message that it has sent.");
+        findings.add(field.invalid(message).suggest("write `reply: auto`"));
+        return None;
+    }
+    if let (Reply::Auto | Reply::Stream, false) = (reply, answers) {
         let name = manifest.map(|manifest| format!(" `{}`", manifest.name)).unwrap_or_default();
         let message = format!("The connector{name} has no way to send answers back.");
         findings.add(field.invalid(message).suggest("remove `reply`; an agent can answer by a tool"));
@@ -120,7 +137,11 @@ fn values(
         Need::ForReplies => reply.is_some_and(|reply| reply != Some(Reply::None)),
     };
     // What a variable may hold is looked up when the connection starts.
-    let is_missing = |setting: &&Setting| setting.variable.is_none() && !map.contains_key(setting.name);
+    let is_missing = |setting: &&Setting| {
+        setting.variable.is_none()
+            && !map.contains_key(setting.name)
+            && setting.unless.is_none_or(|other| !map.contains_key(other))
+    };
     for missing in known.into_iter().flatten().filter(is_needed).filter(is_missing) {
         findings.add(missing_value(field.as_ref().unwrap_or(spec), name, missing));
     }
@@ -184,7 +205,8 @@ pub(crate) struct ConnectionSpec {
     secrets: Option<BTreeMap<String, ValueSourceShape>>,
     /// Which event goes to which agent. Without it, every event goes to the entry agent.
     ingress: Option<IngressShape>,
-    /// Whether the text of each answer goes back to where the event came from. By default it does wherever the connector has a
+    /// Whether the text of each answer goes back to where the event came from: `auto` sends it when it is complete, `stream` shows
+    /// it while it is being written. By default it does wherever the connector has a
     /// way to send it, unless every agent that gets the events has the built-in tool of the platform, such as `slack`, and so
     /// answers by itself.
     reply: Option<Reply>,

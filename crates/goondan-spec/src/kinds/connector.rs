@@ -18,6 +18,8 @@ pub struct Connector {
     pub entry: ConnectorEntry,
     /// At least one.
     pub events: Vec<ConnectorEvent>,
+    /// A file that sends answers.
+    pub answers: bool,
 }
 
 /// Where the code of a connector is.
@@ -33,7 +35,11 @@ pub enum ConnectorEntry {
 
 impl Connector {
     pub(crate) fn of_base(manifest: &ConnectorManifest) -> Self {
-        Connector { entry: ConnectorEntry::Builtin(manifest.name.clone()), events: manifest.events.clone() }
+        Connector {
+            entry: ConnectorEntry::Builtin(manifest.name.clone()),
+            events: manifest.events.clone(),
+            answers: false,
+        }
     }
 
     /// The name of the connector of this program that it is; `None` for a file.
@@ -60,6 +66,10 @@ pub struct ConnectorManifest {
     pub secrets: Vec<Setting>,
     /// Whether it can send answers back.
     pub answers: bool,
+    /// Whether it can change a message that it has sent.
+    pub streams: bool,
+    /// Whether it can ask somebody in the channel, and knows who answers.
+    pub asks: bool,
     /// Whether its events say who has sent them.
     pub knows_senders: bool,
     /// The built-in tool by which an agent can answer itself.
@@ -75,6 +85,8 @@ pub struct Setting {
     pub also: &'static [&'static str],
     /// The variable that customarily holds it, where the Connection does not say where it is.
     pub variable: Option<&'static str>,
+    /// Another value that takes its place.
+    pub unless: Option<&'static str>,
     /// When it has to be there.
     pub need: Need,
     /// What is wrong with a value, as the end of a sentence: `must be …`.
@@ -93,6 +105,13 @@ impl Setting {
     #[must_use]
     pub fn customarily(mut self, variable: &'static str) -> Self {
         self.variable = Some(variable);
+        self
+    }
+
+    /// As it is, needed only where `other` is not there.
+    #[must_use]
+    pub fn unless(mut self, other: &'static str) -> Self {
+        self.unless = Some(other);
         self
     }
 
@@ -151,9 +170,15 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     };
     let events_field = fields.required("events", findings);
     let events = events_field.as_ref().and_then(|field| read_events(field, findings));
+    let answers_field = fields.optional("answers");
+    let answers = answers_field.as_ref().map_or(Some(false), |field| field.boolean(findings));
     fields.finish(findings);
     runtime?;
-    let connector = Connector { entry: entry?, events: events? };
+    let connector = Connector { entry: entry?, events: events?, answers: answers? };
+    if let (Some(field), Some(name)) = (&answers_field, connector.builtin()) {
+        let message = format!("`{}` is for files: `{BUILTIN}{name}` knows by itself whether it answers.", field.path);
+        findings.add(field.invalid(message).suggest("remove it"));
+    }
     if let (Some(manifest), Some(field)) = (scope.base.connector(&connector), &events_field) {
         check_events(manifest, &connector.events, field, findings);
     }
@@ -220,6 +245,9 @@ pub(crate) struct ConnectorSpec {
     /// The events that the connector may send.
     #[schemars(length(min = 1))]
     events: Vec<EventShape>,
+    /// Whether a file sends answers: its function calls `ctx.onReply`, and its events have an `origin`.
+    #[serde(default)]
+    answers: bool,
 }
 
 #[derive(JsonSchema)]

@@ -21,6 +21,7 @@ mod module;
 mod output;
 mod package;
 mod permissions;
+mod rate;
 mod sandbox;
 mod skill;
 mod swarm;
@@ -41,12 +42,13 @@ pub use extension::{Extension, ExtensionEntry};
 pub use ingress::{IngressRule, InstanceKeyRoute};
 pub use instructions::{InstructionFile, Instructions, MAX_INSTRUCTIONS};
 pub use mcp::{Elicitation, McpOauth, McpProtocol, McpServer, McpTransport, McpValue};
-pub use model::{Model, ModelLimits, Pricing};
+pub use model::{Model, Pricing};
 pub use model_config::ModelParams;
 pub use module::{Language, Module, Runtime};
 pub use output::{AnswerFormat, AnswerMode};
 pub use package::{Dependency, Package};
 pub use permissions::{Action, PermissionRule, Permissions, Written};
+pub use rate::RateLimits;
 pub use sandbox::{ProcessLimits, RuleSandbox, Sandbox};
 pub use skill::{
     MAX_SKILL_COMPATIBILITY, MAX_SKILL_DESCRIPTION, MAX_SKILL_NAME, MAX_SKILLS, SKILL_EXPORT, SKILL_FILES, Skill,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 
+use super::rate::{self, RateLimits, RateLimitsShape};
 use crate::decode::Field;
 use crate::findings::Findings;
 use crate::value_source::{self, ValueSourceShape};
@@ -30,23 +31,7 @@ pub struct Model {
     /// What its tokens cost.
     pub pricing: Option<Pricing>,
     /// How much it may be asked in a minute.
-    pub limits: ModelLimits,
-}
-
-/// How much a model may be asked in a minute; absent means without a limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ModelLimits {
-    /// Attempts to ask it.
-    pub requests_per_minute: Option<u64>,
-    /// Tokens that it reads and writes.
-    pub tokens_per_minute: Option<u64>,
-}
-
-impl ModelLimits {
-    /// Whether there is none.
-    pub fn is_none(&self) -> bool {
-        *self == ModelLimits::default()
-    }
+    pub limits: RateLimits,
 }
 
 impl Model {
@@ -88,8 +73,14 @@ pub(crate) fn decode(spec: &Field<'_>, findings: &mut Findings) -> Option<Model>
     let options = super::free_map(fields.optional("options"), findings);
     let capabilities = fields.optional("capabilities").map(|field| booleans(&field, findings));
     let pricing = fields.optional("pricing").map(|field| pricing(&field, findings));
-    let limits = fields.optional("limits").map(|field| limits(&field, findings));
+    let limits_field = fields.optional("limits");
+    let limits = limits_field.as_ref().map(|field| rate::read(field, findings));
     fields.finish(findings);
+    if let (None, Some(cost)) = (&pricing, limits_field.and_then(|field| field.child(rate::COST))) {
+        let message = format!("`{}` needs the `pricing` of the model.", cost.path);
+        findings.add(cost.invalid(message).suggest("state its `pricing`"));
+        return None;
+    }
     Some(Model {
         provider: provider?.to_owned(),
         model: model?.to_owned(),
@@ -98,18 +89,8 @@ pub(crate) fn decode(spec: &Field<'_>, findings: &mut Findings) -> Option<Model>
         options: options?,
         capabilities: capabilities.unwrap_or_else(|| Some(BTreeMap::new()))?,
         pricing: pricing.map_or(Some(None), |pricing| pricing.map(Some))?,
-        limits: limits.unwrap_or(Some(ModelLimits::default()))?,
+        limits: limits.unwrap_or(Some(RateLimits::default()))?,
     })
-}
-
-fn limits(field: &Field<'_>, findings: &mut Findings) -> Option<ModelLimits> {
-    let mut fields = field.fields(findings)?;
-    let requests = fields.optional("requestsPerMinute").map(|field| field.whole(1, findings));
-    let tokens = fields.optional("tokensPerMinute").map(|field| field.whole(1, findings));
-    fields.finish(findings);
-    let (requests_per_minute, tokens_per_minute) =
-        (requests.map_or(Some(None), |most| most.map(Some))?, tokens.map_or(Some(None), |most| most.map(Some))?);
-    Some(ModelLimits { requests_per_minute, tokens_per_minute })
 }
 
 fn pricing(field: &Field<'_>, findings: &mut Findings) -> Option<Pricing> {
@@ -172,21 +153,7 @@ pub(crate) struct ModelSpec {
     /// What tokens cost. With it, `sessions__status` reports the cost of a conversation, and events and telemetry that of a turn.
     pricing: Option<PricingSpec>,
     /// How much the model may be asked in a minute. Beyond it, a step waits.
-    limits: Option<ModelLimitsSpec>,
-}
-
-/// How much a model may be asked in a minute, by all agents of a swarm together.
-#[derive(JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schemars(rename = "ModelLimits")]
-#[expect(dead_code, reason = "read by the schema generator alone")]
-struct ModelLimitsSpec {
-    /// How many requests may be made in a minute. A request that is repeated counts again.
-    #[schemars(range(min = 1))]
-    requests_per_minute: Option<u64>,
-    /// How many tokens the model may read and write in a minute. They count once its answer is there.
-    #[schemars(range(min = 1))]
-    tokens_per_minute: Option<u64>,
+    limits: Option<RateLimitsShape>,
 }
 
 /// Prices per million tokens.

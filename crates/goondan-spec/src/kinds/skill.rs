@@ -20,7 +20,7 @@ use crate::yaml;
 /// The tool by which a model loads a skill, by its resource and its export.
 pub const SKILL_EXPORT: (&str, &str) = ("skills", "load");
 /// Its name.
-const SKILL_TOOL: &str = "skills__load";
+pub(super) const SKILL_TOOL: &str = "skills__load";
 /// The file that makes a folder a skill; some write it small.
 pub const SKILL_FILES: [&str; 2] = ["SKILL.md", "skill.md"];
 /// How many skills an agent may have: each takes room in its prompt.

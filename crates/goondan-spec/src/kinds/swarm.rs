@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 
+use super::rate::{self, RateLimits, RateLimitsShape};
 use super::{Permission, Scope};
 use crate::decode::{Field, Fields};
 use crate::findings::Findings;
@@ -23,6 +24,8 @@ pub struct Swarm {
     pub instance_key: Option<String>,
     /// Limits.
     pub policy: Policy,
+    /// How much all its agents together may ask models in a minute.
+    pub limits: RateLimits,
 }
 
 /// What a swarm may use up.
@@ -98,9 +101,14 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
         Some(field) => read_policy(field, findings),
         None => Some(Policy::default()),
     };
+    let limits_field = fields.optional("limits");
+    let limits = limits_field.as_ref().map(|field| rate::read(field, findings));
     fields.finish(findings);
-    if let (Some(field), Some((agents, _))) = (&policy_field, &agents) {
-        check_prices(field, agents, scope, findings);
+    if let Some((agents, _)) = &agents {
+        let budget = |name| policy_field.as_ref()?.child(name)?.child("maxCost");
+        let rate = limits_field.as_ref().and_then(|field| field.child(rate::COST));
+        let costs = [budget("budget"), budget("turnBudget"), rate].into_iter().flatten();
+        costs.for_each(|cost| check_prices(&cost, agents, scope, findings));
     }
     let (entry_agent, (agents, complete)) = (entry_agent?, agents?);
     if complete && !agents.contains(&entry_agent) {
@@ -112,7 +120,8 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
         return None;
     }
     let instance_key = instance_key.map_or(Some(None), |key| key.map(Some))?.map(str::to_owned);
-    Some(Swarm { entry_agent, agents, instance_key, policy: policy? })
+    let limits = limits.unwrap_or(Some(RateLimits::default()))?;
+    Some(Swarm { entry_agent, agents, instance_key, policy: policy?, limits })
 }
 
 /// The agents, and whether each item could be resolved.
@@ -192,32 +201,26 @@ fn read_budget(policy: &mut Fields<'_>, name: &'static str, findings: &mut Findi
 }
 
 /// A budget of money can be kept only where every model says what it costs, and all of them in one currency.
-fn check_prices(policy: &Field<'_>, agents: &[ResourceId], scope: &Scope<'_>, findings: &mut Findings) {
-    let budgets = ["budget", "turnBudget"].into_iter().filter_map(|name| policy.child(name)?.child("maxCost"));
-    for cost in budgets {
-        let decoded = scope.decoded();
-        let models = agents.iter().filter_map(|agent| decoded.agents.get(agent)).flat_map(|agent| agent.spec.models());
-        let mut first: Option<&str> = None;
-        for model in models.filter_map(|model| decoded.models.get(model)) {
-            let problem = match (&model.spec.pricing, first) {
-                (None, _) => {
-                    (format!("`{}` has no `pricing`, so what it costs is not known.", model.id), "state its `pricing`")
-                }
-                (Some(pricing), Some(first)) if pricing.currency != first => (
-                    format!(
-                        "`{}` has prices in {}, and other models have them in {first}.",
-                        model.id, pricing.currency
-                    ),
-                    "state all prices in one currency",
-                ),
-                (Some(pricing), _) => {
-                    first = Some(&pricing.currency);
-                    continue;
-                }
-            };
-            findings.add(cost.invalid(problem.0).suggest(problem.1));
-            break;
-        }
+fn check_prices(cost: &Field<'_>, agents: &[ResourceId], scope: &Scope<'_>, findings: &mut Findings) {
+    let decoded = scope.decoded();
+    let models = agents.iter().filter_map(|agent| decoded.agents.get(agent)).flat_map(|agent| agent.spec.models());
+    let mut first: Option<&str> = None;
+    for model in models.filter_map(|model| decoded.models.get(model)) {
+        let problem = match (&model.spec.pricing, first) {
+            (None, _) => {
+                (format!("`{}` has no `pricing`, so what it costs is not known.", model.id), "state its `pricing`")
+            }
+            (Some(pricing), Some(first)) if pricing.currency != first => (
+                format!("`{}` has prices in {}, and other models have them in {first}.", model.id, pricing.currency),
+                "state all prices in one currency",
+            ),
+            (Some(pricing), _) => {
+                first = Some(&pricing.currency);
+                continue;
+            }
+        };
+        findings.add(cost.invalid(problem.0).suggest(problem.1));
+        return;
     }
 }
 
@@ -249,6 +252,8 @@ pub(crate) struct SwarmSpec {
     instance_key: Option<String>,
     /// Limits and rules for the whole swarm.
     policy: Option<PolicyShape>,
+    /// How much all agents together may ask models in a minute, beside the limits of each Model. Beyond it, a step waits.
+    limits: Option<RateLimitsShape>,
 }
 
 #[derive(JsonSchema)]

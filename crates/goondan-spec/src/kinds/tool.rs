@@ -46,6 +46,8 @@ pub struct Tool {
     pub isolation: Isolation,
     /// How the entry is made.
     pub build: Option<Build>,
+    /// The variables that its entry looks at without being told.
+    pub variables: Vec<String>,
 }
 
 /// Where the handlers of a tool run.
@@ -100,6 +102,9 @@ pub struct ToolManifest {
     pub output_limit: Option<usize>,
     /// How long a call may take in milliseconds, where the set says so.
     pub timeout_ms: Option<u64>,
+    /// The variables that the set looks at without being told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<String>,
 }
 
 impl Tool {
@@ -115,6 +120,7 @@ impl Tool {
             overrides: Vec::new(),
             isolation: Isolation::None,
             build: None,
+            variables: Vec::new(),
         }
     }
 
@@ -125,6 +131,7 @@ impl Tool {
             output_limit: manifest.output_limit.unwrap_or(OUTPUT_LIMIT),
             timeout: Duration::from_millis(manifest.timeout_ms.unwrap_or(TIMEOUT_MS)),
             exports: manifest.exports.clone(),
+            variables: manifest.variables.clone(),
             ..Tool::new(Entry::Builtin(manifest.name.clone()))
         }
     }
@@ -183,6 +190,7 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
         overrides,
         isolation: isolation.unwrap_or(Some(Isolation::None))?,
         build: build?,
+        variables: manifest.map(|manifest| manifest.variables.clone()).unwrap_or_default(),
     })
 }
 

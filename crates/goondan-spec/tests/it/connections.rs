@@ -40,6 +40,39 @@ fn what_has_no_effect_is_an_error() {
 }
 
 #[test]
+fn approvers_are_named_where_they_can_be_asked() {
+    assert_eq!(messages(&format!("{SECRETS}  reply: stream\n  allow: {{approvers: [ada]}}\n")), [""; 0]);
+    assert_eq!(
+        messages(&format!("{SECRETS}  allow: {{approvers: [ada, \"*\"]}}\n")),
+        ["`spec.allow.approvers` must name people: with `*`, whoever asks could approve himself."]
+    );
+    assert_eq!(
+        messages("  secrets: {signingSecret: {value: s}}\n  reply: none\n  allow: {approvers: [ada]}\n"),
+        ["`approvers` are asked where answers go, and `reply: none` sends nothing there."]
+    );
+}
+
+/// A file that answers, or does not.
+#[test]
+fn a_file_answers_where_its_connector_says_so() {
+    let with = |answers: &str, spec: &str| {
+        let text = format!(
+            "{SOUND}---\napiVersion: goondan.ai/v1\nkind: Connector\nmetadata: {{name: f}}\nspec: {{entry: in.mjs, events: \
+             [{{name: e}}]{answers}}}\n---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: c}}\nspec:\n  \
+             connectorRef: Connector/f\n{spec}"
+        );
+        let loaded = load_texts(&[("goondan.yaml", &text), ("in.mjs", "export default () => {};")]);
+        loaded.diagnostics.into_iter().map(|diagnostic| diagnostic.message).collect::<Vec<_>>()
+    };
+    assert_eq!(with(", answers: true", "  reply: auto\n"), [""; 0]);
+    assert_eq!(with("", "  reply: auto\n"), ["The connector has no way to send answers back."]);
+    assert_eq!(
+        with(", answers: true", "  reply: stream\n"),
+        ["The connector can't change a message that it has sent."]
+    );
+}
+
+#[test]
 fn a_connector_of_ones_own_has_the_events_of_the_built_in_one() {
     let connector = |events: &str| {
         let text = format!(

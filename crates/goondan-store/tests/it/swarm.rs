@@ -197,6 +197,7 @@ fn bundle(policy: &str) -> Bundle {
         error_message_limit: None,
         output_limit: None,
         timeout_ms: None,
+        variables: Vec::new(),
     };
     let extensions = vec![("message-window".to_owned(), JsonObject::new())];
     let base = BasePackage { tools: vec![world], extensions, ..BasePackage::default() };

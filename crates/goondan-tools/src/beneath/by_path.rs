@@ -21,8 +21,11 @@ impl Folder {
 
     /// The same, made where it does not exist, with the folders above it.
     pub(crate) fn make(base: &Path, path: &Path) -> io::Result<Folder> {
-        fs::create_dir_all(path)?;
-        Folder::open(base, path)
+        match fs::create_dir_all(path) {
+            // Systems call a file in the way by several names.
+            Err(_) if path.ancestors().any(Path::is_file) => Err(io::ErrorKind::NotADirectory.into()),
+            made => made.and_then(|()| Folder::open(base, path)),
+        }
     }
 
     /// Makes the folder `name` in it.

@@ -12,6 +12,7 @@ use goondan_spec::kinds::Permission;
 use goondan_spec::{Code, Secret};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, StatusCode};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -63,6 +64,15 @@ pub(crate) struct Bot {
     /// Without a slash at its end.
     base: String,
     http: HttpClient,
+}
+
+/// The variables in which the built-in tool of that name looks for its token.
+pub(crate) fn variables_of(tool: &str) -> &'static [&'static str] {
+    match tool {
+        "telegram" => telegram::VARIABLES,
+        "slack" => slack::VARIABLES,
+        _ => &[],
+    }
 }
 
 impl Bot {
@@ -155,11 +165,22 @@ impl Bot {
     }
 }
 
-/// How a file is fetched and what is told of it.
+/// How a file is fetched and what is told of it: what exports that fetch files take beside their own arguments.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 struct Fetch {
+    /// The largest file to take, in bytes.
+    #[serde(default = "default_max_bytes")]
+    #[schemars(range(min = 1, max = 20_000_000))]
     max_bytes: u32,
+    /// Put the content into the result as Base64. A picture can be seen without that.
+    #[serde(default)]
     include_base64: bool,
+    /// Put the content into the result as a `data:` URL.
+    #[serde(default)]
     include_data_url: bool,
+    /// A file, relative to the working directory, to save the content in.
+    #[schemars(length(min = 1), extend("format" = goondan_spec::kinds::PATH))]
     save_path: Option<String>,
 }
 
@@ -209,8 +230,11 @@ impl Fetch {
         }
         let header = |name: &str| response.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let media_type = header("content-type");
-        let encoded = STANDARD.encode(&response.body);
+        let picture = media_type.clone().filter(|media_type| media_type.starts_with("image/"));
         let data_url = media_type.as_ref().filter(|_| self.include_data_url);
+        // A third larger than the file: only for who wants it.
+        let is_wanted = self.include_base64 || data_url.is_some() || picture.is_some();
+        let encoded = if is_wanted { STANDARD.encode(&response.body) } else { String::new() };
         let own = json!({
             "ok": true,
             "contentType": media_type,
@@ -223,7 +247,6 @@ impl Fetch {
         });
         facts.extend(own.as_object().cloned().unwrap_or_default());
         let mut output = titled("Fetched a file", Value::Object(facts));
-        let picture = media_type.filter(|media_type| media_type.starts_with("image/"));
         output.attachments.extend(picture.map(|media_type| Attachment { media_type, data: encoded, name: None }));
         Ok(output)
     }

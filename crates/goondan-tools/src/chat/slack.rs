@@ -17,7 +17,7 @@ use crate::table::Builtin;
 /// Where apps talk to Slack, unless it is said otherwise.
 const BASE: &str = "https://slack.com/api";
 /// Variables that customarily hold the token of an app.
-const VARIABLES: &[&str] = &["SLACK_BOT_TOKEN", "SLACK_TOKEN"];
+pub(super) const VARIABLES: &[&str] = &["SLACK_BOT_TOKEN", "SLACK_TOKEN"];
 /// How many messages are read where nothing else is said.
 const MESSAGES: u32 = 20;
 
@@ -266,24 +266,15 @@ impl Operation for React {
 
 /// Fetch a file that somebody has put into Slack.
 #[derive(Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+// serde can't refuse what a flattened struct might take; the schema does.
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields)]
 struct DownloadFile {
     /// The file's `url_private` or `url_private_download`.
     #[schemars(length(min = 1))]
     url: String,
-    /// The largest file to take, in bytes.
-    #[serde(default = "super::default_max_bytes")]
-    #[schemars(range(min = 1, max = 20_000_000))]
-    max_bytes: u32,
-    /// Put the content into the result as Base64. A picture can be seen without that.
-    #[serde(default)]
-    include_base64: bool,
-    /// Put the content into the result as a `data:` URL.
-    #[serde(default)]
-    include_data_url: bool,
-    /// A file, relative to the working directory, to save the content in.
-    #[schemars(length(min = 1), extend("format" = goondan_spec::kinds::PATH))]
-    save_path: Option<String>,
+    #[serde(flatten)]
+    fetch: Fetch,
     /// The time limit in milliseconds.
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 1, max = 60_000))]
@@ -294,20 +285,14 @@ impl Operation for DownloadFile {
     type Shared = Bot;
 
     async fn run(self, ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
-        let fetch = Fetch {
-            max_bytes: self.max_bytes,
-            include_base64: self.include_base64,
-            include_data_url: self.include_data_url,
-            save_path: self.save_path,
-        };
-        fetch.check(ctx)?;
+        self.fetch.check(ctx)?;
         if !is_of_slack(&self.url, &bot.base) {
             let error =
                 errors::invalid("`url` is not the address of a file in Slack, and nobody else may see the token");
             return Err(error.suggest("use http-fetch for other addresses"));
         }
         let facts = [("url".to_owned(), json!(self.url))].into_iter().collect();
-        fetch.fetch(ctx, bot, (self.url, true), self.timeout_ms, facts).await
+        self.fetch.fetch(ctx, bot, (self.url, true), self.timeout_ms, facts).await
     }
 }
 

@@ -17,7 +17,7 @@ use crate::table::Builtin;
 /// Where bots talk to Telegram, unless it is said otherwise.
 const BASE: &str = "https://api.telegram.org";
 /// Variables that customarily hold the token of a bot.
-const VARIABLES: &[&str] = &["TELEGRAM_BOT_TOKEN", "BOT_TOKEN", "TELEGRAM_TOKEN"];
+pub(super) const VARIABLES: &[&str] = &["TELEGRAM_BOT_TOKEN", "BOT_TOKEN", "TELEGRAM_TOKEN"];
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "telegram",
@@ -309,24 +309,15 @@ impl Operation for SetChatAction {
 
 /// Fetch a file that somebody has sent to the bot.
 #[derive(Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+// serde can't refuse what a flattened struct might take; the schema does.
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields)]
 struct DownloadFile {
     /// The id of the file.
     #[schemars(length(min = 1))]
     file_id: String,
-    /// The largest file to take, in bytes.
-    #[serde(default = "super::default_max_bytes")]
-    #[schemars(range(min = 1, max = 20_000_000))]
-    max_bytes: u32,
-    /// Put the content into the result as Base64. A picture can be seen without that.
-    #[serde(default)]
-    include_base64: bool,
-    /// Put the content into the result as a `data:` URL.
-    #[serde(default)]
-    include_data_url: bool,
-    /// A file, relative to the working directory, to save the content in.
-    #[schemars(length(min = 1), extend("format" = goondan_spec::kinds::PATH))]
-    save_path: Option<String>,
+    #[serde(flatten)]
+    fetch: Fetch,
     /// The time limit in milliseconds.
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 1, max = 60_000))]
@@ -337,13 +328,7 @@ impl Operation for DownloadFile {
     type Shared = Bot;
 
     async fn run(self, ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
-        let fetch = Fetch {
-            max_bytes: self.max_bytes,
-            include_base64: self.include_base64,
-            include_data_url: self.include_data_url,
-            save_path: self.save_path,
-        };
-        fetch.check(ctx)?;
+        self.fetch.check(ctx)?;
         let file = call(bot, "getFile", json!({"file_id": self.file_id}), self.timeout_ms).await?;
         let Some(path) = file["file_path"].as_str() else {
             return Err(ToolError::new("Telegram did not say where the file is").code(Code::TOOL_HTTP));
@@ -353,6 +338,6 @@ impl Operation for DownloadFile {
         });
         // The address holds the token: nobody is told it.
         let url = format!("{}/file/bot{}/{path}", bot.base, bot.token()?);
-        fetch.fetch(ctx, bot, (url, false), self.timeout_ms, facts.as_object().cloned().unwrap_or_default()).await
+        self.fetch.fetch(ctx, bot, (url, false), self.timeout_ms, facts.as_object().cloned().unwrap_or_default()).await
     }
 }

@@ -203,6 +203,17 @@ impl Launcher {
         Ok(Contained { command: wrapped(&helper.command, &restrictions, command), watcher, layers: Vec::new() })
     }
 
+    /// `command` without any of that, for a program that only passes on what runs elsewhere. It ends with this one.
+    pub(crate) fn plain(&self, command: Command) -> Contained {
+        let watcher = self.helper.as_ref().map(|helper| Arc::clone(&helper.watcher));
+        Contained { command, watcher, layers: Vec::new() }
+    }
+
+    /// What the tool itself wants.
+    pub(crate) fn sandbox(&self) -> Option<&Sandbox> {
+        self.sandbox.as_ref()
+    }
+
     /// What came of a program, unless the helper refused to run it.
     pub(crate) fn judge(&self, finished: Finished) -> Result<Finished, ToolError> {
         match finished.stderr.strip_prefix(MARK) {

@@ -8,7 +8,7 @@ mod sdk;
 pub(crate) mod shelf;
 mod template;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput, ToolSource};
 use goondan_spec::kinds::{Permission, ProcessLimits};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use self::library::Loaded;
@@ -36,8 +36,9 @@ const FOLDER: &str = "tools";
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "custom-tools",
     about: "Creates and runs tools. A tool is a program, or a dynamic library that is loaded into the running swarm: a folder \
-            with a `tool.yaml` and an entrypoint, in the project's `tools/` or in `~/.goondan/tools`. Each call reads the \
-            folders again, so a new or changed tool is available at once.",
+            with a `tool.yaml` and an entrypoint, in the project's `tools/` or, for all projects of a user, in \
+            `~/.goondan/tools`. Each call reads the folders again, so a new or changed tool is available at once. See \
+            [custom tools](custom-tools.md).",
     config: &[
         ("dir", "the folder to use instead of `~/.goondan/tools`, relative to the project; `~/` is the home folder"),
         ("env", "a list of more environment variables that the programs may see"),
@@ -98,15 +99,31 @@ struct Shelf {
 impl Shelf {
     /// The folders that hold tools, the project's first.
     fn folders(&self, ctx: &ToolContext) -> Vec<PathBuf> {
+        [Some(ctx.project_dir.join(FOLDER)), self.users(ctx)].into_iter().flatten().collect()
+    }
+
+    /// The folder of the user's own tools, which all projects find. Nothing where there is no home folder.
+    fn users(&self, ctx: &ToolContext) -> Option<PathBuf> {
         let home = || std::env::home_dir().filter(|home| home.is_absolute());
-        let own = match self.dir.as_deref() {
+        match self.dir.as_deref() {
             None => home().map(|home| home.join(".goondan").join(FOLDER)),
             Some(dir) => match dir.strip_prefix("~/") {
                 Some(below) => home().map(|home| home.join(below)),
                 None => Some(ctx.project_dir.join(dir)),
             },
-        };
-        [Some(ctx.project_dir.join(FOLDER)), own].into_iter().flatten().collect()
+        }
+    }
+
+    /// The folder in which tools of that scope lie.
+    fn folder_of(&self, ctx: &ToolContext, scope: Scope) -> Result<PathBuf, ToolError> {
+        match scope {
+            Scope::Project => Ok(ctx.project_dir.join(FOLDER)),
+            Scope::User => self.users(ctx).ok_or_else(|| {
+                ToolError::new("there is no home folder to keep the tools of a user in")
+                    .code(Code::TOOL_UNAVAILABLE)
+                    .suggest("make it with scope `project`")
+            }),
+        }
     }
 
     /// The tool of this name. The name is compared, and never made into a path.
@@ -128,8 +145,18 @@ impl Shelf {
     }
 }
 
-/// Make the files of a new custom tool in the project's `tools` folder. Then write what it does, build it if its
-/// language needs that, and call it with `custom-tools__run`.
+/// Who finds a tool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Scope {
+    #[default]
+    Project,
+    User,
+}
+
+/// Make the files of a new custom tool, for steps that come again and again. Then write what it does and which parameters it
+/// takes, build it if its language needs that, and call it with `custom-tools__run`; it is there at once and stays. Ask the
+/// user before you make a tool that nobody has asked for.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Create {
@@ -142,16 +169,23 @@ struct Create {
     /// The language to write it in.
     #[serde(default)]
     template: Template,
+    /// Who finds it: `project` puts it into the project's `tools` folder, `user` into the home folder for all projects.
+    #[serde(default)]
+    scope: Scope,
 }
 
 impl Operation for Create {
     type Shared = Shelf;
 
-    async fn preview(self, _ctx: &ToolContext, _settings: &Shelf) -> Result<Option<String>, ToolError> {
+    async fn preview(self, ctx: &ToolContext, settings: &Shelf) -> Result<Option<String>, ToolError> {
         is_name(&self.name)?;
+        let shelf = match self.scope {
+            Scope::Project => FOLDER.to_owned(),
+            Scope::User => settings.folder_of(ctx, self.scope)?.display().to_string(),
+        };
         let scaffold = scaffold(self.template, &self.name, &self.description);
         let files = scaffold.files.iter().map(|(path, content, _)| {
-            let path = format!("{FOLDER}/{}/{path}", self.name);
+            let path = format!("{shelf}/{}/{path}", self.name);
             crate::write::diff(&path, "", content)
         });
         Ok(Some(files.collect()))
@@ -162,28 +196,43 @@ impl Operation for Create {
         if settings.scan(ctx).await?.iter().any(|found| found.name == self.name) {
             return Err(exists(&self.name));
         }
-        let project = Root::at(&ctx.project_dir)?;
-        blocking(move || {
-            let folder = project.resolve(&format!("{FOLDER}/{}", self.name))?;
-            if folder.path.symlink_metadata().is_ok() {
-                return Err(exists(&self.name));
+        let shelf = settings.folder_of(ctx, self.scope)?;
+        let project = ctx.project_dir.clone();
+        blocking(move || self.make(&shelf, &project)).await
+    }
+}
+
+impl Create {
+    /// Puts the files into the folder `shelf`.
+    fn make(&self, shelf: &Path, project: &Path) -> Result<ToolOutput, ToolError> {
+        // A link in place of the project's folder must not lead out of it; where the user's folder is, is the user's choice.
+        let (root, above) = match self.scope {
+            Scope::Project => (Root::at(project)?, format!("{FOLDER}/")),
+            Scope::User => {
+                let made = std::fs::create_dir_all(shelf);
+                made.map_err(|error| errors::io(format_args!("make the folder `{}`", shelf.display()), &error))?;
+                (Root::at(shelf)?, String::new())
             }
-            let scaffold = scaffold(self.template, &self.name, &self.description);
-            for (path, content, executable) in &scaffold.files {
-                let file = project.resolve(&format!("{FOLDER}/{}/{path}", self.name))?;
-                project.create_parents(&file)?;
-                replace(&project, &file, content.as_bytes())?;
-                if *executable {
-                    make_executable(&project, &file)?;
-                }
+        };
+        let folder = root.resolve(&format!("{above}{}", self.name))?;
+        if folder.path.symlink_metadata().is_ok() {
+            return Err(exists(&self.name));
+        }
+        let scaffold = scaffold(self.template, &self.name, &self.description);
+        for (path, content, executable) in &scaffold.files {
+            let file = root.resolve(&format!("{above}{}/{path}", self.name))?;
+            root.create_parents(&file)?;
+            replace(&root, &file, content.as_bytes())?;
+            if *executable {
+                make_executable(&root, &file)?;
             }
-            let files: Vec<&String> = scaffold.files.iter().map(|(path, ..)| path).collect();
-            let output = json!({
-                "name": self.name, "template": self.template, "folder": folder.path, "files": files, "next": scaffold.next,
-            });
-            Ok(titled(format!("Made the tool {}", self.name), output))
-        })
-        .await
+        }
+        let files: Vec<&String> = scaffold.files.iter().map(|(path, ..)| path).collect();
+        let output = json!({
+            "name": self.name, "template": self.template, "scope": self.scope, "folder": folder.path, "files": files,
+            "next": scaffold.next,
+        });
+        Ok(titled(format!("Made the tool {}", self.name), output))
     }
 }
 

@@ -1,6 +1,7 @@
 //! `fs__ls`: list a folder.
 
 use std::fs::{self, DirEntry};
+use std::io;
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_spec::kinds::PATH;
@@ -31,8 +32,12 @@ impl Operation for Ls {
         let root = roots.of(ctx)?;
         blocking(move || {
             let place = root.resolve(&self.path)?;
-            let entries =
-                fs::read_dir(&place.path).map_err(|error| errors::io(format_args!("list `{}`", self.path), &error))?;
+            // Not every system says of a file that it is no folder.
+            let entries = match place.path.is_file() {
+                true => Err(io::ErrorKind::NotADirectory.into()),
+                false => fs::read_dir(&place.path),
+            };
+            let entries = entries.map_err(|error| errors::io(format_args!("list `{}`", self.path), &error))?;
             let mut entries: Vec<(bool, String, Value)> = entries.filter_map(Result::ok).map(entry).collect();
             entries.sort_by(|left, right| (!left.0, &left.1).cmp(&(!right.0, &right.1)));
             let total = entries.len();

@@ -11,7 +11,7 @@ use goondan_core::ports::tool::ToolError;
 use super::told;
 use crate::errors;
 use crate::paths::{Place, Root};
-use crate::write::{create, read_text, replace};
+use crate::write::{create, read_text, remove, replace};
 
 /// How long a writer waits for others.
 #[cfg(unix)]
@@ -72,6 +72,25 @@ impl Folder {
         let _lock = lock(place.path.parent().unwrap_or(root.folder()))?;
         let content = change(self.read(path)?);
         self.write(path, &content)
+    }
+
+    /// Takes a file out. One that is gone already is no error.
+    pub(super) fn remove(&self, path: &str) -> Result<(), String> {
+        let (root, place) = self.place(path)?;
+        if place.path.symlink_metadata().is_err() {
+            return Ok(());
+        }
+        remove(&root, &place).map_err(told)
+    }
+
+    /// The names of the files in the folder `path` with that extension, sorted.
+    pub(super) fn files(&self, path: &str, extension: &str) -> Result<Vec<String>, String> {
+        let (_, place) = self.place(path)?;
+        let entries = std::fs::read_dir(&place.path).into_iter().flatten().filter_map(Result::ok);
+        let wanted = entries.filter(|entry| entry.path().extension().is_some_and(|found| found == extension));
+        let mut names: Vec<String> = wanted.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        Ok(names)
     }
 
     /// The names of the folders below `path`, sorted, that hold a file of this name.

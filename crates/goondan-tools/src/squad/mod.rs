@@ -6,6 +6,7 @@
 mod decide;
 mod folder;
 mod memory;
+mod merge;
 mod route;
 mod sessions;
 mod skill;
@@ -15,6 +16,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{InstanceMeta, InstanceStatus};
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_spec::kinds::Permission::{Read, Write};
@@ -48,6 +50,8 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             // The ids of the session and of its question are derived from the id of the call.
             Export::new::<route::Route>("route", &squad).needs(Read).idempotent(),
             Export::new::<decide::Decide>("decide", &squad).needs(Write),
+            // What was merged is not merged again.
+            Export::new::<merge::Merge>("merge", &squad).needs(Write).idempotent(),
             Export::new::<memory::Memory>("memory", &squad).needs(Write),
             Export::new::<status::Status>("status", &squad).read_only(),
             Export::new::<skill::Skill>("skill", &squad).needs(Read).needs(Write),
@@ -79,14 +83,32 @@ impl Squad {
         Folder::new(ctx.project_dir.clone(), self.settings.dir.clone())
     }
 
-    /// Notes which sessions are done that nobody waits for. Where the host does not tell, they count as at work.
-    async fn look_after_started(&self, ctx: &ToolContext) {
-        let Some(power) = ctx.runtime.sessions() else { return };
-        let Ok(all) = power.sessions().await else { return };
+    /// Reads what was kept, and notes which sessions are done that nobody waits for. Where the host does not tell, they count
+    /// as at work.
+    async fn look_after_started(&self, ctx: &ToolContext) -> Result<(), ToolError> {
+        if let Some(state) = ctx.runtime.state() {
+            self.sessions.restore(state).await?;
+        }
+        let Some(power) = ctx.runtime.sessions() else { return Ok(()) };
+        let Ok(all) = power.sessions().await else { return Ok(()) };
         let busy = |session: &&InstanceMeta| session.status == InstanceStatus::Processing;
         let busy: HashSet<&str> = all.iter().filter(busy).map(|session| session.instance_key.as_str()).collect();
         self.sessions.settle(|key| busy.contains(key));
+        Ok(())
     }
+
+    /// Keeps the sessions that the caller has routed, where the host lets it.
+    async fn keep(&self, ctx: &ToolContext) -> Result<(), ToolError> {
+        match ctx.runtime.state() {
+            Some(state) => self.sessions.keep(&caller(ctx), state).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// The conversation that makes the call.
+fn caller(ctx: &ToolContext) -> InstanceId {
+    InstanceId::new(&*ctx.agent_name, &*ctx.instance_key)
 }
 
 /// A result of the squad: whether it worked, and what to tell the model.

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::folder::{Folder, blocking, plain_name};
 use super::sessions::{State, Turn};
-use super::{Squad, result, told};
+use super::{Squad, caller, result, told};
 use crate::define::Operation;
 
 /// How much of a charter, a history or a context is told, in bytes.
@@ -59,16 +59,18 @@ impl Operation for Route {
             Ok(instructions) => instructions,
             Err(problem) => return Ok(result(Err(problem))),
         };
-        squad.look_after_started(ctx).await;
+        squad.look_after_started(ctx).await?;
         let limit = squad.settings.max_concurrent;
-        let Some(turn) = squad.sessions.open(&self.target_agent, limit) else {
+        let Some(turn) = squad.sessions.open(caller(ctx), &self.target_agent, limit) else {
             let problem = format!(
                 "The limit of {limit} routed sessions at once is reached: route again when one is done (`squad__status` \
                  tells which run)."
             );
             return Ok(result(Err(problem)));
         };
-        match self.ask(ctx, squad, turn, instructions).await {
+        let answer = self.ask(ctx, squad, turn, instructions).await;
+        squad.keep(ctx).await?;
+        match answer {
             Err(error) if error.code.as_deref() == Some(Code::TOOL_CANCELLED.as_str()) => Err(error),
             Err(error) => Ok(result(Err(format!("Agent \"{}\" failed: {}", self.target_agent, told(error))))),
             Ok(text) => Ok(result(Ok(text))),
@@ -92,6 +94,7 @@ impl Route {
         let options = SpawnOptions { cwd: Some(ctx.workdir.display().to_string()), ..SpawnOptions::default() };
         let session = ctx.runtime.spawn(agent, options).await?.instance_key;
         squad.sessions.name(&turn, &session);
+        squad.keep(ctx).await?;
         ctx.progress.update(&format!("Routing to {name}"), JsonObject::new());
         let event = AgentEventInput {
             event_type: Some(REQUEST.to_owned()),

@@ -1,10 +1,11 @@
 //! `squad__status`: how the routed sessions are.
 
+use chrono::Utc;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::sessions::Session;
+use super::sessions::Told;
 use super::{Squad, result};
 use crate::define::Operation;
 
@@ -24,12 +25,12 @@ impl Operation for Status {
     type Shared = Squad;
 
     async fn run(self, ctx: &ToolContext, squad: &Squad) -> Result<ToolOutput, ToolError> {
-        squad.look_after_started(ctx).await;
-        let wanted = |session: &Session| {
+        squad.look_after_started(ctx).await?;
+        let wanted = |session: &Told| {
             (self.include_destroyed || session.state.is_open())
                 && self.agent_name.as_ref().is_none_or(|name| *name == session.agent)
         };
-        let sessions: Vec<Session> = squad.sessions.all().into_iter().filter(wanted).collect();
+        let sessions: Vec<Told> = squad.sessions.all().into_iter().filter(wanted).collect();
         let text = match (&self.agent_name, sessions.as_slice()) {
             (Some(name), []) => format!("There are no active sessions for agent \"{name}\"."),
             (None, []) => "There are no active agent sessions.".to_owned(),
@@ -42,13 +43,14 @@ impl Operation for Status {
 }
 
 /// A session in a list.
-fn line(session: &Session) -> String {
+fn line(session: &Told) -> String {
+    let since = |time: chrono::DateTime<Utc>| (Utc::now() - time).num_seconds().max(0);
     format!(
         "\n- **{}** [{}] session={} age={}s idle={}s",
         session.agent,
         session.state.name(),
         session.key,
-        session.opened.elapsed().as_secs(),
-        session.changed.elapsed().as_secs(),
+        since(session.opened),
+        since(session.changed),
     )
 }

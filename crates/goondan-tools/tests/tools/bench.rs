@@ -160,6 +160,7 @@ pub(crate) fn resource_of(name: &str, entry: Entry, config: JsonObject) -> Resou
         overrides: Vec::new(),
         isolation: Default::default(),
         build: None,
+        variables: Vec::new(),
     };
     Resource {
         id: ResourceId::base(Kind::Tool, name),
@@ -373,6 +374,11 @@ impl ToolState for FakeRuntime {
     async fn save(&self, name: &str, value: Value) -> Result<(), ToolError> {
         self.state.lock().unwrap().insert(name.to_owned(), value);
         Ok(())
+    }
+
+    async fn everywhere(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, ToolError> {
+        let own = InstanceId::new("tester", "main");
+        Ok(self.load(name).await?.map(|value| (own, value)).into_iter().collect())
     }
 }
 

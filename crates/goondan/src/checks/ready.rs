@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use goondan_models::{missing_key, model_problem};
 use goondan_spec::kinds::{ConnectorEntry, Entry, ExtensionEntry, Model, Module, Tool};
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
-use goondan_tools::{EntryFault, entry_fault};
+use goondan_tools::{EntryFault, config_fault, entry_fault};
 
 /// What can't be had. What no agent uses keeps nobody from running.
 pub(super) fn check(bundle: &Bundle, environment: &Environment) -> Vec<Diagnostic> {
@@ -19,7 +19,7 @@ pub(super) fn check(bundle: &Bundle, environment: &Environment) -> Vec<Diagnosti
         Some(problem.of(model, "spec", models.contains(&model.id), "model"))
     });
     let of_tools = bundle.tools().values().filter_map(|tool| {
-        let problem = entry_problem(bundle, tool)?;
+        let problem = entry_problem(bundle, tool, environment)?;
         let mut diagnostic = problem.of(tool, "spec.entry", tools.contains(&tool.id), "tool");
         diagnostic.position = bundle.place(&tool.id, "spec.entry").or(diagnostic.position);
         Some(diagnostic)
@@ -92,9 +92,14 @@ fn library_problem(bundle: &Bundle, id: &ResourceId, path: &str) -> Option<Probl
 }
 
 /// What is wrong behind an entry. Nothing of it is loaded or started.
-fn entry_problem(bundle: &Bundle, tool: &Resource<Tool>) -> Option<Problem> {
+fn entry_problem(bundle: &Bundle, tool: &Resource<Tool>, environment: &Environment) -> Option<Problem> {
     match &tool.spec.entry {
-        Entry::Builtin(_) | Entry::Mcp(_) | Entry::A2a(_) => None,
+        Entry::Builtin(_) => {
+            let error = config_fault(tool, environment)?;
+            let (message, suggestion) = (error.to_string(), error.suggestion);
+            Some(Problem { code: Code::ENTRY_NOT_FOUND, message, suggestion })
+        }
+        Entry::Mcp(_) | Entry::A2a(_) => None,
         Entry::Library(path) => library_problem(bundle, &tool.id, path),
         Entry::Module(module) => module_problem(bundle, &tool.id, module),
         Entry::Executable(path) => Some(match entry_fault(&bundle.root().join(path))? {

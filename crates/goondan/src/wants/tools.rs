@@ -67,7 +67,7 @@ pub(super) fn settings(bundle: &Bundle) -> Vec<Want> {
         let of_use = |used: &'_ goondan_spec::kinds::ExtensionUse| used.extension.to_string();
         agent.spec.extensions.iter().map(move |used| (of_use(used), &used.config, agent.origin.as_ref()))
     });
-    let mut wants = Vec::new();
+    let mut wants: Vec<Want> = bundle.tools().values().filter_map(|tool| other_host(tool)).collect();
     for (whose, config, origin) in tools.chain(extensions).chain(uses) {
         for key in ["roots", "dir"] {
             wants.extend(
@@ -83,6 +83,13 @@ pub(super) fn settings(bundle: &Bundle) -> Vec<Want> {
         model.spec.options.values().for_each(|value| sources(value, &mut hand));
     }
     wants
+}
+
+/// A host that command lines run on, with the keys of whoever runs the project.
+fn other_host(tool: &Resource<Tool>) -> Option<Want> {
+    let runs_lines = matches!(&tool.spec.entry, Entry::Builtin(name) if name == "bash" || name == "runtime");
+    let host = tool.spec.config.get("host").filter(|_| runs_lines)?.as_str()?;
+    Some(Want::new(format!("runs commands on the host `{host}` over SSH, with your keys"), tool.origin.as_ref()))
 }
 
 /// The values of the variables that the options of models name, such as those of headers.

@@ -24,6 +24,7 @@ use self::sources::{Builder, ToolSources};
 use self::stamp::Stamp;
 use self::trace::Trace;
 use crate::build::Builds;
+use crate::identity::canonical;
 use crate::reload::Cause;
 use crate::swarm::{Inner, Swarm};
 
@@ -86,7 +87,7 @@ impl Swarm {
     /// Reloads this swarm from now on whenever a file changes that it was made from, and builds tools whose sources change.
     /// What comes of it is told to [`Swarm::reload_news`].
     pub fn watch(&self, options: WatchOptions) -> Watch {
-        let (ignored, cancellation) = (self.state_root(), CancellationToken::new());
+        let (ignored, cancellation) = (self.state_beside(&absolute(&self.root())), CancellationToken::new());
         let sight = Sight {
             root: absolute(&self.root()),
             trace: Trace::default(),
@@ -101,6 +102,17 @@ impl Swarm {
             options,
         };
         Watch { task: tokio::spawn(watcher.run_until(cancellation.clone())), cancellation }
+    }
+}
+
+impl Swarm {
+    /// The folder of the state, as far as the project in `root` does not lie in it: then it is that of this swarm alone.
+    fn state_beside(&self, root: &Path) -> PathBuf {
+        let state = self.state_root();
+        match canonical(root).starts_with(canonical(&state)) {
+            true => self.workspace_dir(),
+            false => state,
+        }
     }
 }
 

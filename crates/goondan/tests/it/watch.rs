@@ -199,6 +199,13 @@ async fn what_agents_and_the_swarm_itself_write_is_no_edit() {
     assert_eq!((outcome.result.unwrap(), outcome.plan.changed), (2, vec!["Model/m".to_owned()]));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_below_the_state_root_is_watched() {
+    let mut watched = Watched::start(listening(), ".").await;
+    say(&watched.project.join("words/script.yaml"), "second");
+    watched.until("second").await;
+}
+
 /// Secrets that are kept in files count for a comparison, and for a reload, as they did at the start.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_in_a_file_is_the_same_at_a_reload() {

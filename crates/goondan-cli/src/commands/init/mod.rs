@@ -26,6 +26,7 @@ Examples:
   gdn init my-swarm                              Create a project in the folder my-swarm
   gdn init my-team --template multi-agent --git  Create several agents, in a git repository
   gdn init swarm --template repository           Create agents for the git repository around it
+  gdn init desk --template service               Create an agent that other programs ask over HTTP
   gdn init . --name support --force              Overwrite what is in this folder";
 
 /// Arguments of `gdn init`.
@@ -38,8 +39,7 @@ pub(crate) struct InitArgs {
     /// Give the project this name [default: the folder's name]
     #[arg(short, long, value_name = "NAME")]
     name: Option<String>,
-    /// Start from this template: an agent with tools, several agents, agents that work on this git repository, or an agent
-    /// without tools
+    /// Start from this template
     #[arg(short, long, value_enum, default_value_t)]
     template: Template,
     /// Overwrite existing files

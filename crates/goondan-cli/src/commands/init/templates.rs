@@ -15,6 +15,12 @@ pub(super) enum Template {
     MultiAgent,
     /// A coordinator, a coder and a reviewer that work in the git repository around the project
     Repository,
+    /// One agent that changes and tests the code of the git repository around the project
+    Coding,
+    /// A lead that answers with sources, and a researcher that looks things up
+    Research,
+    /// An agent that answers other programs over HTTP, as data
+    Service,
     /// One agent without tools, in one file
     Minimal,
 }
@@ -52,6 +58,36 @@ const REPOSITORY: &[(&str, &str)] = files!(
     "prompts/reviewer.md",
     "script.yaml",
 );
+const CODING: &[(&str, &str)] = files!(
+    "coding":
+    "goondan.yaml",
+    "agents.yaml",
+    "prompts/coder.md",
+    "script.yaml",
+    "coding.case.yaml",
+    "README.md",
+);
+const RESEARCH: &[(&str, &str)] = files!(
+    "research":
+    "goondan.yaml",
+    "agents.yaml",
+    "prompts/lead.md",
+    "prompts/researcher.md",
+    "memory/tides.md",
+    "script.yaml",
+    "research.case.yaml",
+    "README.md",
+);
+const SERVICE: &[(&str, &str)] = files!(
+    "service":
+    "goondan.yaml",
+    "agents.yaml",
+    "prompts/desk.md",
+    "knowledge.md",
+    "script.yaml",
+    "service.case.yaml",
+    "README.md",
+);
 const MINIMAL: &[(&str, &str)] = files!("minimal": "goondan.yaml", "script.yaml");
 
 impl File {
@@ -68,13 +104,16 @@ impl Template {
             Template::Default => "default",
             Template::MultiAgent => "multi-agent",
             Template::Repository => "repository",
+            Template::Coding => "coding",
+            Template::Research => "research",
+            Template::Service => "service",
             Template::Minimal => "minimal",
         }
     }
 
     /// Whether its agents work in the git repository around the project.
     pub(super) fn works_in_repository(self) -> bool {
-        self == Template::Repository
+        matches!(self, Template::Repository | Template::Coding)
     }
 
     /// The files of a project called `name`.
@@ -83,6 +122,9 @@ impl Template {
             Template::Default => DEFAULT,
             Template::MultiAgent => MULTI_AGENT,
             Template::Repository => REPOSITORY,
+            Template::Coding => CODING,
+            Template::Research => RESEARCH,
+            Template::Service => SERVICE,
             Template::Minimal => MINIMAL,
         };
         files.iter().map(|&(path, text)| File { path, text: text.replace(NAME, name) }).collect()

@@ -5,11 +5,11 @@ use goondan::StateRoot;
 use goondan::spec::Code;
 use goondan_serve::mcp;
 
-use crate::commands::run::{Asked, Session, Signals, watched};
+use crate::commands::run::{Session, Signals, watched};
 use crate::exit::CliError;
 use crate::output::Output;
 use crate::place::ProjectPath;
-use crate::project::{Launch, StartArgs};
+use crate::project::StartArgs;
 
 const EXAMPLES: &str = "\
 Examples (a client starts them; docs/mcp-server.md says how):
@@ -35,16 +35,8 @@ pub(super) async fn run(args: ServeArgs, state_root: &StateRoot, output: &Output
 }
 
 async fn talk(args: &ServeArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let project = args.project.find(output)?;
-    let launch = Launch {
-        project: &project,
-        args: &args.start,
-        record: None,
-        watch: args.watch,
-        asked: Asked::Clients,
-        waits: false,
-    };
-    let session = Session::start(launch, signals, state_root, output).await?;
+    let what = (&args.project, &args.start);
+    let session = Session::for_client(what, args.watch, signals, state_root, output).await?;
     let service = session.door.service.clone();
     let talk = mcp::serve(&service, tokio::io::stdin(), tokio::io::stdout());
     session.attend(talk, |error| CliError::failure(Code::INTERNAL_ERROR, error.to_string()), output).await

@@ -179,6 +179,7 @@ mod tests {
         let request = ApprovalRequest {
             id: "1".to_owned(),
             instance: InstanceId::new("a", "main"),
+            trace_id: String::new(),
             tool_call_id: "c".to_owned(),
             tool_name: "bash__exec".to_owned(),
             arguments: Default::default(),

@@ -13,14 +13,15 @@ use goondan::ports::approval::ApprovalAnswer;
 use goondan::ports::store::InstanceStatus;
 use goondan::ports::tool::ToolCallResult;
 use goondan::spec::Code;
-use goondan::{Input, SendError, StateRoot, Swarm, Turn, UsageLedger};
+use goondan::{Input, Listener, SendError, StateRoot, Swarm, Turn, UsageLedger};
 use goondan_connect::{Connections, Console, Options};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
+use super::Asked;
 use super::answers::{self, Unasked};
-use super::approval::{Question, Questions, approver};
+use super::approval::{Asked, Question, Questions, approver};
 use super::door::Door;
 use super::reloads::Reloads;
 use super::signals::{Hangups, Signal, Signals};
@@ -29,7 +30,8 @@ use super::view::View;
 use crate::commands::build;
 use crate::exit::{CliError, Exit};
 use crate::output::{Activity, Output, TurnFacts, TurnReport, turn_error};
-use crate::project::{self, Launch};
+use crate::place::ProjectPath;
+use crate::project::{self, Launch, StartArgs};
 use crate::remote::{self, NotStarted};
 
 /// A swarm with whoever watches it: a person at a terminal or a program behind a pipe.
@@ -44,6 +46,8 @@ pub(crate) struct Session {
     pub(crate) reloads: Reloads,
     /// Questions that wait for an answer.
     pub(crate) questions: Questions,
+    /// Keeps agents waiting for clients that have not come yet.
+    pub(crate) somebody: Option<Listener>,
     /// The door of the workspace.
     pub(crate) door: Door,
     /// What the chain has used up that is followed.
@@ -99,6 +103,19 @@ pub(crate) enum OnInterrupt {
 }
 
 impl Session {
+    /// Starts a swarm for one client that speaks a protocol over this process's pipes, and that is asked itself.
+    pub(crate) async fn for_client(
+        (project, args): (&ProjectPath, &StartArgs),
+        watch: bool,
+        signals: Signals,
+        state_root: &StateRoot,
+        output: &Output,
+    ) -> Result<Self, CliError> {
+        let project = project.find(output)?;
+        let launch = Launch { project: &project, args, record: None, watch, asked: Asked::Clients, waits: false };
+        Ok(Session::start(launch, signals, state_root, output).await?)
+    }
+
     /// Starts a swarm.
     pub(crate) async fn start(
         launch: Launch<'_>,
@@ -114,6 +131,8 @@ impl Session {
             return Err(NotStarted::Elsewhere(Box::new(remote), signals));
         }
         let (approver, broker, questions) = approver(launch.args.yes, launch.asked);
+        // Before the turns go on that an earlier run has left: they may ask again at once.
+        let somebody = (launch.asked == Asked::Clients).then(|| broker.listen());
         let (watch, hangups) = (launch.watch, Hangups::open().map_err(CliError::from)?);
         let (swarm, events) = project::start(prepared, launch, approver, state_root, output).await?;
         signals.end_when(swarm.taken_over());
@@ -126,6 +145,7 @@ impl Session {
             signals,
             reloads,
             questions,
+            somebody,
             door,
             ledger,
             connections: None,
@@ -138,7 +158,8 @@ impl Session {
 
     /// Starts the connections of the swarm.
     pub(crate) async fn connect(&mut self, has_server: bool, console: Option<Console>) -> Result<(), CliError> {
-        let options = Options { has_server, console: console.map(Arc::new), ..Options::default() };
+        let broker = Some(self.door.broker.clone());
+        let options = Options { has_server, console: console.map(Arc::new), broker, ..Options::default() };
         let connections = Connections::begin(self.swarm.clone(), options).await;
         for Unusable { name, problem } in connections.problems() {
             self.output.note(&format!("Connection/{} does not run: {problem}", shown::line(name)))?;

@@ -101,10 +101,14 @@ impl Orchestrator {
         self.known_agent(&event.target.agent)?;
         let generation = self.engine.generation.load();
         let agent = generation.agent(&event.target.agent).cloned().expect("it was just found");
-        match &event.terms.model {
-            None => Ok(agent),
-            Some(model) => self.known_model(model).map(|model| Arc::new(agent.with_model(&model))),
-        }
+        let agent = match &event.terms.model {
+            None => agent,
+            Some(model) => Arc::new(agent.with_model(&self.known_model(model)?)),
+        };
+        Ok(match &event.terms.output {
+            Some(schema) if !agent.answers_as_data => Arc::new(agent.with_output(schema)),
+            _ => agent,
+        })
     }
 
     fn facts(&self, agent: Arc<AgentPlan>, event: &AgentEvent, meta: &InstanceMeta) -> TurnFacts {

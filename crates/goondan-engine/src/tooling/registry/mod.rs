@@ -140,7 +140,56 @@ impl RegisteredTool {
     }
 }
 
-/// Everything that is executable for an agent in one generation; a step's [`Catalog`] is chosen from it.
+/// Everything that is executable for an agent in one generation; a step's [`Catalog`] is chosen from it. A program can make one
+/// of its own:
+///
+/// ```
+/// use std::collections::BTreeSet;
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use async_trait::async_trait;
+/// use goondan_core::JsonObject;
+/// use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
+/// use goondan_engine::tooling::registry::{LazyTool, RegisteredTool, Registry, ToolLimits, ToolName};
+/// use goondan_spec::kinds::{ExportSpec, Permission};
+/// use serde_json::json;
+///
+/// struct Greet;
+///
+/// #[async_trait]
+/// impl ToolHandler for Greet {
+///     async fn call(&self, _ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+///         Ok(ToolOutput::from(json!(format!("Hello {}", input["name"].as_str().unwrap_or_default()))))
+///     }
+/// }
+///
+/// fn greeter(export: &str, needs: &[Permission]) -> Arc<RegisteredTool> {
+///     let spec = ExportSpec {
+///         description: "Greets somebody.".to_owned(),
+///         parameters: json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}),
+///         permissions: needs.iter().copied().collect(),
+///         ..ExportSpec::named(export)
+///     };
+///     let limits = ToolLimits { error_message: 1_000, output: 100_000, timeout: Duration::from_secs(60) };
+///     Arc::new(RegisteredTool::new("greeter", spec, Arc::new(Greet), limits))
+/// }
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// # runtime.block_on(async {
+/// let mut registry = Registry::default();
+/// registry.register(greeter("hello", &[]));
+/// registry.register(greeter("shout", &[Permission::Network]));
+/// registry.register_lazy(Arc::new(LazyTool::new(ToolName::new("greeter", "later"), || async { Ok(greeter("later", &[])) })));
+///
+/// // A lazy tool is listed once its definition is made.
+/// assert_eq!(registry.tools().count(), 2);
+/// registry.initialize().await.map_err(|failed| failed.len()).unwrap();
+/// let enabled: Vec<_> = registry.enabled(&BTreeSet::new()).map(|tool| tool.name.to_string()).collect();
+/// assert_eq!(enabled, ["greeter__hello", "greeter__later"]);
+/// assert!(registry.unregister("greeter__shout") && registry.get("greeter__shout").is_none());
+/// # });
+/// ```
 #[derive(Clone, Default)]
 pub struct Registry {
     tools: BTreeMap<String, Registered>,

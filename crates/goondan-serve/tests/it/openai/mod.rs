@@ -2,6 +2,7 @@
 
 mod conversations;
 mod errors;
+mod format;
 mod streams;
 
 use std::path::Path;
@@ -40,9 +41,14 @@ metadata: {name: b}
 spec: {modelConfig: {modelRef: Model/m}}
 ---
 apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: data}
+spec: {modelConfig: {modelRef: Model/m}, output: {schema: {type: object, required: [m]}}}
+---
+apiVersion: goondan.ai/v1
 kind: Swarm
 metadata: {name: default}
-spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}, {ref: Agent/b}]}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}, {ref: Agent/b}, {ref: Agent/data}]}
 ";
 
 /// A model that tells how often it was asked in the conversation, and what. It waits in the middle of an answer where it is
@@ -88,6 +94,13 @@ impl ModelClient for Teller {
             return Err(ModelError::new(ModelErrorKind::Status(400), "no"));
         }
         let usage = Some(TokenUsage { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3, cached_tokens: 0 });
+        // Where answers are data, what the first user says is the answer.
+        if request.tools.iter().any(|tool| tool.name == "answer__submit") {
+            let said = request.messages.iter().find(|message| message.data.role == Role::User).unwrap().text();
+            let arguments = serde_json::from_str(&said).unwrap();
+            let call = ModelChunk::ToolCall { id: String::new(), name: "answer__submit".to_owned(), arguments };
+            return Ok(futures::stream::iter([call, ModelChunk::Finish { usage }].map(Ok)).boxed());
+        }
         let is_first_step = request.messages.last().is_some_and(|message| message.data.role == Role::User);
         if text.contains("shout") && is_first_step {
             let call = ModelChunk::ToolCall {

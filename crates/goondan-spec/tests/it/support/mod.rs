@@ -50,12 +50,35 @@ fn connector() -> ConnectorManifest {
         name: "pager".to_owned(),
         events: vec![ConnectorEvent { name: "page".to_owned(), properties: Default::default() }],
         takes_any_event: false,
-        config: vec![Setting { name: "volume", also: &[], variable: None, need: Need::Never, check: is_number }],
+        config: vec![Setting {
+            name: "volume",
+            also: &[],
+            variable: None,
+            unless: None,
+            need: Need::Never,
+            check: is_number,
+        }],
         secrets: vec![
-            Setting { name: "signingSecret", also: &[], variable: None, need: Need::Always, check: |_| Ok(()) },
-            Setting { name: "botToken", also: &[], variable: None, need: Need::ForReplies, check: |_| Ok(()) },
+            Setting {
+                name: "signingSecret",
+                also: &[],
+                variable: None,
+                unless: None,
+                need: Need::Always,
+                check: |_| Ok(()),
+            },
+            Setting {
+                name: "botToken",
+                also: &[],
+                variable: None,
+                unless: None,
+                need: Need::ForReplies,
+                check: |_| Ok(()),
+            },
         ],
         answers: true,
+        streams: true,
+        asks: true,
         knows_senders: true,
         tool: None,
     }
@@ -81,6 +104,7 @@ fn manifest(name: &str, exports: &[(&str, Permission)]) -> ToolManifest {
         error_message_limit: None,
         output_limit: None,
         timeout_ms: Some(5_000),
+        variables: Vec::new(),
     }
 }
 

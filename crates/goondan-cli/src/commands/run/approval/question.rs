@@ -146,6 +146,7 @@ mod tests {
         ApprovalRequest {
             id: "1".to_owned(),
             instance: InstanceId::new("a", key),
+            trace_id: String::new(),
             tool_call_id: "c".to_owned(),
             tool_name: "bash__exec".to_owned(),
             arguments: arguments.as_object().unwrap().clone(),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use goondan::event::{RuntimeEvent, RuntimeEventKind};
+use goondan::event::{RateScope, RuntimeEvent, RuntimeEventKind};
 
 /// All that goes on, the latest last: what an agent waits for began after the wait.
 #[derive(Debug, Default)]
@@ -57,12 +57,13 @@ impl Running {
                 self.works.retain(|work| work.step_id != *step_id || work.tool_call_id.is_some());
                 self.begin(event, (turn_id, step_id), Some(tool_call_id), format!("{who} runs {tool_name}"));
             }
-            RuntimeEventKind::ModelWaiting { step_id: Some(step_id), model, wait, .. } => {
+            RuntimeEventKind::ModelWaiting { step_id: Some(step_id), model, scope, wait, .. } => {
                 let is_it = |work: &&mut Work| work.step_id == *step_id && work.tool_call_id.is_none();
                 if let Some(work) = self.works.iter_mut().find(is_it) {
                     let until =
                         now + chrono::Duration::milliseconds(i64::try_from(*wait).unwrap_or(i64::MAX).min(60_000));
-                    work.limited = Some((until, format!("{who} waits for the rate limit of {model}")));
+                    let whose = if *scope == RateScope::Swarm { "the swarm" } else { model };
+                    work.limited = Some((until, format!("{who} waits for the rate limit of {whose}")));
                 }
             }
             RuntimeEventKind::ToolProgress { tool_call_id, title, turn_id, .. } => {
