@@ -102,6 +102,12 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("time to reach the place", "commands/itself/release.rs", "CONNECT"),
     ("time without a byte from it", "commands/itself/release.rs", "SILENCE"),
     ("items that one completion offers", "goondan-lsp/src/completion.rs", "MOST"),
+    ("inputs that the history of a chat keeps", "goondan-cli/src/commands/run/chat/history.rs", "MOST"),
+    (
+        "bytes of the inputs that the history of a chat keeps",
+        "goondan-cli/src/commands/run/chat/history.rs",
+        "MOST_BYTES",
+    ),
     ("symbols that one search of a workspace finds", "goondan-lsp/src/symbols.rs", "MOST"),
     ("rounds of `gdn validate --fix`", "goondan-spec/src/repair.rs", "MAX_ROUNDS"),
     ("conversations that OpenAI clients continue by what was said in them", "openai/memory.rs", "HEADS"),

@@ -22,6 +22,8 @@ mod init;
 mod instances;
 mod later;
 mod limits;
+#[cfg(target_os = "linux")]
+mod live;
 mod lsp;
 #[cfg(unix)]
 mod mcp;
@@ -57,6 +59,8 @@ mod types;
 #[cfg(unix)]
 mod updates;
 mod validate;
+#[cfg(target_os = "linux")]
+mod viewer;
 #[cfg(unix)]
 mod watch;
 mod workspaces;

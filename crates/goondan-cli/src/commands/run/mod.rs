@@ -7,6 +7,8 @@ mod chat;
 pub(crate) mod console;
 mod door;
 mod elsewhere;
+#[cfg(unix)]
+mod live;
 mod reloads;
 mod serve;
 mod session;
@@ -77,6 +79,9 @@ pub(crate) struct RunArgs {
     /// Reload the project whenever one of its files changes
     #[arg(short, long)]
     watch: bool,
+    /// Chat in plain lines, without a part of the screen that changes
+    #[arg(long)]
+    plain: bool,
 }
 
 /// What comes in.
@@ -142,7 +147,7 @@ async fn start(
         }
         (Err(NotStarted::Elsewhere(remote, signals)), Mode::Chat) => {
             let there = Elsewhere::begin(*remote, &args.start, signals, output)?;
-            return chat::chat_elsewhere(there, &input, state_root, output).await;
+            return talk(chat::There::with(there), &input, args.plain, output).await;
         }
         (Err(not_started), _) => return Err(not_started.into()),
     };
@@ -158,8 +163,18 @@ async fn start(
     match mode {
         Mode::Ask(text) => ask::ask(session, Input { text, ..input }, format, output).await,
         Mode::Serve => serve::serve(session, &input, format, output).await,
-        Mode::Chat => chat::chat(session, &input, state_root, output).await,
+        Mode::Chat => talk(chat::Here::with(session), &input, args.plain, output).await,
     }
+}
+
+/// Chats with `partner`, in lines where that is wanted or all that the terminal can do.
+async fn talk(partner: impl chat::Partner, input: &Input, is_plain: bool, output: &Output) -> Result<(), CliError> {
+    #[cfg(unix)]
+    if !is_plain && live::is_possible(output) {
+        return live::chat(partner, input, output).await;
+    }
+    let _ = is_plain;
+    chat::chat(partner, input, output).await
 }
 
 /// What is typed in a chat goes where a `cli` connection of the swarm says.
