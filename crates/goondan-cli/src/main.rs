@@ -13,6 +13,7 @@ mod elsewhere;
 mod exit;
 mod instances;
 mod output;
+mod packages;
 mod place;
 mod project;
 mod remote;

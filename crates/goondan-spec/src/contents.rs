@@ -21,7 +21,15 @@ pub const MAX_DEPTH: usize = 32;
 /// # Errors
 /// Something can't be read, is neither a file nor a folder, or there is more than a package may hold.
 pub fn contents(files: &dyn Files, root: &Path) -> io::Result<String> {
-    let mut walk = Walk { files, found: Vec::new(), entries: 0, bytes: 0 };
+    contents_without(files, root, &[])
+}
+
+/// As [`contents`], without what is called so at the top of the folder.
+///
+/// # Errors
+/// As [`contents`].
+pub fn contents_without(files: &dyn Files, root: &Path, left_out: &[&str]) -> io::Result<String> {
+    let mut walk = Walk { files, left_out, found: Vec::new(), entries: 0, bytes: 0 };
     walk.folder(root, "", 0)?;
     walk.found.sort_unstable();
     let mut hasher = Sha256::new();
@@ -45,6 +53,7 @@ pub fn hex(bytes: &[u8]) -> String {
 
 struct Walk<'f> {
     files: &'f dyn Files,
+    left_out: &'f [&'f str],
     found: Vec<(String, Vec<u8>)>,
     entries: usize,
     bytes: u64,
@@ -56,6 +65,9 @@ impl Walk<'_> {
             return Err(io::Error::other(format!("it has folders more than {MAX_DEPTH} deep")));
         }
         for (name, kind) in self.files.list(path)? {
+            if relative.is_empty() && self.left_out.contains(&name.as_str()) {
+                continue;
+            }
             self.entries += 1;
             if self.entries > MAX_ENTRIES {
                 return Err(io::Error::other(format!("it has more than {MAX_ENTRIES} files")));

@@ -33,6 +33,7 @@ pub mod kinds;
 mod lint;
 mod load;
 pub mod lock;
+pub mod manifest_edit;
 pub mod meta;
 mod node;
 pub mod outline;

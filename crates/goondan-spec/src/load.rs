@@ -119,7 +119,8 @@ fn run<T>(
 fn outline(stage: &Stage<'_>, decoded: &Decoded, gathered: &mut Gathered) -> Outline {
     let named = stage.documents.iter().filter(|document| !document.id().name.is_empty());
     let own = named.map(|document| {
-        let origin = Some((document.file.to_owned(), document.envelope.head.name_at));
+        // What is installed is nobody's to rename here.
+        let origin = document.base.is_empty().then(|| (document.file.to_owned(), document.envelope.head.name_at));
         Definition { id: document.id().clone(), origin }
     });
     let built_in = stage.built_in;

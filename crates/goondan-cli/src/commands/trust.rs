@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goondan::{StateRoot, TrustList, Trusted, folders_to_trust, wants};
+use goondan::{StateRoot, TrustList, Trusted, folders_to_trust, packages_to_trust, wants};
 use serde_json::json;
 
 use crate::commands::quoted;
@@ -61,6 +61,7 @@ fn trust(list: &TrustList, folder: &Path, state_root: &StateRoot, output: &Outpu
     let project = goondan::manifest_in(folder).map(|_| goondan::load(folder));
     let wants = project.as_ref().map(|project| wants(project, state_root)).unwrap_or_default();
     let trusted = list.add(folder).map_err(|error| unwritten(list, &error))?;
+    list.add_packages(&packages_to_trust(&wants)).map_err(|error| unwritten(list, &error))?;
     if output.json {
         return output.json_pretty(&json!({ "trusted": trusted, "wants": wants }));
     }

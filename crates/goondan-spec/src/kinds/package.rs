@@ -13,7 +13,7 @@ use crate::text::excerpt;
 const PUBLIC: &str = "public";
 
 /// How a source begins.
-pub const SOURCES: [&str; 6] = ["oci://", "file:", "git+https://", "git+ssh://", "git+file://", "registry+"];
+const SOURCES: [&str; 6] = ["oci://", "file:", "git+https://", "git+ssh://", "git+file://", "registry+"];
 
 /// What this project is called and depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]

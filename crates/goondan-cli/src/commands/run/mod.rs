@@ -32,7 +32,8 @@ use crate::complete;
 use crate::exit::CliError;
 use crate::output::Output;
 use crate::place::ProjectPath;
-use crate::project::{Launch, StartArgs};
+use crate::packages;
+use crate::project::{self, Launch, StartArgs};
 use crate::remote::NotStarted;
 
 const EXAMPLES: &str = "\
@@ -42,6 +43,7 @@ Examples:
   git diff | gdn run reviewer                      Send what a pipe delivers
   gdn run -k ticket-42 --input \"And then?\"         Continue a conversation
   gdn run --input Hi --output-format json | jq .   Print ids and usage, too
+  gdn run oci://ghcr.io/acme/newsroom              Run a published swarm, once you agree to what it may do
   gdn run --watch                                  Chat, and reload the project when it changes
   gdn run --input-format stream-json < inputs.jsonl";
 
@@ -129,7 +131,7 @@ async fn start(
         (Mode::Serve, OutputFormat::StreamJson) => Asked::Lines,
         _ => Asked::Terminal,
     };
-    let (project, record) = (args.project.find(output)?, args.record.as_deref());
+    let (project, record) = (find(&args, state_root, output).await?, args.record.as_deref());
     let launch = Launch { project: &project, args: &args.start, record, watch: args.watch, asked, waits: false };
     let is_routed = args.agent.is_none() && args.instance_key.is_none();
     let instance_key = args.instance_key.unwrap_or_else(|| "main".to_owned());
@@ -160,6 +162,15 @@ async fn start(
         Mode::Serve => serve::serve(session, &input, format, output).await,
         Mode::Chat => chat::chat(session, &input, state_root, output).await,
     }
+}
+
+/// The project to run. A published one is fetched, and somebody has to agree.
+async fn find(args: &RunArgs, state_root: &StateRoot, output: &Output) -> Result<PathBuf, CliError> {
+    let Some(address) = args.project.given().and_then(packages::published) else { return args.project.find(output) };
+    let found = packages::fetch(address, state_root, output).await?;
+    let project = project::load(&found.folder)?;
+    args.start.trust(state_root).require_published(&project, &found.resolved, output)?;
+    Ok(found.folder)
 }
 
 /// What is typed in a chat goes where a `cli` connection of the swarm says.
