@@ -24,9 +24,8 @@ pub(crate) fn published(project: &Path) -> Option<&str> {
 /// Fetches a published swarm.
 pub(crate) async fn fetch(address: &str, state_root: &StateRoot, output: &Output) -> Result<Checkout, CliError> {
     state_root.prepare_or_warn();
-    let reach = reach(None, None, None);
-    let found = checkout(address, &Reach { folder: Some(std::env::current_dir()?), ..reach }, &cache(state_root));
-    let found = found.await.map_err(refused)?;
+    let here = std::env::current_dir()?;
+    let found = checkout(address, &reach(Some(&here), None, None), &cache(state_root)).await.map_err(refused)?;
     output.note(&format!("Running {} from {}.", found.resolved, found.folder.display()))?;
     Ok(found)
 }

@@ -51,7 +51,7 @@ struct Document {
     #[serde(default)]
     metadata: Metadata,
     #[serde(default)]
-    spec: Spec,
+    spec: Option<Spec>,
 }
 
 #[derive(Default, Deserialize)]
@@ -65,8 +65,7 @@ struct Spec {
     version: Option<String>,
     description: Option<String>,
     access: Option<String>,
-    #[serde(default)]
-    dependencies: Vec<Written>,
+    dependencies: Option<Vec<Written>>,
     registry: Option<Registry>,
 }
 
@@ -124,15 +123,16 @@ impl Manifest {
             return Err(no_package());
         }
         check_name(&document.metadata.name, Kind::Package).map_err(|why| wrong(format!("Its name is wrong: {why}.")))?;
-        let version = document.spec.version.map(|version| Version::parse(&version)).transpose();
-        let dependencies = document.spec.dependencies.into_iter().filter(|written| written.name != BASE_PACKAGE);
+        let spec = document.spec.unwrap_or_default();
+        let version = spec.version.map(|version| Version::parse(&version)).transpose();
+        let dependencies = spec.dependencies.unwrap_or_default().into_iter().filter(|written| written.name != BASE_PACKAGE);
         Ok(Manifest {
             name: document.metadata.name,
             version: version.map_err(|error| wrong(format!("Its version is wrong: {error}.")))?,
-            description: document.spec.description,
-            restricted: document.spec.access.as_deref() == Some("restricted"),
+            description: spec.description,
+            restricted: spec.access.as_deref() == Some("restricted"),
             dependencies: dependencies.map(Dependency::of).collect::<Result<_>>()?,
-            registry: document.spec.registry.map(|registry| registry.url),
+            registry: spec.registry.map(|registry| registry.url),
         })
     }
 }

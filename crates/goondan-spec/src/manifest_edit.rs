@@ -51,9 +51,16 @@ pub fn with_dependency(text: &str, package: &str, wanted: Wanted<'_>) -> Option<
     };
     let text = without_dependency(text, wanted.name).unwrap_or_else(|| text.to_owned());
     let document = package_document(&text).unwrap_or(document);
-    let edited = match document.entry("spec").map(|spec| &spec.value) {
-        None => insert(&text, end_of_line(&text, document.at.end), &format!("spec:\n  dependencies:\n{}", wanted.block(4))),
-        Some(spec) => in_spec(&text, spec, wanted)?,
+    let edited = match document.entry("spec") {
+        None => {
+            let end = end_of_line(&text, end_of_value(&text, &document));
+            insert(&text, end, &format!("spec:\n  dependencies:\n{}", wanted.block(4)))
+        }
+        Some(spec) if matches!(spec.value.content, Content::Null) => {
+            let end = end_of_line(&text, spec.key_at.end);
+            insert(&text, end, &format!("  dependencies:\n{}", wanted.block(4)))
+        }
+        Some(spec) => in_spec(&text, &spec.value, wanted)?,
     };
     checked(edited, wanted)
 }
@@ -97,22 +104,20 @@ pub fn without_dependency(text: &str, name: &str) -> Option<String> {
     let edited = if text[entry.value.at.start..].starts_with('[') {
         let (start, end) = match (index, items.get(index + 1)) {
             (_, Some(next)) => (item.at.start, next.at.start),
-            (0, None) => (item.at.start, item.at.end),
-            (_, None) => (items[index - 1].at.end, item.at.end),
+            (0, None) => (item.at.start, end_of_value(text, item)),
+            (_, None) => (end_of_value(text, &items[index - 1]), end_of_value(text, item)),
         };
         format!("{}{}", &text[..start], &text[end..])
     } else {
-        let start = match items.len() {
-            // A key without a value would be wrong.
-            1 => entry.key_at.start,
-            _ => item.at.start,
-        };
-        let start = text[..start].rfind('\n').map_or(0, |at| at + 1);
         let end = match items.get(index + 1) {
             Some(next) => text[..next.at.start].rfind('\n').map_or(0, |at| at + 1),
-            None => end_of_line(text, last_end(item)),
+            None => end_of_line(text, end_of_value(text, item)),
         };
-        format!("{}{}", &text[..start], &text[end..])
+        match items.len() {
+            // A key without a value would be wrong.
+            1 => format!("{} []\n{}", text[..end_of_line(text, entry.key_at.end)].trim_end(), &text[end..]),
+            _ => format!("{}{}", &text[..text[..item.at.start].rfind('\n').map_or(0, |at| at + 1)], &text[end..]),
+        }
     };
     let after = package_document(&edited)?;
     let left = after.entry("spec").and_then(|spec| spec.value.entry("dependencies"));
@@ -120,13 +125,42 @@ pub fn without_dependency(text: &str, name: &str) -> Option<String> {
     (count + 1 == items.len()).then_some(edited)
 }
 
-/// The end of what stands in a node. A block ends where the next thing begins, which is too far.
-fn last_end(node: &Node) -> usize {
-    match &node.content {
-        Content::Map(entries) => entries.last().map_or(node.at.end, |entry| last_end(&entry.value)),
-        Content::List(items) => items.last().map_or(node.at.end, last_end),
-        _ => node.at.end,
+/// The end of what stands in a node: behind its last bracket, or behind the last value in a block.
+fn end_of_value(text: &str, node: &Node) -> usize {
+    if text[node.at.start..].starts_with(['{', '[']) {
+        return end_of_flow(text, node.at.start);
     }
+    let last = match &node.content {
+        Content::Map(entries) => entries.last().map(|entry| (&entry.value, entry.key_at.end)),
+        Content::List(items) => items.last().map(|item| (item, item.at.end)),
+        _ => None,
+    };
+    last.map_or(node.at.end, |(last, at_least)| end_of_value(text, last).max(at_least))
+}
+
+/// Behind the bracket that closes the one at `start`.
+fn end_of_flow(text: &str, start: usize) -> usize {
+    let (mut depth, mut quote, mut before) = (0_usize, None, ' ');
+    for (at, c) in text[start..].char_indices() {
+        match (quote, c) {
+            (Some('#'), '\n') => quote = None,
+            (Some('"'), '"') if before == '\\' => {}
+            (Some(open), c) if open == c => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') if before.is_whitespace() || "[{,:".contains(before) => quote = Some(c),
+            (None, '#') if before.is_whitespace() => quote = Some('#'),
+            (None, '{' | '[') => depth += 1,
+            (None, '}' | ']') => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return start + at + 1;
+                }
+            }
+            _ => {}
+        }
+        before = c;
+    }
+    text.len()
 }
 
 /// The name of the package that a `goondan.yaml` begins with.
@@ -189,6 +223,7 @@ mod tests {
         let rest = "---\napiVersion: goondan.ai/v1\nkind: Model\n";
         for spec in [
             "",
+            "spec:\n",
             "spec: {}\n",
             "spec: {version: 1.0.0}\n",
             "spec:\n  version: 1.0.0 # one\n",

@@ -7,7 +7,7 @@ codes! {
     PACKAGE_NOT_INSTALLED = "E_PACKAGE_NOT_INSTALLED" {
         why: "The Package document names the dependency, but its files are not below `.goondan/installed` in the project. \
               After a checkout that is normal: the folder is not meant to be kept in git.",
-        example: shell("gdn run", "gdn package install && gdn run"),
+        example: shell("gdn run", "gdn package install\ngdn run"),
         next: "Run `gdn package install`. Where all packages are in the cache, it needs no network.",
         more: Some("packages.md#install"),
     }
@@ -15,7 +15,7 @@ codes! {
     PACKAGE_LOCK_OUTDATED = "E_PACKAGE_LOCK_OUTDATED" {
         why: "`goondan.lock.yaml` lacks a dependency, has a version that the range does not allow, or cannot be read. \
               Usually somebody changed `spec.dependencies` and did not install afterwards.",
-        example: shell("gdn validate", "gdn package install && gdn validate"),
+        example: shell("gdn validate", "gdn package install\ngdn validate"),
         next: "Run `gdn package install`, and keep the lock file in git.",
         more: Some("packages.md#the-lock-file"),
     }
@@ -23,7 +23,7 @@ codes! {
     PACKAGE_INTEGRITY = "E_PACKAGE_INTEGRITY" {
         why: "An installed file was changed, added or removed, a cached archive was, or a registry delivers something else \
               than it did when the lock file was written.",
-        example: shell("gdn run", "gdn package install && gdn run"),
+        example: shell("gdn run", "gdn package install\ngdn run"),
         next: "`gdn package install` installs the package anew. If the source itself delivers something else, find out why \
                before you accept it with `gdn package update`.",
         more: Some("packages.md#integrity"),
@@ -53,11 +53,7 @@ codes! {
     /// A registry wants to know who asks.
     PACKAGE_AUTH = "E_PACKAGE_AUTH" {
         why: "The registry refused the request without credentials, or with those that it got.",
-        example: shell(
-            "gdn package publish oci://ghcr.io/acme/tools",
-            "docker login ghcr.io && gdn package publish oci://ghcr.io/acme/tools",
-        ),
-        next: "Log in with `docker login HOST`, or set `GOONDAN_REGISTRY_USER` and `GOONDAN_REGISTRY_TOKEN`.",
+        next: "Log in with `docker login HOST`, or set `GOONDAN_REGISTRY_AUTH`, or `GOONDAN_REGISTRY_TOKEN` for a registry of Goondan.",
         more: Some("packages.md#credentials"),
     }
     /// A package has nothing for this platform.

@@ -140,13 +140,13 @@ async fn wanted(
     if let Some(source) = &source {
         let parsed = Source::parse(source, reach).map_err(refused)?;
         let found = look(&parsed, "", reach, cache).await.map_err(refused)?;
-        // The tag of a version is one of many; any other tag is meant.
+        // The tag of a version is one of many, and that version is meant; any other tag is a source of its own.
+        let is_version = source.ends_with(&format!(":{}", found.version));
         let all = match &parsed {
-            Source::Oci(reference) if source.ends_with(&format!(":{}", found.version)) => {
-                Some(format!("oci://{}", reference.without_tag()))
-            }
+            Source::Oci(reference) if is_version => Some(format!("oci://{}", reference.without_tag())),
             _ => None,
         };
+        let exact = exact || all.is_some();
         return Ok((found.name, range(&found.version.to_string(), exact), all.or(Some(source.clone()))));
     }
     let (name, stated) = match package.char_indices().skip(1).find(|(_, c)| *c == '@') {

@@ -105,7 +105,7 @@ pub(super) fn tell(outcome: &Outcome, output: &Output) -> Result<(), CliError> {
         })?;
     }
     if !outcome.changed.is_empty() {
-        output.note("Nothing of them was run. Code of a package runs once you trust it: see what it wants with `gdn trust`.")?;
+        output.note("Nothing of a package was run. What it wants to run, `gdn run` asks about, and `gdn trust` allows.")?;
     }
     Ok(())
 }
