@@ -7,7 +7,7 @@ codes! {
     PACKAGE_NOT_INSTALLED = "E_PACKAGE_NOT_INSTALLED" {
         why: "The Package document names the dependency, but its files are not below `.goondan/installed` in the project. \
               After a checkout that is normal: the folder is not meant to be kept in git.",
-        example: shell("gdn run", "gdn package install\ngdn run"),
+        example: shell("gdn run\n", "gdn package install\ngdn run\n"),
         next: "Run `gdn package install`. Where all packages are in the cache, it needs no network.",
         more: Some("packages.md#install"),
     }
@@ -15,7 +15,7 @@ codes! {
     PACKAGE_LOCK_OUTDATED = "E_PACKAGE_LOCK_OUTDATED" {
         why: "`goondan.lock.yaml` lacks a dependency, has a version that the range does not allow, or cannot be read. \
               Usually somebody changed `spec.dependencies` and did not install afterwards.",
-        example: shell("gdn validate", "gdn package install\ngdn validate"),
+        example: shell("gdn validate\n", "gdn package install\ngdn validate\n"),
         next: "Run `gdn package install`, and keep the lock file in git.",
         more: Some("packages.md#the-lock-file"),
     }
@@ -23,7 +23,7 @@ codes! {
     PACKAGE_INTEGRITY = "E_PACKAGE_INTEGRITY" {
         why: "An installed file was changed, added or removed, a cached archive was, or a registry delivers something else \
               than it did when the lock file was written.",
-        example: shell("gdn run", "gdn package install\ngdn run"),
+        example: shell("gdn run\n", "gdn package install\ngdn run\n"),
         next: "`gdn package install` installs the package anew. If the source itself delivers something else, find out why \
                before you accept it with `gdn package update`.",
         more: Some("packages.md#integrity"),
