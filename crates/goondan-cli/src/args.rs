@@ -6,7 +6,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
     acp, attach, build, completions, connection, doctor, explain, init, instance, itself, logs, lsp, man, mcp, new,
-    nodes, package, policy, reload, run, sandbox_exec, schema, send, serve, studio, test, tool, tool_host, trust, validate,
+    nodes, package, policy, reload, run, sandbox_exec, schema, send, serve, studio, test, tool, tool_host, trust,
+    validate,
 };
 
 const ABOUT: &str = "Run swarms of agents that a project folder with a goondan.yaml declares.";

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use goondan::spec::{Code, Diagnostic, Environment};
-use goondan::{Project, ReloadCheck, StateRoot, TrustList, Want, folders_to_trust, packages_to_trust, wants, wants_elsewhere};
+use goondan::{
+    Project, ReloadCheck, StateRoot, TrustList, Want, folders_to_trust, packages_to_trust, wants, wants_elsewhere,
+};
 
 use crate::commands::quoted;
 use crate::exit::{CliError, Exit};

@@ -65,8 +65,9 @@ pub async fn install(root: &Path, reach: &Reach, cache: &Cache, options: &Option
     let mut outcome = Outcome { lock_changed: lock != before, ..Outcome::default() };
     for (key, locked) in &lock.packages {
         let name = key.rsplit_once('@').map_or(key.as_str(), |(name, _)| name);
-        goondan_spec::check_name(name, goondan_spec::Kind::Package)
-            .map_err(|why| PackageError::new(Code::PACKAGE_LOCK_OUTDATED, format!("`{LOCK_FILE}` has `{name}`: {why}.")))?;
+        goondan_spec::check_name(name, goondan_spec::Kind::Package).map_err(|why| {
+            PackageError::new(Code::PACKAGE_LOCK_OUTDATED, format!("`{LOCK_FILE}` has `{name}`: {why}."))
+        })?;
         outcome.packages.insert(name.to_owned(), locked.version.clone());
         if place_package(root, name, locked, reach, cache, options.offline).await? {
             outcome.changed.push(name.to_owned());
@@ -91,8 +92,11 @@ pub fn read_lock(root: &Path) -> Result<Lock> {
         Err(error) => return Err(PackageError::io("read", &path, &error)),
     };
     Lock::parse(&text).ok().filter(Lock::is_known).ok_or_else(|| {
-        PackageError::new(Code::PACKAGE_LOCK_OUTDATED, format!("{} is not a lock file that this gdn reads.", path.display()))
-            .suggest("restore it from git, or remove it and run `gdn package install`")
+        PackageError::new(
+            Code::PACKAGE_LOCK_OUTDATED,
+            format!("{} is not a lock file that this gdn reads.", path.display()),
+        )
+        .suggest("restore it from git, or remove it and run `gdn package install`")
     })
 }
 

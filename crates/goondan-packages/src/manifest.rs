@@ -99,10 +99,8 @@ impl Manifest {
             return Err(PackageError::source(format!("{} is larger than 1 MiB.", path.display())));
         }
         let text = std::fs::read_to_string(&path).map_err(|error| PackageError::io("read", &path, &error))?;
-        Manifest::parse(&text).map_err(|error| PackageError {
-            message: format!("{}: {}", path.display(), error.message),
-            ..error
-        })
+        Manifest::parse(&text)
+            .map_err(|error| PackageError { message: format!("{}: {}", path.display(), error.message), ..error })
     }
 
     /// Reads the text of one.
@@ -122,10 +120,12 @@ impl Manifest {
         if document.kind != "Package" {
             return Err(no_package());
         }
-        check_name(&document.metadata.name, Kind::Package).map_err(|why| wrong(format!("Its name is wrong: {why}.")))?;
+        check_name(&document.metadata.name, Kind::Package)
+            .map_err(|why| wrong(format!("Its name is wrong: {why}.")))?;
         let spec = document.spec.unwrap_or_default();
         let version = spec.version.map(|version| Version::parse(&version)).transpose();
-        let dependencies = spec.dependencies.unwrap_or_default().into_iter().filter(|written| written.name != BASE_PACKAGE);
+        let dependencies =
+            spec.dependencies.unwrap_or_default().into_iter().filter(|written| written.name != BASE_PACKAGE);
         Ok(Manifest {
             name: document.metadata.name,
             version: version.map_err(|error| wrong(format!("Its version is wrong: {error}.")))?,

@@ -292,7 +292,8 @@ fn nothing_fits(name: &str, all: &[Demand], mut versions: Vec<Version>) -> Packa
     }
     versions.sort_by(|a, b| b.cmp(a));
     let versions: Vec<String> = versions.iter().take(8).map(ToString::to_string).collect();
-    let there = if versions.is_empty() { "there is none".to_owned() } else { format!("there is {}", versions.join(", ")) };
+    let there =
+        if versions.is_empty() { "there is none".to_owned() } else { format!("there is {}", versions.join(", ")) };
     let wanted = &all[0];
     let message =
         format!("{} has no version of `{name}` that `{}` allows; {there}.", wanted.source, wanted.dependency.range);

@@ -131,9 +131,8 @@ impl Bundle {
 
     /// The package that a file of the bundle lies in; none where it is the project's own.
     pub fn package_of(&self, file: &str) -> Option<&InstalledPackage> {
-        let holds = |package: &&InstalledPackage| {
-            file.strip_prefix(&package.folder).is_some_and(|rest| rest.starts_with('/'))
-        };
+        let holds =
+            |package: &&InstalledPackage| file.strip_prefix(&package.folder).is_some_and(|rest| rest.starts_with('/'));
         self.packages.iter().find(holds)
     }
 

@@ -152,9 +152,8 @@ struct Reading<'r> {
 
 impl Reading<'_> {
     fn read_lock(&mut self) -> Option<Lock> {
-        let problem = |message: String| {
-            Diagnostic::new(Code::PACKAGE_LOCK_OUTDATED, message).in_file(LOCK_FILE).suggest(INSTALL)
-        };
+        let problem =
+            |message: String| Diagnostic::new(Code::PACKAGE_LOCK_OUTDATED, message).in_file(LOCK_FILE).suggest(INSTALL);
         let text = match self.folder.read(LOCK_FILE) {
             Ok(text) => text,
             Err(Unreadable::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => return None,

@@ -12,11 +12,11 @@ pub use goondan_engine::plan::DEFER_TOKENS;
 pub use goondan_engine::policy::redact::{Redacted, Redactor, forms_of};
 /// `validate --fix` repairs files, and the language server looks at them.
 pub use goondan_spec::{BasePackage, Files, OsFiles, repair::Repair};
+/// The command edits the dependencies of a project, and lists those that are installed.
+pub use goondan_spec::{installed::installed_folder, manifest_edit};
 /// Diagnostics are printed with the lines that they are about; `gdn schema` prints the schemas; texts of strangers are
 /// escaped; cases are YAML, too.
 pub use goondan_spec::{render, schema::schemas, shown, yaml};
-/// The command edits the dependencies of a project, and lists those that are installed.
-pub use goondan_spec::{installed::installed_folder, manifest_edit};
 /// Cases look at the files of an instance.
 pub use goondan_store::jsonl::layout;
 

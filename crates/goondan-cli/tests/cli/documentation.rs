@@ -115,7 +115,8 @@ fn reference_project() -> Sandbox {
     sandbox.write("p/.goondan/installed/@acme/tools/goondan.yaml", tools);
     let contents = goondan::inside::contents(&sandbox.dir().join("p/.goondan/installed/@acme/tools")).unwrap();
     let locked = format!("{{version: 1.4.2, resolved: \"file:x\", contents: {contents}}}");
-    sandbox.write("p/goondan.lock.yaml", &format!("lockfileVersion: 1\npackages: {{\"@acme/tools@1.4.2\": {locked}}}\n"));
+    sandbox
+        .write("p/goondan.lock.yaml", &format!("lockfileVersion: 1\npackages: {{\"@acme/tools@1.4.2\": {locked}}}\n"));
     sandbox.write("p/tools/greet/tool.yaml", "name: greet\ndescription: Greets\nentrypoint: greet.sh\n");
     #[cfg(unix)]
     {

@@ -115,7 +115,8 @@ fn another_content_is_trusted_anew() {
     gdn(&sandbox, &["package", "install"]).ok();
     let refused = greets(&sandbox);
     assert_eq!(refused.code, 7, "{refused:?}");
-    let error: Value = serde_json::from_str(&gdn(&sandbox, &["--json", "tool", "call", "greeter__hello"]).stderr).unwrap();
+    let error: Value =
+        serde_json::from_str(&gdn(&sandbox, &["--json", "tool", "call", "greeter__hello"]).stderr).unwrap();
     assert_eq!(error["wants"][0]["package"]["name"], "@acme/tools");
     gdn(&sandbox, &["trust"]).ok();
     assert!(greets(&sandbox).ok().contains("Changed"));
@@ -174,7 +175,8 @@ fn an_archive_is_the_same_each_time_and_can_be_installed() {
     gdn(&sandbox, &["validate"]).ok();
     let lock = read(&sandbox, "app/goondan.lock.yaml");
     assert!(lock.contains("integrity: \"sha512-"), "{lock}");
-    let dry = sandbox.gdn(&["--json", "package", "publish", "oci://localhost:1/a/b", "--project", "tools", "--dry-run"]);
+    let dry =
+        sandbox.gdn(&["--json", "package", "publish", "oci://localhost:1/a/b", "--project", "tools", "--dry-run"]);
     let report: Value = serde_json::from_str(dry.ok()).unwrap();
     assert!(lock.contains(report["integrity"].as_str().unwrap()));
     assert_eq!(report["files"].as_array().unwrap().len(), 3);

@@ -53,7 +53,8 @@ fn check(part: &str) -> Result<(), &'static str> {
 fn is_device(part: &str) -> bool {
     let stem = part.split('.').next().unwrap_or(part).trim_end().to_lowercase();
     let digit = NUMBERED.iter().find_map(|name| stem.strip_prefix(name));
-    let is_numbered = digit.is_some_and(|rest| rest.chars().count() == 1 && rest.contains(|c| "0123456789¹²³".contains(c)));
+    let is_numbered =
+        digit.is_some_and(|rest| rest.chars().count() == 1 && rest.contains(|c| "0123456789¹²³".contains(c)));
     DEVICES.contains(&stem.as_str()) || is_numbered
 }
 

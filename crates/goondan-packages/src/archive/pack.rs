@@ -46,7 +46,8 @@ pub fn pack_as_is(folder: &Path) -> Result<Packed> {
 
 fn pack_files(folder: &Path, by_rules: bool) -> Result<Packed> {
     let files = find(folder, by_rules)?;
-    let mut builder = Builder::new(GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::new(9)));
+    let mut builder =
+        Builder::new(GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::new(9)));
     let (mut listed, mut bytes) = (Vec::new(), 0);
     for (name, path) in files {
         let content = fs::read(&path).map_err(|error| PackageError::io("read", &path, &error))?;

@@ -182,8 +182,15 @@ fn what_is_secret_or_made_anew_is_left_out() {
         fs::write(path, "x").unwrap();
     };
     for name in [
-        "goondan.yaml", "a.txt", ".env", ".git/config", ".goondan/installed/x/y", "node_modules/x/y", "target/x",
-        "ignored/x", "dist/made.js",
+        "goondan.yaml",
+        "a.txt",
+        ".env",
+        ".git/config",
+        ".goondan/installed/x/y",
+        "node_modules/x/y",
+        "target/x",
+        "ignored/x",
+        "dist/made.js",
     ] {
         write(name);
     }

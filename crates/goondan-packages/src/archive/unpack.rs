@@ -131,7 +131,8 @@ impl<'p> Unpacking<'p> {
             return Err(format!("all files together have more than {} MiB", MAX_BYTES / 1024 / 1024));
         }
         let is_program = entry.header().mode().is_ok_and(|mode| mode & 0o100 != 0);
-        let mut file = create(&self.path(parts), is_program).map_err(|error| format!("it cannot be written: {error}"))?;
+        let mut file =
+            create(&self.path(parts), is_program).map_err(|error| format!("it cannot be written: {error}"))?;
         let copied = io::copy(entry, &mut file).map_err(|error| format!("it cannot be unpacked: {error}"))?;
         match copied == size {
             true => Ok(()),

@@ -99,12 +99,16 @@ pub(super) async fn fetch(reference: &Reference) -> Result<Fetched> {
         Err(error) if !is_commit(at) => return Err(error),
         Err(_) => {
             let all = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
-            git(Some(folder), &[&["fetch", "--quiet", "--no-recurse-submodules", "--", &reference.url], &all[..]].concat())
-                .await?;
+            git(
+                Some(folder),
+                &[&["fetch", "--quiet", "--no-recurse-submodules", "--", &reference.url], &all[..]].concat(),
+            )
+            .await?;
             at.to_owned()
         }
     };
-    let commit = git(Some(folder), &["rev-parse", "--verify", "--end-of-options", &format!("{wanted}^{{commit}}")]).await?;
+    let commit =
+        git(Some(folder), &["rev-parse", "--verify", "--end-of-options", &format!("{wanted}^{{commit}}")]).await?;
     let commit = String::from_utf8_lossy(&commit).trim().to_owned();
     let tar = git(Some(folder), &["archive", "--format=tar", &commit]).await?;
     let work = tokio::task::spawn_blocking(move || repack(&tar));

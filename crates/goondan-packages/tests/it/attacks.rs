@@ -28,7 +28,10 @@ async fn a_stranger_names_nothing_of_this_machine() {
         let from = registry.address("a/one");
         machine.package("app", "app", "0.1.0", &format!("{{name: \"@a/one\", version: \"*\", source: \"{from}\"}}"));
         let refused = machine.install("app", &Options::default()).await.unwrap_err();
-        assert!(refused.code == Code::PACKAGE_SOURCE && refused.message.contains("this machine"), "{source}: {refused}");
+        assert!(
+            refused.code == Code::PACKAGE_SOURCE && refused.message.contains("this machine"),
+            "{source}: {refused}"
+        );
     }
 }
 
@@ -47,7 +50,12 @@ async fn names_that_are_paths_are_refused() {
     let machine = Machine::new();
     machine.package("one", "one", "1.0.0", "");
     for name in ["../x", "@a/../../x", ".lock", "@a/b/c", "a b", "C:x"] {
-        machine.package("app", "app", "0.1.0", &format!("{{name: \"{name}\", version: \"*\", source: \"file:../one\"}}"));
+        machine.package(
+            "app",
+            "app",
+            "0.1.0",
+            &format!("{{name: \"{name}\", version: \"*\", source: \"file:../one\"}}"),
+        );
         assert!(machine.install("app", &Options::default()).await.is_err(), "{name}");
         // The same in a lock file that came with the project.
         machine.package("app", "app", "0.1.0", "");

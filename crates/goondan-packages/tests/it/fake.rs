@@ -101,7 +101,8 @@ fn serve(shelf: &mut Shelf, method: &Method, path: &str, query: &str, body: Byte
     }
     if let Some((_, wanted)) = rest.split_once("/blobs/") {
         if let (Some(elsewhere), &Method::GET) = (&shelf.redirect, method) {
-            return (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, format!("{elsewhere}{path}"))]).into_response();
+            return (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, format!("{elsewhere}{path}"))])
+                .into_response();
         }
         return found(shelf.blobs.get(wanted));
     }
@@ -130,7 +131,10 @@ fn tags(shelf: &Shelf, name: &str, query: &str) -> Response {
     let after = query.split("last=").nth(1).unwrap_or_default();
     let from = all.iter().position(|tag| *tag > after).unwrap_or(all.len());
     let page: Vec<&str> = all[from..].iter().copied().take(shelf.page).collect();
-    let body = format!("{{\"name\": \"{name}\", \"tags\": [{}]}}", page.iter().map(|tag| format!("\"{tag}\"")).collect::<Vec<_>>().join(","));
+    let body = format!(
+        "{{\"name\": \"{name}\", \"tags\": [{}]}}",
+        page.iter().map(|tag| format!("\"{tag}\"")).collect::<Vec<_>>().join(",")
+    );
     let mut response = body.into_response();
     if from + page.len() < all.len() {
         let next = format!("</v2/{name}/tags/list?last={}>; rel=\"next\"", page.last().unwrap());

@@ -10,7 +10,12 @@ use crate::fake::Registry;
 use crate::projects::Machine;
 
 /// Publishes the package in `folder`.
-pub(crate) async fn publish(machine: &Machine, folder: &str, registry: &Registry, name: &str) -> Result<String, PackageError> {
+pub(crate) async fn publish(
+    machine: &Machine,
+    folder: &str,
+    registry: &Registry,
+    name: &str,
+) -> Result<String, PackageError> {
     let manifest = Manifest::read(&machine.path(folder)).unwrap();
     let Source::Oci(reference) = Source::parse(&registry.address(name), &machine.reach(folder)).unwrap() else {
         panic!("an address of a registry")
@@ -30,7 +35,12 @@ async fn published(range: &str) -> (Machine, Registry) {
         publish(&machine, "one", &registry, "a/one").await.unwrap();
     }
     let source = registry.address("a/one");
-    machine.package("app", "app", "0.1.0", &format!("{{name: \"@a/one\", version: \"{range}\", source: \"{source}\"}}"));
+    machine.package(
+        "app",
+        "app",
+        "0.1.0",
+        &format!("{{name: \"@a/one\", version: \"{range}\", source: \"{source}\"}}"),
+    );
     (machine, registry)
 }
 
@@ -126,7 +136,8 @@ async fn who_asks_is_told_to_that_registry_alone() {
     assert!(!seen.is_empty() && seen.iter().all(|(_, who)| who.is_none()), "{seen:?}");
     let seen = std::mem::take(&mut registry.shelf.lock().unwrap().seen);
     assert!(seen.iter().any(|(path, who)| path == "/token" && who.as_deref() == Some("Basic bWU6c2VjcmV0")));
-    machine.credentials = Credentials::find(&|name| (name == "GOONDAN_REGISTRY_AUTH").then(|| format!("{host}=me:wrong")));
+    machine.credentials =
+        Credentials::find(&|name| (name == "GOONDAN_REGISTRY_AUTH").then(|| format!("{host}=me:wrong")));
     std::fs::remove_dir_all(machine.path("app/.goondan")).unwrap();
     std::fs::remove_dir_all(machine.path("state")).unwrap();
     assert_eq!(machine.install("app", &Options::default()).await.unwrap_err().code, Code::PACKAGE_AUTH);

@@ -7,7 +7,8 @@ use goondan_spec::installed::installed_folder;
 use goondan_spec::lock::{Lock, Locked};
 use goondan_spec::{BasePackage, Kind, LoadInput, Loaded, MemoryFiles, ResourceId, load};
 
-const MODEL: &str = "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: m}\nspec: {provider: scripted, model: any}\n";
+const MODEL: &str =
+    "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: m}\nspec: {provider: scripted, model: any}\n";
 
 fn package(name: &str, version: &str, dependencies: &str) -> String {
     format!(
@@ -32,13 +33,20 @@ fn loaded(files: &MemoryFiles) -> Loaded {
 }
 
 /// Adds the files of a package, and what the lock file says of it.
-fn install(mut files: MemoryFiles, lock: &mut Lock, name: &str, version: &str, content: &[(&str, &str)]) -> MemoryFiles {
+fn install(
+    mut files: MemoryFiles,
+    lock: &mut Lock,
+    name: &str,
+    version: &str,
+    content: &[(&str, &str)],
+) -> MemoryFiles {
     let folder = format!("/p/{}", installed_folder(name));
     for (file, text) in content {
         files = files.file(format!("{folder}/{file}"), *text);
     }
     let contents = contents(&files, Path::new(&folder)).unwrap();
-    let locked = Locked { version: version.into(), resolved: "file:x".into(), contents: Some(contents), ..Locked::default() };
+    let locked =
+        Locked { version: version.into(), resolved: "file:x".into(), contents: Some(contents), ..Locked::default() };
     lock.packages.insert(format!("{name}@{version}"), locked);
     files
 }
@@ -113,7 +121,8 @@ fn a_package_sees_what_it_depends_on_and_nothing_else() {
     ] {
         let (files, lock) = project(&own("^1.0.0", &swarm(reference)), &one(&agent("helper", "")), &two());
         let loaded = loaded(&locked(files, &lock));
-        let codes: Vec<&str> = loaded.diagnostics.iter().filter(|one| one.is_error()).map(|one| one.code.as_str()).collect();
+        let codes: Vec<&str> =
+            loaded.diagnostics.iter().filter(|one| one.is_error()).map(|one| one.code.as_str()).collect();
         assert_eq!(codes.first().copied(), code, "{reference}");
     }
 }

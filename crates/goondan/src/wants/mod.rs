@@ -124,7 +124,9 @@ impl Want {
         let place = self.place().map(|place| format!(" ({place})")).unwrap_or_default();
         let who = match (&self.folder, &self.package) {
             (Some(folder), _) => format!("The folder {} is not trusted, and the project", folder.display()),
-            (None, Some(package)) => format!("The package `{}` {} is not trusted, and it", package.name, package.version),
+            (None, Some(package)) => {
+                format!("The package `{}` {} is not trusted, and it", package.name, package.version)
+            }
             (None, None) => "The project is not trusted, and it".to_owned(),
         };
         let folder = self.folder.as_deref().unwrap_or(root);

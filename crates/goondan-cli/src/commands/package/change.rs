@@ -177,9 +177,8 @@ fn source_of(package: &str, root: &Path) -> Result<Option<String>, CliError> {
         return Ok(None);
     }
     let (target, root) = (path.canonicalize(), root.canonicalize()?);
-    let target = target.map_err(|error| {
-        CliError::configuration(format!("There is no package at {}: {error}.", path.display()))
-    })?;
+    let target = target
+        .map_err(|error| CliError::configuration(format!("There is no package at {}: {error}.", path.display())))?;
     Ok(Some(format!("file:{}", seen_from(&root, &target))))
 }
 

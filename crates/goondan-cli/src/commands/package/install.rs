@@ -105,7 +105,9 @@ pub(super) fn tell(outcome: &Outcome, output: &Output) -> Result<(), CliError> {
         })?;
     }
     if !outcome.changed.is_empty() {
-        output.note("Nothing of a package was run. What it wants to run, `gdn run` asks about, and `gdn trust` allows.")?;
+        output.note(
+            "Nothing of a package was run. What it wants to run, `gdn run` asks about, and `gdn trust` allows.",
+        )?;
     }
     Ok(())
 }

@@ -66,8 +66,7 @@ pub(super) async fn publish(args: &PublishArgs, output: &Output) -> Result<(), C
     let (Some(version), description) = (&manifest.version, manifest.description.as_deref().unwrap_or_default()) else {
         return Err(without_version());
     };
-    let about =
-        About { name: &manifest.name, version, description, restricted: manifest.restricted, tag: &args.tag };
+    let about = About { name: &manifest.name, version, description, restricted: manifest.restricted, tag: &args.tag };
     if args.dry_run {
         let to = json!({ "target": target.to_string(), "published": false });
         return told(&manifest, &packed, output, to, &format!("Would publish to {target}"));
@@ -87,7 +86,13 @@ pub(super) async fn publish(args: &PublishArgs, output: &Output) -> Result<(), C
                 .suggest("Publish to `oci://host/name`. For git, push a tag such as `v1.0.0`."));
         }
     };
-    told(&manifest, &packed, output, json!({ "target": published, "published": true }), &format!("Published to {published}"))
+    told(
+        &manifest,
+        &packed,
+        output,
+        json!({ "target": published, "published": true }),
+        &format!("Published to {published}"),
+    )
 }
 
 /// The package in `root`, packed, if it is one that others can use.
@@ -100,11 +105,13 @@ fn checked(root: &Path, for_others: bool) -> Result<(Manifest, Packed), CliError
     if project.bundle.is_none() {
         let count = project.diagnostics.iter().filter(|problem| problem.is_error()).count();
         let message = format!("The package is not valid, so it was not packed: {count} errors.");
-        return Err(CliError::new(Exit::Validation, Code::SCHEMA_INVALID, message)
-            .suggest("See them with `gdn validate`."));
+        return Err(
+            CliError::new(Exit::Validation, Code::SCHEMA_INVALID, message).suggest("See them with `gdn validate`.")
+        );
     }
     if for_others {
-        let local = manifest.dependencies.iter().find(|one| one.source.as_deref().is_some_and(|at| at.starts_with("file:")));
+        let local =
+            manifest.dependencies.iter().find(|one| one.source.as_deref().is_some_and(|at| at.starts_with("file:")));
         if let Some(local) = local {
             let message = format!("The package depends on `{}` in a folder of this machine.", local.name);
             return Err(CliError::new(Exit::Validation, Code::PACKAGE_SOURCE, message)

@@ -31,8 +31,8 @@ pub(crate) use view::{View, event_line};
 use crate::complete;
 use crate::exit::CliError;
 use crate::output::Output;
-use crate::place::ProjectPath;
 use crate::packages;
+use crate::place::ProjectPath;
 use crate::project::{self, Launch, StartArgs};
 use crate::remote::NotStarted;
 

@@ -194,8 +194,11 @@ async fn refuse_other(client: &Client, reference: &Reference, tag: &str, mine: &
     let there = digest(&http::body(answer, LARGEST_TEXT, client.host()).await?);
     match there == mine {
         true => Ok(()),
-        false => Err(PackageError::source(format!("`oci://{}` is there already, with other content.", reference.with_tag(tag)?))
-            .suggest("raise `spec.version`: what is published stays as it is")),
+        false => Err(PackageError::source(format!(
+            "`oci://{}` is there already, with other content.",
+            reference.with_tag(tag)?
+        ))
+        .suggest("raise `spec.version`: what is published stays as it is")),
     }
 }
 
@@ -216,9 +219,8 @@ async fn upload(client: &Client, blob: &[u8]) -> Result<()> {
         .ok_or_else(|| client.odd("it does not say where to upload to"))?;
     location.query_pairs_mut().append_pair("digest", &digest);
     let body = blob.to_vec();
-    let put = |request: reqwest::RequestBuilder| {
-        request.header(CONTENT_TYPE, "application/octet-stream").body(body.clone())
-    };
+    let put =
+        |request: reqwest::RequestBuilder| request.header(CONTENT_TYPE, "application/octet-stream").body(body.clone());
     client.accepted(Method::PUT, location, put).await.map(drop)
 }
 

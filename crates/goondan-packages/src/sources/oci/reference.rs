@@ -149,8 +149,24 @@ mod tests {
     #[test]
     fn what_would_become_another_address_is_refused() {
         for bad in [
-            "host", "/a", "host/", "host/A", "host/a/../b", "host/a//b", "host/a:", "host/a:-x", "host/a?x=1", "host/a#b",
-            "user@host/a", "host/a@sha256:zz", "host/a@md5:00", "host\\evil/a", "ho st/a", "host/a%2f", "host/.a", "[/a",
+            "host",
+            "/a",
+            "host/",
+            "host/A",
+            "host/a/../b",
+            "host/a//b",
+            "host/a:",
+            "host/a:-x",
+            "host/a?x=1",
+            "host/a#b",
+            "user@host/a",
+            "host/a@sha256:zz",
+            "host/a@md5:00",
+            "host\\evil/a",
+            "ho st/a",
+            "host/a%2f",
+            "host/.a",
+            "[/a",
         ] {
             assert!(Reference::parse(bad).is_err(), "{bad}");
         }
