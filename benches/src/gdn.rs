@@ -14,6 +14,8 @@ pub struct Gdn {
     pub program: PathBuf,
     /// `--state-root`.
     pub state: PathBuf,
+    /// More environment variables.
+    pub variables: Vec<(String, String)>,
 }
 
 impl Gdn {
@@ -22,7 +24,7 @@ impl Gdn {
         let mut command = Command::new(&self.program);
         command.args(arguments).arg("--state-root").arg(&self.state).stderr(Stdio::inherit());
         // The projects are the benchmark's own.
-        command.env("GOONDAN_TRUST", "1");
+        command.env("GOONDAN_TRUST", "1").envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 

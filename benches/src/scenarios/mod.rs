@@ -7,6 +7,7 @@ mod one_shot;
 mod reload;
 mod serve;
 mod store;
+mod telemetry;
 mod tool_call;
 
 use std::path::{Path, PathBuf};
@@ -75,6 +76,12 @@ pub const SCENARIOS: &[Scenario] = &[
         about: "1,000 turns one after another, the state on disk and in memory",
         runs: 5,
         run: store::turns,
+    },
+    Scenario {
+        name: "telemetry",
+        about: "1,000 turns one after another: without telemetry, with a receiver, and with one that is down or silent",
+        runs: 5,
+        run: telemetry::turns,
     },
     Scenario {
         name: "reload-idle",
@@ -170,7 +177,7 @@ impl Scenario {
                 Some(below) => tempfile::tempdir_in(below)?,
                 None => tempfile::tempdir()?,
             };
-            let gdn = Gdn { program: program.to_owned(), state: folder.path().join("state") };
+            let gdn = Gdn { program: program.to_owned(), state: folder.path().join("state"), variables: Vec::new() };
             let setup = Setup { gdn, server: server.clone(), project: folder.path().join("project") };
             folders.push(folder);
             server.take();

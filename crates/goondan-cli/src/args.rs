@@ -39,8 +39,9 @@ pub(crate) struct Cli {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Keep conversations and logs in this folder [default: ~/.goondan]
-    #[arg(long, global = true, value_name = "DIR", env = "GOONDAN_STATE_ROOT", hide_env_values = true)]
+    /// Keep conversations and logs in this folder [default: ~/.goondan] [env: GOONDAN_STATE_ROOT]
+    // To clap, the variable would be an argument that was given, and a command without one would not show its help.
+    #[arg(long, global = true, value_name = "DIR")]
     pub(crate) state_root: Option<PathBuf>,
     /// Print results and errors as JSON
     #[arg(long, global = true)]

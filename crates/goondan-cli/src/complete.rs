@@ -109,7 +109,7 @@ pub(crate) fn instances() -> ArgValueCandidates {
                 Err(_) => return Vec::new(),
             },
         };
-        let found = instances::all(&state_root, &scope).unwrap_or_default();
+        let found = instances::in_files(&state_root, &scope).unwrap_or_default();
         candidates(found.iter().map(instances::Found::name).collect())
     })
 }

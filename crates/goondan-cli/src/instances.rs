@@ -67,8 +67,20 @@ impl Found {
     }
 }
 
-/// All conversations there; newest first.
-pub(crate) fn all(state_root: &StateRoot, scope: &Scope) -> Result<Vec<Found>, CliError> {
+/// All conversations there, newest first: those in the database, or those in files where there is none.
+pub(crate) async fn all(
+    database: Option<&Database>,
+    state_root: &StateRoot,
+    scope: &Scope,
+) -> Result<Vec<Found>, CliError> {
+    match database {
+        Some(database) => in_database(database, state_root, scope).await,
+        None => in_files(state_root, scope),
+    }
+}
+
+/// Those in files.
+pub(crate) fn in_files(state_root: &StateRoot, scope: &Scope) -> Result<Vec<Found>, CliError> {
     let mut found = Vec::new();
     for place in workspaces(state_root, scope)? {
         let summaries = place.instances().map_err(|error| unreadable(&place, &error))?;
@@ -78,8 +90,12 @@ pub(crate) fn all(state_root: &StateRoot, scope: &Scope) -> Result<Vec<Found>, C
     Ok(found)
 }
 
-/// As [`all`], of workspaces in a database.
-pub(crate) async fn all_in(database: &Database, state_root: &StateRoot, scope: &Scope) -> Result<Vec<Found>, CliError> {
+/// Those in a database.
+pub(crate) async fn in_database(
+    database: &Database,
+    state_root: &StateRoot,
+    scope: &Scope,
+) -> Result<Vec<Found>, CliError> {
     let ids = match scope {
         Scope::Everywhere => database.workspaces().await.map_err(|error| store::unusable(&error))?,
         Scope::Workspace(id) => vec![id.clone()],
@@ -96,12 +112,7 @@ pub(crate) async fn all_in(database: &Database, state_root: &StateRoot, scope: &
     Ok(found)
 }
 
-/// The one conversation that `name` means: `agent:key`, or an agent or key that is unique. `None` where nothing has that name.
-pub(crate) fn named(state_root: &StateRoot, scope: &Scope, name: &str) -> Result<Option<Found>, CliError> {
-    choose(&all(state_root, scope)?, name)
-}
-
-/// As [`named`], among `all`.
+/// The one of `all` that `name` means: `agent:key`, or an agent or key that is unique. `None` where nothing has that name.
 pub(crate) fn choose(all: &[Found], name: &str) -> Result<Option<Found>, CliError> {
     let exact: Vec<&Found> = all.iter().filter(|found| found.name() == name).collect();
     let matches = match exact.is_empty() {

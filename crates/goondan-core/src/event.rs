@@ -13,6 +13,7 @@ use crate::ids::{InstanceId, TraceContext};
 use crate::message::Message;
 use crate::ports::model::TokenUsage;
 use crate::ports::tool::ToolCallStatus;
+use crate::said::Said;
 
 /// How a turn ended (rule M1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -311,6 +312,9 @@ pub struct ShownModelCall {
     /// What that costs by the prices of the Model resource.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cost: Option<Cost>,
+    /// What was said, where somebody who watches is to have it.
+    #[serde(skip)]
+    pub said: Option<Arc<Said>>,
 }
 
 fn is_zero(number: &u32) -> bool {

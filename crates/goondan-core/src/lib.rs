@@ -23,6 +23,7 @@ pub mod protected;
 pub mod real_path;
 pub mod reserved;
 pub mod run_mode;
+pub mod said;
 pub mod schema;
 pub mod shell;
 

@@ -17,6 +17,7 @@ mod past;
 mod post;
 mod queue;
 mod resource;
+mod said;
 mod settings;
 mod spans;
 

@@ -128,6 +128,10 @@ impl Tracing for Settings {
             false => Some(PassOn.caller(span).unwrap_or_else(|| told(false))),
         }
     }
+
+    fn wants_words(&self, span: &TraceContext) -> bool {
+        self.content && self.takes(span)
+    }
 }
 
 impl Sampler {

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::attributes::{Attributes, nanos};
 use crate::names;
 use crate::otlp::{Span, SpanEvent, SpanKind, Status};
+use crate::said;
 
 /// So many spans are open at a time. Of a turn that never ends (its process died), what began is forgotten then.
 const MOST_OPEN: usize = 20_000;
@@ -50,7 +51,8 @@ struct Ending {
 }
 
 impl Assembler {
-    /// Knows of nothing yet. With `content`, arguments and results go into the spans of tool calls.
+    /// Knows of nothing yet. With `content`, arguments and results go into the spans of tool calls, and what is said into those of
+    /// questions to models.
     pub fn new(content: bool) -> Self {
         Assembler { open: HashMap::new(), content }
     }
@@ -123,6 +125,9 @@ impl Assembler {
         attributes.maybe("gen_ai.response.time_to_first_chunk", call.time_to_first_token.map(seconds));
         attributes.usage(call.token_usage, call.cost.as_ref());
         attributes.set("goondan.model.retries", call.retries);
+        if let Some(words) = call.said.as_ref().filter(|_| self.content) {
+            said::tell(&mut attributes, words);
+        }
         self.tell_turn(event, call, provider);
         let kind = if names::is_inside(&call.provider) { SpanKind::Internal } else { SpanKind::Client };
         let ending = Ending { name: format!("chat {}", call.model), kind, duration: call.duration, attributes, error };

@@ -97,15 +97,17 @@ impl ApprovalFile {
     }
 
     /// Changes the approvals of the project, and nobody else meanwhile.
-    fn change(&self, change: impl FnOnce(&mut Vec<Grant>)) -> Result<(), String> {
-        let failed = |cause: &dyn std::error::Error| format!("failed to write {}: {cause}", self.path.display());
-        let folder = self.path.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
-        let lock = File::create(self.path.with_extension("lock")).map_err(|error| failed(&error))?;
-        lock.lock().map_err(|error| failed(&error))?;
-        let mut known = self.read().map_err(|error| failed(&*error))?;
+    fn change(&self, change: impl FnOnce(&mut Vec<Grant>)) -> Result<(), StoreError> {
+        self.try_change(change).map_err(|cause| StoreError::file("write", &self.path, cause))
+    }
+
+    fn try_change(&self, change: impl FnOnce(&mut Vec<Grant>)) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        std::fs::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
+        let lock = File::create(self.path.with_extension("lock"))?;
+        lock.lock()?;
+        let mut known = self.read()?;
         change(known.content.projects.entry(self.project.clone()).or_default());
-        self.write(&known.content).map_err(|error| failed(&error))?;
+        self.write(&known.content)?;
         known.stamp = Stamp::of(&self.path);
         Ok(())
     }
@@ -114,7 +116,7 @@ impl ApprovalFile {
     ///
     /// # Errors
     /// The file can't be read or written.
-    pub fn forget(&self, taken: &[Grant]) -> Result<(), String> {
+    pub fn forget(&self, taken: &[Grant]) -> Result<(), StoreError> {
         self.change(|grants| grants.retain(|grant| !taken.contains(grant)))
     }
 
@@ -169,7 +171,7 @@ impl ApprovalBook for ApprovalFile {
         }
     }
 
-    fn remember(&self, new: Vec<Grant>) -> Result<(), String> {
+    fn remember(&self, new: Vec<Grant>) -> Result<(), StoreError> {
         self.change(|grants| {
             for grant in new {
                 if !grants.contains(&grant) {

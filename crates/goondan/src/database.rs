@@ -1,5 +1,7 @@
 //! A database that several nodes share: one at a time works in a workspace.
 
+mod holding;
+
 use std::str::FromStr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -21,6 +23,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use goondan_store_postgres::{AddressError, Node as NodeInfo, OpenError, Posted};
+
+pub use holding::Holding;
 
 use crate::start_error::StartError;
 use crate::swarm::{Inner, Input, SendError, Swarm};

@@ -43,10 +43,7 @@ impl Workspace {
     pub fn export(&self, id: &InstanceId, mask: &Mask, out: &mut dyn Write) -> io::Result<bool> {
         let Some(meta) = self.meta(id)? else { return Ok(false) };
         let (messages, _) = self.conversation(id)?;
-        let masked: Vec<Arc<Message>> =
-            messages.iter().map(|message| masked(message, mask).map(Arc::new)).collect::<io::Result<_>>()?;
-        transfer::export(&meta, &masked, out)?;
-        Ok(true)
+        write(&meta, &messages, mask, out).map(|()| true)
     }
 
     /// Reads instances that [`Workspace::export`] has written; a single one as `target`, if that is given. The workspace is
@@ -59,6 +56,18 @@ impl Workspace {
         let store = JsonlStore::open(&self.dir)?;
         Ok(Export::read(target, input)?.put_in(&store).await?)
     }
+}
+
+/// Writes an instance without what `mask` hides.
+pub(crate) fn write(
+    meta: &InstanceMeta,
+    messages: &[Arc<Message>],
+    mask: &Mask,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let masked: Vec<Arc<Message>> =
+        messages.iter().map(|message| masked(message, mask).map(Arc::new)).collect::<io::Result<_>>()?;
+    transfer::export(meta, &masked, out)
 }
 
 fn masked(message: &Message, mask: &Mask) -> io::Result<Message> {

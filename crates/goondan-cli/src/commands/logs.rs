@@ -170,7 +170,7 @@ async fn read_database(
     seen: &mut Seen,
 ) -> Result<Vec<RuntimeEvent>, CliError> {
     let mut fresh = Vec::new();
-    for found in instances::all_in(database, state_root, scope).await? {
+    for found in instances::in_database(database, state_root, scope).await? {
         let id = &found.summary.id;
         if !is_wanted(args, id) {
             continue;
@@ -191,7 +191,7 @@ fn read_files(
     seen: &mut Seen,
 ) -> Result<Vec<RuntimeEvent>, CliError> {
     let mut fresh = Vec::new();
-    for found in instances::all(state_root, scope)? {
+    for found in instances::in_files(state_root, scope)? {
         let id = &found.summary.id;
         if !is_wanted(args, id) {
             continue;

@@ -58,9 +58,12 @@ fn every_command_explains_itself() {
 
 #[test]
 fn without_a_command_the_help_is_an_error() {
-    let outcome = Sandbox::new().gdn(&[]);
-    assert_eq!((outcome.code, outcome.stdout.as_str()), (2, ""));
-    assert!(outcome.stderr.contains("Usage: gdn"));
+    let sandbox = Sandbox::new();
+    for (command, listed) in [(&[][..], "Create a project that runs at once"), (&["new"][..], "Usage: gdn new")] {
+        let outcome = sandbox.gdn(command);
+        assert_eq!((outcome.code, outcome.stdout.as_str()), (2, ""));
+        assert!(outcome.stderr.contains(listed) && !outcome.stderr.contains("error["), "{}", outcome.stderr);
+    }
 }
 
 #[test]

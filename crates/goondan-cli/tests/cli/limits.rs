@@ -54,6 +54,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("longest such pause for a receiver", "goondan-telemetry/src/exporter.rs", "LONGEST_WAIT"),
     ("time for the last spans when the swarm ends", "goondan-telemetry/src/exporter.rs", "LAST_WAIT"),
     ("the same, if the receiver has not answered before", "goondan-telemetry/src/exporter.rs", "LAST_WAIT_IF_DOWN"),
+    ("bytes of the messages of a question that a span holds, if contents are sent", "turn/said.rs", "MOST_SAID"),
     ("turns, steps and tool calls that have begun and not ended", "goondan-telemetry/src/spans.rs", "MOST_OPEN"),
     ("time for the body of a request to a connection", "platforms/mod.rs", "BODY_TIME"),
     ("age of a signed request", "goondan-connect/src/signature.rs", "FRESH"),

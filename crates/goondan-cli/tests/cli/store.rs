@@ -71,3 +71,26 @@ fn an_input_for_nobody_is_kept_for_the_next_node() {
     };
     assert!((0..20).any(|_| has_it()), "nobody took it");
 }
+
+#[test]
+fn a_conversation_leaves_the_database_and_comes_back() {
+    let Some((sandbox, address)) = in_database() else { return };
+    let store = ["--store", &address];
+    let with = |command: &[&str]| sandbox.gdn(&[command, &store].concat());
+    with(&["run", "p", "--input", "good morning"]).ok();
+    let listed = json(&with(&["instance", "list", "--project", "p", "--json"]));
+    let name = format!("{}:main", listed[0]["agent"].as_str().unwrap());
+    with(&["instance", "export", &name, "--project", "p", "-o", "kept.jsonl"]).ok();
+    let workspace = listed[0]["workspace"].as_str().unwrap();
+    let import =
+        |more: &[&str]| with(&[&["instance", "import", "kept.jsonl", "--workspace", workspace], more].concat());
+    assert!(import(&[]).stderr.contains("INSTANCE_EXISTS"));
+    with(&["instance", "delete", &name, "--project", "p", "--force"]).ok();
+    assert_eq!(json(&with(&["instance", "list", "--project", "p", "--json"])), Value::Array(Vec::new()));
+    import(&[]).ok();
+    import(&["--as", "copy:main"]).ok();
+    let listed = json(&with(&["instance", "list", "--project", "p", "--json"]));
+    let messages: Vec<_> = listed.as_array().unwrap().iter().map(|row| &row["messages"]).collect();
+    assert_eq!(messages, [4, 4]);
+    assert_eq!(sandbox.gdn(&["instance", "list", "--project", "p", "--json"]).ok(), "[]\n", "nothing lies in files");
+}

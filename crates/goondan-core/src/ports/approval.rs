@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
 use crate::ids::InstanceId;
+use crate::ports::store::StoreError;
 
 /// A call that waits for somebody's word.
 #[derive(Debug, Clone, PartialEq)]
@@ -161,7 +162,7 @@ pub trait ApprovalBook: Send + Sync {
     /// All that are kept.
     fn grants(&self) -> Vec<Grant>;
     /// Keeps more. The error says what failed; the call at hand runs all the same.
-    fn remember(&self, grants: Vec<Grant>) -> Result<(), String>;
+    fn remember(&self, grants: Vec<Grant>) -> Result<(), StoreError>;
 }
 
 /// Keeps approvals as long as the process lives.
@@ -173,7 +174,7 @@ impl ApprovalBook for MemoryBook {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    fn remember(&self, grants: Vec<Grant>) -> Result<(), String> {
+    fn remember(&self, grants: Vec<Grant>) -> Result<(), StoreError> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(grants);
         Ok(())
     }

@@ -7,6 +7,11 @@ use crate::ids::TraceContext;
 pub trait Tracing: Send + Sync {
     /// As whom a server sees who asks in this span; `None` where it is told nothing.
     fn caller(&self, span: &TraceContext) -> Option<Caller>;
+
+    /// Whether whoever watches is to have what is said in that span.
+    fn wants_words(&self, _span: &TraceContext) -> bool {
+        false
+    }
 }
 
 /// Passes on what the one who handed the input in has told of its own trace, as the W3C asks of whoever records no spans.

@@ -17,7 +17,7 @@ use crate::tooling::registry::RegisteredTool;
 use goondan_core::JsonObject;
 use goondan_core::event::RuntimeEventKind;
 use goondan_core::ports::approval::{Covers, Grant, Scope};
-use goondan_core::ports::store::update;
+use goondan_core::ports::store::{blocking, update};
 use goondan_core::real_path::real_path;
 use goondan_core::reserved::APPROVALS;
 
@@ -154,13 +154,11 @@ pub(crate) async fn remember(context: &ToolCallContext, scope: Scope, grants: Ve
                 all.extend(grants.iter().cloned());
                 Some(json!(all))
             };
-            let kept = update(&*context.engine.store, &context.facts.instance, APPROVALS, with_these);
-            kept.await.map_err(|error| error.to_string())
+            update(&*context.engine.store, &context.facts.instance, APPROVALS, with_these).await
         }
         Scope::Always => {
             let engine = Arc::clone(&context.engine);
-            let kept = tokio::task::spawn_blocking(move || engine.approvals.remember(grants)).await;
-            kept.unwrap_or_else(|_| Err("the task was dropped".to_owned()))
+            blocking(move || engine.approvals.remember(grants)).await
         }
     };
     match kept {
@@ -171,7 +169,7 @@ pub(crate) async fn remember(context: &ToolCallContext, scope: Scope, grants: Ve
             scope,
             grants: told,
         }),
-        Err(error) => tracing::warn!(error, "an approval holds for this call alone: it could not be kept"),
+        Err(error) => tracing::warn!(%error, "an approval holds for this call alone: it could not be kept"),
     }
 }
 

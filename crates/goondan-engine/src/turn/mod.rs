@@ -6,6 +6,7 @@ pub mod instructions;
 pub(crate) mod model_call;
 pub(crate) mod model_course;
 pub(crate) mod pace;
+mod said;
 pub mod step;
 
 use std::collections::HashSet;

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::engine::Engine;
 use crate::turn::model_call::{ModelAnswer, ModelCall, NoAnswer, turn_error};
+use crate::turn::said::said;
 use goondan_core::event::{RuntimeEventKind, ShownModelCall};
 
 /// How a question goes. It outlives the question, which may be dropped at any point.
@@ -56,23 +57,28 @@ impl Asked {
     pub(crate) fn tell(self, engine: &Engine, call: &ModelCall<'_>, answer: &Result<ModelAnswer, NoAnswer>) {
         let turn_id = call.turn_id.to_owned();
         let kind = match answer {
-            Ok(answer) => RuntimeEventKind::ModelCompleted { turn_id, call: self.shown(call, Some(answer)) },
+            Ok(answer) => RuntimeEventKind::ModelCompleted { turn_id, call: self.shown(engine, call, Some(answer)) },
             Err(NoAnswer::Failed(error)) => {
                 let error = turn_error(error.clone());
                 let (error_message, error_code) = (error.message, error.code);
-                RuntimeEventKind::ModelFailed { turn_id, error_message, error_code, call: self.shown(call, None) }
+                RuntimeEventKind::ModelFailed {
+                    turn_id,
+                    error_message,
+                    error_code,
+                    call: self.shown(engine, call, None),
+                }
             }
             Err(NoAnswer::Cancelled) => RuntimeEventKind::ModelFailed {
                 turn_id,
                 error_message: "the turn was cancelled".to_owned(),
                 error_code: Code::TURN_CANCELLED.into(),
-                call: self.shown(call, None),
+                call: self.shown(engine, call, None),
             },
         };
         engine.bus.runtime(&call.request.instance, &call.trace, kind);
     }
 
-    fn shown(self, call: &ModelCall<'_>, answer: Option<&ModelAnswer>) -> Box<ShownModelCall> {
+    fn shown(self, engine: &Engine, call: &ModelCall<'_>, answer: Option<&ModelAnswer>) -> Box<ShownModelCall> {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let Taken { retries, first } = call.course.taken();
         let token_usage = answer.and_then(|answer| answer.usage);
@@ -86,6 +92,7 @@ impl Asked {
             retries,
             token_usage,
             cost: answer.and_then(|answer| answer.cost.clone()),
+            said: said(engine, call, answer),
         })
     }
 }

@@ -58,6 +58,7 @@ fn model_completed() -> Kind {
         retries: 1,
         token_usage: Some(usage()),
         cost: None,
+        said: None,
     };
     Kind::ModelCompleted { turn_id: "t".into(), call: Box::new(call) }
 }

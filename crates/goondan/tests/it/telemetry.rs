@@ -125,7 +125,30 @@ async fn contents_go_along_when_asked_for_and_without_secrets() {
     let spans = spans(&[variable]).await;
     let arguments = text(&spans["boss: execute_tool agents__request"], "gen_ai.tool.call.arguments");
     assert_eq!(arguments, r#"{"target":"worker","input":"the word is ***"}"#);
+    let chat = &spans["boss: chat any"];
+    let json = |key: &str| serde_json::from_str::<serde_json::Value>(&text(chat, key)).unwrap();
+    let input = json("gen_ai.input.messages");
+    assert_eq!(input[0], serde_json::json!({"role": "user", "parts": [{"type": "text", "content": "go"}]}));
+    let call = serde_json::json!({"target": "worker", "input": "the word is ***"});
+    assert_eq!(
+        input[1]["parts"],
+        serde_json::json!([{"type": "tool_call", "id": "ask", "name": "agents__request", "arguments": call}])
+    );
+    assert_eq!((&input[2]["role"], &input[2]["parts"][0]["type"]), (&"tool".into(), &"tool_call_response".into()));
+    let said = serde_json::json!([{"type": "text", "content": "done"}]);
+    assert_eq!(
+        json("gen_ai.output.messages"),
+        serde_json::json!([{"role": "assistant", "parts": said, "finish_reason": "stop"}])
+    );
     assert!(!format!("{spans:?}").contains("opensesame"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_that_nobody_learns_what_was_said() {
+    let spans = spans(&[]).await;
+    let told = spans.values().flat_map(|span| &span.attributes).map(|attribute| &*attribute.key);
+    let words = told.filter(|key| key.ends_with("messages") || key.starts_with("gen_ai.tool.call.a"));
+    assert_eq!(words.collect::<Vec<_>>(), [""; 0]);
 }
 
 fn called(flags: &str) -> Input {

@@ -10,12 +10,15 @@ use super::{Which, not_opened};
 use crate::exit::CliError;
 use crate::instances::{self, Found};
 use crate::output::Output;
+use crate::store::{self, StoreArgs};
 
 /// Arguments of `gdn instance delete`.
 #[derive(Debug, Args)]
 pub(super) struct DeleteArgs {
     #[command(flatten)]
     which: Which,
+    #[command(flatten)]
+    store: StoreArgs,
     /// Delete without asking
     #[arg(short, long)]
     force: bool,
@@ -24,14 +27,23 @@ pub(super) struct DeleteArgs {
 /// Deletes a conversation. What is not there counts as deleted.
 pub(super) async fn run(args: &DeleteArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
-    let Some(found) = instances::named(state_root, &scope, name)? else {
+    let database = args.store.database()?;
+    let all = instances::all(database.as_ref(), state_root, &scope).await?;
+    let Some(found) = instances::choose(&all, name)? else {
         let of = instances::of(&scope);
         return output.note(&format!("There is no instance `{}`{of}; nothing was deleted.", shown::line(name)));
     };
     if !args.force && !confirmed(&found)? {
         return output.note("Nothing was deleted.");
     }
-    found.workspace.delete(&found.summary.id).await.map_err(|error| not_opened(&error))?;
+    let id = &found.summary.id;
+    match &database {
+        Some(database) => {
+            let holding = database.hold(&found.workspace).await.map_err(|error| store::unusable(&error))?;
+            holding.delete(id).await.map_err(|error| store::failed(&error))?;
+        }
+        None => drop(found.workspace.delete(id).await.map_err(|error| not_opened(&error))?),
+    }
     output.note(&format!("Deleted {}.", shown::line(found.name())))
 }
 

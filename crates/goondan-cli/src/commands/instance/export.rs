@@ -1,11 +1,11 @@
 //! `gdn instance export`.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use goondan::StateRoot;
+use goondan::database::Database;
 use goondan::inside::shown;
 use goondan::models::Mask;
 use goondan::spec::Code;
@@ -14,6 +14,7 @@ use crate::complete;
 use crate::exit::CliError;
 use crate::instances::{self, Found, Scope, ScopeArgs};
 use crate::output::Output;
+use crate::store::{self, StoreArgs};
 
 /// Arguments of `gdn instance export`.
 #[derive(Debug, Args)]
@@ -26,25 +27,29 @@ pub(super) struct ExportArgs {
     all: bool,
     #[command(flatten)]
     scope: ScopeArgs,
+    #[command(flatten)]
+    store: StoreArgs,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 /// Writes conversations. A running swarm may go on meanwhile.
-pub(super) fn run(args: &ExportArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) async fn run(args: &ExportArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let scope = args.scope.scope(false, state_root, output)?;
-    let found = chosen(args, &scope, state_root)?;
+    let database = args.store.database()?;
+    let all = instances::all(database.as_ref(), state_root, &scope).await?;
+    let found = chosen(args, &scope, all)?;
     let mask = Mask::of_environment(&environment(&scope)?);
     match &args.output {
         None if Output::stdout_is_terminal() => {
             let mut text = Vec::new();
-            write_all(&found, &mask, &mut text)?;
+            write_all(database.as_ref(), &found, &mask, &mut text).await?;
             output.json_text(&String::from_utf8_lossy(&text))
         }
-        None => write_all(&found, &mask, &mut BufWriter::new(io::stdout().lock())),
+        None => write_all(database.as_ref(), &found, &mask, &mut io::stdout().lock()).await,
         Some(path) => {
-            let written = write_file(&found, &mask, path);
+            let written = write_file(database.as_ref(), &found, &mask, path).await;
             written
                 .map_err(|error| CliError { message: format!("{} ({})", error.message, path.display()), ..error })?;
             let exported = found.iter().map(Found::name).collect::<Vec<_>>().join(", ");
@@ -53,23 +58,21 @@ pub(super) fn run(args: &ExportArgs, state_root: &StateRoot, output: &Output) ->
     }
 }
 
-fn chosen(args: &ExportArgs, scope: &Scope, state_root: &StateRoot) -> Result<Vec<Found>, CliError> {
-    let Some(name) = &args.name else {
-        let found = instances::all(state_root, scope)?;
-        // Names are unique in a workspace alone.
-        let mut names: Vec<String> = found.iter().map(Found::name).collect();
-        names.sort_unstable();
-        return match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(CliError::usage(format!("Several workspaces have an instance `{}`.", pair[0]))
-                .suggest("Choose a workspace with `--workspace`; `gdn instance list` shows which there are.")),
-            None if found.is_empty() => Err(CliError::failure(
-                Code::INSTANCE_NOT_FOUND,
-                format!("There are no instances{}.", instances::of(scope)),
-            )),
-            None => Ok(found),
-        };
-    };
-    Ok(vec![instances::named(state_root, scope, name)?.ok_or_else(|| instances::unknown(scope, name))?])
+fn chosen(args: &ExportArgs, scope: &Scope, all: Vec<Found>) -> Result<Vec<Found>, CliError> {
+    if let Some(name) = &args.name {
+        return Ok(vec![instances::choose(&all, name)?.ok_or_else(|| instances::unknown(scope, name))?]);
+    }
+    // Names are unique in a workspace alone.
+    let mut names: Vec<String> = all.iter().map(Found::name).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(CliError::usage(format!("Several workspaces have an instance `{}`.", pair[0]))
+            .suggest("Choose a workspace with `--workspace`; `gdn instance list` shows which there are.")),
+        None if all.is_empty() => {
+            Err(CliError::failure(Code::INSTANCE_NOT_FOUND, format!("There are no instances{}.", instances::of(scope))))
+        }
+        None => Ok(all),
+    }
 }
 
 /// What the process and the `.env` files of the project (else of this folder) say: values of variables that are named like
@@ -80,21 +83,33 @@ fn environment(scope: &Scope) -> Result<goondan::spec::Environment, CliError> {
 }
 
 /// The file is there as a whole or not at all.
-fn write_file(found: &[Found], mask: &Mask, path: &Path) -> Result<(), CliError> {
+async fn write_file(database: Option<&Database>, found: &[Found], mask: &Mask, path: &Path) -> Result<(), CliError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    let mut writer = BufWriter::new(file.as_file_mut() as &mut File);
-    write_all(found, mask, &mut writer)?;
-    drop(writer);
+    write_all(database, found, mask, file.as_file_mut()).await?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
 
-fn write_all(found: &[Found], mask: &Mask, out: &mut dyn Write) -> Result<(), CliError> {
+async fn write_all(
+    database: Option<&Database>,
+    found: &[Found],
+    mask: &Mask,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
     for found in found {
-        if !found.workspace.export(&found.summary.id, mask, out)? {
-            return Err(instances::unknown(&Scope::Workspace(found.workspace.id.clone()), &found.name()));
-        }
+        let text = match database {
+            Some(database) => {
+                let looking = database.look(&found.workspace).await.map_err(|error| store::unusable(&error))?;
+                looking.export(&found.summary.id, mask).await.map_err(|error| store::failed(&error))?
+            }
+            None => {
+                let mut text = Vec::new();
+                found.workspace.export(&found.summary.id, mask, &mut text)?.then_some(text)
+            }
+        };
+        let gone = || instances::unknown(&Scope::Workspace(found.workspace.id.clone()), &found.name());
+        out.write_all(&text.ok_or_else(gone)?)?;
     }
     Ok(out.flush()?)
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use goondan::ImportError;
+use goondan::database::Database;
 use goondan::ids::InstanceId;
 use goondan::inside::shown;
 use goondan::{ImportFailed, StateRoot, Workspace};
@@ -15,6 +16,7 @@ use crate::exit::CliError;
 use crate::output::Output;
 use crate::place;
 use crate::project;
+use crate::store::{self, StoreArgs};
 
 /// Arguments of `gdn instance import`.
 #[derive(Debug, Args)]
@@ -28,6 +30,8 @@ pub(super) struct ImportArgs {
     /// Import into this workspace, which need not exist yet [default: the workspace of the project in this folder, or the only workspace]
     #[arg(long, value_name = "ID")]
     workspace: Option<String>,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 fn instance_id(text: &str) -> Result<InstanceId, String> {
@@ -39,7 +43,8 @@ fn instance_id(text: &str) -> Result<InstanceId, String> {
 
 /// Imports conversations into a workspace that no swarm holds.
 pub(super) async fn run(args: &ImportArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let workspace = workspace(args, state_root, output)?;
+    let database = args.store.database()?;
+    let workspace = workspace(args, database.as_ref(), state_root, output).await?;
     state_root.prepare_or_warn();
     let mut input: Box<dyn BufRead> = match args.file.to_str() {
         Some("-") => Box::new(io::stdin().lock()),
@@ -47,7 +52,14 @@ pub(super) async fn run(args: &ImportArgs, state_root: &StateRoot, output: &Outp
             CliError::configuration(format!("The file `{}` can't be read: {error}.", args.file.display()))
         })?)),
     };
-    let imported = workspace.import(args.target.clone(), &mut input).await.map_err(|error| failed(&error))?;
+    let imported = match &database {
+        Some(database) => {
+            let holding = database.hold(&workspace).await.map_err(|error| store::unusable(&error))?;
+            holding.import(args.target.clone(), &mut input).await.map_err(ImportFailed::from)
+        }
+        None => workspace.import(args.target.clone(), &mut input).await,
+    };
+    let imported = imported.map_err(|error| failed(&error))?;
     let ids: Vec<String> = imported.iter().map(|meta| meta.id().to_string()).collect();
     if output.json {
         return output.json_pretty(&serde_json::json!({"workspace": workspace.id, "imported": ids}));
@@ -55,7 +67,12 @@ pub(super) async fn run(args: &ImportArgs, state_root: &StateRoot, output: &Outp
     output.note(&format!("Imported {} into {}.", shown::line(ids.join(", ")), shown::line(&workspace.id)))
 }
 
-fn workspace(args: &ImportArgs, state_root: &StateRoot, output: &Output) -> Result<Workspace, CliError> {
+async fn workspace(
+    args: &ImportArgs,
+    database: Option<&Database>,
+    state_root: &StateRoot,
+    output: &Output,
+) -> Result<Workspace, CliError> {
     if let Some(id) = &args.workspace {
         let workspace = state_root.workspace(id);
         if workspace.id != *id {
@@ -68,18 +85,17 @@ fn workspace(args: &ImportArgs, state_root: &StateRoot, output: &Output) -> Resu
         let (bundle, swarm) = project::chosen_swarm(&root, None, output)?;
         return Ok(state_root.workspace_of(&bundle, &bundle.swarms()[&swarm]));
     }
-    let mut workspaces = state_root.workspaces()?;
-    match (workspaces.pop(), workspaces.is_empty()) {
-        (Some(only), true) => Ok(only),
-        (None, _) => Err(CliError::usage("There is no workspace yet.").suggest(
+    let ids = match database {
+        Some(database) => database.workspaces().await.map_err(|error| store::unusable(&error))?,
+        None => state_root.workspaces()?.into_iter().map(|workspace| workspace.id).collect(),
+    };
+    match ids.as_slice() {
+        [only] => Ok(state_root.workspace(only)),
+        [] => Err(CliError::usage("There is no workspace yet.").suggest(
             "Go into the folder of a project: it has a workspace of its own. Or name one with `--workspace`.",
         )),
-        (Some(last), false) => {
-            let ids = workspaces.iter().chain([&last]).map(|workspace| workspace.id.as_str());
-            let ids = ids.collect::<Vec<_>>().join(", ");
-            Err(CliError::usage("There are several workspaces.")
-                .suggest(format!("Choose one with `--workspace`: {ids}.")))
-        }
+        several => Err(CliError::usage("There are several workspaces.")
+            .suggest(format!("Choose one with `--workspace`: {}.", several.join(", ")))),
     }
 }
 

@@ -74,10 +74,7 @@ fn project(found: &Found) -> Option<PathBuf> {
 /// Lists conversations.
 pub(super) async fn run(args: &ListArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let scope = args.scope.scope(args.all, state_root, output)?;
-    let mut found = match args.store.database()? {
-        Some(database) => instances::all_in(&database, state_root, &scope).await?,
-        None => instances::all(state_root, &scope)?,
-    };
+    let mut found = instances::all(args.store.database()?.as_ref(), state_root, &scope).await?;
     if let Some(agent) = &args.agent {
         found.retain(|found| found.summary.id.agent == *agent);
     }

@@ -118,10 +118,8 @@ async fn failed_events(
 ) -> Result<(InstanceId, Vec<String>), CliError> {
     let scope = Scope::Workspace(workspace.id.clone());
     let database = args.start.store.database()?;
-    let found = match &database {
-        Some(database) => instances::choose(&instances::all_in(database, state_root, &scope).await?, &args.name)?,
-        None => instances::named(state_root, &scope, &args.name)?,
-    };
+    let all = instances::all(database.as_ref(), state_root, &scope).await?;
+    let found = instances::choose(&all, &args.name)?;
     let id = found.ok_or_else(|| instances::unknown(&scope, &args.name))?.summary.id;
     let letters = match (&args.event, database) {
         (Some(event), _) => return Ok((id, vec![event.clone()])),

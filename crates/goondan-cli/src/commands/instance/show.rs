@@ -42,7 +42,8 @@ struct Shown {
 
 fn look_at_files(args: &ShowArgs, state_root: &StateRoot, output: &Output) -> Result<Shown, CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
-    let found = instances::named(state_root, &scope, name)?.ok_or_else(|| instances::unknown(&scope, name))?;
+    let found = instances::choose(&instances::in_files(state_root, &scope)?, name)?
+        .ok_or_else(|| instances::unknown(&scope, name))?;
     let id = &found.summary.id;
     let (messages, warnings) = found.workspace.conversation(id)?;
     let (effects, letters) = (found.workspace.unfinished(id)?, found.workspace.dead_letters(id)?);
@@ -56,7 +57,7 @@ async fn look_into(
     output: &Output,
 ) -> Result<Shown, CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
-    let all = instances::all_in(database, state_root, &scope).await?;
+    let all = instances::in_database(database, state_root, &scope).await?;
     let found = instances::choose(&all, name)?.ok_or_else(|| instances::unknown(&scope, name))?;
     let id = &found.summary.id;
     let looking = database.look(&found.workspace).await.map_err(|error| store::unusable(&error))?;

@@ -102,10 +102,7 @@ async fn kept(args: &RecordArgs, root: &Path, state_root: &StateRoot) -> Result<
     let workspaces = state_root.workspaces_of(root).map_err(|error| CliError::configuration(error.to_string()))?;
     let scope = Scope::Project(root.to_owned(), workspaces);
     let database = args.store.database()?;
-    let all = match &database {
-        Some(database) => instances::all_in(database, state_root, &scope).await?,
-        None => instances::all(state_root, &scope)?,
-    };
+    let all = instances::all(database.as_ref(), state_root, &scope).await?;
     let name = match &args.agent {
         Some(agent) => format!("{agent}:{}", args.instance),
         None => args.instance.clone(),
