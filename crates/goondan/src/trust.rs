@@ -196,6 +196,20 @@ mod tests {
     }
 
     #[test]
+    fn a_package_is_trusted_by_its_content() {
+        let (place, list) = place();
+        let package =
+            |contents: &str| TrustedPackage { name: "@a/b".into(), version: "1.0.0".into(), contents: contents.into() };
+        list.add(&place.path().join("src")).unwrap();
+        list.add_packages(&[package("sha256-1")]).unwrap();
+        list.add_packages(&[package("sha256-1")]).unwrap();
+        let known = list.packages().unwrap();
+        assert!(known == [package("sha256-1")] && !known.contains(&package("sha256-2")));
+        assert_eq!(list.folders().unwrap().len(), 1);
+        assert!(list.remove_package("@a/b").unwrap() && !list.remove_package("@a/b").unwrap());
+    }
+
+    #[test]
     fn a_broken_list_is_an_error() {
         let (place, list) = place();
         list.add(&place.path().join("src")).unwrap();

@@ -24,7 +24,10 @@ fn raw(builder: &mut Builder<impl std::io::Write>, kind: EntryType, name: &[u8],
     builder.append(&header, content).unwrap();
 }
 
-fn archive(entries: &[(EntryType, &[u8], &str)]) -> Vec<u8> {
+/// An entry of an archive: its kind, its name, and what it links to.
+type Written<'w> = (EntryType, &'w [u8], &'w str);
+
+fn archive(entries: &[Written<'_>]) -> Vec<u8> {
     let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     raw(&mut builder, EntryType::Regular, b"package/goondan.yaml", "", b"x");
     for (kind, name, link) in entries {
@@ -63,7 +66,7 @@ fn is_refused(archive: &[u8]) -> bool {
 fn attacks_are_refused() {
     use EntryType as E;
     let long = format!("package/{}", "x".repeat(90));
-    let attacks: &[(&str, &[(E, &[u8], &str)])] = &[
+    let attacks: &[(&str, &[Written<'_>])] = &[
         ("climbs", &[(E::Regular, b"package/../../evil", "")]),
         ("climbs from the top", &[(E::Regular, b"../evil", "")]),
         ("hides its climb", &[(E::Regular, b"package/a/./../../../evil", "")]),
