@@ -53,8 +53,13 @@ pub fn open(archive: &[u8], place: &Path) -> Result<Opened> {
     let files = folder.path().join("files");
     fs::create_dir(&files).map_err(|error| PackageError::io("created", &files, &error))?;
     unpack(archive, &files)?;
-    let manifest = Manifest::read(&files)
-        .map_err(|error| PackageError::archive(format!("The archive holds no package: {}", error.message)))?;
+    let manifest = Manifest::read(&files).map_err(|error| {
+        // Where it was unpacked is nobody's business.
+        let why = error.message.replace(&format!("{}{}", files.display(), std::path::MAIN_SEPARATOR), "");
+        let why = why.replace(&files.display().to_string(), "it");
+        PackageError::archive(format!("This is no package: {why}"))
+            .suggest("a package has a `goondan.yaml` that begins with a Package document; `gdn package init` adds one")
+    })?;
     let contents = contents(&OsFiles, &files)
         .map_err(|error| PackageError::archive(format!("The archive cannot be installed: {error}.")))?;
     Ok(Opened { folder, manifest, contents })
