@@ -96,6 +96,7 @@ fn attacks_are_refused() {
         ("is not text", &[(E::Regular, b"package/\xff\xfe", "")]),
         ("has an empty part", &[(E::Regular, b"package//x", "")]),
         ("lies in two folders", &[(E::Regular, b"other/x", "")]),
+        ("brings installed packages", &[(E::Regular, b"package/.goondan/installed/x", "")]),
         ("lies in none", &[(E::Regular, b"x", "")]),
     ];
     assert!(!is_refused(&archive(&[(E::Regular, long.as_bytes(), ""), (E::Directory, b"package/d/", "")])));

@@ -16,6 +16,8 @@ use crate::error::{PackageError, Result, plain};
 const MAX_RATIO: u64 = 200;
 /// Below that size the ratio says nothing, in bytes.
 const SMALL: u64 = 16 * 1024 * 1024;
+/// The folder in which a project has its packages. None may bring that of another.
+const OURS: &str = ".goondan";
 /// An entry of an archive takes that many bytes at least, so that endless empty ones end, too.
 const HEADER: u64 = 512;
 
@@ -91,6 +93,9 @@ impl<'p> Unpacking<'p> {
         let parts = self.below_top(&parts).map_err(refused)?;
         if parts.is_empty() {
             return if is_folder { Ok(()) } else { Err(refused("it lies in no folder")) };
+        }
+        if parts[0].eq_ignore_ascii_case(OURS) {
+            return Err(refused("packages are installed there"));
         }
         for end in 1..parts.len() {
             self.folder(&parts[..end]).map_err(|why| refused(&why))?;
