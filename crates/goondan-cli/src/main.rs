@@ -16,6 +16,7 @@ mod elsewhere;
 mod exit;
 mod instances;
 mod output;
+mod packages;
 mod place;
 mod project;
 mod remote;

@@ -32,6 +32,8 @@ mod misuse;
 #[cfg(unix)]
 mod modules;
 mod new;
+#[cfg(unix)]
+mod package;
 mod parents;
 mod peer;
 #[cfg(unix)]
