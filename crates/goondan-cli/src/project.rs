@@ -42,6 +42,9 @@ pub(crate) struct StartArgs {
     pub(crate) trust: bool,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+    /// With a database, run at most N turns at a time on this node; 0 leaves them to other nodes while there are any
+    #[arg(long, value_name = "N")]
+    pub(crate) node_turns: Option<usize>,
     /// Build tools and extensions first, as `gdn build` does
     #[arg(long)]
     pub(crate) build: bool,
@@ -183,6 +186,10 @@ pub(crate) async fn start(
         builder = builder.workdir(existing_folder(folder)?);
     }
     if let Some(database) = args.store.database()? {
+        let database = match args.node_turns {
+            Some(most) => database.turns(most),
+            None => database,
+        };
         builder = builder.database(if waits { database.waiting() } else { database });
     }
     if let Some(file) = record {

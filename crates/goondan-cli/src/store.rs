@@ -51,5 +51,5 @@ pub(crate) fn failed(error: &StoreError) -> CliError {
 /// The error of a command whose workspace another node works in by now.
 pub(crate) fn taken_over() -> CliError {
     CliError::failure(Code::WORKSPACE_TAKEN, "Another node has taken over the workspace: this one has lost it.")
-        .suggest("Start it again: `gdn serve --store` waits until the other node ends.")
+        .suggest("Start it again: `gdn serve --store` then works for the other node.")
 }

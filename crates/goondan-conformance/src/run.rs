@@ -39,6 +39,8 @@ pub struct Options {
     pub time_limit: Duration,
     /// The database that conversations are kept in, instead of files; each case has workspaces of its own there.
     pub database: Option<Database>,
+    /// So many nodes run each case: one leads and runs no turns itself, the others work for it. More than one need a database.
+    pub nodes: usize,
     /// Runs the cases that have `live`, with the real models of their projects.
     pub live: Option<LiveOptions>,
 }
@@ -52,6 +54,7 @@ impl Options {
             jobs: None,
             time_limit: DEFAULT_TIME_LIMIT,
             database: None,
+            nodes: 1,
             live: None,
         }
     }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use goondan_spec::kinds::Workdir;
+use goondan_spec::kinds::{Budget, Workdir};
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::cluster::{Roster, Uplink};
 use crate::delivery::bus::EventBus;
 use crate::delivery::orchestrator::Command;
 use crate::delivery::schedule::Timetable;
@@ -16,9 +18,11 @@ use crate::plan::{AgentPlan, Generation};
 use crate::policy::redact::Redactor;
 use crate::turn::budget::Spent;
 use crate::turn::pace::Pace;
+use goondan_core::event::{Cost, TurnError};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::approval::{ApprovalBook, SharedApprover};
 use goondan_core::ports::clock::Clock;
+use goondan_core::ports::model::TokenUsage;
 use goondan_core::ports::reload::Reloader;
 use goondan_core::ports::store::Store;
 use goondan_core::ports::tool::InstanceObserver;
@@ -55,11 +59,48 @@ pub struct Engine {
     pub(crate) reloader: Option<Arc<dyn Reloader>>,
     /// Set by a kill: nothing that ends from then on is recorded.
     pub(crate) dead: AtomicBool,
+    /// The node that leads, where this one works for it.
+    pub(crate) uplink: Option<Arc<Uplink>>,
+    /// The nodes that work for this one, where there may be some.
+    pub(crate) roster: Option<Arc<Roster>>,
     /// The orchestrator. Unbounded: its senders are turns, whose number is limited, and inputs, whose queues are.
     pub(crate) commands: UnboundedSender<Command>,
 }
 
+/// Something that was used up.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Spending {
+    pub(crate) usage: TokenUsage,
+    /// It was a step.
+    pub(crate) is_step: bool,
+    pub(crate) cost: Option<Cost>,
+}
+
 impl Engine {
+    /// Whether `policy.budget` allows another step. The node that leads knows what all have used up.
+    pub(crate) async fn check_budget(&self, budget: &Budget) -> Result<(), TurnError> {
+        match self.uplink.as_ref().filter(|_| *budget != Budget::default()) {
+            None => self.spent.check(budget, "policy.budget"),
+            Some(uplink) => uplink.check_budget().await,
+        }
+    }
+
+    /// Something was used up.
+    pub(crate) fn spend(&self, spending: Spending) {
+        match &self.uplink {
+            None => self.spent.add(&spending),
+            Some(uplink) => uplink.spent(spending),
+        }
+    }
+
+    /// An instance was put away: what belongs to it ends, wherever it is.
+    pub(crate) fn put_away(&self, instance: &InstanceId) {
+        self.observer.ended(instance);
+        if let Some(roster) = &self.roster {
+            roster.put_away(instance);
+        }
+    }
+
     /// What comes of `work`; never, once the swarm was killed. A dying runtime makes I/O fail, and a failure that only came
     /// from that must not be taken for an outcome.
     pub(crate) async fn outcome_of<T>(&self, work: impl Future<Output = T>) -> T {

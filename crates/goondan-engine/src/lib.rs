@@ -7,6 +7,7 @@
 //! events to them; [`turn`] runs one turn from its event to its durable end, inside the [`middleware`]; [`tooling`] runs its
 //! tool calls; [`policy`] decides which of those may run.
 
+mod cluster;
 pub mod delivery;
 pub mod engine;
 mod life;

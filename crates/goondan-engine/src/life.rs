@@ -13,6 +13,9 @@ use tokio::time::Instant;
 
 use goondan_core::ids::InstanceId;
 
+/// How often signs of life are told elsewhere.
+const PULSE: Duration = Duration::from_secs(1);
+
 /// What is known of the life of an instance, of a call, or of a whole run.
 #[derive(Debug)]
 pub(crate) struct Life {
@@ -111,6 +114,24 @@ impl Life {
         }
     }
 
+    /// Tells of signs of life, for as long as it is polled: at most one a second, and at once where a person is asked or is asked
+    /// no more. Somebody elsewhere has a [`Mirror`] of it.
+    pub(crate) async fn report(&self, mut tell: impl FnMut(bool)) {
+        let (mut asked, mut told, mut was_asked) = (self.asked.subscribe(), self.last_sign(), false);
+        loop {
+            let (is_asked, sign) = (asked.borrow_and_update().open > 0, self.last_sign());
+            if is_asked != was_asked || sign > told {
+                tell(is_asked);
+                (was_asked, told) = (is_asked, sign);
+            }
+            tokio::select! {
+                // The sender lives as long as this.
+                _ = asked.changed() => {}
+                () = tokio::time::sleep(PULSE) => {}
+            }
+        }
+    }
+
     async fn unasked(&self) {
         self.until(|asked| asked.open == 0).await;
     }
@@ -165,6 +186,29 @@ impl Drop for Waiting {
         if let Some(at) = below.iter().position(|life| Arc::ptr_eq(life, &self.other)) {
             below.swap_remove(at);
         }
+    }
+}
+
+/// A life that goes on elsewhere.
+pub(crate) struct Mirror {
+    life: Arc<Life>,
+    asking: Option<Asking>,
+}
+
+impl Mirror {
+    /// What is told of it counts as a sign of `life`.
+    pub(crate) fn of(life: Arc<Life>) -> Self {
+        Mirror { life, asking: None }
+    }
+
+    /// There was a sign of life; a person is asked there, or not. Gives back whether that has changed.
+    pub(crate) fn show(&mut self, is_asked: bool) -> bool {
+        self.life.show();
+        let has_changed = self.asking.is_some() != is_asked;
+        if has_changed {
+            self.asking = is_asked.then(|| self.life.ask());
+        }
+        has_changed
     }
 }
 

@@ -111,6 +111,12 @@ impl Generation {
         self.models.get(name)
     }
 
+    /// The first model that is told from others by that, and whose requests are limited.
+    pub(crate) fn model_like(&self, identity: &str) -> Option<ModelPlan> {
+        let planned = self.models.values().filter_map(|model| model.as_ref().ok());
+        planned.filter(|model| !model.limits.is_none()).find(|model| model.identity == identity).cloned()
+    }
+
     /// The names of all Model resources, sorted.
     pub fn models(&self) -> impl Iterator<Item = &str> {
         self.models.keys().map(String::as_str)

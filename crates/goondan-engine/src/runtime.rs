@@ -14,6 +14,9 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::cluster::uplink::{Book, FarApprover};
+use crate::cluster::worker::Worker;
+use crate::cluster::{Roster, Uplink, desk};
 use crate::delivery::bus::EventBus;
 use crate::delivery::dead_letters;
 use crate::delivery::orchestrator::{Command, Found, Orchestrator, Refusal, settle_status};
@@ -34,6 +37,7 @@ use goondan_core::inbound::{AgentEvent, EventTrace, Terms};
 use goondan_core::message::{Message, MessageData, MessageSource, Part, Role, ToolCall};
 use goondan_core::ports::approval::{ApprovalBook, SharedApprover};
 use goondan_core::ports::clock::Clock;
+use goondan_core::ports::cluster::{Crew, Leader};
 use goondan_core::ports::reload::Reloader;
 use goondan_core::ports::store::{InstanceMeta, Store, StoreError};
 use goondan_core::ports::tool::{Attachment, InstanceObserver, ToolCallResult};
@@ -43,7 +47,7 @@ use goondan_core::reserved;
 /// What a runtime is made of.
 pub struct RuntimeParts {
     /// The first generation.
-    pub generation: Generation,
+    pub generation: Arc<Generation>,
     /// Conversations, accepted events, side effects of running turns.
     pub store: Arc<dyn Store>,
     /// Time and ids.
@@ -66,6 +70,66 @@ pub struct RuntimeParts {
     pub observer: Arc<dyn InstanceObserver>,
     /// Get every event, also of what resumes at once.
     pub watchers: Vec<UnboundedSender<SwarmEvent>>,
+    /// Nodes that work for this one, where there may be some.
+    pub crew: Option<Arc<dyn Crew>>,
+}
+
+/// What a node needs that works for another one.
+pub struct WorkerParts {
+    /// The generation that it runs turns of.
+    pub generation: Arc<Generation>,
+    /// The workspace, as a member may change it.
+    pub store: Arc<dyn Store>,
+    /// Time and ids.
+    pub clock: Arc<dyn Clock>,
+    /// Keeps secrets out of what is written down.
+    pub redactor: Redactor,
+    /// Whether this system contains the programs of a call.
+    pub has_sandbox: bool,
+    /// Lets tools work there, whatever the agents say.
+    pub workdir: Option<PathBuf>,
+    /// Decides what servers are told of the trace.
+    pub tracing: Arc<dyn Tracing>,
+    /// Is told which instances were put away.
+    pub observer: Arc<dyn InstanceObserver>,
+}
+
+/// Runs the turns that the node that leads hands out, until this one is a member no more. Dropped, turns end where they stand:
+/// they go on elsewhere.
+pub async fn work(parts: WorkerParts, leader: Arc<dyn Leader>) {
+    let uplink = Uplink::new(leader);
+    let book = Book::new(&uplink);
+    let (commands, queue) = unbounded_channel();
+    let bus = EventBus::new(
+        Arc::clone(&parts.store),
+        Arc::clone(&parts.clock),
+        parts.redactor.clone(),
+        Some(Arc::clone(&uplink)),
+    );
+    let lives = Lives::default();
+    let engine = Arc::new(Engine {
+        bus,
+        store: parts.store,
+        clock: parts.clock,
+        approver: Arc::new(FarApprover(Arc::clone(&uplink))),
+        approvals: Arc::clone(&book) as _,
+        has_sandbox: parts.has_sandbox,
+        redactor: parts.redactor,
+        generation: ArcSwap::new(parts.generation),
+        spent: Spent::new(&lives.run),
+        pace: Pace::default(),
+        lives,
+        dead: AtomicBool::new(false),
+        timetable: Arc::default(),
+        tracing: parts.tracing,
+        observer: parts.observer,
+        workdir: parts.workdir,
+        reloader: None,
+        uplink: Some(Arc::clone(&uplink)),
+        roster: None,
+        commands,
+    });
+    Worker::new(engine, uplink, book).run(queue).await;
 }
 
 /// A running swarm.
@@ -75,6 +139,8 @@ pub struct Runtime {
     task: AbortHandle,
     /// What fires jobs.
     timer: AbortHandle,
+    /// What hears the nodes that work for this one.
+    desk: Option<AbortHandle>,
 }
 
 /// An accepted event.
@@ -157,15 +223,16 @@ impl Runtime {
         let timetable = Arc::new(Timetable::restore(&*parts.store).await?);
         let (commands, queue) = unbounded_channel();
         let lives = Lives::default();
+        let roster = parts.crew.map(Roster::new);
         let engine = Arc::new(Engine {
-            bus: EventBus::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.redactor.clone()),
+            bus: EventBus::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.redactor.clone(), None),
             store: parts.store,
             clock: parts.clock,
             approver: parts.approver,
             approvals: parts.approvals,
             has_sandbox: parts.has_sandbox,
             redactor: parts.redactor,
-            generation: ArcSwap::from_pointee(parts.generation),
+            generation: ArcSwap::new(parts.generation),
             spent: Spent::new(&lives.run),
             pace: Pace::default(),
             lives,
@@ -175,6 +242,8 @@ impl Runtime {
             observer: parts.observer,
             workdir: parts.workdir,
             reloader: parts.reloader,
+            uplink: None,
+            roster: roster.clone(),
             commands,
         });
         let events = engine.bus.subscribe();
@@ -183,7 +252,8 @@ impl Runtime {
         let task = tokio::spawn(orchestrator.run(queue)).abort_handle();
         let timer = schedule::run(Arc::downgrade(&engine), timetable, Arc::clone(&engine.clock));
         let timer = tokio::spawn(timer).abort_handle();
-        Ok((Runtime { engine, task, timer }, events))
+        let desk = roster.map(|roster| tokio::spawn(desk::listen(Arc::downgrade(&engine), roster)).abort_handle());
+        Ok((Runtime { engine, task, timer, desk }, events))
     }
 
     /// The generation that serves now.
@@ -193,6 +263,10 @@ impl Runtime {
 
     /// Puts another generation in place. Running steps keep theirs (rule R3); agents that it does not have drain (R4).
     pub fn swap(&self, generation: Generation) {
+        if let Some(roster) = &self.engine.roster {
+            // Who works for this node has the project of before, until the crew says otherwise.
+            roster.doubt_all();
+        }
         self.engine.generation.store(Arc::new(generation));
         // Without an orchestrator there is nobody to put away.
         let _ = self.engine.commands.send(Command::Swapped);
@@ -380,6 +454,7 @@ impl Runtime {
         self.engine.dead.store(true, Ordering::Release);
         self.task.abort();
         self.timer.abort();
+        self.desk.iter().for_each(AbortHandle::abort);
     }
 
     /// Takes no more inputs, waits for running turns up to `grace`, then cancels them; returns when all have ended.
@@ -388,6 +463,7 @@ impl Runtime {
         let _ = self.engine.commands.send(Command::Shutdown { grace });
         self.engine.commands.closed().await;
         self.timer.abort();
+        self.desk.iter().for_each(AbortHandle::abort);
     }
 
     /// Withdraws an event whose turn has not begun: nobody waits any more for its answer.

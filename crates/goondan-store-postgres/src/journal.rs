@@ -131,9 +131,10 @@ impl Journals {
         empty.insert(instance.clone());
     }
 
-    /// The instance is deleted.
+    /// The instance is deleted, or another node has worked at it.
     pub(crate) fn forget(&self, instance: &Key) {
         locked(&self.running).remove(instance);
+        locked(&self.empty).remove(instance);
     }
 
     async fn recorded(&self, instance: &Key, turn_id: &str) -> Result<Arc<Recorded>, StoreError> {
@@ -192,6 +193,10 @@ impl Journal for PostgresStore {
             self.quick.of(&key).query(CLEAR, &[&self.access.id, &key]).await?;
         }
         Ok(())
+    }
+
+    fn doubt_journal(&self, instance: &InstanceId) {
+        self.journals.forget(&instance_key(instance));
     }
 }
 

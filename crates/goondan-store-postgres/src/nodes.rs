@@ -4,12 +4,14 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::address::Address;
-use crate::hold::{Holder, OpenError};
+use crate::hold::{Candidate, Holder, OpenError};
 use crate::schema;
 use crate::session::{DbError, Kind, Session};
 
-/// The state of the node that works.
-pub(crate) const HOLDS: &str = "holds";
+/// The state of the node that leads.
+pub(crate) const LEADS: &str = "leads";
+/// The state of a node that works for it.
+pub(crate) const WORKS: &str = "works";
 /// The state of a node that would take over.
 pub(crate) const WAITS: &str = "waits";
 
@@ -19,21 +21,25 @@ pub(crate) const WAITS: &str = "waits";
 pub struct Node {
     /// Its name.
     pub id: String,
-    /// The workspace that it holds or waits for.
+    /// The workspace that it is there for.
     pub workspace: String,
-    /// `holds` or `waits`.
+    /// `leads`, `works` or `waits`.
     pub state: String,
     /// The machine that it runs on.
     pub machine: String,
     /// Its process there.
     pub process: i64,
+    /// What its project amounts to; `None` where nobody has asked yet.
+    pub generation: Option<String>,
+    /// How many turns it runs.
+    pub running: i64,
     /// Since when it is in that state.
     pub since: DateTime<Utc>,
     /// When it was last heard of.
     pub seen_at: DateTime<Utc>,
 }
 
-/// The nodes that have given a sign of life within the lease, by workspace; those that hold first.
+/// The nodes that have given a sign of life within the lease, by workspace; those that lead first.
 pub async fn nodes(address: &Address) -> Result<Vec<Node>, OpenError> {
     let unusable = |error: DbError| OpenError::Unusable { address: address.to_string(), cause: error.to_string() };
     let session = Session::open(address, "gdn nodes", Kind::ReadOnly).await.map_err(unusable)?;
@@ -41,10 +47,10 @@ pub async fn nodes(address: &Address) -> Result<Vec<Node>, OpenError> {
         return Ok(Vec::new());
     }
     let sql = "SELECT n.id, w.name, n.state, n.machine, n.process, extract(epoch FROM n.since)::float8, \
-               extract(epoch FROM n.seen_at)::float8 \
+               extract(epoch FROM n.seen_at)::float8, n.generation, n.running \
                FROM goondan.nodes n JOIN goondan.workspaces w ON w.id = n.workspace \
-               WHERE n.seen_at > now() - interval '10 seconds' AND (n.state = 'waits' OR n.id = w.holder) \
-               ORDER BY w.name, n.state, n.since";
+               WHERE n.seen_at > now() - interval '10 seconds' AND (n.state <> 'leads' OR n.id = w.holder) \
+               ORDER BY w.name, array_position(ARRAY['leads', 'works', 'waits'], n.state), n.since";
     let rows = session.query(sql, &[]).await.map_err(unusable)?;
     let node = |row: &tokio_postgres::Row| Node {
         id: row.get(0),
@@ -52,6 +58,8 @@ pub async fn nodes(address: &Address) -> Result<Vec<Node>, OpenError> {
         state: row.get(2),
         machine: row.get(3),
         process: row.get(4),
+        generation: row.get(7),
+        running: row.get(8),
         since: moment(row.get(5)),
         seen_at: moment(row.get(6)),
     };
@@ -71,6 +79,15 @@ pub(crate) async fn note(session: &Session, node: &str, workspace: i64, state: &
     let (machine, process) = (machine(), i64::from(std::process::id()));
     session.query(sql, &[&node, &workspace, &machine, &process, &state]).await?;
     Ok(())
+}
+
+/// What the project of a node amounts to.
+pub(crate) async fn describe(node: &Candidate, generation: &str) -> Result<(), OpenError> {
+    let (address, workspace, id, state) = (&node.address, node.id, &node.node, *node.state.borrow());
+    let unusable = |error: DbError| OpenError::Unusable { address: address.to_string(), cause: error.to_string() };
+    note(node.sign(), id, workspace, state).await.map_err(unusable)?;
+    let sql = "UPDATE goondan.nodes SET generation = $2 WHERE id = $1";
+    node.sign().query(sql, &[id, &generation]).await.map(drop).map_err(unusable)
 }
 
 /// A node that is gone. Those that have left without a word for an hour go along.

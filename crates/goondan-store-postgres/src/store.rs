@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use crate::address::Address;
 use crate::events::Happened;
-use crate::hold::{self, Access, OpenError, Wait};
+use crate::hold::{self, Access, Hold, OpenError, Wait};
 use crate::journal::Journals;
 use crate::letters::Bell;
 use crate::line::{Line, Lines};
@@ -46,6 +46,19 @@ pub(crate) struct Parts {
     pub(crate) journals: Arc<Journals>,
 }
 
+/// Gives a sign of life on every line of a store.
+pub(crate) struct Beat {
+    durable: Arc<Lines>,
+    quick: Arc<Lines>,
+}
+
+impl Beat {
+    pub(crate) async fn all(&self) {
+        // A line that is dead is opened again by the next call.
+        join_all(self.durable.all().chain(self.quick.all()).map(|line| line.beat())).await;
+    }
+}
+
 impl PostgresStore {
     /// Takes the workspace of that name, and makes it where there is none. Where another node holds it, waits. Tools work in
     /// `folders`, which are of this machine.
@@ -55,22 +68,32 @@ impl PostgresStore {
         folders: Box<dyn Workspace>,
         wait: Wait,
     ) -> Result<Self, OpenError> {
-        let hold = hold::take(address, workspace, wait).await?;
+        Ok(Self::of_hold(hold::take(address, workspace, wait).await?, folders))
+    }
+
+    /// The workspace of a node that leads.
+    pub(crate) fn of_hold(hold: Hold, folders: Box<dyn Workspace>) -> Self {
         let access = Arc::clone(&hold.access);
+        Self::working(access, folders, move |beat| hold.watch(beat))
+    }
+
+    /// A workspace that `keep` watches over; it is given what keeps the sessions alive, and ends when they are no good any more.
+    pub(crate) fn working<F: Future<Output = ()> + Send>(
+        access: Arc<Access>,
+        folders: Box<dyn Workspace>,
+        keep: impl FnOnce(Beat) -> F + Send + 'static,
+    ) -> Self {
         let durable = Arc::new(Lines::new(&access, Kind::Durable, DURABLE_LINES));
         let quick = Arc::new(Lines::new(&access, Kind::Quick, QUICK_LINES));
         let log = Arc::new(Line::new(Arc::clone(&access), Kind::Durable));
         let writer = Writer::start(Arc::clone(&log), access.id);
         let happened = Happened::start(Arc::clone(&access), Arc::clone(&quick));
-        let (beat_durable, beat_quick, lost) = (Arc::clone(&durable), Arc::clone(&quick), access.lost());
-        let beat = async move || {
-            // A line that is dead is opened again by the next call.
-            join_all(beat_durable.all().chain(beat_quick.all()).map(|line| line.beat())).await;
-        };
+        let lost = access.lost();
+        let beat = Beat { durable: Arc::clone(&durable), quick: Arc::clone(&quick) };
         let (end_durable, end_quick) = (Arc::clone(&durable), Arc::clone(&quick));
         let watch = tokio::spawn(async move {
             tokio::select! {
-                () = hold.watch(beat) => {}
+                () = keep(beat) => {}
                 () = lost => {}
             }
             // Only then can the other node begin.
@@ -81,7 +104,7 @@ impl PostgresStore {
         let journals = Arc::new(journals);
         let bell = Bell::hang(Arc::clone(&access));
         let (writer, happened, watch) = (Some(writer), Some(happened), Some(watch));
-        Ok(PostgresStore { access, quick, durable, journals, writer, happened, bell, watch, folders })
+        PostgresStore { access, quick, durable, journals, writer, happened, bell, watch, folders }
     }
 
     /// Looks at a workspace, whoever holds it. Whatever would change it fails.
@@ -167,7 +190,9 @@ pub async fn forget(address: &Address, workspace: &str) -> Result<(), OpenError>
     Ok(())
 }
 
-const FORGET: [&str; 12] = [
+const FORGET: [&str; 14] = [
+    "DELETE FROM goondan.members WHERE workspace = $1",
+    "DELETE FROM goondan.packets WHERE workspace = $1",
     "DELETE FROM goondan.letters WHERE workspace = $1",
     "DELETE FROM goondan.pending WHERE workspace = $1",
     "DELETE FROM goondan.handled WHERE workspace = $1",

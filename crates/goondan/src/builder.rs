@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use goondan_core::event::SwarmEvent;
 use goondan_core::ports::approval::{ApprovalBook, ApproveAll, Approver, Headless};
 use goondan_core::ports::clock::{Clock, SystemClock};
+use goondan_core::ports::cluster::Crew;
 use goondan_core::ports::model::ModelFactory;
 use goondan_core::ports::store::Store;
 use goondan_core::ports::tool::{InstanceObserver, ToolSource};
 use goondan_dylib::HostCommand;
 use goondan_engine::plan::PlanPorts;
 use goondan_engine::policy::redact::Redactor;
-use goondan_engine::runtime::{Runtime, RuntimeParts};
+use goondan_engine::runtime::{Runtime, RuntimeParts, WorkerParts};
 use goondan_mcp::StandIns;
 use goondan_models::Providers;
 use goondan_spec::{Bundle, Environment, OsFiles};
@@ -24,7 +25,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::adapters::ToolSources;
 use crate::approvals::ApprovalFile;
-use crate::database::{Database, serve_letters};
+use crate::database::{Database, mark_of, serve_letters};
 use crate::generation::Notebook;
 use crate::identity::Owner;
 use crate::reload::{
@@ -278,16 +279,31 @@ impl SwarmBuilder {
         let planned = plan_swarm(&self.bundle, swarm, FIRST_GENERATION, &ports, &environment, None, &self.redactor);
         let mut generation = planned.await.map_err(StartError::Diagnostics)?;
         generation.warnings.extend(tools.mcp().notices(&self.bundle));
+        let generation = Arc::new(generation);
         let workspace = match self.workspace {
             Some(workspace) => workspace,
             None => root.workspace_to_run(&self.bundle, swarm)?.map_err(|stranger| {
                 StartError::BelongsToAnother(root.workspace_of(&self.bundle, swarm), Box::new(stranger))
             })?,
         };
+        let Begun { telemetry, watchers, tracing } =
+            telemetry::begin(self.telemetry, swarm, &self.redactor, &*self.clock);
+        let workdir = self.workdir.as_deref().map(absolute);
         let (store, node) = match (self.store, self.database) {
             (Some(store), _) => (store, None),
             (None, Some(database)) => {
-                let node = database.join(&workspace).await?;
+                let as_worker = |store| WorkerParts {
+                    generation: Arc::clone(&generation),
+                    store,
+                    clock: Arc::clone(&self.clock),
+                    redactor: self.redactor.clone(),
+                    has_sandbox: goondan_tools::has_sandbox(),
+                    workdir: workdir.clone(),
+                    tracing: Arc::clone(&tracing),
+                    observer: Arc::clone(&tools) as Arc<dyn InstanceObserver>,
+                };
+                let mark = mark_of(&self.bundle, &swarm_id).await;
+                let node = database.join(&workspace, &mark, as_worker).await?;
                 (Arc::clone(&node.store) as Arc<dyn Store>, Some(node))
             }
             (None, None) => (open_store(&workspace).await?, None),
@@ -298,9 +314,8 @@ impl SwarmBuilder {
             Some(book) => book,
             None => Arc::new(ApprovalFile::of(&workspace.dir, self.bundle.root())?),
         };
-        let Begun { telemetry, watchers, tracing } =
-            telemetry::begin(self.telemetry, swarm, &self.redactor, &*self.clock);
         let parts = RuntimeParts {
+            crew: node.as_ref().map(|node| Arc::clone(&node.crew) as Arc<dyn Crew>),
             watchers,
             tracing,
             approvals,
@@ -310,7 +325,7 @@ impl SwarmBuilder {
             store,
             clock: self.clock,
             approver: self.approver,
-            workdir: self.workdir.as_deref().map(absolute),
+            workdir,
             reloader: Some(Arc::clone(&reloader) as _),
             observer: Arc::clone(&tools) as Arc<dyn InstanceObserver>,
         };

@@ -1,4 +1,4 @@
-//! A database that several nodes share: one at a time works in a workspace.
+//! A database that several nodes share: one at a time leads in a workspace, and the others work for it.
 
 mod holding;
 
@@ -8,17 +8,19 @@ use std::time::Duration;
 
 use goondan_core::conversation::Conversation;
 use goondan_core::event::RuntimeEvent;
-use goondan_core::ids::InstanceId;
+use goondan_core::ids::{InstanceId, derived_id};
 use goondan_core::message::Message;
 use goondan_core::ports::clock::{Clock as _, SystemClock};
 use goondan_core::ports::store::{
-    Conversations as _, DEAD_LETTERS, DeadLetter, EventLog as _, InstanceMeta, Instances as _, Records as _, StoreError,
+    Conversations as _, DEAD_LETTERS, DeadLetter, EventLog as _, InstanceMeta, Instances as _, Records as _, Store,
+    StoreError, Workspace as Folders,
 };
 use goondan_core::private::make_folder;
-use goondan_spec::Code;
+use goondan_engine::runtime::{self, WorkerParts};
+use goondan_spec::{Basis, Bundle, Code, Environment, ResourceId};
 use goondan_store::jsonl::{OpenWorkspaceError, WorkspaceLock};
 use goondan_store::workdirs::Workdirs;
-use goondan_store_postgres::{Address, PostgresStore, RecordedEffect, Wait};
+use goondan_store_postgres::{Address, Arrival, PostgresCrew, PostgresStore, RecordedEffect, Wait, arrive};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -26,6 +28,7 @@ pub use goondan_store_postgres::{AddressError, Node as NodeInfo, OpenError, Post
 
 pub use holding::Holding;
 
+use crate::contents::Contents;
 use crate::start_error::StartError;
 use crate::swarm::{Inner, Input, SendError, Swarm};
 use crate::workspace::{InstanceSummary, UnfinishedEffect, Workspace, summary};
@@ -38,6 +41,8 @@ const BRIEFLY: Duration = Duration::from_secs(3);
 pub struct Database {
     address: Address,
     waits: bool,
+    /// So many turns run on this node at a time.
+    turns: usize,
     /// Stands before the ids of workspaces.
     prefix: String,
 }
@@ -46,13 +51,14 @@ impl FromStr for Database {
     type Err = AddressError;
 
     fn from_str(address: &str) -> Result<Self, AddressError> {
-        Ok(Database { address: address.parse()?, waits: false, prefix: String::new() })
+        Ok(Database { address: address.parse()?, waits: false, turns: usize::MAX, prefix: String::new() })
     }
 }
 
-/// A swarm's membership: it holds its workspace until this is dropped.
+/// The node that leads a swarm: it holds the workspace until this is dropped.
 pub(crate) struct Node {
     pub(crate) store: Arc<PostgresStore>,
+    pub(crate) crew: Arc<PostgresCrew>,
     /// For other commands of this machine, which look for the process that runs the swarm.
     _lock: WorkspaceLock,
 }
@@ -69,16 +75,41 @@ struct Posting {
     instance_key: Option<String>,
 }
 
+/// What a project amounts to: nodes whose projects have the same run turns for each other. Values from outside do not count.
+pub(crate) async fn mark_of(bundle: &Arc<Bundle>, swarm: &ResourceId) -> String {
+    let (bundle, swarm) = (Arc::clone(bundle), swarm.clone());
+    let marked = tokio::task::spawn_blocking(move || {
+        let contents = Contents::default().of(&bundle);
+        mark(&Basis::new(bundle, &swarm, contents, &Environment::default(), None), &swarm)
+    });
+    // A panic was told; a node without a mark gets no turns.
+    marked.await.unwrap_or_default()
+}
+
+/// The same of a generation that a reload has made.
+pub(crate) fn mark(basis: &Basis, swarm: &ResourceId) -> String {
+    let snapshot = serde_json::to_string(&basis.without_values(swarm)).unwrap_or_default();
+    derived_id(&[env!("CARGO_PKG_VERSION"), &snapshot])[..12].to_owned()
+}
+
 /// An id that no other input has.
 pub fn new_id() -> String {
     SystemClock.hex(32)
 }
 
 impl Database {
-    /// Waits until the other node lets go, however long.
+    /// Works for the node that leads, however long, until it is this node's turn to lead.
     #[must_use]
     pub fn waiting(mut self) -> Self {
         self.waits = true;
+        self
+    }
+
+    /// Lets at most so many turns be at work on this node at a time, those aside that wait for others. With 0 it leaves all of
+    /// them to other nodes, as long as there are any.
+    #[must_use]
+    pub fn turns(mut self, most: usize) -> Self {
+        self.turns = most;
         self
     }
 
@@ -89,7 +120,8 @@ impl Database {
         self
     }
 
-    fn name(&self, workspace: &str) -> String {
+    /// What the workspace of that id is called there.
+    pub fn name(&self, workspace: &str) -> String {
         format!("{}{workspace}", self.prefix)
     }
 
@@ -98,35 +130,72 @@ impl Database {
         self.address.to_string()
     }
 
-    pub(crate) async fn join(&self, workspace: &Workspace) -> Result<Node, StartError> {
+    /// Leads in a workspace. Where another node does, this one works for it until then, with what `as_worker` gives it, or is
+    /// refused. Its project amounts to `mark`.
+    pub(crate) async fn join(
+        &self,
+        workspace: &Workspace,
+        mark: &str,
+        as_worker: impl Fn(Arc<dyn Store>) -> WorkerParts,
+    ) -> Result<Node, StartError> {
         make_folder(&workspace.dir)?;
         let lock = || WorkspaceLock::acquire(&workspace.dir).map_err(OpenWorkspaceError::from);
-        // A process of this machine can be talked to: whoever does not wait is told of it.
-        let early = if self.waits { None } else { Some(lock()?) };
-        let store = Arc::new(self.open(workspace).await?);
-        let lock = match early {
-            Some(lock) => lock,
-            None => lock()?,
+        let name = self.name(&workspace.id);
+        let folders = || Box::new(Workdirs::below(workspace.dir.clone())) as Box<dyn Folders>;
+        let (store, lock) = if self.waits {
+            let store = self.work_until_leading(&name, folders, mark, as_worker).await?;
+            (store, lock()?)
+        } else {
+            // A process of this machine can be talked to: whoever does not wait is told of it.
+            let lock = lock()?;
+            (PostgresStore::open(&self.address, &name, folders(), Wait::For(BRIEFLY)).await?, lock)
         };
-        Ok(Node { store, _lock: lock })
+        let crew = Arc::new(store.crew(mark, self.turns));
+        Ok(Node { store: Arc::new(store), crew, _lock: lock })
     }
 
-    async fn open(&self, workspace: &Workspace) -> Result<PostgresStore, OpenError> {
-        let folders = || Box::new(Workdirs::below(workspace.dir.clone()));
-        let name = self.name(&workspace.id);
-        match PostgresStore::open(&self.address, &name, folders(), Wait::For(BRIEFLY)).await {
-            Err(held @ OpenError::Held { .. }) if self.waits => tracing::warn!("{held}; this node waits"),
-            opened => return opened,
-        }
+    async fn work_until_leading(
+        &self,
+        name: &str,
+        folders: impl Fn() -> Box<dyn Folders>,
+        mark: &str,
+        as_worker: impl Fn(Arc<dyn Store>) -> WorkerParts,
+    ) -> Result<PostgresStore, OpenError> {
+        let mut was_there = false;
         loop {
-            match PostgresStore::open(&self.address, &name, folders(), Wait::Always).await {
-                // The database may be away for a while; it was there before.
-                Err(error @ OpenError::Unusable { .. }) => {
-                    tracing::warn!("{error}");
-                    tokio::time::sleep(BRIEFLY).await;
+            let arrived = arrive(&self.address, name, &folders, mark, self.turns).await;
+            let error = match arrived {
+                Ok(Arrival::Leads(store)) => return Ok(store),
+                Ok(Arrival::Again(error)) => {
+                    was_there = true;
+                    error
                 }
-                opened => return opened,
+                Ok(Arrival::Works(mut membership)) => {
+                    was_there = true;
+                    tracing::info!("this node works for another one");
+                    let store = Arc::clone(&membership.store) as Arc<dyn Store>;
+                    let work = runtime::work(as_worker(store), Arc::clone(&membership.leader) as _);
+                    let succession = tokio::select! {
+                        succession = membership.over() => succession,
+                        () = work => None,
+                    };
+                    drop(membership);
+                    match succession {
+                        None => continue,
+                        Some(succession) => match succession.lead(folders()).await {
+                            Ok(store) => return Ok(store),
+                            Err(error) => error,
+                        },
+                    }
+                }
+                Err(error) => error,
+            };
+            // The database may be away for a while, where it was there before.
+            if !was_there || !matches!(error, OpenError::Unusable { .. }) {
+                return Err(error);
             }
+            tracing::debug!("{error}");
+            tokio::time::sleep(BRIEFLY / 30).await;
         }
     }
 

@@ -11,14 +11,14 @@ use anyhow::{Context, bail};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::swarm::{Job, Said};
+use super::swarm::{self, Job, Said};
 use super::{Plan, check, project};
 
 /// Jobs that are under way at the same time.
 const UNDER_WAY: usize = 12;
 
-/// The longest a swarm lives before it is killed.
-const LONGEST_LIFE: Duration = Duration::from_millis(400);
+/// How long a node stands still: longer than a member may be silent.
+const PAUSE: Duration = Duration::from_secs(13);
 
 /// How often it is looked whether all processes are there.
 const LOOK: Duration = Duration::from_millis(100);
@@ -58,19 +58,29 @@ pub(super) fn run(plan: &Plan) -> anyhow::Result<()> {
     let (started, mut kills) = (Instant::now(), 0);
     let mut nodes = Nodes::start(root, plan)?;
     while started.elapsed() < plan.seconds && kills < plan.kills {
-        let life = random.random_range(Duration::ZERO..LONGEST_LIFE);
+        let life = random.random_range(Duration::ZERO..plan.life);
         nodes.live(&mut ledger, life, Feed::Endless)?;
-        nodes.replace(random.random_range(0..plan.nodes))?;
-        kills += 1;
+        nodes.go_on(false)?;
+        let node = random.random_range(0..plan.nodes);
+        if plan.pauses && random.random_range(0..4) == 0 {
+            nodes.pause(node)?;
+        } else {
+            nodes.replace(node)?;
+            kills += 1;
+        }
     }
+    nodes.go_on(true)?;
     nodes.live(&mut ledger, LAST_LIFE, Feed::OnlyWhatIsLeft)?;
     let store = plan.store.as_deref();
     wait_for_late_answers(root, store);
-    let takeovers = nodes.takeovers;
+    let (takeovers, pauses, processes) = (nodes.takeovers, nodes.pauses, std::mem::take(&mut nodes.processes));
     drop(nodes);
+    if plan.nodes > 1 {
+        println!("turns begun by node: {:?}", turns_by_node(root, &processes));
+    }
     let (jobs, accepted) = (ledger.jobs.len(), ledger.accepted.len());
     let report = check::everything(root, store, &ledger);
-    println!("{kills} kills, {takeovers} lives, {jobs} jobs, {accepted} accepted; {}", report.figures);
+    println!("{kills} kills, {pauses} pauses, {takeovers} lives, {jobs} jobs, {accepted} accepted; {}", report.figures);
     if report.faults.is_empty() {
         println!("{} passed, 0 failed", report.checks);
         return Ok(());
@@ -80,6 +90,16 @@ pub(super) fn run(plan: &Plan) -> anyhow::Result<()> {
     }
     let kept = folder.keep();
     bail!("{} faults with seed {}; the state is in {}", report.faults.len(), plan.seed, kept.display())
+}
+
+/// How many turns each node has begun, in all its lives, by what its tools wrote down.
+fn turns_by_node(root: &Path, processes: &BTreeMap<u32, usize>) -> BTreeMap<String, usize> {
+    let mut turns = BTreeMap::new();
+    for line in std::fs::read_to_string(root.join("project/nodes.txt")).unwrap_or_default().lines() {
+        let node = line.parse().ok().and_then(|process: u32| processes.get(&process));
+        *turns.entry(node.map_or("?".to_owned(), usize::to_string)).or_default() += 1;
+    }
+    turns
 }
 
 /// Answers to asynchronous requests come behind the jobs that asked. The check afterwards tells which never came.
@@ -109,13 +129,19 @@ struct Nodes<'p> {
     nodes: Vec<Process>,
     /// What they say, each word with the process that says it.
     heard: (Sender<Word>, Receiver<Word>),
-    /// How often one of them has begun to work.
+    /// How often one of them has begun to lead.
     takeovers: usize,
+    pauses: usize,
+    /// Which node each process was.
+    processes: BTreeMap<u32, usize>,
+    /// The process that has begun to lead last.
+    leader: Option<u32>,
 }
 
 impl<'p> Nodes<'p> {
     fn start(root: &'p Path, plan: &'p Plan) -> anyhow::Result<Self> {
-        let mut nodes = Nodes { root, plan, nodes: Vec::new(), heard: channel(), takeovers: 0 };
+        let (nodes, heard, processes) = (Vec::new(), channel(), BTreeMap::new());
+        let mut nodes = Nodes { root, plan, nodes, heard, takeovers: 0, pauses: 0, processes, leader: None };
         for number in 0..plan.nodes {
             let node = nodes.process(number)?;
             nodes.nodes.push(node);
@@ -123,11 +149,35 @@ impl<'p> Nodes<'p> {
         Ok(nodes)
     }
 
-    fn process(&self, number: usize) -> anyhow::Result<Process> {
+    fn process(&mut self, number: usize) -> anyhow::Result<Process> {
         // The first has the folder of a swarm that is alone.
         let state = if number == 0 { project::STATE.to_owned() } else { format!("{}-{number}", project::STATE) };
         let store = self.plan.store.as_deref().unwrap_or_default();
-        Process::start(self.root, &state, store, self.heard.0.clone())
+        let process = Process::start(self.root, &state, store, self.heard.0.clone())?;
+        self.processes.insert(process.child.id(), number);
+        Ok(process)
+    }
+
+    /// Lets a node stand still.
+    fn pause(&mut self, number: usize) -> anyhow::Result<()> {
+        let node = &mut self.nodes[number];
+        if node.paused.is_none() {
+            node.signal("STOP")?;
+            node.paused = Some(Instant::now());
+            self.pauses += 1;
+        }
+        Ok(())
+    }
+
+    /// Lets those go on that have stood still for long enough, or all.
+    fn go_on(&mut self, all: bool) -> anyhow::Result<()> {
+        for node in &mut self.nodes {
+            if node.paused.is_some_and(|since| all || since.elapsed() > PAUSE) {
+                node.signal("CONT")?;
+                node.paused = None;
+            }
+        }
+        Ok(())
     }
 
     /// Kills a node, and starts it again.
@@ -141,8 +191,8 @@ impl<'p> Nodes<'p> {
     fn live(&mut self, ledger: &mut Ledger, life: Duration, feed: Feed) -> anyhow::Result<()> {
         let end = Instant::now() + life;
         loop {
-            if let Some(worker) = self.nodes.iter_mut().find(|node| node.is_ready) {
-                worker.give(ledger, feed);
+            if let Some(leader) = self.nodes.iter_mut().find(|node| Some(node.child.id()) == self.leader) {
+                leader.give(ledger, feed);
             }
             if feed == Feed::OnlyWhatIsLeft && ledger.jobs.keys().all(|id| ledger.done.contains_key(id)) {
                 return Ok(());
@@ -150,14 +200,15 @@ impl<'p> Nodes<'p> {
             // One that was killed may have said something before.
             match self.heard.1.recv_timeout(end.saturating_duration_since(Instant::now()).min(LOOK)) {
                 Ok((process, said)) => {
-                    let node = self.nodes.iter_mut().find(|node| node.child.id() == process);
-                    if let (Some(node), Said::Ready) = (node, &said) {
-                        node.is_ready = true;
+                    let is_there = self.nodes.iter().any(|node| node.child.id() == process);
+                    if is_there && said == Said::Ready {
+                        self.leader = Some(process);
                         self.takeovers += 1;
                     }
                     match said {
-                        // The database was away: the turn goes on, and whoever asks again is told how it ended.
-                        Said::Done(id, reason) if self.plan.database_restarts && reason == "error" => {
+                        // The database was away, or another node leads by now: the turn goes on, and whoever asks again is told
+                        // how it ended.
+                        Said::Done(id, reason) if self.plan.may_fail() && reason == "error" => {
                             for node in &mut self.nodes {
                                 node.given.remove(&id);
                             }
@@ -181,7 +232,8 @@ impl<'p> Nodes<'p> {
     fn are_alive(&mut self) -> anyhow::Result<()> {
         for number in 0..self.nodes.len() {
             let Some(status) = self.nodes[number].child.try_wait()? else { continue };
-            if !self.plan.database_restarts {
+            let is_meant = self.plan.database_restarts || status.code() == Some(swarm::TAKEN_OVER);
+            if !is_meant {
                 bail!("a node ended by itself: {status}");
             }
             self.nodes[number] = self.process(number)?;
@@ -195,8 +247,8 @@ struct Process {
     child: Child,
     stdin: ChildStdin,
     given: BTreeSet<String>,
-    /// It works.
-    is_ready: bool,
+    /// Since when it stands still.
+    paused: Option<Instant>,
 }
 
 impl Process {
@@ -217,7 +269,7 @@ impl Process {
                 }
             }
         });
-        Ok(Process { child, stdin, given: BTreeSet::new(), is_ready: false })
+        Ok(Process { child, stdin, given: BTreeSet::new(), paused: None })
     }
 
     /// Jobs without a result are given again after each start, under the same id.
@@ -237,6 +289,12 @@ impl Process {
                 let _ = writeln!(self.stdin, "{line}");
             }
         }
+    }
+
+    fn signal(&self, signal: &str) -> anyhow::Result<()> {
+        let sent = Command::new("kill").args([format!("-{signal}"), self.child.id().to_string()]).status()?;
+        anyhow::ensure!(sent.success(), "the signal {signal} could not be sent");
+        Ok(())
     }
 
     fn kill(&mut self) -> anyhow::Result<()> {

@@ -1,6 +1,6 @@
 //! Kills a swarm with SIGKILL at random moments, starts it again, and checks at the end that every accepted event was
-//! handled once, and in order. With `--store` and `--nodes` there are several processes that want to run it: any of them is
-//! killed, and another one takes over.
+//! handled once, and in order. With `--store` and `--nodes` there are several processes at work: any of them is killed, the one
+//! that leads among them, and with `--pauses` some stand still for longer than their lease, and then go on.
 //!
 //! The parent ([`driver`]) hands inputs to a child process ([`swarm`]) that runs a swarm of two agents over the scripted
 //! model ([`project`]); tools write to a ledger. In the end the parent compares what it was promised with what lies on disk
@@ -28,10 +28,21 @@ struct Plan {
     seed: u64,
     /// The database that keeps everything, instead of files.
     store: Option<String>,
-    /// So many processes want to run the swarm.
+    /// So many processes run the swarm.
     nodes: usize,
+    /// The longest time between two kills.
+    life: Duration,
+    /// Nodes stand still, too.
+    pauses: bool,
     /// Somebody restarts the database meanwhile: a node that can't start then is started again.
     database_restarts: bool,
+}
+
+impl Plan {
+    /// Whether a node may be told that the store has failed a turn.
+    fn may_fail(&self) -> bool {
+        self.database_restarts || self.pauses
+    }
 }
 
 /// Runs the chaos of the command line, or the swarm that it kills.
@@ -60,6 +71,8 @@ fn parse(arguments: &[String]) -> anyhow::Result<Plan> {
         seed: rand::random(),
         store: None,
         nodes: 1,
+        life: Duration::ZERO,
+        pauses: false,
         database_restarts: false,
     };
     for pair in arguments.chunks(2) {
@@ -74,11 +87,18 @@ fn parse(arguments: &[String]) -> anyhow::Result<Plan> {
             "--kills" => plan.kills = u32::try_from(number)?,
             "--seed" => plan.seed = number,
             "--database-restarts" => plan.database_restarts = number > 0,
+            "--life" => plan.life = Duration::from_millis(number),
+            "--pauses" => plan.pauses = number > 0,
             "--nodes" => plan.nodes = usize::try_from(number)?.max(1),
             _ => bail!(
-                "there is no option {name}; there are --seconds, --kills, --seed, --store, --nodes and --database-restarts"
+                "there is no option {name}; there are --seconds, --kills, --seed, --store, --nodes, --life, --pauses and \
+                 --database-restarts"
             ),
         }
+    }
+    if plan.life.is_zero() {
+        // Several nodes have to find each other first.
+        plan.life = Duration::from_millis(if plan.nodes > 1 { 2_000 } else { 400 });
     }
     if plan.nodes > 1 && plan.store.is_none() {
         bail!("several nodes need a --store that they share");

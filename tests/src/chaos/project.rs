@@ -60,7 +60,7 @@ rules:
     reply:
       delayMs: 2
       calls:
-        - {id: once, tool: bash__exec, args: {command: "echo '{{ input }} once' >> ledger.txt"}}
+        - {id: once, tool: bash__exec, args: {command: "echo '{{ input }} once' >> ledger.txt; echo $PPID >> nodes.txt"}}
         - {id: again, tool: repeatable__exec, args: {command: "echo '{{ input }} repeatable' >> ledger.txt"}}
         - {id: later, tool: agents__request, args: {target: worker, input: "{{ input }} async", async: true}}
   - when: {agent: coordinator, role: tool, contains: '"response":"did'}

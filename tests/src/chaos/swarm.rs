@@ -32,6 +32,9 @@ pub(super) enum Said {
     Done(String, String),
 }
 
+/// How a node ends that another one has taken the swarm over from.
+pub(super) const TAKEN_OVER: i32 = 75;
+
 /// Runs the swarm of the project below `root` until standard input ends. Each node has a state root of its own, as if it were
 /// on a machine of its own.
 pub(super) fn serve(root: &Path, node: &str, store: Option<&str>) -> anyhow::Result<()> {
@@ -46,9 +49,16 @@ pub(super) fn serve(root: &Path, node: &str, store: Option<&str>) -> anyhow::Res
         let swarm = builder.start().await.map_err(|error| anyhow!("{error}: {error:?}"))?;
         say(&Said::Ready)?;
         let mut lines = BufReader::new(tokio::io::stdin()).lines();
-        while let Some(line) = lines.next_line().await? {
-            let job: Job = serde_json::from_str(&line).context("a job")?;
-            tokio::spawn(handle(swarm.clone(), job));
+        let mut taken_over = std::pin::pin!(swarm.taken_over());
+        loop {
+            tokio::select! {
+                line = lines.next_line() => {
+                    let Some(line) = line? else { break };
+                    let job: Job = serde_json::from_str(&line).context("a job")?;
+                    tokio::spawn(handle(swarm.clone(), job));
+                }
+                () = &mut taken_over => std::process::exit(TAKEN_OVER),
+            }
         }
         swarm.shutdown().await;
         Ok(())

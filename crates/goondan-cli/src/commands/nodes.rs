@@ -9,7 +9,7 @@ use crate::store::{self, StoreArgs};
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn nodes --store postgres://gdn@db/swarms    Who works in which workspace, and who stands by
+  gdn nodes --store postgres://gdn@db/swarms    Who leads in which workspace, who works, and who waits
   gdn nodes --json | jq .                       With GOONDAN_STORE set";
 
 /// Arguments of `gdn nodes`.
@@ -30,10 +30,12 @@ pub(crate) async fn run(args: &NodesArgs, output: &Output) -> Result<(), CliErro
     if nodes.is_empty() {
         return output.note(&format!("No nodes found in {}.", shown::line(database.address())));
     }
-    let mut table = Table::new(&["NODE", "WORKSPACE", "STATE", "MACHINE", "PROCESS", "SINCE"]);
+    let mut table = Table::new(&["NODE", "WORKSPACE", "STATE", "TURNS", "PROJECT", "MACHINE", "PROCESS", "SINCE"]);
     for node in nodes {
         let since = super::instance::local(node.since);
-        table.row(vec![node.id, node.workspace, node.state, node.machine, node.process.to_string(), since]);
+        let project = node.generation.unwrap_or_default();
+        let (turns, process) = (node.running.to_string(), node.process.to_string());
+        table.row(vec![node.id, node.workspace, node.state, turns, project, node.machine, process, since]);
     }
     for line in table.lines() {
         output.line(&line)?;

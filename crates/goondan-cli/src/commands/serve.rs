@@ -26,7 +26,7 @@ Examples:
   gdn serve                                  Serve the project of this folder to programs of this machine
   gdn serve --watch                          Reload the project when it changes
   gdn serve --listen 0.0.0.0:4747 --allow-host gdn.example.org
-  gdn serve --store postgres://gdn@db/swarms  Work in a database, or stand by until the node ends that does
+  gdn serve --store postgres://gdn@db/swarms  Work in a database, together with other nodes
   gdn serve --allow-origin http://localhost:5173";
 
 /// The file of the workspace with the token, where none is given.
@@ -109,7 +109,7 @@ pub(super) async fn serve(
     // Before the swarm starts: an address that is taken must not begin turns that an earlier run has left.
     let mut listener = Some(bind(args.listen).await?);
     if args.start.store.is_given() {
-        // A node that waits for its workspace answers nobody: whoever spreads requests must see that.
+        // A node that does not lead answers nobody: whoever spreads requests must see that.
         listener = None;
     }
     let project = args.project.find(output)?;

@@ -51,6 +51,9 @@ pub(crate) struct TestArgs {
     jobs: Option<NonZeroUsize>,
     #[command(flatten)]
     store: StoreArgs,
+    /// Run each case on so many nodes that share the database
+    #[arg(long, value_name = "N", default_value = "1", requires = "store", conflicts_with = "live")]
+    nodes: NonZeroUsize,
     #[command(flatten)]
     live: LiveArgs,
 }
@@ -84,6 +87,7 @@ pub(crate) fn run(args: &TestArgs, state_root: &StateRoot, output: &Output) -> R
         filter: args.filter.clone(),
         jobs: args.jobs,
         database: args.store.database()?,
+        nodes: args.nodes.get(),
         ..Options::new(args.paths.iter().cloned())
     };
     args.live.apply(&mut options, state_root, output)?;

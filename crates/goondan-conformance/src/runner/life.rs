@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use goondan::database::NodeInfo;
 use goondan::mcp::StandIns;
 use goondan::ports::model::ModelFactory;
 use goondan::spec::Bundle;
@@ -23,6 +24,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How long threads that are busy at a kill may finish what they do.
 const STRAGGLERS: Duration = Duration::from_secs(2);
 
+/// How often is looked for nodes that have come.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// A swarm in a tokio runtime of its own.
 pub(crate) struct Life {
     runtime: Runtime,
@@ -40,7 +44,13 @@ impl Life {
     /// Starts a swarm on the state that the case has by now.
     pub(crate) fn start(world: &World<'_>, bundle: Arc<Bundle>) -> Result<Result<Life, StartError>, OutOfTime> {
         let runtime = runtime(world);
-        let starting = builder(world, bundle).start_watched();
+        let starting = async {
+            let started = builder(world, Arc::clone(&bundle)).start_watched().await;
+            if started.is_ok() && world.nodes > 1 {
+                start_workers(world, &bundle).await;
+            }
+            started
+        };
         let started = world.logs.hear(|| runtime.block_on(world.in_time(starting)))?;
         Ok(started.map(|(swarm, events)| {
             let followed = world.events.follow(events);
@@ -97,11 +107,32 @@ impl Life {
     }
 }
 
+/// Starts the other nodes in this life, and waits until they get turns.
+async fn start_workers(world: &World<'_>, bundle: &Arc<Bundle>) {
+    let Some(database) = &world.database else { return };
+    for _ in 1..world.nodes {
+        let worker = builder(world, Arc::clone(bundle)).database(database.clone().waiting());
+        tokio::spawn(async move {
+            // It works until the life ends, or until it leads: nothing is left for it to do then.
+            let led = worker.start().await;
+            tracing::debug!(is_led = led.is_ok(), "a node of the case works no more");
+        });
+    }
+    let name = database.name(&workspace(world, bundle).id);
+    let works = |node: &NodeInfo| node.workspace == name && node.state == "works";
+    // A case whose time is up waits no longer.
+    while database.nodes().await.is_ok_and(|nodes| nodes.iter().filter(|node| works(node)).count() < world.nodes - 1) {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 fn builder(world: &World<'_>, bundle: Arc<Bundle>) -> SwarmBuilder {
     let workspace = workspace(world, &bundle);
     let mut builder = Swarm::builder(bundle);
     if let Some(database) = &world.database {
-        builder = builder.database(database.clone());
+        // With others it only leads.
+        let database = database.clone();
+        builder = builder.database(if world.nodes > 1 { database.turns(0) } else { database });
     }
     builder
         .state_root(world.state_root())

@@ -23,8 +23,8 @@ use super::project::ProjectFolder;
 use super::substitute::Saved;
 use super::tools::PlayedTools;
 use super::web::WebServer;
-use crate::case::Case;
 use crate::case::read::Located;
+use crate::case::{Action, Case};
 use crate::live::LiveCase;
 
 /// How long a step may take from its start to its question.
@@ -41,6 +41,8 @@ pub(crate) struct Conditions {
     pub(crate) time_limit: Duration,
     /// The database that keeps the conversations, instead of files.
     pub(crate) database: Option<Database>,
+    /// How many nodes run it.
+    pub(crate) nodes: usize,
     /// With the real models of its project.
     pub(crate) live: Option<LiveCase>,
 }
@@ -75,13 +77,15 @@ pub(crate) struct World<'c> {
     folder: TempDir,
     /// Keeps the conversations, instead of files.
     pub(super) database: Option<Database>,
+    /// How many nodes run it.
+    pub(super) nodes: usize,
 }
 
 impl<'c> World<'c> {
     /// Fresh folders with the case's project in them.
     pub(crate) fn create(
         located: &'c Located,
-        Conditions { time_limit, database, live }: Conditions,
+        Conditions { time_limit, database, nodes, live }: Conditions,
     ) -> Result<Self, String> {
         let case = &located.case;
         let folder = tempfile::Builder::new().prefix("goondan-case-").tempdir().map_err(|error| error.to_string())?;
@@ -109,6 +113,7 @@ impl<'c> World<'c> {
             _web: web,
             deadline: Instant::now() + time_limit,
             database: database.map(|database| database.prefixed(&format!("case-{}-", database::new_id()))),
+            nodes: if stays_on_one_node(case) { 1 } else { nodes },
             folder,
         })
     }
@@ -227,6 +232,17 @@ impl<'c> World<'c> {
             self.saved.insert(name.to_owned(), view.clone());
         }
     }
+}
+
+/// Whether a case does something to the process that leads, which does not reach turns on other nodes: it reloads the project
+/// under them, or calls a tool without a turn.
+fn stays_on_one_node(case: &Case) -> bool {
+    case.watch
+        || case.steps.iter().any(|step| match &step.action {
+            Action::Call(_) | Action::Reload | Action::AwaitReload(_) => true,
+            Action::Await(awaited) => awaited.event == "reload.completed",
+            _ => false,
+        })
 }
 
 /// Runs what belongs to no life.

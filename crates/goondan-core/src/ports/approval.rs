@@ -12,7 +12,7 @@ use crate::ids::InstanceId;
 use crate::ports::store::StoreError;
 
 /// A call that waits for somebody's word.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRequest {
     /// Ties the events of an approval together. The same call has the same id when it is asked about again after a restart.
     pub id: String,
@@ -42,17 +42,17 @@ impl ApprovalRequest {
 }
 
 /// Something that an answer may cover.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
     /// How much.
     pub covers: Covers,
     /// The commands, where it covers commands.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
 }
 
 /// Somebody's word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ApprovalAnswer {
     /// It runs.
     Allow {

@@ -20,6 +20,8 @@ pub trait Journal: Send + Sync {
     async fn open_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<Arc<dyn TurnJournal>, StoreError>;
     /// Forgets a turn that is over.
     async fn close_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<(), StoreError>;
+    /// The journal of an instance was written by another node: what is remembered of it here may be out of date.
+    fn doubt_journal(&self, _instance: &InstanceId) {}
 }
 
 /// The journal of one turn.

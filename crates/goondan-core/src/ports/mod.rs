@@ -2,6 +2,7 @@
 
 pub mod approval;
 pub mod clock;
+pub mod cluster;
 pub mod extension;
 pub mod journal;
 pub mod model;

@@ -49,7 +49,7 @@ pub trait Schedules: Send + Sync {
 }
 
 /// A job that is wanted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRequest {
     /// Minute, hour, day of month, month and day of week.
     pub schedule: String,

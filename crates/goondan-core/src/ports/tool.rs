@@ -200,7 +200,7 @@ pub struct Attachment {
 }
 
 /// Why a handler failed. Without a code it gets `E_TOOL` (rule T6).
-#[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 pub struct ToolError {
     /// The type of error, such as `NotFound`.

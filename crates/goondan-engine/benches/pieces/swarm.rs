@@ -81,13 +81,14 @@ fn start() -> (tokio::runtime::Runtime, Runtime) {
             approvals: Arc::new(goondan_core::ports::approval::MemoryBook::default()),
             has_sandbox: false,
             redactor: goondan_engine::policy::redact::Redactor::new(),
-            generation,
+            generation: Arc::new(generation),
             store: Arc::new(MemoryStore::new(PathBuf::from("/nowhere"))),
             clock: Arc::new(SystemClock),
             approver: Arc::new(ApproveAll),
             workdir: Some(std::env::temp_dir()),
             observer: Arc::new(()),
             watchers: Vec::new(),
+            crew: None,
             reloader: None,
         };
         Runtime::start(parts).await.expect("it starts").0

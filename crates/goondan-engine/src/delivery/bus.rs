@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::cluster::Uplink;
+use crate::cluster::wire::ToLeader;
 use crate::policy::redact::{Redactor, TextStream};
 use goondan_core::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent};
 use goondan_core::ids::{InstanceId, TraceContext};
@@ -16,6 +18,8 @@ pub struct EventBus {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     redactor: Redactor,
+    /// The node that leads, where this one works for it: everything goes there.
+    uplink: Option<Arc<Uplink>>,
     // Unbounded on purpose: a test or a recorder must see every event, and a slow one must not slow a turn down. A
     // subscriber that has had enough drops its receiver.
     subscribers: Mutex<Vec<UnboundedSender<SwarmEvent>>>,
@@ -26,10 +30,15 @@ pub struct EventBus {
 
 impl EventBus {
     /// A bus without subscribers.
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, redactor: Redactor) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        redactor: Redactor,
+        uplink: Option<Arc<Uplink>>,
+    ) -> Self {
         let first_sequence = u64::try_from(clock.now().timestamp_micros()).unwrap_or_default();
         let (subscribers, last_sequence) = (Mutex::default(), AtomicU64::new(first_sequence));
-        EventBus { store, clock, redactor, subscribers, first_sequence, last_sequence }
+        EventBus { store, clock, redactor, uplink, subscribers, first_sequence, last_sequence }
     }
 
     /// A number that lies between the events of earlier processes and those of this one.
@@ -52,16 +61,25 @@ impl EventBus {
     /// Something happened in an instance: it is stored and published.
     pub fn runtime(&self, instance: &InstanceId, trace: &TraceContext, mut kind: RuntimeEventKind) {
         clean(&self.redactor, &mut kind);
-        // Numbered and published under one lock: who reads on from a number must not have missed a smaller one.
-        let mut subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
-        let event = Arc::new(RuntimeEvent {
+        let event = RuntimeEvent {
             kind,
-            sequence: self.next_sequence(),
+            sequence: 0,
             timestamp: self.clock.now(),
             agent_name: instance.agent.clone(),
             instance_key: instance.instance_key.clone(),
             trace: trace.clone(),
-        });
+        };
+        match &self.uplink {
+            None => self.happened(event),
+            Some(uplink) => uplink.tell(&ToLeader::Happened(Box::new(event))),
+        }
+    }
+
+    /// Something happened, here or on another node: it gets its number, is stored and published.
+    pub(crate) fn happened(&self, event: RuntimeEvent) {
+        // Numbered and published under one lock: who reads on from a number must not have missed a smaller one.
+        let mut subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
+        let event = Arc::new(RuntimeEvent { sequence: self.next_sequence(), ..event });
         self.store.record(&event);
         pass_on(&mut subscribers, &SwarmEvent::Runtime(event));
     }
@@ -79,8 +97,16 @@ impl EventBus {
         self.redactor.stream()
     }
 
+    /// The node that leads, where this one works for it.
+    pub(crate) fn uplink(&self) -> Option<&Arc<Uplink>> {
+        self.uplink.as_ref()
+    }
+
     /// Only for those who watch now.
     pub fn publish(&self, event: SwarmEvent) {
+        if let Some(uplink) = &self.uplink {
+            return uplink.publish(event);
+        }
         pass_on(&mut self.subscribers.lock().unwrap_or_else(PoisonError::into_inner), &event);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Layers;
+use crate::engine::Spending;
 use crate::plan::AgentPlan;
 use crate::turn::model_call::ModelCall;
 use crate::turn::model_course::Course;
@@ -114,14 +115,14 @@ impl TurnContext {
             cancel: &self.cancel,
             life: &self.facts.life,
         };
-        self.engine.spent.check(&self.engine.generation.load().policy.budget, "policy.budget")?;
+        let budget = self.engine.generation.load().policy.budget.clone();
+        self.engine.check_budget(&budget).await?;
         let answer = step::journaled(self, effect_id, call, &agent.models[1..]).await?;
         Ok(answer.map(|answer| {
             let usage = answer.usage.unwrap_or_default();
             self.progress.usage += usage;
-            self.engine.spent.add_cost(answer.cost.as_ref());
+            self.engine.spend(Spending { usage, is_step: false, cost: answer.cost.clone() });
             self.progress.pay(answer.cost);
-            self.engine.spent.add_tokens(usage);
             answer.parts.iter().filter_map(Part::as_text).collect()
         }))
     }

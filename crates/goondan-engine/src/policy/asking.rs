@@ -121,7 +121,7 @@ async fn ask(
         let lives = [&context.life, &context.facts.life, &context.engine.lives.run];
         let _asking = lives.map(Life::ask);
         // Turns that wait for a person take no room: others may begin.
-        let _ = context.engine.commands.send(Command::Asked);
+        let _ = context.engine.commands.send(Command::Room);
         tokio::select! {
             answer = context.engine.approver.ask(request) => Some(answer),
             () = context.cancel.cancelled() => None,

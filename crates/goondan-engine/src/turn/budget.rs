@@ -7,6 +7,7 @@ use std::time::Duration;
 use goondan_spec::Code;
 use goondan_spec::kinds::Budget;
 
+use crate::engine::Spending;
 use crate::life::{Life, Stopwatch};
 use goondan_core::event::{Cost, TurnError};
 use goondan_core::ports::model::TokenUsage;
@@ -26,6 +27,15 @@ impl Spent {
     pub(crate) fn new(life: &Arc<Life>) -> Self {
         let (life, since) = (Arc::clone(life), Stopwatch::start(life));
         Spent { life, since, tokens: AtomicU64::new(0), steps: AtomicU64::new(0), cost: Mutex::default() }
+    }
+
+    /// Something was used up.
+    pub(crate) fn add(&self, spending: &Spending) {
+        match spending.is_step {
+            true => self.add_step(spending.usage),
+            false => self.add_tokens(spending.usage),
+        }
+        self.add_cost(spending.cost.as_ref());
     }
 
     /// Another step, and what it cost.

@@ -1,6 +1,7 @@
 //! One turn: an event goes in, steps follow each other, a [`TurnResult`] comes out (rule M1).
 
 pub(crate) mod budget;
+pub(crate) mod facts;
 pub(crate) mod instance;
 pub mod instructions;
 pub(crate) mod model_call;
@@ -10,13 +11,14 @@ mod said;
 pub mod step;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use goondan_spec::Code;
 use serde_json::Value;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Spending};
 use crate::middleware::{self, ExtensionStates, Notes, TurnNext};
 use crate::tooling::dispatch::TurnFacts;
 use crate::tooling::registry::Catalog;
@@ -39,23 +41,44 @@ const EMPTY_ANSWER_REMINDER: &str = "Your last answer was empty. Answer with tex
 /// Answers to asynchronous requests that arrive while a turn runs (rule A5). The orchestrator puts them in; the turn
 /// takes them out before a step.
 #[derive(Clone, Default)]
-pub(crate) struct JoinBox(Arc<Mutex<Vec<AgentEvent>>>);
+pub(crate) struct JoinBox(Arc<Joined>);
+
+#[derive(Default)]
+struct Joined {
+    events: Mutex<Vec<AgentEvent>>,
+    came: Notify,
+}
 
 impl JoinBox {
     pub(crate) fn put(&self, event: AgentEvent) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        self.events().push(event);
+        self.0.came.notify_one();
     }
 
     pub(crate) fn take(&self) -> Vec<AgentEvent> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.events())
+    }
+
+    /// What lies behind the first `count`. For a turn that runs elsewhere: it takes nothing out here.
+    pub(crate) fn behind(&self, count: usize) -> Vec<AgentEvent> {
+        self.events().iter().skip(count).cloned().collect()
+    }
+
+    /// Waits until something may have come.
+    pub(crate) async fn came(&self) {
+        self.0.came.notified().await;
     }
 
     fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.events().is_empty()
     }
 
-    fn forget(&self, ids: &HashSet<&str>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|event| !ids.contains(event.id.as_str()));
+    pub(crate) fn forget(&self, ids: &HashSet<&str>) {
+        self.events().retain(|event| !ids.contains(event.id.as_str()));
+    }
+
+    fn events(&self) -> MutexGuard<'_, Vec<AgentEvent>> {
+        self.0.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -343,7 +366,7 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
         if context.cancel.is_cancelled() && !context.journal.has_outcome(&model_effect(index)) {
             return Err(cancelled());
         }
-        context.engine.spent.check(&policy.budget, "policy.budget")?;
+        context.engine.check_budget(&policy.budget).await?;
         own.check(&policy.turn_budget, "policy.turnBudget")?;
         budget::check_cost(context.progress.cost.as_ref(), &policy.turn_budget, "policy.turnBudget")?;
         context.join_answers(index).await?;
@@ -351,7 +374,7 @@ pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, Turn
         let outcome = step::run(context, index).await?;
         let usage = outcome.usage.unwrap_or_default();
         context.progress.usage += usage;
-        context.engine.spent.add_step(usage);
+        context.engine.spend(Spending { usage, is_step: true, cost: None });
         own.add_step(usage);
         let was_empty = outcome.message.is_none();
         if let Some(message) = outcome.message.filter(|message| !message.text().is_empty()) {

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::cluster::Uplink;
+use crate::cluster::wire::RoomWanted;
 use crate::delivery::bus::EventBus;
 use crate::life::Life;
 use crate::plan::{ModelName, ModelPlan};
@@ -128,10 +130,35 @@ impl<'a> ModelCall<'a> {
             };
             self.engine_bus.runtime(&self.request.instance, &self.trace, kind);
         };
-        // The model comes last: what counts there is when it is asked.
         let (pace, limits) = self.swarm;
+        if let Some(uplink) = self.leader() {
+            let waits = self.life.ask();
+            uplink.enter(self.room()).await;
+            drop(waits);
+            return;
+        }
+        // The model comes last: what counts there is when it is asked.
         pace.enter(limits, self.life, |full| tell(RateScope::Swarm, full)).await;
         self.model.pace.enter(self.model.limits, self.life, |full| tell(RateScope::Model, full)).await;
+    }
+
+    /// The node that leads, where this one works for it and something is limited.
+    fn leader(&self) -> Option<&Arc<Uplink>> {
+        let is_limited = !(self.model.limits.is_none() && self.swarm.1.is_none());
+        self.engine_bus.uplink().filter(|_| is_limited)
+    }
+
+    /// What the node that leads has to know to let it in, and to tell of it where that takes a while.
+    fn room(&self) -> RoomWanted {
+        RoomWanted {
+            identity: self.model.identity.clone(),
+            provider: self.model.name.provider.clone(),
+            model: self.model.name.model.clone(),
+            instance: self.request.instance.clone(),
+            trace: self.trace.clone(),
+            turn_id: self.turn_id.to_owned(),
+            step_id: self.step_id.map(str::to_owned),
+        }
     }
 
     async fn attempt(&self) -> Result<ModelAnswer, ModelError> {
@@ -151,8 +178,13 @@ impl<'a> ModelCall<'a> {
                 let tokens = answer.usage.map(|usage| usage.total_tokens).unwrap_or_default();
                 answer.cost =
                     answer.usage.zip(self.model.pricing.as_ref()).map(|(usage, pricing)| Cost::of(usage, pricing));
-                self.model.pace.used(self.model.limits, tokens, answer.cost.as_ref());
-                self.swarm.0.used(self.swarm.1, tokens, answer.cost.as_ref());
+                match self.leader() {
+                    Some(uplink) => uplink.used(&self.model.identity, tokens, answer.cost.clone()),
+                    None => {
+                        self.model.pace.used(self.model.limits, tokens, answer.cost.as_ref());
+                        self.swarm.0.used(self.swarm.1, tokens, answer.cost.as_ref());
+                    }
+                }
                 shown.iter_mut().for_each(|shown| self.show(shown.finish()));
                 return Ok(answer);
             }

@@ -7,6 +7,7 @@ use futures::StreamExt;
 use goondan_spec::Code;
 use serde_json::{Value, json};
 
+use crate::engine::Spending;
 use crate::life::{Life, Stopwatch};
 use crate::middleware::{Journalist, StepNext};
 use crate::plan::ModelPlan;
@@ -135,7 +136,7 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
 pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, TurnError> {
     let answer = ask_model(context).await?;
     let usage = answer.usage;
-    context.turn.engine.spent.add_cost(answer.cost.as_ref());
+    context.turn.engine.spend(Spending { cost: answer.cost.clone(), ..Spending::default() });
     context.turn.progress.pay(answer.cost);
     if answer.parts.is_empty() {
         return Ok(StepOutcome { should_continue: false, message: None, results: Vec::new(), usage });

@@ -4,4 +4,5 @@
 
 mod conformity;
 mod holding;
+mod members;
 mod place;

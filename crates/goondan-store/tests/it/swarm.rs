@@ -127,7 +127,7 @@ impl Process {
             approvals: Arc::new(goondan_core::ports::approval::MemoryBook::default()),
             has_sandbox: false,
             redactor: goondan_engine::policy::redact::Redactor::new(),
-            generation: plan(&bundle, swarm, 1, &ports, &Environment::default(), None).await.ok()?,
+            generation: Arc::new(plan(&bundle, swarm, 1, &ports, &Environment::default(), None).await.ok()?),
             store,
             clock,
             approver: Arc::new(ApproveAll),
@@ -135,6 +135,7 @@ impl Process {
             reloader: None,
             observer: Arc::new(()),
             watchers: Vec::new(),
+            crew: None,
         };
         let (runtime, events) = Runtime::start(parts).await.ok()?;
         Some(Process { runtime, events })

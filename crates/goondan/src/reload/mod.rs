@@ -23,6 +23,7 @@ pub use self::outcome::{ReloadOutcome, ReloadTiming};
 pub(crate) use self::servers::follow_servers;
 pub(crate) use self::tools::ToolReloads;
 use crate::build::Builds;
+use crate::database::mark;
 use crate::generation::LastReload;
 use crate::project::{self, Project};
 use crate::secrets;
@@ -222,6 +223,9 @@ impl Swarm {
         let swapping = Instant::now();
         outcome.warnings.extend(generation.warnings.iter().cloned());
         inner.runtime.swap(generation);
+        if let Some(node) = &inner.node {
+            node.crew.set_generation(&mark(&basis, &inner.notebook.swarm));
+        }
         let basis_before = state.basis.replace(Arc::new(basis));
         state.environment = environment;
         outcome.plan = changes;

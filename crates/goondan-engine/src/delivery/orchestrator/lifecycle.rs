@@ -117,11 +117,11 @@ impl Orchestrator {
                 let _ = answer.send(written.map(|()| is_new).map_err(Refusal::from));
             }
             Tended::Deleted if !is_wanted => {
-                self.engine.observer.ended(&id);
+                self.engine.put_away(&id);
                 self.engine.timetable.forget(&id);
                 self.instances.remove(&id);
             }
-            Tended::Retired if !is_wanted => self.engine.observer.ended(&id),
+            Tended::Retired if !is_wanted => self.engine.put_away(&id),
             Tended::Deleted | Tended::Retired => self.write_again(meta),
             Tended::Failed => {}
         }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
 use futures::{FutureExt as _, StreamExt as _};
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::task::{Id, JoinError, JoinSet};
@@ -108,8 +109,8 @@ pub enum Command {
         /// Who is told.
         answer: oneshot::Sender<()>,
     },
-    /// A turn waits for a person: there may be room for another.
-    Asked,
+    /// There may be room for another turn: one waits for a person, or a node has come or gone.
+    Room,
     /// Another generation is in place.
     Swapped,
     /// What is known of an instance was written, or it was put away.
@@ -127,6 +128,7 @@ pub enum Command {
 }
 
 /// An instance that somebody wants.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SpawnRequest {
     /// Who it shall be.
     pub id: InstanceId,
@@ -242,7 +244,7 @@ impl Orchestrator {
             Command::Has { instance, answer } => drop(answer.send(self.instances.get(&instance).is_some())),
             Command::Settled { trace_id, answer } => self.settling.wait(trace_id, answer),
             // Turns are begun behind each command.
-            Command::Asked => {}
+            Command::Room => {}
             Command::Swapped => self.retire_without_agent(),
             Command::Tended { instance, done } => self.tended(instance, done),
             Command::Shutdown { grace } => self.stopping = Some(tokio::time::Instant::now() + grace),

@@ -5,7 +5,6 @@ use tokio::sync::oneshot;
 
 use super::Orchestrator;
 use super::pending::{self, Waiter};
-use crate::plan::ModelPlan;
 use goondan_core::event::TurnResult;
 use goondan_core::ids::InstanceId;
 use goondan_core::inbound::AgentEvent;
@@ -92,6 +91,16 @@ pub enum Refusal {
     /// It has a name that only the engine may use.
     #[error(transparent)]
     Reserved(ToolError),
+    /// The node that leads does not take it, for a reason that it tells.
+    #[error("{message}")]
+    Elsewhere {
+        /// The code of the reason.
+        code: Code,
+        /// The reason.
+        message: String,
+        /// What to do next.
+        suggestion: Option<String>,
+    },
     /// It could not be put on disk.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -114,6 +123,7 @@ impl Refusal {
             Refusal::KeyTooLong(_) => Code::AGENT_KEY_TOO_LONG,
             Refusal::Circular(_) => Code::CIRCULAR_CALL_DETECTED,
             Refusal::Reserved(_) => Code::AGENT_EVENT_RESERVED,
+            Refusal::Elsewhere { code, .. } => *code,
             Refusal::Store(_) => Code::STORE,
         }
     }
@@ -125,6 +135,7 @@ impl Refusal {
             Refusal::NoSuchModel { known, .. } => return Some(format!("The models are: {}.", known.join(", "))),
             Refusal::ModelUnavailable { cause, .. } => return cause.suggestion.clone(),
             Refusal::Reserved(error) => return error.suggestion.clone(),
+            Refusal::Elsewhere { suggestion, .. } => return suggestion.clone(),
             Refusal::Ended => return None,
             Refusal::Stopping => "Send it again when the swarm runs.",
             Refusal::NoSuchEvent { .. } => "See which it has with `gdn instance show`.",
@@ -149,7 +160,7 @@ impl Orchestrator {
             return Err(Refusal::Stopping);
         }
         self.known_agent(&event.target.agent)?;
-        event.terms.model.as_deref().map_or(Ok(()), |model| self.known_model(model).map(drop))?;
+        event.terms.model.as_deref().map_or(Ok(()), |model| self.engine.known_model(model).map(drop))?;
         fitting_key(&event.target)?;
         self.room_for_event(event)?;
         let (depth, most) = (event.callers.len(), self.engine.generation.load().policy.max_call_depth);
@@ -164,22 +175,7 @@ impl Orchestrator {
     }
 
     pub(super) fn known_agent(&self, name: &str) -> Result<(), Refusal> {
-        let generation = self.engine.generation.load();
-        if generation.agent(name).is_some() {
-            return Ok(());
-        }
-        let known = generation.agents().map(|agent| agent.name.clone()).collect();
-        Err(Refusal::NoSuchAgent { swarm: generation.swarm.name.clone(), agent: name.to_owned(), known })
-    }
-
-    /// The Model resource of that name, ready to be asked.
-    pub(super) fn known_model(&self, name: &str) -> Result<ModelPlan, Refusal> {
-        let (generation, model) = (self.engine.generation.load(), name.to_owned());
-        match generation.model(name) {
-            Some(Ok(plan)) => Ok(plan.clone()),
-            Some(Err(cause)) => Err(Refusal::ModelUnavailable { model, cause: cause.clone() }),
-            None => Err(Refusal::NoSuchModel { model, known: generation.models().map(str::to_owned).collect() }),
-        }
+        self.engine.known_agent(name).map(drop)
     }
 
     fn room_for_event(&self, event: &AgentEvent) -> Result<(), Refusal> {

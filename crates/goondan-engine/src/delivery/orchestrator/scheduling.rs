@@ -1,7 +1,6 @@
 //! Whose turn begins, and what happens when one is over (rules A3, A8).
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::sync::Arc;
 
 use goondan_spec::Code;
@@ -9,18 +8,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::instances::Instance;
 use super::{Ended, Orchestrator, Refusal, RunningTurn};
+use crate::cluster::{self, Place};
 use crate::delivery::dead_letters;
 use crate::delivery::responses;
-use crate::plan::AgentPlan;
-use crate::tooling::dispatch::TurnFacts;
 use crate::turn::JoinBox;
 use crate::turn::instance::{self, TurnEnd, TurnStart, failed_result};
 use goondan_core::event::{SwarmEvent, TurnError, TurnResult};
 use goondan_core::handled::KeptResult;
 use goondan_core::ids::InstanceId;
 use goondan_core::inbound::AgentEvent;
-use goondan_core::narrowing::Narrowing;
-use goondan_core::ports::store::{FinishedTurn, InstanceMeta, LogRecord};
+use goondan_core::ports::store::{FinishedTurn, LogRecord};
 
 impl Orchestrator {
     pub(super) fn make_ready(&mut self, id: InstanceId) {
@@ -45,11 +42,25 @@ impl Orchestrator {
     /// keep those they wait for from running; nor does one that waits for a person, else they could keep all others from it.
     pub(super) fn start_turns(&mut self) {
         let most = self.engine.generation.load().policy.max_concurrent_turns.max(1);
+        let mut later = Vec::new();
         while self.stopping.is_none() && self.working_turns() < most {
-            let Some(id) = self.ready.pop_front() else { return };
+            let Some(id) = self.ready.pop_front() else { break };
+            // Whose node is busy lets others go first.
+            let Some(place) = self.place_for(&id) else {
+                later.push(id);
+                continue;
+            };
             self.is_ready.remove(&id);
-            self.start_turn(&id);
+            self.start_turn(&id, place);
         }
+        later.into_iter().rev().for_each(|id| self.ready.push_front(id));
+    }
+
+    /// Where the next turn of an instance may run; `None` where there is no room now.
+    fn place_for(&self, id: &InstanceId) -> Option<Place> {
+        let Some(roster) = &self.engine.roster else { return Some(Place::here()) };
+        let is_waiting = |id: &InstanceId| self.waits.is_waiting(id) || self.engine.lives.is_asked(id);
+        roster.choose(id, self.engine.is_bound_here(id), is_waiting)
     }
 
     fn working_turns(&self) -> usize {
@@ -60,11 +71,11 @@ impl Orchestrator {
     }
 
     /// Begins the turn of the first event in the queue. Answers behind it join that turn.
-    fn start_turn(&mut self, id: &InstanceId) {
+    fn start_turn(&mut self, id: &InstanceId, place: Place) {
         let is_free = |instance: &&mut Instance| instance.turn.is_none() && !instance.is_tended;
         let first = self.instances.get_mut(id).filter(is_free).and_then(|instance| instance.queue.pop_front());
         let Some(event) = first else { return };
-        let agent = match self.agent_for(&event) {
+        let agent = match self.engine.agent_for(&event) {
             Ok(agent) => agent,
             Err(refusal) => {
                 self.settle_without_turn(&event, &refusal);
@@ -88,49 +99,26 @@ impl Orchestrator {
             is_wanted: false,
         }));
         let (meta, is_new) = (instance.meta(id), instance.is_new);
-        let facts = Arc::new(self.facts(agent, &event, &meta));
+        let facts = Arc::new(self.engine.facts(agent, &event, &meta));
         let (warm, engine) = (self.instances.take_warm(id), Arc::clone(&self.engine));
         let start = TurnStart { engine, facts, event, meta, is_new, joined, cancel, warm };
         let target = id.clone();
-        let task = self.turns.spawn(async move { (target, instance::handle(start).await) });
-        self.turn_tasks.insert(task.id(), id.clone());
-    }
-
-    /// The agent that handles an event, with the model that the event asks for.
-    fn agent_for(&self, event: &AgentEvent) -> Result<Arc<AgentPlan>, Refusal> {
-        self.known_agent(&event.target.agent)?;
-        let generation = self.engine.generation.load();
-        let agent = generation.agent(&event.target.agent).cloned().expect("it was just found");
-        let agent = match &event.terms.model {
-            None => agent,
-            Some(model) => Arc::new(agent.with_model(&self.known_model(model)?)),
+        let task = match &self.engine.roster {
+            None => self.turns.spawn(async move { (target, instance::handle(start).await) }),
+            Some(roster) => {
+                roster.take(id, &place);
+                let roster = Arc::clone(roster);
+                self.turns.spawn(async move { (target, cluster::turn::run(roster, place, start).await) })
+            }
         };
-        Ok(match &event.terms.output {
-            Some(schema) if !agent.answers_as_data => Arc::new(agent.with_output(schema)),
-            _ => agent,
-        })
-    }
-
-    fn facts(&self, agent: Arc<AgentPlan>, event: &AgentEvent, meta: &InstanceMeta) -> TurnFacts {
-        let turn_id = event.turn_id();
-        TurnFacts {
-            trace: event.turn_trace(),
-            workdir: self.engine.workdir(&agent, &event.target, meta.cwd.as_deref().map(Path::new)),
-            instance: event.target.clone(),
-            callers: event.callers.clone(),
-            bound_by: event.terms.bound_by.clone(),
-            narrowing: Narrowing::both(event.terms.narrowing.as_ref(), meta.narrowing.as_ref()),
-            turn_id,
-            layers: Arc::clone(agent.extensions.built_in()),
-            agent,
-            life: self.engine.lives.of(&event.target),
-        }
+        self.turn_tasks.insert(task.id(), id.clone());
     }
 
     pub(super) fn turn_ended(&mut self, ended: Ended) {
         match ended {
             Ok((task, (id, end))) => {
                 self.turn_tasks.remove(&task);
+                self.leave_place(&id);
                 self.finish_turn(&id, end);
                 if self.engine.agent(&id.agent).is_none() {
                     self.retire_without_agent();
@@ -138,6 +126,7 @@ impl Orchestrator {
             }
             Err(error) => {
                 let Some(id) = self.turn_tasks.remove(&error.id()) else { return };
+                self.leave_place(&id);
                 let turn = self.instances.get_mut(&id).and_then(|instance| instance.turn.take());
                 if let Some(turn) = turn {
                     tracing::error!(instance = %id, %error, "a turn panicked");
@@ -146,6 +135,12 @@ impl Orchestrator {
                     self.make_ready(id);
                 }
             }
+        }
+    }
+
+    fn leave_place(&self, id: &InstanceId) {
+        if let Some(roster) = &self.engine.roster {
+            roster.over(id);
         }
     }
 

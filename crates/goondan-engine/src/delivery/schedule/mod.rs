@@ -5,7 +5,7 @@
 //! no second turn. What was missed while nothing ran fires once at the next start.
 
 pub mod cron;
-mod power;
+pub(crate) mod power;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

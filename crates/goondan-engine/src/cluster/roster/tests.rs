@@ -1,0 +1,88 @@
+use async_trait::async_trait;
+use goondan_core::inbound::AgentEvent;
+use goondan_core::ports::cluster::{EndedTurn, News};
+use goondan_core::ports::store::StoreError;
+use goondan_store::suite::samples::instance;
+
+use super::*;
+
+/// A crew that hears nothing.
+struct Silent {
+    own_turns: usize,
+}
+
+#[async_trait]
+impl Crew for Silent {
+    async fn news(&self) -> Option<News> {
+        None
+    }
+
+    fn say(&self, _node: &str, _words: String) {}
+
+    fn note_turns(&self, _turns: Vec<(Option<String>, usize)>) {}
+
+    async fn ended(&self, _event: &AgentEvent, _joined: &[String]) -> Result<Option<EndedTurn>, StoreError> {
+        Ok(None)
+    }
+
+    fn own_turns(&self) -> usize {
+        self.own_turns
+    }
+}
+
+fn roster(own_turns: usize, nodes: &[(&str, usize)]) -> Arc<Roster> {
+    let roster = Roster::new(Arc::new(Silent { own_turns }));
+    for (node, turns) in nodes {
+        roster.put(Member { node: (*node).to_owned(), turns: *turns, is_fit: true }, &Life::new());
+    }
+    roster
+}
+
+/// Begins a turn; gives back where, and `-` where there is no room.
+fn begin(roster: &Roster, key: &str) -> String {
+    let Some(place) = roster.choose(&instance(key), false, |_| false) else { return "-".to_owned() };
+    roster.take(&instance(key), &place);
+    place.node.unwrap_or_else(|| "here".to_owned())
+}
+
+#[test]
+fn turns_are_spread_and_come_back_to_where_they_were() {
+    let roster = roster(9, &[("a", 9), ("b", 9)]);
+    let places = ["1", "2", "3"].map(|key| begin(&roster, key));
+    assert_eq!(places, ["a", "b", "here"]);
+    roster.over(&instance("2"));
+    assert_eq!(begin(&roster, "2"), "b");
+    roster.over(&instance("2"));
+    roster.remove("b");
+    assert_eq!(roster.choose(&instance("2"), false, |_| false).map(|place| place.is_home), Some(false));
+}
+
+#[test]
+fn a_full_node_keeps_its_instances_waiting_and_no_others() {
+    let roster = roster(0, &[("a", 1), ("b", 1)]);
+    assert_eq!(["1", "2", "3"].map(|key| begin(&roster, key)), ["a", "b", "-"]);
+    roster.over(&instance("1"));
+    assert_eq!(begin(&roster, "3"), "a");
+    assert_eq!(begin(&roster, "1"), "-", "its home is full");
+    // A turn that waits takes no room.
+    assert!(roster.choose(&instance("1"), false, |id| *id == instance("3")).is_some_and(|place| place.is_home));
+}
+
+#[test]
+fn who_leaves_turns_to_others_runs_them_where_there_are_none() {
+    let roster = roster(0, &[("a", 9)]);
+    assert_eq!(begin(&roster, "1"), "a");
+    let bound = roster.choose(&instance("2"), true, |_| false);
+    assert_eq!(bound, Some(Place { node: None, is_home: false }));
+    roster.doubt_all();
+    assert_eq!(begin(&roster, "2"), "here", "no node has the project that serves");
+}
+
+#[test]
+fn who_was_put_away_has_no_home() {
+    let roster = roster(9, &[("a", 9)]);
+    assert_eq!(begin(&roster, "1"), "a");
+    roster.over(&instance("1"));
+    roster.put_away(&instance("1"));
+    assert_eq!(roster.choose(&instance("1"), false, |_| false).map(|place| place.is_home), Some(false));
+}

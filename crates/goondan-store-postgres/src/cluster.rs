@@ -1,0 +1,462 @@
+//! The members of a workspace: nodes that work for the one that leads.
+//!
+//! A member has a row, which it renews. The leader expels a member that has not done so within the lease, or has no connection left:
+//! it takes the row away, ends the sessions of that node, and waits until they are gone. A session that opens later finds no row and
+//! is refused, so from then on the node can write nothing.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use goondan_core::event::TurnResult;
+use goondan_core::ids::InstanceId;
+use goondan_core::inbound::AgentEvent;
+use goondan_core::ports::cluster::{Crew, EndedTurn, Leader, Member, News};
+use goondan_core::ports::store::{FinishedTurn, InstanceMeta, StoreError, Workspace};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::Instant;
+
+use crate::address::Address;
+use crate::hold::{Access, Candidate, OpenError, PEN, Wait, session_name};
+use crate::line::Line;
+use crate::nodes;
+use crate::postbox::{self, Postbox, Said};
+use crate::rows::{decode, failed, key, lock_key};
+use crate::session::{BEAT, Kind, LEASE, Session};
+use crate::store::{Beat, PostgresStore};
+
+/// How often the leader looks who is there.
+const LOOK: Duration = Duration::from_millis(500);
+
+const JOIN: &str = "\
+    INSERT INTO goondan.members (workspace, node, epoch, generation, turns)
+    SELECT id, $2, epoch, $3::text, $4::bigint FROM goondan.workspaces WHERE id = $1 RETURNING epoch";
+
+const RENEW: &str = "\
+    UPDATE goondan.members SET seen_at = now() WHERE workspace = $1 AND node = $2 RETURNING 1";
+
+const MEMBERS: &str = "\
+    SELECT m.node, m.generation, m.turns, m.seen_at > now() - interval '10 seconds', EXISTS (
+        SELECT 1 FROM pg_stat_activity a WHERE a.application_name = 'gdn ' || m.node AND a.usename = current_user
+    ) FROM goondan.members m WHERE m.workspace = $1 AND m.epoch = $2";
+
+const EXPEL: &str = "DELETE FROM goondan.members WHERE workspace = $1 AND node = $2";
+
+const END_SESSIONS: &str = "\
+    SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity
+    WHERE application_name = $1 AND usename = current_user AND pid <> pg_backend_pid()";
+
+const NOTE: &str = "\
+    UPDATE goondan.nodes n SET running = t.running FROM unnest($1::text[], $2::bigint[]) AS t(node, running)
+    WHERE n.id = t.node AND n.running <> t.running";
+
+/// A node that has come to a workspace.
+pub enum Arrival {
+    /// It leads.
+    Leads(PostgresStore),
+    /// It is a member, for as long as another node leads.
+    Works(Box<Membership>),
+    /// The workspace changed hands just then, or the connection was lost: it may come again.
+    Again(OpenError),
+}
+
+/// Comes to a workspace. Where another node leads, this one becomes a member: its project amounts to `generation`, and at most so
+/// many turns are to run here at a time.
+pub async fn arrive(
+    address: &Address,
+    workspace: &str,
+    folders: impl Fn() -> Box<dyn Workspace>,
+    generation: &str,
+    turns: usize,
+) -> Result<Arrival, OpenError> {
+    let candidate = Candidate::enter(address, workspace).await?;
+    match find_place(candidate, folders, generation, turns).await {
+        Err(error @ OpenError::Unusable { .. }) => Ok(Arrival::Again(error)),
+        arrived => arrived,
+    }
+}
+
+async fn find_place(
+    candidate: Candidate,
+    folders: impl Fn() -> Box<dyn Workspace>,
+    generation: &str,
+    turns: usize,
+) -> Result<Arrival, OpenError> {
+    nodes::describe(&candidate, generation).await?;
+    let (epoch, leader) = loop {
+        if candidate.try_hold().await? {
+            return Ok(Arrival::Leads(PostgresStore::of_hold(candidate.lead().await?, folders())));
+        }
+        if let Some(joined) = candidate.join(generation, turns).await? {
+            break joined;
+        }
+        tokio::time::sleep(LOOK / 5).await;
+    };
+    let access = Arc::new(candidate.member_access(epoch));
+    let (renewing, renewed) = (Line::new(Arc::clone(&access), Kind::Quick), Arc::clone(&access));
+    let keep = move |beat: Beat| async move { renew(&renewed, &renewing, &beat).await };
+    let store = PostgresStore::working(Arc::clone(&access), folders(), keep);
+    let (postbox, incoming) = Postbox::open(&access);
+    let state = candidate.state.clone();
+    let leader = PostgresLeader { postbox, incoming: incoming.into(), leader, access, state };
+    let queueing = tokio::spawn(async move {
+        candidate.queue(Wait::Always).await?;
+        Ok(candidate)
+    });
+    Ok(Arrival::Works(Box::new(Membership { store: Arc::new(store), leader: Arc::new(leader), queueing })))
+}
+
+/// Gives signs of life until this node is no member any more.
+async fn renew(access: &Access, line: &Line, beat: &Beat) {
+    while access.check().is_ok() {
+        beat.all().await;
+        match line.query(RENEW, &[&access.id, &access.node]).await {
+            Ok(rows) if rows.is_empty() => access.lose(),
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "no sign of life could be given"),
+        }
+        tokio::time::sleep(BEAT).await;
+    }
+}
+
+impl Candidate {
+    /// Becomes a member; gives back the epoch, and who leads. `None` while somebody takes over.
+    async fn join(&self, generation: &str, turns: usize) -> Result<Option<(i64, String)>, OpenError> {
+        let broken = |cause: String| OpenError::Unusable { address: self.address.to_string(), cause };
+        let session = Session::open(&self.address, &session_name(&self.node), Kind::Quick).await;
+        let session = session.map_err(|error| broken(error.to_string()))?;
+        let sql = "SELECT pg_try_advisory_lock_shared($1)";
+        let locked = session.query(sql, &[&lock_key(PEN, &self.workspace)]).await;
+        let has_pen = locked.map_err(|error| broken(error.to_string()))?.first().is_some_and(|row| row.get(0));
+        if !has_pen {
+            return Ok(None);
+        }
+        let turns = i64::try_from(turns).unwrap_or(i64::MAX);
+        let joined = session.query(JOIN, &[&self.id, &self.node, &generation, &turns]).await;
+        let joined = joined.map_err(|error| broken(error.to_string()))?;
+        let epoch = joined.first().map(|row| row.get(0)).unwrap_or_default();
+        let sql = "SELECT holder FROM goondan.workspaces WHERE id = $1";
+        let led = session.query(sql, &[&self.id]).await.map_err(|error| broken(error.to_string()))?;
+        let leader: Option<String> = led.first().and_then(|row| row.get(0));
+        Ok(Some((epoch, leader.unwrap_or_default())))
+    }
+}
+
+/// A node that works for the one that leads.
+pub struct Membership {
+    /// The workspace, as a member may change it.
+    pub store: Arc<PostgresStore>,
+    /// Who leads.
+    pub leader: Arc<PostgresLeader>,
+    queueing: JoinHandle<Result<Candidate, OpenError>>,
+}
+
+impl Membership {
+    /// Is done when this node is a member no more; then it may be the one that leads.
+    pub async fn over(&mut self) -> Option<Succession> {
+        let lost = self.store.lost();
+        tokio::select! {
+            () = lost => None,
+            queued = &mut self.queueing => match queued {
+                Ok(Ok(candidate)) => {
+                    self.store.access.lose();
+                    Some(Succession(candidate))
+                }
+                // The connection was lost: it comes anew.
+                Ok(Err(_)) | Err(_) => {
+                    self.store.access.lose();
+                    None
+                }
+            },
+        }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.store.access.lose();
+        self.queueing.abort();
+    }
+}
+
+/// The right to lead.
+pub struct Succession(Candidate);
+
+impl Succession {
+    /// Leads from now on.
+    pub async fn lead(self, folders: Box<dyn Workspace>) -> Result<PostgresStore, OpenError> {
+        Ok(PostgresStore::of_hold(self.0.lead().await?, folders))
+    }
+}
+
+/// The node that leads, as a member reaches it.
+pub struct PostgresLeader {
+    postbox: Postbox,
+    incoming: tokio::sync::Mutex<UnboundedReceiver<Said>>,
+    leader: String,
+    access: Arc<Access>,
+    /// What this node does, for people.
+    state: watch::Sender<&'static str>,
+}
+
+#[async_trait]
+impl Leader for PostgresLeader {
+    async fn hear(&self) -> Option<String> {
+        let (mut incoming, lost) = (self.incoming.lock().await, self.access.lost());
+        let heard = async {
+            loop {
+                let (sender, words) = incoming.recv().await?;
+                if sender == self.leader {
+                    return Some(words);
+                }
+            }
+        };
+        tokio::select! {
+            heard = heard => heard,
+            () = lost => None,
+        }
+    }
+
+    fn say(&self, words: String) {
+        self.postbox.say(&self.leader, words);
+    }
+
+    fn note_fit(&self, is_fit: bool) {
+        self.state.send_replace(if is_fit { nodes::WORKS } else { nodes::WAITS });
+    }
+}
+
+/// The members, as the node that leads reaches them.
+pub struct PostgresCrew {
+    access: Arc<Access>,
+    postbox: Arc<Postbox>,
+    news: tokio::sync::Mutex<UnboundedReceiver<News>>,
+    generation: watch::Sender<String>,
+    running: Arc<Mutex<HashMap<String, i64>>>,
+    durable: Line,
+    own_turns: usize,
+    tasks: [AbortHandle; 2],
+}
+
+impl Drop for PostgresCrew {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl PostgresStore {
+    /// The members of the workspace that this node leads, which serves `generation`.
+    pub fn crew(&self, generation: &str, own_turns: usize) -> PostgresCrew {
+        let access = Arc::clone(&self.access);
+        let (postbox, incoming) = Postbox::open(&access);
+        let (postbox, generation) = (Arc::new(postbox), watch::channel(generation.to_owned()).0);
+        let (news, coming) = unbounded_channel();
+        let running = Arc::new(Mutex::default());
+        let roll = Roll {
+            quick: Line::new(Arc::clone(&access), Kind::Quick),
+            durable: Line::new(Arc::clone(&access), Kind::Durable),
+            access: Arc::clone(&access),
+            members: HashMap::new(),
+            news: news.clone(),
+            postbox: Arc::clone(&postbox),
+            generation: generation.subscribe(),
+            running: Arc::clone(&running),
+            session: None,
+            tells_again: false,
+            trusted_from: Instant::now(),
+        };
+        let tasks = [tokio::spawn(pass_on(incoming, news)).abort_handle(), tokio::spawn(roll.call()).abort_handle()];
+        let durable = Line::new(Arc::clone(&access), Kind::Durable);
+        PostgresCrew { access, postbox, news: coming.into(), generation, running, durable, own_turns, tasks }
+    }
+}
+
+impl PostgresCrew {
+    /// Another project serves.
+    pub fn set_generation(&self, generation: &str) {
+        self.generation.send_replace(generation.to_owned());
+    }
+}
+
+async fn pass_on(mut incoming: UnboundedReceiver<Said>, news: UnboundedSender<News>) {
+    while let Some((node, words)) = incoming.recv().await {
+        if news.send(News::Said { node, words }).is_err() {
+            return;
+        }
+    }
+}
+
+/// Calls the roll of the members, again and again.
+struct Roll {
+    access: Arc<Access>,
+    quick: Line,
+    durable: Line,
+    members: HashMap<String, Member>,
+    news: UnboundedSender<News>,
+    postbox: Arc<Postbox>,
+    generation: watch::Receiver<String>,
+    running: Arc<Mutex<HashMap<String, i64>>>,
+    session: Option<Arc<Session>>,
+    /// Another project serves: what is known of the members is told again.
+    tells_again: bool,
+    /// Before that, who is silent may be so because the database was away.
+    trusted_from: Instant,
+}
+
+/// A row of a member.
+struct Found {
+    member: Member,
+    is_fresh: bool,
+    is_connected: bool,
+}
+
+impl Roll {
+    async fn call(mut self) {
+        while self.access.check().is_ok() {
+            match self.look().await {
+                Ok(found) => {
+                    if let Err(error) = self.compare(found).await {
+                        tracing::warn!(%error, "the members of the workspace can't be changed");
+                    }
+                }
+                Err(error) => tracing::debug!(%error, "the members of the workspace can't be read"),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                changed = self.generation.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Result<Vec<Found>, StoreError> {
+        let session = self.quick.session().await?;
+        match &self.session {
+            Some(known) if Arc::ptr_eq(known, &session) => {}
+            None => self.session = Some(Arc::clone(&session)),
+            Some(_) => {
+                // Others have to find back, too.
+                self.trusted_from = Instant::now() + LEASE;
+                self.session = Some(Arc::clone(&session));
+            }
+        }
+        // Those that are known are told of again where another project serves.
+        self.tells_again |= self.generation.has_changed().unwrap_or_default();
+        let epoch = self.access.epoch.unwrap_or_default();
+        let rows = session.query(MEMBERS, &[&self.access.id, &epoch]).await.map_err(failed)?;
+        let notes = self.running.lock().unwrap_or_else(PoisonError::into_inner).drain().collect::<Vec<_>>();
+        if !notes.is_empty() {
+            let (nodes, running): (Vec<String>, Vec<i64>) = notes.into_iter().unzip();
+            session.query(NOTE, &[&nodes, &running]).await.map_err(failed)?;
+        }
+        let serving = self.generation.borrow_and_update().clone();
+        let found = |row: &tokio_postgres::Row| Found {
+            member: Member {
+                node: row.get(0),
+                is_fit: row.get::<_, &str>(1) == serving,
+                turns: usize::try_from(row.get::<_, i64>(2)).unwrap_or(usize::MAX),
+            },
+            is_fresh: row.get(3),
+            is_connected: row.get(4),
+        };
+        Ok(rows.iter().map(found).collect())
+    }
+
+    async fn compare(&mut self, found: Vec<Found>) -> Result<(), StoreError> {
+        let is_trusted = Instant::now() >= self.trusted_from;
+        let mut gone: Vec<String> = self.members.keys().cloned().collect();
+        for Found { member, is_fresh, is_connected } in found {
+            if is_trusted && !(is_fresh && is_connected) {
+                if !gone.contains(&member.node) {
+                    gone.push(member.node);
+                }
+                continue;
+            }
+            gone.retain(|node| *node != member.node);
+            if self.tells_again || self.members.get(&member.node) != Some(&member) {
+                self.members.insert(member.node.clone(), member.clone());
+                // Where nobody listens any more, this node leads no more.
+                let _ = self.news.send(News::Member(member));
+            }
+        }
+        self.tells_again = false;
+        for node in gone {
+            self.expel(&node).await?;
+        }
+        Ok(())
+    }
+
+    /// A node is no member any more, and nothing that it did can come later than this.
+    async fn expel(&mut self, node: &str) -> Result<(), StoreError> {
+        self.durable.query_surely(EXPEL, &[&self.access.id, &node]).await?;
+        while !self.durable.query(END_SESSIONS, &[&session_name(node)]).await?.is_empty() {
+            tokio::time::sleep(LOOK / 50).await;
+        }
+        self.postbox.forget(node);
+        postbox::clear(&self.quick, self.access.id, node).await?;
+        self.members.remove(node);
+        tracing::info!(node, "a node is no member any more");
+        let _ = self.news.send(News::Left { node: node.to_owned() });
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Crew for PostgresCrew {
+    async fn news(&self) -> Option<News> {
+        self.news.lock().await.recv().await
+    }
+
+    fn say(&self, node: &str, words: String) {
+        self.postbox.say(node, words);
+    }
+
+    fn note_turns(&self, turns: Vec<(Option<String>, usize)>) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        for (node, count) in turns {
+            let node = node.unwrap_or_else(|| self.access.node.clone());
+            running.insert(node, i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+
+    async fn ended(&self, event: &AgentEvent, joined: &[String]) -> Result<Option<EndedTurn>, StoreError> {
+        let id = self.access.id;
+        let keys: Vec<_> = [&event.id].into_iter().chain(joined).map(|event| key(&[event])).collect();
+        let sql = "SELECT id FROM goondan.pending WHERE workspace = $1 AND id = ANY($2)";
+        let rows = self.durable.query(sql, &[&id, &keys]).await?;
+        let open: Vec<Vec<u8>> = rows.iter().map(|row| row.get(0)).collect();
+        if open.contains(&keys[0]) {
+            return Ok(None);
+        }
+        let sql = "SELECT result FROM goondan.handled WHERE workspace = $1 AND id = $2";
+        let rows = self.durable.query(sql, &[&id, &keys[0]]).await?;
+        let Some(row) = rows.first() else {
+            let cause = Arc::new(std::io::Error::other("nothing is known of it any more"));
+            return Err(StoreError::Damaged { what: format!("the end of {}", event.id), cause });
+        };
+        let result: TurnResult = decode("the result of an event", row.get(0))?;
+        let sql = "SELECT event FROM goondan.pending WHERE workspace = $1 AND id = $2";
+        let answer = self.durable.query(sql, &[&id, &key(&[&format!("{}-answer", event.id)])]).await?;
+        let answer = answer.first().map(|row| decode("an accepted event", row.get(0))).transpose()?;
+        let closed = joined.iter().zip(&keys[1..]).filter(|(_, key)| !open.contains(key));
+        let event_ids = [event.id.clone()].into_iter().chain(closed.map(|(id, _)| id.clone())).collect();
+        let asked_by = event.caller().cloned();
+        let turn = FinishedTurn { turn_id: result.turn_id.clone(), event_ids, result, asked_by, answer };
+        Ok(Some(EndedTurn { turn, meta: self.meta(&event.target).await? }))
+    }
+
+    fn own_turns(&self) -> usize {
+        self.own_turns
+    }
+}
+
+impl PostgresCrew {
+    async fn meta(&self, instance: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
+        let sql = "SELECT meta FROM goondan.instances WHERE workspace = $1 AND instance = $2";
+        let key = crate::rows::instance_key(instance);
+        let rows = self.durable.query(sql, &[&self.access.id, &key]).await?;
+        rows.first().map(|row| decode("what is known of an instance", row.get(0))).transpose()
+    }
+}

@@ -1,0 +1,242 @@
+//! What nodes of a workspace say to each other.
+//!
+//! Each packet has a number. The sender keeps it until the other side says that it has got it, and sends it again after a while, or
+//! when the connection was lost: so a packet that is lost with a connection or a crash of the database comes after all. The
+//! recipient takes packets in the order of their numbers, each once.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use goondan_core::ports::store::StoreError;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::hold::Access;
+use crate::line::Line;
+use crate::session::{Kind, Session};
+
+/// How often is looked for packets that no notice came of.
+const LOOK: Duration = Duration::from_millis(500);
+/// A packet that the other side has not got by then is sent again.
+const AGAIN: Duration = Duration::from_secs(3);
+/// That many are sent together.
+const BATCH: usize = 512;
+
+const SEND: &str = "\
+    WITH new AS (
+        INSERT INTO goondan.packets (workspace, recipient, sender, number, ack, body)
+        SELECT $1, p.recipient, $2::text, p.number, p.ack, p.body
+        FROM unnest($3::text[], $4::bigint[], $5::bigint[], $6::text[]) AS p(recipient, number, ack, body)
+        ON CONFLICT (workspace, recipient, sender, number) DO UPDATE SET ack = excluded.ack RETURNING recipient
+    )
+    SELECT pg_notify('goondan_' || $1::bigint || '_' || r.recipient, '')::text FROM (SELECT DISTINCT recipient FROM new) r";
+
+const TAKE: &str = "\
+    DELETE FROM goondan.packets WHERE workspace = $1 AND recipient = $2 RETURNING sender, number, ack, body";
+
+const CLEAR: &str = "DELETE FROM goondan.packets WHERE workspace = $1 AND (sender = $2 OR recipient = $2)";
+
+/// What somebody has said, and who.
+pub(crate) type Said = (String, String);
+
+enum Order {
+    Say { to: String, words: String },
+    Forget { node: String },
+}
+
+/// The packets of one node. Dropped, nothing is sent or taken any more.
+pub(crate) struct Postbox {
+    orders: UnboundedSender<Order>,
+    task: AbortHandle,
+}
+
+impl Drop for Postbox {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Postbox {
+    /// A postbox, and what comes in.
+    pub(crate) fn open(access: &Arc<Access>) -> (Self, UnboundedReceiver<Said>) {
+        let (orders, waiting) = unbounded_channel();
+        let (said, incoming) = unbounded_channel();
+        let line = Line::new(Arc::clone(access), Kind::Quick);
+        let clerk = Clerk { access: Arc::clone(access), line, session: None, peers: HashMap::new(), said };
+        let task = tokio::spawn(clerk.run(waiting)).abort_handle();
+        (Postbox { orders, task }, incoming)
+    }
+
+    /// Sends something.
+    pub(crate) fn say(&self, to: &str, words: String) {
+        // Without a clerk this node is no member any more.
+        let _ = self.orders.send(Order::Say { to: to.to_owned(), words });
+    }
+
+    /// A node is gone: what was said to it is forgotten, and what it still says is not taken.
+    pub(crate) fn forget(&self, node: &str) {
+        let _ = self.orders.send(Order::Forget { node: node.to_owned() });
+    }
+}
+
+/// A packet that the other side may not have.
+struct Packet {
+    number: i64,
+    words: String,
+    /// When it was sent last; never, where that is not known to have worked.
+    sent: Option<Instant>,
+}
+
+/// Another node.
+#[derive(Default)]
+struct Peer {
+    last: i64,
+    unheard: VecDeque<Packet>,
+    /// Everything up to that number has come.
+    heard: i64,
+    /// What came before its turn.
+    early: BTreeMap<i64, String>,
+    /// It does not know yet what has come.
+    owes_word: bool,
+    /// It is gone.
+    is_gone: bool,
+}
+
+/// Sends and takes packets.
+struct Clerk {
+    access: Arc<Access>,
+    line: Line,
+    session: Option<Arc<Session>>,
+    peers: HashMap<String, Peer>,
+    said: UnboundedSender<Said>,
+}
+
+impl Clerk {
+    async fn run(mut self, mut orders: UnboundedReceiver<Order>) {
+        let mut batch = Vec::new();
+        while self.access.check().is_ok() {
+            let bell = self.session.as_ref().map_or_else(Arc::default, |session| Arc::clone(&session.bell));
+            let mut look = true;
+            tokio::select! {
+                count = orders.recv_many(&mut batch, BATCH) => {
+                    if count == 0 {
+                        return;
+                    }
+                    look = false;
+                }
+                () = rung(&bell) => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            for order in batch.drain(..) {
+                self.obey(order);
+            }
+            if let Err(error) = self.round(look).await {
+                tracing::debug!(%error, "packets wait for the database");
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Say { to, words } => {
+                let peer = self.peers.entry(to).or_default();
+                if !peer.is_gone {
+                    peer.last += 1;
+                    peer.unheard.push_back(Packet { number: peer.last, words, sent: None });
+                }
+            }
+            Order::Forget { node } => drop(self.peers.insert(node, Peer { is_gone: true, ..Peer::default() })),
+        }
+    }
+
+    async fn round(&mut self, look: bool) -> Result<(), StoreError> {
+        let session = self.connected().await?;
+        let done = match self.send(&session, look).await {
+            Ok(()) if look => self.take(&session).await,
+            sent => sent,
+        };
+        if done.is_err() {
+            self.session = None;
+        }
+        done
+    }
+
+    /// The session, which listens. On a new one everything is sent again that was not heard.
+    async fn connected(&mut self) -> Result<Arc<Session>, StoreError> {
+        let session = self.line.session().await?;
+        if self.session.as_ref().is_some_and(|known| Arc::ptr_eq(known, &session)) {
+            return Ok(session);
+        }
+        let channel = format!("goondan_{}_{}", self.access.id, self.access.node);
+        session.run(&format!("LISTEN {channel}")).await.map_err(crate::rows::failed)?;
+        self.session = Some(Arc::clone(&session));
+        self.peers.values_mut().flat_map(|peer| &mut peer.unheard).for_each(|packet| packet.sent = None);
+        Ok(session)
+    }
+
+    async fn send(&mut self, session: &Session, also_words_owed: bool) -> Result<(), StoreError> {
+        let (mut recipients, mut numbers, mut acks, mut bodies) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let now = Instant::now();
+        for (name, peer) in &mut self.peers {
+            let due = |packet: &&mut Packet| packet.sent.is_none_or(|sent| sent + AGAIN <= now);
+            let before = numbers.len();
+            for packet in peer.unheard.iter_mut().filter(due).take(BATCH) {
+                packet.sent = Some(now);
+                recipients.push(name.clone());
+                numbers.push(packet.number);
+                acks.push(peer.heard);
+                bodies.push(packet.words.clone());
+            }
+            if numbers.len() == before && peer.owes_word && also_words_owed {
+                recipients.push(name.clone());
+                numbers.push(0);
+                acks.push(peer.heard);
+                bodies.push(String::new());
+            }
+            peer.owes_word &= numbers.len() == before;
+        }
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
+            [&self.access.id, &self.access.node, &recipients, &numbers, &acks, &bodies];
+        session.query(SEND, &values).await.map(drop).map_err(crate::rows::failed)
+    }
+
+    async fn take(&mut self, session: &Session) -> Result<(), StoreError> {
+        let rows = session.query(TAKE, &[&self.access.id, &self.access.node]).await.map_err(crate::rows::failed)?;
+        for row in &rows {
+            let (sender, number, ack): (String, i64, i64) = (row.get(0), row.get(1), row.get(2));
+            let peer = self.peers.entry(sender.clone()).or_default();
+            while peer.unheard.front().is_some_and(|packet| packet.number <= ack) {
+                peer.unheard.pop_front();
+            }
+            if number == 0 || peer.is_gone {
+                continue;
+            }
+            peer.owes_word = true;
+            if number > peer.heard {
+                peer.early.insert(number, row.get(3));
+            }
+            while let Some(words) = peer.early.remove(&(peer.heard + 1)) {
+                peer.heard += 1;
+                // Where nobody listens any more, this ends, too.
+                let _ = self.said.send((sender.clone(), words));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Waits for a notice.
+async fn rung(bell: &Notify) {
+    bell.notified().await;
+}
+
+/// Throws away what a node has said, and what was said to it.
+pub(crate) async fn clear(line: &Line, workspace: i64, node: &str) -> Result<(), StoreError> {
+    line.query(CLEAR, &[&workspace, &node]).await.map(drop)
+}

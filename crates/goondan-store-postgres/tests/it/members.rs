@@ -1,0 +1,101 @@
+//! Nodes that work for the one that leads.
+
+use goondan_core::ports::cluster::{Crew as _, Leader as _, News};
+use goondan_core::ports::store::{Instances as _, StoreError, Workspace};
+use goondan_store::suite::samples::{instance, meta};
+use goondan_store_postgres::{Address, Arrival, Membership, PostgresCrew, arrive, nodes};
+
+use crate::place::{Nowhere, database, fresh, open};
+
+fn nowhere() -> Box<dyn Workspace> {
+    Box::new(Nowhere)
+}
+
+async fn join(address: &Address, workspace: &str, generation: &str) -> Box<Membership> {
+    match arrive(address, workspace, nowhere, generation, 5).await.unwrap() {
+        Arrival::Works(membership) => membership,
+        Arrival::Leads(_) | Arrival::Again(_) => panic!("another node leads"),
+    }
+}
+
+/// The next member that comes, and whether it has the project that serves.
+async fn next_member(crew: &PostgresCrew) -> (String, bool) {
+    match crew.news().await {
+        Some(News::Member(member)) => (member.node, member.is_fit),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nodes_say_comes_once_and_in_order() {
+    let Some(address) = database() else { return };
+    let workspace = fresh();
+    let leader = open(&address, &workspace).await.unwrap();
+    let crew = leader.crew("one", 5);
+    let member = join(&address, &workspace, "one").await;
+    let (node, is_fit) = next_member(&crew).await;
+    assert!(is_fit);
+    for number in 0..1_000 {
+        crew.say(&node, number.to_string());
+        member.leader.say(number.to_string());
+    }
+    for number in 0..1_000 {
+        assert_eq!(member.leader.hear().await, Some(number.to_string()));
+        assert_eq!(crew.news().await, Some(News::Said { node: node.clone(), words: number.to_string() }));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_may_write_until_it_is_gone() {
+    let Some(address) = database() else { return };
+    let workspace = fresh();
+    let leader = open(&address, &workspace).await.unwrap();
+    let crew = leader.crew("one", 5);
+    let member = join(&address, &workspace, "one").await;
+    let (node, _) = next_member(&crew).await;
+    member.store.put_instance(&meta(&instance("k"))).await.unwrap();
+    assert_eq!(leader.instances().await.unwrap(), [meta(&instance("k"))]);
+    drop(member);
+    assert_eq!(crew.news().await, Some(News::Left { node }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_takes_over_and_the_others_lose_what_they_had() {
+    let Some(address) = database() else { return };
+    let workspace = fresh();
+    let leader = open(&address, &workspace).await.unwrap();
+    let (mut first, mut second) = (join(&address, &workspace, "one").await, join(&address, &workspace, "one").await);
+    drop(leader);
+    let (successor, mut other) = tokio::select! {
+        Some(succession) = first.over() => (succession, second),
+        Some(succession) = second.over() => (succession, first),
+    };
+    let store = successor.lead(nowhere()).await.unwrap();
+    store.put_instance(&meta(&instance("k"))).await.unwrap();
+    assert!(other.over().await.is_none(), "one node leads");
+    let written = other.store.put_instance(&meta(&instance("other"))).await;
+    assert!(matches!(written, Err(StoreError::Other(_))), "{written:?}");
+    assert_eq!(store.instances().await.unwrap(), [meta(&instance("k"))]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_another_project_waits_until_that_serves() {
+    let Some(address) = database() else { return };
+    let workspace = fresh();
+    let leader = open(&address, &workspace).await.unwrap();
+    let crew = leader.crew("one", 5);
+    let member = join(&address, &workspace, "two").await;
+    let (node, is_fit) = next_member(&crew).await;
+    assert!(!is_fit);
+    crew.set_generation("two");
+    assert_eq!(next_member(&crew).await, (node, true));
+    member.leader.note_fit(true);
+    let states = async || {
+        let mut nodes = nodes(&address).await.unwrap();
+        nodes.retain(|node| node.workspace == workspace);
+        nodes.into_iter().map(|node| (node.state, node.generation)).collect::<Vec<_>>()
+    };
+    while states().await != [("leads".to_owned(), None), ("works".to_owned(), Some("two".to_owned()))] {
+        tokio::task::yield_now().await;
+    }
+}
