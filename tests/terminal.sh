@@ -72,8 +72,10 @@ done 3< texts
 "$GDN" instance show "a:$key"
 "$GDN" instance export --all
 echo "turns"" are over"
-"$GDN" run p --instance-key "$key"
-echo "chat"" is over"
+"$GDN" run p --plain --instance-key "$key"
+echo "plain chat"" is over"
+"$GDN" run p --instance-key "$key" --agent a
+echo "last chat"" is over"
 BASH
 export WORK GDN
 
@@ -107,11 +109,37 @@ tmux send-keys -t "$SESSION" n Enter
 await "it said"
 await "a> "
 tmux send-keys -t "$SESSION" C-d
-await "chat is over"
+await "plain chat is over"
 
-# What gdn may write: styles, the line that says what is going on, the prompt. The rest must be visible.
+# The chat that has the terminal; its terminal changes its size meanwhile.
+await "a>"
+tmux send-keys -t "$SESSION" "please ask" Enter
+await "Allow this?"
+tmux resize-window -t "$SESSION" -x 60 -y 20
+tmux send-keys -t "$SESSION" n Enter
+await "it said"
+tmux resize-window -t "$SESSION" -x 100 -y 30
+tmux send-keys -t "$SESSION" "/usage" Enter
+await "/usage"
+shown=$(tmux capture-pane -p -t "$SESSION" -S - | sed '1,/plain chat is over/d' | grep -c '^a> *$' || true)
+tmux send-keys -t "$SESSION" C-d C-d
+await "last chat is over"
+if [ "$shown" != 1 ]; then
+  echo "there were $shown prompts on the screen" >&2
+  exit 1
+fi
+
+# What gdn may write: styles, the line that says what is going on, the prompt, and frames of what stands at the bottom, which have a
+# place of the cursor each. The rest must be visible.
 LC_ALL=C.UTF-8 perl -CSD -0777 -ne '
   my $bytes = length;
+  s{\e\[\?2026h\e\[\?25l(.*?)\e\[\?25h\e\[\?2026l}{
+    my $frame = $1;
+    $frame =~ s/\e8$//;
+    $frame =~ s/\e7//;
+    $frame =~ s/\e\[\d+A//g;
+    $frame
+  }gse;
   my $own = s/\e\[(?:[0-4]?|3[1-79]|9[0-7])m|\e\[\d*K|\e\[J|\e\[1[AB]|\e\[\d+C|\e\[\?(?:25|2004|2026)[hl]//g;
   my @hidden = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\x{34f}\x{61c}\x{115f}\x{1160}\x{17b4}\x{17b5}\x{180b}-\x{180f}\x{200b}-\x{200f}\x{2028}-\x{202e}\x{2060}-\x{206f}\x{2800}\x{3164}\x{fe00}-\x{fe0f}\x{feff}\x{ffa0}\x{fff9}-\x{fffb}\x{1d173}-\x{1d17a}\x{e0000}-\x{e0fff}]/g;
   my $shown = () = /\\u\{[0-9a-f]+\}|\\u[0-9a-f]{4}/g;

@@ -6,7 +6,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
     acp, attach, build, completions, connection, doctor, explain, init, instance, itself, logs, lsp, man, mcp, new,
-    nodes, policy, reload, run, sandbox_exec, schema, send, serve, studio, test, tool, tool_host, trust, validate,
+    nodes, package, policy, reload, run, sandbox_exec, schema, send, serve, studio, test, tool, tool_host, trust,
+    validate,
 };
 
 const ABOUT: &str = "Run swarms of agents that a project folder with a goondan.yaml declares.";
@@ -93,6 +94,8 @@ pub(crate) enum Command {
     Mcp(mcp::McpArgs),
     /// Explain what the permissions of an agent allow
     Policy(policy::PolicyArgs),
+    /// Add, install, update and publish packages of tools, agents and swarms
+    Package(package::PackageArgs),
     /// Trust a project, so that it may load libraries, run programs and read secrets
     Trust(trust::TrustArgs),
     /// List connections to platforms, let senders in, or show where an event would go

@@ -122,6 +122,11 @@ impl CliError {
         CliError { help_url: None, ..CliError::new(exit, Code::INTERRUPTED, message) }
     }
 
+    /// Whether a signal is the reason.
+    pub(crate) fn is_stop(&self) -> bool {
+        matches!(self.exit, Exit::Interrupt | Exit::Terminate)
+    }
+
     /// A failed end whose reasons are on the screen already.
     pub(crate) fn shown(exit: Exit) -> Self {
         CliError { silent: true, ..CliError::passed_on(exit, String::new(), "") }

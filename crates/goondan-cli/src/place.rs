@@ -29,6 +29,11 @@ impl ProjectPath {
         find(self.project.as_deref(), output)
     }
 
+    /// What was written, where something was.
+    pub(crate) fn given(&self) -> Option<&Path> {
+        self.project.as_deref()
+    }
+
     /// As [`ProjectPath::find`]; none where there is none.
     pub(crate) fn known(&self, output: &Output) -> Result<Option<PathBuf>, CliError> {
         known(self.project.as_deref(), output)

@@ -59,7 +59,7 @@ impl StartArgs {
 
 /// Loads the project at `path`, whatever is wrong in it. Fails only where there is no project at all.
 pub(crate) fn load(path: &Path) -> Result<Project, CliError> {
-    find(path)?;
+    require(path)?;
     Ok(goondan::load(path))
 }
 
@@ -220,7 +220,7 @@ fn tell_elsewhere(
 }
 
 /// Checks that there is something to load at `path`.
-fn find(path: &Path) -> Result<(), CliError> {
+pub(crate) fn require(path: &Path) -> Result<(), CliError> {
     let shown = path.display();
     if path.is_file() {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use goondan::spec::{Code, Diagnostic, Environment};
-use goondan::{Project, ReloadCheck, StateRoot, TrustList, Want, folders_to_trust, wants, wants_elsewhere};
+use goondan::{
+    Project, ReloadCheck, StateRoot, TrustList, Want, folders_to_trust, packages_to_trust, wants, wants_elsewhere,
+};
 
 use crate::commands::quoted;
 use crate::exit::{CliError, Exit};
@@ -31,6 +33,19 @@ impl Trust {
     /// Ends the command where the project wants something and nobody trusts it. On a terminal somebody is asked, once for all.
     pub(crate) fn require(&self, project: &Project, output: &Output) -> Result<(), CliError> {
         let wants = self.open_wants(project)?;
+        self.ask_for(project, wants, output)
+    }
+
+    /// As [`Trust::require`], of a project that somebody has published: it is asked about even if it wants nothing special.
+    pub(crate) fn require_published(&self, project: &Project, from: &str, output: &Output) -> Result<(), CliError> {
+        let mut wants = self.open_wants(project)?;
+        if !self.is_given(&project.root)? {
+            wants.splice(0..0, about(project, from));
+        }
+        self.ask_for(project, wants, output)
+    }
+
+    fn ask_for(&self, project: &Project, wants: Vec<Want>, output: &Output) -> Result<(), CliError> {
         if wants.is_empty() {
             return Ok(());
         }
@@ -44,7 +59,10 @@ impl Trust {
         match agreed(&listing(root, &wants)) {
             true => {
                 let mut folders = folders_to_trust(root, &wants).into_iter();
-                folders.try_for_each(|folder| list.add(&folder).map(drop)).map_err(|error| unwritten(&list, &error))
+                let added = folders.try_for_each(|folder| list.add(&folder).map(drop));
+                added
+                    .and_then(|()| list.add_packages(&packages_to_trust(&wants)))
+                    .map_err(|error| unwritten(&list, &error))
             }
             false => Err(refused(root, &wants, false)),
         }
@@ -56,10 +74,18 @@ impl Trust {
             return Ok(Vec::new());
         }
         let is_listed = self.is_listed(&project.root)?;
-        let wants = if is_listed { wants_elsewhere(project) } else { wants(project, &self.state_root) };
+        let wants = match is_listed {
+            true => wants_elsewhere(project, &self.state_root),
+            false => wants(project, &self.state_root),
+        };
+        let list = TrustList::of(&self.state_root);
+        let packages = if is_listed { list.packages().map_err(|error| unreadable(&list, &error))? } else { Vec::new() };
         let mut open = Vec::new();
         for want in wants {
-            let is_covered = want.folder.as_ref().map_or(Ok(false), |folder| self.is_listed(folder))?;
+            let is_covered = match (&want.package, &want.folder) {
+                (Some(package), _) => packages.contains(package),
+                (None, folder) => folder.as_ref().map_or(Ok(false), |folder| self.is_listed(folder))?,
+            };
             open.extend((!is_covered).then_some(want));
         }
         Ok(open)
@@ -95,6 +121,17 @@ impl Trust {
             }
         })
     }
+}
+
+/// What a person should know of a published swarm before it runs for the first time.
+fn about(project: &Project, from: &str) -> Vec<Want> {
+    let mut wants = vec![Want::stating(format!("comes from {from}"))];
+    for agent in project.bundle.iter().flat_map(|bundle| bundle.agents().values()) {
+        let tools: Vec<&str> = agent.spec.tools.iter().map(|used| used.tool.name.as_str()).collect();
+        let tools = if tools.is_empty() { "no tools".to_owned() } else { format!("the tools {}", tools.join(", ")) };
+        wants.push(Want::stating(format!("has the agent {} with {tools}", agent.id.name)));
+    }
+    wants
 }
 
 /// What the project wants, a line each.

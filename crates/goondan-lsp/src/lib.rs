@@ -18,6 +18,7 @@ mod actions;
 mod completion;
 mod cursor;
 mod documents;
+mod folding;
 mod hover;
 mod links;
 mod messages;
@@ -30,6 +31,7 @@ mod shape;
 mod symbols;
 mod templates;
 mod text;
+mod tokens;
 mod uri;
 mod wire;
 

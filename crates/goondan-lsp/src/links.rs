@@ -6,7 +6,7 @@ use std::path::Path;
 use gen_lsp_types::{Location, Position};
 use goondan_spec::files::FileKind;
 use goondan_spec::outline::{Definition, name_range};
-use goondan_spec::{Files, ResourceId};
+use goondan_spec::{Files, Kind, ResourceId};
 use serde_json::{Value, json};
 
 use crate::Host;
@@ -78,6 +78,26 @@ pub(crate) fn mentions(seen: &Seen, id: &ResourceId) -> Vec<Mention> {
     found.sort_by(|a, b| (&a.file, a.at.start).cmp(&(&b.file, b.at.start)));
     found.dedup();
     found
+}
+
+/// A name of a resource in a file.
+#[derive(Debug)]
+pub(crate) struct Name {
+    pub(crate) at: Range<usize>,
+    pub(crate) is_tool: bool,
+    pub(crate) is_definition: bool,
+}
+
+/// All names of resources that are written letter by letter in `file`.
+pub(crate) fn names_in(seen: &Seen, file: &str) -> Vec<Name> {
+    let links = seen.outline.links.iter().filter(|(of, _)| of == file).flat_map(|(_, links)| links);
+    let used = links.filter_map(|link| Some((link.name.clone()?, link.to.kind, false)));
+    let defined = seen.outline.definitions.iter().filter_map(|definition| {
+        let mention = definition_mention(definition).filter(|mention| mention.is_literal && mention.file == file)?;
+        Some((mention.at, definition.id.kind, true))
+    });
+    let name = |(at, kind, is_definition)| Name { at, is_tool: kind == Kind::Tool, is_definition };
+    used.chain(defined).map(name).collect()
 }
 
 /// Answers `textDocument/definition`.

@@ -18,7 +18,7 @@ use crate::publish::{self, ByFile};
 use crate::shape::Shapes;
 use crate::text::{Encoding, edited};
 use crate::wire::{self, WireError};
-use crate::{Host, actions, completion, hover, links, rename, symbols, uri};
+use crate::{Host, actions, completion, folding, hover, links, rename, symbols, tokens, uri};
 
 /// How many messages wait to be looked at.
 const WAITING: usize = 1024;
@@ -201,6 +201,16 @@ impl<H: Host> Server<H> {
                 let path = self.path_of(&asked.document.uri)?;
                 Ok(symbols::of_document(&self.text_of(&path), self.encoding))
             }
+            "textDocument/foldingRange" => {
+                let asked: InDocument<Whole> = params(value)?;
+                let path = self.path_of(&asked.document.uri)?;
+                Ok(folding::folding(&self.text_of(&path)))
+            }
+            "textDocument/semanticTokens/full" => {
+                let asked: InDocument<Whole> = params(value)?;
+                let path = self.path_of(&asked.document.uri)?;
+                Ok(tokens::tokens(self, &path))
+            }
             "workspace/symbol" => {
                 let query: Query = params(value)?;
                 Ok(symbols::of_workspace(self, &query.query))
@@ -241,6 +251,11 @@ impl<H: Host> Server<H> {
                 "referencesProvider": true,
                 "renameProvider": { "prepareProvider": true },
                 "documentSymbolProvider": true,
+                "foldingRangeProvider": true,
+                "semanticTokensProvider": {
+                    "legend": { "tokenTypes": tokens::TYPES, "tokenModifiers": tokens::MODIFIERS },
+                    "full": true,
+                },
                 "workspaceSymbolProvider": true,
                 "codeActionProvider": { "codeActionKinds": ["quickfix"] },
             },

@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 
 use crate::diagnostic::Position;
 use crate::findings::ValueOrigin;
+use crate::installed::InstalledPackage;
 use crate::kinds::{
     Agent, Connection, Connector, ConnectorManifest, Extension, Model, Package, Swarm, Tool, ToolBuild, ToolManifest,
 };
@@ -101,6 +102,7 @@ pub(crate) struct Decoded {
 pub struct Bundle {
     pub(crate) root: PathBuf,
     pub(crate) files: Vec<String>,
+    pub(crate) packages: Vec<InstalledPackage>,
     /// What tells the texts of its YAML files from others.
     pub(crate) marks: HashMap<String, Arc<()>>,
     pub(crate) resources: Decoded,
@@ -120,6 +122,18 @@ impl Bundle {
     /// Every file that the bundle was made from, relative to its root: YAML, prompts, entries.
     pub fn files(&self) -> &[String] {
         &self.files
+    }
+
+    /// The packages that it depends on, directly or not. What comes first depends on nothing that comes later.
+    pub fn packages(&self) -> &[InstalledPackage] {
+        &self.packages
+    }
+
+    /// The package that a file of the bundle lies in; none where it is the project's own.
+    pub fn package_of(&self, file: &str) -> Option<&InstalledPackage> {
+        let holds =
+            |package: &&InstalledPackage| file.strip_prefix(&package.folder).is_some_and(|rest| rest.starts_with('/'));
+        self.packages.iter().find(holds)
     }
 
     /// The Package document, where there is one.

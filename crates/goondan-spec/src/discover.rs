@@ -37,7 +37,7 @@ pub(crate) struct Found {
 /// Walks `root`.
 pub(crate) fn discover(files: &dyn Files, root: &Path) -> Found {
     let canonical = files.canonical(root).unwrap_or_else(|_| root.to_owned());
-    let mut walk = Walk { files, root: canonical.clone(), found: Found::default() };
+    let mut walk = Walk { files, root: canonical.clone(), found: Found::default(), is_whole: false };
     let ignores = ignores_above(files, &canonical);
     walk.folder("", &ignores, 0);
     let mut found = walk.found;
@@ -46,8 +46,18 @@ pub(crate) fn discover(files: &dyn Files, root: &Path) -> Found {
     found
 }
 
+/// The YAML files of an installed package, whatever a `.gitignore` around it says: it holds only what was meant to be there.
+pub(crate) fn discover_all(files: &dyn Files, root: &Path) -> Vec<String> {
+    let mut walk = Walk { files, root: root.to_owned(), found: Found::default(), is_whole: true };
+    walk.folder("", &[], 0);
+    walk.found.files.sort_unstable();
+    walk.found.files
+}
+
 struct Walk<'f> {
     files: &'f dyn Files,
+    /// No `.gitignore` is obeyed.
+    is_whole: bool,
     root: PathBuf,
     found: Found,
 }
@@ -62,7 +72,7 @@ impl Walk<'_> {
         };
         names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let mut ignores = above.to_vec();
-        if names.iter().any(|(name, _)| name == ".gitignore") {
+        if !self.is_whole && names.iter().any(|(name, _)| name == ".gitignore") {
             ignores.extend(read_gitignore(self.files, &path).map(Arc::new));
         }
         for (name, kind) in names {

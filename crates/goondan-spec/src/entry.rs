@@ -6,7 +6,7 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::findings::Findings;
 use crate::kinds::{ConnectorEntry, Entry, ExtensionEntry, Language, Module};
 use crate::paths::Looks;
-use crate::text::{alternatives, closest, excerpt};
+use crate::text::{alternatives, closest, excerpt, list};
 
 /// What marks a handler set of this program.
 pub(crate) const BUILTIN: &str = "builtin:";
@@ -39,7 +39,7 @@ pub(crate) fn tool(
         findings.add(diagnostic);
         return None;
     }
-    let path = folder.path(field, findings)?;
+    let path = located(field, text, folder, findings)?;
     if let Some(language) = Language::of(&path) {
         return Module::find(field, &path, language, folder, findings).map(|module| Entry::Module(Box::new(module)));
     }
@@ -61,7 +61,7 @@ pub(crate) fn extension(
     if let Some(name) = text.strip_prefix(BUILTIN) {
         return builtin(field, name, names, findings).map(ExtensionEntry::Builtin);
     }
-    let path = folder.path(field, findings)?;
+    let path = located(field, text, folder, findings)?;
     match Language::of(&path) {
         Some(language) => {
             let module = Module::find(field, &path, language, folder, findings)?;
@@ -93,6 +93,44 @@ pub(crate) fn connector(
         }
         None => file(field, path, folder, findings).map(ConnectorEntry::Other),
     }
+}
+
+/// What stands in an entry for the platform that the program runs on.
+const PLATFORM: &str = "{platform}";
+
+/// The name of the platform that this program runs on, such as `linux-x86_64`.
+pub(crate) fn platform() -> String {
+    format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH)
+}
+
+/// The path of an entry, of which a folder may be called after the platform.
+fn located(field: &Field<'_>, text: &str, folder: &Looks<'_>, findings: &mut Findings) -> Option<String> {
+    let Some((before, behind)) = text.split_once(PLATFORM) else { return folder.path(field, findings) };
+    let path = folder.path_of(field, &format!("{before}{}{behind}", platform()), findings)?;
+    let is_part = (before.is_empty() || before.ends_with('/')) && (behind.is_empty() || behind.starts_with('/'));
+    if !is_part {
+        let message = format!("`{PLATFORM}` must be a folder in `{}`, and no part of a name.", field.path);
+        findings.add(field.invalid(message).suggest("write something like `./lib/{platform}/name`"));
+        return None;
+    }
+    let above = folder.path_of(field, before.trim_end_matches('/'), findings)?;
+    let all = folder.list(&above).unwrap_or_default();
+    let mut there: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).filter(|name| name.contains('-')).collect();
+    if there.contains(&platform().as_str()) {
+        return Some(path);
+    }
+    there.sort_unstable();
+    let others = match there.is_empty() {
+        true => "for no other".to_owned(),
+        false => format!("only for {}", list(&there, 8)),
+    };
+    let message = format!("`{}` has nothing for {}, {others}.", field.path, platform());
+    let suggestion = match folder.is_installed() {
+        true => "use a version of the package that has it, or ask its author".to_owned(),
+        false => format!("build it for this platform, and put it into `{}`", below(&above, &platform())),
+    };
+    findings.add_not_built(field.problem(Code::PACKAGE_PLATFORM, message).suggest(suggestion));
+    None
 }
 
 /// A file that has to be there, and that nothing loads yet.

@@ -1,8 +1,9 @@
 //! Who exists: the names of all resources, and what a reference to one of them means (rule L7).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::meta::{Kind, ObjectRef, ResourceId};
+use crate::installed::Installed;
+use crate::meta::{BASE_PACKAGE, Kind, ObjectRef, ResourceId};
 use crate::text::closest;
 
 /// How many neighbours in sort order are compared on either side of a misspelt name, where there are many names.
@@ -13,6 +14,10 @@ const NEIGHBOURS: usize = 64;
 pub(crate) struct Index {
     /// In the order in which a reference without a package looks at them, behind the referring package.
     packages: Vec<Package>,
+    /// Which packages each package depends on. One that is not here may refer to all.
+    reach: BTreeMap<Option<String>, BTreeSet<String>>,
+    /// Packages that are asked for and are not there, which is told elsewhere.
+    absent: BTreeSet<String>,
 }
 
 #[derive(Debug, Default)]
@@ -28,6 +33,8 @@ pub(crate) enum Miss {
     NotFound,
     /// The package that it insists on is not there.
     NoSuchPackage,
+    /// It may be in a package that is not there, which was told already.
+    Absent,
     /// Several packages define it.
     Ambiguous(Vec<String>),
 }
@@ -42,6 +49,21 @@ impl Index {
         self.packages[place].names.entry(id.kind).or_default().insert(id.name.clone())
     }
 
+    /// From now on, packages see only those that they depend on.
+    pub(crate) fn restrict(&mut self, installed: &Installed) {
+        (self.reach, self.absent) = (installed.reach.clone(), installed.absent.clone());
+    }
+
+    fn reaches(&self, from: Option<&str>, package: Option<&str>) -> bool {
+        let Some(reach) = self.reach.get(&from.map(str::to_owned)) else { return true };
+        from == package || package.is_some_and(|name| name == BASE_PACKAGE || reach.contains(name))
+    }
+
+    fn lacks_some(&self, from: Option<&str>) -> bool {
+        let reach = self.reach.get(&from.map(str::to_owned));
+        reach.is_some_and(|reach| reach.iter().any(|name| self.absent.contains(name)))
+    }
+
     /// What `reference`, written in package `from`, means: the referring package first, then the built-in one, then a
     /// unique match.
     pub(crate) fn resolve(&self, reference: &ObjectRef, from: Option<&str>) -> Result<ResourceId, Miss> {
@@ -51,13 +73,16 @@ impl Index {
             name: reference.name.clone(),
         };
         if let Some(wanted) = reference.package.as_deref() {
-            return match self.package(Some(wanted)) {
+            if self.absent.contains(wanted) && self.reaches(from, Some(wanted)) {
+                return Err(Miss::Absent);
+            }
+            return match self.package(Some(wanted)).filter(|_| self.reaches(from, Some(wanted))) {
                 Some(package) if package.has(reference) => Ok(id(Some(wanted))),
                 Some(_) => Err(Miss::NotFound),
                 None => Err(Miss::NoSuchPackage),
             };
         }
-        let near = [from, Some(crate::meta::BASE_PACKAGE)];
+        let near = [from, Some(BASE_PACKAGE)];
         let first = near.into_iter().find(|name| self.package(*name).is_some_and(|package| package.has(reference)));
         if let Some(package) = first {
             return Ok(id(package));
@@ -65,10 +90,11 @@ impl Index {
         let others: Vec<Option<&str>> = self
             .packages
             .iter()
-            .filter(|package| package.has(reference))
+            .filter(|package| package.has(reference) && self.reaches(from, package.name.as_deref()))
             .map(|package| package.name.as_deref())
             .collect();
         match others[..] {
+            [] if self.lacks_some(from) => Err(Miss::Absent),
             [] => Err(Miss::NotFound),
             [only] => Ok(id(only)),
             _ => Err(Miss::Ambiguous(others.iter().map(|name| name.unwrap_or("this project").to_owned()).collect())),

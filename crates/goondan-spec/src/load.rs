@@ -13,16 +13,18 @@ use crate::envelope::{self, Envelope};
 use crate::files::{FileKind, Files};
 use crate::findings::{Findings, ValueOrigin};
 use crate::index::Index;
+use crate::installed::{Installed, InstalledPackage, is_installed};
 use crate::kept::Keep;
 use crate::kinds::{self, Scope, ToolBuild};
 use crate::lint::{self, Places};
+use crate::lock::LOCK_FILE;
 use crate::meta::{Kind, ResourceId};
 use crate::outline::{Definition, Link, Outline};
 use crate::paths::{Folder, Looks};
 use crate::read::{KnownFiles, ParsedFile, read_file};
 use crate::source::Sources;
 use crate::text::reason;
-use crate::{cycles, packages, parallel};
+use crate::{cycles, installed, packages, parallel};
 
 /// What [`load`] reads.
 #[derive(Clone, Copy)]
@@ -85,9 +87,11 @@ fn run<T>(
     let mut gathered = Gathered { diagnostics: found.diagnostics.clone(), ..Gathered::default() };
     let files = read_files(&folder, &found, known, &mut gathered);
     let own = packages::own(&files.own);
-    let documents = read_envelopes(&files.own, own, &mut gathered);
+    let installed = read_installed(&folder, &files, known, &mut gathered);
+    let documents = read_all(&files.own, own, &installed, &mut gathered);
     let built_in = known.built_in(input.base);
-    let index = make_index(&documents, built_in, &mut gathered);
+    let mut index = make_index(&documents, built_in, &mut gathered);
+    index.restrict(&installed);
     let stage =
         Stage { folder: &folder, index: &index, base: input.base, built_in, documents: &documents, files: &files.own };
     let decoded = stage.decode_all(&mut gathered);
@@ -95,6 +99,9 @@ fn run<T>(
     gathered.weigh_not_built(&decoded, documents.iter().filter(|document| document.id().kind == Kind::Agent).count());
     gathered.diagnostics.extend(cycles::find(&files.own, &files.nested));
     gathered.file_names.extend(files.own.iter().map(|file| file.name.clone()));
+    let of_packages = installed.members.iter().flat_map(|member| &member.files);
+    gathered.file_names.extend(of_packages.map(|file| file.name.clone()));
+    gathered.file_names.extend((!installed.members.is_empty()).then(|| LOCK_FILE.to_owned()));
     if documents.is_empty() && gathered.is_clean() {
         gathered.diagnostics.push(nothing_defined(&root));
     }
@@ -102,13 +109,18 @@ fn run<T>(
         let specs = documents.iter().filter_map(|document| Some((document.id(), document.envelope.spec.as_ref()?)));
         gathered.diagnostics.extend(lint::lint(&decoded, &Places::new(specs)));
     }
-    (gathered.finish(root.clone(), decoded, files.own), Some(seen))
+    gathered.leave_to_packages();
+    let all = files.own.into_iter().chain(installed.members.iter().flat_map(|member| member.files.iter().cloned()));
+    let all: Vec<Arc<ParsedFile>> = all.collect();
+    let packages = installed.members.into_iter().map(|member| member.package).collect();
+    (gathered.finish(root.clone(), decoded, all, packages), Some(seen))
 }
 
 fn outline(stage: &Stage<'_>, decoded: &Decoded, gathered: &mut Gathered) -> Outline {
     let named = stage.documents.iter().filter(|document| !document.id().name.is_empty());
     let own = named.map(|document| {
-        let origin = Some((document.file.to_owned(), document.envelope.head.name_at));
+        // What is installed is nobody's to rename here.
+        let origin = document.base.is_empty().then(|| (document.file.to_owned(), document.envelope.head.name_at));
         Definition { id: document.id().clone(), origin }
     });
     let built_in = stage.built_in;
@@ -195,7 +207,19 @@ impl Gathered {
         !self.diagnostics.iter().any(Diagnostic::is_error)
     }
 
-    fn finish(mut self, root: PathBuf, resources: Decoded, files: Vec<Arc<ParsedFile>>) -> Loaded {
+    /// What could be better in a package is its author's to know, and not for each project that uses it.
+    fn leave_to_packages(&mut self) {
+        let is_theirs = |problem: &Diagnostic| problem.file.as_deref().is_some_and(is_installed);
+        self.diagnostics.retain(|problem| problem.is_error() || !is_theirs(problem));
+    }
+
+    fn finish(
+        mut self,
+        root: PathBuf,
+        resources: Decoded,
+        files: Vec<Arc<ParsedFile>>,
+        packages: Vec<InstalledPackage>,
+    ) -> Loaded {
         self.diagnostics.sort_by(|a, b| place(a).cmp(&place(b)));
         self.diagnostics.dedup();
         let mut sources = Sources::default();
@@ -211,6 +235,7 @@ impl Gathered {
         let clean = self.is_clean();
         let bundle = clean.then(|| Bundle {
             root,
+            packages,
             files: self.file_names,
             marks: files.iter().map(|file| (file.name.clone(), Arc::clone(&file.mark))).collect(),
             resources,
@@ -249,9 +274,39 @@ fn read_files(folder: &Folder<'_>, found: &Found, known: &KnownFiles, gathered: 
     FilesRead { own, nested }
 }
 
+/// Reads the packages that the project depends on.
+fn read_installed(folder: &Folder<'_>, files: &FilesRead, known: &KnownFiles, gathered: &mut Gathered) -> Installed {
+    let mut installed = installed::read(folder, &files.own, known);
+    let members = installed.members.iter().flat_map(|member| member.files.iter().cloned());
+    known.keep_only(&files.own.iter().chain(&files.nested).cloned().chain(members).collect::<Vec<_>>());
+    gathered.diagnostics.append(&mut installed.diagnostics);
+    gathered.texts.append(&mut installed.texts);
+    installed::findings(&installed.members).for_each(|findings| gathered.take(findings));
+    installed
+}
+
+/// The documents of the project, and of the packages that it depends on. What a package runs by itself, its swarms and
+/// connections, is no part of other projects.
+fn read_all<'f>(
+    files: &'f [Arc<ParsedFile>],
+    own: Option<&str>,
+    installed: &'f Installed,
+    gathered: &mut Gathered,
+) -> Vec<Document<'f>> {
+    let mut all = read_envelopes(files, own, "", gathered);
+    for member in &installed.members {
+        let documents = read_envelopes(&member.files, Some(&member.package.name), &member.package.folder, gathered);
+        let is_used = |document: &Document<'_>| !matches!(document.id().kind, Kind::Swarm | Kind::Connection);
+        all.extend(documents.into_iter().filter(is_used));
+    }
+    all
+}
+
 /// A document with its envelope.
 struct Document<'f> {
     file: &'f str,
+    /// The folder that its paths start from; empty for the project itself.
+    base: &'f str,
     envelope: Envelope<'f>,
     kept: &'f Keep,
 }
@@ -262,12 +317,18 @@ impl Document<'_> {
     }
 }
 
-fn read_envelopes<'f>(files: &'f [Arc<ParsedFile>], own: Option<&str>, gathered: &mut Gathered) -> Vec<Document<'f>> {
+fn read_envelopes<'f>(
+    files: &'f [Arc<ParsedFile>],
+    own: Option<&str>,
+    base: &'f str,
+    gathered: &mut Gathered,
+) -> Vec<Document<'f>> {
     let read = parallel::map(files, |file| {
         let mut findings = Vec::new();
         let positions = 0..file.documents.len();
         let documents: Vec<Document<'_>> =
             positions.filter_map(|position| read_document(file, position, files, own, &mut findings)).collect();
+        let documents = documents.into_iter().map(|document| Document { base, ..document }).collect::<Vec<_>>();
         (documents, findings)
     });
     let mut all = Vec::new();
@@ -288,14 +349,14 @@ fn read_document<'f>(
 ) -> Option<Document<'f>> {
     let (root, kept) = (&file.documents[position], &file.kept[position]);
     if let Some(head) = kept.head(own) {
-        return Some(Document { file: &file.name, envelope: Envelope::of(head, root), kept });
+        return Some(Document { file: &file.name, base: "", envelope: Envelope::of(head, root), kept });
     }
     let mut found = Findings::about(file.name.clone());
     let read = envelope::read(root, own, &mut found);
     let envelope = read.and_then(|read| packages::place(read, position, file, files, &mut found));
     envelope.iter().for_each(|envelope| kept.put_head(&envelope.head, &found));
     findings.push(found);
-    Some(Document { file: &file.name, envelope: envelope?, kept })
+    Some(Document { file: &file.name, base: "", envelope: envelope?, kept })
 }
 
 fn make_index(documents: &[Document<'_>], built_in: &BuiltIn, gathered: &mut Gathered) -> Index {
@@ -389,7 +450,7 @@ impl Stage<'_> {
             }
             let mut findings = Findings::about(document.file);
             findings.resource = Some(head.id.clone()).filter(|id| !id.name.is_empty());
-            let looks = Looks::at(self.folder);
+            let looks = Looks::at(self.folder, document.base);
             let scope = Scope::new(&head.id, &looks, self.base, self.index, done);
             let spec = decode(spec.as_ref(), &scope, &mut findings);
             let resource = spec.map(|spec| Arc::new(resource(document, spec)));

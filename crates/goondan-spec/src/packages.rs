@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::envelope::Envelope;
 use crate::findings::Findings;
+use crate::installed::is_installed;
 use crate::meta::Kind;
 use crate::read::ParsedFile;
 
@@ -33,6 +34,9 @@ pub(crate) fn place<'f>(
         return Some(envelope);
     }
     let in_manifest = manifest(files).is_some_and(|manifest| manifest.name == file.name);
+    if is_installed(&file.name) {
+        return None;
+    }
     if in_manifest && position == 0 {
         return Some(envelope);
     }

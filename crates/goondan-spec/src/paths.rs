@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::decode::Field;
 use crate::diagnostic::Code;
+use crate::entry::below;
 use crate::files::{FileKind, Files};
 use crate::findings::Findings;
 use crate::text::{excerpt, reason};
@@ -36,6 +37,13 @@ pub(crate) struct Seen {
     /// `None` where nothing is, or nothing that can be looked at.
     kind: Option<FileKind>,
     leaves: bool,
+}
+
+impl Seen {
+    /// Whether links lead from there to something outside of the bundle.
+    pub(crate) fn leaves_folder(self) -> bool {
+        self.leaves
+    }
 }
 
 /// Why a file of the bundle could not be read as text.
@@ -96,14 +104,27 @@ impl<'f> Folder<'f> {
 /// as long as its text and the answers are the same.
 pub(crate) struct Looks<'f> {
     folder: &'f Folder<'f>,
+    /// The folder that the document's paths start from, relative to the root: that of an installed package; empty for the
+    /// project itself.
+    base: &'f str,
     seen: RefCell<Vec<(String, Seen)>>,
     /// It went by something else than what stands at paths.
     beyond: Cell<bool>,
 }
 
 impl<'f> Looks<'f> {
-    pub(crate) fn at(folder: &'f Folder<'f>) -> Self {
-        Looks { folder, seen: RefCell::default(), beyond: Cell::new(false) }
+    pub(crate) fn at(folder: &'f Folder<'f>, base: &'f str) -> Self {
+        Looks { folder, base, seen: RefCell::default(), beyond: Cell::new(false) }
+    }
+
+    /// The folder that the document's paths start from; empty for the project itself.
+    pub(crate) fn base(&self) -> &str {
+        self.base
+    }
+
+    /// Whether the document belongs to an installed package.
+    pub(crate) fn is_installed(&self) -> bool {
+        !self.base.is_empty()
     }
 
     /// Notes that the document goes by something else than what stands at paths.
@@ -122,10 +143,25 @@ impl<'f> Looks<'f> {
         seen
     }
 
-    /// The path that `field` names, relative to the root and without dots, or a diagnostic that it leaves the bundle.
+    /// The path that `field` names, relative to the root and without dots, or a diagnostic that it leaves the bundle. What a
+    /// package names lies in the package.
     pub(crate) fn path(&self, field: &Field<'_>, findings: &mut Findings) -> Option<String> {
         let text = field.text(findings)?;
-        match normal(text) {
+        self.path_of(field, text, findings)
+    }
+
+    /// As [`Looks::path`], of a path in the project whoever names it.
+    pub(crate) fn path_in_project(&self, field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+        Looks::at(self.folder, "").path(field, findings)
+    }
+
+    /// As [`Looks::path`], where `text` is what `field` comes to.
+    pub(crate) fn path_of(&self, field: &Field<'_>, text: &str, findings: &mut Findings) -> Option<String> {
+        let located = normal(text).map(|relative| match relative.as_str() {
+            "." if self.is_installed() => self.base.to_owned(),
+            _ => below(self.base, &relative),
+        });
+        match located {
             Ok(relative) if self.leaves_by_link(&relative) => {
                 let message = format!(
                     "`{}` is `{}`, which leads out of the bundle through a link.",

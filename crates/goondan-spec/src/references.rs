@@ -27,6 +27,8 @@ pub(crate) fn resolve(
             note(field, &reference, &id, findings);
             Some(id)
         }
+        // Why the package is not there is told where it is asked for.
+        Err(Miss::Absent) => None,
         Err(miss) => {
             report(field, &reference, &miss, index, findings);
             None
@@ -139,6 +141,7 @@ fn read_map(field: &Field<'_>, findings: &mut Findings) -> Option<Parts> {
 fn report(field: &Field<'_>, reference: &ObjectRef, miss: &Miss, index: &Index, findings: &mut Findings) {
     let shown = format!("{}/{}", reference.kind, excerpt(&reference.name, 100));
     findings.add(match miss {
+        Miss::Absent => return,
         Miss::NotFound => {
             let within =
                 reference.package.as_ref().map(|package| format!(" in package `{package}`")).unwrap_or_default();
@@ -153,10 +156,10 @@ fn report(field: &Field<'_>, reference: &ObjectRef, miss: &Miss, index: &Index, 
             field
                 .problem(
                     Code::REF_NOT_FOUND,
-                    format!("`{shown}` is looked for in package `{package}`, which is not loaded."),
+                    format!("`{shown}` is looked for in package `{package}`, which is no dependency of this one."),
                 )
                 .suggest(format!(
-                    "loaded are this project and {}; leave `package` out to search all",
+                    "run `gdn package add {package}`, or use one of {}; leave `package` out to search all",
                     alternatives(&index.packages())
                 ))
         }

@@ -281,10 +281,23 @@ impl<'a> Snapper<'a> {
         let own = of(self.bundle).values().filter(|resource| !resource.id.is_base());
         let fingerprint = |resource: &Arc<Resource<T>>| {
             let known =
-                known.and_then(|known| known.get(&resource.id.name)).filter(|_| self.is_unchanged(resource, of));
+                known.and_then(|known| known.get(&self.key(&resource.id))).filter(|_| self.is_unchanged(resource, of));
             known.cloned().unwrap_or_else(|| self.hash(resource))
         };
-        own.map(|resource| (resource.id.name.clone(), fingerprint(resource))).collect()
+        own.map(|resource| (self.key(&resource.id), fingerprint(resource))).collect()
+    }
+
+    /// What a resource is called in the snapshot: its name, behind that of its package where that is not the project's.
+    fn key(&self, id: &ResourceId) -> String {
+        match self.bundle.packages().iter().find(|package| Some(&package.name) == id.package.as_ref()) {
+            Some(package) => format!("{}/{}", package.name, id.name),
+            None => id.name.clone(),
+        }
+    }
+
+    /// What is known of a resource.
+    fn of<'k>(&self, known: &'k Known, id: &ResourceId) -> Option<&'k Fingerprint> {
+        known.get(&id.kind).and_then(|known| known.get(&self.key(id)))
     }
 
     /// Whether a resource means what it meant before. Equal is not enough: two maps are equal in whatever order their keys
@@ -319,7 +332,7 @@ impl<'a> Snapper<'a> {
             return parts.clone();
         }
         let spec = &agent.spec;
-        let known = |id: &ResourceId| of(known, id).filter(|_| !id.is_base());
+        let known = |id: &ResourceId| self.of(known, id).filter(|_| !id.is_base());
         let tools = spec.tools.iter().fold(Hasher::default().and(&(&spec.tools, &spec.skills)), |hasher, used| {
             let hash = || self.bundle.tools().get(&used.tool).map(|tool| self.hash(tool));
             match known(&used.tool) {
@@ -361,16 +374,11 @@ impl<'a> Snapper<'a> {
             |id: &ResourceId| self.before.and_then(|before| before.values.get(id)) == self.values.get(id);
         let is_same = |id: &ResourceId| match id.is_base() {
             true => reads_the_same(id),
-            false => of(known, id) == of(&before.resources, id),
+            false => self.of(known, id) == self.of(&before.resources, id),
         };
         let is_unchanged = self.is_unchanged(agent, Bundle::agents) && named.all(is_same);
         before.agents.get(&agent.id.name).filter(|_| is_unchanged)
     }
-}
-
-/// What is known of a resource.
-fn of<'k>(known: &'k Known, id: &ResourceId) -> Option<&'k Fingerprint> {
-    known.get(&id.kind).and_then(|known| known.get(&id.name))
 }
 
 /// Hashes values by what `Debug` shows of them.

@@ -12,6 +12,8 @@ pub use goondan_engine::plan::DEFER_TOKENS;
 pub use goondan_engine::policy::redact::{Redacted, Redactor, forms_of};
 /// `validate --fix` repairs files, and the language server looks at them.
 pub use goondan_spec::{BasePackage, Files, OsFiles, repair::Repair};
+/// The command edits the dependencies of a project, and lists those that are installed.
+pub use goondan_spec::{installed::installed_folder, manifest_edit};
 /// Diagnostics are printed with the lines that they are about; `gdn schema` prints the schemas; texts of strangers are
 /// escaped; cases are YAML, too.
 pub use goondan_spec::{render, schema::schemas, shown, yaml};
@@ -20,6 +22,11 @@ pub use goondan_store::jsonl::layout;
 
 /// What is built in.
 pub use crate::project::base;
+
+/// What tells the files of the package in `folder` from any others.
+pub fn contents(folder: &std::path::Path) -> std::io::Result<String> {
+    goondan_spec::contents::contents(&OsFiles, folder)
+}
 
 /// What the certain fixes make of the project at `root`.
 pub fn repair(root: &std::path::Path, files: &dyn Files) -> Vec<Repair> {

@@ -57,9 +57,9 @@ pub use stand_ins::ToolStandIns;
 pub use start_error::StartError;
 pub use swarm::{Found, Input, SendError, Submission, Swarm, Turn};
 pub use transfer::ImportFailed;
-pub use trust::{TrustList, Trusted};
+pub use trust::{TrustList, Trusted, TrustedPackage};
 pub use usage::{ChainUsage, UsageLedger};
-pub use wants::{Want, folders_to_trust, wants, wants_elsewhere};
+pub use wants::{Want, folders_to_trust, packages_to_trust, wants, wants_elsewhere};
 pub use watch::{Watch, WatchOptions};
 pub use workspace::{StateRoot, Workspace};
 
@@ -88,7 +88,7 @@ pub mod policy {
 pub mod spec {
     pub use goondan_spec::{
         AgentChange, AgentEffect, AgentPart, Bundle, Code, Diagnostic, Environment, JsonObject, Kind, ReloadPlan,
-        Resource, ResourceId, Secret, Severity, Sources, check_schema, codes, kinds,
+        Resource, ResourceId, Secret, Severity, Sources, check_name, check_schema, codes, kinds,
     };
 }
 

@@ -22,6 +22,17 @@ pub struct Trusted {
     pub since: DateTime<Utc>,
 }
 
+/// An installed package whose content somebody trusts, wherever it is used. With another content it is another package.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TrustedPackage {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// `sha256-…` of its files.
+    pub contents: String,
+}
+
 /// The folders that somebody trusts.
 #[derive(Debug, Clone)]
 pub struct TrustList {
@@ -32,6 +43,8 @@ pub struct TrustList {
 #[serde(deny_unknown_fields)]
 struct Content {
     folders: Vec<Trusted>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    packages: Vec<TrustedPackage>,
 }
 
 impl TrustList {
@@ -47,11 +60,43 @@ impl TrustList {
 
     /// All of them, sorted by path. A list that can't be read is an error: silence would look like nothing is trusted.
     pub fn folders(&self) -> io::Result<Vec<Trusted>> {
+        Ok(self.read()?.folders)
+    }
+
+    /// The packages whose content is trusted, sorted by name.
+    pub fn packages(&self) -> io::Result<Vec<TrustedPackage>> {
+        Ok(self.read()?.packages)
+    }
+
+    fn read(&self) -> io::Result<Content> {
         match fs::read(self.path()) {
-            Ok(bytes) => Ok(serde_json::from_slice::<Content>(&bytes)?.folders),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Content::default()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Adds packages with the content that they have now.
+    pub fn add_packages(&self, added: &[TrustedPackage]) -> io::Result<()> {
+        let mut content = self.read()?;
+        if added.iter().all(|package| content.packages.contains(package)) {
+            return Ok(());
+        }
+        content.packages.retain(|known| !added.contains(known));
+        content.packages.extend(added.iter().cloned());
+        self.write(content)
+    }
+
+    /// Takes all packages called `name` off the list; false where there is none.
+    pub fn remove_package(&self, name: &str) -> io::Result<bool> {
+        let mut content = self.read()?;
+        let before = content.packages.len();
+        content.packages.retain(|known| known.name != name);
+        let is_less = content.packages.len() < before;
+        if is_less {
+            self.write(content)?;
+        }
+        Ok(is_less)
     }
 
     /// The folder by which the project in `root` is trusted: its own, or one above. A list that lies in the project came with
@@ -72,33 +117,34 @@ impl TrustList {
     /// Adds a folder, which must exist.
     pub fn add(&self, folder: &Path) -> io::Result<Trusted> {
         let added = Trusted { path: folder.canonicalize()?, since: Utc::now() };
-        let mut folders = self.folders()?;
-        if let Some(known) = folders.iter().find(|known| known.path == added.path) {
+        let mut content = self.read()?;
+        if let Some(known) = content.folders.iter().find(|known| known.path == added.path) {
             return Ok(known.clone());
         }
-        folders.push(added.clone());
-        self.write(folders)?;
+        content.folders.push(added.clone());
+        self.write(content)?;
         Ok(added)
     }
 
     /// Takes a folder off the list, which need not exist any more; false where it was not on it.
     pub fn remove(&self, folder: &Path) -> io::Result<bool> {
-        let (folder, mut folders) = (canonical(folder), self.folders()?);
-        let before = folders.len();
-        folders.retain(|known| known.path != folder);
-        let is_less = folders.len() < before;
+        let (folder, mut content) = (canonical(folder), self.read()?);
+        let before = content.folders.len();
+        content.folders.retain(|known| known.path != folder);
+        let is_less = content.folders.len() < before;
         if is_less {
-            self.write(folders)?;
+            self.write(content)?;
         }
         Ok(is_less)
     }
 
     /// Replaces the list as a whole. Temporary files are their owner's alone, and so is what they become.
-    fn write(&self, mut folders: Vec<Trusted>) -> io::Result<()> {
-        folders.sort_by(|a, b| a.path.cmp(&b.path));
+    fn write(&self, mut content: Content) -> io::Result<()> {
+        content.folders.sort_by(|a, b| a.path.cmp(&b.path));
+        content.packages.sort_by(|a, b| (&a.name, &a.version, &a.contents).cmp(&(&b.name, &b.version, &b.contents)));
         fs::create_dir_all(&self.folder)?;
         let mut draft = tempfile::NamedTempFile::new_in(&self.folder)?;
-        draft.write_all(&serde_json::to_vec_pretty(&Content { folders })?)?;
+        draft.write_all(&serde_json::to_vec_pretty(&content)?)?;
         draft.as_file().sync_all()?;
         draft.persist(self.path()).map_err(|error| error.error)?;
         Ok(())
@@ -147,6 +193,20 @@ mod tests {
         list.add(place.path()).unwrap();
         assert_eq!(list.trusts(place.path()).unwrap(), None);
         assert!(list.trusts(&place.path().join("src")).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_package_is_trusted_by_its_content() {
+        let (place, list) = place();
+        let package =
+            |contents: &str| TrustedPackage { name: "@a/b".into(), version: "1.0.0".into(), contents: contents.into() };
+        list.add(&place.path().join("src")).unwrap();
+        list.add_packages(&[package("sha256-1")]).unwrap();
+        list.add_packages(&[package("sha256-1")]).unwrap();
+        let known = list.packages().unwrap();
+        assert!(known == [package("sha256-1")] && !known.contains(&package("sha256-2")));
+        assert_eq!(list.folders().unwrap().len(), 1);
+        assert!(list.remove_package("@a/b").unwrap() && !list.remove_package("@a/b").unwrap());
     }
 
     #[test]

@@ -8,12 +8,13 @@ use std::process::Command;
 use serde::Deserialize;
 
 /// Every crate with the crates of this workspace that it may depend on. What does not stand here is not allowed.
-const LAYERS: [(&str, &[&str]); 19] = [
+const LAYERS: [(&str, &[&str]); 20] = [
     ("goondan-spec", &[]),
     ("goondan-abi", &[]),
     ("goondan-tls", &[]),
     ("goondan-core", &["goondan-spec"]),
     ("goondan-lsp", &["goondan-spec"]),
+    ("goondan-packages", &["goondan-spec", "goondan-tls"]),
     ("goondan-store", &["goondan-spec", "goondan-core"]),
     ("goondan-store-postgres", &["goondan-core", "goondan-tls"]),
     ("goondan-engine", &["goondan-spec", "goondan-core"]),
@@ -44,7 +45,15 @@ const LAYERS: [(&str, &[&str]); 19] = [
     ("goondan-conformance", &["goondan"]),
     (
         "goondan-cli",
-        &["goondan", "goondan-serve", "goondan-connect", "goondan-conformance", "goondan-lsp", "goondan-tls"],
+        &[
+            "goondan",
+            "goondan-serve",
+            "goondan-connect",
+            "goondan-conformance",
+            "goondan-lsp",
+            "goondan-packages",
+            "goondan-tls",
+        ],
     ),
 ];
 

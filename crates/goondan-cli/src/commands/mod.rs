@@ -17,6 +17,7 @@ pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod new;
 pub(crate) mod nodes;
+pub(crate) mod package;
 pub(crate) mod policy;
 pub(crate) mod reload;
 pub(crate) mod run;
@@ -65,6 +66,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Result<(), CliError> {
         Command::Instance(args) => instance::run(&args, &state_root, output),
         Command::Logs(args) => block_on(logs::run(&args, &state_root, output)),
         Command::Nodes(args) => block_on(nodes::run(&args, output)),
+        Command::Package(args) => block_on(package::run(args, &state_root, output)),
         Command::Trust(args) => trust::run(&args, &state_root, output),
         Command::Explain(args) => explain::run(&args, output),
         Command::Schema(args) => schema::run(&args, output),

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goondan::{StateRoot, TrustList, Trusted, folders_to_trust, wants};
+use goondan::inside::shown;
+use goondan::{StateRoot, TrustList, Trusted, folders_to_trust, packages_to_trust, wants};
 use serde_json::json;
 
 use crate::commands::quoted;
@@ -17,7 +18,7 @@ Examples:
   gdn trust                   Trust the project in this folder
   gdn trust ~/src             Trust this folder and everything below it
   gdn trust --list            List the trusted folders
-  gdn trust --revoke ~/src    Take this folder off the list";
+  gdn trust --revoke ~/src    Take this folder off the list, or a package by its name";
 
 /// Arguments of `gdn trust`.
 #[derive(Debug, Args)]
@@ -29,7 +30,7 @@ pub(crate) struct TrustArgs {
     /// List the trusted folders
     #[arg(long, conflicts_with_all = ["folder", "revoke"])]
     list: bool,
-    /// Take this folder off the list of trusted folders
+    /// Take this folder, or the package of that name, off the list
     #[arg(long, value_name = "PATH", conflicts_with = "folder")]
     revoke: Option<PathBuf>,
 }
@@ -61,6 +62,7 @@ fn trust(list: &TrustList, folder: &Path, state_root: &StateRoot, output: &Outpu
     let project = goondan::manifest_in(folder).map(|_| goondan::load(folder));
     let wants = project.as_ref().map(|project| wants(project, state_root)).unwrap_or_default();
     let trusted = list.add(folder).map_err(|error| unwritten(list, &error))?;
+    list.add_packages(&packages_to_trust(&wants)).map_err(|error| unwritten(list, &error))?;
     if output.json {
         return output.json_pretty(&json!({ "trusted": trusted, "wants": wants }));
     }
@@ -87,18 +89,33 @@ fn show(list: &TrustList, output: &Output) -> Result<(), CliError> {
     if output.json {
         return output.json_pretty(&folders);
     }
-    if folders.is_empty() {
+    let packages = list.packages().map_err(|error| unreadable(list, &error))?;
+    if folders.is_empty() && packages.is_empty() {
         return output.note("No folder is trusted.");
     }
     let mut table = Table::new(&["FOLDER", "SINCE"]);
     for Trusted { path, since } in &folders {
         table.row([path.display().to_string(), since.format("%Y-%m-%d %H:%M:%S").to_string()]);
     }
+    table.lines().iter().try_for_each(|line| output.line(line))?;
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new(&["PACKAGE", "VERSION", "CONTENT"]);
+    packages.into_iter().for_each(|one| table.row([one.name, one.version, one.contents]));
     table.lines().iter().try_for_each(|line| output.line(line))
 }
 
 fn revoke(list: &TrustList, folder: &Path, output: &Output) -> Result<(), CliError> {
     let folder = folder_of(folder);
+    if let Some(name) = folder.to_str().filter(|_| !folder.exists())
+        && list.remove_package(name).map_err(|error| unwritten(list, &error))?
+    {
+        return match output.json {
+            true => output.json_pretty(&json!({ "revoked": true })),
+            false => output.line(&format!("The package {} is no longer on the list.", shown::line(name))),
+        };
+    }
     let is_less = list.remove(folder).map_err(|error| unwritten(list, &error))?;
     let above = list.trusts(folder).map_err(|error| unreadable(list, &error))?;
     if output.json {

@@ -2,10 +2,12 @@
 
 mod activity;
 mod ask;
+mod bottom;
 mod reload;
 mod report;
 pub(crate) mod screen;
 mod table;
+pub(crate) mod width;
 mod words;
 
 use std::io::{self, IsTerminal};
@@ -16,6 +18,7 @@ use serde::Serialize;
 
 pub(crate) use activity::Activity;
 pub(crate) use ask::{Printer, Size, ask, ask_with, is_yes};
+pub(crate) use bottom::Bottom;
 pub(crate) use reload::{build_words, outcome_words, plan_words};
 pub(crate) use report::{TurnFacts, TurnReport, turn_error};
 pub(crate) use table::Table;

@@ -9,6 +9,8 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use goondan::inside::shown::{Escaper, Kept, is_visible, push_escape};
 
+use super::bottom::{Below, Bottom};
+
 /// So much is kept while a question stands; what comes after that is counted. In bytes.
 const MOST_KEPT: usize = 1024 * 1024;
 
@@ -39,6 +41,8 @@ struct Screen {
     kept: Option<KeptBack>,
     /// Answers stream, and a character is judged by the one before.
     answers: Escaper,
+    /// What stands below everything, in a chat.
+    below: Option<Below>,
 }
 
 #[derive(Default)]
@@ -66,8 +70,45 @@ fn write_on_terminal(stream: Stream, words: Words, text: &str) -> io::Result<()>
             kept.keep(stream, words, text.into_owned());
             Ok(())
         }
-        None => put(stream, words, &text),
+        None => {
+            let text = text.into_owned();
+            screen.put(stream, words, &text)
+        }
     }
+}
+
+/// From now on `bottom` stands below everything that is written on the terminal.
+pub(crate) fn stand_below(bottom: Bottom) -> io::Result<()> {
+    let mut screen = screen();
+    let columns = columns();
+    match screen.below.get_or_insert_default().want(bottom, columns) {
+        true => screen.above(""),
+        false => Ok(()),
+    }
+}
+
+/// What stood below is somewhere in what others have written: it is drawn again where the cursor is.
+pub(crate) fn forget_bottom() {
+    screen().below = None;
+}
+
+/// Clears the screen. What stands below is drawn again.
+pub(crate) fn clear() -> io::Result<()> {
+    let mut screen = screen();
+    screen.below = None;
+    on_terminal("\u{1b}[H\u{1b}[2J")
+}
+
+/// Nothing stands below any more, and the cursor is at the beginning of a line.
+pub(crate) fn lift() -> io::Result<()> {
+    let mut screen = screen();
+    let Some(mut below) = screen.below.take() else { return Ok(()) };
+    let mut text = below.lift(columns());
+    if !below.partial.is_empty() {
+        text.push_str(&below.partial);
+        text.push('\n');
+    }
+    on_terminal(&text)
 }
 
 /// From now on a question stands, until what is returned is dropped.
@@ -78,14 +119,15 @@ pub(crate) fn question() -> Standing {
 
 /// The command ends: what is kept is written, whatever stands.
 pub(crate) fn release() {
-    let Some(kept) = screen().kept.take() else { return };
+    let mut screen = screen();
+    let Some(kept) = screen.kept.take() else { return };
     for (stream, words, text) in kept.writes {
         // A stream that is closed has no reader; the others may have one.
-        let _ = put(stream, words, &text);
+        let _ = screen.put(stream, words, &text);
     }
     if kept.left_out > 0 {
         let told = format!("… {} messages that came while the question stood are left out.\n", kept.left_out);
-        let _ = put(Stream::Err, Words::Ours, &told);
+        let _ = screen.put(Stream::Err, Words::Ours, &told);
     }
 }
 
@@ -95,7 +137,7 @@ pub(crate) struct Standing;
 impl Standing {
     /// Writes a part of the question.
     pub(crate) fn write(&self, text: &str) -> io::Result<()> {
-        put(Stream::Err, Words::Ours, &harmless(text))
+        screen().put(Stream::Err, Words::Ours, &harmless(text))
     }
 }
 
@@ -107,7 +149,25 @@ impl Drop for Standing {
 
 impl Screen {
     const fn new() -> Self {
-        Screen { kept: None, answers: Escaper::new(Kept::Writing) }
+        Screen { kept: None, answers: Escaper::new(Kept::Writing), below: None }
+    }
+
+    /// Writes what fits by now: above what stands below, where anything does.
+    fn put(&mut self, stream: Stream, words: Words, text: &str) -> io::Result<()> {
+        let Some(below) = self.below.as_mut().filter(|_| stream.is_terminal()) else { return put(stream, words, text) };
+        below.partial.push_str(text);
+        let Some(end) = below.partial.rfind('\n') else { return Ok(()) };
+        let rest = below.partial.split_off(end + 1);
+        let lines = std::mem::replace(&mut below.partial, rest);
+        match words {
+            Words::Ours if !has_colour() => self.above(&anstream::adapter::strip_str(&lines).to_string()),
+            _ => self.above(&lines),
+        }
+    }
+
+    /// Writes lines above what stands below.
+    fn above(&mut self, lines: &str) -> io::Result<()> {
+        self.below.as_mut().map_or(Ok(()), |below| on_terminal(&below.repaint(lines, columns(), has_colour())))
     }
 
     fn fit<'t>(&mut self, words: Words, text: &'t str) -> Cow<'t, str> {
@@ -163,6 +223,22 @@ fn message(text: &str) -> String {
 
 fn screen() -> MutexGuard<'static, Screen> {
     SCREEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// At once, and in one write: others may write there, too.
+fn on_terminal(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+fn has_colour() -> bool {
+    super::Output::stdout_has_colour()
+}
+
+/// As many as people mostly have, where a terminal does not tell.
+fn columns() -> usize {
+    terminal_size::terminal_size_of(io::stdout()).map_or(80, |(width, _)| usize::from(width.0).max(1))
 }
 
 /// Writes what fits by now, at once: somebody may be waiting for it.

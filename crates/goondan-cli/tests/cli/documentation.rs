@@ -111,6 +111,12 @@ fn reference_project() -> Sandbox {
         sandbox.write(&format!("p/{folder}/{name}/SKILL.md"), &text);
     }
     sandbox.write("p/schemas/text.json", r#"{"type": "object"}"#);
+    let tools = "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: \"@acme/tools\"}\nspec: {version: 1.4.2}\n";
+    sandbox.write("p/.goondan/installed/@acme/tools/goondan.yaml", tools);
+    let contents = goondan::inside::contents(&sandbox.dir().join("p/.goondan/installed/@acme/tools")).unwrap();
+    let locked = format!("{{version: 1.4.2, resolved: \"file:x\", contents: {contents}}}");
+    sandbox
+        .write("p/goondan.lock.yaml", &format!("lockfileVersion: 1\npackages: {{\"@acme/tools@1.4.2\": {locked}}}\n"));
     sandbox.write("p/tools/greet/tool.yaml", "name: greet\ndescription: Greets\nentrypoint: greet.sh\n");
     #[cfg(unix)]
     {

@@ -22,6 +22,8 @@ mod init;
 mod instances;
 mod later;
 mod limits;
+#[cfg(target_os = "linux")]
+mod live;
 mod lsp;
 #[cfg(unix)]
 mod mcp;
@@ -30,6 +32,8 @@ mod misuse;
 #[cfg(unix)]
 mod modules;
 mod new;
+#[cfg(unix)]
+mod package;
 mod parents;
 mod peer;
 #[cfg(unix)]
@@ -57,6 +61,8 @@ mod types;
 #[cfg(unix)]
 mod updates;
 mod validate;
+#[cfg(target_os = "linux")]
+mod viewer;
 #[cfg(unix)]
 mod watch;
 mod workspaces;

@@ -27,9 +27,9 @@ pub(crate) struct Person {
 }
 
 impl Person {
-    /// In front of a chat.
+    /// In front of a chat in plain lines.
     pub(crate) fn sit_down(sandbox: &Sandbox) -> Self {
-        Person::at(sandbox.command(&["run", "p"]))
+        Person::at(sandbox.command(&["run", "p", "--plain"]))
     }
 
     /// In front of `command`.

@@ -107,7 +107,7 @@ fn a_state_root_that_was_open_is_closed() {
 
 /// Types `lines` into a chat, and gives back the history that is kept.
 fn chat(sandbox: &Sandbox, lines: &[&str], history: Option<&str>) -> Option<String> {
-    let mut command = without_umask(sandbox, &["run", "p"]);
+    let mut command = without_umask(sandbox, &["run", "p", "--plain"]);
     command.env("MY_API_KEY", "hunter2-hunter2").envs(history.map(|value| ("GOONDAN_HISTORY", value)));
     let mut person = Person::at(command);
     for line in lines {
@@ -118,7 +118,8 @@ fn chat(sandbox: &Sandbox, lines: &[&str], history: Option<&str>) -> Option<Stri
     person.read_until("a> ");
     person.write("/quit\r");
     assert_eq!(person.exit_code(), Some(0));
-    let file = sandbox.state().join("chat-history.txt");
+    let workspaces: Vec<_> = std::fs::read_dir(sandbox.state().join("workspaces")).unwrap().collect();
+    let file = workspaces[0].as_ref().unwrap().path().join("chat-history.txt");
     file.exists().then(|| {
         assert_eq!(mode(&file), 0o600);
         std::fs::read_to_string(file).unwrap()

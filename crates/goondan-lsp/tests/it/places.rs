@@ -118,3 +118,34 @@ fn resources_are_symbols_even_in_a_broken_text() {
     let found = client.ask("workspace/symbol", json!({ "query": "CONNECT" }));
     assert_eq!(names(&found), ["hook", "desk"]);
 }
+
+#[test]
+fn names_are_painted_where_they_are_used_and_defined() {
+    let mut client = client();
+    for (file, around, _) in SITES {
+        let answer = client.ask("textDocument/semanticTokens/full", json!({ "textDocument": { "uri": uri(file) } }));
+        let (mut line, mut start) = (0, 0);
+        let mut painted = Vec::new();
+        let data: Vec<u64> = answer["data"].as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).collect();
+        for token in data.chunks(5) {
+            start = if token[0] == 0 { start + token[1] } else { token[1] };
+            line += token[0];
+            let from = offset(text(file), &json!({ "line": line, "character": start }));
+            let to = offset(text(file), &json!({ "line": line, "character": start + token[2] }));
+            painted.push((text(file)[from..to].to_owned(), from, token[4] == 1));
+        }
+        let (name, at) = site(file, around);
+        let is_definition = around.contains("name: <spare>")
+            || around.contains("name: <main>")
+            || around.contains("name: \"<")
+            || around.contains("metadata: {name: <notes>}");
+        assert!(painted.contains(&(name, at, is_definition)), "{around}: {painted:?}");
+    }
+}
+
+#[test]
+fn what_folds_is_told() {
+    let mut client = client();
+    let answer = client.ask("textDocument/foldingRange", json!({ "textDocument": { "uri": uri("goondan.yaml") } }));
+    assert!(answer.as_array().unwrap().len() > 3, "{answer}");
+}

@@ -37,6 +37,7 @@ mod entries;
 mod extensions;
 mod hosts;
 mod mcp;
+mod packages;
 mod page;
 mod references;
 mod serve;
@@ -184,6 +185,7 @@ pub struct Section {
 pub const SECTIONS: &[Section] = &[
     Section { title: "Files and documents", rows: documents::ROWS },
     Section { title: "References", rows: references::ROWS },
+    Section { title: "Packages", rows: packages::ROWS },
     Section { title: "Entries, tools and values", rows: entries::ROWS },
     Section { title: "Warnings", rows: warnings::ROWS },
     Section { title: "Tool calls", rows: calls::ROWS },

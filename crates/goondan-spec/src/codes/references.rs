@@ -54,8 +54,7 @@ spec:
     /// A reference could mean resources of several packages.
     REF_AMBIGUOUS = "E_CONFIG_REF_AMBIGUOUS" {
         why: "Several packages have a resource of that kind and name, and neither the project itself nor \
-              `@goondan/base` has one, which would come first. Today only these two are loaded, so this can't come up \
-              yet.",
+              `@goondan/base` has one, which would come first.",
         next: "Say which one you mean: `ref: {kind: Tool, name: search, package: \"@acme/tools\"}`.",
     }
     /// Packages depend on each other in a circle.

@@ -311,7 +311,7 @@ fn read_workdir(field: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -
         },
         path if path.split('/').next() == Some("..") => read_outside(field, path, scope, findings),
         _ => {
-            let path = scope.folder.path(field, findings)?;
+            let path = scope.folder.path_in_project(field, findings)?;
             if scope.folder.is_file(&path) {
                 let message = format!("`{}` is `{path}`, which is a file and not a folder.", field.path);
                 findings.add(field.invalid(message).suggest("name a folder, or write `instance` or `project`"));

@@ -81,6 +81,10 @@ pub(super) fn read(
     findings: &mut Findings,
 ) -> Option<Option<Build>> {
     let Some(field) = field else { return Some(None) };
+    // An installed package comes as it is: nothing of it is built here.
+    if scope.folder.is_installed() {
+        return Some(None);
+    }
     let build = read_build(field, scope, findings)?;
     let Some(stated) = entry.and_then(|entry| entry.node.text()) else { return Some(Some(build)) };
     if entry::is_builtin(stated) {

@@ -181,7 +181,13 @@ fn read_program(
     }
     let args = args.map(|field| read_args(&field, findings));
     let env = env.map(|field| read_values(&field, findings));
-    let cwd = cwd.map(|field| scope.folder.path(&field, findings));
+    let in_package = scope.folder.is_installed().then(|| scope.folder.base().to_owned());
+    let cwd = cwd.map(|field| scope.folder.path(&field, findings)).or(in_package.map(Some));
+    let command_text = match command_text {
+        // A program of an installed package lies in the package.
+        Some(text) if scope.folder.is_installed() && text.contains('/') => scope.folder.path(command, findings),
+        text => text,
+    };
     Some(McpTransport::Program {
         command: command_text?,
         args: args.unwrap_or_else(|| Some(Vec::new()))?,

@@ -180,7 +180,8 @@ fn candidates(path: &str) -> Vec<String> {
 fn package_of(path: &str, folder: &Looks<'_>) -> String {
     let mut at = path;
     while let Some((above, _)) = at.rsplit_once('/') {
-        if MANIFESTS.iter().any(|name| folder.is_file(&below(above, name))) {
+        let is_top = folder.is_installed() && above == folder.base();
+        if is_top || MANIFESTS.iter().any(|name| folder.is_file(&below(above, name))) {
             return above.to_owned();
         }
         at = above;

@@ -6,11 +6,14 @@ use crate::decode::Field;
 use crate::diagnostic::Code;
 use crate::envelope::check_name;
 use crate::findings::Findings;
-use crate::meta::{BASE_PACKAGE, Kind};
+use crate::meta::Kind;
 use crate::text::excerpt;
 
 /// The word for what everybody may install.
 const PUBLIC: &str = "public";
+
+/// How a source begins.
+const SOURCES: [&str; 6] = ["oci://", "file:", "git+https://", "git+ssh://", "git+file://", "registry+"];
 
 /// What this project is called and depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub struct Dependency {
     pub name: String,
     /// A version range.
     pub version: String,
+    /// Where it comes from; without one, the registry of the project.
+    pub source: Option<String>,
 }
 
 /// Decodes the Package called `own`. `spec` may be absent.
@@ -87,14 +92,15 @@ fn read_dependencies(field: &Field<'_>, own: &str, findings: &mut Findings) -> O
         let Some(mut fields) = item.fields(findings) else { continue };
         let name_field = fields.required("name", findings);
         let version = fields.required("version", findings).and_then(|field| read_range(&field, findings));
+        let source = fields.optional("source").map(|field| read_source(&field, findings));
         fields.finish(findings);
         let Some(name) = name_field.as_ref().and_then(|name| read_dependency_name(name, own, findings)) else {
             continue;
         };
         if dependencies.iter().any(|other| other.name == name) {
             findings.add(item.invalid(format!("The dependency `{name}` is declared twice.")));
-        } else if let Some(version) = version {
-            dependencies.push(Dependency { name, version });
+        } else if let (Some(version), Some(source)) = (version, source.map_or(Some(None), |read| read.map(Some))) {
+            dependencies.push(Dependency { name, version, source });
         }
     }
     Some(dependencies)
@@ -105,6 +111,21 @@ fn read_range(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     if semver::VersionReq::parse(text).is_err() {
         let message = format!("`{}` must be a version range, but is `{}`.", field.path, excerpt(text, 60));
         findings.add(field.invalid(message).suggest("write one such as `^1.0.0`"));
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+fn read_source(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
+    let text = field.text(findings)?;
+    if !SOURCES.iter().any(|scheme| text.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty())) {
+        let message = format!("`{}` must say where a package is, but is `{}`.", field.path, excerpt(text, 100));
+        let instead = "write `oci://host/name`, `file:../folder` or `git+https://host/repository#tag`";
+        findings.add(field.invalid(message).suggest(instead));
+        return None;
+    }
+    if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        findings.add(field.invalid(format!("`{}` must not have spaces in it.", field.path)));
         return None;
     }
     Some(text.to_owned())
@@ -123,12 +144,6 @@ fn read_dependency_name(field: &Field<'_>, own: &str, findings: &mut Findings) -
         findings.add(field.problem(Code::CYCLE, message).suggest("remove the dependency"));
         return None;
     }
-    if name != BASE_PACKAGE {
-        let message =
-            format!("The dependency `{name}` is not installed: packages from a registry are not supported yet.");
-        findings
-            .add(field.problem(Code::NOT_ACTIVE, message).suggest("copy the resources that you need into this bundle"));
-    }
     Some(name.to_owned())
 }
 
@@ -145,8 +160,8 @@ pub(crate) struct PackageSpec {
     /// Who may install the package.
     #[schemars(extend("default" = PUBLIC))]
     access: Option<AccessShape>,
-    /// The packages that this one depends on. `@goondan/base` is always there and need not be named. Packages from a
-    /// registry are not supported yet.
+    /// The packages that this one depends on. `@goondan/base` is always there and need not be named. `gdn package install`
+    /// installs the others.
     dependencies: Option<Vec<DependencyShape>>,
     /// The registry of the package, where it is not the default one.
     registry: Option<RegistryShape>,
@@ -172,6 +187,9 @@ pub(crate) struct DependencyShape {
     name: String,
     /// The range of versions that fit, such as `^1.0.0`.
     version: String,
+    /// Where the package comes from: `oci://host/name`, `file:../folder`, or `git+https://host/repository#tag`. Without it,
+    /// the registry.
+    source: Option<String>,
 }
 
 #[derive(JsonSchema)]

@@ -10,6 +10,7 @@ mod documentation;
 #[cfg(unix)]
 mod file_system;
 mod loading;
+mod packages;
 mod properties;
 mod reference;
 mod renderings;

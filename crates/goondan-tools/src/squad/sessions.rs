@@ -191,7 +191,7 @@ impl Sessions {
             }
             Ok(())
         };
-        self.restored.get_or_try_init(|| read).await.map(|()| ())
+        self.restored.get_or_try_init(|| read).await.copied()
     }
 
     /// Keeps the sessions that `owner` has routed, once they have a conversation.

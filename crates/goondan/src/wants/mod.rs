@@ -12,12 +12,14 @@ use std::sync::Arc;
 
 use goondan_models::{Provider, provider};
 use goondan_spec::bundle::Origin;
+use goondan_spec::installed::InstalledPackage;
 use goondan_spec::kinds::Model;
 use goondan_spec::{Bundle, Code, Diagnostic, Resource, ValueSource, env_files, shown};
 use serde::Serialize;
 
 use crate::identity::canonical;
 use crate::project::Project;
+use crate::trust::TrustedPackage;
 use crate::workspace::StateRoot;
 
 /// Something that a project does only once it is trusted.
@@ -36,6 +38,9 @@ pub struct Want {
     /// and that others may write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
+    /// The package that wants it. Trust in a project covers its packages only with the content that they had then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub package: Option<TrustedPackage>,
 }
 
 /// Everything that `project` wants, in the order of what it is; once each.
@@ -51,14 +56,34 @@ pub fn wants(project: &Project, state_root: &StateRoot) -> Vec<Want> {
         wants.extend(shared_state(bundle, state_root));
     }
     wants.extend(files(&project.root));
+    if let Some(bundle) = &project.bundle {
+        wants.iter_mut().for_each(|want| want.package = want.file.as_deref().and_then(|file| package_of(bundle, file)));
+    }
     let mut told = HashSet::new();
     wants.retain(|want| told.insert(want.clone()));
     wants
 }
 
-/// What `project` wants of folders other than its own. Trust in the project does not cover them.
-pub fn wants_elsewhere(project: &Project) -> Vec<Want> {
-    project.bundle.iter().flat_map(|bundle| agents::obeyed(bundle)).collect()
+/// What `project` wants of folders other than its own, and what its packages want. Trust in the project does not cover them.
+pub fn wants_elsewhere(project: &Project, state_root: &StateRoot) -> Vec<Want> {
+    let obeyed = project.bundle.iter().flat_map(|bundle| agents::obeyed(bundle));
+    let has_packages = project.bundle.as_ref().is_some_and(|bundle| !bundle.packages().is_empty());
+    let all = if has_packages { wants(project, state_root) } else { Vec::new() };
+    obeyed.chain(all.into_iter().filter(|want| want.package.is_some())).collect()
+}
+
+/// The packages that `wants` are about, with the content that they have now.
+pub fn packages_to_trust(wants: &[Want]) -> Vec<TrustedPackage> {
+    let mut packages: Vec<TrustedPackage> = wants.iter().filter_map(|want| want.package.clone()).collect();
+    packages.sort_by(|a, b| a.name.cmp(&b.name));
+    packages.dedup();
+    packages
+}
+
+/// The installed package that a file of the bundle lies in.
+fn package_of(bundle: &Bundle, file: &str) -> Option<TrustedPackage> {
+    let InstalledPackage { name, version, contents, .. } = bundle.package_of(file)?.clone();
+    Some(TrustedPackage { name, version, contents })
 }
 
 /// The folders that have to be trusted for `wants` of the project in `root`, without those below another one.
@@ -74,13 +99,18 @@ pub fn folders_to_trust(root: &Path, wants: &[Want]) -> Vec<PathBuf> {
 }
 
 impl Want {
+    /// Something that no file of the project says.
+    pub fn stating(what: impl AsRef<str>) -> Self {
+        Want::new(what, None)
+    }
+
     fn new(what: impl AsRef<str>, origin: Option<&Origin>) -> Self {
         let (file, line) = origin.map(|(file, at)| (plain(file), at.line)).unzip();
-        Want { what: plain(what.as_ref()), file, line, folder: None }
+        Want { what: plain(what.as_ref()), file, line, folder: None, package: None }
     }
 
     fn in_file(what: impl AsRef<str>, file: &str) -> Self {
-        Want { what: plain(what.as_ref()), file: Some(plain(file)), line: None, folder: None }
+        Want { what: plain(what.as_ref()), file: Some(plain(file)), line: None, folder: None, package: None }
     }
 
     /// Where it is written, as `file:line`.
@@ -92,9 +122,12 @@ impl Want {
     /// The error of a project in `root` that wants it and is not trusted.
     pub fn refused(&self, root: &Path) -> Diagnostic {
         let place = self.place().map(|place| format!(" ({place})")).unwrap_or_default();
-        let who = match &self.folder {
-            None => "The project is not trusted, and it".to_owned(),
-            Some(folder) => format!("The folder {} is not trusted, and the project", folder.display()),
+        let who = match (&self.folder, &self.package) {
+            (Some(folder), _) => format!("The folder {} is not trusted, and the project", folder.display()),
+            (None, Some(package)) => {
+                format!("The package `{}` {} is not trusted, and it", package.name, package.version)
+            }
+            (None, None) => "The project is not trusted, and it".to_owned(),
         };
         let folder = self.folder.as_deref().unwrap_or(root);
         Diagnostic::new(Code::PROJECT_UNTRUSTED, format!("{who} {}{place}.", self.what))

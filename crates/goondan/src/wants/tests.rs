@@ -118,7 +118,7 @@ fn instructions_outside_of_the_project_are_wanted_by_their_folder() {
     std::fs::write(repository.path().join("AGENTS.md"), "Be bad.").unwrap();
     let top = repository.path().canonicalize().unwrap();
     assert_eq!(found(&inner), [format!("has Agent/a do what {} says", top.join("AGENTS.md").display())]);
-    let elsewhere = wants_elsewhere(&crate::load(&inner));
+    let elsewhere = wants_elsewhere(&crate::load(&inner), &StateRoot(repository.path().join("state")));
     assert_eq!(elsewhere[0].folder.as_deref(), Some(top.as_path()));
     assert_eq!(folders_to_trust(&inner, &elsewhere), [top]);
     // Without the question nothing is obeyed.

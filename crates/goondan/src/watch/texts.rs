@@ -12,6 +12,9 @@ use super::stamp::{FileStamp, Stamp};
 /// count time in steps, of up to two seconds.
 const STEP: Duration = Duration::from_secs(3);
 
+/// A larger file is read anew each time: packages may bring large ones, and texts are small.
+const LARGEST: usize = 1024 * 1024;
+
 /// What was read, by path as it was asked for. A watch relies on stamps in any case; who is asked to reload reads all files.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
@@ -40,7 +43,7 @@ impl Texts {
         }
         let now = SystemTime::now();
         let bytes = read()?;
-        if stamp.is_older_than(STEP, now) && bytes.len() as u64 <= limit {
+        if stamp.is_older_than(STEP, now) && bytes.len() as u64 <= limit && bytes.len() <= LARGEST {
             let known = Known { stamp: stamp.clone(), bytes: bytes.as_slice().into() };
             self.lock().insert(path.to_owned(), known);
         } else {

@@ -9,8 +9,8 @@ use goondan::ports::approval::{ApprovalAnswer, ApprovalRequest, ApproveAll, Appr
 use goondan::{Broker, Listener, QuestionEnd};
 use tokio::sync::oneshot;
 
-use self::question::PROMPT;
-use crate::output::{self, Output, Printer};
+pub(super) use self::question::PROMPT;
+use crate::output::{self, Output, Printer, Size};
 
 /// Questions that wait for somebody; none ever comes where nobody is there.
 pub(crate) struct Questions {
@@ -102,13 +102,24 @@ impl Question {
                 if let Ok(mut printer) = printer.await {
                     let words = if self.asked.end() == Some(QuestionEnd::Answered) { ANSWERED } else { WITHDRAWN };
                     // A terminal that is gone ends the question by itself.
-                    let _ = printer.print(format!("{words}\n"));
+                    let _ = printer.print(format!("{words} Press Enter.\n"));
                 }
                 said.await
             }
             () = given_up => return self.answer(ApprovalAnswer::NobodyThere),
         };
         self.answer(said.unwrap_or(ApprovalAnswer::Deny));
+    }
+
+    /// Everything above the prompt.
+    pub(super) fn words(&self, size: Size) -> String {
+        question::words(&self.request, size)
+    }
+
+    /// Waits until nobody waits for the answer any more, and says why.
+    pub(super) async fn ended(&self) -> &'static str {
+        self.asked.ended().await;
+        if self.asked.end() == Some(QuestionEnd::Answered) { ANSWERED } else { WITHDRAWN }
     }
 
     /// Hands the answer over.
@@ -119,10 +130,10 @@ impl Question {
 }
 
 /// What is told where a question stands whose asker is gone.
-const WITHDRAWN: &str = "This question is withdrawn: the call was cancelled. Press Enter.";
+const WITHDRAWN: &str = "This question is withdrawn: the call was cancelled.";
 
 /// What is told where a question stands that somebody else has answered.
-const ANSWERED: &str = "Somebody else has answered this question. Press Enter.";
+const ANSWERED: &str = "Somebody else has answered this question.";
 
 fn ask(request: &ApprovalRequest, give: oneshot::Sender<Printer>) -> rustyline::Result<ApprovalAnswer> {
     output::ask_with(|size| question::words(request, size), PROMPT, give)

@@ -1,27 +1,32 @@
 //! A person at a terminal.
 
 mod elsewhere;
-mod history;
+pub(super) mod history;
+pub(super) mod partner;
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use goondan::event::{FinishReason, TurnResult};
+use goondan::Input;
+use goondan::event::FinishReason;
 use goondan::inside::shown;
 use goondan::spec::Code;
-use goondan::{Input, StateRoot};
-use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
+use rustyline::{DefaultEditor, ExternalPrinter};
 
-pub(super) use self::elsewhere::chat as chat_elsewhere;
+pub(super) use self::elsewhere::There;
 use self::history::History;
+pub(super) use self::partner::Here;
+use self::partner::News;
+pub(super) use self::partner::Partner;
 use super::answers::unasked_words;
 use super::approval::Question;
-use super::session::{OnInterrupt, Session};
 use super::signals::Signal;
 use super::terminal::Terminal;
 use super::view::View;
 use crate::exit::CliError;
-use crate::output::{Output, Printer, screen, style, turn_error, write_error};
+use crate::output::screen::{self, Stream, Words};
+use crate::output::{Output, Printer, style, turn_error, write_error};
 
 const HELP: &str = "\
 /help            this text
@@ -32,7 +37,7 @@ Ctrl-C cancels the running turn; pressed again it quits at once.";
 
 /// What a typed line asks for.
 #[derive(Debug, PartialEq, Eq)]
-enum Typed<'a> {
+pub(super) enum Typed<'a> {
     Nothing,
     Help,
     Quit,
@@ -60,37 +65,32 @@ struct Prompt {
 type Beside = Mutex<Printer>;
 
 /// Chats until the person leaves. A turn that fails is shown and the chat goes on.
-pub(super) async fn chat(
-    mut session: Session,
-    first: &Input,
-    state_root: &StateRoot,
-    output: &Output,
-) -> Result<(), CliError> {
+pub(super) async fn chat<P: Partner>(mut partner: P, first: &Input, output: &Output) -> Result<(), CliError> {
     let _terminal = Terminal::keep();
-    let mut prompt = Prompt::open(state_root)?;
+    let mut prompt = Prompt::open(&partner.workspace_dir())?;
     let mut talk = Talk::with(first);
-    greet(&session.swarm.name(), output)?;
-    session.settle().await?;
-    while !session.is_stopping() {
-        session.signals.clear();
-        let who = talk.target.agent.clone().unwrap_or_else(|| session.swarm.entry_agent());
-        let Some((again, line)) = type_line(prompt, format!("{}> ", shown::line(who)), &mut session, output).await?
+    greet(&partner.swarm_name(), output)?;
+    partner.settle().await?;
+    while !partner.is_stopping() {
+        partner.signals().clear();
+        let who = talk.target.agent.clone().unwrap_or_else(|| partner.entry_agent());
+        let Some((again, line)) = type_line(prompt, format!("{}> ", shown::line(who)), &mut partner, output).await?
         else {
             break;
         };
         prompt = again;
-        session.put_questions().await?;
+        partner.put_questions().await?;
         match talk.take(line, output)? {
             Next::Ask => {}
             Next::Leave => break,
             Next::Interrupt => {
-                session.stop(Signal::Interrupt)?;
+                partner.stop(Signal::Interrupt)?;
                 break;
             }
-            Next::Say(input) => say(&mut session, *input, output).await?,
+            Next::Say(input) => say(&mut partner, *input, output).await?,
         }
     }
-    session.shut_down().await
+    partner.leave().await
 }
 
 /// To whom is talked, and whether the last line was Ctrl-C.
@@ -153,29 +153,29 @@ fn greet(swarm: &str, output: &Output) -> Result<(), CliError> {
 
 /// Waits for a line; meanwhile the project may be reloaded, and turns that no input began may end or ask something. `None`
 /// where a signal ends the chat.
-async fn type_line(
+async fn type_line<P: Partner>(
     prompt: Prompt,
     text: String,
-    session: &mut Session,
+    partner: &mut P,
     output: &Output,
 ) -> Result<Option<(Prompt, Line)>, CliError> {
     let beside = Arc::clone(&prompt.beside);
     let mut typed = std::pin::pin!(prompt.ask(text));
     loop {
-        tokio::select! {
+        let news = tokio::select! {
             typed = &mut typed => return typed.map(Some),
-            Some(event) = session.events.recv() => if let Some(words) = unasked_words(&event) {
-                tell(&beside, &words);
-            },
-            Some(question) = session.questions.next() => {
+            news = partner.next() => news?,
+        };
+        match news {
+            News::Event(event) => unasked_words(&event).into_iter().for_each(|words| tell(&beside, &words)),
+            News::Question(question) => {
                 tell(&beside, &question_words(&question));
-                session.questions.put_off(question);
+                partner.put_off(question);
             }
-            words = session.reloads.next() => if !output.quiet {
-                tell(&beside, &words);
-            },
-            signal = session.signals.next() => {
-                session.stop(signal)?;
+            News::Reloaded(words) if !output.quiet => tell(&beside, &words),
+            News::Reloaded(_) | News::Begun(_) | News::Ended(_) => {}
+            News::Signal(signal) => {
+                partner.stop(signal)?;
                 return Ok(None);
             }
         }
@@ -196,27 +196,22 @@ fn tell(beside: &Beside, words: &str) {
 }
 
 /// One turn of the chat. Only what ends the chat is an error here.
-async fn say(session: &mut Session, input: Input, output: &Output) -> Result<(), CliError> {
+async fn say<P: Partner>(partner: &mut P, input: Input, output: &Output) -> Result<(), CliError> {
     let mut view = View::text(output);
-    let followed = match session.follow(input, &mut view, OnInterrupt::CancelTurn).await {
-        Ok(followed) => followed,
-        Err(error) if session.is_stopping() || error.silent => return Err(error),
+    let result = match partner.say(input, &mut view).await {
+        Ok(result) => result,
+        Err(error) if partner.is_stopping() || error.silent || error.is_stop() => return Err(error),
         Err(error) => return Ok(write_error(&error, false)?),
     };
-    said(&mut view, &followed.result, output)
-}
-
-/// Shows how a turn has ended.
-fn said(view: &mut View, result: &TurnResult, output: &Output) -> Result<(), CliError> {
-    view.end(result)?;
-    match turn_error(result) {
+    view.end(&result)?;
+    match turn_error(&result) {
         Some(_) if result.finish_reason == FinishReason::Cancelled => output.note("Cancelled."),
         Some(error) => Ok(write_error(&error, false)?),
         None => Ok(()),
     }
 }
 
-fn understand(line: &str) -> Typed<'_> {
+pub(super) fn understand(line: &str) -> Typed<'_> {
     let line = line.trim();
     if line.is_empty() {
         return Typed::Nothing;
@@ -236,12 +231,17 @@ fn understand(line: &str) -> Typed<'_> {
 
 impl Prompt {
     /// Opens the terminal, with the history of earlier chats.
-    fn open(state_root: &StateRoot) -> Result<Self, CliError> {
-        let history = History::of(state_root);
+    fn open(workspace: &Path) -> Result<Self, CliError> {
+        let history = History::of(workspace);
         let mut editor = DefaultEditor::new().map_err(terminal_error)?;
-        history.load(&mut editor);
-        let printer = editor.create_external_printer().map_err(terminal_error)?;
-        Ok(Prompt { editor, history, beside: Arc::new(Mutex::new(Box::new(printer))) })
+        for line in history.lines() {
+            editor.add_history_entry(line).map_err(terminal_error)?;
+        }
+        let printer: Printer = match editor.create_external_printer() {
+            Ok(printer) => Box::new(printer),
+            Err(_) => Box::new(Behind),
+        };
+        Ok(Prompt { editor, history, beside: Arc::new(Mutex::new(printer)) })
     }
 
     /// Waits for a line on a thread that may block; the prompt comes back with it.
@@ -258,7 +258,8 @@ impl Prompt {
         match self.editor.readline(text) {
             Ok(line) => {
                 if !line.trim().is_empty() {
-                    self.history.remember(&line, &mut self.editor);
+                    self.history.remember(&line);
+                    self.editor.add_history_entry(&line).map_err(terminal_error)?;
                 }
                 Ok(Line::Text(line))
             }
@@ -266,6 +267,15 @@ impl Prompt {
             Err(ReadlineError::Eof) => Ok(Line::End),
             Err(error) => Err(terminal_error(error)),
         }
+    }
+}
+
+/// Writes behind what is typed, on a terminal that can do no more.
+struct Behind;
+
+impl ExternalPrinter for Behind {
+    fn print(&mut self, words: String) -> rustyline::Result<()> {
+        Ok(screen::write(Stream::Err, Words::Ours, &words)?)
     }
 }
 

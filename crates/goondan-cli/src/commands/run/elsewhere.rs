@@ -57,6 +57,12 @@ pub(super) enum OnSignal {
     Cancel,
 }
 
+/// A turn that is followed, with the questions that it asks here.
+pub(super) struct Talking {
+    pub(super) listening: Listening,
+    pub(super) questions: Questions,
+}
+
 /// Who answers the questions of a turn.
 struct Asking {
     /// Whether anybody does.
@@ -117,6 +123,14 @@ impl Elsewhere {
         let path = format!("/api/inputs?approvals={}", asking.is_open);
         let events = self.remote.client.follow(&path, &remote::body(input)).await?;
         self.follow(events, asking, view, on_signal).await
+    }
+
+    /// Hands an input in. What comes of it is told by what is returned.
+    pub(super) async fn talk(&self, input: Input) -> Result<Talking, CliError> {
+        let Asking { is_open, approver, questions } = self.asking();
+        let path = format!("/api/inputs?approvals={is_open}");
+        let events = self.remote.client.follow(&path, &remote::body(input)).await?;
+        Ok(Talking { listening: Listening::to(events, &self.remote.client, approver), questions })
     }
 
     /// Starts a failed event again, and shows its turn to the end.
@@ -193,7 +207,8 @@ impl Elsewhere {
         }
     }
 
-    async fn cancel(&self, turn: &InputState) -> Result<(), CliError> {
+    /// Cancels a turn.
+    pub(super) async fn cancel(&self, turn: &InputState) -> Result<(), CliError> {
         match self.remote.client.delete(&format!("/api/inputs/{}", segment(&turn.id))).await {
             // It was over first.
             Err(ClientError::Refused(body)) if body.code == Code::SERVE_CLOSED => Ok(()),
@@ -247,7 +262,8 @@ impl Elsewhere {
     }
 }
 
-fn instance(state: &InputState) -> InstanceId {
+/// The conversation of an input.
+pub(super) fn instance(state: &InputState) -> InstanceId {
     InstanceId::new(state.agent_name.as_deref().unwrap_or_default(), state.instance_key.as_deref().unwrap_or_default())
 }
 
@@ -256,7 +272,8 @@ fn left_alone(signal: Signal) -> CliError {
         .suggest("Follow it with `gdn attach`.")
 }
 
-fn cut_off() -> CliError {
+/// Why a turn has no result.
+pub(super) fn cut_off() -> CliError {
     CliError::failure(Code::SWARM_STOPPED, "The process that runs the swarm ended before the turn did.")
         .suggest("The turn resumes when the swarm starts again, with the next `gdn run`.")
 }

@@ -7,6 +7,8 @@ mod chat;
 pub(crate) mod console;
 mod door;
 mod elsewhere;
+#[cfg(unix)]
+mod live;
 mod reloads;
 mod serve;
 mod session;
@@ -31,8 +33,9 @@ pub(crate) use view::{View, event_line};
 use crate::complete;
 use crate::exit::CliError;
 use crate::output::Output;
+use crate::packages;
 use crate::place::ProjectPath;
-use crate::project::{Launch, StartArgs};
+use crate::project::{self, Launch, StartArgs};
 use crate::remote::NotStarted;
 
 const EXAMPLES: &str = "\
@@ -42,6 +45,7 @@ Examples:
   git diff | gdn run reviewer                      Send what a pipe delivers
   gdn run -k ticket-42 --input \"And then?\"         Continue a conversation
   gdn run --input Hi --output-format json | jq .   Print ids and usage, too
+  gdn run oci://ghcr.io/acme/newsroom              Run a published swarm, once you agree to what it may do
   gdn run --watch                                  Chat, and reload the project when it changes
   gdn run --input-format stream-json < inputs.jsonl";
 
@@ -77,6 +81,9 @@ pub(crate) struct RunArgs {
     /// Reload the project whenever one of its files changes
     #[arg(short, long)]
     watch: bool,
+    /// Chat in plain lines, without a part of the screen that changes
+    #[arg(long)]
+    plain: bool,
 }
 
 /// What comes in.
@@ -112,13 +119,15 @@ enum Mode {
 
 /// Runs a swarm.
 pub(crate) async fn run(args: RunArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+    let project = find(&args, state_root, output).await?;
     let mode = mode(&args)?;
     let format = output_format(&args, &mode, output)?;
-    watched(async |signals| start(args, mode, format, signals, state_root, output).await).await
+    watched(async |signals| start(args, &project, mode, format, signals, state_root, output).await).await
 }
 
 async fn start(
     args: RunArgs,
+    project: &Path,
     mode: Mode,
     format: OutputFormat,
     signals: Signals,
@@ -129,8 +138,8 @@ async fn start(
         (Mode::Serve, OutputFormat::StreamJson) => Asked::Lines,
         _ => Asked::Terminal,
     };
-    let (project, record) = (args.project.find(output)?, args.record.as_deref());
-    let launch = Launch { project: &project, args: &args.start, record, watch: args.watch, asked, waits: false };
+    let record = args.record.as_deref();
+    let launch = Launch { project, args: &args.start, record, watch: args.watch, asked, waits: false };
     let is_routed = args.agent.is_none() && args.instance_key.is_none();
     let instance_key = args.instance_key.unwrap_or_else(|| "main".to_owned());
     let mut input = Input { agent: args.agent, instance_key: Some(instance_key), ..Input::default() };
@@ -142,7 +151,7 @@ async fn start(
         }
         (Err(NotStarted::Elsewhere(remote, signals)), Mode::Chat) => {
             let there = Elsewhere::begin(*remote, &args.start, signals, output)?;
-            return chat::chat_elsewhere(there, &input, state_root, output).await;
+            return talk(chat::There::with(there), &input, args.plain, output).await;
         }
         (Err(not_started), _) => return Err(not_started.into()),
     };
@@ -158,8 +167,30 @@ async fn start(
     match mode {
         Mode::Ask(text) => ask::ask(session, Input { text, ..input }, format, output).await,
         Mode::Serve => serve::serve(session, &input, format, output).await,
-        Mode::Chat => chat::chat(session, &input, state_root, output).await,
+        Mode::Chat => talk(chat::Here::with(session), &input, args.plain, output).await,
     }
+}
+
+/// Chats with `partner`, in lines where that is wanted or all that the terminal can do.
+async fn talk(partner: impl chat::Partner, input: &Input, is_plain: bool, output: &Output) -> Result<(), CliError> {
+    #[cfg(unix)]
+    if !is_plain && live::is_possible(output) {
+        return live::chat(partner, input, output).await;
+    }
+    let _ = is_plain;
+    chat::chat(partner, input, output).await
+}
+
+/// The project to run, before anything is read that it would get. A published one is fetched, and somebody has to agree.
+async fn find(args: &RunArgs, state_root: &StateRoot, output: &Output) -> Result<PathBuf, CliError> {
+    let Some(address) = args.project.given().and_then(packages::published) else {
+        let path = args.project.find(output)?;
+        return project::require(&path).map(|()| path);
+    };
+    let found = packages::fetch(address, state_root, output).await?;
+    let project = project::load(&found.folder)?;
+    args.start.trust(state_root).require_published(&project, &found.resolved, output)?;
+    Ok(found.folder)
 }
 
 /// What is typed in a chat goes where a `cli` connection of the swarm says.

@@ -19,7 +19,6 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
-use super::Asked;
 use super::answers::{self, Unasked};
 use super::approval::{Asked, Question, Questions, approver};
 use super::door::Door;

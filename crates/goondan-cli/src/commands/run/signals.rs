@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 
+use super::terminal;
 use crate::exit::{CliError, Exit};
 use crate::store;
 
@@ -109,6 +110,7 @@ async fn pass_on(
     let _ = hurry.send(last);
     // This is reached only where something blocks, such as a write that nobody reads.
     tokio::time::sleep(LAST_MOMENT).await;
+    terminal::abandon();
     std::process::exit(last.exit() as i32);
 }
 

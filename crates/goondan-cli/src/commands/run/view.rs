@@ -1,9 +1,9 @@
 //! What is shown of a swarm while a turn runs.
 
-mod calls;
+pub(super) mod calls;
 mod lines;
-mod running;
-mod text;
+pub(super) mod running;
+pub(super) mod text;
 
 use goondan::ChainUsage;
 use goondan::event::{SwarmEvent, TurnResult};

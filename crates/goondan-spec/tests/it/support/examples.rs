@@ -1,5 +1,6 @@
 //! One example of each kind; together they are a project.
 
+use goondan_spec::lock::{Lock, Locked};
 use goondan_spec::{Kind, MemoryFiles};
 
 use super::files;
@@ -36,4 +37,17 @@ pub(crate) fn project() -> MemoryFiles {
         .file("/p/extensions/turn-count.ts", "")
         .file("/p/extensions/tidy/target/release/libtidy.so", "")
         .file("/p/connectors/inbox.js", "")
+        .file("/p/.goondan/installed/@acme/tools/goondan.yaml", TOOLS)
+        .file("/p/goondan.lock.yaml", lock())
+}
+
+/// The package that the example of a Package depends on.
+const TOOLS: &str =
+    "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: \"@acme/tools\"}\nspec: {version: 1.4.2}\n";
+
+fn lock() -> String {
+    let installed = MemoryFiles::new().file("/p/goondan.yaml", TOOLS);
+    let contents = goondan_spec::contents::contents(&installed, "/p".as_ref()).ok();
+    let locked = Locked { version: "1.4.2".into(), resolved: "file:x".into(), contents, ..Locked::default() };
+    Lock::new([("@acme/tools@1.4.2".to_owned(), locked)].into()).render()
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::output::{Size, gutter};
 
 /// What is typed behind it is the answer. No stranger's word stands in it.
-pub(super) const PROMPT: &str = "Allow this? [y]es, for this [c]onversation, [a]lways, [N]o: ";
+pub(in crate::commands::run) const PROMPT: &str = "Allow this? [y]es, for this [c]onversation, [a]lways, [N]o: ";
 
 /// Arguments that say what a call does stand last, the most telling at the end.
 const TELLING: [&str; 12] =

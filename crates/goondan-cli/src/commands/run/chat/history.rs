@@ -1,55 +1,93 @@
-//! What was typed in earlier chats.
+//! What was typed in earlier chats with a swarm.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use goondan::StateRoot;
 use goondan::inside::Redactor;
 use goondan::inside::private;
-use rustyline::DefaultEditor;
 
-/// Its name below the state root.
+/// Its name in the workspace.
 const FILE: &str = "chat-history.txt";
 
 /// With the value `off`, nothing is read or kept.
 const SWITCH: &str = "GOONDAN_HISTORY";
 
-/// What the editor's own files begin with.
+/// What the file begins with: its lines are escaped.
 const HEAD: &str = "#V2\n";
 
-/// Lines that a person has typed, and may take again. They are nobody else's, and none with a secret of the swarm is kept.
-pub(super) struct History {
+/// So many inputs are kept, and no more bytes of them; the latest stay.
+const MOST: usize = 1000;
+const MOST_BYTES: usize = 1024 * 1024;
+
+/// Inputs that a person has typed, and may take again. They are nobody else's, and none with a secret of the swarm is kept.
+pub(in crate::commands::run) struct History {
     /// `None` where it is switched off.
     file: Option<PathBuf>,
+    lines: Vec<String>,
 }
 
 impl History {
-    pub(super) fn of(state_root: &StateRoot) -> Self {
+    /// That of the chats in the workspace in that folder.
+    pub(in crate::commands::run) fn of(workspace: &Path) -> Self {
         let is_off = std::env::var(SWITCH).is_ok_and(|value| value.eq_ignore_ascii_case("off"));
-        History { file: (!is_off).then(|| state_root.0.join(FILE)) }
+        History::in_file((!is_off).then(|| workspace.join(FILE)))
     }
 
-    /// Hands the lines of earlier chats to `editor`.
-    pub(super) fn load(&self, editor: &mut DefaultEditor) {
-        if let Some(file) = &self.file {
-            // The first chat has no history, and a damaged one is no reason not to chat.
-            let _ = editor.load_history(file);
-        }
+    fn in_file(file: Option<PathBuf>) -> Self {
+        // The first chat has no history, and a damaged one is no reason not to chat.
+        let text = file.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+        let lines = text.strip_prefix(HEAD).map(|lines| lines.lines().map(unescaped).collect()).unwrap_or_default();
+        History { file, lines }
+    }
+
+    /// The inputs of earlier chats, the latest last.
+    pub(in crate::commands::run) fn lines(&self) -> &[String] {
+        &self.lines
     }
 
     /// Keeps `line`. What can't be remembered can still be asked.
-    pub(super) fn remember(&self, line: &str, editor: &mut DefaultEditor) {
-        let _ = editor.add_history_entry(line);
+    pub(in crate::commands::run) fn remember(&mut self, line: &str) {
+        if self.lines.last().is_some_and(|last| last == line) {
+            return;
+        }
+        self.lines.push(line.to_owned());
         if let Some(file) = &self.file {
-            // The editor would set the umask of the whole process to write it.
-            let _ = private::write(file, content(editor.history().iter(), crate::app::redactor()).as_bytes());
+            // No editor does it: it would set the umask of the whole process for that.
+            let _ = private::write(file, content(&self.lines, crate::app::redactor()).as_bytes());
         }
     }
 }
 
-fn content<'l>(lines: impl Iterator<Item = &'l String>, redactor: &Redactor) -> String {
-    let harmless = lines.filter(|line| redactor.text(line) == line.as_str());
-    let escaped = harmless.map(|line| line.replace('\\', "\\\\").replace('\n', "\\n") + "\n");
-    std::iter::once(HEAD.to_owned()).chain(escaped).collect()
+fn content(lines: &[String], redactor: &Redactor) -> String {
+    let mut bytes = 0;
+    let latest = lines.iter().rev().take(MOST).take_while(|line| {
+        bytes += line.len();
+        bytes <= MOST_BYTES
+    });
+    let mut harmless: Vec<String> =
+        latest.filter(|line| redactor.text(line) == line.as_str()).map(|line| escaped(line) + "\n").collect();
+    harmless.push(HEAD.to_owned());
+    harmless.reverse();
+    harmless.concat()
+}
+
+fn escaped(line: &str) -> String {
+    line.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r")
+}
+
+fn unescaped(line: &str) -> String {
+    let mut text = String::with_capacity(line.len());
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => match letters.next() {
+                Some('n') => text.push('\n'),
+                Some('r') => text.push('\r'),
+                other => text.push(other.unwrap_or('\\')),
+            },
+            letter => text.push(letter),
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -65,9 +103,17 @@ mod tests {
         redactor.learn([Secret::new("hunter2-hunter2")]);
         let lines = ["one", "my key is hunter2-hunter2", "a\\nb\nc", "aHVudGVyMi1odW50ZXIy"].map(str::to_owned);
         let file = dir.path().join(FILE);
-        private::write(&file, content(lines.iter(), &redactor).as_bytes()).unwrap();
-        let mut editor = DefaultEditor::new().unwrap();
-        History { file: Some(file) }.load(&mut editor);
-        assert_eq!(editor.history().iter().collect::<Vec<_>>(), ["one", "a\\nb\nc"]);
+        private::write(&file, content(&lines, &redactor).as_bytes()).unwrap();
+        let history = History::in_file(Some(file));
+        assert_eq!(history.lines(), ["one", "a\\nb\nc"]);
+    }
+
+    #[test]
+    fn the_latest_are_kept() {
+        let mut history = History::in_file(None);
+        (0..MOST + 5).for_each(|number| history.remember(&number.to_string()));
+        let kept = content(&history.lines, &Redactor::new());
+        assert_eq!((kept.lines().count(), kept.lines().nth(1)), (MOST + 1, Some("5")));
+        assert_eq!(content(&["x".repeat(MOST_BYTES), "y".to_owned()], &Redactor::new()), "#V2\ny\n");
     }
 }

@@ -5,6 +5,7 @@ use goondan::inside::shown;
 use goondan::ports::tool::ToolCallStatus;
 use serde_json::Value;
 
+use crate::output::width::{fit, width};
 use crate::output::{duration, gutter, shorten, style};
 
 /// Of what a call that went well has brought, so many rows are shown.
@@ -26,7 +27,7 @@ pub(super) fn called(tool_name: &str, arguments: &Value) -> String {
 }
 
 /// A call that is over: how it went, then what it has brought.
-pub(super) fn completed(
+pub(in crate::commands::run) fn completed(
     tool_name: &str,
     status: ToolCallStatus,
     millis: u64,
@@ -49,6 +50,40 @@ pub(super) fn completed(
     let brought = brought(&result.output);
     std::iter::once(line).chain(rows(&brought, outcome == Outcome::Well, width)).collect()
 }
+
+/// A call that is over in one row: how it went, what it was about, and the first line that it has brought; of one that failed
+/// the last line, where the reason mostly stands.
+pub(in crate::commands::run) fn folded(
+    tool_name: &str,
+    status: ToolCallStatus,
+    millis: u64,
+    result: &ShownResult,
+    room: usize,
+) -> String {
+    let (name, faint, good, red) = (style::NAME, style::FAINT, style::GOOD, style::ERROR);
+    let outcome = Outcome::of(status, result);
+    let is_good = outcome == Outcome::Well;
+    let mark = if is_good { format!("{good}✓{good:#}") } else { format!("{red}✗{red:#}") };
+    let words = if is_good { String::new() } else { format!(" {}", outcome.words(result)) };
+    let tool = shorten(tool_name);
+    let head = format!("{mark} {name}{tool}{name:#}{words} {faint}{}{faint:#}{}", duration(millis), stat(result));
+    let brought = brought(&result.output);
+    let mut lines = brought.lines().map(str::trim).filter(|line| !line.is_empty());
+    let title = match &result.error {
+        Some(error) => error.message.lines().next(),
+        None => result.title.as_deref().filter(|title| !title.is_empty()),
+    };
+    let line = if is_good { lines.next() } else { lines.next_back() };
+    let tail: Vec<String> = title.into_iter().chain(line).map(shorten).collect();
+    if tail.is_empty() {
+        return head;
+    }
+    let used = width(&anstream::adapter::strip_str(&head).to_string());
+    format!("{head} {faint}{}{faint:#}", fit(&tail.join(" · "), room.saturating_sub(used + 2).max(LEAST_ROOM)))
+}
+
+/// So many columns are left for what a call has brought, however narrow the terminal is.
+const LEAST_ROOM: usize = 16;
 
 /// How a call went.
 #[derive(Debug, PartialEq, Eq)]
@@ -195,6 +230,23 @@ mod tests {
         let result = ShownResult { error, ..Default::default() };
         let rows = plain(completed("fs__edit", ToolCallStatus::Error, 4, &result, 80));
         assert_eq!(rows, "← fs__edit error E_TOOL_DENIED 4 ms: no");
+    }
+
+    #[test]
+    fn a_call_folds_into_one_row() {
+        let fold = |status, result: &ShownResult| {
+            anstream::adapter::strip_str(&folded("bash__exec", status, 2_345, result, 60)).to_string()
+        };
+        let output = json!({"exitCode": 0, "stdout": "\none\ntwo\n"});
+        let result = ShownResult { output, title: Some("ls".to_owned()), ..Default::default() };
+        assert_eq!(fold(ToolCallStatus::Ok, &result), "✓ bash__exec 2.3 s ls · one");
+        let output = json!({"exitCode": 7, "stdout": "\none\ntwo\n"});
+        let result = ShownResult { output, ..Default::default() };
+        assert_eq!(fold(ToolCallStatus::Ok, &result), "✗ bash__exec exit 7 2.3 s two");
+        let result = ShownResult { output: json!("日".repeat(200)), ..Default::default() };
+        assert!(width(&fold(ToolCallStatus::Ok, &result)) <= 60);
+        let result = ShownResult { output: json!("\u{1b}[2J\u{202e}"), ..Default::default() };
+        assert_eq!(fold(ToolCallStatus::Ok, &result), "✓ bash__exec 2.3 s \\u{1b}[2J\\u{202e}");
     }
 
     #[test]

@@ -105,11 +105,7 @@ impl TextView {
         if is_shown && unasked.result.finish_reason == FinishReason::TextResponse {
             return self.end(unasked.result);
         }
-        // What other agents say without anybody waiting for it belongs to their work, as their calls do.
-        let is_work = self.instance.as_ref().is_some_and(|mine| mine.agent != unasked.instance.agent)
-            && unasked.result.finish_reason == FinishReason::TextResponse
-            && ![INPUT, FIRED].contains(&unasked.cause);
-        if is_work && !self.shows_tools {
+        if self.instance.as_ref().is_some_and(|mine| is_work(mine, unasked)) && !self.shows_tools {
             return Ok(());
         }
         self.pause();
@@ -137,8 +133,7 @@ impl TextView {
                 self.tool_lines(event, &calls::completed(tool_name, *status, *duration, shown, Output::columns()))
             }
             RuntimeEventKind::ToolFailed { tool_name, duration, error_message, .. } if self.shows_tools => {
-                let error = Some(ShownError { code: Code::TOOL_FAILED.to_string(), message: error_message.clone() });
-                let shown = ShownResult { error, ..ShownResult::default() };
+                let shown = failed_call(error_message);
                 let lines = calls::completed(tool_name, ToolCallStatus::Error, *duration, &shown, Output::columns());
                 self.tool_lines(event, &lines)
             }
@@ -149,21 +144,14 @@ impl TextView {
 
     /// What an answer will hold for: whoever gave it sees it at once.
     fn remembered(&mut self, scope: Scope, grants: &[String]) -> Result<(), CliError> {
-        let until = if scope == Scope::Conversation { " for this conversation" } else { "" };
         self.pause();
         self.end_line()?;
-        let lines = grants.iter().map(|grant| format!("Remembered{until}: {}.", shown::line(grant)));
-        lines.into_iter().try_for_each(|line| self.output.note(&line))
+        remembered(scope, grants).try_for_each(|line| self.output.note(&line))
     }
 
     /// The conversation goes on without an input.
     fn goes_on(&mut self, event_type: &str) -> Result<(), CliError> {
-        let what = match event_type {
-            INPUT => return Ok(()),
-            RESPONSE => "An answer has come.",
-            FIRED => "A job is due.",
-            _ => "A message of another agent has come.",
-        };
+        let Some(what) = goes_on(event_type) else { return Ok(()) };
         self.pause();
         self.end_line()?;
         let faint = style::FAINT;
@@ -201,6 +189,38 @@ impl TextView {
     fn reset(&mut self) -> Result<(), CliError> {
         self.end_line()?;
         self.written.clear();
-        self.output.note("The answer broke off; the model is asked again.")
+        self.output.note(BROKEN_OFF)
     }
+}
+
+/// What is said where an answer begins anew.
+pub(in crate::commands::run) const BROKEN_OFF: &str = "The answer broke off; the model is asked again.";
+
+/// What other agents than `mine` say without anybody waiting for it belongs to their work, as their calls do.
+pub(in crate::commands::run) fn is_work(mine: &InstanceId, unasked: &Unasked<'_>) -> bool {
+    mine.agent != unasked.instance.agent
+        && unasked.result.finish_reason == FinishReason::TextResponse
+        && ![INPUT, FIRED].contains(&unasked.cause)
+}
+
+/// What an answer to a question will hold for.
+pub(in crate::commands::run) fn remembered(scope: Scope, grants: &[String]) -> impl Iterator<Item = String> {
+    let until = if scope == Scope::Conversation { " for this conversation" } else { "" };
+    grants.iter().map(move |grant| format!("Remembered{until}: {}.", shown::line(grant)))
+}
+
+/// Why a conversation goes on without an input; `None` where it has one.
+pub(in crate::commands::run) fn goes_on(event_type: &str) -> Option<&'static str> {
+    match event_type {
+        INPUT => None,
+        RESPONSE => Some("An answer has come."),
+        FIRED => Some("A job is due."),
+        _ => Some("A message of another agent has come."),
+    }
+}
+
+/// How a call that failed is shown.
+pub(in crate::commands::run) fn failed_call(error_message: &str) -> ShownResult {
+    let error = Some(ShownError { code: Code::TOOL_FAILED.to_string(), message: error_message.to_owned() });
+    ShownResult { error, ..ShownResult::default() }
 }

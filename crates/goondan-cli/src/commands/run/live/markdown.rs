@@ -1,0 +1,189 @@
+//! An answer while it comes: whole lines, with a little of Markdown drawn.
+//!
+//! What can't be seen was escaped before; nothing here sees a control character, and what comes out holds none but our styles.
+
+use goondan::inside::shown::{Escaper, Kept};
+
+use crate::output::style;
+
+/// Writing of a model that comes in pieces.
+#[derive(Debug)]
+pub(super) struct Answer {
+    escaper: Escaper,
+    /// The line whose end has not come.
+    line: String,
+    /// The fence of the block of code that is open.
+    fence: Option<String>,
+    /// Whether there are styles to draw with. Without them Markdown stays as it is.
+    has_styles: bool,
+}
+
+impl Answer {
+    pub(super) fn new(has_styles: bool) -> Self {
+        Answer { escaper: Escaper::new(Kept::Writing), line: String::new(), fence: None, has_styles }
+    }
+
+    /// The lines whose end is in `text`, each with its line break.
+    pub(super) fn push(&mut self, text: &str) -> String {
+        let text = self.escaper.escape(text);
+        let mut lines = String::new();
+        for piece in text.split_inclusive('\n') {
+            self.line.push_str(piece);
+            if piece.ends_with('\n') {
+                let line = std::mem::take(&mut self.line);
+                lines.push_str(&self.drawn(line.trim_end_matches('\n')));
+                lines.push('\n');
+            }
+        }
+        lines
+    }
+
+    /// The line whose end has not come.
+    pub(super) fn partial(&self) -> &str {
+        &self.line
+    }
+
+    /// No more comes: the last line.
+    pub(super) fn end(&mut self) -> String {
+        let line = std::mem::take(&mut self.line);
+        let drawn = if line.is_empty() { line } else { self.drawn(&line) + "\n" };
+        *self = Answer::new(self.has_styles);
+        drawn
+    }
+
+    fn drawn(&mut self, line: &str) -> String {
+        if !self.has_styles {
+            return line.to_owned();
+        }
+        let (faint, code) = (style::FAINT, style::NAME);
+        let begin = line.trim_start();
+        match (&self.fence, fence(begin)) {
+            (Some(open), Some(mark)) if mark.starts_with(open.as_str()) && begin.trim_end() == mark => {
+                self.fence = None;
+                format!("{faint}{line}{faint:#}")
+            }
+            (Some(_), _) => format!("{code}{line}{code:#}"),
+            (None, Some(mark)) => {
+                self.fence = Some(mark.to_owned());
+                format!("{faint}{line}{faint:#}")
+            }
+            (None, None) => paragraph(line),
+        }
+    }
+}
+
+/// The marks that begin or end a block of code.
+fn fence(begin: &str) -> Option<&str> {
+    ['`', '~'].into_iter().find_map(|mark| {
+        let length = begin.len() - begin.trim_start_matches(mark).len();
+        (length >= 3).then(|| &begin[..length])
+    })
+}
+
+fn paragraph(line: &str) -> String {
+    let (bold, faint) = (style::HEADING, style::FAINT);
+    let begin = line.trim_start();
+    let indent = &line[..line.len() - begin.len()];
+    let title = begin.trim_start_matches('#');
+    let depth = begin.len() - title.len();
+    if (1..=6).contains(&depth) && title.starts_with(' ') {
+        return format!("{bold}{}{bold:#}", title.trim());
+    }
+    let is_rule = begin.len() >= 3 && ['-', '*', '_'].iter().any(|mark| begin.trim_end().chars().all(|c| c == *mark));
+    if is_rule || begin.starts_with('>') {
+        return format!("{faint}{line}{faint:#}");
+    }
+    for mark in ["- ", "* ", "+ "] {
+        if let Some(item) = begin.strip_prefix(mark) {
+            return format!("{indent}• {}", inline(item));
+        }
+    }
+    format!("{indent}{}", inline(begin))
+}
+
+/// Code, bold and stressed words. A mark without its counterpart stays what it is.
+fn inline(text: &str) -> String {
+    let mut drawn = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['`', '*', '\\']) {
+        drawn.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (length, words) = span(rest);
+        drawn.push_str(&words);
+        rest = &rest[length..];
+    }
+    drawn + rest
+}
+
+/// What `rest` begins with, and how many bytes of it that is.
+fn span(rest: &str) -> (usize, String) {
+    let (bold, code, stressed) = (style::HEADING, style::NAME, anstyle::Style::new().italic());
+    let between = |mark: &str| {
+        let inner = rest.strip_prefix(mark)?;
+        let end = inner.find(mark)?;
+        let inner = &inner[..end];
+        let is_one = !inner.is_empty() && (mark == "`" || inner.trim() == inner && !inner.contains('`'));
+        is_one.then(|| (end + 2 * mark.len(), inner))
+    };
+    if let Some((length, inner)) = between("`") {
+        return (length, format!("{code}{inner}{code:#}"));
+    }
+    if let Some((length, inner)) = between("**") {
+        return (length, format!("{bold}{inner}{bold:#}"));
+    }
+    match between("*") {
+        Some((length, inner)) if !rest.starts_with("**") => (length, format!("{stressed}{inner}{stressed:#}")),
+        _ => {
+            let marks = rest.len() - rest.trim_start_matches(['`', '*']).len();
+            // A backslash keeps the mark behind it from being one; both are shown.
+            let length = if marks == 0 { 1 + rest[1..].chars().next().map_or(0, char::len_utf8) } else { marks };
+            (length, rest[..length].to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan::inside::shown::is_visible;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::output::screen::harmless;
+
+    fn drawn(text: &str) -> String {
+        let mut answer = Answer::new(true);
+        let lines = answer.push(text);
+        lines + &answer.end()
+    }
+
+    #[test]
+    fn a_little_of_markdown_is_drawn() {
+        let (b, c, r) = ("\u{1b}[1m", "\u{1b}[36m", "\u{1b}[0m");
+        assert_eq!(drawn("## Title\n"), format!("{b}Title{r}\n"));
+        assert_eq!(drawn("- a **b** `c`"), format!("• a {b}b{r} {c}c{r}\n"));
+        assert_eq!(drawn("2 * 3 * 4 and **open"), "2 * 3 * 4 and **open\n");
+        assert_eq!(drawn("a \\*b\\* #no"), "a \\*b\\* #no\n");
+        let block = drawn("```rust\nlet a = *b*;\n# no title\n```\n**x**\n");
+        assert_eq!(
+            block,
+            format!("\u{1b}[2m```rust{r}\n{c}let a = *b*;{r}\n{c}# no title{r}\n\u{1b}[2m```{r}\n{b}x{r}\n")
+        );
+        let mut plain = Answer::new(false);
+        assert_eq!(plain.push("# a **b**\n"), "# a **b**\n");
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_make_no_difference_and_nothing_gets_through(
+            text in "[a`*#\\-> \n\u{1b}\u{202e}\\\\~é🙂\\[2Jm]{0,60}", at in 0_usize..60,
+        ) {
+            let at = text.char_indices().nth(at).map_or(text.len(), |(at, _)| at);
+            let mut answer = Answer::new(true);
+            let pieces = answer.push(&text[..at]) + &answer.push(&text[at..]) + &answer.end();
+            prop_assert_eq!(&pieces, &drawn(&text));
+            prop_assert_eq!(&harmless(&pieces), &pieces, "the wall finds nothing to do");
+            let plain = anstream::adapter::strip_str(&pieces).to_string();
+            prop_assert!(plain.chars().all(|c| is_visible(c) || c == '\n'));
+        }
+    }
+}

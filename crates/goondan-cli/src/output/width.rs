@@ -1,0 +1,70 @@
+//! How wide text is on a terminal.
+
+use std::borrow::Cow;
+
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// The columns of `text`, which holds no control character. Terminals disagree about emoji that are joined of several: some
+/// draw one, others all of them. The larger number counts, so nothing is ever cut off or wrapped by surprise.
+pub(crate) fn width(text: &str) -> usize {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.len();
+    }
+    text.graphemes(true).map(grapheme).sum()
+}
+
+fn grapheme(text: &str) -> usize {
+    let apart: usize = text.chars().map(|c| c.width().unwrap_or(0)).sum();
+    apart.max(text.width())
+}
+
+/// The beginning of `text` that has room in `columns`, with a mark where something is left out.
+pub(crate) fn fit(text: &str, columns: usize) -> Cow<'_, str> {
+    if width(text) <= columns {
+        return Cow::Borrowed(text);
+    }
+    let mut used = 0;
+    let room = columns.saturating_sub(1);
+    let begin = text.graphemes(true).take_while(|part| {
+        used += grapheme(part);
+        used <= room
+    });
+    Cow::Owned(begin.collect::<String>() + "…")
+}
+
+/// `text` without line breaks, in rows of at most `columns`.
+pub(crate) fn rows(text: &str, columns: usize) -> Vec<&str> {
+    let (mut rows, mut begin, mut used) = (Vec::new(), 0, 0);
+    for (at, part) in text.grapheme_indices(true) {
+        let wide = grapheme(part);
+        if used + wide > columns && at > begin {
+            rows.push(&text[begin..at]);
+            (begin, used) = (at, 0);
+        }
+        used += wide;
+    }
+    rows.push(&text[begin..]);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn east_asian_letters_and_emoji_are_wide() {
+        assert_eq!((width("abc"), width("日本"), width("한글"), width("🙂")), (3, 4, 4, 2));
+        assert_eq!((width("e\u{301}"), width("❤\u{fe0f}")), (1, 2));
+        assert!(width("👨\u{200d}👩\u{200d}👧") >= 2);
+    }
+
+    #[test]
+    fn rows_are_cut_between_letters() {
+        assert_eq!(rows("日本語", 4), ["日本", "語"]);
+        assert_eq!(rows("", 4), [""]);
+        assert_eq!(rows("abcd", 4), ["abcd"]);
+        assert_eq!(rows("日", 1), ["日"], "what fits nowhere has a row of its own");
+        assert_eq!((&*fit("日本語", 5), &*fit("日本", 4)), ("日本…", "日本"));
+    }
+}

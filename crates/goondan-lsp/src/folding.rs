@@ -1,0 +1,148 @@
+//! What an editor can fold: resources, what is indented below a line, and comments. It goes by the indentation, so a text in which
+//! somebody types folds as before.
+
+use serde_json::{Value, json};
+
+/// A line that is not blank.
+struct Row<'t> {
+    number: usize,
+    text: &'t str,
+    /// How deep it stands. An item stands deeper than a key with the same indentation.
+    depth: usize,
+}
+
+impl Row<'_> {
+    fn is_comment(&self) -> bool {
+        self.text.starts_with('#')
+    }
+
+    fn is_divider(&self) -> bool {
+        self.text == "---" || self.text.starts_with("--- ") || self.text == "..."
+    }
+
+    /// Whether a text of several lines begins here.
+    fn begins_text(&self) -> bool {
+        let last = self.text.rsplit([' ', '\t']).find(|word| !word.is_empty()).unwrap_or_default();
+        let marks = last.strip_prefix(['|', '>']).unwrap_or("x");
+        marks.chars().all(|c| matches!(c, '-' | '+' | '1'..='9'))
+    }
+}
+
+/// Answers `textDocument/foldingRange`.
+pub(crate) fn folding(text: &str) -> Value {
+    let rows: Vec<Row<'_>> = text.lines().enumerate().filter_map(row).collect();
+    let mut folds = Vec::new();
+    for document in rows.split(Row::is_divider) {
+        let first = document.iter().position(|row| !row.is_comment()).map(|at| document[at].number);
+        if let (Some(first), Some(last)) = (first, document.last()) {
+            fold(first, last.number, "region", &mut folds);
+        }
+        nested(document, &mut folds);
+        comments(document, &mut folds);
+    }
+    json!(folds)
+}
+
+fn row((number, line): (usize, &str)) -> Option<Row<'_>> {
+    let text = line.trim();
+    let indent = line.len() - line.trim_start().len();
+    let depth = 2 * indent + usize::from(text == "-" || text.starts_with("- "));
+    (!text.is_empty()).then_some(Row { number, text, depth })
+}
+
+fn fold(first: usize, last: usize, kind: &str, folds: &mut Vec<Value>) {
+    if last > first {
+        folds.push(json!({ "startLine": first, "endLine": last, "kind": kind }));
+    }
+}
+
+/// Each line with what stands deeper below it. Every line is opened and closed once, however deep the text is.
+fn nested(rows: &[Row<'_>], folds: &mut Vec<Value>) {
+    let mut open: Vec<&Row<'_>> = Vec::new();
+    let mut last = 0;
+    // Lines of a text of several lines are no lines of YAML.
+    let mut text: Option<usize> = None;
+    for row in rows {
+        if text.is_some_and(|depth| row.depth / 2 > depth / 2) {
+            last = row.number;
+            continue;
+        }
+        text = None;
+        if row.is_comment() {
+            continue;
+        }
+        while let Some(above) = open.pop_if(|above| above.depth >= row.depth) {
+            fold(above.number, last, "region", folds);
+        }
+        text = row.begins_text().then_some(row.depth);
+        open.push(row);
+        last = row.number;
+    }
+    for above in open.into_iter().rev() {
+        fold(above.number, last, "region", folds);
+    }
+}
+
+/// Comments in lines that follow each other.
+fn comments(rows: &[Row<'_>], folds: &mut Vec<Value>) {
+    for run in rows.chunk_by(|one, two| one.is_comment() && two.is_comment() && two.number == one.number + 1) {
+        if let ([first, ..], [.., last]) = (run, run) {
+            fold(first.number, last.number, "comment", folds);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn folds(text: &str) -> Vec<(u64, u64, String)> {
+        let found = folding(text);
+        let number = |fold: &Value, name: &str| fold[name].as_u64().unwrap();
+        let one = |fold: &Value| {
+            (number(fold, "startLine"), number(fold, "endLine"), fold["kind"].as_str().unwrap().to_owned())
+        };
+        let mut folds: Vec<_> = found.as_array().unwrap().iter().map(one).collect();
+        folds.sort();
+        folds.dedup();
+        folds
+    }
+
+    fn regions(text: &str) -> Vec<(u64, u64)> {
+        folds(text).into_iter().filter(|(.., kind)| kind == "region").map(|(first, last, _)| (first, last)).collect()
+    }
+
+    #[test]
+    fn resources_maps_and_lists_fold() {
+        let text = "kind: Agent\nspec:\n  tools:\n  - ref: a\n    x: 1\n\n  - ref: b\n  last: {}\n---\nkind: Model\nspec: {}\n";
+        assert_eq!(regions(text), [(0, 7), (1, 7), (2, 6), (3, 4), (9, 10)]);
+        assert_eq!(regions("a: 1"), []);
+        // A line that makes no sense costs nothing.
+        assert_eq!(regions("a:\n  b\n  c: {\nd: 1"), [(0, 2), (0, 3)]);
+    }
+
+    #[test]
+    fn a_text_of_several_lines_is_one_fold() {
+        let text = "prompt: |-\n  Title:\n    deep\n  # no comment\n  # nor this\nnext: >\n  x\n";
+        let region = |first, last| (first, last, "region".to_owned());
+        let found: Vec<_> = folds(text).into_iter().filter(|(.., kind)| kind == "region").collect();
+        assert_eq!(found, [region(0, 4), region(0, 6), region(5, 6)]);
+    }
+
+    #[test]
+    fn comments_fold() {
+        assert!(folds("# one\n# two\n# three\na: 1\n# alone\n").contains(&(0, 2, "comment".to_owned())));
+    }
+
+    proptest! {
+        #[test]
+        fn folds_are_within_the_text(text in "([ ]{0,6}(- )?[a-c]?(: )?[|>#]?(---)?\n?){0,30}") {
+            let lines = text.lines().count() as u64;
+            for (first, last, _) in folds(&text) {
+                prop_assert!(first < last && last < lines);
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Which names an archive may hold: those that mean the same file on every system, and never one outside of the folder.
+
+/// The longest name of a file or folder, in bytes.
+const LONGEST_NAME: usize = 200;
+/// The longest path, in bytes.
+const LONGEST_PATH: usize = 1024;
+/// Names that mean devices on Windows, whatever stands behind a dot.
+const DEVICES: [&str; 8] = ["con", "prn", "aux", "nul", "conin$", "conout$", "clock$", "$mft"];
+/// The same, with a digit behind them.
+const NUMBERED: [&str; 2] = ["com", "lpt"];
+
+/// The parts of a path in an archive.
+///
+/// # Errors
+/// Why nobody may unpack it, as the end of a sentence.
+pub(crate) fn parts(path: &[u8]) -> Result<Vec<&str>, &'static str> {
+    let text = std::str::from_utf8(path).map_err(|_| "its name is not UTF-8 text")?;
+    if text.len() > LONGEST_PATH {
+        return Err("its path is too long");
+    }
+    if text.starts_with('/') {
+        return Err("its path is absolute");
+    }
+    let text = text.strip_prefix("./").unwrap_or(text);
+    let text = text.strip_suffix('/').unwrap_or(text);
+    if text.is_empty() || text == "." {
+        return Ok(Vec::new());
+    }
+    let parts: Vec<&str> = text.split('/').collect();
+    parts.iter().try_for_each(|part| check(part))?;
+    if parts.len() > goondan_spec::contents::MAX_DEPTH {
+        return Err("it lies too deep");
+    }
+    Ok(parts)
+}
+
+/// Whether `part` may be the name of a file or folder.
+fn check(part: &str) -> Result<(), &'static str> {
+    let is_odd = |c: char| c.is_control() || matches!(c, '<' | '>' | '"' | '|' | '?' | '*');
+    match part {
+        "" => Err("its path has an empty part"),
+        "." | ".." => Err("its path has dots in it, which may lead out of the folder"),
+        _ if part.len() > LONGEST_NAME => Err("its name is too long"),
+        _ if part.contains('\\') => Err("its name has a backslash, which separates folders on Windows"),
+        _ if part.contains(':') => Err("its name has a colon, which names a drive or a stream on Windows"),
+        _ if part.contains(is_odd) => Err("its name has a character that some systems do not allow"),
+        _ if part.ends_with(['.', ' ']) => Err("its name ends in a dot or a space, which Windows drops"),
+        _ if is_device(part) => Err("its name is a device on Windows"),
+        _ => Ok(()),
+    }
+}
+
+fn is_device(part: &str) -> bool {
+    let stem = part.split('.').next().unwrap_or(part).trim_end().to_lowercase();
+    let digit = NUMBERED.iter().find_map(|name| stem.strip_prefix(name));
+    let is_numbered =
+        digit.is_some_and(|rest| rest.chars().count() == 1 && rest.contains(|c| "0123456789¹²³".contains(c)));
+    DEVICES.contains(&stem.as_str()) || is_numbered
+}
+
+/// Two paths with the same key are one file on a system that ignores case.
+pub(crate) fn key(parts: &[&str]) -> String {
+    parts.join("/").to_lowercase()
+}

@@ -1,0 +1,144 @@
+//! Packs a package: the same files make the same bytes, on every system and at any time.
+
+use std::fs::{self, Metadata};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use flate2::{Compression, GzBuilder};
+use goondan_spec::contents::{MAX_BYTES, MAX_ENTRIES};
+use ignore::WalkBuilder;
+use tar::{Builder, EntryType, Header};
+
+use super::{MAX_ARCHIVE, TOP, names};
+use crate::error::{PackageError, Result};
+
+/// Rules of what is left out, in the form of a `.gitignore`. They come before those of git.
+const IGNORE_FILE: &str = ".goondanignore";
+/// Folders that are made anew elsewhere, with all that is in them.
+const SKIPPED: [&str; 2] = ["node_modules", "target"];
+/// Names that keys have; whoever wants one in a package calls it something else.
+const KEYS: [&str; 5] = ["id_rsa", "id_ed25519", "credentials.json", "secrets.yaml", "service-account.json"];
+
+/// An archive, and what is in it.
+#[derive(Debug, Clone)]
+pub struct Packed {
+    /// The `.tgz`.
+    pub archive: Vec<u8>,
+    /// Its files in their order, relative to the package, with their sizes.
+    pub files: Vec<(String, u64)>,
+}
+
+/// Packs the project in `folder`: without what is hidden, what git ignores, and what is built or installed.
+///
+/// # Errors
+/// There is something that a package may not have, or that can't be read.
+pub fn pack(folder: &Path) -> Result<Packed> {
+    pack_files(folder, true)
+}
+
+/// Packs all that is in `folder`.
+///
+/// # Errors
+/// As [`pack`].
+pub fn pack_as_is(folder: &Path) -> Result<Packed> {
+    pack_files(folder, false)
+}
+
+fn pack_files(folder: &Path, by_rules: bool) -> Result<Packed> {
+    let files = find(folder, by_rules)?;
+    let mut builder =
+        Builder::new(GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::new(9)));
+    let (mut listed, mut bytes) = (Vec::new(), 0);
+    for (name, path) in files {
+        let content = fs::read(&path).map_err(|error| PackageError::io("read", &path, &error))?;
+        let metadata = fs::metadata(&path).map_err(|error| PackageError::io("read", &path, &error))?;
+        bytes += content.len() as u64;
+        if bytes > MAX_BYTES {
+            return Err(PackageError::archive(format!("The package has more than {} MiB.", MAX_BYTES / 1024 / 1024)));
+        }
+        append(&mut builder, &name, &content, &metadata).map_err(|error| PackageError::io("packed", &path, &error))?;
+        listed.push((name, content.len() as u64));
+    }
+    let archive = builder.into_inner().and_then(|mut gzip| {
+        gzip.flush()?;
+        gzip.finish()
+    });
+    let archive = archive.map_err(|error| PackageError::io("packed", folder, &error))?;
+    if archive.len() > MAX_ARCHIVE {
+        return Err(PackageError::archive(format!("The archive has more than {} MiB.", MAX_ARCHIVE / 1024 / 1024)));
+    }
+    Ok(Packed { archive, files: listed })
+}
+
+fn append(builder: &mut Builder<impl Write>, name: &str, content: &[u8], metadata: &Metadata) -> std::io::Result<()> {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(EntryType::Regular);
+    header.set_size(content.len() as u64);
+    header.set_mode(if is_program(metadata) { 0o755 } else { 0o644 });
+    header.set_mtime(0);
+    header.set_uid(0);
+    header.set_gid(0);
+    builder.append_data(&mut header, format!("{TOP}/{name}"), content)
+}
+
+#[cfg(unix)]
+fn is_program(metadata: &Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    metadata.permissions().mode() & 0o100 != 0
+}
+
+#[cfg(not(unix))]
+fn is_program(_: &Metadata) -> bool {
+    false
+}
+
+/// The files of a package by name, sorted.
+fn find(folder: &Path, by_rules: bool) -> Result<Vec<(String, PathBuf)>> {
+    let mut walk = WalkBuilder::new(folder);
+    walk.standard_filters(false).follow_links(false);
+    if by_rules {
+        walk.hidden(true).parents(true).git_ignore(true).require_git(false).add_custom_ignore_filename(IGNORE_FILE);
+        walk.filter_entry(|entry| {
+            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            !(is_folder && entry.depth() > 0 && SKIPPED.iter().any(|name| entry.file_name() == *name))
+        });
+    }
+    let mut files = Vec::new();
+    for entry in walk.build() {
+        let entry = entry.map_err(|error| PackageError::archive(format!("The package cannot be read: {error}.")))?;
+        let kind = entry.file_type();
+        if kind.is_some_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        let relative = entry.path().strip_prefix(folder).unwrap_or(entry.path());
+        let parts: Option<Vec<&str>> = relative.iter().map(|part| part.to_str()).collect();
+        let name = parts.map(|parts| parts.join("/")).unwrap_or_default();
+        let shown = relative.display();
+        if !kind.is_some_and(|kind| kind.is_file()) {
+            let message = format!("`{shown}` is neither a file nor a folder, and a package may not have links.");
+            return Err(PackageError::archive(message)
+                .suggest(format!("replace it by what it leads to, or name it in `{IGNORE_FILE}`")));
+        }
+        if let Err(why) = names::parts(name.as_bytes()) {
+            return Err(PackageError::archive(format!("`{shown}` cannot be packed: {why}.")).suggest("rename it"));
+        }
+        if by_rules && is_key(entry.file_name().to_str().unwrap_or_default()) {
+            let message = format!("`{shown}` looks like a key, so nothing was packed.");
+            return Err(PackageError::archive(message).suggest(format!("name it in `{IGNORE_FILE}`, or rename it")));
+        }
+        files.push((name, entry.path().to_owned()));
+        if files.len() > MAX_ENTRIES {
+            return Err(PackageError::archive(format!("The package has more than {MAX_ENTRIES} files.")));
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(PackageError::archive(format!("There is nothing to pack in {}.", folder.display())));
+    }
+    Ok(files)
+}
+
+fn is_key(name: &str) -> bool {
+    let name = name.to_lowercase();
+    KEYS.contains(&name.as_str()) || [".pem", ".key", ".p12", ".pfx"].iter().any(|ending| name.ends_with(ending))
+}

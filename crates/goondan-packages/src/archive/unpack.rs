@@ -1,0 +1,185 @@
+//! Unpacks what a stranger packed. It writes regular files and folders into a folder that is empty, and nothing else.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::path::Path;
+
+use flate2::read::GzDecoder;
+use goondan_spec::contents::{MAX_BYTES, MAX_ENTRIES};
+use tar::{Archive, Entry, EntryType};
+
+use super::{MAX_ARCHIVE, names};
+use crate::error::{PackageError, Result, plain};
+
+/// An archive may unpack to so many times its size; text packs to a tenth or so.
+const MAX_RATIO: u64 = 200;
+/// Below that size the ratio says nothing, in bytes.
+const SMALL: u64 = 16 * 1024 * 1024;
+/// The folder in which a project has its packages. None may bring that of another.
+const OURS: &str = ".goondan";
+/// An entry of an archive takes that many bytes at least, so that endless empty ones end, too.
+const HEADER: u64 = 512;
+
+/// Unpacks the `.tgz` into `into`, an empty folder, without the folder that everything in it lies in.
+///
+/// # Errors
+/// The archive holds what no package needs, or more than it may; or it can't be written. What was written by then stays.
+pub fn unpack(archive: &[u8], into: &Path) -> Result<()> {
+    if archive.len() > MAX_ARCHIVE {
+        return Err(PackageError::archive(format!("The archive has more than {} MiB.", MAX_ARCHIVE / 1024 / 1024)));
+    }
+    let most = (archive.len() as u64).saturating_mul(MAX_RATIO).max(SMALL);
+    Unpacking::new(into, true).run(GzDecoder::new(archive), most)
+}
+
+/// Unpacks a plain tar as it is: what git makes of a commit.
+///
+/// # Errors
+/// As [`unpack`].
+pub fn from_tar(tar: &[u8], into: &Path) -> Result<()> {
+    Unpacking::new(into, false).run(tar, u64::MAX)
+}
+
+struct Unpacking<'p> {
+    into: &'p Path,
+    /// The folder that everything lies in is left out.
+    strips: bool,
+    top: Option<String>,
+    /// What was written, by its name in lower case: as it was spelt, and whether it is a folder.
+    written: HashMap<String, (String, bool)>,
+    bytes: u64,
+}
+
+impl<'p> Unpacking<'p> {
+    fn new(into: &'p Path, strips: bool) -> Self {
+        Unpacking { into, strips, top: None, written: HashMap::new(), bytes: 0 }
+    }
+
+    fn run(mut self, source: impl Read, most: u64) -> Result<()> {
+        let most = most.min(MAX_BYTES + (MAX_ENTRIES as u64 * 4) * HEADER);
+        let mut archive = Archive::new(Limited { source, left: most });
+        let mut entries = 0;
+        for entry in archive.entries().map_err(|error| broken(&error))? {
+            let mut entry = entry.map_err(|error| broken(&error))?;
+            entries += 1;
+            if entries > MAX_ENTRIES {
+                return Err(PackageError::archive(format!("The archive has more than {MAX_ENTRIES} entries.")));
+            }
+            self.entry(&mut entry)?;
+        }
+        match self.written.values().any(|(_, is_folder)| !is_folder) {
+            true => Ok(()),
+            false => Err(PackageError::archive("The archive holds no file.")),
+        }
+    }
+
+    fn entry<R: Read>(&mut self, entry: &mut Entry<'_, R>) -> Result<()> {
+        let bytes = entry.path_bytes().into_owned();
+        let shown = plain(&String::from_utf8_lossy(&bytes).chars().take(120).collect::<String>());
+        let refused = |why: &str| PackageError::archive(format!("The archive holds `{shown}`, but {why}."));
+        let kind = entry.header().entry_type();
+        if kind == EntryType::XGlobalHeader {
+            // git states the commit in one.
+            return Ok(());
+        }
+        let is_folder = match kind {
+            EntryType::Directory => true,
+            EntryType::Regular => false,
+            EntryType::Symlink | EntryType::Link => return Err(refused("a package may not have links")),
+            _ => return Err(refused("a package may have only files and folders")),
+        };
+        let parts = names::parts(&bytes).map_err(refused)?;
+        let parts = self.below_top(&parts).map_err(refused)?;
+        if parts.is_empty() {
+            return if is_folder { Ok(()) } else { Err(refused("it lies in no folder")) };
+        }
+        if parts[0].eq_ignore_ascii_case(OURS) {
+            return Err(refused("packages are installed there"));
+        }
+        for end in 1..parts.len() {
+            self.folder(&parts[..end]).map_err(|why| refused(&why))?;
+        }
+        match is_folder {
+            true => self.folder(parts).map_err(|why| refused(&why)),
+            false => self.file(parts, entry).map_err(|why| refused(&why)),
+        }
+    }
+
+    /// The parts behind the folder that everything lies in.
+    fn below_top<'a, 'e>(&mut self, parts: &'a [&'e str]) -> Result<&'a [&'e str], &'static str> {
+        let (true, Some((first, rest))) = (self.strips, parts.split_first()) else { return Ok(parts) };
+        let top = self.top.get_or_insert_with(|| (*first).to_owned());
+        match top == first {
+            true => Ok(rest),
+            false => Err("everything must lie in one folder"),
+        }
+    }
+
+    fn folder(&mut self, parts: &[&str]) -> Result<(), String> {
+        match self.written.get(&names::key(parts)) {
+            Some((spelt, true)) if *spelt == parts.join("/") => return Ok(()),
+            Some(_) => return Err("another entry has the same name on some systems".to_owned()),
+            None => {}
+        }
+        self.written.insert(names::key(parts), (parts.join("/"), true));
+        fs::create_dir(self.path(parts)).map_err(|error| format!("it cannot be written: {error}"))
+    }
+
+    fn file<R: Read>(&mut self, parts: &[&str], entry: &mut Entry<'_, R>) -> Result<(), String> {
+        if self.written.insert(names::key(parts), (parts.join("/"), false)).is_some() {
+            return Err("another entry has the same name on some systems".to_owned());
+        }
+        let size = entry.size();
+        self.bytes = self.bytes.saturating_add(size);
+        if self.bytes > MAX_BYTES {
+            return Err(format!("all files together have more than {} MiB", MAX_BYTES / 1024 / 1024));
+        }
+        let is_program = entry.header().mode().is_ok_and(|mode| mode & 0o100 != 0);
+        let mut file =
+            create(&self.path(parts), is_program).map_err(|error| format!("it cannot be written: {error}"))?;
+        let copied = io::copy(entry, &mut file).map_err(|error| format!("it cannot be unpacked: {error}"))?;
+        match copied == size {
+            true => Ok(()),
+            false => Err("the archive ends in the middle of it".to_owned()),
+        }
+    }
+
+    fn path(&self, parts: &[&str]) -> std::path::PathBuf {
+        parts.iter().fold(self.into.to_owned(), |path, part| path.join(part))
+    }
+}
+
+/// A new file, never one that is there. Of its mode only counts whether it may be run.
+fn create(path: &Path, is_program: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(if is_program { 0o755 } else { 0o644 });
+    }
+    let _ = is_program;
+    options.open(path)
+}
+
+fn broken(error: &io::Error) -> PackageError {
+    PackageError::archive(format!("The archive cannot be read: {error}."))
+        .suggest("a package is a `.tgz` with a `goondan.yaml` in it; `gdn package pack` makes one")
+}
+
+/// Fails once more was read than is allowed, whatever is in it.
+struct Limited<R> {
+    source: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(buffer)?;
+        self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
+            io::Error::other("it unpacks to far more than its size suggests, or than a package may have")
+        })?;
+        Ok(read)
+    }
+}

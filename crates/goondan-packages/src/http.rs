@@ -1,0 +1,101 @@
+//! The HTTP client, and what it never does: it goes nowhere without TLS but to this machine, takes no key to another host, and
+//! reads no more than was allowed.
+
+use std::time::Duration;
+
+use reqwest::redirect::Policy;
+use reqwest::{Client, RequestBuilder, Response};
+use url::Url;
+
+use crate::error::{PackageError, Result};
+
+/// How long it may take to reach a registry.
+const CONNECT: Duration = Duration::from_secs(15);
+/// How long it may keep silent in the middle of an answer.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How long one request may take in all.
+const TOTAL: Duration = Duration::from_secs(15 * 60);
+/// How many redirects are followed.
+const MOST_REDIRECTS: usize = 5;
+/// The largest answer that is not an archive, in bytes.
+pub(crate) const LARGEST_TEXT: usize = 4 * 1024 * 1024;
+
+/// Whether `url` leads to this machine.
+pub(crate) fn is_local(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// Whether a request may go to `url`.
+pub(crate) fn is_allowed(url: &Url) -> bool {
+    url.scheme() == "https" || (url.scheme() == "http" && is_local(url))
+}
+
+/// A client. Reading the certificates of the system takes a while.
+pub(crate) async fn client() -> Result<Client> {
+    let make = || {
+        Client::builder()
+            .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT)
+            .read_timeout(SILENCE)
+            .timeout(TOTAL)
+            .redirect(Policy::custom(|attempt| {
+                // Whoever is not on this machine does not lead to it.
+                let was_local = attempt.previous().iter().all(is_local);
+                let may = is_allowed(attempt.url()) && (was_local || !is_local(attempt.url()));
+                match may && attempt.previous().len() <= MOST_REDIRECTS {
+                    true => attempt.follow(),
+                    false => attempt.error("it leads where packages are not fetched from"),
+                }
+            }))
+            .tls_backend_preconfigured(goondan_tls::with_system_certificates())
+            .build()
+    };
+    let made = tokio::task::spawn_blocking(make).await.map_err(|panic| PackageError::source(panic.to_string()))?;
+    made.map_err(|error| PackageError::source(format!("There is no HTTP client: {error}.")))
+}
+
+/// Reads an address, which must be one that requests may go to.
+pub(crate) fn parse(address: &str) -> Result<Url> {
+    let url = Url::parse(address)
+        .map_err(|error| PackageError::source(format!("`{address}` is not an address: {error}.")))?;
+    match is_allowed(&url) {
+        true => Ok(url),
+        false => Err(PackageError::source(format!("`{address}` must begin with `https://`."))
+            .suggest("only a registry on this machine may be reached without TLS")),
+    }
+}
+
+/// Sends a request.
+pub(crate) async fn send(request: RequestBuilder, host: &str) -> Result<Response> {
+    request.send().await.map_err(|error| unreachable(host, &error))
+}
+
+/// The body of an answer.
+pub(crate) async fn body(mut response: Response, largest: usize, host: &str) -> Result<Vec<u8>> {
+    let too_large = || PackageError::source(format!("{host} answers with more than {} MiB.", largest / 1024 / 1024));
+    if response.content_length().is_some_and(|length| length > largest as u64) {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(|error| unreachable(host, &error))? {
+        if bytes.len() + piece.len() > largest {
+            return Err(too_large());
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes)
+}
+
+fn unreachable(host: &str, error: &reqwest::Error) -> PackageError {
+    let mut reason: &dyn std::error::Error = error;
+    while let Some(source) = reason.source() {
+        reason = source;
+    }
+    PackageError::source(format!("{host} cannot be reached: {reason}."))
+        .suggest("check the address and the network; `gdn package install --offline` installs what is in the cache")
+}

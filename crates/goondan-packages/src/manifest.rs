@@ -1,0 +1,152 @@
+//! What a package says of itself: the first document of its `goondan.yaml`.
+
+use std::path::{Path, PathBuf};
+
+use goondan_spec::meta::BASE_PACKAGE;
+use goondan_spec::{Code, Kind, check_name, yaml};
+use semver::{Version, VersionReq};
+use serde::Deserialize;
+
+use crate::error::{PackageError, Result};
+
+/// Where a manifest may be; what comes first counts.
+const PLACES: [&str; 3] = ["dist/goondan.yaml", "goondan.yaml", "goondan.yml"];
+/// A larger manifest is not read, in bytes.
+const LARGEST: u64 = 1024 * 1024;
+
+/// A package, as it describes itself.
+#[derive(Debug, Clone)]
+pub struct Manifest {
+    /// Its name.
+    pub name: String,
+    /// Its version, where it states one.
+    pub version: Option<Version>,
+    /// For people.
+    pub description: Option<String>,
+    /// Only those whom the registry lets may install it.
+    pub restricted: bool,
+    /// What it depends on but for the built-in package.
+    pub dependencies: Vec<Dependency>,
+    /// The address of its registry.
+    pub registry: Option<String>,
+}
+
+/// A package that another one depends on.
+#[derive(Debug, Clone)]
+pub struct Dependency {
+    /// Its name.
+    pub name: String,
+    /// As it is written.
+    pub range: String,
+    /// What fits.
+    pub wanted: VersionReq,
+    /// Where it comes from; none for the registry.
+    pub source: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Document {
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Option<Spec>,
+}
+
+#[derive(Default, Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+struct Spec {
+    version: Option<String>,
+    description: Option<String>,
+    access: Option<String>,
+    dependencies: Option<Vec<Written>>,
+    registry: Option<Registry>,
+}
+
+#[derive(Deserialize)]
+struct Written {
+    name: String,
+    version: String,
+    source: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Registry {
+    url: String,
+}
+
+impl Manifest {
+    /// The file in `folder` that begins with the Package document.
+    pub fn find(folder: &Path) -> Option<PathBuf> {
+        PLACES.iter().map(|name| folder.join(name)).find(|path| path.is_file())
+    }
+
+    /// Reads that of the package in `folder`.
+    ///
+    /// # Errors
+    /// There is none, or it is wrong.
+    pub fn read(folder: &Path) -> Result<Manifest> {
+        let path = Manifest::find(folder)
+            .ok_or_else(|| PackageError::source(format!("There is no goondan.yaml in {}.", folder.display())))?;
+        let length = path.metadata().map_or(0, |metadata| metadata.len());
+        if length > LARGEST {
+            return Err(PackageError::source(format!("{} is larger than 1 MiB.", path.display())));
+        }
+        let text = std::fs::read_to_string(&path).map_err(|error| PackageError::io("read", &path, &error))?;
+        Manifest::parse(&text)
+            .map_err(|error| PackageError { message: format!("{}: {}", path.display(), error.message), ..error })
+    }
+
+    /// Reads the text of one.
+    ///
+    /// # Errors
+    /// Its first document is no Package, or says what no Package may.
+    pub fn parse(text: &str) -> Result<Manifest> {
+        let documents: Vec<serde_json::Value> =
+            yaml::documents_from_str(text).map_err(|error| wrong(format!("This is no YAML: {error}.")))?;
+        let first = documents.into_iter().next().unwrap_or_default();
+        let no_package = || wrong("Its first document is no Package.".to_owned());
+        if first.get("kind").and_then(serde_json::Value::as_str) != Some("Package") {
+            return Err(no_package());
+        }
+        let document: Document =
+            serde_json::from_value(first).map_err(|error| wrong(format!("Its Package is wrong: {error}.")))?;
+        if document.kind != "Package" {
+            return Err(no_package());
+        }
+        check_name(&document.metadata.name, Kind::Package)
+            .map_err(|why| wrong(format!("Its name is wrong: {why}.")))?;
+        let spec = document.spec.unwrap_or_default();
+        let version = spec.version.map(|version| Version::parse(&version)).transpose();
+        let dependencies =
+            spec.dependencies.unwrap_or_default().into_iter().filter(|written| written.name != BASE_PACKAGE);
+        Ok(Manifest {
+            name: document.metadata.name,
+            version: version.map_err(|error| wrong(format!("Its version is wrong: {error}.")))?,
+            description: spec.description,
+            restricted: spec.access.as_deref() == Some("restricted"),
+            dependencies: dependencies.map(Dependency::of).collect::<Result<_>>()?,
+            registry: spec.registry.map(|registry| registry.url),
+        })
+    }
+}
+
+impl Dependency {
+    fn of(written: Written) -> Result<Dependency> {
+        let Written { name, version, source } = written;
+        check_name(&name, Kind::Package).map_err(|why| wrong(format!("It depends on `{name}`, but {why}.")))?;
+        let wanted = VersionReq::parse(&version)
+            .map_err(|error| wrong(format!("It depends on `{name}` in the version `{version}`: {error}.")))?;
+        Ok(Dependency { name, range: version, wanted, source })
+    }
+}
+
+fn wrong(message: String) -> PackageError {
+    PackageError::new(Code::SCHEMA_INVALID, message).suggest("run `gdn validate` in the package")
+}

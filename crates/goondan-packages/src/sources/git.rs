@@ -1,0 +1,186 @@
+//! Packages in git repositories, through the program `git`. Nothing is checked out: git makes a tar of a commit, which is
+//! unpacked like any other stranger's archive. So no hook, no filter and no link of the repository has an effect.
+
+use std::fmt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use semver::Version;
+use tokio::process::Command;
+
+use super::{Candidate, Fetched, Pin};
+use crate::archive::{from_tar, pack};
+use crate::error::{PackageError, Result};
+
+/// How long one call of git may take.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+/// The schemes that are spoken; git knows others, which run programs.
+const SCHEMES: [&str; 3] = ["https", "ssh", "file"];
+
+/// A repository and what of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reference {
+    /// With its scheme.
+    url: String,
+    /// A tag, a branch or a commit.
+    at: Option<String>,
+}
+
+impl Reference {
+    /// Reads `git+https://host/repository#tag`.
+    pub(super) fn parse(text: &str) -> Result<Reference> {
+        let rest = text.strip_prefix("git+").unwrap_or(text);
+        let (url, at) = rest.split_once('#').map_or((rest, None), |(url, at)| (url, Some(at)));
+        let scheme = url.split_once("://").map(|(scheme, _)| scheme).unwrap_or_default();
+        let is_plain = |at: &str| {
+            let is_usual = |c: char| c.is_ascii_alphanumeric() || "-_./+".contains(c);
+            !at.is_empty() && !at.starts_with('-') && !at.contains("..") && at.chars().all(is_usual)
+        };
+        if !SCHEMES.contains(&scheme) || url.contains(char::is_whitespace) || at.is_some_and(|at| !is_plain(at)) {
+            return Err(PackageError::source(format!("`{text}` does not name a git repository."))
+                .suggest("write `git+https://host/repository#tag`"));
+        }
+        // ssh takes a host that begins with a dash for an option.
+        if url.split_once("://").is_some_and(|(_, rest)| rest.starts_with('-')) {
+            return Err(PackageError::source(format!("`{text}` does not name a host.")));
+        }
+        Ok(Reference { url: url.to_owned(), at: at.map(str::to_owned) })
+    }
+
+    /// Whether it names something of this machine.
+    pub(super) fn is_local(&self) -> bool {
+        self.url.starts_with("file:") || url::Url::parse(&self.url).is_ok_and(|url| crate::http::is_local(&url))
+    }
+
+    fn at(&self, at: &str) -> Reference {
+        Reference { url: self.url.clone(), at: Some(at.to_owned()) }
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "git+{}", self.url)?;
+        self.at.iter().try_for_each(|at| write!(f, "#{at}"))
+    }
+}
+
+/// The versions that tags name; where a tag, a branch or a commit was named, that alone.
+pub(super) async fn candidates(reference: &Reference) -> Result<Vec<Candidate>> {
+    if reference.at.is_some() {
+        return Ok(vec![Candidate { version: None, pin: Pin::Git(reference.clone()) }]);
+    }
+    let listed = git(None, &["ls-remote", "--tags", "--refs", "--", &reference.url]).await?;
+    let listed = String::from_utf8_lossy(&listed).into_owned();
+    let tags = listed.lines().filter_map(|line| line.split_once("refs/tags/").map(|(_, tag)| tag));
+    let of_tag = |tag: &str| {
+        let version = Version::parse(tag.strip_prefix('v').unwrap_or(tag)).ok()?;
+        Some(Candidate { version: Some(version), pin: Pin::Git(reference.at(tag)) })
+    };
+    let candidates: Vec<Candidate> = tags.filter_map(of_tag).collect();
+    match candidates.is_empty() {
+        // Without tags there is what the repository shows first.
+        true => Ok(vec![Candidate { version: None, pin: Pin::Git(reference.clone()) }]),
+        false => Ok(candidates),
+    }
+}
+
+/// Fetches a commit and packs its files.
+pub(super) async fn fetch(reference: &Reference) -> Result<Fetched> {
+    let place = tempfile::tempdir().map_err(|error| PackageError::io("created", &std::env::temp_dir(), &error))?;
+    let folder = place.path();
+    git(Some(folder), &["init", "--quiet", "--bare", "."]).await?;
+    let at = reference.at.as_deref().unwrap_or("HEAD");
+    let fetch = ["fetch", "--quiet", "--depth", "1", "--no-tags", "--no-recurse-submodules"];
+    let alone = git(Some(folder), &[&fetch[..], &["--", &reference.url, at]].concat()).await;
+    let wanted = match alone {
+        Ok(_) => "FETCH_HEAD".to_owned(),
+        // Not every server hands out a commit by its id.
+        Err(error) if !is_commit(at) => return Err(error),
+        Err(_) => {
+            let all = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
+            git(
+                Some(folder),
+                &[&["fetch", "--quiet", "--no-recurse-submodules", "--", &reference.url], &all[..]].concat(),
+            )
+            .await?;
+            at.to_owned()
+        }
+    };
+    let commit =
+        git(Some(folder), &["rev-parse", "--verify", "--end-of-options", &format!("{wanted}^{{commit}}")]).await?;
+    let commit = String::from_utf8_lossy(&commit).trim().to_owned();
+    let tar = git(Some(folder), &["archive", "--format=tar", &commit]).await?;
+    let work = tokio::task::spawn_blocking(move || repack(&tar));
+    let archive = work.await.map_err(|panic| PackageError::source(panic.to_string()))??;
+    Ok(Fetched { archive, resolved: reference.at(&commit).to_string(), is_archive: false })
+}
+
+fn is_commit(at: &str) -> bool {
+    at.len() >= 40 && at.chars().all(|c| c.is_ascii_hexdigit())
+}
+
+fn repack(tar: &[u8]) -> Result<Vec<u8>> {
+    let place = tempfile::tempdir().map_err(|error| PackageError::io("created", &std::env::temp_dir(), &error))?;
+    from_tar(tar, place.path())?;
+    Ok(pack(place.path())?.archive)
+}
+
+/// Runs git, which asks nobody anything.
+async fn git(folder: Option<&Path>, arguments: &[&str]) -> Result<Vec<u8>> {
+    let mut command = Command::new("git");
+    command.args(["-c", "protocol.allow=never"]);
+    for scheme in SCHEMES {
+        command.args(["-c", &format!("protocol.{scheme}.allow=always")]);
+    }
+    command.args(["-c", "core.hooksPath=", "-c", "core.fsmonitor=false", "-c", "submodule.recurse=false"]);
+    command.args(arguments).env("GIT_TERMINAL_PROMPT", "0");
+    if std::env::var_os("GIT_SSH_COMMAND").is_none() {
+        command.env("GIT_SSH_COMMAND", "ssh -o BatchMode=yes");
+    }
+    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"] {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    if let Some(folder) = folder {
+        command.current_dir(folder);
+    }
+    let what = arguments.first().copied().unwrap_or_default();
+    let ended = tokio::time::timeout(PATIENCE, command.output()).await.map_err(|_| {
+        PackageError::source(format!("`git {what}` did not end within {} minutes.", PATIENCE.as_secs() / 60))
+    })?;
+    let output = ended.map_err(|error| {
+        PackageError::source(format!("`git` cannot be run: {error}.")).suggest("install git, or use another source")
+    })?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it says nothing").to_owned();
+    Err(PackageError::source(format!("`git {what}` failed: {}.", said.trim().trim_end_matches('.')))
+        .suggest("check the address, the tag, and that git may read the repository"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_that_run_nothing_are_read() {
+        for good in ["git+https://h/r#v1.0.0", "git+ssh://git@h/r.git#main", "git+file:///r"] {
+            assert_eq!(Reference::parse(good).unwrap().to_string(), good);
+        }
+        for bad in [
+            "git+ext::sh -c id",
+            "git+ext://x",
+            "git+http://h/r",
+            "git+https://h/r#--upload-pack=x",
+            "git+ssh://-oProxyCommand=x/r",
+            "git+https://h/r#a b",
+            "git+https://h/r#a..b",
+            "git+--upload-pack=x",
+        ] {
+            assert!(Reference::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Packages in OCI registries, as images are: a manifest of our type with one layer, the archive.
+
+mod client;
+mod reference;
+
+use std::collections::BTreeMap;
+
+use goondan_spec::Code;
+use goondan_spec::contents::hex;
+use reqwest::Method;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, LINK, LOCATION};
+use semver::Version;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::registry::About;
+use super::{Candidate, Fetched, Pin};
+use crate::archive::MAX_ARCHIVE;
+use crate::credentials::Credentials;
+use crate::error::{PackageError, Result};
+use crate::http::{self, LARGEST_TEXT};
+
+use self::client::{Client, Pull, Push};
+pub use self::reference::Reference;
+
+/// What a manifest of ours is about.
+pub const ARTIFACT_TYPE: &str = "application/vnd.goondan.package.v1";
+/// The archive.
+const LAYER_TYPE: &str = "application/vnd.goondan.package.v1.tar+gzip";
+const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
+/// The config of an artifact that needs none.
+const EMPTY: &[u8] = b"{}";
+/// So many pages of tags are read.
+const MOST_PAGES: usize = 100;
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Manifest {
+    schema_version: u32,
+    media_type: Option<String>,
+    artifact_type: Option<String>,
+    config: Descriptor,
+    #[serde(default)]
+    layers: Vec<Descriptor>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Descriptor {
+    media_type: String,
+    digest: String,
+    size: u64,
+}
+
+#[derive(Deserialize)]
+struct Tags {
+    #[serde(default)]
+    tags: Option<Vec<String>>,
+}
+
+impl Descriptor {
+    fn of(media_type: &str, content: &[u8]) -> Self {
+        Descriptor { media_type: media_type.to_owned(), digest: digest(content), size: content.len() as u64 }
+    }
+}
+
+/// `sha256:…` of some bytes.
+fn digest(content: &[u8]) -> String {
+    format!("sha256:{}", hex(&Sha256::digest(content)))
+}
+
+/// The tag of a version, in which `+` may not stand.
+fn tag_of(version: &Version) -> String {
+    version.to_string().replace('+', "_")
+}
+
+/// The versions that tags name; where a tag or a digest was named, that alone.
+pub(super) async fn candidates(reference: &Reference, credentials: &Credentials) -> Result<Vec<Candidate>> {
+    if reference.is_exact() {
+        return Ok(vec![Candidate { version: None, pin: Pin::Oci(reference.clone()) }]);
+    }
+    let client = Client::new(reference, credentials, Pull).await?;
+    let mut next = Some(client.address("tags/list?n=1000")?);
+    let (mut candidates, mut pages) = (Vec::new(), 0);
+    while let Some(address) = next.filter(|_| pages < MOST_PAGES) {
+        pages += 1;
+        let answer = client.accepted(Method::GET, address.clone(), |request| request).await?;
+        let link = answer.headers().get(LINK).and_then(|link| link.to_str().ok()).and_then(next_page);
+        // Its own further pages, and not those of somebody else.
+        next = link.and_then(|link| address.join(&link).ok()).filter(|url| url.origin() == address.origin());
+        let body = http::body(answer, LARGEST_TEXT, client.host()).await?;
+        let tags: Tags = serde_json::from_slice(&body).map_err(|error| client.odd(&error.to_string()))?;
+        for tag in tags.tags.unwrap_or_default() {
+            let text = tag.replacen('_', "+", 1);
+            if let Ok(version) = Version::parse(text.strip_prefix('v').unwrap_or(&text)) {
+                candidates.push(Candidate { version: Some(version), pin: Pin::Oci(reference.with_tag(&tag)?) });
+            }
+        }
+    }
+    Ok(candidates)
+}
+
+/// The address in `<…>; rel="next"`.
+fn next_page(link: &str) -> Option<String> {
+    let (address, rest) = link.trim().strip_prefix('<')?.split_once('>')?;
+    rest.contains("next").then(|| address.to_owned())
+}
+
+/// Fetches the archive that a manifest leads to.
+pub(super) async fn fetch(reference: &Reference, credentials: &Credentials) -> Result<Fetched> {
+    let client = Client::new(reference, credentials, Pull).await?;
+    let address = client.address(&format!("manifests/{}", reference.selector()))?;
+    let answer = client.accepted(Method::GET, address, |request| request.header(ACCEPT, MANIFEST_TYPE)).await?;
+    let body = http::body(answer, LARGEST_TEXT, client.host()).await?;
+    let found = digest(&body);
+    if let Some(wanted) = reference.digest().filter(|wanted| **wanted != found) {
+        return Err(changed(reference, wanted, &found));
+    }
+    let manifest: Manifest = serde_json::from_slice(&body).map_err(|error| client.odd(&error.to_string()))?;
+    let layer = manifest.layers.iter().find(|layer| layer.media_type == LAYER_TYPE);
+    let ours = manifest.artifact_type.as_deref().is_none_or(|kind| kind == ARTIFACT_TYPE);
+    let Some(layer) = layer.filter(|_| ours) else {
+        let kind = manifest.artifact_type.as_deref().unwrap_or("an image");
+        return Err(PackageError::source(format!("`oci://{reference}` is no package, but {kind}."))
+            .suggest("`gdn package publish oci://host/name` makes one"));
+    };
+    if layer.size > MAX_ARCHIVE as u64 {
+        let message = format!("The archive of `oci://{reference}` has more than {} MiB.", MAX_ARCHIVE / 1024 / 1024);
+        return Err(PackageError::archive(message));
+    }
+    let blob = client.address(&format!("blobs/{}", reference::checked_digest(&layer.digest)?))?;
+    let answer = client.accepted(Method::GET, blob, |request| request).await?;
+    let archive = http::body(answer, usize::try_from(layer.size).unwrap_or(MAX_ARCHIVE), client.host()).await?;
+    if digest(&archive) != layer.digest {
+        return Err(changed(reference, &layer.digest, &digest(&archive)));
+    }
+    Ok(Fetched { archive, resolved: format!("oci://{}", reference.with_digest(&found)), is_archive: true })
+}
+
+/// Publishes an archive under the tag of its version, and further tags. Returns the address with the digest.
+///
+/// # Errors
+/// The registry refuses it, or has other content under that version.
+pub async fn publish(
+    reference: &Reference,
+    about: About<'_>,
+    archive: &[u8],
+    credentials: &Credentials,
+) -> Result<String> {
+    let client = Client::new(reference, credentials, Push).await?;
+    let annotations = [
+        ("org.opencontainers.image.title", about.name.to_owned()),
+        ("org.opencontainers.image.version", about.version.to_string()),
+        ("org.opencontainers.image.description", about.description.to_owned()),
+    ];
+    let manifest = Manifest {
+        schema_version: 2,
+        media_type: Some(MANIFEST_TYPE.to_owned()),
+        artifact_type: Some(ARTIFACT_TYPE.to_owned()),
+        config: Descriptor::of(EMPTY_TYPE, EMPTY),
+        layers: vec![Descriptor::of(LAYER_TYPE, archive)],
+        annotations: annotations.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+    };
+    let bytes = serde_json::to_vec(&manifest).map_err(|error| client.odd(&error.to_string()))?;
+    let version_tag = tag_of(about.version);
+    refuse_other(&client, reference, &version_tag, &digest(&bytes)).await?;
+    for blob in [EMPTY, archive] {
+        upload(&client, blob).await?;
+    }
+    let tags = [Some(version_tag.as_str()), Some(about.tag), reference.tag()];
+    let mut done: Vec<&str> = Vec::new();
+    for tag in tags.into_iter().flatten() {
+        if done.contains(&tag) {
+            continue;
+        }
+        done.push(tag);
+        let address = client.address(&format!("manifests/{}", reference.with_tag(tag)?.selector()))?;
+        let put = |request: reqwest::RequestBuilder| request.header(CONTENT_TYPE, MANIFEST_TYPE).body(bytes.clone());
+        client.accepted(Method::PUT, address, put).await?;
+    }
+    Ok(format!("oci://{}", reference.with_digest(&digest(&bytes))))
+}
+
+/// What is published under a version stays as it is.
+async fn refuse_other(client: &Client, reference: &Reference, tag: &str, mine: &str) -> Result<()> {
+    let address = client.address(&format!("manifests/{}", reference.with_tag(tag)?.selector()))?;
+    let answer = client.send(Method::GET, address, |request| request.header(ACCEPT, MANIFEST_TYPE)).await?;
+    if !answer.status().is_success() {
+        return Ok(());
+    }
+    let there = digest(&http::body(answer, LARGEST_TEXT, client.host()).await?);
+    match there == mine {
+        true => Ok(()),
+        false => Err(PackageError::source(format!(
+            "`oci://{}` is there already, with other content.",
+            reference.with_tag(tag)?
+        ))
+        .suggest("raise `spec.version`: what is published stays as it is")),
+    }
+}
+
+/// Uploads a blob, unless it is there.
+async fn upload(client: &Client, blob: &[u8]) -> Result<()> {
+    let digest = digest(blob);
+    let there = client.send(Method::HEAD, client.address(&format!("blobs/{digest}"))?, |request| request).await?;
+    if there.status().is_success() {
+        return Ok(());
+    }
+    let begin = client.address("blobs/uploads/")?;
+    let begun = client.accepted(Method::POST, begin.clone(), |request| request.header("Content-Length", "0")).await?;
+    let location = begun.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+    let mut location = location
+        .and_then(|location| begin.join(location).ok())
+        // The key goes to the registry alone.
+        .filter(|location| location.origin() == begin.origin())
+        .ok_or_else(|| client.odd("it does not say where to upload to"))?;
+    location.query_pairs_mut().append_pair("digest", &digest);
+    let body = blob.to_vec();
+    let put =
+        |request: reqwest::RequestBuilder| request.header(CONTENT_TYPE, "application/octet-stream").body(body.clone());
+    client.accepted(Method::PUT, location, put).await.map(drop)
+}
+
+fn changed(reference: &Reference, wanted: &str, found: &str) -> PackageError {
+    let message = format!("`oci://{reference}` delivers something else than it should: {found} in place of {wanted}.");
+    PackageError::new(Code::PACKAGE_INTEGRITY, message).suggest("ask whoever runs the registry; nothing was installed")
+}

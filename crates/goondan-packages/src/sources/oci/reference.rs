@@ -1,0 +1,174 @@
+//! The address of a package in an OCI registry.
+
+use std::fmt;
+
+use url::Url;
+
+use crate::error::{PackageError, Result};
+use crate::http;
+
+/// `host/name`, with a tag or a digest where one is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reference {
+    host: String,
+    name: String,
+    tag: Option<String>,
+    digest: Option<String>,
+}
+
+impl Reference {
+    /// Reads `host/name`, `host/name:tag` or `host/name@sha256:…`.
+    pub(crate) fn parse(text: &str) -> Result<Reference> {
+        let wrong = || {
+            PackageError::source(format!("`oci://{text}` is not the address of a package."))
+                .suggest("write `oci://host/name:tag`, such as `oci://ghcr.io/acme/tools:1.0.0`")
+        };
+        let (rest, digest) = match text.split_once('@') {
+            Some((rest, digest)) => (rest, Some(checked_digest(digest)?.to_owned())),
+            None => (text, None),
+        };
+        let (host, path) = rest.split_once('/').ok_or_else(wrong)?;
+        let (name, tag) = path.rsplit_once(':').map_or((path, None), |(name, tag)| (name, Some(tag)));
+        let is_host = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || ".-:[]".contains(c));
+        let is_part = |part: &str| {
+            let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
+            part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(inner)
+        };
+        if !is_host || name.len() > 255 || !name.split('/').all(is_part) || !tag.is_none_or(is_tag) {
+            return Err(wrong());
+        }
+        let reference = Reference { host: host.to_lowercase(), name: name.into(), tag: tag.map(str::to_owned), digest };
+        reference.base().map_err(|_| wrong())?;
+        Ok(reference)
+    }
+
+    /// Its registry, with the port where there is one.
+    pub(crate) fn host(&self) -> &str {
+        match self.host.as_str() {
+            "docker.io" | "index.docker.io" => "registry-1.docker.io",
+            host => host,
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// `https://host/v2/name/`; on this machine a registry may do without TLS.
+    pub(super) fn base(&self) -> Result<Url> {
+        let plain = Url::parse(&format!("http://{}/v2/{}/", self.host(), self.name))
+            .map_err(|error| PackageError::source(error.to_string()))?;
+        match http::is_local(&plain) {
+            true => Ok(plain),
+            false => http::parse(&format!("https://{}/v2/{}/", self.host(), self.name)),
+        }
+    }
+
+    /// Whether the registry is on this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        self.base().is_ok_and(|url| http::is_local(&url))
+    }
+
+    /// Whether it means one package and not all versions.
+    pub(super) fn is_exact(&self) -> bool {
+        self.tag.is_some() || self.digest.is_some()
+    }
+
+    pub(super) fn tag(&self) -> Option<&str> {
+        self.tag.as_deref()
+    }
+
+    pub(super) fn digest(&self) -> Option<&String> {
+        self.digest.as_ref()
+    }
+
+    /// What stands behind `manifests/`.
+    pub(super) fn selector(&self) -> &str {
+        self.digest.as_deref().or(self.tag.as_deref()).unwrap_or("latest")
+    }
+
+    pub(super) fn with_tag(&self, tag: &str) -> Result<Reference> {
+        match is_tag(tag) {
+            true => Ok(Reference { tag: Some(tag.to_owned()), digest: None, ..self.clone() }),
+            false => Err(PackageError::source(format!("`{tag}` is not a tag."))
+                .suggest("a tag has at most 128 letters, digits, dots, dashes and underscores")),
+        }
+    }
+
+    pub(super) fn with_digest(&self, digest: &str) -> Reference {
+        Reference { tag: None, digest: Some(digest.to_owned()), ..self.clone() }
+    }
+
+    /// The same without a tag: all versions of the package.
+    #[must_use]
+    pub fn without_tag(&self) -> Reference {
+        Reference { tag: None, digest: None, ..self.clone() }
+    }
+}
+
+fn is_tag(tag: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    (1..=128).contains(&tag.len()) && !tag.starts_with(['.', '-']) && tag.chars().all(inner)
+}
+
+/// `sha256:` with 64 hex digits. It becomes part of an address.
+pub(super) fn checked_digest(digest: &str) -> Result<&str> {
+    let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+    let known = digest.strip_prefix("sha256:").is_some_and(|hex| hex.len() == 64 && hex.chars().all(is_hex));
+    match known {
+        true => Ok(digest),
+        false => Err(PackageError::source(format!("`{digest}` is not a digest of SHA-256."))),
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.host, self.name)?;
+        self.tag.iter().try_for_each(|tag| write!(f, ":{tag}"))?;
+        self.digest.iter().try_for_each(|digest| write!(f, "@{digest}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_they_are_written() {
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        let exact = format!("h/n@{digest}");
+        for good in ["ghcr.io/acme/tools", "localhost:5000/a/b/c:1.0.0", "[::1]:5000/a:x", "docker.io/a/b", &exact] {
+            assert_eq!(Reference::parse(good).unwrap().to_string(), good);
+        }
+        let secure = |text: &str| Reference::parse(text).unwrap().base().unwrap().to_string();
+        assert_eq!(secure("docker.io/a/b"), "https://registry-1.docker.io/v2/a/b/");
+        assert_eq!(secure("127.0.0.1:5000/a"), "http://127.0.0.1:5000/v2/a/");
+        assert_eq!(secure("localhost.evil.example/a"), "https://localhost.evil.example/v2/a/");
+    }
+
+    #[test]
+    fn what_would_become_another_address_is_refused() {
+        for bad in [
+            "host",
+            "/a",
+            "host/",
+            "host/A",
+            "host/a/../b",
+            "host/a//b",
+            "host/a:",
+            "host/a:-x",
+            "host/a?x=1",
+            "host/a#b",
+            "user@host/a",
+            "host/a@sha256:zz",
+            "host/a@md5:00",
+            "host\\evil/a",
+            "ho st/a",
+            "host/a%2f",
+            "host/.a",
+            "[/a",
+        ] {
+            assert!(Reference::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The registry of the original Goondan: metadata of packages as JSON, and their archives.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use goondan_spec::Code;
+use reqwest::{RequestBuilder, StatusCode};
+use semver::Version;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::{Candidate, Fetched, Pin, Reach};
+use crate::archive::MAX_ARCHIVE;
+use crate::credentials::Credentials;
+use crate::error::{PackageError, Result};
+use crate::{http, integrity};
+
+#[derive(Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    versions: BTreeMap<String, VersionMetadata>,
+}
+
+#[derive(Deserialize)]
+struct VersionMetadata {
+    dist: Dist,
+}
+
+#[derive(Deserialize)]
+struct Dist {
+    tarball: String,
+    integrity: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Publication<'p> {
+    name: &'p str,
+    version: String,
+    description: &'p str,
+    access: &'p str,
+    dependencies: BTreeMap<&'p str, &'p str>,
+    #[serde(rename = "dist-tags")]
+    dist_tags: BTreeMap<&'p str, String>,
+    #[serde(rename = "_attachments")]
+    attachments: BTreeMap<String, Attachment>,
+}
+
+#[derive(Serialize)]
+struct Attachment {
+    data: String,
+    #[serde(rename = "contentType")]
+    content_type: &'static str,
+    length: usize,
+}
+
+/// What is told of a package that is published.
+#[derive(Debug, Clone, Copy)]
+pub struct About<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its version.
+    pub version: &'a Version,
+    /// For people.
+    pub description: &'a str,
+    /// Only those whom the registry lets may install it.
+    pub restricted: bool,
+    /// The tag that leads to this version from now on.
+    pub tag: &'a str,
+}
+
+/// The versions of a package.
+pub(super) async fn candidates(registry: &Url, name: &str, credentials: &Credentials) -> Result<Vec<Candidate>> {
+    let address = address_of(registry, name)?;
+    let client = http::client().await?;
+    let request = allow(client.get(address.clone()), registry, credentials);
+    let answer = http::send(request, registry.as_str()).await?;
+    let body = accepted(answer, name, registry).await?;
+    let metadata: Metadata = serde_json::from_slice(&body).map_err(|error| {
+        PackageError::source(format!("{registry} does not answer like a registry of Goondan: {error}."))
+    })?;
+    let mut candidates = Vec::new();
+    for (version, metadata) in metadata.versions {
+        let tarball = address.join(&metadata.dist.tarball).ok().filter(http::is_allowed);
+        if let (Ok(version), Some(tarball)) = (Version::parse(&version), tarball) {
+            let pin = Pin::Archive(tarball, Some(metadata.dist.integrity));
+            candidates.push(Candidate { version: Some(version), pin });
+        }
+    }
+    Ok(candidates)
+}
+
+/// Fetches an archive.
+pub(super) async fn fetch(url: &Url, stated: Option<&str>, reach: &Reach) -> Result<Fetched> {
+    let client = http::client().await?;
+    let known = Url::parse(&reach.registry).ok().filter(|registry| registry.origin() == url.origin());
+    let request = match &known {
+        Some(registry) => allow(client.get(url.clone()), registry, &reach.credentials),
+        None => client.get(url.clone()),
+    };
+    let answer = http::send(request, url.as_str()).await?;
+    if !answer.status().is_success() {
+        return Err(refused(answer.status(), url.as_str(), url));
+    }
+    let archive = http::body(answer, MAX_ARCHIVE, url.as_str()).await?;
+    if let Some(stated) = stated {
+        integrity::check(&archive, stated, url.as_str())?;
+    }
+    Ok(Fetched { archive, resolved: url.to_string(), is_archive: true })
+}
+
+/// Publishes a package.
+///
+/// # Errors
+/// The registry refuses it.
+pub async fn publish(
+    registry: &str,
+    about: About<'_>,
+    dependencies: &[crate::manifest::Dependency],
+    archive: &[u8],
+    credentials: &Credentials,
+) -> Result<()> {
+    let registry = http::parse(registry)?;
+    let file = format!("{}-{}.tgz", about.name.rsplit('/').next().unwrap_or(about.name), about.version);
+    let attachment =
+        Attachment { data: STANDARD.encode(archive), content_type: "application/gzip", length: archive.len() };
+    let publication = Publication {
+        name: about.name,
+        version: about.version.to_string(),
+        description: about.description,
+        access: if about.restricted { "restricted" } else { "public" },
+        dependencies: dependencies.iter().map(|one| (one.name.as_str(), one.range.as_str())).collect(),
+        dist_tags: BTreeMap::from([(about.tag, about.version.to_string())]),
+        attachments: BTreeMap::from([(file, attachment)]),
+    };
+    let client = http::client().await?;
+    let request = client.put(address_of(&registry, about.name)?).json(&publication);
+    let answer = http::send(allow(request, &registry, credentials), registry.as_str()).await?;
+    if answer.status() == StatusCode::CONFLICT {
+        let message = format!("{registry} has version {} of `{}` already.", about.version, about.name);
+        return Err(PackageError::source(message).suggest("raise `spec.version`: what is published stays as it is"));
+    }
+    accepted(answer, about.name, &registry).await.map(drop)
+}
+
+fn address_of(registry: &Url, name: &str) -> Result<Url> {
+    let base = registry.as_str().trim_end_matches('/');
+    let name: Vec<String> = name.split('/').map(escape).collect();
+    http::parse(&format!("{base}/{}", name.join("/")))
+}
+
+fn escape(part: &str) -> String {
+    url::form_urlencoded::byte_serialize(part.as_bytes()).collect()
+}
+
+/// With the token for that registry, where there is one.
+fn allow(request: RequestBuilder, registry: &Url, credentials: &Credentials) -> RequestBuilder {
+    match credentials.token_of(registry.as_str()) {
+        Some(token) => request.bearer_auth(token),
+        None => request,
+    }
+}
+
+async fn accepted(answer: reqwest::Response, name: &str, registry: &Url) -> Result<Vec<u8>> {
+    match answer.status() {
+        status if status.is_success() => http::body(answer, http::LARGEST_TEXT, registry.as_str()).await,
+        status => Err(refused(status, name, registry)),
+    }
+}
+
+fn refused(status: StatusCode, what: &str, registry: &Url) -> PackageError {
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            PackageError::new(Code::PACKAGE_AUTH, format!("{registry} wants to know who asks for `{what}`."))
+                .suggest("set GOONDAN_REGISTRY to the address of the registry, and GOONDAN_REGISTRY_TOKEN to its token")
+        }
+        StatusCode::NOT_FOUND => PackageError::source(format!("{registry} does not have `{what}`."))
+            .suggest("check the name; name another place by `source`"),
+        status => PackageError::source(format!("{registry} answers {status} to the request for `{what}`.")),
+    }
+}

@@ -1,0 +1,75 @@
+//! Folders with packages and projects.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use goondan_packages::{Cache, Credentials, Options, Outcome, PackageError, Reach, install};
+use tempfile::TempDir;
+
+/// A machine: folders, and a state root.
+pub(crate) struct Machine {
+    root: TempDir,
+    /// Who asks registries.
+    pub(crate) credentials: Credentials,
+}
+
+impl Machine {
+    pub(crate) fn new() -> Self {
+        Machine { root: tempfile::tempdir().unwrap(), credentials: Credentials::default() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// Writes a package, with dependencies as YAML.
+    pub(crate) fn package(&self, folder: &str, name: &str, version: &str, dependencies: &str) {
+        let text = format!(
+            "apiVersion: goondan.ai/v1\nkind: Package\nmetadata: {{name: \"{name}\"}}\n\
+             spec: {{version: {version}, dependencies: [{dependencies}]}}\n---\napiVersion: goondan.ai/v1\nkind: Model\n\
+             metadata: {{name: m}}\nspec: {{provider: scripted, model: any}}\n"
+        );
+        self.write(&format!("{folder}/goondan.yaml"), &text);
+    }
+
+    pub(crate) fn write(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    pub(crate) fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    pub(crate) fn cache(&self) -> Cache {
+        Cache::of(&self.path("state"))
+    }
+
+    pub(crate) fn reach(&self, folder: &str) -> Reach {
+        let folder = Some(self.path(folder));
+        Reach { folder, credentials: self.credentials.clone(), registry: "https://registry.invalid".into() }
+    }
+
+    pub(crate) async fn install(&self, folder: &str, options: &Options) -> Result<Outcome, PackageError> {
+        install(&self.path(folder), &self.reach(folder), &self.cache(), options).await
+    }
+
+    /// The codes of what is wrong with a project.
+    pub(crate) fn problems(&self, folder: &str) -> Vec<&'static str> {
+        let base = goondan_spec::BasePackage::default();
+        let root = self.path(folder);
+        let input = goondan_spec::LoadInput { root: &root, files: &goondan_spec::OsFiles, base: &base };
+        goondan_spec::load(input).diagnostics.iter().map(|problem| problem.code.as_str()).collect()
+    }
+}
+
+/// All archives of the cache.
+pub(crate) fn archives(machine: &Machine) -> Vec<PathBuf> {
+    let read = fs::read_dir(machine.path("state/packages/archives"));
+    read.into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+}
+
+pub(crate) fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}

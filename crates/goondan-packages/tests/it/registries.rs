@@ -1,0 +1,168 @@
+//! Packages in an OCI registry.
+
+use goondan_packages::archive::pack;
+use goondan_packages::sources::oci;
+use goondan_packages::sources::registry::About;
+use goondan_packages::{Credentials, Manifest, Options, PackageError, Source, Update, checkout};
+use goondan_spec::Code;
+
+use crate::fake::Registry;
+use crate::projects::Machine;
+
+/// Publishes the package in `folder`.
+pub(crate) async fn publish(
+    machine: &Machine,
+    folder: &str,
+    registry: &Registry,
+    name: &str,
+) -> Result<String, PackageError> {
+    let manifest = Manifest::read(&machine.path(folder)).unwrap();
+    let Source::Oci(reference) = Source::parse(&registry.address(name), &machine.reach(folder)).unwrap() else {
+        panic!("an address of a registry")
+    };
+    let version = manifest.version.unwrap();
+    let about = About { name: &manifest.name, version: &version, description: "", restricted: false, tag: "latest" };
+    let archive = pack(&machine.path(folder)).unwrap().archive;
+    oci::publish(&reference, about, &archive, &machine.credentials).await
+}
+
+/// A project `app` that depends on `@a/one` in a registry, which has the versions 1.0.0, 1.4.0 and 2.0.0.
+async fn published(range: &str) -> (Machine, Registry) {
+    let (machine, registry) = (Machine::new(), Registry::start().await);
+    for version in ["1.0.0", "1.4.0", "2.0.0"] {
+        machine.package("one", "@a/one", version, "");
+        machine.write("one/version.txt", version);
+        publish(&machine, "one", &registry, "a/one").await.unwrap();
+    }
+    let source = registry.address("a/one");
+    machine.package(
+        "app",
+        "app",
+        "0.1.0",
+        &format!("{{name: \"@a/one\", version: \"{range}\", source: \"{source}\"}}"),
+    );
+    (machine, registry)
+}
+
+#[tokio::test]
+async fn the_newest_version_that_fits_is_installed_and_stays() {
+    let (machine, registry) = published("^1.0.0").await;
+    registry.change(|shelf| shelf.page = 1);
+    let outcome = machine.install("app", &Options::default()).await.unwrap();
+    assert_eq!(outcome.packages["@a/one"], "1.4.0");
+    assert_eq!(machine.read("app/.goondan/installed/@a/one/version.txt"), "1.4.0");
+    assert_eq!(machine.problems("app"), Vec::<&str>::new());
+    // A newer one comes, and nothing changes until somebody asks for it.
+    machine.package("one", "@a/one", "1.5.0", "");
+    publish(&machine, "one", &registry, "a/one").await.unwrap();
+    let lock = machine.read("app/goondan.lock.yaml");
+    assert_eq!(machine.install("app", &Options::default()).await.unwrap().packages["@a/one"], "1.4.0");
+    assert_eq!(machine.read("app/goondan.lock.yaml"), lock);
+    let update = Options { update: Update::Of(vec!["@a/one".into()]), ..Options::default() };
+    assert_eq!(machine.install("app", &update).await.unwrap().packages["@a/one"], "1.5.0");
+    assert!(machine.read("app/goondan.lock.yaml").contains("oci://") && machine.problems("app").is_empty());
+}
+
+#[tokio::test]
+async fn what_is_published_stays_as_it_is() {
+    let (machine, registry) = published("*").await;
+    let again = publish(&machine, "one", &registry, "a/one").await.unwrap();
+    assert!(again.contains("@sha256:"));
+    machine.write("one/version.txt", "other");
+    let refused = publish(&machine, "one", &registry, "a/one").await.unwrap_err();
+    assert_eq!(refused.code, Code::PACKAGE_SOURCE);
+}
+
+#[tokio::test]
+async fn a_registry_that_delivers_something_else_is_found_out() {
+    let (machine, registry) = published("=1.4.0").await;
+    machine.install("app", &Options::default()).await.unwrap();
+    let fresh = || {
+        std::fs::remove_dir_all(machine.path("app/.goondan")).unwrap();
+        std::fs::remove_dir_all(machine.path("state")).unwrap();
+    };
+    fresh();
+    // The manifest behind the digest is another one.
+    let known = registry.shelf.lock().unwrap().manifests.clone();
+    registry.change(|shelf| {
+        let other = shelf.manifests["a/one:2.0.0"].clone();
+        shelf.manifests.iter_mut().for_each(|(_, manifest)| manifest.clone_from(&other));
+    });
+    let refused = machine.install("app", &Options::default()).await.unwrap_err();
+    assert_eq!(refused.code, Code::PACKAGE_INTEGRITY);
+    // The archive is.
+    registry.change(|shelf| {
+        shelf.manifests = known;
+        shelf.blobs.values_mut().filter(|blob| blob.len() > 2).for_each(|blob| *blob.last_mut().unwrap() ^= 1);
+    });
+    let refused = machine.install("app", &Options::default()).await.unwrap_err();
+    assert_eq!(refused.code, Code::PACKAGE_INTEGRITY);
+    assert_eq!(machine.problems("app"), ["E_PACKAGE_NOT_INSTALLED"]);
+}
+
+#[tokio::test]
+async fn a_tag_that_leads_elsewhere_later_changes_nothing() {
+    let (machine, registry) = published("^1.0.0").await;
+    machine.install("app", &Options::default()).await.unwrap();
+    std::fs::remove_dir_all(machine.path("app/.goondan")).unwrap();
+    std::fs::remove_dir_all(machine.path("state")).unwrap();
+    registry.change(|shelf| {
+        let other = shelf.manifests["a/one:2.0.0"].clone();
+        shelf.manifests.insert("a/one:1.4.0".into(), other);
+    });
+    machine.install("app", &Options { frozen: true, ..Options::default() }).await.unwrap();
+    assert_eq!(machine.read("app/.goondan/installed/@a/one/version.txt"), "1.4.0");
+}
+
+#[tokio::test]
+async fn who_asks_is_told_to_that_registry_alone() {
+    let (mut machine, registry) = published("^1.0.0").await;
+    // "me:secret"
+    registry.change(|shelf| shelf.wants = Some("Basic bWU6c2VjcmV0"));
+    let refused = machine.install("app", &Options::default()).await.unwrap_err();
+    assert_eq!(refused.code, Code::PACKAGE_AUTH);
+    assert!(refused.suggestion.unwrap().contains("docker login"));
+    let host = registry.host.clone();
+    let auth = format!("{host}=me:secret");
+    machine.credentials = Credentials::find(&|name| (name == "GOONDAN_REGISTRY_AUTH").then(|| auth.clone()));
+    // Archives lie on another host, which gets no key.
+    let mirror = Registry::start().await;
+    registry.change(|shelf| {
+        mirror.change(|there| there.blobs = shelf.blobs.clone());
+        shelf.redirect = Some(format!("http://localhost:{}", mirror.host.split(':').nth(1).unwrap()));
+    });
+    machine.install("app", &Options::default()).await.unwrap();
+    let seen = std::mem::take(&mut mirror.shelf.lock().unwrap().seen);
+    assert!(!seen.is_empty() && seen.iter().all(|(_, who)| who.is_none()), "{seen:?}");
+    let seen = std::mem::take(&mut registry.shelf.lock().unwrap().seen);
+    assert!(seen.iter().any(|(path, who)| path == "/token" && who.as_deref() == Some("Basic bWU6c2VjcmV0")));
+    machine.credentials =
+        Credentials::find(&|name| (name == "GOONDAN_REGISTRY_AUTH").then(|| format!("{host}=me:wrong")));
+    std::fs::remove_dir_all(machine.path("app/.goondan")).unwrap();
+    std::fs::remove_dir_all(machine.path("state")).unwrap();
+    assert_eq!(machine.install("app", &Options::default()).await.unwrap_err().code, Code::PACKAGE_AUTH);
+}
+
+#[tokio::test]
+async fn an_image_is_no_package() {
+    let (machine, registry) = published("^1.0.0").await;
+    registry.change(|shelf| {
+        let text = String::from_utf8(shelf.manifests["a/one:1.4.0"].clone()).unwrap();
+        let image = text.replace("goondan.package", "somebody.else");
+        shelf.manifests.insert("a/one:1.4.0".into(), image.into_bytes());
+    });
+    let refused = machine.install("app", &Options::default()).await.unwrap_err();
+    assert!(refused.code == Code::PACKAGE_SOURCE && refused.message.contains("no package"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_published_swarm_is_unpacked_once_and_may_not_change() {
+    let (machine, registry) = published("*").await;
+    let run = async || checkout(&registry.address("a/one:1.0.0"), &machine.reach("app"), &machine.cache()).await;
+    let first = run().await.unwrap();
+    assert_eq!(run().await.unwrap(), first);
+    let newest = checkout(&registry.address("a/one"), &machine.reach("app"), &machine.cache()).await.unwrap();
+    assert_ne!(newest.folder, first.folder);
+    std::fs::write(first.folder.join("version.txt"), "evil").unwrap();
+    assert_eq!(run().await.unwrap_err().code, Code::PACKAGE_INTEGRITY);
+}

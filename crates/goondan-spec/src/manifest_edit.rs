@@ -1,0 +1,265 @@
+//! Edits of the Package document: they change its dependencies and leave everything else as it is.
+
+use crate::node::{Content, Node};
+use crate::{split, yaml};
+
+/// A dependency as it shall stand in the file.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'w> {
+    /// The name of the package.
+    pub name: &'w str,
+    /// The range of its versions.
+    pub version: &'w str,
+    /// Where it comes from; none for the registry.
+    pub source: Option<&'w str>,
+}
+
+impl Wanted<'_> {
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        let fields = [("name", Some(self.name)), ("version", Some(self.version)), ("source", self.source)];
+        fields.into_iter().filter_map(|(key, value)| Some((key, quoted(value?)))).collect()
+    }
+
+    /// As one line: `{name: "a", version: "^1.0.0"}`.
+    fn flow(&self) -> String {
+        let fields: Vec<String> = self.fields().into_iter().map(|(key, value)| format!("{key}: {value}")).collect();
+        format!("{{{}}}", fields.join(", "))
+    }
+
+    /// As an item of a list whose dash has `indent` spaces before it.
+    fn block(&self, indent: usize) -> String {
+        let (first, next) = (" ".repeat(indent), " ".repeat(indent + 2));
+        let fields = self.fields().into_iter().enumerate();
+        let line = |(index, (key, value))| match index {
+            0 => format!("{first}- {key}: {value}\n"),
+            _ => format!("{next}{key}: {value}\n"),
+        };
+        fields.map(line).collect()
+    }
+}
+
+/// The text of a `goondan.yaml` with that dependency, in place of one of that name. A text without a Package gets one, called
+/// `package`.
+///
+/// None where the text is written in a way that nobody but a person should change.
+pub fn with_dependency(text: &str, package: &str, wanted: Wanted<'_>) -> Option<String> {
+    let Some(document) = package_document(text) else {
+        let name = quoted(package);
+        let head = format!("apiVersion: goondan.ai/v1\nkind: Package\nmetadata:\n  name: {name}\nspec:\n");
+        let rest = if text.trim_start().starts_with("---") || text.trim().is_empty() { "" } else { "---\n" };
+        return checked(format!("{head}  dependencies:\n{}{rest}{text}", wanted.block(4)), wanted);
+    };
+    let text = without_dependency(text, wanted.name).unwrap_or_else(|| text.to_owned());
+    let document = package_document(&text).unwrap_or(document);
+    let edited = match document.entry("spec") {
+        None => {
+            let end = end_of_line(&text, end_of_value(&text, &document));
+            insert(&text, end, &format!("spec:\n  dependencies:\n{}", wanted.block(4)))
+        }
+        Some(spec) if matches!(spec.value.content, Content::Null) => {
+            let end = end_of_line(&text, spec.key_at.end);
+            insert(&text, end, &format!("  dependencies:\n{}", wanted.block(4)))
+        }
+        Some(spec) => in_spec(&text, &spec.value, wanted)?,
+    };
+    checked(edited, wanted)
+}
+
+fn in_spec(text: &str, spec: &Node, wanted: Wanted<'_>) -> Option<String> {
+    let is_flow = |node: &Node| text[node.at.start..].starts_with(['{', '[']);
+    let Some(list) = spec.entry("dependencies").map(|entry| &entry.value) else {
+        let first = spec.entries()?.first();
+        return Some(match first {
+            _ if is_flow(spec) => {
+                let comma = if first.is_some() { ", " } else { "" };
+                insert(text, spec.at.start + 1, &format!("dependencies: [{}]{comma}", wanted.flow()))
+            }
+            first => {
+                let indent = first?.key_at.column - 1;
+                let line = text[..first?.key_at.start].rfind('\n').map_or(0, |at| at + 1);
+                let key = " ".repeat(indent);
+                insert(text, line, &format!("{key}dependencies:\n{}", wanted.block(indent + 2)))
+            }
+        });
+    };
+    let Content::List(items) = &list.content else { return None };
+    if is_flow(list) {
+        let comma = if items.is_empty() { "" } else { ", " };
+        return Some(insert(text, list.at.start + 1, &format!("{}{comma}", wanted.flow())));
+    }
+    // Before the first: where a block list ends is a matter of comments and blank lines.
+    let line = text[..items.first()?.at.start].rfind('\n').map_or(0, |at| at + 1);
+    let indent = text[line..].find('-')?;
+    text[line..line + indent].trim().is_empty().then(|| insert(text, line, &wanted.block(indent)))
+}
+
+/// The text of a `goondan.yaml` without the dependency of that name; none where it has none, or a person should change it.
+pub fn without_dependency(text: &str, name: &str) -> Option<String> {
+    let document = package_document(text)?;
+    let entry = document.entry("spec")?.value.entry("dependencies")?;
+    let Content::List(items) = &entry.value.content else { return None };
+    let is_it = |item: &&Node| item.entry("name").and_then(|entry| entry.value.text()) == Some(name);
+    let index = items.iter().position(|item| is_it(&item))?;
+    let item = &items[index];
+    let edited = if text[entry.value.at.start..].starts_with('[') {
+        let (start, end) = match (index, items.get(index + 1)) {
+            (_, Some(next)) => (item.at.start, next.at.start),
+            (0, None) => (item.at.start, end_of_value(text, item)),
+            (_, None) => (end_of_value(text, &items[index - 1]), end_of_value(text, item)),
+        };
+        format!("{}{}", &text[..start], &text[end..])
+    } else {
+        let end = match items.get(index + 1) {
+            Some(next) => text[..next.at.start].rfind('\n').map_or(0, |at| at + 1),
+            None => end_of_line(text, end_of_value(text, item)),
+        };
+        match items.len() {
+            // A key without a value would be wrong.
+            1 => format!("{} []\n{}", text[..end_of_line(text, entry.key_at.end)].trim_end(), &text[end..]),
+            _ => format!("{}{}", &text[..text[..item.at.start].rfind('\n').map_or(0, |at| at + 1)], &text[end..]),
+        }
+    };
+    let after = package_document(&edited)?;
+    let left = after.entry("spec").and_then(|spec| spec.value.entry("dependencies"));
+    let count = left.map_or(0, |entry| if let Content::List(items) = &entry.value.content { items.len() } else { 0 });
+    (count + 1 == items.len()).then_some(edited)
+}
+
+/// The end of what stands in a node: behind its last bracket, or behind the last value in a block.
+fn end_of_value(text: &str, node: &Node) -> usize {
+    if text[node.at.start..].starts_with(['{', '[']) {
+        return end_of_flow(text, node.at.start);
+    }
+    let last = match &node.content {
+        Content::Map(entries) => entries.last().map(|entry| (&entry.value, entry.key_at.end)),
+        Content::List(items) => items.last().map(|item| (item, item.at.end)),
+        _ => None,
+    };
+    last.map_or(node.at.end, |(last, at_least)| end_of_value(text, last).max(at_least))
+}
+
+/// Behind the bracket that closes the one at `start`.
+fn end_of_flow(text: &str, start: usize) -> usize {
+    let (mut depth, mut quote, mut before) = (0_usize, None, ' ');
+    for (at, c) in text[start..].char_indices() {
+        match (quote, c) {
+            (Some('#'), '\n') => quote = None,
+            (Some('"'), '"') if before == '\\' => {}
+            (Some(open), c) if open == c => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') if before.is_whitespace() || "[{,:".contains(before) => quote = Some(c),
+            (None, '#') if before.is_whitespace() => quote = Some('#'),
+            (None, '{' | '[') => depth += 1,
+            (None, '}' | ']') => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return start + at + 1;
+                }
+            }
+            _ => {}
+        }
+        before = c;
+    }
+    text.len()
+}
+
+/// The name of the package that a `goondan.yaml` begins with.
+pub fn package_name(text: &str) -> Option<String> {
+    let document = package_document(text)?;
+    Some(document.entry("metadata")?.value.entry("name")?.value.text()?.to_owned())
+}
+
+/// The first document, where it is a Package. Places count from the begin of `text`.
+fn package_document(text: &str) -> Option<Node> {
+    for chunk in split::documents(text) {
+        if let Some(mut document) = yaml::parse(chunk.text).ok()? {
+            document.shift(chunk.lines_before, chunk.bytes_before);
+            let is_package = document.entry("kind").and_then(|kind| kind.value.text()) == Some("Package");
+            return is_package.then_some(document);
+        }
+    }
+    None
+}
+
+/// `text`, if the dependency stands in it now, once.
+fn checked(text: String, wanted: Wanted<'_>) -> Option<String> {
+    let document = package_document(&text)?;
+    let Content::List(items) = &document.entry("spec")?.value.entry("dependencies")?.value.content else { return None };
+    let field = |item: &Node, key: &str| item.entry(key).and_then(|entry| entry.value.text().map(str::to_owned));
+    let of_name = items.iter().filter(|item| field(item, "name").as_deref() == Some(wanted.name));
+    let found: Vec<_> = of_name.map(|item| (field(item, "version"), field(item, "source"))).collect();
+    let expected = (Some(wanted.version.to_owned()), wanted.source.map(str::to_owned));
+    (found == [expected]).then_some(text)
+}
+
+fn insert(text: &str, at: usize, new: &str) -> String {
+    let needs_line = at > 0 && at == text.len() && !text.ends_with('\n') && new.ends_with('\n');
+    format!("{}{}{new}{}", &text[..at], if needs_line { "\n" } else { "" }, &text[at..])
+}
+
+/// Behind the line that holds `at`.
+fn end_of_line(text: &str, at: usize) -> usize {
+    let from = at.saturating_sub(usize::from(text[..at].ends_with('\n')));
+    text[from..].find('\n').map_or(text.len(), |found| from + found + 1)
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WANTED: Wanted<'_> = Wanted { name: "@a/b", version: "^1.0.0", source: Some("oci://h/b") };
+
+    fn added(text: &str) -> String {
+        with_dependency(text, "here", WANTED).unwrap_or_else(|| panic!("{text}"))
+    }
+
+    #[test]
+    fn a_dependency_is_added_wherever_others_stand() {
+        let head = "# top\napiVersion: goondan.ai/v1\nkind: Package\nmetadata: {name: here}\n";
+        let rest = "---\napiVersion: goondan.ai/v1\nkind: Model\n";
+        for spec in [
+            "",
+            "spec:\n",
+            "spec: {}\n",
+            "spec: {version: 1.0.0}\n",
+            "spec:\n  version: 1.0.0 # one\n",
+            "spec:\n  version: 1.0.0\n  dependencies: []\n",
+            "spec:\n  dependencies: [{name: x, version: \"*\"}] # all\n",
+            "spec:\n  dependencies:\n  - name: x\n    version: \"*\"\n",
+            "spec:\n    # why\n    dependencies:\n        # x\n        - name: x\n          version: \"*\"\n    version: 1.0.0\n",
+            "spec:\n  dependencies:\n    - {name: \"@a/b\", version: 0.1.0}\n    - {name: y, version: 0.1.0}\n",
+            "spec:\n  dependencies:\n    - {name: \"@a/b\", version: 0.1.0}\n  version: 1.0.0\n",
+        ] {
+            for rest in ["", rest] {
+                let text = format!("{head}{spec}{rest}");
+                let after = added(&text);
+                assert!(after.starts_with(head) && after.ends_with(rest), "{after}");
+                let again = without_dependency(&after, "@a/b").unwrap_or_else(|| panic!("{after}"));
+                assert_eq!(without_dependency(&again, "@a/b"), None);
+                for comment in ["# one", "# all", "# why", "# x"] {
+                    assert_eq!(text.contains(comment), again.contains(comment), "{again}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_project_without_a_package_gets_one() {
+        for text in ["", "apiVersion: goondan.ai/v1\nkind: Model\n", "---\nkind: Model\n", "# c\nkind: Model\n"] {
+            let after = added(text);
+            assert_eq!(package_name(&after).as_deref(), Some("here"));
+            assert!(after.ends_with(text));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_changed_is_left_to_a_person() {
+        for text in ["kind: Package\nspec: 1\n", "kind: Package\nspec: {dependencies: x}\n"] {
+            assert_eq!(with_dependency(text, "here", WANTED), None, "{text}");
+        }
+    }
+}
