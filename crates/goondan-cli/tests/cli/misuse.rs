@@ -1,5 +1,6 @@
 //! What a wrong command line or a missing project leads to.
 
+use crate::projects::{SHOUT, scripted};
 use crate::sandbox::Sandbox;
 
 /// Snapshots exit code, standard output and standard error of commands that fail.
@@ -23,10 +24,16 @@ fn a_wrong_command_line_says_what_is_wrong_and_what_fits() {
             ("two volumes", &["-q", "-v", "doctor"]),
             ("input beside stream", &["run", "--input", "a", "--input-format", "stream-json"]),
             ("text beside stream", &["run", "--input-format", "stream-json", "--output-format", "text"]),
-            ("no input", &["run"]),
             ("bad arguments of a tool", &["tool", "call", "text-transform__case", "--args", "{text: hi}"]),
         ],
     );
+}
+
+#[test]
+fn an_input_that_is_not_there_is_told() {
+    let cases: &[(&str, &[&str])] =
+        &[("no input", &["run", "p"]), ("no such input file", &["run", "p", "--input-file", "nothing.txt"])];
+    snapshot(&scripted(SHOUT), cases);
 }
 
 #[test]
@@ -39,7 +46,7 @@ fn a_missing_project_says_how_to_make_one() {
             ("no project here", &["validate"]),
             ("no project here as json", &["validate", "--json"]),
             ("no such folder", &["run", "nowhere", "--input", "hi"]),
-            ("no such input file", &["run", "--input-file", "nothing.txt"]),
+            ("no project and no input", &["run"]),
             ("another file", &["validate", "notes.yaml"]),
         ],
     );

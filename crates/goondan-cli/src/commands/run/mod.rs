@@ -107,28 +107,36 @@ enum OutputFormat {
     StreamJson,
 }
 
-/// What the arguments and standard input amount to.
-enum Mode {
+/// How inputs arrive.
+enum Mode<T> {
     /// One input.
-    Ask(String),
+    Ask(T),
     /// One input a line.
     Serve,
     /// A person types.
     Chat,
 }
 
+/// Where the one input is.
+enum Source<'a> {
+    Given(&'a str),
+    File(&'a Path),
+    Stdin,
+}
+
 /// Runs a swarm.
 pub(crate) async fn run(args: RunArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
-    let project = find(&args, state_root, output).await?;
     let mode = mode(&args)?;
     let format = output_format(&args, &mode, output)?;
+    let project = find(&args, state_root, output).await?;
+    let mode = mode.read()?;
     watched(async |signals| start(args, &project, mode, format, signals, state_root, output).await).await
 }
 
 async fn start(
     args: RunArgs,
     project: &Path,
-    mode: Mode,
+    mode: Mode<String>,
     format: OutputFormat,
     signals: Signals,
     state_root: &StateRoot,
@@ -203,8 +211,8 @@ async fn take_route(session: &Session, input: &mut Input) {
     (input.agent, input.instance_key) = (route.agent, Some(route.instance_key));
 }
 
-/// Decides how inputs arrive, and reads the one input where there is only one.
-fn mode(args: &RunArgs) -> Result<Mode, CliError> {
+/// Decides how inputs arrive. Nothing is read yet.
+fn mode(args: &RunArgs) -> Result<Mode<Source<'_>>, CliError> {
     let given = args.input.is_some() || args.input_file.is_some();
     match (args.input_format, &args.input, &args.input_file) {
         (InputFormat::StreamJson, ..) if given => {
@@ -212,15 +220,28 @@ fn mode(args: &RunArgs) -> Result<Mode, CliError> {
                 .suggest("Leave `--input` and `--input-file` out, and pipe one JSON object a line into the command."))
         }
         (InputFormat::StreamJson, ..) => Ok(Mode::Serve),
-        (_, Some(text), _) => Ok(Mode::Ask(text.clone())),
-        (_, _, Some(file)) if file == Path::new("-") => from_stdin().map(Mode::Ask),
-        (_, _, Some(file)) => from_file(file).map(Mode::Ask),
+        (_, Some(text), _) => Ok(Mode::Ask(Source::Given(text))),
+        (_, _, Some(file)) if file == Path::new("-") => Ok(Mode::Ask(Source::Stdin)),
+        (_, _, Some(file)) => Ok(Mode::Ask(Source::File(file))),
         _ if Output::stdin_is_terminal() => Ok(Mode::Chat),
-        _ => from_stdin().map(Mode::Ask),
+        _ => Ok(Mode::Ask(Source::Stdin)),
     }
 }
 
-fn output_format(args: &RunArgs, mode: &Mode, output: &Output) -> Result<OutputFormat, CliError> {
+impl Mode<Source<'_>> {
+    /// Reads the one input where there is only one.
+    fn read(self) -> Result<Mode<String>, CliError> {
+        match self {
+            Mode::Ask(Source::Given(text)) => Ok(Mode::Ask(text.to_owned())),
+            Mode::Ask(Source::File(file)) => from_file(file).map(Mode::Ask),
+            Mode::Ask(Source::Stdin) => from_stdin().map(Mode::Ask),
+            Mode::Serve => Ok(Mode::Serve),
+            Mode::Chat => Ok(Mode::Chat),
+        }
+    }
+}
+
+fn output_format<T>(args: &RunArgs, mode: &Mode<T>, output: &Output) -> Result<OutputFormat, CliError> {
     let format = args.output_format.or(output.json.then_some(OutputFormat::Json));
     match (mode, format) {
         (Mode::Serve, None) => Ok(OutputFormat::StreamJson),
