@@ -221,24 +221,8 @@ spec:
     }
     /// Something is read and checked, but nothing acts on it yet.
     NOT_ACTIVE = "W_CONFIG_NOT_ACTIVE" {
-        why: "The entry of a Connector is a file, or a Package depends on a package of a registry.",
-        example: yaml(
-            "\
-apiVersion: goondan.ai/v1
-kind: Package
-metadata: {name: desk}
-spec:
-  dependencies: [{name: \"@acme/newsroom\", version: ^1.0.0}]
-",
-            "\
-apiVersion: goondan.ai/v1
-kind: Package
-metadata: {name: desk}
-spec:
-  dependencies: []
-",
-        ),
-        next: "Nothing, if you know about it. In place of a dependency, copy the resources into the project.",
-        more: Some("reference.md"),
+        why: "The entry of a Connector is a library. Connectors are built in, or files in JavaScript, TypeScript or Python.",
+        next: "Write the Connector in one of those languages.",
+        more: Some("connections.md#a-connector-of-your-own"),
     }
 }
