@@ -348,7 +348,7 @@ fn commands_do_what_help_says() {
     let mut viewer = Viewer::at(sandbox.command(&["run", "p"]), 40, 100);
     viewer.wait_prompt("a>");
     viewer.write("/us\t\r");
-    viewer.wait_row("No model was asked yet.");
+    viewer.wait_row("No model has said yet what it took.");
     viewer.write("/nonsense\r");
     viewer.wait_row("There is no /nonsense; /help lists what there is.");
     viewer.write("/export\r");

@@ -142,7 +142,7 @@ impl<P: Partner> Chat<P> {
             }
             Command::Usage => match self.pane.used().words() {
                 Some(_) => self.pane.used().lines().iter().for_each(|line| self.pane.tell(line)),
-                None => self.pane.tell("No model was asked yet."),
+                None => self.pane.tell("No model has said yet what it took."),
             },
             Command::Export(file) => self.export(file).await?,
             Command::Plain(typed) => return self.plain(typed).await,
