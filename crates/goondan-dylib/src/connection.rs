@@ -174,8 +174,9 @@ impl OpenCall {
 impl Drop for OpenCall {
     fn drop(&mut self) {
         if self.state != CallState::Answered {
-            self.cancel();
+            // Given up first: a library that is told so and answers at once finds that nobody waits, as does a slower one.
             self.connection.calls.give_up(self.call, self.connection.cancel_grace);
+            self.cancel();
         }
         for operation in std::mem::take(&mut self.operations) {
             let over = wire::ToolError::new("the call is over").code(code::CANCELLED);
