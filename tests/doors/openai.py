@@ -120,13 +120,17 @@ def errors():
         {"tools": [{"type": "function", "function": {"name": "f"}}]},
         {"n": 2},
         {"logprobs": True},
-        {"response_format": {"type": "json_object"}},
         {"stop": ["x"]},
         {"modalities": ["text", "audio"]},
     ):
         error = fails(f"{more}", openai.BadRequestError, lambda: ask(user("hi"), **more), code="unsupported_parameter")
         check("the parameter is named", error.param.split(".")[0] in more, error.param)
     check("what changes nothing is fine", text(ask(user("hi"), n=1, tools=[], response_format={"type": "text"})) == "1: hi")
+    schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"], "additionalProperties": False}
+    wanted = {"type": "json_schema", "json_schema": {"name": "sum", "strict": True, "schema": schema}}
+    check("an answer as data", json.loads(text(ask(user("as data"), response_format=wanted))) == {"sum": 3})
+    fails("an answer that is no data", openai.InternalServerError,
+          lambda: ask(user("hi"), response_format={"type": "json_object"}), code="E_MODEL_OUTPUT")
     fails("no message", openai.BadRequestError, lambda: ask(), param="messages")
     before = len(instances())
     fails("a turn that fails", openai.APIStatusError, lambda: ask(user("overload")), status_code=502, code="E_MODEL_STATUS")
