@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic, Position};
 use crate::meta::{Kind, ResourceId};
-use crate::node::Content;
 use crate::packages::manifest;
 use crate::read::ParsedFile;
 
@@ -41,9 +40,7 @@ pub(crate) fn find(files: &[Arc<ParsedFile>], nested: &[Arc<ParsedFile>]) -> Vec
 }
 
 fn dependencies(file: &ParsedFile) -> Vec<(&str, Position, usize)> {
-    let list = file.documents.first().and_then(|document| document.entry("spec")?.value.entry("dependencies"));
-    let Some(Content::List(items)) = list.map(|entry| &entry.value.content) else { return Vec::new() };
-    items
+    file.dependencies()
         .iter()
         .enumerate()
         .filter_map(|(index, item)| {

@@ -12,7 +12,6 @@ use crate::entry::below;
 use crate::findings::Findings;
 use crate::lock::{LOCK_FILE, Lock, Locked};
 use crate::meta::BASE_PACKAGE;
-use crate::node::Content;
 use crate::packages::manifest;
 use crate::parallel;
 use crate::paths::{Folder, Unreadable};
@@ -102,9 +101,7 @@ impl Declared<'_> {
 
 /// The dependencies of a manifest but for the built-in package.
 fn declared(file: &ParsedFile) -> Vec<Declared<'_>> {
-    let list = file.package().and_then(|_| file.documents.first()?.entry("spec")?.value.entry("dependencies"));
-    let Some(Content::List(items)) = list.map(|entry| &entry.value.content) else { return Vec::new() };
-    items
+    file.dependencies()
         .iter()
         .enumerate()
         .filter_map(|(index, item)| {

@@ -8,7 +8,7 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::discover::may_be_tool_manifest;
 use crate::findings::Findings;
 use crate::kept::Keep;
-use crate::node::Node;
+use crate::node::{Content, Node};
 use crate::paths::{Folder, Unreadable};
 use crate::source::position_of_bytes;
 use crate::split::{self, Chunk};
@@ -48,6 +48,15 @@ impl ParsedFile {
         let first = self.documents.first()?;
         let is_package = first.entry("kind")?.value.text()? == "Package";
         is_package.then(|| first.entry("metadata")?.value.entry("name")?.value.text()).flatten()
+    }
+
+    /// The dependencies of the package that the file's first document declares, as they stand there.
+    pub(crate) fn dependencies(&self) -> &[Node] {
+        let list = self.package().and_then(|_| self.documents.first()?.entry("spec")?.value.entry("dependencies"));
+        match list.map(|entry| &entry.value.content) {
+            Some(Content::List(items)) => items,
+            _ => &[],
+        }
     }
 
     /// Whether it is the manifest of an executable custom tool rather than a file of resources (rule L1).
