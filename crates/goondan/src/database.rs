@@ -2,6 +2,7 @@
 
 mod holding;
 
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -24,7 +25,7 @@ use goondan_store_postgres::{Address, Arrival, PostgresCrew, PostgresStore, Reco
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use goondan_store_postgres::{AddressError, Node as NodeInfo, OpenError, Posted};
+pub use goondan_store_postgres::{AddressError, Node as NodeInfo, OpenError, Posted, Server};
 
 pub use holding::Holding;
 
@@ -123,6 +124,18 @@ impl Database {
     /// What the workspace of that id is called there.
     pub fn name(&self, workspace: &str) -> String {
         format!("{}{workspace}", self.prefix)
+    }
+
+    /// Where its server listens.
+    pub fn server(&self) -> Server {
+        self.address.server()
+    }
+
+    /// The same database, reached by way of whoever listens at `place` and passes everything on to the server.
+    #[must_use]
+    pub fn by_way_of(mut self, place: SocketAddr) -> Self {
+        self.address = self.address.by_way_of(place);
+        self
     }
 
     /// Where it is, without a password.
