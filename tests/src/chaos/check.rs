@@ -35,6 +35,8 @@ pub(super) struct Report {
     pub(super) checks: usize,
     pub(super) faults: Vec<(Fault, String)>,
     pub(super) figures: String,
+    /// Questions that the store kept from being answered.
+    refused: usize,
 }
 
 impl Report {
@@ -46,10 +48,13 @@ impl Report {
     }
 }
 
+/// What an agent is told whose question can't be put on disk, or whose answer.
+const REFUSALS: [&str; 2] = ["AGENT_REQUEST_FAILED", "E_STORE"];
+
 type Conversations = BTreeMap<String, Vec<Arc<Message>>>;
 
-/// Compares what was promised with what lies below `root`.
-pub(super) fn everything(root: &Path, store: Option<&str>, ledger: &Ledger) -> Report {
+/// Compares what was promised with what lies below `root`. Where the store may have failed, agents may be told so.
+pub(super) fn everything(root: &Path, store: Option<&str>, may_be_refused: bool, ledger: &Ledger) -> Report {
     let mut report = Report::default();
     let conversations = read(root, store, &mut report);
     let lines = std::fs::read_to_string(root.join(project::LEDGER)).unwrap_or_default();
@@ -64,7 +69,7 @@ pub(super) fn everything(root: &Path, store: Option<&str>, ledger: &Ledger) -> R
     for job in ledger.jobs.values() {
         let conversation = conversations.get(&format!("coordinator:{}", job.key)).map_or(&[][..], Vec::as_slice);
         has_one_turn(&job.id, conversation, ledger, &mut report);
-        interrupted += has_its_entries(&job.id, conversation, &entries, &mut report);
+        interrupted += has_its_entries(&job.id, conversation, &entries, may_be_refused, &mut report);
     }
     for key in project::KEYS {
         let conversation = conversations.get(&format!("coordinator:{key}")).map_or(&[][..], Vec::as_slice);
@@ -74,8 +79,9 @@ pub(super) fn everything(root: &Path, store: Option<&str>, ledger: &Ledger) -> R
     leaves_no_process(root, &mut report);
     let messages: usize = conversations.values().map(Vec::len).sum();
     report.figures = format!(
-        "{messages} messages, {} ledger entries, {interrupted} calls answered as interrupted",
-        lines.lines().count()
+        "{messages} messages, {} ledger entries, {interrupted} calls answered as interrupted, {} questions refused",
+        lines.lines().count(),
+        report.refused
     );
     report
 }
@@ -168,33 +174,48 @@ fn has_its_entries(
     job: &str,
     conversation: &[Arc<Message>],
     entries: &HashMap<&str, usize>,
+    may_be_refused: bool,
     report: &mut Report,
 ) -> usize {
     let count = |entry: &str| entries.get(entry).copied().unwrap_or_default();
     let mine = format!("turn-{job}-m");
     let results = conversation.iter().filter(|message| message.id.starts_with(&mine)).flat_map(|m| m.tool_results());
-    let mut interrupted = 0;
+    let (mut interrupted, mut asked) = (0, 0);
     for result in results {
         let ok = result.status == ToolCallStatus::Ok;
-        interrupted += usize::from(!ok);
+        let code = result.error.as_ref().map(|error| error.code.as_str());
+        let is_refused = may_be_refused && code.is_some_and(|code| REFUSALS.contains(&code));
+        report.refused += usize::from(is_refused);
+        interrupted += usize::from(!ok && !is_refused);
         // The scripted model numbers ids that it has used in the conversation.
         let call = result.tool_call_id.split('-').next().unwrap_or_default();
         match call {
             "once" => {
                 let lines = count(&format!("{job} once"));
                 let right = if ok { lines == 1 } else { lines <= 1 };
-                report.expect(Fault::of_count(lines), right, || format!("{job}: {lines} lines of a call with status {:?}", result.status));
+                report.expect(Fault::of_count(lines), right, || {
+                    format!("{job}: {lines} lines of a call with status {:?}", result.status)
+                });
             }
             "again" => {
                 let lines = count(&format!("{job} repeatable"));
                 report.expect(Fault::Lost, ok && lines >= 1, || format!("{job}: {lines} lines of a repeatable call"));
             }
-            _ => report.expect(Fault::Other, ok, || format!("{job}: {} failed: {:?}", result.tool_call_id, result.error)),
+            _ => {
+                asked += usize::from(call == "now");
+                let right = ok || is_refused;
+                report.expect(Fault::Other, right, || {
+                    format!("{job}: {} failed: {:?}", result.tool_call_id, result.error)
+                });
+            }
         }
     }
-    for question in ["sync", "async"] {
+    // Whoever was refused has asked again.
+    for (question, most) in [("sync", asked.max(1)), ("async", 1)] {
         let lines = count(&format!("{job} {question}"));
-        report.expect(Fault::Doubled, lines <= 1, || format!("{job}: the worker did the {question} question {lines} times"));
+        report.expect(Fault::Doubled, lines <= most, || {
+            format!("{job}: the worker did the {question} question {lines} times")
+        });
     }
     interrupted
 }

@@ -18,6 +18,9 @@ use super::{check, project};
 /// How long the last life may take to finish what is left.
 const LAST_LIFE: Duration = Duration::from_secs(120);
 
+/// So many faults are told one by one.
+const MOST_TOLD: usize = 40;
+
 /// What the swarm has promised by now.
 #[derive(Default)]
 pub(super) struct Ledger {
@@ -77,7 +80,7 @@ pub(super) fn run(plan: &Plan) -> anyhow::Result<()> {
     }
     println!("{}", told(plan, &nodes));
     drop(nodes);
-    let report = check::everything(&root, store, &ledger);
+    let report = check::everything(&root, store, plan.may_refuse(), &ledger);
     println!("{} jobs, {} accepted; {}", ledger.jobs.len(), ledger.accepted.len(), report.figures);
     let count = |kind| report.faults.iter().filter(|(fault, _)| *fault == kind).count();
     let (lost, doubled, disordered) = (count(Fault::Lost), count(Fault::Doubled), count(Fault::Disordered));
@@ -87,7 +90,7 @@ pub(super) fn run(plan: &Plan) -> anyhow::Result<()> {
         println!("{} passed, 0 failed", report.checks);
         return Ok(());
     }
-    for (_, fault) in &report.faults {
+    for (_, fault) in report.faults.iter().take(MOST_TOLD) {
         println!("  {fault}");
     }
     bail!("{} faults with seed {}; the state is in {}", report.faults.len(), plan.seed, root.display())

@@ -321,7 +321,7 @@ impl<'p> Nodes<'p> {
                 let is_meant = match status.code() {
                     Some(0) => node.leaving.is_some(),
                     Some(swarm::TAKEN_OVER) => true,
-                    Some(1) => self.plan.may_end(),
+                    Some(1) => self.plan.may_fail(),
                     _ => false,
                 };
                 if !is_meant {

@@ -36,10 +36,10 @@ impl Trouble {
         (Trouble::Pause, "pauses", 2),
         (Trouble::Cut, "cuts", 2),
         (Trouble::Silence, "silences", 2),
-        (Trouble::Delay, "delays", 2),
+        (Trouble::Delay, "delays", 1),
         (Trouble::Crash, "crashes", 1),
-        (Trouble::Outage, "outages", 1),
-        (Trouble::Disk, "disk", 1),
+        (Trouble::Outage, "outages", 2),
+        (Trouble::Disk, "disk", 2),
         (Trouble::Deploy, "deploys", 1),
     ];
 
@@ -48,8 +48,8 @@ impl Trouble {
         Self::ALL.iter().find(|(trouble, ..)| *trouble == self).map_or("", |(_, name, _)| name)
     }
 
-    /// Whether the node does not end by itself because of it.
-    fn is_quiet(self) -> bool {
+    /// Whether it concerns nodes alone, and neither their database nor the way to it.
+    fn is_of_nodes(self) -> bool {
         matches!(self, Trouble::Kill | Trouble::Pause | Trouble::Deploy)
     }
 }
@@ -164,13 +164,14 @@ impl Plan {
         }
     }
 
-    /// Whether a node may end by itself, as it does where it can't start without its database.
-    pub(super) fn may_end(&self) -> bool {
-        !self.troubles.iter().all(|trouble| trouble.is_quiet())
+    /// Whether an agent may be told that the store has failed.
+    pub(super) fn may_refuse(&self) -> bool {
+        !self.troubles.iter().all(|trouble| trouble.is_of_nodes())
     }
 
-    /// Whether a node may be told that the store has failed a turn.
+    /// Whether a node may end by itself, as it does where it can't start without its database or is paused on the way, and
+    /// whether it may be told that the store has failed a turn.
     pub(super) fn may_fail(&self) -> bool {
-        self.may_end() || self.troubles.contains(&Trouble::Pause)
+        self.may_refuse() || self.troubles.contains(&Trouble::Pause)
     }
 }

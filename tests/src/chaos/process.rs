@@ -1,6 +1,7 @@
 //! A process that runs the swarm, or would.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,6 +11,9 @@ use std::sync::mpsc::Sender;
 use anyhow::Context;
 
 use super::swarm::{Job, Said};
+
+/// What all processes write to standard error.
+const COMPLAINTS: &str = "stderr.txt";
 
 /// What a process says, with its number.
 pub(super) type Word = (u32, Said);
@@ -43,6 +47,8 @@ impl Process {
             .args([&start.state, start.project, start.store, &proxy])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // A node that can't start while its database is away says so each time.
+            .stderr(File::options().create(true).append(true).open(start.root.join(COMPLAINTS))?)
             .spawn()?;
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().context("a pipe from the swarm")?);

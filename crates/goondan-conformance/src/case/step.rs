@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::file::octal;
+pub use super::nodes::{OneNode, Partition, SomeNode};
 use super::{FileContent, ProjectPath};
 use crate::matcher::Matcher;
 
@@ -41,10 +42,18 @@ pub enum Action {
     AwaitReload(AwaitReload),
     /// Answers the next approval request.
     Approve(Approve),
-    /// Ends the runtime as if the process had died.
-    Kill,
-    /// Starts a fresh runtime on the same state.
-    Restart,
+    /// Ends the runtime, or one of its nodes, as if the process had died.
+    Kill(SomeNode),
+    /// Starts a fresh runtime on the same state, or one of its nodes.
+    Restart(SomeNode),
+    /// Lets a node stand still.
+    Pause(OneNode),
+    /// Lets a node go on that stands still, or all.
+    Resume(SomeNode),
+    /// Keeps a node from its database.
+    Partition(Partition),
+    /// Ends the partition of a node, or of all.
+    Heal(SomeNode),
     /// Waits for runtime events.
     Await(Await),
     /// Starts another runtime on the same state, while the first one runs.
@@ -65,8 +74,12 @@ impl Action {
             Action::Reload => "reload",
             Action::AwaitReload(_) => "awaitReload",
             Action::Approve(_) => "approve",
-            Action::Kill => "kill",
-            Action::Restart => "restart",
+            Action::Kill(_) => "kill",
+            Action::Restart(_) => "restart",
+            Action::Pause(_) => "pause",
+            Action::Resume(_) => "resume",
+            Action::Partition(_) => "partition",
+            Action::Heal(_) => "heal",
             Action::Await(_) => "await",
             Action::Second => "second",
             Action::Advance(_) => "advance",
@@ -237,8 +250,12 @@ struct RawStep {
     reload: Option<Nothing>,
     await_reload: Option<AwaitReload>,
     approve: Option<Approve>,
-    kill: Option<Nothing>,
-    restart: Option<Nothing>,
+    kill: Option<SomeNode>,
+    restart: Option<SomeNode>,
+    pause: Option<OneNode>,
+    resume: Option<SomeNode>,
+    partition: Option<Partition>,
+    heal: Option<SomeNode>,
     #[serde(rename = "await")]
     await_: Option<Await>,
     second: Option<Nothing>,
@@ -285,8 +302,12 @@ impl TryFrom<RawStep> for Step {
             raw.reload.map(|Nothing {}| Action::Reload),
             raw.await_reload.map(Action::AwaitReload),
             raw.approve.map(Action::Approve),
-            raw.kill.map(|Nothing {}| Action::Kill),
-            raw.restart.map(|Nothing {}| Action::Restart),
+            raw.kill.map(Action::Kill),
+            raw.restart.map(Action::Restart),
+            raw.pause.map(Action::Pause),
+            raw.resume.map(Action::Resume),
+            raw.partition.map(Action::Partition),
+            raw.heal.map(Action::Heal),
             raw.await_.map(Action::Await),
             raw.second.map(|Nothing {}| Action::Second),
             raw.advance.map(Action::Advance),
@@ -296,7 +317,7 @@ impl TryFrom<RawStep> for Step {
             (Some(action), None) => step(action, raw.expect, raw.judge),
             _ => Err(
                 "a step has exactly one of send, call, write, replace, remove, reload, awaitReload, approve, kill, \
-                      restart, await, second and advance, and may have `expect` beside it"
+                      restart, pause, resume, partition, heal, await, second and advance, and may have `expect` beside it"
                     .to_owned(),
             ),
         }
@@ -369,6 +390,10 @@ mod tests {
                 error(json!({"send": {"inptu": "a"}})),
                 error(json!({"kill": {"hard": true}})),
                 error(json!({"kill": {}, "expect": {"ok": true}})),
+                error(json!({"pause": {}})),
+                error(json!({"pause": {"node": 0}})),
+                error(json!({"kill": {"node": "writer"}})),
+                error(json!({"partition": {"node": 1, "how": "loud"}})),
                 error(json!({"approve": {"answer": "maybe"}})),
                 error(json!({"write": {"path": "../x", "content": ""}})),
                 error(json!({"send": {"input": "a"}, "expect": {"steps": {"$max": 3}}})),
