@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo run -p goondan-tests --bin trials -- chaos --seconds N --seed S
-//! tests/postgres.sh sh -c 'target/debug/trials chaos --nodes 3 --store "$GOONDAN_TEST_POSTGRES" --seconds N --seed S'
+//! tests/postgres.sh sh -c 'target/debug/trials chaos --nodes 3 --with everything --store "$GOONDAN_TEST_POSTGRES" --seconds N --seed S'
 //! cargo run -p goondan-tests --bin trials -- lines --seconds N --seed S
 //! cargo run -p goondan-tests --bin trials -- reloads --reloads N --instances N --versions N --seed S
 //! cargo run --release -p goondan-tests --bin trials -- measure steps|turns|instances|reload COUNT

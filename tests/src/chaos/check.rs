@@ -140,7 +140,9 @@ fn is_in_order(conversation: &[Arc<Message>], ledger: &Ledger, report: &mut Repo
     for (job, place) in &places {
         for earlier in ledger.before.get(*job).into_iter().flatten() {
             let before = places.get(earlier.as_str());
-            report.expect(Fault::Disordered, before.is_none_or(|before| before < place), || format!("{job} came before {earlier}"));
+            report.expect(Fault::Disordered, before.is_none_or(|before| before < place), || {
+                format!("{job} came before {earlier}")
+            });
         }
     }
 }
@@ -155,7 +157,9 @@ fn is_well_formed(conversation: &[Arc<Message>], report: &mut Report) {
             let next = conversation.get(index + 1).filter(|next| next.data.role == Role::Tool);
             let results: Vec<&str> =
                 next.map(|next| next.tool_results().map(|r| r.tool_call_id.as_str()).collect()).unwrap_or_default();
-            report.expect(Fault::Other, calls == results, || format!("{}: calls {calls:?}, results {results:?}", message.id));
+            report.expect(Fault::Other, calls == results, || {
+                format!("{}: calls {calls:?}, results {results:?}", message.id)
+            });
         }
     }
 }
@@ -233,7 +237,8 @@ fn every_question_has_one_answer(conversations: &Conversations, report: &mut Rep
         let asked = asked.filter_map(|result| result.output.as_ref()).filter(|output| output["async"] == true);
         for request in asked.filter_map(|output| output["correlationId"].as_str()) {
             let count = answers.remove(request).unwrap_or_default();
-            report.expect(Fault::of_count(count), count == 1, || format!("{id}: request {request} has {count} answers"));
+            report
+                .expect(Fault::of_count(count), count == 1, || format!("{id}: request {request} has {count} answers"));
         }
         report.expect(Fault::Doubled, answers.is_empty(), || format!("{id}: answers to nothing: {answers:?}"));
     }

@@ -10,7 +10,7 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
 use super::check::Fault;
-use super::nodes::{Feed, Nodes};
+use super::nodes::{Feed, LOOK, Nodes};
 use super::plan::{Plan, Trouble};
 use super::swarm::{Job, Said};
 use super::{check, project};
@@ -107,6 +107,10 @@ fn make_trouble(plan: &Plan, nodes: &mut Nodes<'_>, ledger: &mut Ledger) -> anyh
         nodes.live(ledger, life, Feed::Endless)?;
         let trouble = *plan.troubles.choose(&mut random).unwrap_or(&Trouble::Kill);
         nodes.trouble(trouble, random.random_range(0..plan.nodes))?;
+    }
+    // The last ones last as long as the others.
+    while nodes.are_hindered() {
+        nodes.live(ledger, LOOK, Feed::Endless)?;
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ const HITCH: Duration = Duration::from_secs(4);
 const SLOW: Duration = Duration::from_millis(20);
 
 /// How often it is looked how all fare.
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 
 /// How long a supervisor waits before it starts a node again that has ended.
 const RESPAWN: Duration = Duration::from_millis(500);
@@ -225,6 +225,11 @@ impl<'p> Nodes<'p> {
             process.dismiss();
             node.leaving = Some(Instant::now());
         }
+    }
+
+    /// Whether any node stands still or is kept from the database.
+    pub(super) fn are_hindered(&self) -> bool {
+        self.nodes.iter().any(|node| node.paused.is_some() || node.hindered.is_some())
     }
 
     /// Ends what has lasted for long enough, or all.

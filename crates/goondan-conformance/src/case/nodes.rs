@@ -12,6 +12,9 @@ use super::{Action, Case};
 /// So many nodes a case can have at most.
 pub const MOST_NODES: usize = 5;
 
+/// So long a partition can last that ends by itself.
+const MOST_SECONDS: u32 = 60;
+
 /// Which node is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeName {
@@ -99,8 +102,14 @@ pub struct Partition {
     #[serde(default)]
     pub how: Separation,
     /// It ends by itself after that many seconds; otherwise with `heal`.
-    #[schemars(range(min = 1, max = 60))]
+    #[schemars(range(min = 1, max = MOST_SECONDS))]
     pub seconds: Option<u32>,
+}
+
+impl Partition {
+    fn is_brief(&self) -> bool {
+        self.seconds.is_none_or(|seconds| (1..=MOST_SECONDS).contains(&seconds))
+    }
 }
 
 /// What becomes of the connections of a node.
@@ -147,6 +156,9 @@ fn problem_of(action: &Action, nodes: Option<usize>) -> Option<String> {
         (None, Some(_)) => Some(format!("`{name}` names a node, which is for a case with `nodes`")),
         (Some(nodes), Some(NodeName::Number(number))) if *number > nodes => {
             Some(format!("there is no node {number}: the case has `nodes: {nodes}`"))
+        }
+        (Some(_), _) if matches!(action, Action::Partition(partition) if !partition.is_brief()) => {
+            Some(format!("`seconds` is a number from 1 to {MOST_SECONDS}"))
         }
         (Some(_), _) if matches!(action, Action::Reload | Action::AwaitReload(_) | Action::Second) => {
             Some(format!("`{name}` makes no sense in a case with `nodes`"))

@@ -184,6 +184,7 @@ mod tests {
             format!("{GOOD}expect:\n  conversation:\n    a:main: {{$foo: 1}}\n"),
             format!("{GOOD}nodes: 1\nwatch: true\nsteps:\n  - reload: {{}}\n  - kill: {{node: 3}}\n"),
             format!("{GOOD}steps:\n  - pause: {{node: leader}}\n  - kill: {{node: 1}}\n  - heal: {{}}\n"),
+            format!("{GOOD}nodes: 3\nsteps:\n  - partition: {{node: 2, seconds: 0}}\n  - kill: {{node: 4}}\n"),
             "# nothing\n---\n\n".to_owned(),
         ];
         insta::assert_snapshot!(texts.iter().map(|text| errors(text).join("\n")).collect::<Vec<_>>().join("\n"));

@@ -213,7 +213,9 @@ impl Cluster {
     /// Lets a node go on. One that was expelled meanwhile is waited for.
     pub(super) fn resume(&mut self, world: &World<'_>, number: usize) -> Result<(), Broken> {
         let known = self.known(world)?;
-        let Some(paused) = self.node(number)?.paused.take() else { return Err(format!("node {number} does not stand still")) };
+        let Some(paused) = self.node(number)?.paused.take() else {
+            return Err(format!("node {number} does not stand still"));
+        };
         let was_expelled = paused.since.elapsed() > EXPELLED;
         drop(paused);
         if was_expelled { self.await_return(world, number, &known) } else { Ok(()) }
@@ -270,7 +272,8 @@ impl Cluster {
     }
 
     fn known(&self, world: &World<'_>) -> Result<HashSet<String>, Broken> {
-        let nodes = self.run(world, self.at_work()).map_err(|OutOfTime| "the nodes can't be read in time".to_owned())?;
+        let nodes =
+            self.run(world, self.at_work()).map_err(|OutOfTime| "the nodes can't be read in time".to_owned())?;
         Ok(nodes.into_iter().map(|node| node.id).collect())
     }
 

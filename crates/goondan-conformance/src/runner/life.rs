@@ -126,7 +126,8 @@ impl One {
         let runtime = outfit.runtime();
         let starting = async {
             // With others it only leads.
-            let leading = world.database.clone().map(|database| if world.nodes > 1 { database.turns(0) } else { database });
+            let leading =
+                world.database.clone().map(|database| if world.nodes > 1 { database.turns(0) } else { database });
             let started = outfit.builder(leading).start_watched().await;
             if let (Ok(_), Some(database)) = (&started, &world.database) {
                 start_workers(world.nodes, &outfit, database).await;

@@ -94,8 +94,7 @@ impl NodeParts {
     /// Lives once; says whether it is to live again, as a supervisor would see to.
     fn live(&self, orders: &mut UnboundedReceiver<Order>, refused: &mut Option<oneshot::Sender<StartError>>) -> bool {
         let runtime = self.outfit.runtime();
-        let Ended { leading, again } =
-            self.outfit.logs.hear(|| runtime.block_on(self.work_or_lead(orders, refused)));
+        let Ended { leading, again } = self.outfit.logs.hear(|| runtime.block_on(self.work_or_lead(orders, refused)));
         self.leader.send_if_modified(|leader| {
             let is_mine = leading.is_some() && leader.as_ref().is_some_and(|led| led.number == self.number);
             is_mine && leader.take().is_some()

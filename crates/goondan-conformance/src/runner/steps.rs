@@ -101,7 +101,8 @@ fn perform_one(world: &mut World<'_>, step: &Step) -> Result<Option<Value>, Brok
 /// The node that is named, or all that stand still.
 fn resume(world: &mut World<'_>, SomeNode { node }: &SomeNode) -> Result<(), Broken> {
     world.trouble(|nodes, world| {
-        let numbers = node.as_ref().map_or_else(|| Ok(nodes.paused()), |node| nodes.number(node).map(|one| vec![one]))?;
+        let numbers =
+            node.as_ref().map_or_else(|| Ok(nodes.paused()), |node| nodes.number(node).map(|one| vec![one]))?;
         numbers.into_iter().try_for_each(|number| nodes.resume(world, number))
     })
 }
@@ -109,7 +110,8 @@ fn resume(world: &mut World<'_>, SomeNode { node }: &SomeNode) -> Result<(), Bro
 /// The node that is named, or all that are kept from their database.
 fn heal(world: &mut World<'_>, SomeNode { node }: &SomeNode) -> Result<(), Broken> {
     world.trouble(|nodes, world| {
-        let numbers = node.as_ref().map_or_else(|| Ok(nodes.parted()), |node| nodes.number(node).map(|one| vec![one]))?;
+        let numbers =
+            node.as_ref().map_or_else(|| Ok(nodes.parted()), |node| nodes.number(node).map(|one| vec![one]))?;
         numbers.into_iter().try_for_each(|number| nodes.heal(world, number))
     })
 }
