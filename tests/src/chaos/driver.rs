@@ -80,7 +80,7 @@ pub(super) fn run(plan: &Plan) -> anyhow::Result<()> {
     }
     println!("{}", told(plan, &nodes));
     drop(nodes);
-    let report = check::everything(&root, store, plan.may_refuse(), &ledger);
+    let report = check::everything(&root, store, plan.may_fail(), &ledger);
     println!("{} jobs, {} accepted; {}", ledger.jobs.len(), ledger.accepted.len(), report.figures);
     let count = |kind| report.faults.iter().filter(|(fault, _)| *fault == kind).count();
     let (lost, doubled, disordered) = (count(Fault::Lost), count(Fault::Doubled), count(Fault::Disordered));

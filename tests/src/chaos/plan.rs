@@ -47,11 +47,6 @@ impl Trouble {
     pub(super) fn name(self) -> &'static str {
         Self::ALL.iter().find(|(trouble, ..)| *trouble == self).map_or("", |(_, name, _)| name)
     }
-
-    /// Whether it concerns nodes alone, and neither their database nor the way to it.
-    fn is_of_nodes(self) -> bool {
-        matches!(self, Trouble::Kill | Trouble::Pause | Trouble::Deploy)
-    }
 }
 
 /// What a run does.
@@ -164,14 +159,9 @@ impl Plan {
         }
     }
 
-    /// Whether an agent may be told that the store has failed.
-    pub(super) fn may_refuse(&self) -> bool {
-        !self.troubles.iter().all(|trouble| trouble.is_of_nodes())
-    }
-
-    /// Whether a node may end by itself, as it does where it can't start without its database or is paused on the way, and
-    /// whether it may be told that the store has failed a turn.
+    /// Whether a node may end by itself, as it does where it can't start without its database, and whether it and its agents may
+    /// be told that the store has failed a turn.
     pub(super) fn may_fail(&self) -> bool {
-        self.may_refuse() || self.troubles.contains(&Trouble::Pause)
+        !self.troubles.iter().all(|trouble| matches!(trouble, Trouble::Kill | Trouble::Deploy))
     }
 }
