@@ -129,6 +129,15 @@ fn a_worker_that_gets_sigterm_ends_its_turns_and_takes_no_more() {
 }
 
 #[test]
+fn a_leader_that_gets_sigterm_ends_well() {
+    let Some(cluster) = Cluster::new("late", 0) else { return };
+    let mut leader = cluster.node("leader", "5");
+    leader.until("Serving the swarm");
+    leader.signal("TERM");
+    assert_eq!(leader.exit(), Some(0));
+}
+
+#[test]
 fn a_worker_that_is_told_twice_leaves_its_turns_to_others() {
     let Some(cluster) = Cluster::new("late", 600_000) else { return };
     let leader = cluster.node("leader", "0");
