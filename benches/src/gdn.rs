@@ -37,6 +37,13 @@ impl Gdn {
         Ok((began, took))
     }
 
+    /// Runs to the end, and gives back what it prints.
+    pub(crate) fn output(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let output = self.command(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).output()?;
+        anyhow::ensure!(output.status.success(), "gdn {arguments:?} ended with {}", output.status);
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
     /// A swarm that takes one input a line, and gives one result a line.
     pub fn serve(&self, project: &Path) -> anyhow::Result<Serving> {
         self.serve_with(project, &["--output-format", "json"])
@@ -141,18 +148,27 @@ impl Usage {
     /// Of a process, as Linux tells it.
     pub fn of(process: u32) -> anyhow::Result<Self> {
         const PAGE: u64 = 4096;
+        let field = Self::fields(process)?;
+        Ok(Usage { resident: field(24) * PAGE, cpu: Self::time(field(14) + field(15)) })
+    }
+
+    /// The time of a process and of its children that have ended.
+    pub fn with_ended(process: u32) -> anyhow::Result<Duration> {
+        let field = Self::fields(process)?;
+        Ok(Self::time((14..=17).map(field).sum()))
+    }
+
+    fn time(ticks: u64) -> Duration {
         const TICKS_A_SECOND: f64 = 100.0;
+        Duration::from_secs_f64(ticks as f64 / TICKS_A_SECOND)
+    }
+
+    /// The numbers that Linux tells of a process, as proc(5) counts them.
+    fn fields(process: u32) -> anyhow::Result<impl Fn(usize) -> u64> {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).context("only Linux tells")?;
         // The name before the last bracket may hold anything.
-        let fields: Vec<u64> = stat
-            .rsplit(')')
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .map(|field| field.parse().unwrap_or_default())
-            .collect();
-        let field = |number: usize| fields.get(number - 3).copied().unwrap_or_default();
-        let cpu = Duration::from_secs_f64((field(14) + field(15)) as f64 / TICKS_A_SECOND);
-        Ok(Usage { resident: field(24) * PAGE, cpu })
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let fields: Vec<u64> = fields.map(|field| field.parse().unwrap_or_default()).collect();
+        Ok(move |number: usize| fields.get(number - 3).copied().unwrap_or_default())
     }
 }

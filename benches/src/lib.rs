@@ -9,6 +9,7 @@ pub mod behaviour;
 pub mod figures;
 pub mod gdn;
 pub mod http;
+pub mod postgres;
 pub mod projects;
 pub mod scenarios;
 pub mod server;

@@ -4,6 +4,7 @@ mod conversation;
 mod lsp;
 mod many;
 mod one_shot;
+mod postgres;
 mod reload;
 mod serve;
 mod store;
@@ -149,6 +150,36 @@ pub const SCENARIOS: &[Scenario] = &[
         about: "memory after junk and bodies that are too large, and with 1,000 streams that nobody reads",
         runs: 1,
         run: serve::hostile,
+    },
+    Scenario {
+        name: "postgres-1",
+        about: "1,000 turns one after another, in PostgreSQL",
+        runs: 5,
+        run: |s| postgres::alone(s, 1_000),
+    },
+    Scenario {
+        name: "postgres-128",
+        about: "turns with 128 under way at all times, in PostgreSQL, on one node",
+        runs: 5,
+        run: |s| postgres::crowd(s, 128, 20_000, 1),
+    },
+    Scenario {
+        name: "postgres-128-nodes",
+        about: "turns with 128 under way at all times, in PostgreSQL, on three nodes",
+        runs: 3,
+        run: |s| postgres::crowd(s, 128, 20_000, 3),
+    },
+    Scenario {
+        name: "postgres-history",
+        about: "turns on a fresh PostgreSQL, and on one that holds 1,000,000 messages and as many events of others",
+        runs: 1,
+        run: |s| postgres::history(s, 1_000_000),
+    },
+    Scenario {
+        name: "postgres-idle",
+        about: "memory of nodes with 100,000 idle instances in PostgreSQL",
+        runs: 1,
+        run: |s| postgres::idle(s, 100_000),
     },
     Scenario { name: "idle-1000", about: "memory of 1,000 idle instances", runs: 5, run: |s| many::idle(s, 1_000) },
     Scenario { name: "idle-10000", about: "memory of 10,000 idle instances", runs: 5, run: |s| many::idle(s, 10_000) },

@@ -12,6 +12,7 @@ use goondan::telemetry::Settings;
 use goondan::{Project, StartError, StateRoot, Swarm, models};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_util::sync::CancellationToken;
 
 use crate::commands::run::Asked;
 use crate::commands::{sandbox_exec, tool_host};
@@ -152,11 +153,13 @@ pub(crate) fn prepare(launch: &Launch<'_>, state_root: &StateRoot, output: &Outp
     Ok(Prepared { bundle, sources, trust })
 }
 
-/// Starts the swarm of the project. The events begin with those of turns that an earlier run left.
+/// Starts the swarm of the project. The events begin with those of turns that an earlier run left. A node that works for another
+/// one until it leads leaves once `leave` is cancelled.
 pub(crate) async fn start(
     Prepared { bundle, sources, trust }: Prepared,
     Launch { args, record, waits, .. }: Launch<'_>,
     approver: Arc<dyn Approver>,
+    leave: &CancellationToken,
     state_root: &StateRoot,
     output: &Output,
 ) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), CliError> {
@@ -190,7 +193,7 @@ pub(crate) async fn start(
             Some(most) => database.turns(most),
             None => database,
         };
-        builder = builder.database(if waits { database.waiting() } else { database });
+        builder = builder.database(if waits { database.waiting().leaving(leave.clone()) } else { database });
     }
     if let Some(file) = record {
         builder = builder.models(models::record(Arc::new(models::Providers::default()), file));

@@ -1,33 +1,27 @@
 //! A running swarm, as the facade holds it.
 
 mod conversations;
+mod node;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::uplink::{Book, FarApprover};
-use crate::cluster::worker::Worker;
-use crate::cluster::{Roster, Uplink, desk};
-use crate::delivery::bus::EventBus;
+use crate::cluster::{Roster, desk};
 use crate::delivery::dead_letters;
 use crate::delivery::orchestrator::{Command, Found, Orchestrator, Refusal, settle_status};
 use crate::delivery::schedule::{self, Timetable};
 use crate::engine::Engine;
-use crate::life::{Life, Lives};
+use crate::life::Life;
 use crate::plan::Generation;
-use crate::policy::redact::Redactor;
 use crate::tooling::dispatch::{self, ToolCallContext, TurnFacts};
-use crate::turn::budget::Spent;
-use crate::turn::pace::Pace;
 use goondan_core::JsonObject;
 use goondan_core::caller::Caller;
 use goondan_core::conversation::Conversation;
@@ -36,100 +30,29 @@ use goondan_core::ids::{InstanceId, TraceContext};
 use goondan_core::inbound::{AgentEvent, EventTrace, Terms};
 use goondan_core::message::{Message, MessageData, MessageSource, Part, Role, ToolCall};
 use goondan_core::ports::approval::{ApprovalBook, SharedApprover};
-use goondan_core::ports::clock::Clock;
-use goondan_core::ports::cluster::{Crew, Leader};
+use goondan_core::ports::cluster::Crew;
 use goondan_core::ports::reload::Reloader;
-use goondan_core::ports::store::{InstanceMeta, Store, StoreError};
-use goondan_core::ports::tool::{Attachment, InstanceObserver, ToolCallResult};
-use goondan_core::ports::tracing::Tracing;
+use goondan_core::ports::store::{InstanceMeta, StoreError};
+use goondan_core::ports::tool::{Attachment, ToolCallResult};
 use goondan_core::reserved;
 
-/// What a runtime is made of.
+use node::Duties;
+pub use node::{NodeParts, Orders, work};
+
+/// What a runtime is made of: the node, and what only the one has that leads.
 pub struct RuntimeParts {
-    /// The first generation.
-    pub generation: Arc<Generation>,
-    /// Conversations, accepted events, side effects of running turns.
-    pub store: Arc<dyn Store>,
-    /// Time and ids.
-    pub clock: Arc<dyn Clock>,
+    /// The node.
+    pub node: NodeParts,
     /// Answers what a policy asks.
     pub approver: SharedApprover,
-    /// Keeps secrets out of what is written down.
-    pub redactor: Redactor,
     /// Approvals that hold always.
     pub approvals: Arc<dyn ApprovalBook>,
-    /// Whether this system contains the programs of a call, as an approval of a program wants it.
-    pub has_sandbox: bool,
-    /// Lets tools work there, whatever the agents say.
-    pub workdir: Option<PathBuf>,
     /// Reads the project again when a tool asks for it.
     pub reloader: Option<Arc<dyn Reloader>>,
-    /// Decides what servers are told of the trace.
-    pub tracing: Arc<dyn Tracing>,
-    /// Is told which instances were put away.
-    pub observer: Arc<dyn InstanceObserver>,
     /// Get every event, also of what resumes at once.
     pub watchers: Vec<UnboundedSender<SwarmEvent>>,
     /// Nodes that work for this one, where there may be some.
     pub crew: Option<Arc<dyn Crew>>,
-}
-
-/// What a node needs that works for another one.
-pub struct WorkerParts {
-    /// The generation that it runs turns of.
-    pub generation: Arc<Generation>,
-    /// The workspace, as a member may change it.
-    pub store: Arc<dyn Store>,
-    /// Time and ids.
-    pub clock: Arc<dyn Clock>,
-    /// Keeps secrets out of what is written down.
-    pub redactor: Redactor,
-    /// Whether this system contains the programs of a call.
-    pub has_sandbox: bool,
-    /// Lets tools work there, whatever the agents say.
-    pub workdir: Option<PathBuf>,
-    /// Decides what servers are told of the trace.
-    pub tracing: Arc<dyn Tracing>,
-    /// Is told which instances were put away.
-    pub observer: Arc<dyn InstanceObserver>,
-}
-
-/// Runs the turns that the node that leads hands out, until this one is a member no more. Dropped, turns end where they stand:
-/// they go on elsewhere.
-pub async fn work(parts: WorkerParts, leader: Arc<dyn Leader>) {
-    let uplink = Uplink::new(leader);
-    let book = Book::new(&uplink);
-    let (commands, queue) = unbounded_channel();
-    let bus = EventBus::new(
-        Arc::clone(&parts.store),
-        Arc::clone(&parts.clock),
-        parts.redactor.clone(),
-        Some(Arc::clone(&uplink)),
-    );
-    let lives = Lives::default();
-    let engine = Arc::new(Engine {
-        bus,
-        store: parts.store,
-        clock: parts.clock,
-        approver: Arc::new(FarApprover(Arc::clone(&uplink))),
-        approvals: Arc::clone(&book) as _,
-        has_sandbox: parts.has_sandbox,
-        redactor: parts.redactor,
-        generation: ArcSwap::new(parts.generation),
-        spent: Spent::new(&lives.run),
-        pace: Pace::default(),
-        lives,
-        dead: AtomicBool::new(false),
-        timetable: Arc::default(),
-        tracing: parts.tracing,
-        observer: parts.observer,
-        workdir: parts.workdir,
-        reloader: None,
-        uplink: Some(Arc::clone(&uplink)),
-        roster: None,
-        commands,
-    });
-    Worker::new(engine, uplink, book).run(queue).await;
 }
 
 /// A running swarm.
@@ -214,34 +137,21 @@ impl ExternalInput {
 impl Runtime {
     /// Takes up what was left in the store, and runs. The subscription misses nothing, not even what resumes at once.
     pub async fn start(parts: RuntimeParts) -> Result<(Self, UnboundedReceiver<SwarmEvent>), StoreError> {
-        let recovered = parts.store.recover().await?;
+        let node = parts.node;
+        let recovered = node.store.recover().await?;
         for warning in &recovered.warnings {
             tracing::warn!("{warning}");
         }
-        let metas = parts.store.instances().await?;
-        let metas = settle_status(&*parts.store, metas, &recovered).await;
-        let timetable = Arc::new(Timetable::restore(&*parts.store).await?);
+        let metas = node.store.instances().await?;
+        let metas = settle_status(&*node.store, metas, &recovered).await;
+        let timetable = Arc::new(Timetable::restore(&*node.store).await?);
         let (commands, queue) = unbounded_channel();
-        let lives = Lives::default();
         let roster = parts.crew.map(Roster::new);
-        let engine = Arc::new(Engine {
-            bus: EventBus::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.redactor.clone(), None),
-            store: parts.store,
-            clock: parts.clock,
+        let engine = node.engine(Duties {
             approver: parts.approver,
             approvals: parts.approvals,
-            has_sandbox: parts.has_sandbox,
-            redactor: parts.redactor,
-            generation: ArcSwap::new(parts.generation),
-            spent: Spent::new(&lives.run),
-            pace: Pace::default(),
-            lives,
-            dead: AtomicBool::new(false),
-            timetable: Arc::clone(&timetable),
-            tracing: parts.tracing,
-            observer: parts.observer,
-            workdir: parts.workdir,
             reloader: parts.reloader,
+            timetable: Arc::clone(&timetable),
             uplink: None,
             roster: roster.clone(),
             commands,

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use crate::address::Address;
 use crate::hold::{Access, Candidate, OpenError, PEN, Wait, session_name};
-use crate::line::Line;
+use crate::line::{Line, Lines};
 use crate::nodes;
 use crate::postbox::{self, Postbox, Said};
 use crate::rows::{decode, failed, key, lock_key};
@@ -29,7 +29,7 @@ use crate::session::{BEAT, Kind, LEASE, Session};
 use crate::store::{Beat, PostgresStore};
 
 /// How often the leader looks who is there.
-const LOOK: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(250);
 
 const JOIN: &str = "\
     INSERT INTO goondan.members (workspace, node, epoch, generation, turns)
@@ -37,6 +37,13 @@ const JOIN: &str = "\
 
 const RENEW: &str = "\
     UPDATE goondan.members SET seen_at = now() WHERE workspace = $1 AND node = $2 RETURNING 1";
+
+const SERVES: &str = "\
+    SELECT n.generation FROM goondan.workspaces w JOIN goondan.nodes n ON n.id = w.holder WHERE w.id = $1";
+
+const HAS_GENERATION: &str = "\
+    WITH node AS (UPDATE goondan.nodes SET generation = $3 WHERE id = $2)
+    UPDATE goondan.members SET generation = $3 WHERE workspace = $1 AND node = $2";
 
 const MEMBERS: &str = "\
     SELECT m.node, m.generation, m.turns, m.seen_at > now() - interval '10 seconds', EXISTS (
@@ -48,6 +55,8 @@ const EXPEL: &str = "DELETE FROM goondan.members WHERE workspace = $1 AND node =
 const END_SESSIONS: &str = "\
     SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity
     WHERE application_name = $1 AND usename = current_user AND pid <> pg_backend_pid()";
+
+const SERVES_NOW: &str = "UPDATE goondan.nodes SET generation = $2 WHERE id = $1";
 
 const NOTE: &str = "\
     UPDATE goondan.nodes n SET running = t.running FROM unnest($1::text[], $2::bigint[]) AS t(node, running)
@@ -101,7 +110,8 @@ async fn find_place(
     let store = PostgresStore::working(Arc::clone(&access), folders(), keep);
     let (postbox, incoming) = Postbox::open(&access);
     let state = candidate.state.clone();
-    let leader = PostgresLeader { postbox, incoming: incoming.into(), leader, access, state };
+    let lines = Arc::clone(&store.quick);
+    let leader = PostgresLeader { postbox, incoming: incoming.into(), leader, access, lines, state };
     let queueing = tokio::spawn(async move {
         candidate.queue(Wait::Always).await?;
         Ok(candidate)
@@ -198,8 +208,29 @@ pub struct PostgresLeader {
     incoming: tokio::sync::Mutex<UnboundedReceiver<Said>>,
     leader: String,
     access: Arc<Access>,
+    lines: Arc<Lines>,
     /// What this node does, for people.
     state: watch::Sender<&'static str>,
+}
+
+impl PostgresLeader {
+    /// Waits until this node gets no turns.
+    pub async fn is_left_out(&self) {
+        // The candidate, which has the other end, is there as long as the membership.
+        let _ = self.state.subscribe().wait_for(|state| *state == nodes::WAITS).await;
+    }
+
+    /// What the project of the node that leads amounts to; `None` where it has not told yet.
+    pub async fn serves(&self) -> Result<Option<String>, StoreError> {
+        let rows = self.lines.of(&[0]).query(SERVES, &[&self.access.id]).await?;
+        Ok(rows.first().and_then(|row| row.get(0)))
+    }
+
+    /// This node has another project by now.
+    pub async fn set_generation(&self, generation: &str) -> Result<(), StoreError> {
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&self.access.id, &self.access.node, &generation];
+        self.lines.of(&[0]).query_surely(HAS_GENERATION, &values).await.map(drop)
+    }
 }
 
 #[async_trait]
@@ -263,6 +294,7 @@ impl PostgresStore {
             news: news.clone(),
             postbox: Arc::clone(&postbox),
             generation: generation.subscribe(),
+            told: None,
             running: Arc::clone(&running),
             session: None,
             tells_again: false,
@@ -298,6 +330,8 @@ struct Roll {
     news: UnboundedSender<News>,
     postbox: Arc<Postbox>,
     generation: watch::Receiver<String>,
+    /// What other nodes were told that it serves.
+    told: Option<String>,
     running: Arc<Mutex<HashMap<String, i64>>>,
     session: Option<Arc<Session>>,
     /// Another project serves: what is known of the members is told again.
@@ -352,6 +386,10 @@ impl Roll {
             session.query(NOTE, &[&nodes, &running]).await.map_err(failed)?;
         }
         let serving = self.generation.borrow_and_update().clone();
+        if self.told.as_ref() != Some(&serving) {
+            session.query(SERVES_NOW, &[&self.access.node, &serving]).await.map_err(failed)?;
+            self.told = Some(serving.clone());
+        }
         let found = |row: &tokio_postgres::Row| Found {
             member: Member {
                 node: row.get(0),

@@ -125,8 +125,10 @@ impl Access {
     pub(crate) fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut lost = self.lost.subscribe();
         async move {
-            // Without a sender there is no store that could be lost.
-            let _ = lost.wait_for(|lost| *lost).await;
+            if lost.wait_for(|lost| *lost).await.is_err() {
+                // It was given up here: nobody has taken it.
+                std::future::pending().await
+            }
         }
     }
 

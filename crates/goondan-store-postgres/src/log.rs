@@ -40,26 +40,31 @@ const ACCEPT: &str = "\
 
 const WITHDRAW: &str = "DELETE FROM goondan.pending WHERE workspace = $1 AND id = $2";
 
-/// What ends a turn in the log, behind a `go` that has a row where it may. The parameters are those of [`Done`].
+/// What ends a turn in the log, behind a `go` that has a row where it may. The parameters are those of [`Done`]. All events
+/// of a turn have one target. It is planned once (`session.rs`), perhaps while the tables were all but empty, so that it leaves no
+/// choice: each part finds its rows by one index. `workspace + 0` keeps another one from being taken.
 macro_rules! done {
     () => {
         "
         taken AS (
-            DELETE FROM goondan.pending p USING go WHERE p.workspace = $1 AND p.id = ANY($2)
+            DELETE FROM goondan.pending p USING go WHERE p.ctid = ANY (ARRAY (
+                SELECT (SELECT q.ctid FROM goondan.pending q WHERE q.workspace = $1 AND q.id = e.id)
+                FROM unnest($2::bytea[]) AS e(id)
+            ))
             RETURNING p.id, p.target, p.asked_by, p.asked_key
         ), released AS (
             UPDATE goondan.handled SET needed_by = NULL, needed_key = NULL
-            WHERE workspace = $1 AND needed_key IN (SELECT target FROM taken) AND id <> ALL($2)
+            WHERE needed_key = (SELECT target FROM taken LIMIT 1) AND workspace + 0 = $1 AND id <> ALL($2)
         ), kept AS (
             INSERT INTO goondan.handled (workspace, id, event_id, result, needed_by, needed_key)
             SELECT $1, e.id, e.event_id, $4::text, CASE WHEN w.waits THEN w.by END, CASE WHEN w.waits THEN w.key END
             FROM go, unnest($2::bytea[], $3::text[]) WITH ORDINALITY AS e(id, event_id, place)
             LEFT JOIN taken t ON t.id = e.id
             CROSS JOIN LATERAL (
-                SELECT coalesce(t.asked_by, $5::text) AS by, coalesce(t.asked_key, $6::bytea) AS key, EXISTS (
-                    SELECT 1 FROM goondan.pending q
-                    WHERE q.workspace = $1 AND q.target = coalesce(t.asked_key, $6) AND q.id <> ALL($2)
-                ) AS waits
+                SELECT coalesce(t.asked_by, $5::text) AS by, coalesce(t.asked_key, $6::bytea) AS key, coalesce((
+                    SELECT true FROM goondan.pending q
+                    WHERE q.target = coalesce(t.asked_key, $6) AND q.workspace + 0 = $1 AND q.id <> ALL($2) LIMIT 1
+                ), false) AS waits OFFSET 0
             ) w
             ORDER BY e.place
             ON CONFLICT (workspace, id) DO UPDATE

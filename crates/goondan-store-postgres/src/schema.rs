@@ -4,7 +4,7 @@ use crate::rows::lock_key;
 use crate::session::{DbError, Session};
 
 /// Every version of the tables, as the statements that lead to it from the one before.
-const STEPS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
+const STEPS: [&str; 3] = [include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
 
 /// Why the tables can't be used.
 #[derive(Debug, thiserror::Error)]

@@ -14,7 +14,7 @@ use goondan_core::ports::tool::{InstanceObserver, ToolSource};
 use goondan_dylib::HostCommand;
 use goondan_engine::plan::PlanPorts;
 use goondan_engine::policy::redact::Redactor;
-use goondan_engine::runtime::{Runtime, RuntimeParts, WorkerParts};
+use goondan_engine::runtime::{NodeParts, Runtime, RuntimeParts};
 use goondan_mcp::StandIns;
 use goondan_models::Providers;
 use goondan_spec::{Bundle, Environment, OsFiles};
@@ -25,7 +25,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::adapters::ToolSources;
 use crate::approvals::ApprovalFile;
-use crate::database::{Database, mark_of, serve_letters};
+use crate::database::{Database, Standby, mark_of, serve_letters};
 use crate::generation::Notebook;
 use crate::identity::Owner;
 use crate::reload::{
@@ -279,7 +279,8 @@ impl SwarmBuilder {
         let planned = plan_swarm(&self.bundle, swarm, FIRST_GENERATION, &ports, &environment, None, &self.redactor);
         let mut generation = planned.await.map_err(StartError::Diagnostics)?;
         generation.warnings.extend(tools.mcp().notices(&self.bundle));
-        let generation = Arc::new(generation);
+        let mut generation = Arc::new(generation);
+        let mut environment = environment;
         let workspace = match self.workspace {
             Some(workspace) => workspace,
             None => root.workspace_to_run(&self.bundle, swarm)?.map_err(|stranger| {
@@ -289,26 +290,38 @@ impl SwarmBuilder {
         let Begun { telemetry, watchers, tracing } =
             telemetry::begin(self.telemetry, swarm, &self.redactor, &*self.clock);
         let workdir = self.workdir.as_deref().map(absolute);
+        let node_parts = |generation, store| NodeParts {
+            generation,
+            store,
+            clock: Arc::clone(&self.clock),
+            redactor: self.redactor.clone(),
+            has_sandbox: goondan_tools::has_sandbox(),
+            workdir: workdir.clone(),
+            tracing: Arc::clone(&tracing),
+            observer: Arc::clone(&tools) as Arc<dyn InstanceObserver>,
+        };
         let (store, node) = match (self.store, self.database) {
             (Some(store), _) => (store, None),
             (None, Some(database)) => {
-                let as_worker = |store| WorkerParts {
-                    generation: Arc::clone(&generation),
-                    store,
-                    clock: Arc::clone(&self.clock),
-                    redactor: self.redactor.clone(),
-                    has_sandbox: goondan_tools::has_sandbox(),
-                    workdir: workdir.clone(),
-                    tracing: Arc::clone(&tracing),
-                    observer: Arc::clone(&tools) as Arc<dyn InstanceObserver>,
+                let mut standby = Standby {
+                    mark: mark_of(&self.bundle, &swarm_id).await,
+                    generation,
+                    environment,
+                    swarm: swarm_id.clone(),
+                    ports: &ports,
+                    tools: &tools,
+                    variables: &self.variables,
+                    reload_check: self.reload_check.as_ref(),
+                    redactor: &self.redactor,
                 };
-                let mark = mark_of(&self.bundle, &swarm_id).await;
-                let node = database.join(&workspace, &mark, as_worker).await?;
+                let node = database.join(&workspace, &mut standby, node_parts).await?;
+                Standby { generation, environment, .. } = standby;
                 (Arc::clone(&node.store) as Arc<dyn Store>, Some(node))
             }
             (None, None) => (open_store(&workspace).await?, None),
         };
-        workspace.claim(&Owner::of(&self.bundle, swarm))?;
+        let bundle = Arc::clone(&generation.bundle);
+        workspace.claim(&Owner::of(&bundle, bundle.choose_swarm(Some(&swarm_id.name))?))?;
         let reloader = Arc::new(ToolReloads::default());
         let approvals = match self.approvals {
             Some(book) => book,
@@ -316,18 +329,11 @@ impl SwarmBuilder {
         };
         let parts = RuntimeParts {
             crew: node.as_ref().map(|node| Arc::clone(&node.crew) as Arc<dyn Crew>),
+            node: node_parts(generation, store),
             watchers,
-            tracing,
             approvals,
-            has_sandbox: goondan_tools::has_sandbox(),
-            redactor: self.redactor.clone(),
-            generation,
-            store,
-            clock: self.clock,
             approver: self.approver,
-            workdir,
             reloader: Some(Arc::clone(&reloader) as _),
-            observer: Arc::clone(&tools) as Arc<dyn InstanceObserver>,
         };
         let (runtime, events) = Runtime::start(parts).await.map_err(OpenWorkspaceError::from)?;
         let notebook = Notebook {

@@ -1,6 +1,7 @@
 //! A database that several nodes share: one at a time leads in a workspace, and the others work for it.
 
 mod holding;
+mod standby;
 
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -17,17 +18,21 @@ use goondan_core::ports::store::{
     StoreError, Workspace as Folders,
 };
 use goondan_core::private::make_folder;
-use goondan_engine::runtime::{self, WorkerParts};
+use goondan_engine::plan::Generation;
+use goondan_engine::runtime::{self, NodeParts, Orders};
 use goondan_spec::{Basis, Bundle, Code, Environment, ResourceId};
 use goondan_store::jsonl::{OpenWorkspaceError, WorkspaceLock};
 use goondan_store::workdirs::Workdirs;
 use goondan_store_postgres::{Address, Arrival, PostgresCrew, PostgresStore, RecordedEffect, Wait, arrive};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio_util::sync::CancellationToken;
 
 pub use goondan_store_postgres::{AddressError, Node as NodeInfo, OpenError, Posted, Server};
 
 pub use holding::Holding;
+pub(crate) use standby::Standby;
 
 use crate::contents::Contents;
 use crate::start_error::StartError;
@@ -46,13 +51,21 @@ pub struct Database {
     turns: usize,
     /// Stands before the ids of workspaces.
     prefix: String,
+    /// The node shall leave before it leads.
+    leave: CancellationToken,
 }
 
 impl FromStr for Database {
     type Err = AddressError;
 
     fn from_str(address: &str) -> Result<Self, AddressError> {
-        Ok(Database { address: address.parse()?, waits: false, turns: usize::MAX, prefix: String::new() })
+        Ok(Database {
+            address: address.parse()?,
+            waits: false,
+            turns: usize::MAX,
+            prefix: String::new(),
+            leave: CancellationToken::new(),
+        })
     }
 }
 
@@ -114,6 +127,14 @@ impl Database {
         self
     }
 
+    /// Once that is cancelled, a node that works for another one takes no more turns and ends those that it has, for as long as
+    /// `policy.shutdown.gracePeriodSeconds` says; what is left goes on elsewhere. Then its start fails with [`StartError::Left`].
+    #[must_use]
+    pub fn leaving(mut self, leave: CancellationToken) -> Self {
+        self.leave = leave;
+        self
+    }
+
     /// Puts `prefix` before the ids of workspaces, so that others who use the database have nothing to do with them.
     #[must_use]
     pub fn prefixed(mut self, prefix: &str) -> Self {
@@ -143,27 +164,27 @@ impl Database {
         self.address.to_string()
     }
 
-    /// Leads in a workspace. Where another node does, this one works for it until then, with what `as_worker` gives it, or is
-    /// refused. Its project amounts to `mark`.
+    /// Leads in a workspace. Where another node does, this one works for it until then, with what `parts` makes of it, or is
+    /// refused.
     pub(crate) async fn join(
         &self,
         workspace: &Workspace,
-        mark: &str,
-        as_worker: impl Fn(Arc<dyn Store>) -> WorkerParts,
+        standby: &mut Standby<'_>,
+        parts: impl Fn(Arc<Generation>, Arc<dyn Store>) -> NodeParts,
     ) -> Result<Node, StartError> {
         make_folder(&workspace.dir)?;
         let lock = || WorkspaceLock::acquire(&workspace.dir).map_err(OpenWorkspaceError::from);
         let name = self.name(&workspace.id);
         let folders = || Box::new(Workdirs::below(workspace.dir.clone())) as Box<dyn Folders>;
         let (store, lock) = if self.waits {
-            let store = self.work_until_leading(&name, folders, mark, as_worker).await?;
+            let store = self.work_until_leading(&name, folders, standby, parts).await?;
             (store, lock()?)
         } else {
             // A process of this machine can be talked to: whoever does not wait is told of it.
             let lock = lock()?;
             (PostgresStore::open(&self.address, &name, folders(), Wait::For(BRIEFLY)).await?, lock)
         };
-        let crew = Arc::new(store.crew(mark, self.turns));
+        let crew = Arc::new(store.crew(&standby.mark, self.turns));
         Ok(Node { store: Arc::new(store), crew, _lock: lock })
     }
 
@@ -171,12 +192,15 @@ impl Database {
         &self,
         name: &str,
         folders: impl Fn() -> Box<dyn Folders>,
-        mark: &str,
-        as_worker: impl Fn(Arc<dyn Store>) -> WorkerParts,
-    ) -> Result<PostgresStore, OpenError> {
+        standby: &mut Standby<'_>,
+        parts: impl Fn(Arc<Generation>, Arc<dyn Store>) -> NodeParts,
+    ) -> Result<PostgresStore, StartError> {
         let mut was_there = false;
         loop {
-            let arrived = arrive(&self.address, name, &folders, mark, self.turns).await;
+            let arrived = tokio::select! {
+                arrived = arrive(&self.address, name, &folders, &standby.mark, self.turns) => arrived,
+                () = self.leave.cancelled() => return Err(StartError::Left),
+            };
             let error = match arrived {
                 Ok(Arrival::Leads(store)) => return Ok(store),
                 Ok(Arrival::Again(error)) => {
@@ -186,13 +210,19 @@ impl Database {
                 Ok(Arrival::Works(mut membership)) => {
                     was_there = true;
                     tracing::info!("this node works for another one");
-                    let store = Arc::clone(&membership.store) as Arc<dyn Store>;
-                    let work = runtime::work(as_worker(store), Arc::clone(&membership.leader) as _);
+                    let (store, leader) = (Arc::clone(&membership.store), Arc::clone(&membership.leader));
+                    let (sender, generations) = unbounded_channel();
+                    let orders = Orders { generations, leave: self.leave.clone() };
+                    let parts = parts(Arc::clone(&standby.generation), store as _);
                     let succession = tokio::select! {
                         succession = membership.over() => succession,
-                        () = work => None,
+                        () = runtime::work(parts, Arc::clone(&leader) as _, orders) => None,
+                        () = standby.follow(&leader, &sender) => None,
                     };
                     drop(membership);
+                    if self.leave.is_cancelled() {
+                        return Err(StartError::Left);
+                    }
                     match succession {
                         None => continue,
                         Some(succession) => match succession.lead(folders()).await {
@@ -205,7 +235,7 @@ impl Database {
             };
             // The database may be away for a while, where it was there before.
             if !was_there || !matches!(error, OpenError::Unusable { .. }) {
-                return Err(error);
+                return Err(error.into());
             }
             tracing::debug!("{error}");
             tokio::time::sleep(BRIEFLY / 30).await;

@@ -24,6 +24,9 @@ pub enum StartError {
     /// Another node holds the workspace, or the database can't be used.
     #[error(transparent)]
     Database(#[from] OpenError),
+    /// The node was told to leave before it led.
+    #[error("the node has left: its turns are over, or go on elsewhere")]
+    Left,
     /// A file of the workspace can't be read or written.
     #[error("the workspace can't be used: {0}")]
     Io(#[from] io::Error),
@@ -38,6 +41,7 @@ impl StartError {
                 _ => Code::CONFIG_ERROR,
             },
             StartError::Database(OpenError::Address(_) | OpenError::Unusable { .. }) => Code::DATABASE_ERROR,
+            StartError::Left => Code::SWARM_STOPPED,
             StartError::Workspace(_)
             | StartError::BelongsToAnother(..)
             | StartError::Database(OpenError::Held { .. })
@@ -64,6 +68,7 @@ impl StartError {
                 Some(suggestion.to_owned())
             }
             StartError::Database(_) => Some("try the address of the database with `psql`".to_owned()),
+            StartError::Left => None,
             StartError::Workspace(_) | StartError::Io(_) => {
                 Some("choose a folder that you may write to with `--state-root`".to_owned())
             }

@@ -121,7 +121,11 @@ pub(super) async fn serve(
         asked: Asked::Clients,
         waits: true,
     };
-    let mut session = Session::start(launch, signals, state_root, output).await?;
+    let mut session = match Session::start(launch, signals, state_root, output).await {
+        // A node that has worked for another one until then.
+        Err(NotStarted::Failed(error)) if error.code == Code::INTERRUPTED => return Ok(()),
+        started => started?,
+    };
     let (token, token_file) = match given {
         Given::None => (None, None),
         Given::Token(token, file) => (Some(token), file),

@@ -44,6 +44,7 @@ enum ToolCommand {
 
 /// Where the tools are.
 #[derive(Debug, Args)]
+#[command(mut_arg("node_turns", |arg| arg.hide(true)))]
 struct Place {
     #[command(flatten)]
     project: ProjectOption,

@@ -32,6 +32,7 @@ mod misuse;
 #[cfg(unix)]
 mod modules;
 mod new;
+mod nodes;
 #[cfg(unix)]
 mod package;
 mod parents;

@@ -14,7 +14,7 @@ use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelFacto
 use goondan_core::ports::tool::{OpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource};
 use goondan_core::ports::tracing::PassOn;
 use goondan_engine::plan::{PlanPorts, plan};
-use goondan_engine::runtime::{ExternalInput, Runtime, RuntimeParts};
+use goondan_engine::runtime::{ExternalInput, NodeParts, Runtime, RuntimeParts};
 use goondan_spec::kinds::{ExportSpec, Model, Tool, ToolManifest};
 use goondan_spec::{BasePackage, Environment, LoadInput, MemoryFiles, Resource, load};
 use goondan_store::memory::MemoryStore;
@@ -76,17 +76,20 @@ fn start() -> (tokio::runtime::Runtime, Runtime) {
         let swarm = bundle.choose_swarm(None).expect("a swarm");
         let ports = PlanPorts { tools: Arc::new(Empty), extensions: Arc::new(()), models: Arc::new(Calls) };
         let generation = plan(&bundle, swarm, 1, &ports, &Environment::default(), None).await.expect("a plan");
-        let parts = RuntimeParts {
+        let node = NodeParts {
             tracing: Arc::new(PassOn),
-            approvals: Arc::new(goondan_core::ports::approval::MemoryBook::default()),
             has_sandbox: false,
             redactor: goondan_engine::policy::redact::Redactor::new(),
             generation: Arc::new(generation),
             store: Arc::new(MemoryStore::new(PathBuf::from("/nowhere"))),
             clock: Arc::new(SystemClock),
-            approver: Arc::new(ApproveAll),
             workdir: Some(std::env::temp_dir()),
             observer: Arc::new(()),
+        };
+        let parts = RuntimeParts {
+            node,
+            approvals: Arc::new(goondan_core::ports::approval::MemoryBook::default()),
+            approver: Arc::new(ApproveAll),
             watchers: Vec::new(),
             crew: None,
             reloader: None,

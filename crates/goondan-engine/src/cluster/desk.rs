@@ -98,6 +98,10 @@ impl Desk {
                 let _ = self.engine.commands.send(Command::List { answer });
                 self.reply(call, async move { metas.await.unwrap_or_default() });
             }
+            Question::Leave => {
+                self.roster.leave(&self.node);
+                self.tell(call, &());
+            }
             Question::Budget => {
                 let budget = self.engine.generation.load().policy.budget.clone();
                 self.tell(call, &self.engine.spent.check(&budget, "policy.budget"));

@@ -70,6 +70,14 @@ struct Node {
     calls: HashMap<CallNumber, Called>,
     /// Of all that runs there.
     run: Mirror,
+    /// It gets no more turns: it is about to leave.
+    is_leaving: bool,
+}
+
+impl Node {
+    fn takes_turns(&self) -> bool {
+        self.member.is_fit && self.member.turns > 0 && !self.is_leaving
+    }
 }
 
 /// A turn that a worker runs.
@@ -134,7 +142,7 @@ impl Roster {
         let home = state.homes.get(id);
         let is_home = |node: &NodeName| home == Some(node);
         let free = |node: NodeName, most: usize| (load(&node) < most).then(|| (load(&node), node));
-        let fit = state.nodes.values().map(|node| &node.member).filter(|member| member.is_fit && member.turns > 0);
+        let fit = state.nodes.values().filter(|node| node.takes_turns()).map(|node| &node.member);
         // Who leaves turns to others runs them where there are none.
         let own_turns = self.crew.own_turns();
         let leaves_them = own_turns == 0 && !is_bound && fit.clone().next().is_some();
@@ -189,7 +197,12 @@ impl Roster {
             return;
         }
         let (turns, calls, run) = (HashMap::new(), HashMap::new(), Mirror::of(Arc::clone(run)));
-        state.nodes.insert(member.node.clone(), Node { member, turns, calls, run });
+        state.nodes.insert(member.node.clone(), Node { member, turns, calls, run, is_leaving: false });
+    }
+
+    /// A node is about to leave. What it runs it ends, or it goes on elsewhere.
+    pub(crate) fn leave(&self, node: &str) {
+        self.state().nodes.get_mut(node).into_iter().for_each(|node| node.is_leaving = true);
     }
 
     /// Another project serves here: no node gets turns before it is put again.

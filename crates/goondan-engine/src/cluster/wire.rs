@@ -99,6 +99,8 @@ pub(crate) enum Question {
     Spawn(SpawnRequest),
     /// What instances are there?
     List,
+    /// This node leaves: it shall get no more turns. Answered once that is known.
+    Leave,
     /// May there be another step?
     Budget,
     /// May a model be asked? Answered once it may.

@@ -4,8 +4,11 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::uplink::{Book, Uplink, Waiting};
@@ -13,6 +16,7 @@ use super::wire::{Begin, EndOfTurn, Question, Reply, ToLeader, ToWorker, TurnNum
 use crate::delivery::orchestrator::Command;
 use crate::engine::Engine;
 use crate::life::Mirror;
+use crate::runtime::Orders;
 use crate::turn::instance::{self, TurnEnd, TurnStart};
 use crate::turn::{ConversationLog, JoinBox};
 use goondan_core::ids::InstanceId;
@@ -58,6 +62,46 @@ impl Warm {
     }
 }
 
+/// A worker on its way out. It asks the leader twice: once that has answered, no more turns come; and once that has answered
+/// behind the end of the last turn, it has heard everything.
+struct Leave {
+    /// What is not over by then goes on elsewhere.
+    until: Instant,
+    /// The answer that it waits for.
+    answer: Option<BoxFuture<'static, Option<()>>>,
+    /// The leader hands it no more turns.
+    is_known: bool,
+}
+
+impl Leave {
+    fn begin(uplink: &Arc<Uplink>, until: Instant) -> Self {
+        let mut leave = Leave { until, answer: None, is_known: false };
+        leave.ask(uplink);
+        leave
+    }
+
+    fn ask(&mut self, uplink: &Arc<Uplink>) {
+        self.answer = Some(uplink.ask(Question::Leave).answer().boxed());
+    }
+
+    /// Waits for what it waits for. Gives back whether it is time to go.
+    async fn step(leave: Option<&mut Self>) -> bool {
+        let Some(leave) = leave else { return std::future::pending().await };
+        let answered = async {
+            match &mut leave.answer {
+                Some(answer) => answer.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = answered => {}
+            () = tokio::time::sleep_until(leave.until) => return true,
+        }
+        leave.answer = None;
+        std::mem::replace(&mut leave.is_known, true)
+    }
+}
+
 /// A worker. Dropped, its turns end where they stand, as if the process had died.
 pub(crate) struct Worker {
     engine: Arc<Engine>,
@@ -70,6 +114,7 @@ pub(crate) struct Worker {
     /// Those that have had a turn here.
     seen: HashSet<InstanceId>,
     pulse: AbortHandle,
+    leave: Option<Leave>,
 }
 
 impl Drop for Worker {
@@ -99,11 +144,12 @@ impl Worker {
             warm: Warm::default(),
             seen: HashSet::new(),
             pulse: pulse.abort_handle(),
+            leave: None,
         }
     }
 
-    /// Works until this node is no member any more.
-    pub(crate) async fn run(mut self, mut commands: UnboundedReceiver<Command>) {
+    /// Works until this node is no member any more, or until it has left as it was ordered to.
+    pub(crate) async fn run(mut self, mut commands: UnboundedReceiver<Command>, mut orders: Orders) {
         let uplink = Arc::clone(&self.uplink);
         loop {
             tokio::select! {
@@ -117,6 +163,19 @@ impl Worker {
                 },
                 Some(command) = commands.recv() => self.pass_on(command),
                 Some(ended) = self.turns.join_next_with_id() => self.ended(ended),
+                Some(generation) = orders.generations.recv() => self.engine.generation.store(generation),
+                () = orders.leave.cancelled(), if self.leave.is_none() => {
+                    let grace = self.engine.generation.load().policy.shutdown_grace;
+                    self.leave = Some(Leave::begin(&uplink, Instant::now() + grace));
+                }
+                is_time = Leave::step(self.leave.as_mut()) => if is_time {
+                    return;
+                },
+            }
+            let is_idle = self.running.is_empty();
+            if let Some(leave) = self.leave.as_mut().filter(|leave| is_idle && leave.is_known && leave.answer.is_none())
+            {
+                leave.ask(&uplink);
             }
         }
     }

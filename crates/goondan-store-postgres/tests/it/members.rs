@@ -95,7 +95,23 @@ async fn a_node_with_another_project_waits_until_that_serves() {
         nodes.retain(|node| node.workspace == workspace);
         nodes.into_iter().map(|node| (node.state, node.generation)).collect::<Vec<_>>()
     };
-    while states().await != [("leads".to_owned(), None), ("works".to_owned(), Some("two".to_owned()))] {
+    let two = Some("two".to_owned());
+    while states().await != [("leads".to_owned(), two.clone()), ("works".to_owned(), two.clone())] {
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_has_taken_up_the_project_that_serves_gets_turns() {
+    let Some(address) = database() else { return };
+    let workspace = fresh();
+    let leader = open(&address, &workspace).await.unwrap();
+    let crew = leader.crew("two", 5);
+    let member = join(&address, &workspace, "one").await;
+    let (node, is_fit) = next_member(&crew).await;
+    assert!(!is_fit);
+    member.leader.is_left_out().await;
+    assert_eq!(member.leader.serves().await.unwrap().as_deref(), Some("two"));
+    member.leader.set_generation("two").await.unwrap();
+    assert_eq!(next_member(&crew).await, (node, true));
 }

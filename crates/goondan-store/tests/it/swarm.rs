@@ -28,7 +28,7 @@ use goondan_core::ports::tool::{
 use goondan_core::ports::tracing::PassOn;
 use goondan_core::reserved::INTER_AGENT_RESPONSE;
 use goondan_engine::plan::{PlanPorts, plan};
-use goondan_engine::runtime::{ExternalInput, Runtime, RuntimeParts};
+use goondan_engine::runtime::{ExternalInput, NodeParts, Runtime, RuntimeParts};
 use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::JsonlStore;
 
@@ -122,20 +122,23 @@ impl Process {
         let ports = PlanPorts { tools: Arc::new(tools), extensions: Arc::new(()), models: Arc::new(Models) };
         let bundle = Arc::new(bundle(policy));
         let swarm = bundle.choose_swarm(None).unwrap();
-        let parts = RuntimeParts {
+        let node = NodeParts {
             tracing: Arc::new(PassOn),
-            approvals: Arc::new(goondan_core::ports::approval::MemoryBook::default()),
             has_sandbox: false,
             redactor: goondan_engine::policy::redact::Redactor::new(),
             generation: Arc::new(plan(&bundle, swarm, 1, &ports, &Environment::default(), None).await.ok()?),
             store,
             clock,
-            approver: Arc::new(ApproveAll),
             workdir: Some(std::env::temp_dir()),
-            reloader: None,
             observer: Arc::new(()),
+        };
+        let parts = RuntimeParts {
+            node,
+            approvals: Arc::new(goondan_core::ports::approval::MemoryBook::default()),
+            approver: Arc::new(ApproveAll),
             watchers: Vec::new(),
             crew: None,
+            reloader: None,
         };
         let (runtime, events) = Runtime::start(parts).await.ok()?;
         Some(Process { runtime, events })

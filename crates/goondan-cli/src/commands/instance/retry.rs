@@ -17,6 +17,7 @@ use crate::store;
 
 /// Arguments of `gdn instance retry`.
 #[derive(Debug, Args)]
+#[command(mut_arg("node_turns", |arg| arg.hide(true)))]
 pub(super) struct RetryArgs {
     /// The conversation as `agent:key`, or its agent or key alone if that is unique
     #[arg(value_name = "INSTANCE", add = complete::instances())]

@@ -13,6 +13,7 @@ mod reloads;
 mod serve;
 mod session;
 mod signals;
+mod starting;
 mod terminal;
 mod view;
 

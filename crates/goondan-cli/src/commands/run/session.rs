@@ -24,6 +24,7 @@ use super::approval::{Asked, Question, Questions, approver};
 use super::door::Door;
 use super::reloads::Reloads;
 use super::signals::{Hangups, Signal, Signals};
+use super::starting::start_swarm;
 use super::terminal::Terminal;
 use super::view::View;
 use crate::commands::build;
@@ -133,7 +134,7 @@ impl Session {
         // Before the turns go on that an earlier run has left: they may ask again at once.
         let somebody = (launch.asked == Asked::Clients).then(|| broker.listen());
         let (watch, hangups) = (launch.watch, Hangups::open().map_err(CliError::from)?);
-        let (swarm, events) = project::start(prepared, launch, approver, state_root, output).await?;
+        let (swarm, events) = start_swarm((prepared, launch, approver), &mut signals, state_root, output).await?;
         signals.end_when(swarm.taken_over());
         let door = Door::open(&swarm, broker);
         let (reloads, ledger) = (Reloads::begin(&swarm, watch, hangups), UsageLedger::default());
@@ -468,7 +469,7 @@ impl Session {
     }
 }
 
-fn interrupted_by(signal: Signal) -> CliError {
+pub(super) fn interrupted_by(signal: Signal) -> CliError {
     CliError::stopped(signal.exit(), "Interrupted.")
 }
 

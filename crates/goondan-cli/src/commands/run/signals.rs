@@ -39,6 +39,7 @@ impl Signal {
 /// ends the command at once.
 #[derive(Debug)]
 pub(crate) struct Signals {
+    returned: Option<Signal>,
     arrived: UnboundedReceiver<Signal>,
     next_ends: Arc<AtomicBool>,
     taken_over: UnboundedSender<()>,
@@ -47,10 +48,18 @@ pub(crate) struct Signals {
 impl Signals {
     /// Waits for a signal; forever where the platform has none.
     pub(crate) async fn next(&mut self) -> Signal {
+        if let Some(signal) = self.returned.take() {
+            return signal;
+        }
         match self.arrived.recv().await {
             Some(signal) => signal,
             None => std::future::pending().await,
         }
+    }
+
+    /// Whoever asks next gets that signal again.
+    pub(crate) fn put_back(&mut self, signal: Signal) {
+        self.returned = Some(signal);
     }
 
     /// What the last signal was about is dealt with: the next one is no reason to end at once.
@@ -89,7 +98,7 @@ pub(crate) async fn watched(command: impl AsyncFnOnce(Signals) -> Result<(), Cli
         Ok(signal) = hurried => Err(CliError::stopped(signal.exit(), "Ended at once.")
             .suggest("Turns that were not over resume at the next start.")),
         Some(()) = is_taken_over.recv() => Err(store::taken_over()),
-        outcome = command(Signals { arrived, next_ends, taken_over }) => outcome,
+        outcome = command(Signals { returned: None, arrived, next_ends, taken_over }) => outcome,
     }
 }
 

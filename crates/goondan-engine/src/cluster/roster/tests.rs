@@ -104,3 +104,16 @@ fn who_was_put_away_has_no_home() {
     roster.put_away(&instance("1"));
     assert_eq!(roster.choose(&instance("1"), false, |_| false).map(|place| place.is_home), Some(false));
 }
+
+#[test]
+fn who_is_about_to_leave_gets_no_turns() {
+    let roster = roster(0, &[("a", 9), ("b", 9)]);
+    assert_eq!(begin(&roster, "1"), "a");
+    roster.over(&instance("1"));
+    roster.leave("a");
+    // As the crew does where anything has changed.
+    roster.put(Member { node: "a".to_owned(), turns: 9, is_fit: true }, &Life::new());
+    assert_eq!(begin(&roster, "1"), "b", "not even what has run there");
+    roster.leave("b");
+    assert_eq!(begin(&roster, "2"), "here", "nobody else takes turns");
+}

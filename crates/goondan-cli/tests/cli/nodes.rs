@@ -1,0 +1,171 @@
+//! Several `gdn serve` on one database. Without a database (see tests/postgres.sh) all of it is skipped.
+#![cfg(unix)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::projects::manifest;
+use crate::sandbox::Sandbox;
+
+/// A swarm whose nodes share a database.
+struct Cluster {
+    sandbox: Sandbox,
+    address: String,
+}
+
+impl Cluster {
+    /// The model answers with `text` after a while. `None`, and a message, where there is no database.
+    #[allow(clippy::print_stderr, reason = "a test says that it skips")]
+    fn new(text: &str, millis: u32) -> Option<Self> {
+        let Ok(address) = std::env::var("GOONDAN_TEST_POSTGRES") else {
+            eprintln!("skipped: GOONDAN_TEST_POSTGRES names no database; see tests/postgres.sh");
+            return None;
+        };
+        let cluster = Cluster { sandbox: Sandbox::new(), address };
+        cluster.edit(text, millis);
+        Some(cluster)
+    }
+
+    fn edit(&self, text: &str, millis: u32) {
+        let options = format!("{{default: {{text: {text}, delayMs: {millis}}}}}");
+        let model = format!("{{provider: scripted, model: any, options: {options}}}");
+        self.sandbox.write("p/goondan.yaml", &manifest(&model, ""));
+    }
+
+    /// A node with a state root of its own, as if it were on a machine of its own.
+    fn node(&self, name: &str, turns: &str) -> Node {
+        let root = self.sandbox.dir().join(name);
+        let arguments = ["serve", "p", "--listen", "127.0.0.1:0", "--node-turns", turns, "--store", &self.address];
+        let mut command = self.sandbox.command(&arguments);
+        command.arg("--state-root").arg(root).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        Node { child, stderr }
+    }
+
+    fn gdn(&self, command: &[&str]) -> Value {
+        let outcome = self.sandbox.gdn(&[command, &["--json", "--store", &self.address]].concat());
+        serde_json::from_str(outcome.ok()).unwrap()
+    }
+
+    /// What is known of a node, once that is so.
+    fn once(&self, node: &Node, is_so: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let nodes = self.gdn(&["nodes"]);
+            let mut nodes = nodes.as_array().unwrap().iter();
+            if let Some(found) = nodes.find(|found| found["process"] == node.child.id() && is_so(found)) {
+                return found.clone();
+            }
+        }
+    }
+
+    fn send(&self, text: &str) {
+        self.gdn(&["send", text, "--project", "p"]);
+    }
+
+    /// The messages of the conversation, once there are so many.
+    fn messages(&self, count: usize) -> String {
+        loop {
+            let shown = self.gdn(&["instance", "show", "a:main", "--project", "p"]);
+            if shown["messages"].as_array().is_some_and(|messages| messages.len() >= count) {
+                return shown.to_string();
+            }
+        }
+    }
+}
+
+/// A `gdn serve`.
+struct Node {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Node {
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Reads on until a line begins like that.
+    fn until(&mut self, begins: &str) {
+        let mut lines = self.stderr.by_ref().lines();
+        assert!(lines.any(|line| line.unwrap().starts_with(begins)), "{begins}");
+    }
+
+    fn exit(&mut self) -> Option<i32> {
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It has ended already, or nobody wants it any more.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_worker_that_gets_sigterm_ends_its_turns_and_takes_no_more() {
+    let Some(cluster) = Cluster::new("late", 5_000) else { return };
+    let leader = cluster.node("leader", "0");
+    cluster.once(&leader, |node| node["state"] == "leads");
+    let mut worker = cluster.node("worker", "5");
+    cluster.once(&worker, |node| node["state"] == "works");
+    cluster.send("hi");
+    cluster.once(&worker, |node| node["running"] == 1);
+    worker.signal("TERM");
+    worker.until("Finishing the turns");
+    cluster.send("and now?");
+    assert_eq!(worker.exit(), Some(0));
+    cluster.messages(4);
+    let logs = cluster.sandbox.gdn(&["logs", "--project", "p", "--json", "--store", &cluster.address]);
+    let started = logs.ok().lines().filter(|line| line.contains(r#""turn.started""#)).count();
+    assert_eq!(started, 2, "neither turn was begun twice: {}", logs.stdout);
+}
+
+#[test]
+fn a_leader_that_gets_sigterm_ends_well() {
+    let Some(cluster) = Cluster::new("late", 0) else { return };
+    let mut leader = cluster.node("leader", "5");
+    leader.until("Serving the swarm");
+    leader.signal("TERM");
+    assert_eq!(leader.exit(), Some(0));
+}
+
+#[test]
+fn a_worker_that_is_told_twice_leaves_its_turns_to_others() {
+    let Some(cluster) = Cluster::new("late", 600_000) else { return };
+    let leader = cluster.node("leader", "0");
+    cluster.once(&leader, |node| node["state"] == "leads");
+    let mut worker = cluster.node("worker", "5");
+    cluster.once(&worker, |node| node["state"] == "works");
+    cluster.send("hi");
+    cluster.once(&worker, |node| node["running"] == 1);
+    worker.signal("TERM");
+    worker.until("Finishing the turns");
+    worker.signal("TERM");
+    assert_eq!(worker.exit(), Some(143));
+    cluster.once(&leader, |node| node["running"] == 1);
+}
+
+#[test]
+fn a_worker_takes_up_the_project_that_the_leader_has_reloaded() {
+    let Some(cluster) = Cluster::new("first", 0) else { return };
+    let leader = cluster.node("leader", "0");
+    let before = cluster.once(&leader, |node| node["state"] == "leads" && node["generation"].is_string());
+    let worker = cluster.node("worker", "5");
+    cluster.once(&worker, |node| node["state"] == "works");
+    cluster.send("hi");
+    assert!(cluster.messages(2).contains("first"));
+    cluster.edit("second", 0);
+    leader.signal("HUP");
+    let served = cluster.once(&leader, |node| node["generation"] != before["generation"]);
+    cluster.once(&worker, |node| node["state"] == "works" && node["generation"] == served["generation"]);
+    cluster.send("hi");
+    assert!(cluster.messages(4).contains("second"));
+}
