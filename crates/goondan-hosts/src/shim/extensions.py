@@ -7,6 +7,7 @@ import copy
 import inspect
 import itertools
 import json
+import queue
 import threading
 import time
 import traceback
@@ -25,10 +26,8 @@ class Bus:
     def __init__(self):
         self._handlers, self.users = {}, 0
 
-    def on(self, name, handler):
-        if not callable(handler):
-            raise TypeError("`events.on` needs a function")
-        entry = (handler,)
+    def on(self, entry):
+        name = entry[0]
         self._handlers.setdefault(name, []).append(entry)
 
         def off():
@@ -38,13 +37,44 @@ class Bus:
         return off
 
     def emit(self, name, *args):
-        for (handler,) in list(self._handlers.get(name, ())):
-            try:
-                result = handler(*args)
-                if inspect.isawaitable(result):
-                    asyncio.run_coroutine_threadsafe(_heard(result, name), LOOP[0])
-            except Exception:
-                _told(name)
+        _tell_all(list(self._handlers.get(name, ())), args)
+
+
+def _tell_all(entries, args):
+    for name, handler in entries:
+        try:
+            result = handler(*args)
+            if inspect.isawaitable(result):
+                asyncio.run_coroutine_threadsafe(_heard(result, name), LOOP[0])
+        except Exception:
+            _told(name)
+
+
+# Events of the runtime wait here for the thread that tells them: a handler that takes long delays other handlers alone.
+_happened = queue.Queue(1024)
+
+
+def _tell_happened():
+    while True:
+        session, event = _happened.get()
+        entries = [entry for entry in list(session.subscriptions) if entry[0] == event["type"]]
+        _tell_all(entries, (event,))
+
+
+def happened(message):
+    session = _sessions.get(message["session"])
+    if session is None:
+        return
+    if not _telling:
+        _telling.append(threading.Thread(target=_tell_happened, daemon=True))
+        _telling[0].start()
+    try:
+        _happened.put_nowait((session, message["event"]))
+    except queue.Full:
+        log(None, "debug", "an event was left out: too many wait already")
+
+
+_telling = []
 
 
 async def _heard(result, name):
@@ -67,22 +97,41 @@ class Session:
         self.bus.users += 1
         self.extension = message["extension"]
         self.layers, self.tools, self.offs = [], {}, []
+        self.subscriptions, self.has_listened = [], False
         self.state, self.is_dirty, self.is_open = message.get("state"), False, True
-        self.base, self.events = [], []
+        self.conversation = Told()
         self.lock = threading.Lock()
 
-    def kept(self):
-        """What it has set since gdn was told."""
+    def subscribe(self, name, handler):
+        if not callable(handler):
+            raise TypeError("`events.on` needs a function")
+        entry = (str(name), handler)
+        end = self.bus.on(entry)
         with self.lock:
-            if not self.is_dirty:
-                return None
-            self.is_dirty = False
-            return {"value": self.state}
+            self.subscriptions, self.has_listened = self.subscriptions + [entry], True
+        self.offs.append(end)
+
+        def off():
+            end()
+            with self.lock:
+                self.subscriptions = [known for known in self.subscriptions if known is not entry]
+                self.has_listened = True
+
+        return off
+
+    def news(self):
+        """What it has set, and what it listens to, since gdn was told."""
+        told = {}
+        with self.lock:
+            if self.is_dirty:
+                told["state"] = {"value": self.state}
+            if self.has_listened:
+                told["listens"] = sorted({name for name, _ in self.subscriptions})
+            self.is_dirty = self.has_listened = False
+        return told
 
     def hear(self, news):
-        if "base" in news:
-            self.base, self.events = news["base"], []
-        self.events = self.events + news.get("events", [])
+        self.conversation.hear(news)
         if "state" in news:
             with self.lock:
                 self.state, self.is_dirty = news["state"]["value"], False
@@ -140,9 +189,7 @@ class Events:
         self._session = session
 
     def on(self, name, handler):
-        off = self._session.bus.on(name, handler)
-        self._session.offs.append(off)
-        return off
+        return self._session.subscribe(name, handler)
 
     def emit(self, name, *args):
         self._session.bus.emit(name, *args)
@@ -212,8 +259,8 @@ async def register(message, pool):
             raise Fault("init", "`register` failed: %s: %s" % (type(error).__name__, short(str(error)))) from None
         session.is_open = False
         layers = [{"kind": kind, "priority": priority} for kind, _, priority in session.layers]
-        registered = {"layers": layers, "tools": [shape for shape, _ in session.tools.values()]}
-        done(id, registered, {"state": session.kept()})
+        registered = {"layers": layers, "tools": [shape for shape, _ in session.tools.values()], "keeps": True}
+        done(id, registered, session.news())
     except BaseException as error:
         forget(number)
         fail(id, thrown(error), error.fault if isinstance(error, Fault) else "init")
@@ -248,21 +295,56 @@ def _fold(base, events):
     return messages
 
 
+class Told:
+    """What was told of a conversation. It lasts from turn to turn as texts, which nobody can change; each turn reads them at
+    most once."""
+
+    def __init__(self):
+        self._texts, self._changes, self._base, self.events = [], [], None, []
+
+    def hear(self, news):
+        splice, events = news.get("splice"), news.get("events", [])
+        if "base" in news:
+            self._begin([_text(message) for message in news["base"]])
+        if splice:
+            known = _fold(self._texts, self._changes)
+            if len(known) != splice["of"]:
+                raise RuntimeError("gdn and its host do not know the same conversation")
+            middle = [_text(message) for message in splice["messages"]]
+            self._begin(known[: splice["keep"]] + middle + known[len(known) - splice["tail"] :])
+        for event in events:
+            self._changes.append({**event, "message": _text(event["message"])} if "message" in event else event)
+        self.events = self.events + events
+
+    def _begin(self, texts):
+        self._texts, self._changes, self._base, self.events = texts, [], None, []
+
+    @property
+    def base(self):
+        if self._base is None:
+            self._base = [json.loads(known["text"]) for known in self._texts]
+        return self._base
+
+
+def _text(message):
+    return {"id": message["id"], "text": encode(message)}
+
+
 class ConversationState:
     def __init__(self, session, emitted):
         self._session, self._emitted = session, emitted
 
     @property
     def base_messages(self):
-        return list(self._session.base)
+        return list(self._session.conversation.base)
 
     @property
     def events(self):
-        return self._session.events + self._emitted
+        return self._session.conversation.events + self._emitted
 
     @property
     def next_messages(self):
-        return _fold(self._session.base, self.events)
+        return _fold(self._session.conversation.base, self.events)
 
     def to_llm_messages(self):
         return [message["data"] for message in self.next_messages]
@@ -381,9 +463,7 @@ class LayerRun:
             fields["toolCatalog"], self._names = names, names
         events = self.emitted[:]
         del self.emitted[:]
-        changed = {"changes": {"fields": fields, "events": events}}
-        state = self.session.kept()
-        return changed if state is None else {**changed, "state": state}
+        return {"changes": {"fields": fields, "events": events}, **self.session.news()}
 
     def _asked(self, name, payload):
         if self.is_over:
@@ -434,11 +514,11 @@ async def layer(message, pool):
         run.is_over = True
         done(id, result, run.changes())
     except asyncio.CancelledError:
-        fail(id, {"message": "the layer was cancelled", "code": "E_TURN_CANCELLED"}, None, session.kept())
+        fail(id, {"message": "the layer was cancelled", "code": "E_TURN_CANCELLED"}, None, session.news())
     except BaseException as error:
         log(id, "debug", traceback.format_exc())
         error = (run and run.broken) or error
-        fail(id, thrown(error), error.fault if isinstance(error, Fault) else None, session.kept())
+        fail(id, thrown(error), error.fault if isinstance(error, Fault) else None, session.news())
     finally:
         if run:
             run.is_over = True
