@@ -73,18 +73,23 @@ pub struct News {
     pub state: Option<Kept>,
 }
 
-/// How the conversation that an extension knows becomes the one before the turn: what lies between the first `keep` and the
-/// last `tail` of its messages gives way to `messages`.
+/// How the conversation that an extension knows becomes the one before the turn.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Splice {
     /// So many messages it has to know; with another number it knows something else.
     pub of: usize,
-    /// So many of the first messages stay.
-    pub keep: usize,
-    /// So many of the last ones do.
-    pub tail: usize,
-    /// What stands between them.
-    pub messages: Vec<Arc<Message>>,
+    /// What the conversation consists of, in order.
+    pub parts: Vec<Part>,
+}
+
+/// A part of a conversation.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Part {
+    /// What it knows, from one message up to another one that is not meant.
+    Known(usize, usize),
+    /// A message.
+    New(Arc<Message>),
 }
 
 /// What an extension keeps, which may be nothing.

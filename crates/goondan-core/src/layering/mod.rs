@@ -22,7 +22,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 pub use self::extension::extension;
-pub use self::messages::{Begin, Kept, News, NextAsk, Offered, Register, Registered, Run, Splice};
+pub use self::messages::{Begin, Kept, News, NextAsk, Offered, Part, Register, Registered, Run, Splice};
 pub use self::sessions::{Session, Sessions};
 use crate::JsonObject;
 use crate::ports::extension::{Changes, Seat};

@@ -1,10 +1,11 @@
 //! What an extension was told of a conversation. It keeps the messages; this side keeps a mark of each, and tells what is new.
 
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::Arc;
 
-use super::Splice;
+use super::{Part, Splice};
 use crate::message::{Message, MessageEvent};
 use crate::ports::extension::Transcript;
 
@@ -18,7 +19,7 @@ pub(super) struct Told {
 }
 
 /// What tells a message from others. An instance that rests keeps these, and not its messages.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Mark {
     id: u64,
     whole: u64,
@@ -97,10 +98,16 @@ pub(super) fn news(
 
 /// How `had` becomes `now`, the marks of `messages`.
 fn splice(had: &[Mark], now: &[Mark], messages: &[Arc<Message>]) -> Splice {
-    let keep = had.iter().zip(now).take_while(|(a, b)| a == b).count();
-    let (had_left, now_left) = (&had[keep..], &now[keep..]);
-    let tail = had_left.iter().rev().zip(now_left.iter().rev()).take_while(|(a, b)| a == b).count();
-    Splice { of: had.len(), keep, tail, messages: messages[keep..messages.len() - tail].to_vec() }
+    let places: HashMap<&Mark, usize> = had.iter().enumerate().map(|(at, mark)| (mark, at)).collect();
+    let mut parts = Vec::new();
+    for (mark, message) in now.iter().zip(messages) {
+        match (places.get(mark), parts.last_mut()) {
+            (Some(at), Some(Part::Known(_, end))) if at == end => *end += 1,
+            (Some(&at), _) => parts.push(Part::Known(at, at + 1)),
+            (None, _) => parts.push(Part::New(Arc::clone(message))),
+        }
+    }
+    Splice { of: had.len(), parts }
 }
 
 /// Does to the marks what an extension does to its messages.

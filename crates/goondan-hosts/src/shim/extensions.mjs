@@ -165,10 +165,10 @@ class Told {
   hear({ base, splice, events = [] }) {
     if (base) this.#begin(base.map(text));
     if (splice) {
-      const { of, keep, tail, messages } = splice;
+      const { of, parts } = splice;
       const known = fold(this.#texts, this.#changes);
       if (known.length !== of) throw new Error('gdn and its host do not know the same conversation');
-      this.#begin([...known.slice(0, keep), ...messages.map(text), ...known.slice(of - tail)]);
+      this.#begin(parts.flatMap((part) => (Array.isArray(part) ? known.slice(...part) : [text(part)])));
     }
     this.#changes.push(...events.map((event) => (event.message ? { ...event, message: text(event.message) } : event)));
     this.events = [...this.events, ...events.map(datedEvent)];

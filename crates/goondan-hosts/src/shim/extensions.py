@@ -6,7 +6,6 @@ import contextvars
 import copy
 import inspect
 import itertools
-import json
 import queue
 import threading
 import time
@@ -167,7 +166,7 @@ class Tools:
             raise TypeError("`tools.register` needs `{name, description, parameters}` and a function")
         parameters = item.get("parameters", {"type": "object", "properties": {}})
         shape = {"name": item["name"], "description": str(item.get("description", "")), "parameters": parameters}
-        self._session.tools[item["name"]] = (json.loads(encode(shape)), handler)
+        self._session.tools[item["name"]] = (_loads(encode(shape)), handler)
 
 
 class State:
@@ -179,7 +178,7 @@ class State:
             return copy.deepcopy(self._session.state)
 
     def set(self, value):
-        value = json.loads(encode(value))
+        value = _loads(encode(value))
         with self._session.lock:
             self._session.state, self._session.is_dirty = value, True
 
@@ -310,8 +309,8 @@ class Told:
             known = _fold(self._texts, self._changes)
             if len(known) != splice["of"]:
                 raise RuntimeError("gdn and its host do not know the same conversation")
-            middle = [_text(message) for message in splice["messages"]]
-            self._begin(known[: splice["keep"]] + middle + known[len(known) - splice["tail"] :])
+            parts = (known[slice(*part)] if isinstance(part, list) else [_text(part)] for part in splice["parts"])
+            self._begin([message for part in parts for message in part])
         for event in events:
             self._changes.append({**event, "message": _text(event["message"])} if "message" in event else event)
         self.events = self.events + events
@@ -322,7 +321,7 @@ class Told:
     @property
     def base(self):
         if self._base is None:
-            self._base = [json.loads(known["text"]) for known in self._texts]
+            self._base = [_loads(known["text"]) for known in self._texts]
         return self._base
 
 
@@ -435,7 +434,7 @@ class LayerRun:
             raise RuntimeError("the layer is over: nothing can be emitted any more")
         if not isinstance(event, dict) or event.get("type") not in ("append", "replace", "remove", "truncate"):
             raise TypeError("a message event is an append, a replace, a remove or a truncate")
-        event = json.loads(encode(event))
+        event = _loads(encode(event))
         if event["type"] in ("append", "replace"):
             message = event.get("message") or {}
             data = message.get("data") or {}
@@ -456,7 +455,7 @@ class LayerRun:
         for field, known in self._known.items():
             value = getattr(self.ctx, field, None)
             if value != known:
-                fields[field] = json.loads(encode(value))
+                fields[field] = _loads(encode(value))
                 self._known[field] = copy.deepcopy(value)
         names = self._catalog()
         if names != self._names:

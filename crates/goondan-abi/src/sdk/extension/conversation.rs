@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::wire::{News, Splice, ToolError};
+use crate::wire::{News, Part, Splice, ToolError};
 
 /// What was said before the turn began, and what has changed since then.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -38,14 +38,23 @@ impl Conversation {
         if let Some(base) = news.base {
             *self = Conversation { base, events: Vec::new() };
         }
-        if let Some(Splice { of, keep, tail, messages }) = news.splice {
+        if let Some(Splice { of, parts }) = news.splice {
             let mut known = std::mem::take(&mut self.base);
             std::mem::take(&mut self.events).iter().for_each(|event| apply(&mut known, event));
-            if known.len() != of || keep + tail > of {
-                return Err(ToolError::new("gdn and the library do not know the same conversation"));
+            let unlike = || ToolError::new("gdn and the library do not know the same conversation");
+            if known.len() != of {
+                return Err(unlike());
             }
-            known.splice(keep..of - tail, messages);
-            self.base = known;
+            for part in parts {
+                match part {
+                    Part::New(message) => self.base.push(message),
+                    // Each message is meant once at most.
+                    Part::Known(from, to) => {
+                        let kept = known.get_mut(from..to).ok_or_else(unlike)?;
+                        self.base.extend(kept.iter_mut().map(Value::take));
+                    }
+                }
+            }
         }
         self.events.extend(news.events);
         Ok(())
@@ -101,7 +110,8 @@ mod tests {
         conversation.hear(News { base: Some(vec![message("a"), message("b")]), ..News::default() }).unwrap();
         let events = vec![json!({"type": "append", "message": message("c")})];
         conversation.hear(News { events, ..News::default() }).unwrap();
-        let splice = |of| Some(Splice { of, keep: 1, tail: 1, messages: vec![message("x"), message("y")] });
+        let parts = || vec![Part::Known(0, 1), Part::New(message("x")), Part::New(message("y")), Part::Known(2, 3)];
+        let splice = |of| Some(Splice { of, parts: parts() });
         conversation.hear(News { splice: splice(3), ..News::default() }).unwrap();
         assert_eq!(conversation.base_messages(), ["a", "x", "y", "c"].map(message));
         assert!(conversation.events().is_empty());
