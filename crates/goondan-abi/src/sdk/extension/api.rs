@@ -120,8 +120,11 @@ impl ExtensionApi {
             description: tool.export.description.clone(),
             parameters: tool.export.parameters.clone(),
         });
-        let registered =
-            Registered { layers: self.layers.iter().map(|(entry, _)| *entry).collect(), tools: offered.collect(), keeps: true };
+        let registered = Registered {
+            layers: self.layers.iter().map(|(entry, _)| *entry).collect(),
+            tools: offered.collect(),
+            keeps: true,
+        };
         let layers = self.layers.into_iter().map(|(_, run)| run).collect();
         (Session::new(self.told, self.state, self.events, layers, self.tools), registered)
     }

@@ -213,7 +213,10 @@ impl<'a> LayerContext<'a> {
             return Err(error);
         }
         let changes = self.changes();
-        let asked = self.ask(operation::LAYER_NEXT, &NextRequest { changes, state: self.session.state.news(), listens: self.session.listens() })?;
+        let asked = self.ask(
+            operation::LAYER_NEXT,
+            &NextRequest { changes, state: self.session.state.news(), listens: self.session.listens() },
+        )?;
         let Wrapped { result, metadata, news } = serde_json::from_value(asked)?;
         self.session.hear(news)?;
         self.known.insert("metadata".to_owned(), Value::Object(metadata.clone()));
