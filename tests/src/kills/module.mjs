@@ -28,7 +28,7 @@ export const handlers = {
 };
 
 export function register(api) {
-  const text = (content) => ({ type: 'append', message: { data: { role: 'system', content } } });
+  const text = (content) => ({ type: 'append', message: { data: { role: 'user', content } } });
   api.pipeline.register('turn', async (ctx) => {
     if (ctx.inputEvent.input !== 'go') return ctx.next();
     operation('turn begins');

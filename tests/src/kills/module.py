@@ -45,7 +45,7 @@ handlers = {"act": act}
 
 
 def text(content):
-    return {"type": "append", "message": {"data": {"role": "system", "content": content}}}
+    return {"type": "append", "message": {"data": {"role": "user", "content": content}}}
 
 
 def register(api):

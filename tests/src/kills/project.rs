@@ -14,7 +14,7 @@ spec:
   model: script
   options:
     rules:
-      - when: {role: user, contains: go}
+      - when: {role: user, contains: begun}
         reply: {calls: [{id: c, tool: t__act, args: {}}]}
       - when: {role: tool}
         reply: {text: done}

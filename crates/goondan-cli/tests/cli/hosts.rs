@@ -45,11 +45,12 @@ fn a_handler_that_does_what_none_should_ends_its_call_and_nothing_else() {
         sandbox.write(&format!("p/{}", entry(runtime)), &fixture(entry(runtime)));
         let mut cases = String::new();
         for line in fixture("steps.yaml").lines().filter_map(|line| line.strip_prefix("- [")) {
-            let (how, expected) = line.strip_suffix(']').unwrap().split_once(", ").unwrap();
+            let (tool, line) = line.strip_suffix(']').unwrap().split_once(", ").unwrap();
+            let (how, expected) = line.split_once(", ").unwrap();
             write!(
                 cases,
                 "---\ncase: {how}\nabout: A handler that {how}.\nrules: [T6]\nproject: p\nmodels: {{a: []}}\nsteps:\n  - call: \
-                 {{tool: t__act, args: {{how: {how}}}}}\n    expect: {expected}\n  - call: {{tool: t__greet, args: {{}}}}\n    \
+                 {{tool: {tool}__act, args: {{how: {how}}}}}\n    expect: {expected}\n  - call: {{tool: t__greet, args: {{}}}}\n    \
                  expect: {{status: ok, output: hello}}\n"
             )
             .unwrap();
