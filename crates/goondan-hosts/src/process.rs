@@ -44,6 +44,8 @@ pub(crate) struct Process {
     pong: Arc<Notify>,
     /// It takes no further calls and ends with the last that it has.
     is_retired: AtomicBool,
+    /// It has run out of memory, and takes no further calls.
+    is_spent: Arc<AtomicBool>,
     /// How it ended, once it has.
     ended: watch::Receiver<Option<String>>,
     /// Has it end when this is dropped: it is left a moment to do so by itself.
@@ -58,6 +60,7 @@ impl Process {
         let (pong, kill, leave) = (Arc::<Notify>::default(), CancellationToken::new(), CancellationToken::new());
         let (down, lines) = mpsc::unbounded_channel();
         let (hello, greeted) = oneshot::channel();
+        let is_spent = Arc::<AtomicBool>::default();
         let (told, ended) = watch::channel(None);
         let events = Arc::<AtomicUsize>::default();
         tokio::spawn(write(lines, output, Arc::clone(&events)));
@@ -70,6 +73,7 @@ impl Process {
             notes: Arc::clone(&notes),
             pong: Arc::clone(&pong),
             down: down.downgrade(),
+            is_spent: Arc::clone(&is_spent),
             hello: Some(hello),
         };
         let reading = tokio::spawn(reader.read(input));
@@ -87,6 +91,7 @@ impl Process {
             kill,
             pong,
             is_retired,
+            is_spent,
             ended,
             _leave,
         };
@@ -118,7 +123,8 @@ impl Process {
 
     /// Whether it takes calls.
     pub(crate) fn is_fit(&self) -> bool {
-        self.calls.is_open() && !self.is_retired.load(Ordering::Relaxed)
+        let is_given_up = self.is_retired.load(Ordering::Relaxed) || self.is_spent.load(Ordering::Relaxed);
+        self.calls.is_open() && !is_given_up
     }
 
     /// Tells it something. Where it is gone, whoever waits is told so.
@@ -244,6 +250,7 @@ struct Reader {
     notes: Arc<Notes>,
     pong: Arc<Notify>,
     down: mpsc::WeakUnboundedSender<Line>,
+    is_spent: Arc<AtomicBool>,
     hello: Option<oneshot::Sender<String>>,
 }
 
@@ -281,7 +288,9 @@ impl Reader {
                 let output = ToolOutput { output, title, metadata, attachments };
                 self.calls.end(id, Ended { outcome: Ok(output), changes, state, listens });
             }
-            Up::Fail { id, error, fault, state, listens } => {
+            Up::Fail { id, error, fault, state, listens, spent } => {
+                // Before whoever waits can call again.
+                self.is_spent.fetch_or(spent, Ordering::Relaxed);
                 let error = ToolError::from(error);
                 let error = fault.into_iter().fold(error, |error, fault| error.code(fault.code()));
                 self.calls.end(id, Ended { state, listens, ..Err(error).into() });

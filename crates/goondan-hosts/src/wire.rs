@@ -122,6 +122,9 @@ pub(crate) enum Up {
         state: Option<Kept>,
         #[serde(default)]
         listens: Option<Vec<String>>,
+        /// It had no memory left, and may have none for the next call.
+        #[serde(default)]
+        spent: bool,
     },
     /// A handler, or somebody in the host, has something for the log.
     Log {

@@ -35,8 +35,9 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<()> {
     let mut latencies = Vec::new();
     for edit in 1..=plan.reloads {
         load.more_turns(BETWEEN).await?;
-        project.turn_into(edit)?;
+        // Before it is written: a host that is just being started reads what is there.
         load.newest.store(edit, Ordering::SeqCst);
+        project.turn_into(edit)?;
         let at = Instant::now();
         let outcome = swarm.reload().await;
         outcome.result.map_err(|diagnostics| anyhow!("reload {edit} failed: {diagnostics:?}"))?;

@@ -221,7 +221,9 @@ function told(error) {
 function failed(id, error, session) {
   if (error instanceof Error && error.stack && !foreign.has(error)) log(id, 'debug', [error.stack]);
   const fault = error instanceof Fault ? error.fault : undefined;
-  tell({ kind: 'fail', id, fault, error: thrown(error), ...news(session) });
+  // What was allocated may be free again only later.
+  const spent = error instanceof RangeError && /allocation failed|out of memory/i.test(error.message);
+  tell({ kind: 'fail', id, fault, error: thrown(error), ...news(session), spent });
 }
 
 function hear(message) {

@@ -303,7 +303,9 @@ def done(id, result, more=None):
 
 def fail(id, error, fault=None, news=None):
     error = {key: value for key, value in error.items() if value is not None}
-    tell({"kind": "fail", "id": id, "error": error, "fault": fault, **(news or {})})
+    # What was allocated may be free again only later.
+    spent = error.get("name") == "MemoryError"
+    tell({"kind": "fail", "id": id, "error": error, "fault": fault, **(news or {}), "spent": spent})
 
 
 def news_of(call):
