@@ -154,6 +154,8 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("time for such a host to answer a ping", "goondan-hosts/src/process.rs", "PONG"),
     ("time for a host to end by itself", "goondan-hosts/src/process.rs", "PATIENCE"),
     ("log lines, progress and questions of a handler that wait", "goondan-hosts/src/calls.rs", "WAITING_EVENTS"),
+    ("events of the runtime that wait for a host", "goondan-hosts/src/process.rs", "MOST_EVENTS"),
+    ("events of the runtime that wait for the extensions of a library", "extension/heard.rs", "MOST"),
     ("questions to agents that a handler may have open", "goondan-hosts/src/attended.rs", "MAX_OPERATIONS"),
     (
         "ends of a host in a row without an answer, before its restarts are delayed",

@@ -18,6 +18,8 @@ mod explain;
 mod help;
 #[cfg(unix)]
 mod hostile;
+#[cfg(unix)]
+mod hosts;
 mod init;
 mod instances;
 mod later;
