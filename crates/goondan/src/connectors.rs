@@ -13,6 +13,8 @@ use goondan_spec::kinds::{
     PropertyType, Reply, Setting,
 };
 use goondan_spec::{Bundle, Environment, Fingerprint, Resource, ResourceId, Secret, ValueSource};
+/// Stands at the end of comments on GitHub that agents have written.
+pub use goondan_tools::GITHUB_MARK;
 
 use crate::project::base_connector;
 use crate::swarm::Swarm;
@@ -322,6 +324,7 @@ fn github() -> ConnectorManifest {
         answers: true,
         asks: true,
         knows_senders: true,
+        tool: Some("github"),
         ..manifest("github", &events.map(|name| (name, properties)))
     }
 }
@@ -345,6 +348,7 @@ fn discord() -> ConnectorManifest {
         streams: true,
         asks: true,
         knows_senders: true,
+        tool: Some("discord"),
         ..manifest("discord", &[("slash_command", properties), ("component_interaction", properties)])
     }
 }
