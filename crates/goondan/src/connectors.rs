@@ -133,6 +133,16 @@ impl Bound {
         self.config.get(name).map(Secret::expose)
     }
 
+    /// Whether the files that come with an event are fetched.
+    pub fn fetches_files(&self) -> bool {
+        matches!(self.setting("files"), Some("fetch" | "both"))
+    }
+
+    /// Whether the files of an answer are sent.
+    pub fn sends_files(&self) -> bool {
+        matches!(self.setting("files"), Some("send" | "both"))
+    }
+
     /// A secret; the empty text where it is not set. A built-in connector has all that it needs, or it is not started.
     pub fn secret(&self, name: &str) -> &str {
         self.secrets.get(name).map_or("", Secret::expose)
@@ -404,9 +414,12 @@ fn signing_key(text: &str) -> Result<(), String> {
     }
 }
 
-/// Not every model takes pictures and files: whoever wants them says so.
+/// Not every model takes pictures and files, and not everybody may see what tools bring back: whoever wants them says so.
 fn files(text: &str) -> Result<(), String> {
-    if matches!(text, "fetch" | "name") { Ok(()) } else { Err("must be `fetch` or `name`".to_owned()) }
+    match text {
+        "name" | "fetch" | "send" | "both" => Ok(()),
+        _ => Err("must be `name`, `fetch`, `send` or `both`".to_owned()),
+    }
 }
 
 fn address(text: &str) -> Result<(), String> {

@@ -17,4 +17,5 @@ mod socket;
 mod stream;
 mod support;
 mod telegram;
+mod uploads;
 mod webhook;
