@@ -2,6 +2,7 @@
 
 mod approval;
 mod clock;
+mod connect;
 mod evaluation;
 pub(crate) mod events;
 pub(crate) mod evidence;
