@@ -146,6 +146,7 @@ impl ConnectorDesk for Counter {
     }
 
     fn log(&self, _level: LogLevel, message: &str, fields: JsonObject) {
-        tracing::debug!(target: "gdn::connector", fields = %Value::Object(fields), "{message}");
+        let fields = Value::Object(fields);
+        tracing::debug!(target: "gdn::connector", %fields, "{message}");
     }
 }

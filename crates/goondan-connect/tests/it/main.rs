@@ -4,6 +4,7 @@
 
 mod cli;
 mod cron;
+mod deliveries;
 mod discord;
 mod files;
 mod floods;

@@ -25,7 +25,7 @@ pub(crate) fn signed(secret: &str, age: i64, body: &str) -> Vec<(&'static str, S
     vec![("x-slack-request-timestamp", at), ("x-slack-signature", format!("v0={hex}"))]
 }
 
-fn message(ts: &str, text: &str) -> String {
+pub(crate) fn message(ts: &str, text: &str) -> String {
     json!({"type": "event_callback", "team_id": "T1", "event_id": format!("Ev{ts}"), "event": {
         "type": "message", "channel": "C1", "channel_type": "im", "user": "U1", "ts": ts, "text": text,
     }})
