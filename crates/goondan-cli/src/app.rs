@@ -131,7 +131,7 @@ fn start_logging(global: &Global) {
         (true, _) => "error,genai=off",
         (false, 0 | 1) => "warn,genai=off,agent_client_protocol=error,rmcp::service=error,gdn::agent=trace",
         (false, 2) => {
-            "goondan=debug,goondan_core=debug,goondan_engine=debug,goondan_store=debug,goondan_tools=debug,goondan_models=debug,warn,genai=off,gdn::agent=trace"
+            "goondan=debug,goondan_core=debug,goondan_engine=debug,goondan_store=debug,goondan_tools=debug,goondan_models=debug,warn,genai=off,gdn=debug,gdn::agent=trace"
         }
         (false, _) => "trace,genai=off",
     };

@@ -185,7 +185,7 @@ fn follow_connector(lang: &str) {
     let [test, serve] = next(&printed).try_into().unwrap();
     let test: Vec<&str> = test.iter().map(String::as_str).collect();
     assert!(sandbox.gdn_building(&test).ok().ends_with("1 passed, 0 failed\n"));
-    assert_eq!(serve, ["serve", "connectors/kitchen"]);
+    assert_eq!(serve, ["serve", "-vv", "connectors/kitchen"]);
     let around = scripted(ECHO);
     let project = std::fs::read_to_string(around.dir().join("p/goondan.yaml")).unwrap();
     around.write("goondan.yaml", &project);

@@ -224,7 +224,8 @@ fn report(made: &Made<'_>, output: &Output) -> Result<(), CliError> {
     let build = builds.then(|| format!("gdn build {place}"));
     let begin = match input {
         Some(input) => format!("gdn run {place} --input {input}"),
-        None => format!("gdn serve {place}"),
+        // Its log lines say what was answered.
+        None => format!("gdn serve -vv {place}"),
     };
     let run = [format!("gdn test {case}"), begin];
     let next: Vec<String> = build.into_iter().chain(run).collect();
