@@ -137,3 +137,15 @@ async fn with_a_port_of_its_own_it_needs_no_server() {
     platform.wait("chat.postMessage", 1).await;
     assert_eq!(running.heard("slack:C1:1.2").await, ["hello"]);
 }
+
+#[tokio::test]
+async fn people_see_that_an_answer_is_being_written() {
+    let state = tempfile::tempdir().unwrap();
+    let platform = fine().await;
+    let running = Running::start(state.path(), &app(&platform.base)).await;
+    let body = message("1.2", "slow");
+    assert_eq!(running.deliver("team", &signed(SECRET, 0, &body), body.as_bytes()).await.0, StatusCode::OK);
+    let shown = platform.wait("assistant.threads.setStatus", 1).await;
+    assert_eq!(shown[0], json!({"channel_id": "C1", "thread_ts": "1.2", "status": "is thinking..."}));
+    assert_eq!(platform.calls("chat.postMessage"), Vec::<Value>::new());
+}
