@@ -5,6 +5,7 @@
 mod acp;
 #[cfg(unix)]
 mod bindings;
+mod bot;
 #[cfg(unix)]
 mod build;
 mod cases;

@@ -75,6 +75,7 @@ fn not_live(action: &Action) -> Option<&'static str> {
         Action::Second => Some("second"),
         Action::Advance(_) => Some("advance"),
         Action::AwaitReload(_) => Some("awaitReload"),
+        Action::Connect(_) => Some("connect"),
         _ => None,
     }
 }

@@ -30,6 +30,8 @@ pub enum Action {
     Send(Send),
     /// Calls a tool through dispatch, without a model.
     Call(Call),
+    /// Runs the file of a Connection by itself.
+    Connect(Connect),
     /// Writes a file of the project.
     Write(ProjectPath, FileContent),
     /// Replaces text in a file of the project.
@@ -68,6 +70,7 @@ impl Action {
         match self {
             Action::Send(_) => "send",
             Action::Call(_) => "call",
+            Action::Connect(_) => "connect",
             Action::Write(..) => "write",
             Action::Replace(_) => "replace",
             Action::Remove(_) => "remove",
@@ -119,6 +122,22 @@ pub struct Call {
     pub instance: Option<String>,
     /// Keeps what came of it, for `${name.…}` in later steps.
     pub save_as: Option<String>,
+}
+
+/// The file of a Connection, run by itself: what it hands in starts no turns.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Connect {
+    /// The name of the Connection.
+    pub connection: String,
+    /// It is run until it has handed in so many events, or has ended.
+    #[serde(default = "one")]
+    pub events: usize,
+    /// Lines that somebody types meanwhile.
+    #[serde(default)]
+    pub lines: Vec<String>,
+    /// What each event that has an `origin` is answered.
+    pub answer: Option<String>,
 }
 
 /// Text that takes the place of other text, wherever that stands in the file.
@@ -244,6 +263,7 @@ fn five_seconds() -> u64 {
 struct RawStep {
     send: Option<Send>,
     call: Option<Call>,
+    connect: Option<Connect>,
     write: Option<Write>,
     replace: Option<Replace>,
     remove: Option<Remove>,
@@ -296,6 +316,7 @@ impl TryFrom<RawStep> for Step {
         let actions = [
             raw.send.map(Action::Send),
             raw.call.map(Action::Call),
+            raw.connect.map(Action::Connect),
             write,
             raw.replace.map(Action::Replace),
             raw.remove.map(|remove| Action::Remove(remove.path)),
@@ -316,7 +337,7 @@ impl TryFrom<RawStep> for Step {
         match (given.next(), given.next()) {
             (Some(action), None) => step(action, raw.expect, raw.judge),
             _ => Err(
-                "a step has exactly one of send, call, write, replace, remove, reload, awaitReload, approve, kill, \
+                "a step has exactly one of send, call, connect, write, replace, remove, reload, awaitReload, approve, kill, \
                       restart, pause, resume, partition, heal, await, second and advance, and may have `expect` beside it"
                     .to_owned(),
             ),
@@ -330,11 +351,19 @@ fn action_of_write(write: Write) -> Result<Action, String> {
 }
 
 fn step(action: Action, expect: Option<Matcher>, judge: Option<String>) -> Result<Step, String> {
-    let answers =
-        matches!(action, Action::Send(_) | Action::Call(_) | Action::Reload | Action::AwaitReload(_) | Action::Second);
+    let answers = matches!(
+        action,
+        Action::Send(_)
+            | Action::Call(_)
+            | Action::Connect(_)
+            | Action::Reload
+            | Action::AwaitReload(_)
+            | Action::Second
+    );
     if expect.is_some() && !answers {
         return Err(
-            "only send, call, reload, awaitReload and second bring something back that `expect` can look at".to_owned()
+            "only send, call, connect, reload, awaitReload and second bring something back that `expect` can look at"
+                .to_owned(),
         );
     }
     if judge.is_some() && !matches!(action, Action::Send(Send { wait: true, .. })) {

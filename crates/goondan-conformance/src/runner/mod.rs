@@ -3,6 +3,7 @@
 mod approval;
 mod clock;
 mod cluster;
+mod connect;
 mod evaluation;
 pub(crate) mod events;
 pub(crate) mod evidence;

@@ -12,7 +12,7 @@ use super::cluster::Broken;
 use super::life::{Life, OutOfTime};
 use super::world::World;
 use super::{substitute, view};
-use crate::case::step::{Await, AwaitReload, Call, OneNode, Partition, Send, SomeNode};
+use crate::case::step::{Await, AwaitReload, Call, Connect, OneNode, Partition, Send, SomeNode};
 use crate::case::{Action, Step};
 use crate::live::step_place;
 use crate::matcher::Matcher;
@@ -60,6 +60,7 @@ fn perform_one(world: &mut World<'_>, step: &Step) -> Result<Option<Value>, Brok
     match &step.action {
         Action::Send(send) => self::send(world, send, step.expect.is_some()).map(Some),
         Action::Call(call) => self::call(world, call).map(Some),
+        Action::Connect(connect) => self::connect(world, connect).map(Some),
         Action::Reload => reload(world).map(Some),
         Action::AwaitReload(wanted) => await_reload(world, wanted).map(Some),
         Action::Write(path, content) => {
@@ -167,6 +168,12 @@ fn call(world: &mut World<'_>, call: &Call) -> Result<Value, Broken> {
     };
     world.save(call.save_as.as_deref(), &view);
     Ok(view)
+}
+
+fn connect(world: &World<'_>, wanted: &Connect) -> Result<Value, Broken> {
+    let life = alive(world)?;
+    let running = super::connect::connect(&life.swarm, wanted);
+    in_time(life.run(world, running), "the connector has neither ended nor handed in so many events")?
 }
 
 fn refusal(error: &SendError) -> Value {
