@@ -10,7 +10,8 @@ use rmcp::RoleClient;
 use rmcp::model::{ErrorData, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 
 use crate::codes;
@@ -165,16 +166,23 @@ impl Transport<RoleClient> for Lines {
     }
 }
 
+/// What tells whose answer a line is, however deep the answer goes: what is ignored is not read into memory.
+#[derive(Deserialize)]
+struct Envelope {
+    id: RequestId,
+    result: Option<IgnoredAny>,
+    error: Option<IgnoredAny>,
+}
+
 /// The message in a line. An answer that can't be understood becomes an error of the request, so that nobody waits for it.
 fn read(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     if let Ok(message) = serde_json::from_slice(line) {
         return Some(message);
     }
-    let value: Value = serde_json::from_slice(line).ok()?;
-    let is_answer = value.get("result").is_some() || value.get("error").is_some();
-    let id: RequestId = serde_json::from_value(value.get("id")?.clone()).ok()?;
+    let envelope: Envelope = serde_json::from_slice(line).ok()?;
+    let is_answer = envelope.result.is_some() || envelope.error.is_some();
     let error = ErrorData::invalid_request("the answer can't be understood", None);
-    is_answer.then(|| RxJsonRpcMessage::<RoleClient>::error(error, Some(id)))
+    is_answer.then(|| RxJsonRpcMessage::<RoleClient>::error(error, Some(envelope.id)))
 }
 
 #[cfg(test)]
