@@ -128,8 +128,8 @@ pub(crate) fn redactor() -> &'static Redactor {
 /// Log lines of the libraries go to standard error; `GOONDAN_LOG` takes a filter such as `goondan_engine=trace`.
 fn start_logging(global: &Global) {
     let default = match (global.quiet, global.verbose) {
-        (true, _) => "error,genai=off",
-        (false, 0 | 1) => "warn,genai=off,agent_client_protocol=error,rmcp::service=error,gdn::agent=trace",
+        (true, _) => "error,genai=off,rmcp=off",
+        (false, 0 | 1) => "warn,genai=off,agent_client_protocol=error,rmcp=off,gdn::agent=trace",
         (false, 2) => {
             "goondan=debug,goondan_core=debug,goondan_engine=debug,goondan_store=debug,goondan_tools=debug,goondan_models=debug,warn,genai=off,gdn::agent=trace"
         }
