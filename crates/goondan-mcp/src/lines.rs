@@ -18,7 +18,7 @@ use crate::codes;
 
 /// The longest line, in bytes.
 const MAX_LINE: usize = 16 << 20;
-/// Bytes of what is no message, in all, before the first message.
+/// Bytes of what is no message, between two messages.
 const MAX_NOISE: usize = 1 << 20;
 /// What is kept of complaints, in bytes.
 const MAX_COMPLAINTS: usize = 4 << 10;
@@ -149,7 +149,10 @@ impl Transport<RoleClient> for Lines {
         while self.read_line().await {
             let line = std::mem::take(&mut self.line);
             match read(&line) {
-                Some(message) => return Some(message),
+                Some(message) => {
+                    self.noise = 0;
+                    return Some(message);
+                }
                 None if line.trim_ascii().is_empty() => {}
                 None if self.pass_over(&line) => {}
                 None => return None,

@@ -60,6 +60,15 @@ const FAULTS: &[Fault] = &[
         calls: &["1", "2"],
     },
     Fault {
+        name: "600 kB of words before each answer",
+        script: |heard| {
+            let words = || Does::Prints("one more word\n".repeat(43_000));
+            heard.is("tools/call").then(|| vec![words(), heard.echo()])
+        },
+        tools: "add",
+        calls: &["1", "2", "3"],
+    },
+    Fault {
         name: "an answer of 17 MiB in a line",
         script: |heard| {
             let large = || vec![heard.text(&"x".repeat(17 << 20))];
