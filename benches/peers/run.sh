@@ -4,11 +4,13 @@
 # nothing else:
 #
 #   cargo build --release -p goondan-cli -p goondan-benches
-#   benches/peers/run.sh [SECONDS]
+#   benches/peers/run.sh [SECONDS [gdn|langgraph|adk]...]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 SECONDS_EACH=${1:-20}
+NAMES=("${@:2}")
+[ "${#NAMES[@]}" -gt 0 ] || NAMES=(gdn langgraph adk)
 LANGGRAPH=("langgraph-cli[inmem]==0.4.40" langgraph-api==0.16.7 langgraph==1.2.22 langchain-openai==1.7.3)
 ADK=(google-adk==2.13.0 litellm==1.106.2)
 BIN=${BIN:-$PWD/target/release}
@@ -124,7 +126,8 @@ PYTHON
   printf 'from . import agent\n' >"$WORK/adk/agent/__init__.py"
   local port
   port=$(port)
-  LITELLM_LOCAL_MODEL_COST_MAP=True "$FOLDER/adk/bin/adk" api_server --port "$port" --log_level warning "$@" "$WORK/adk" \
+  LITELLM_LOCAL_MODEL_COST_MAP=True "$FOLDER/adk/bin/adk" api_server --port "$port" --log_level warning \
+    --session_service_uri memory:// "$WORK/adk" \
     >"$WORK/log" 2>&1 &
   PIDS+=($!)
   await_server "$port" /list-apps
@@ -134,7 +137,5 @@ PYTHON
   stop
 }
 
-gdn
-langgraph
-adk
+for name in "${NAMES[@]}"; do "$name"; done
 uptime
