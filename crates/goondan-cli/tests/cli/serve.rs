@@ -57,6 +57,18 @@ impl Serving {
         (self.child.wait().unwrap().code(), rest)
     }
 
+    /// A request whose answer is a stream.
+    fn stream(&self, method: &str, path: &str, header: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let (address, token, length) = (&self.address, &self.token, body.len());
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nAccept: text/event-stream\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n{header}\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    }
+
     fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let (address, token) = (&self.address, &self.token);
@@ -149,6 +161,50 @@ fn a_command_answers_the_questions_of_its_own_input() {
     attached.wait().unwrap();
     serving.signal("INT");
     assert_eq!(serving.end().0, Some(0));
+}
+
+/// The next events of a stream up to one that contains `wanted`: the number of each, and its text.
+fn events_until(stream: &mut impl BufRead, wanted: &str) -> Vec<(u64, String)> {
+    let (mut seen, mut number) = (Vec::new(), None);
+    for line in stream.lines().map(Result::unwrap) {
+        if let Some(id) = line.strip_prefix("id: ").or_else(|| line.strip_prefix("id:")) {
+            number = id.trim().parse().ok();
+        } else if line.starts_with("data:") {
+            seen.extend(number.take().map(|number| (number, line.clone())));
+            if line.contains(wanted) {
+                return seen;
+            }
+        }
+    }
+    panic!("no {wanted} has come: {seen:?}");
+}
+
+/// The turn is in its second step when the process is killed. Who comes back with what it saw last sees the rest, and nothing
+/// twice.
+#[test]
+fn a_stream_is_taken_up_again_after_the_process_was_killed() {
+    let sandbox = scripted(
+        "rules:\n  - {when: {role: user}, reply: {calls: [{id: c, tool: text-transform__case, args: {text: a, to: upper}}]}}\n  \
+         - {when: {role: tool}, reply: {text: at last, delayMs: 3000}}\n",
+    );
+    let serving = Serving::start(&sandbox, &[]);
+    let mut stream = BufReader::new(serving.stream("POST", "/api/inputs", "", r#"{"text": "go", "id": "once"}"#));
+    let before = events_until(&mut stream, "tool.completed");
+    let (last, _) = before.last().unwrap();
+    serving.signal("KILL");
+    assert_eq!(serving.end().0, None);
+    let serving = Serving::start(&sandbox, &[]);
+    let header = format!("Last-Event-ID: {last}\r\n");
+    let mut stream = BufReader::new(serving.stream("GET", "/api/inputs/once/events", &header, ""));
+    let after = events_until(&mut stream, "turn.completed");
+    let numbers: Vec<u64> = before.iter().chain(&after).map(|(number, _)| *number).collect();
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{before:?}\n{after:?}");
+    let all: String = before.into_iter().chain(after).map(|(_, data)| data).collect();
+    assert_eq!((all.matches("tool.completed").count(), all.matches("turn.completed").count()), (1, 1), "{all}");
+    serving.signal("TERM");
+    assert_eq!(serving.end().0, Some(0));
+    let shown = sandbox.gdn(&["instance", "show", "a:main", "--project", "p"]);
+    assert_eq!(shown.stdout.matches("at last").count(), 1, "{}", shown.stdout);
 }
 
 #[test]
