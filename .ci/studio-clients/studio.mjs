@@ -137,7 +137,7 @@ async function cases() {
   await dialog.getByRole("button", { name: "Close" }).click();
   await dialog.waitFor({ state: "detached" });
   const whole = await open(page.getByRole("button", { name: "Make a case" }));
-  holds(whole.includes("be hostile") && whole.includes("\\u{202e}"), "a conversation becomes one, and what is hidden in it is seen");
+  holds(whole.includes("be hostile") && whole.includes("\\u202egnp.exe") && !whole.includes("\u202e"), "a conversation becomes one, and what is hidden in it is seen");
   holds((await page.evaluate(() => window.hacked)) === undefined && (await dialog.locator("img, script").count()) === 0, "hostile text is text");
   for (const colorScheme of ["light", "dark"]) {
     await page.emulateMedia({ colorScheme });

@@ -48,7 +48,7 @@ function cards() {
 }
 
 function card(event, given, isSettled) {
-  const actions = h("div.actions", {}, button("It happened", () => settle(true), { class: "primary" }), button("It did not", () => settle(false)));
+  const actions = h("div.actions", {}, button("It happened", () => settle(true)), button("It did not", () => settle(false)));
   const settled = () => h("p.settled", {}, mark("ok", "settled"), " The agent was told what has become of it.");
   async function settle(happened) {
     const text = `A person has looked into your call of ${event.toolName} that was cut off at ${event.timestamp}. ${WORDS[happened]}`;
