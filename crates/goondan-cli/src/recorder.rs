@@ -34,7 +34,12 @@ pub(crate) struct Kept {
 }
 
 /// The file with a case. It is there only if the case passes, unless nobody wants to know.
-pub(crate) fn written(text: &str, folder: &Path, bundle: &Bundle, is_tried: bool) -> Result<NamedTempFile, RecordError> {
+pub(crate) fn written(
+    text: &str,
+    folder: &Path,
+    bundle: &Bundle,
+    is_tried: bool,
+) -> Result<NamedTempFile, RecordError> {
     let mut file = tempfile::Builder::new().prefix(".").suffix(SUFFIX).tempfile_in(folder)?;
     file.write_all(text.as_bytes())?;
     if !is_tried {
@@ -82,12 +87,7 @@ pub(crate) struct SwarmRecorder {
 impl SwarmRecorder {
     /// One for the swarm of the project in `root`, that was started with that trust and that file of variables.
     pub(crate) fn new(root: &Path, env_file: Option<&Path>, trust: Trust) -> Self {
-        SwarmRecorder {
-            root: root.to_owned(),
-            env_file: env_file.map(Path::to_owned),
-            trust,
-            playing: Mutex::new(()),
-        }
+        SwarmRecorder { root: root.to_owned(), env_file: env_file.map(Path::to_owned), trust, playing: Mutex::new(()) }
     }
 
     async fn case(&self, swarm: &Swarm, id: &InstanceId, message: Option<&str>) -> Result<CaseBody, NotRecorded> {
@@ -112,11 +112,7 @@ impl Recorder for SwarmRecorder {
 }
 
 /// What is kept of a conversation, or of the turn of one of its messages, which is then numbered.
-async fn kept(
-    swarm: &Swarm,
-    id: &InstanceId,
-    message: Option<&str>,
-) -> Result<(Kept, Option<usize>), NotRecorded> {
+async fn kept(swarm: &Swarm, id: &InstanceId, message: Option<&str>) -> Result<(Kept, Option<usize>), NotRecorded> {
     let unread = |error| NotRecorded(format!("What is kept of the conversation can't be read: {error}."));
     let mut events = Vec::new();
     for meta in swarm.instances().await {
@@ -148,7 +144,9 @@ fn made(
     let failed = |error: std::io::Error| NotRecorded(format!("The case can't be tried: {error}."));
     let project = goondan::load(root);
     let Some(bundle) = &project.bundle else {
-        return Err(NotRecorded("The project on disk has errors at the moment, so the case can't be tried.".to_owned()));
+        return Err(NotRecorded(
+            "The project on disk has errors at the moment, so the case can't be tried.".to_owned(),
+        ));
     };
     trusted(trust, &project)?;
     let mask = goondan::environment(root, env_file).map_err(|problem| NotRecorded(problem.message))?;

@@ -177,7 +177,11 @@ mod tests {
     async fn programs_that_docker_names_keep_keys() {
         let folder = tempfile::tempdir().unwrap();
         // It says which server it was asked for.
-        helper(folder.path(), "all", r#"test "$1" = get && read -r s; printf '{"Username":"%s","Secret":"kept"}' "$s""#);
+        helper(
+            folder.path(),
+            "all",
+            r#"test "$1" = get && read -r s; printf '{"Username":"%s","Secret":"kept"}' "$s""#,
+        );
         helper(folder.path(), "none", "echo credentials not found in native keychain; exit 1");
         helper(folder.path(), "odd", "echo hunter2");
         helper(folder.path(), "locked", r"printf 'it is \033[2J locked'; exit 2");

@@ -186,13 +186,17 @@ fn an_archive_is_the_same_each_time_and_can_be_installed() {
 fn what_nothing_will_install_is_told_when_it_is_packed() {
     let sandbox = folders();
     let pack = || sandbox.gdn(&["package", "pack", "tools", "--output", "one.tgz"]);
-    sandbox.write("tools/package.json", r#"{"devDependencies": {"esbuild": "1"}, "scripts": {"postinstall": "false"}}"#);
+    sandbox
+        .write("tools/package.json", r#"{"devDependencies": {"esbuild": "1"}, "scripts": {"postinstall": "false"}}"#);
     let quiet = pack();
     assert!(quiet.code == 0 && !quiet.stderr.contains("warning"), "{quiet:#?}");
     sandbox.write("tools/package.json", r#"{"dependencies": {"zod": "^3", "x\u001b[2J": "1"}}"#);
     sandbox.write("tools/node_modules/zod/index.js", "");
     let told = pack();
-    assert!(told.code == 0 && told.stderr.contains("package.json depends on zod, x\\u{1b}[2J, and nothing installs"), "{told:#?}");
+    assert!(
+        told.code == 0 && told.stderr.contains("package.json depends on zod, x\\u{1b}[2J, and nothing installs"),
+        "{told:#?}"
+    );
     assert!(!told.stderr.contains("node_modules"), "{told:#?}");
 }
 

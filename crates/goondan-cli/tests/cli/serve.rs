@@ -125,7 +125,11 @@ fn the_studio_makes_the_case_that_the_command_makes() {
     let refused = case(json!({ "messageId": "of-nobody" }));
     assert_eq!(refused["error"]["code"], "CASE_NOT_RECORDED", "{refused}");
     // A project that says something else by now is told of, not hidden.
-    sandbox.write("p/goondan.yaml", &manifest("{provider: scripted, model: any, options: {script: script.yaml}}", "").replace("{ref: Tool/text-transform}, ", ""));
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest("{provider: scripted, model: any, options: {script: script.yaml}}", "")
+            .replace("{ref: Tool/text-transform}, ", ""),
+    );
     let other = case(json!({}));
     assert!(other["error"]["message"].as_str().unwrap().contains("goes another way"), "{other}");
     sandbox.write("p/goondan.yaml", &manifest("{provider: scripted, model: any, options: {script: script.yaml}}", ""));

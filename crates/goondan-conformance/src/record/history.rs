@@ -76,11 +76,7 @@ impl History {
     }
 
     /// The number of the turn in which a message came about, from 1. The events are in their order.
-    pub fn number_of(
-        instance: &InstanceId,
-        message_id: &str,
-        events: &[RuntimeEvent],
-    ) -> Result<usize, Unrecordable> {
+    pub fn number_of(instance: &InstanceId, message_id: &str, events: &[RuntimeEvent]) -> Result<usize, Unrecordable> {
         let mut turns = numbered(instance, events).into_iter();
         let found = turns.find(|turn| turn.number.is_some() && is_message_of(message_id, &turn.id));
         found.and_then(|turn| turn.number).ok_or_else(|| {

@@ -130,7 +130,8 @@ mod tests {
 
     #[test]
     fn nothing_hides_in_it() {
-        let hidden = json!({"a": "x\u{202e}y\u{200b}", "b": "one\ntw\u{2066}o", "c": "\u{e0041}", "d": "日本 🙂\nmore"});
+        let hidden =
+            json!({"a": "x\u{202e}y\u{200b}", "b": "one\ntw\u{2066}o", "c": "\u{e0041}", "d": "日本 🙂\nmore"});
         insta::assert_snapshot!(write(&hidden), @r#"
         a: "x\u202ey\u200b"
         b: "one\ntw\u2066o"

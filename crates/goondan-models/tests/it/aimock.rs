@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use super::output::as_data;
 use super::common::{self, all, answer, call, client, failure, message, request, result};
+use super::output::as_data;
 use goondan_core::message::Role;
 use goondan_core::ports::model::{ModelChunk, ModelClient, ModelErrorKind, ModelRequest};
 use serde_json::{Value, json};
@@ -129,8 +129,10 @@ async fn an_answer_as_data() {
     let data = json!({"city": "Ulm"});
     let answer_of = |wanted: Value| json!({"match": wanted, "response": {"content": data.to_string()}});
     // Of the three formats, aimock looks at the schema of OpenAI's alone.
-    let fixtures =
-        json!([answer_of(json!({"userMessage": "openai", "responseFormat": "json_schema"})), answer_of(json!({"userMessage": "other"}))]);
+    let fixtures = json!([
+        answer_of(json!({"userMessage": "openai", "responseFormat": "json_schema"})),
+        answer_of(json!({"userMessage": "other"}))
+    ]);
     let Some(server) = Aimock::start(fixtures).await else { return };
     for format in FORMATS {
         let words = if format.0 == "openai" { "openai" } else { "other" };

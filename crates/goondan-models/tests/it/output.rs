@@ -38,8 +38,6 @@ async fn the_schema_goes_to_each_provider_in_its_own_place() {
         ("openai", "/v1", json!({"api": "responses"}), "/text/format/schema"),
         ("anthropic", "/v1", json!({}), "/output_config/format/schema"),
         ("google", "/v1beta", json!({}), "/generationConfig/responseJsonSchema"),
-        ("ollama", "/v1", json!({}), "/response_format/json_schema/schema"),
-        ("ollama", "", json!({"api": "native"}), "/format"),
     ] {
         let mock = Mock::start(vec![Canned::json("400 Bad Request", json!({"error": {"message": "no"}}))]).await;
         let client = client(provider, &format!("http://{}{path}", mock.address), options.clone());
@@ -50,4 +48,12 @@ async fn the_schema_goes_to_each_provider_in_its_own_place() {
         assert_eq!(place(&bodies[0].body, "").as_deref(), Some(expected), "{provider} {options}: {}", bodies[0].body);
         assert_eq!(place(&bodies[1].body, ""), None, "{provider}: only where data is wanted");
     }
+}
+
+/// Its answers come as calls instead: a schema that is not sent must not be counted on.
+#[tokio::test]
+async fn ollama_is_not_said_to_take_a_schema() {
+    let ollama = client("ollama", "http://127.0.0.1:9", json!({}));
+    let openai = client("openai", "http://127.0.0.1:9", json!({}));
+    assert_eq!((ollama.is_schema_sent(), openai.is_schema_sent()), (false, true));
 }

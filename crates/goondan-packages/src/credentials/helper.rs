@@ -51,8 +51,8 @@ pub(super) async fn ask(name: &str, host: &str, path: &str) -> Result<Option<Bas
         };
     }
     // Its words may be the key, so they are not repeated.
-    let kept: Kept =
-        serde_json::from_slice(&said).map_err(|_| format!("`{PREFIX}{name}` does not answer as its protocol wants it"))?;
+    let kept: Kept = serde_json::from_slice(&said)
+        .map_err(|_| format!("`{PREFIX}{name}` does not answer as its protocol wants it"))?;
     match kept {
         Kept { username, .. } if username == IDENTITY => {
             Err(format!("`{PREFIX}{name}` keeps an identity token, and gdn needs a name and a password"))

@@ -143,7 +143,8 @@ async fn cases_are_made_by_who_knows_what_they_are() {
     let path = "/api/instances/a/main/case";
     let made: CaseBody = running.client.post(path, &CaseOf::default()).await.unwrap();
     assert_eq!((made.name.as_str(), made.file.as_str()), ("a:main", "None"));
-    for (path, message, code) in [(path, "gone", "CASE_NOT_RECORDED"), ("/api/instances/a/no/case", "x", "INSTANCE_NOT_FOUND")]
+    for (path, message, code) in
+        [(path, "gone", "CASE_NOT_RECORDED"), ("/api/instances/a/no/case", "x", "INSTANCE_NOT_FOUND")]
     {
         let asked = CaseOf { message_id: Some(message.to_owned()) };
         let refused = running.client.post::<CaseBody>(path, &asked).await.unwrap_err();
