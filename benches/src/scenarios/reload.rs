@@ -13,6 +13,8 @@ use crate::projects;
 
 const EDITS: usize = 20;
 const TOOLS: usize = 1_000;
+/// Nobody saves a file sooner than that after the last one. A watch looks that long whether more files follow.
+const BETWEEN: Duration = Duration::from_millis(100);
 
 /// What the swarm tells on a line; the rest of it is no matter here.
 #[derive(Deserialize)]
@@ -75,6 +77,7 @@ fn edits(setup: &Setup, options: &[&str], under_way: usize) -> anyhow::Result<Ed
     }
     let mut edits = Edits::default();
     for number in 0..EDITS {
+        std::thread::sleep(BETWEEN);
         save(&setup.project, number)?;
         let began = Instant::now();
         if !options.contains(&"--watch") {

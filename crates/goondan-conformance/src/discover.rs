@@ -19,7 +19,7 @@ pub fn discover(paths: &[PathBuf]) -> FileCases {
     for path in paths {
         match files_at(path) {
             Ok(some) if some.is_empty() => {
-                found.errors.push(error(path, format!("there is no *{SUFFIX} file in this folder")));
+                found.errors.push(error(path, format!("there is no *{SUFFIX} file in this folder, nor below it")));
             }
             Ok(some) => files.extend(some),
             Err(cause) => found.errors.push(error(path, format!("can't be read: {cause}"))),

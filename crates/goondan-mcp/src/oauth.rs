@@ -5,6 +5,7 @@
 //! beside it, for an authorization server may take a token that is renewed twice for a stolen one.
 
 use goondan_spec::Code;
+use goondan_spec::codes::page_url;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -249,7 +250,8 @@ fn failure(definition: &Definition, cause: &AuthError) -> ToolError {
         source = next.source();
     }
     let error = error(Code::MCP_AUTH, name, format_args!("does not let us log in: {}", codes::said(&text)));
-    error.suggest(format!("Whoever runs the swarm can try `gdn mcp login {name}`; docs/mcp.md says what it needs."))
+    let page = page_url("mcp.md");
+    error.suggest(format!("Whoever runs the swarm can try `gdn mcp login {name}`. What it needs: {page}."))
 }
 
 #[cfg(test)]

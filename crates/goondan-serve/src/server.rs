@@ -1,5 +1,6 @@
 //! Listens, and bounds what a client can make the server hold.
 
+use std::cell::LazyCell;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -81,7 +82,8 @@ impl Server {
     pub fn listen(listener: TcpListener, service: Service, offer: impl Into<Offer>) -> std::io::Result<Server> {
         let offer = offer.into();
         let (address, limits) = (listener.local_addr()?, offer.limits);
-        let router = api::router(service, offer);
+        // Most swarms run without a client: routes and their description are made for the first one.
+        let router = LazyCell::new(move || api::router(service, offer));
         let stop = CancellationToken::new();
         let accepting = tokio::spawn(accept(listener, router, limits, stop.clone()));
         Ok(Server { address, stop, accepting })
@@ -106,7 +108,12 @@ impl Drop for Server {
     }
 }
 
-async fn accept(listener: TcpListener, router: Router, limits: Limits, stop: CancellationToken) {
+async fn accept(
+    listener: TcpListener,
+    router: LazyCell<Router, impl FnOnce() -> Router>,
+    limits: Limits,
+    stop: CancellationToken,
+) {
     let room = Arc::new(Semaphore::new(limits.connections));
     let graceful = GracefulShutdown::new();
     loop {
@@ -124,7 +131,7 @@ async fn accept(listener: TcpListener, router: Router, limits: Limits, stop: Can
                 continue;
             }
         };
-        let serving = graceful.watch(connection(stream, router.clone(), limits));
+        let serving = graceful.watch(connection(stream, LazyCell::force(&router).clone(), limits));
         tokio::spawn(async move {
             if let Err(error) = serving.await {
                 tracing::debug!(%error, "a connection has failed");

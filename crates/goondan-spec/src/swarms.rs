@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::ResourceId;
 use crate::bundle::{Bundle, Origin, Resource};
+use crate::codes::page_url;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::findings::ValueOrigin;
 use crate::kinds::{Connection, Swarm};
@@ -103,8 +104,9 @@ fn missing(origin: &ValueOrigin, environment: &Environment) -> Option<Diagnostic
         several => (
             format!("None of the environment variables {} is set.", alternatives(several)),
             format!(
-                "set one of them, best `{}`, or put the value into a file (docs/security.md#secrets says where)",
-                several.first().map_or("", String::as_str)
+                "set one of them, best `{}`, or put the value into a file (see {})",
+                several.first().map_or("", String::as_str),
+                page_url("security.md#secrets")
             ),
         ),
     };

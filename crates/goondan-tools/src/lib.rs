@@ -61,6 +61,7 @@ use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::tool::{OpenError, ToolSet, ToolSource};
+use goondan_spec::codes::page_url;
 use goondan_spec::kinds::{Entry, Exports, Tool, ToolManifest};
 use goondan_spec::{Environment, Resource};
 
@@ -170,7 +171,7 @@ pub fn config_fault(tool: &Resource<Tool>, environment: &Environment) -> Option<
 fn wrong_config(tool: &Resource<Tool>, builtin: &Builtin, cause: &ConfigError) -> OpenError {
     let name = builtin.name;
     OpenError::new(&tool.id, format!("the config of builtin:{name} is wrong: {cause}"))
-        .suggest(format!("docs/tools.md lists what `{name}` takes in its config"))
+        .suggest(format!("what `{name}` takes in its config: {}", page_url("tools.md")))
 }
 
 /// What the built-in tools declare, by name: the tools of `@goondan/base`.

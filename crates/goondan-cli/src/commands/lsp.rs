@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use goondan::inside::{BasePackage, Files, OsFiles};
+use goondan::spec::codes::page_url;
 use goondan::spec::{Bundle, Code, Diagnostic};
 use goondan::{Project, StateRoot};
 use goondan_lsp::{End, Host, WireError};
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &LspArgs, state_root: &StateRoot) -> Result<(), CliError
             Err(CliError::shown(Exit::Failure))
         }
         Err(error) => Err(CliError::failure(Code::LSP_PROTOCOL, error.to_string())
-            .suggest("An editor starts this command; docs/editors.md says how.")),
+            .suggest(format!("An editor starts this command. {} says how.", page_url("editors.md")))),
     }
 }
 

@@ -15,12 +15,14 @@ use goondan_conformance::{Options, run as run_cases};
 
 use crate::exit::{CliError, Exit};
 use crate::output::{Activity, Output, style};
+use crate::place::around;
 use crate::store::StoreArgs;
 
 use self::live::LiveArgs;
 
 const EXAMPLES: &str = "\
 Examples:
+  gdn test                                              Run all cases of the project around this folder
   gdn test tests/conformance                            Run all cases of a folder
   gdn test tests/conformance --filter queue --jobs 1    Run some of them, one by one
   gdn test tests/conformance --format junit > results.xml
@@ -30,12 +32,12 @@ Examples:
 
 /// Arguments of `gdn test`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct TestArgs {
     #[command(subcommand)]
     command: Option<TestCommand>,
-    /// Files with cases, or folders with *.case.yaml files
-    #[arg(required = true, value_name = "PATH")]
+    /// Files with cases, or folders with *.case.yaml files [default: the project around this folder]
+    #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Run only cases whose name contains this text or matches it as a regular expression
     #[arg(long, value_name = "TEXT")]
@@ -80,15 +82,19 @@ pub(crate) fn run(args: &TestArgs, state_root: &StateRoot, output: &Output) -> R
     if let Some(TestCommand::Record(args)) = &args.command {
         return record::run(args, state_root, output);
     }
+    let paths = match args.paths.is_empty() {
+        true => vec![around(output)?.unwrap_or_else(|| PathBuf::from("."))],
+        false => args.paths.clone(),
+    };
     if args.coverage {
-        return coverage(args, output);
+        return coverage(&paths, output);
     }
     let mut options = Options {
         filter: args.filter.clone(),
         jobs: args.jobs,
         database: args.store.database()?,
         nodes: args.nodes.get(),
-        ..Options::new(args.paths.iter().cloned())
+        ..Options::new(paths)
     };
     args.live.apply(&mut options, state_root, output)?;
     let summary = match args.format.unwrap_or(if output.json { Format::Json } else { Format::Text }) {
@@ -137,8 +143,8 @@ fn run_silently(
     Ok(summary)
 }
 
-fn coverage(args: &TestArgs, output: &Output) -> Result<(), CliError> {
-    let found = discover(&args.paths);
+fn coverage(paths: &[PathBuf], output: &Output) -> Result<(), CliError> {
+    let found = discover(paths);
     let coverage = Coverage::of(found.cases.iter().map(|located| &located.case));
     match output.json {
         true => output.json_pretty(&coverage)?,

@@ -57,6 +57,19 @@ fn the_nearest_project_counts_and_a_path_is_taken_as_it_is() {
 }
 
 #[test]
+fn a_test_without_a_path_runs_the_cases_of_the_project_around() {
+    let sandbox = scripted(ECHO);
+    sandbox.write("p/src/x.txt", "x");
+    let nothing = sandbox.gdn_in("p/src", &["test"]);
+    assert_eq!(nothing.code, 1, "{nothing:?}");
+    assert!(nothing.stdout.contains("there is no *.case.yaml file in this folder, nor below it"), "{nothing:?}");
+    let case = "case: it-answers\nabout: The agent answers.\nproject: ..\nsteps:\n  - send: {input: hi}\n";
+    sandbox.write("p/cases/answers.case.yaml", case);
+    let run = sandbox.gdn_in("p/src", &["test"]);
+    assert!(run.ok().contains("ok    it-answers"), "{run:?}");
+}
+
+#[test]
 fn a_new_tool_goes_into_the_project_around() {
     let sandbox = scripted(ECHO);
     sandbox.write("p/src/x.txt", "x");

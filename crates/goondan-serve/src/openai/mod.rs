@@ -28,6 +28,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use goondan::ids::InstanceId;
+use goondan::spec::codes::page_url;
 use utoipa::OpenApi;
 
 use self::error::ApiError;
@@ -62,7 +63,7 @@ async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) 
 }
 
 async fn nothing_there(uri: Uri) -> ApiError {
-    let message = format!("There is nothing at `/v1{}`. docs/openai.md lists what there is.", uri.path());
+    let message = format!("There is nothing at `/v1{}`. For what there is, see {}.", uri.path(), page_url("openai.md"));
     ApiError::not_found(message).code("unknown_url")
 }
 

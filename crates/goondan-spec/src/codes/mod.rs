@@ -49,6 +49,11 @@ pub use page::markdown;
 /// The folder of the documentation.
 const DOCS: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs");
 
+/// The address of a page of the documentation, such as `tools.md`: whoever reads a message may have no clone.
+pub fn page_url(page: &str) -> String {
+    format!("{DOCS}/{page}")
+}
+
 /// A stable code such as `E_CONFIG_REF_NOT_FOUND`; warnings begin with `W_`. See rule L5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
@@ -72,7 +77,7 @@ impl Code {
 
     /// The address of the heading of `docs/errors.md` that explains it.
     pub fn help_url(self) -> String {
-        format!("{DOCS}/errors.md#{}", self.0.to_ascii_lowercase())
+        page_url(&format!("errors.md#{}", self.0.to_ascii_lowercase()))
     }
 }
 
@@ -117,7 +122,7 @@ impl Explanation {
 
     /// The address of [`Explanation::more`].
     pub fn more_url(&self) -> Option<String> {
-        self.more.map(|more| format!("{DOCS}/{more}"))
+        self.more.map(page_url)
     }
 }
 

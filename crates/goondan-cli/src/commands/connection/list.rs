@@ -4,6 +4,7 @@ use std::io;
 
 use goondan::StateRoot;
 use goondan::inside::shown;
+use goondan::spec::codes::page_url;
 use goondan_connect::{Look, Pending, Reply, State, Status};
 use serde::Serialize;
 
@@ -37,7 +38,7 @@ pub(super) fn run(place: &Place, state_root: &StateRoot, output: &Output) -> Res
         return output.json_pretty(&rows);
     }
     if rows.is_empty() {
-        return output.note("The swarm has no connections. docs/connections.md says how to add one.");
+        return output.note(&format!("The swarm has no connections. To add one, see {}.", page_url("connections.md")));
     }
     let mut table = Table::new(&["CONNECTION", "CONNECTOR", "STATE", "OWED", "FAILED", "PENDING"]);
     for row in &rows {

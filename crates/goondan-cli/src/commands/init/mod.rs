@@ -213,7 +213,9 @@ fn report(args: &InitArgs, name: &str, files: &[File], next: Vec<&str>, output: 
     for path in &paths {
         output.line(&format!("  {path}"))?;
     }
-    let next: String = next.iter().map(|command| format!("\n  gdn {command} {place}")).collect();
+    let has_cases = paths.iter().any(|path| path.ends_with(".case.yaml"));
+    let next = next.into_iter().chain(has_cases.then_some("test"));
+    let next: String = next.map(|command| format!("\n  gdn {command} {place}")).collect();
     output.line(&format!("\nNext:\n  gdn validate {place}{next}\n  gdn run {place} --input \"Hello\""))
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use goondan::inside::shown;
 use goondan::spec::Code;
+use goondan::spec::codes::page_url;
 use reqwest::{Client, Url};
 use semver::Version;
 use sha2::{Digest, Sha256};
@@ -65,8 +66,12 @@ impl Source {
     pub(super) async fn newest(&self) -> Result<Release, CliError> {
         let list = self.get("latest/download/SHA256SUMS", LONGEST_LIST).await?;
         parse(&String::from_utf8_lossy(&list), &self.target).ok_or_else(|| {
-            failed(format!("{} has no version for {}.", shown::line(&self.base), shown::line(&self.target)))
-                .suggest("Its releases may be for other systems now. See docs/installing.md for other ways.")
+            failed(format!("{} has no version for {}.", shown::line(&self.base), shown::line(&self.target))).suggest(
+                format!(
+                    "Its releases may be for other systems now. For other ways, see {}.",
+                    page_url("installing.md")
+                ),
+            )
         })
     }
 
