@@ -28,6 +28,8 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("time to reach a registry", "goondan-packages/src/http.rs", "CONNECT"),
     ("time that a registry may keep silent", "goondan-packages/src/http.rs", "SILENCE"),
     ("time of a request to a registry", "goondan-packages/src/http.rs", "TOTAL"),
+    ("time of a call of a credential helper", "credentials/helper.rs", "PATIENCE"),
+    ("bytes that a credential helper answers", "credentials/helper.rs", "LARGEST"),
     ("time of a call of git for a package", "sources/git.rs", "PATIENCE"),
     ("characters of a skill's `name`", "kinds/skill.rs", "MAX_SKILL_NAME"),
     ("characters of a skill's `description`", "kinds/skill.rs", "MAX_SKILL_DESCRIPTION"),

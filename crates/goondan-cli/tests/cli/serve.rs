@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::person::Person;
-use crate::projects::{ECHO, manifest, scripted};
+use crate::projects::{ECHO, SHOUT, manifest, scripted};
 use crate::sandbox::Sandbox;
 
 /// The tool asks before it runs, and its result is what is said.
@@ -70,10 +70,19 @@ impl Serving {
     }
 
     fn get(&self, path: &str) -> String {
+        self.request(&format!("GET {path}"), "")
+    }
+
+    fn post(&self, path: &str, body: &Value) -> String {
+        self.request(&format!("POST {path}"), &body.to_string())
+    }
+
+    fn request(&self, what: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        let (address, token) = (&self.address, &self.token);
+        let (address, token, length) = (&self.address, &self.token, body.len());
         let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+            "{what} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).unwrap();
         let mut response = String::new();
@@ -105,6 +114,46 @@ fn pages_are_delivered_to_everybody_but_names_with_a_dot_are_not() {
     assert_eq!(serving.end().0, Some(0));
     let absent = sandbox.gdn(&["serve", "p", "--site", "nowhere"]);
     assert!(absent.stderr.contains("There is no folder `nowhere` to deliver."), "{}", absent.stderr);
+}
+
+#[test]
+fn the_studio_makes_the_case_that_the_command_makes() {
+    let sandbox = scripted(SHOUT);
+    let serving = Serving::start(&sandbox, &["--studio"]);
+    let case = |message: Value| {
+        let response = serving.post("/api/instances/a/main/case", &message);
+        serde_json::from_str::<Value>(response.split_once("\r\n\r\n").unwrap().1).unwrap()
+    };
+    for input in ["good {{ morning }}", "again"] {
+        let answer = serving.post("/api/inputs?wait=true", &json!({ "text": input }));
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    let messages = serving.get("/api/instances/a/main/messages");
+    let messages: Value = serde_json::from_str(messages.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let second = messages["messages"].as_array().unwrap().iter().filter(|one| one["data"]["role"] == "user").nth(1);
+    let whole = case(json!({}));
+    let turn = case(json!({ "messageId": second.unwrap()["id"] }));
+    assert_eq!((&whole["file"], &turn["name"]), (&json!("a-main.case.yaml"), &json!("a-main-turn-2")));
+    let refused = case(json!({ "messageId": "of-nobody" }));
+    assert_eq!(refused["error"]["code"], "CASE_NOT_RECORDED", "{refused}");
+    // A project that says something else by now is told of, not hidden.
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest("{provider: scripted, model: any, options: {script: script.yaml}}", "")
+            .replace("{ref: Tool/text-transform}, ", ""),
+    );
+    let other = case(json!({}));
+    assert!(other["error"]["message"].as_str().unwrap().contains("goes another way"), "{other}");
+    sandbox.write("p/goondan.yaml", &manifest("{provider: scripted, model: any, options: {script: script.yaml}}", ""));
+    serving.signal("TERM");
+    assert_eq!(serving.end().0, Some(0));
+    for (made, arguments) in [(whole, &[][..]), (turn, &["--turn", "2"][..])] {
+        let file = format!("p/{}", made["file"].as_str().unwrap());
+        let output = ["test", "record", "p", "-i", "a:main", "-o", &file];
+        sandbox.gdn(&[&output[..], arguments].concat()).ok();
+        assert_eq!(made["text"], std::fs::read_to_string(sandbox.dir().join(&file)).unwrap());
+    }
+    assert!(sandbox.gdn(&["test", "p"]).ok().ends_with("2 passed, 0 failed\n"));
 }
 
 #[test]
