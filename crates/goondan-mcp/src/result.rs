@@ -109,7 +109,7 @@ pub(crate) fn attach(
     let Ok(bytes) = BASE64.decode(&data) else {
         return Some(format!("[an attachment ({media_type}) was left out: it is not in base64]"));
     };
-    let data = if data.len() % 4 == 0 { data } else { BASE64.encode(bytes) };
+    let data = if data.len().is_multiple_of(4) { data } else { BASE64.encode(bytes) };
     attachments.push(Attachment { media_type, data, name: name.map(label) });
     None
 }
