@@ -55,3 +55,8 @@ attacks seconds="60":
 # Start a PostgreSQL of its own on a socket, print its address, and end it with Ctrl-C
 postgres:
     tests/postgres.sh
+
+# Kill, pause and cut off nodes, and crash, stop and fill up their database, for about forty minutes
+chaos:
+    cargo build -p goondan-tests
+    tests/chaos.sh

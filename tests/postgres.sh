@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Starts a PostgreSQL of its own on a Unix socket in a temporary folder, runs a command with its address in
 # GOONDAN_TEST_POSTGRES, and throws everything away again: tests/postgres.sh cargo test -p goondan-store-postgres
-# Without a command it runs until Ctrl-C. Ends with 77 where there is no PostgreSQL.
+# Without a command it runs until Ctrl-C. Ends with 77 where there is no PostgreSQL. With GOONDAN_POSTGRES_DISK=512m root gives it a
+# disk of its own of that size, in memory.
 set -euo pipefail
 
 find_programs() {
@@ -36,19 +37,43 @@ if [ "$(id -u)" = 0 ]; then
 fi
 # The socket is for whoever runs the tests.
 chmod 755 "$folder"
-control() { (cd "$folder" && "${as[@]}" "$programs/pg_ctl" -D "$folder/data" -s "$@"); }
+control() { (cd "$folder" && "${as[@]}" "$programs/pg_ctl" -D "$data" -s "$@"); }
 end() {
   control stop -m immediate || true
+  if [ -n "${GOONDAN_TEST_POSTGRES_DISK:-}" ]; then
+    umount "$GOONDAN_TEST_POSTGRES_DISK" || true
+  fi
   rm -rf "$folder"
 }
 trap end EXIT
 
-(cd "$folder" && "${as[@]}" "$programs/initdb" -D "$folder/data" -U gdn -A trust -E UTF8 --locale=C >/dev/null)
-control start -w -l "$folder/log" \
-  -o "-c listen_addresses='' -c unix_socket_directories='$folder' -c max_connections=300 ${GOONDAN_POSTGRES_OPTIONS:-}"
+data=$folder/data
+if [ -n "${GOONDAN_POSTGRES_DISK:-}" ]; then
+  mkdir "$folder/disk"
+  if mount -t tmpfs -o "size=$GOONDAN_POSTGRES_DISK,mode=755" gdn-pg "$folder/disk"; then
+    export GOONDAN_TEST_POSTGRES_DISK=$folder/disk
+    data=$folder/disk/data
+    mkdir -m 700 "$data"
+    [ ${#as[@]} = 0 ] || chown postgres "$data"
+  else
+    echo "the database gets no disk of its own: none can be mounted here" >&2
+  fi
+fi
+(cd "$folder" && "${as[@]}" "$programs/initdb" -D "$data" -U gdn -A trust -E UTF8 --locale=C >/dev/null)
+# Whoever starts it again need not know any of this.
+cat >>"$data/postgresql.conf" <<EOF
+listen_addresses = ''
+unix_socket_directories = '$folder'
+max_connections = 300
+EOF
+if [ -n "${GOONDAN_TEST_POSTGRES_DISK:-}" ]; then
+  printf '%s\n' 'min_wal_size = 32MB' 'max_wal_size = 64MB' >>"$data/postgresql.conf"
+fi
+control start -w -l "$folder/log" -o "${GOONDAN_POSTGRES_OPTIONS:-}"
 export GOONDAN_TEST_POSTGRES="postgres://gdn@${folder//\//%2F}/postgres"
 # For tests that end and start it.
-export GOONDAN_TEST_POSTGRES_CONTROL="${as[*]} $programs/pg_ctl -D $folder/data"
+export GOONDAN_TEST_POSTGRES_CONTROL="${as[*]} $programs/pg_ctl -D $data"
+export GOONDAN_TEST_POSTGRES_LOG=$folder/log
 if [ $# -gt 0 ]; then
   "$@"
 else

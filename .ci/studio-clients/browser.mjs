@@ -1,4 +1,4 @@
-// A browser that looks at the studio, and writes down what it must not see.
+// A browser that looks at pages, and at the studio writes down what it must not see.
 
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
@@ -6,7 +6,6 @@ import { readFileSync } from "node:fs";
 const [, , folder] = process.argv;
 const require = createRequire(`${folder}/package.json`);
 const { chromium } = require("playwright-core");
-const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 const FLAGS = [
   "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -70,7 +69,7 @@ export async function show(page, view) {
 
 /** What axe-core finds that is serious or worse. It is evaluated by the debugger, which no policy of the page concerns. */
 export async function accessibility(page) {
-  await page.evaluate(AXE);
+  await page.evaluate(readFileSync(require.resolve("axe-core/axe.min.js"), "utf8"));
   const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
   const grave = found.violations.filter((one) => one.impact === "serious" || one.impact === "critical");
   return grave.map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => `${node.target} ${node.failureSummary}`).join(" | ")}`);

@@ -1,5 +1,6 @@
 // What a person does with the studio, done by a program: node studio.mjs TOOLS ADDRESS PROJECT PICTURES TOKEN
 
+import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { accessibility, holds, launch, show, visit } from "./browser.mjs";
 import { provider } from "./provider.mjs";
@@ -119,13 +120,60 @@ async function forks() {
   return key;
 }
 
+/** A case is made of a turn and of a conversation: it is shown, copied and saved. */
+async function cases() {
+  console.log("cases");
+  await send("good morning", "played");
+  await send("be hostile", "played");
+  await show(page, "conversations/desk/played");
+  const dialog = page.locator("dialog.made-case");
+  const open = async (button) => {
+    await button.click();
+    await dialog.waitFor();
+    return dialog.locator(".data").innerText();
+  };
+  const turn = await open(page.getByRole("button", { name: "Case of this turn" }).first());
+  holds(turn.includes("case: desk-played-turn-1") && turn.includes("good morning") && !turn.includes("hostile"), "a turn becomes a case");
+  await dialog.getByRole("button", { name: "Close" }).click();
+  await dialog.waitFor({ state: "detached" });
+  const whole = await open(page.getByRole("button", { name: "Make a case" }));
+  holds(whole.includes("be hostile") && whole.includes("\\u202egnp.exe") && !whole.includes("\u202e"), "a conversation becomes one, and what is hidden in it is seen");
+  holds((await page.evaluate(() => window.hacked)) === undefined && (await dialog.locator("img, script").count()) === 0, "hostile text is text");
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    const found = await accessibility(page);
+    holds(found.length === 0, `the case, ${colorScheme}: axe-core finds nothing serious ${found.join("\n")}`);
+  }
+  await picture("case");
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  await dialog.getByRole("button", { name: "Copy" }).click();
+  await dialog.getByText("It is in the clipboard.").waitFor();
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  const download = page.waitForEvent("download");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  const file = await download;
+  holds(file.suggestedFilename() === "desk-played.case.yaml", "it is saved under its name");
+  const saved = readFileSync(await file.path(), "utf8");
+  holds(copied === saved && saved.includes("steps:"), "what is copied is what is saved");
+  writeFileSync(`${project}/${file.suggestedFilename()}`, saved);
+  execFileSync(process.env.GDN, ["test", `${project}/${file.suggestedFilename()}`], { stdio: "inherit" });
+  await dialog.getByRole("button", { name: "Close" }).click();
+  // A turn of it was cancelled.
+  await show(page, "conversations/desk/main");
+  await page.getByRole("button", { name: "Make a case" }).click();
+  await page.locator(".notice.bad", { hasText: "CASE_NOT_RECORDED" }).waitFor();
+  await page.getByRole("button", { name: "Put the message away" }).click();
+  // What the console says of the refusal is meant.
+  holds(wrong.length === 1 && wrong.pop().endsWith("/case"), "what can't be played is refused with a reason");
+}
+
 async function approvals() {
   console.log("approvals");
   const asked = send("write a note", "asked");
   await show(page, "approvals");
   await page.locator("article.question").getByText("note.txt").first().waitFor();
   holds(true, "a question shows what will run");
-  await picture("approvals");
+  await picture("question");
   await page.getByRole("button", { name: "Allow once" }).click();
   const answer = await asked;
   holds(answer.text.includes("The tool said"), "an answer lets the call run");
@@ -255,7 +303,7 @@ async function looks() {
   await page.setViewportSize({ width: 1280, height: 800 });
 }
 
-const STEPS = [signedIn, conversation, streaming, forks, approvals, problems, traces, reloads, manyEvents, looks];
+const STEPS = [signedIn, conversation, streaming, forks, cases, approvals, problems, traces, reloads, manyEvents, looks];
 try {
   const wanted = process.env.STUDIO_STEPS?.split(",");
   for (const step of STEPS) if (!wanted || wanted.includes(step.name)) await step();

@@ -69,7 +69,8 @@ pub struct Client {
 }
 
 impl Client {
-    async fn connect(address: SocketAddr) -> anyhow::Result<Self> {
+    /// Connects to a server.
+    pub async fn connect(address: SocketAddr) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;

@@ -190,11 +190,44 @@ export interface ExtensionState<State = any> {
   set(value: State): Promise<void>;
 }
 
-/** Events between the extensions of a conversation. */
+/** Events of the runtime in this conversation, and events between its extensions. */
 export interface ExtensionEvents {
+  on<Name extends RuntimeEvent['type']>(name: Name, handler: (event: Extract<RuntimeEvent, { type: Name }>) => void): () => void;
   on(name: string, handler: (...args: any[]) => void): () => void;
   emit(name: string, ...args: unknown[]): void;
 }
+
+/** What all events of the runtime have. */
+interface RuntimeEventBase {
+  /** ISO 8601. */
+  timestamp: string;
+  agentName: string;
+  instanceKey: string;
+  traceId: string;
+  spanId: string;
+  parentSpanId?: string;
+}
+
+/** What a model has used. */
+export interface TokenUsage {
+  promptTokens: number;
+  completionTokens: number;
+  totalTokens: number;
+  cachedTokens?: number;
+}
+
+/** The events of turns, steps and tool calls. docs/events.md has more, and all fields. */
+export type RuntimeEvent = RuntimeEventBase & { turnId: string } & (
+  | { type: 'turn.started'; eventId: string; eventType: string }
+  | { type: 'turn.completed'; stepCount: number; duration: number; finishReason: string; tokenUsage?: TokenUsage }
+  | { type: 'turn.failed'; duration: number; errorMessage: string; errorCode?: string; tokenUsage?: TokenUsage }
+  | { type: 'step.started'; stepId: string; stepIndex: number }
+  | { type: 'step.completed'; stepId: string; stepIndex: number; toolCallCount: number; duration: number; tokenUsage?: TokenUsage }
+  | { type: 'step.failed'; stepId: string; stepIndex: number; duration: number; errorMessage: string; errorCode?: string }
+  | { type: 'tool.called'; stepId: string; toolCallId: string; toolName: string; arguments?: unknown }
+  | { type: 'tool.completed'; stepId: string; toolCallId: string; toolName: string; status: 'ok' | 'error'; duration: number; title?: string; metadata?: JsonObject; output?: unknown; error?: { code: string; message: string } }
+  | { type: 'tool.progress'; toolCallId: string; toolName: string; title: string; metadata: JsonObject }
+);
 
 /** What all layers have. */
 export interface LayerContext {

@@ -32,18 +32,22 @@ pub(super) fn edits(setup: &Setup, tools: usize) -> anyhow::Result<Run> {
     let character = at - text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     let place = json!({ "line": line, "character": character });
     let (mut edits, mut completions, mut references) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut edits_work, mut completions_work) = (Vec::new(), Vec::new());
     for version in 1..=TIMES {
         let is_wrong = version % 2 == 1;
         let end = json!({ "line": line, "character": character + usize::from(!is_wrong) });
         let change = json!({ "range": { "start": place, "end": end }, "text": if is_wrong { "x" } else { "" } });
         let document = json!({ "uri": uri, "version": version });
-        let began = Instant::now();
+        let (worked, began) = (editor.worked()?, Instant::now());
         editor.tell("textDocument/didChange", &json!({ "textDocument": document, "contentChanges": [change] }))?;
         let found = editor.published(&uri)?;
         edits.push(began.elapsed());
+        edits_work.push(editor.worked()?.saturating_sub(worked));
         anyhow::ensure!(found.is_empty() != is_wrong, "the diagnostics do not fit: {found:?}");
         let asked = json!({ "textDocument": { "uri": uri }, "position": place });
+        let worked = editor.worked()?;
         completions.push(editor.ask("textDocument/completion", &asked)?);
+        completions_work.push(editor.worked()?.saturating_sub(worked));
         let context = json!({ "includeDeclaration": true });
         let asked = json!({ "textDocument": { "uri": uri }, "position": place, "context": context });
         references.push(editor.ask("textDocument/references", &asked)?);
@@ -53,7 +57,10 @@ pub(super) fn edits(setup: &Setup, tools: usize) -> anyhow::Result<Run> {
         .millis("opened_to_diagnostics", opened)
         .millis("edit_to_diagnostics", median(edits))
         .millis("completion", median(completions))
-        .millis("references", median(references)))
+        .millis("references", median(references))
+        // What other programs take does not count here.
+        .millis("edit_to_diagnostics_processor", median(edits_work))
+        .millis("completion_processor", median(completions_work)))
 }
 
 /// A client that knows what it waits for.
@@ -118,6 +125,16 @@ impl Editor {
                 return Ok(serde_json::from_value(message["params"]["diagnostics"].take())?);
             }
         }
+    }
+
+    /// How long the server has had a processor.
+    fn worked(&self) -> anyhow::Result<Duration> {
+        let mut nanos = 0;
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id())).context("only Linux tells")? {
+            let told = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+            nanos += told.split_whitespace().next().context("a time")?.parse::<u64>()?;
+        }
+        Ok(Duration::from_nanos(nanos))
     }
 
     fn end(mut self) -> anyhow::Result<()> {

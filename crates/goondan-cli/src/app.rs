@@ -128,11 +128,10 @@ pub(crate) fn redactor() -> &'static Redactor {
 /// Log lines of the libraries go to standard error; `GOONDAN_LOG` takes a filter such as `goondan_engine=trace`.
 fn start_logging(global: &Global) {
     let default = match (global.quiet, global.verbose) {
-        (true, _) => "error,genai=off",
-        (false, 0 | 1) => "warn,genai=off,agent_client_protocol=error,rmcp::service=error,gdn::agent=trace",
-        (false, 2) => {
-            "goondan=debug,goondan_core=debug,goondan_engine=debug,goondan_store=debug,goondan_tools=debug,goondan_models=debug,warn,genai=off,gdn::agent=trace"
-        }
+        (true, _) => "error,genai=off,rmcp=off",
+        (false, 0 | 1) => "warn,genai=off,agent_client_protocol=error,rmcp=off,gdn::agent=trace",
+        // `goondan` stands for all crates, `gdn` for what tools, extensions and agents log.
+        (false, 2) => "goondan=debug,gdn=debug,warn,genai=off,gdn::agent=trace",
         (false, _) => "trace,genai=off",
     };
     let filter = EnvFilter::try_from_env("GOONDAN_LOG").unwrap_or_else(|_| EnvFilter::new(default));

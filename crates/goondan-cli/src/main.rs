@@ -19,6 +19,7 @@ mod output;
 mod packages;
 mod place;
 mod project;
+mod recorder;
 mod remote;
 mod store;
 mod trust;

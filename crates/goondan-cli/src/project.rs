@@ -141,7 +141,7 @@ pub(crate) struct Launch<'a> {
 pub(crate) struct Prepared {
     pub(crate) bundle: Arc<Bundle>,
     sources: Sources,
-    trust: Trust,
+    pub(crate) trust: Trust,
 }
 
 /// Loads the project, which must be valid and trusted.

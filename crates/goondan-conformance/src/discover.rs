@@ -123,7 +123,7 @@ mod tests {
         let found = discover(&[dir.path().to_owned(), dir.path().join("nowhere")]);
         assert!(found.cases.is_empty());
         let messages: Vec<String> = found.errors.iter().map(|error| error.message.clone()).collect();
-        assert_eq!(messages[0], "there is no *.case.yaml file in this folder");
+        assert_eq!(messages[0], "there is no *.case.yaml file in this folder, nor below it");
         assert!(messages[1].starts_with("can't be read: "), "{}", messages[1]);
     }
 }

@@ -14,6 +14,7 @@ pub mod discover;
 mod invariants;
 pub mod live;
 pub mod matcher;
+pub mod proxy;
 pub mod record;
 pub mod report;
 pub mod rules;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::desk::Desk;
 use crate::http::Failure;
-use crate::lanes::BUSY;
+use crate::lanes::Sign;
 use crate::live::Watched;
 
 /// No platform takes so long a message, in characters.
@@ -32,7 +32,7 @@ pub(crate) async fn grow(
     (turn, mut watched): (Turn, Watched),
 ) -> Option<TurnResult> {
     let mut result = std::pin::pin!(turn.result());
-    let (mut shown, mut not_before, mut sign) = (String::new(), Instant::now(), Instant::now());
+    let (mut shown, mut not_before, mut sign) = (String::new(), Instant::now(), Sign::new());
     loop {
         let more = async {
             let is_watched =
@@ -44,9 +44,8 @@ pub(crate) async fn grow(
             biased;
             result = &mut result => return result,
             true = more => {}
-            () = tokio::time::sleep_until(sign) => {
-                desk.platform.busy(origin).await;
-                sign = Instant::now() + BUSY;
+            () = sign.is_due() => {
+                sign.give(desk, origin).await;
                 continue;
             }
         }

@@ -38,7 +38,7 @@ pub(crate) struct Sent {
 /// Fetches what has come with an event, and says behind the text what could not be.
 pub(crate) async fn fetch(desk: &Desk, files: &[Sent], text: &mut String) -> Vec<Attachment> {
     let mut fetched: Vec<Attachment> = Vec::new();
-    if desk.bound.setting("files") != Some("fetch") || files.is_empty() {
+    if !desk.bound.fetches_files() || files.is_empty() {
         return fetched;
     }
     let end = tokio::time::Instant::now() + desk.platform.patience();
@@ -92,6 +92,14 @@ pub(crate) async fn at(address: &str, hosts: &[&str], base: &str) -> Result<Requ
     match is_of(address, hosts, base) {
         true => Ok(http::client().await?.get(address)),
         false => Err(Failure::Refused("it does not lie on the platform".to_owned())),
+    }
+}
+
+/// A request that brings a file to an address which the platform has named.
+pub(crate) async fn post_to(address: &str, hosts: &[&str], base: &str) -> Result<RequestBuilder, Failure> {
+    match is_of(address, hosts, base) {
+        true => Ok(http::client().await?.post(address)),
+        false => Err(Failure::Refused("it named an address for the file that is not its own".to_owned())),
     }
 }
 

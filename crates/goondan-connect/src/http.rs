@@ -10,6 +10,8 @@ use serde_json::Value;
 const CONNECT: Duration = Duration::from_secs(15);
 /// How long an answer may take that is not waited for on purpose.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// How long it may take to send a file.
+pub(crate) const UPLOAD: Duration = Duration::from_secs(120);
 /// A larger answer is not read, in bytes.
 const LARGEST: usize = 16 * 1024 * 1024;
 /// Of what a platform says about an error so much is kept, in characters.
@@ -73,7 +75,12 @@ pub(crate) async fn ask(request: RequestBuilder, patience: Duration) -> Result<(
 
 /// The answer where it says that all went well.
 pub(crate) async fn done(request: RequestBuilder) -> Result<Value, Failure> {
-    let (status, body) = ask(request, PATIENCE).await?;
+    done_within(request, PATIENCE).await
+}
+
+/// As [`done`], for what takes longer.
+pub(crate) async fn done_within(request: RequestBuilder, patience: Duration) -> Result<Value, Failure> {
+    let (status, body) = ask(request, patience).await?;
     let said = || {
         let said = ["description", "message", "error"].iter().find_map(|name| body.get(name)?.as_str());
         let said: String = said.unwrap_or_default().chars().take(LONGEST).collect();

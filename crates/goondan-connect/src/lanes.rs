@@ -1,31 +1,27 @@
 //! Sends answers: one after another in each conversation, and beside each other otherwise.
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use goondan::Found;
-use goondan::event::{FinishReason, TurnResult};
 use serde_json::Value;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::asking::Follow;
+use crate::delivery::Delivery;
 use crate::desk::Desk;
 use crate::drafts;
-use crate::http::Failure;
 use crate::live::Watched;
-use crate::outbox::{Reply, ReplyState};
 
-/// How often a platform is told that somebody writes.
-pub(crate) const BUSY: Duration = Duration::from_secs(4);
-/// How often a message is tried that has surely not arrived.
-const TRIES: u32 = 12;
-/// The longest wait before the next try.
-const LONGEST_WAIT: Duration = Duration::from_secs(15 * 60);
+/// Who has an answer so soon need not say that he writes one.
+const SOON: Duration = Duration::from_millis(500);
+/// How long it may take to say so.
+const POLITE: Duration = Duration::from_secs(5);
 
 /// An answer that will have to be sent.
 pub(crate) struct Job {
@@ -124,118 +120,34 @@ async fn work(owed: Arc<crate::desk::Owed>, lane: String, _alive: TaskTrackerTok
     }
 }
 
-/// Tells the platform every few seconds that an answer is being written.
+/// Tells the platform every now and then that an answer is being written. What is on its way arrives before the answer does.
 async fn with_sign_of_life<T>(desk: &Desk, origin: &Value, turn: impl Future<Output = T>) -> T {
-    let busy = async {
-        loop {
-            desk.platform.busy(origin).await;
-            tokio::time::sleep(BUSY).await;
-        }
-    };
-    tokio::select! {
-        biased;
-        result = turn => result,
-        () = busy => unreachable!("it goes on until it is dropped"),
-    }
-}
-
-/// An answer on its way.
-struct Delivery<'d> {
-    desk: &'d Desk,
-    id: &'d str,
-    origin: &'d Value,
-    /// The message that is to be its first.
-    draft: Option<Value>,
-    channel: String,
-    lane: &'d str,
-}
-
-impl Delivery<'_> {
-    async fn deliver(mut self, result: &TurnResult) -> io::Result<()> {
-        let (desk, outbox) = (self.desk, &self.desk.owed.outbox);
-        let mut pieces = answer(result).map_or_else(Vec::new, |text| desk.platform.pieces(&text));
-        if pieces.is_empty() && self.draft.is_some() {
-            pieces.push(drafts::STOPPED.to_owned());
-        }
-        let mut sent_any = false;
-        for (number, piece) in pieces.iter().enumerate() {
-            let mut tries = 0;
-            loop {
-                // To change a message is no sending: it may be done again.
-                let is_edit = number == 0 && self.draft.is_some();
-                if !is_edit && (!sent_any || tries > 0) {
-                    outbox.sending(self.id).await?;
-                }
-                let failure = match self.bring(number, piece).await {
-                    Ok(()) => {
-                        sent_any |= !is_edit;
-                        break;
-                    }
-                    // Somebody has taken the message away that grew.
-                    Err(Failure::Refused(_)) if is_edit => {
-                        self.draft = None;
-                        continue;
-                    }
-                    Err(failure) => failure,
-                };
-                tries += 1;
-                let Some(wait) = next_try(&failure, tries, is_edit) else {
-                    let failure = failure.to_string();
-                    tracing::warn!(connection = desk.bound.name, "an answer was not delivered: {failure}");
-                    return outbox.failed(self.id, &failure).await;
-                };
-                if !is_edit && !sent_any {
-                    // Nothing of it has arrived that can't be done again: a process that dies now sends it after the next start.
-                    outbox.owe(self.waiting()).await?;
-                }
-                tokio::time::sleep(wait).await;
-            }
-        }
-        outbox.sent(self.id).await
-    }
-
-    async fn bring(&self, number: usize, piece: &str) -> Result<(), Failure> {
-        match &self.draft {
-            Some(message) if number == 0 => self.desk.platform.edit(self.origin, message, piece, None).await,
-            _ => self.desk.platform.send(self.origin, number, piece).await,
-        }
-    }
-
-    fn waiting(&self) -> Reply {
-        Reply {
-            id: self.id.to_owned(),
-            state: ReplyState::Accepted,
-            instance: self.lane.to_owned(),
-            at: self.desk.now(),
-            channel: self.channel.clone(),
-            origin: self.origin.clone(),
-            draft: self.draft.clone(),
-            why: None,
+    let (mut turn, mut sign) = (std::pin::pin!(turn), Sign::new());
+    loop {
+        tokio::select! {
+            biased;
+            result = &mut turn => return result,
+            () = sign.is_due() => sign.give(desk, origin).await,
         }
     }
 }
 
-/// How long to wait before a message is tried again; `None` where it must not be, or has been tried often enough.
-fn next_try(failure: &Failure, tries: u32, is_edit: bool) -> Option<Duration> {
-    match failure {
-        _ if tries >= TRIES => None,
-        Failure::Later(wait) => Some((*wait).min(LONGEST_WAIT)),
-        Failure::Unreached(_) => Some(Duration::from_secs(1 << tries.min(6))),
-        Failure::Unknown(_) if is_edit => Some(Duration::from_secs(1 << tries.min(6))),
-        Failure::Unknown(_) | Failure::Refused(_) => None,
-    }
-}
+/// When the platform is told next that somebody writes.
+pub(crate) struct Sign(Instant);
 
-/// What is sent. A stranger learns of a failure no more than that there was one.
-fn answer(result: &TurnResult) -> Option<String> {
-    let text = result.response_text();
-    match result.finish_reason {
-        FinishReason::Error => {
-            let code = result.error.as_ref().map(|error| format!(" ({})", error.code)).unwrap_or_default();
-            Some(format!("Sorry, that did not work{code}. The people who run this can see why in its log."))
-        }
-        FinishReason::Cancelled => None,
-        FinishReason::TextResponse | FinishReason::MaxSteps => Some(text).filter(|text| !text.trim().is_empty()),
+impl Sign {
+    pub(crate) fn new() -> Sign {
+        Sign(Instant::now() + SOON)
+    }
+
+    pub(crate) async fn is_due(&self) {
+        tokio::time::sleep_until(self.0).await;
+    }
+
+    /// It is politeness: nobody waits long for it.
+    pub(crate) async fn give(&mut self, desk: &Desk, origin: &Value) {
+        let _ = tokio::time::timeout(POLITE, desk.platform.busy(origin)).await;
+        self.0 = Instant::now() + desk.platform.busy_for();
     }
 }
 

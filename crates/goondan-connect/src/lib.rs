@@ -9,6 +9,7 @@
 mod asking;
 mod connections;
 mod console;
+mod delivery;
 mod desk;
 mod drafts;
 mod event;
@@ -26,6 +27,7 @@ mod shelf;
 mod signature;
 mod status;
 mod supervise;
+mod uploads;
 
 pub use connections::{Connections, Options};
 pub use console::Console;

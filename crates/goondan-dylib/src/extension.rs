@@ -110,6 +110,10 @@ impl Runner for LibraryRunner {
     fn forget(&self, session: u64) {
         forget(&self.connection, session);
     }
+
+    fn happened(&self, session: u64, event: &Value) {
+        self.connection.mention(json!({"kind": "event", "session": session, "event": event}));
+    }
 }
 
 /// A registration in the library is no longer wanted.
@@ -202,7 +206,7 @@ fn ended(outcome: Outcome<wire::ToolOutput>) -> Ended {
         None => Ok(output(wire::ToolOutput { output: said.result, ..whole })),
     };
     let changes = Changes { fields: said.changes.fields, events: said.changes.events };
-    Ended { outcome, changes, state: said.state.map(|kept| Kept { value: kept.value }) }
+    Ended { outcome, changes, state: said.state.map(|kept| Kept { value: kept.value }), listens: said.listens }
 }
 
 fn wire_error(error: ToolError) -> wire::ToolError {

@@ -107,6 +107,10 @@ impl Runner for ModuleRunner {
     fn forget(&self, session: u64) {
         self.process.tell(&Down::Forget { session });
     }
+
+    fn happened(&self, session: u64, event: &Value) {
+        self.process.mention(&Down::Event { session, event });
+    }
 }
 
 /// What was begun in a process. Where it is given up before its answer, the host is told, and given up if that does not help.

@@ -1,6 +1,6 @@
 //! One process of a host: what is told it, what it says, and its end.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::calls::{Calls, Ended, Event};
 use crate::errors;
 use crate::programs::{RunningHost, Streams};
-use crate::wire::{Down, MAX_LINE, Up};
+use crate::wire::{Down, MAX_LINE, More, Up};
 
 /// How long a host may take to say that it is there.
 const HELLO: Duration = Duration::from_secs(20);
@@ -25,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PONG: Duration = Duration::from_secs(1);
 /// What is kept of what was printed, in bytes.
 const MAX_PRINTED: usize = 4 << 10;
+/// Events that may wait for a host; it does not hear of those beyond that.
+const MOST_EVENTS: usize = 1_024;
 /// The longest line that was printed and is logged as one, in bytes.
 const MAX_LOGGED: u64 = 10_000;
 
@@ -34,12 +36,16 @@ pub(crate) struct Process {
     calls: Arc<Calls>,
     /// The extensions that have registered in it.
     sessions: Sessions,
-    down: mpsc::UnboundedSender<Vec<u8>>,
+    down: mpsc::UnboundedSender<Line>,
+    /// So many events wait to be written.
+    events: Arc<AtomicUsize>,
     /// Fires when it shall be killed.
     kill: CancellationToken,
     pong: Arc<Notify>,
     /// It takes no further calls and ends with the last that it has.
     is_retired: AtomicBool,
+    /// It has run out of memory, and takes no further calls.
+    is_spent: Arc<AtomicBool>,
     /// How it ended, once it has.
     ended: watch::Receiver<Option<String>>,
     /// Has it end when this is dropped: it is left a moment to do so by itself.
@@ -54,8 +60,10 @@ impl Process {
         let (pong, kill, leave) = (Arc::<Notify>::default(), CancellationToken::new(), CancellationToken::new());
         let (down, lines) = mpsc::unbounded_channel();
         let (hello, greeted) = oneshot::channel();
+        let is_spent = Arc::<AtomicBool>::default();
         let (told, ended) = watch::channel(None);
-        tokio::spawn(write(lines, output));
+        let events = Arc::<AtomicUsize>::default();
+        tokio::spawn(write(lines, output, Arc::clone(&events)));
         let printer = tokio::spawn(
             Printer { calls: Arc::clone(&calls), notes: Arc::clone(&notes), name: name.to_owned() }.read(printed),
         );
@@ -65,6 +73,7 @@ impl Process {
             notes: Arc::clone(&notes),
             pong: Arc::clone(&pong),
             down: down.downgrade(),
+            is_spent: Arc::clone(&is_spent),
             hello: Some(hello),
         };
         let reading = tokio::spawn(reader.read(input));
@@ -78,9 +87,11 @@ impl Process {
             calls,
             sessions: Sessions::default(),
             down,
+            events,
             kill,
             pong,
             is_retired,
+            is_spent,
             ended,
             _leave,
         };
@@ -112,13 +123,26 @@ impl Process {
 
     /// Whether it takes calls.
     pub(crate) fn is_fit(&self) -> bool {
-        self.calls.is_open() && !self.is_retired.load(Ordering::Relaxed)
+        let is_given_up = self.is_retired.load(Ordering::Relaxed) || self.is_spent.load(Ordering::Relaxed);
+        self.calls.is_open() && !is_given_up
     }
 
     /// Tells it something. Where it is gone, whoever waits is told so.
     pub(crate) fn tell(&self, message: &impl Serialize) {
-        if let Some(line) = line(message) {
-            let _ = self.down.send(line);
+        if let Some(text) = line(message) {
+            let _ = self.down.send(Line { text, is_event: false });
+        }
+    }
+
+    /// Tells it of an event, unless too many wait already: a host that does not read must not fill the memory.
+    pub(crate) fn mention(&self, event: &Down<'_>) {
+        if self.events.load(Ordering::Relaxed) >= MOST_EVENTS {
+            tracing::debug!(host = self.name, "an event was left out: {MOST_EVENTS} wait already");
+            return;
+        }
+        if let Some(text) = line(event) {
+            self.events.fetch_add(1, Ordering::Relaxed);
+            let _ = self.down.send(Line { text, is_event: true });
         }
     }
 
@@ -163,6 +187,12 @@ impl Process {
     }
 }
 
+/// A line for a host.
+struct Line {
+    text: Vec<u8>,
+    is_event: bool,
+}
+
 fn line(message: &impl Serialize) -> Option<Vec<u8>> {
     let mut line = serde_json::to_vec(message).ok()?;
     line.push(b'\n');
@@ -170,10 +200,17 @@ fn line(message: &impl Serialize) -> Option<Vec<u8>> {
 }
 
 /// Writes lines until nobody has any more; then the host reads its end.
-async fn write(mut lines: mpsc::UnboundedReceiver<Vec<u8>>, mut output: Box<dyn AsyncWrite + Send + Unpin>) {
-    while let Some(line) = lines.recv().await {
-        if output.write_all(&line).await.is_err() || output.flush().await.is_err() {
+async fn write(
+    mut lines: mpsc::UnboundedReceiver<Line>,
+    mut output: Box<dyn AsyncWrite + Send + Unpin>,
+    events: Arc<AtomicUsize>,
+) {
+    while let Some(Line { text, is_event }) = lines.recv().await {
+        if output.write_all(&text).await.is_err() || output.flush().await.is_err() {
             return;
+        }
+        if is_event {
+            events.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -212,7 +249,8 @@ struct Reader {
     calls: Arc<Calls>,
     notes: Arc<Notes>,
     pong: Arc<Notify>,
-    down: mpsc::WeakUnboundedSender<Vec<u8>>,
+    down: mpsc::WeakUnboundedSender<Line>,
+    is_spent: Arc<AtomicBool>,
     hello: Option<oneshot::Sender<String>>,
 }
 
@@ -246,14 +284,16 @@ impl Reader {
                 }
             }
             Up::Done { id, output, more } => {
-                let output =
-                    ToolOutput { output, title: more.title, metadata: more.metadata, attachments: more.attachments };
-                self.calls.end(id, Ended { outcome: Ok(output), changes: more.changes, state: more.state });
+                let More { changes, state, listens, title, metadata, attachments } = more;
+                let output = ToolOutput { output, title, metadata, attachments };
+                self.calls.end(id, Ended { outcome: Ok(output), changes, state, listens });
             }
-            Up::Fail { id, error, fault, state } => {
+            Up::Fail { id, error, fault, state, listens, spent } => {
+                // Before whoever waits can call again.
+                self.is_spent.fetch_or(spent, Ordering::Relaxed);
                 let error = ToolError::from(error);
                 let error = fault.into_iter().fold(error, |error, fault| error.code(fault.code()));
-                self.calls.end(id, Ended { state, ..Err(error).into() });
+                self.calls.end(id, Ended { state, listens, ..Err(error).into() });
             }
             Up::Log { id, level, message, fields } => match id.or_else(|| self.calls.only()) {
                 Some(id) => drop(self.calls.event(id, Event::Log(level, message, fields))),
@@ -274,8 +314,8 @@ impl Reader {
     fn refuse(&self, ask: u64) {
         let error = ToolError::new("the call is over, or asks too much at a time").into();
         let answer = Down::Answer(crate::wire::Answer { ask, value: None, error: Some(error) });
-        if let (Some(down), Some(line)) = (self.down.upgrade(), line(&answer)) {
-            let _ = down.send(line);
+        if let (Some(down), Some(text)) = (self.down.upgrade(), line(&answer)) {
+            let _ = down.send(Line { text, is_event: false });
         }
     }
 }

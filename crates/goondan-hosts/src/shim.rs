@@ -10,8 +10,12 @@ use sha2::{Digest, Sha256};
 
 const JAVASCRIPT: &str =
     concat!(include_str!("shim/host.mjs"), include_str!("shim/extensions.mjs"), include_str!("shim/connectors.mjs"));
-const PYTHON: &str =
-    concat!(include_str!("shim/extensions.py"), include_str!("shim/connectors.py"), include_str!("shim/host.py"));
+const PYTHON: &str = concat!(
+    include_str!("shim/events.py"),
+    include_str!("shim/extensions.py"),
+    include_str!("shim/connectors.py"),
+    include_str!("shim/host.py"),
+);
 
 /// The shim of a runtime in `folder`, written there unless it is there. Blocks.
 pub(crate) fn place(runtime: Runtime, folder: &Path) -> io::Result<PathBuf> {

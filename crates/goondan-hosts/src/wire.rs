@@ -25,6 +25,8 @@ pub(crate) enum Down<'a> {
     Cancel { id: u64 },
     /// An extension is no longer wanted at an instance.
     Forget { session: u64 },
+    /// Something happened in the instance of an extension.
+    Event { session: u64, event: &'a Value },
     /// Run a connector.
     Connect(Connect<'a>),
     /// Answers a question of a handler.
@@ -118,6 +120,11 @@ pub(crate) enum Up {
         fault: Option<Fault>,
         #[serde(default)]
         state: Option<Kept>,
+        #[serde(default)]
+        listens: Option<Vec<String>>,
+        /// It had no memory left, and may have none for the next call.
+        #[serde(default)]
+        spent: bool,
     },
     /// A handler, or somebody in the host, has something for the log.
     Log {
@@ -187,6 +194,9 @@ pub(crate) struct More {
     /// What the extension keeps from now on.
     #[serde(default)]
     pub(crate) state: Option<Kept>,
+    /// The events that the extension listens to from now on.
+    #[serde(default)]
+    pub(crate) listens: Option<Vec<String>>,
     #[serde(default)]
     pub(crate) title: Option<String>,
     #[serde(default)]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use gen_lsp_types::{
     CompletionItem, CompletionItemKind, InsertTextFormat, MarkupContent, MarkupKind, Position, TextEdit,
 };
-use goondan_spec::Kind;
+use goondan_spec::{Kind, ResourceId};
 use serde_json::{Value, json};
 
 use crate::cursor::{About, Cursor};
@@ -33,6 +33,8 @@ struct Offer {
     kind: CompletionItemKind,
     detail: Option<String>,
     documentation: Option<String>,
+    /// The Tool whose exports are its documentation: thousands may be offered, and few are shown.
+    tool: Option<ResourceId>,
     /// What is written, as a snippet.
     text: String,
     /// What comes first is offered first.
@@ -43,7 +45,7 @@ impl Offer {
     fn new(label: impl Into<String>, kind: CompletionItemKind) -> Self {
         let label = label.into();
         let text = label.replace('$', "\\$");
-        Offer { label, kind, detail: None, documentation: None, text, rank: 1 }
+        Offer { label, kind, detail: None, documentation: None, tool: None, text, rank: 1 }
     }
 }
 
@@ -87,7 +89,8 @@ pub(crate) fn complete<H: Host>(server: &mut Server<H>, path: &Path, at: Positio
     let is_incomplete = offers.len() > MOST;
     narrow(&mut offers, &text[word.start..cursor.offset.clamp(word.start, word.end)]);
     let range = lines.range(word);
-    let items: Vec<CompletionItem> = offers.into_iter().map(|offer| item(offer, range, server.snippets)).collect();
+    let documented = offers.into_iter().map(|offer| documented(offer, context.seen));
+    let items: Vec<CompletionItem> = documented.map(|offer| item(offer, range, server.snippets)).collect();
     Ok(json!({ "isIncomplete": is_incomplete, "items": items }))
 }
 
@@ -98,6 +101,12 @@ fn narrow(offers: &mut Vec<Offer>, written: &str) {
         offers.retain(|offer| offer.label.to_lowercase().contains(&written));
         offers.truncate(MOST);
     }
+}
+
+fn documented(mut offer: Offer, seen: Option<&Seen>) -> Offer {
+    let tool = offer.tool.take().and_then(|id| seen?.outline.tools.get(&id));
+    offer.documentation = tool.map(|tool| exports_listed(&tool.spec)).or(offer.documentation);
+    offer
 }
 
 fn item(offer: Offer, range: gen_lsp_types::Range, snippets: bool) -> CompletionItem {

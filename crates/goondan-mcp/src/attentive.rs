@@ -1,7 +1,8 @@
 //! A client that listens to what a server says of its own accord before it asks the server for anything.
 //!
 //! A server may ask back while it answers a call, and some ask on the session's own stream. What is said there before somebody
-//! listens is lost, and the call waits for an answer to a question that nobody saw.
+//! listens is lost, and the call waits for an answer to a question that nobody saw. Nor does it wait where the answer to its
+//! request has the id of another one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use futures::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse, StreamableHttpResponseLimits,
 };
@@ -78,7 +79,18 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Attentive<C> {
         if let (Some(session), JsonRpcMessage::Request(_)) = (&session, &message) {
             self.listen(session).await;
         }
-        self.client.post_message_with_response_limits(uri, message, session, token, headers, limits).await
+        let asked = match &message {
+            JsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        let answer =
+            self.client.post_message_with_response_limits(uri, message, session, token, headers, limits).await?;
+        Ok(match (answer, asked) {
+            (StreamableHttpPostResponse::Json(answer, session), Some(asked)) => {
+                StreamableHttpPostResponse::Json(addressed(answer, &asked), session)
+            }
+            (answer, _) => answer,
+        })
     }
 
     async fn delete_session(
@@ -120,6 +132,24 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for Attentive<C> {
         }
         answer
     }
+}
+
+/// The answer to the request `asked`. What stands before a server may refuse it without knowing its id. An answer with
+/// another id would be nobody's, and who asked would wait for ever.
+fn addressed(answer: ServerJsonRpcMessage, asked: &RequestId) -> ServerJsonRpcMessage {
+    match answer {
+        JsonRpcMessage::Error(refusal) => ServerJsonRpcMessage::error(refusal.error, Some(asked.clone())),
+        JsonRpcMessage::Response(response) if !is_same(&response.id, asked) => {
+            let error = ErrorData::invalid_request("it answered another request", None);
+            ServerJsonRpcMessage::error(error, Some(asked.clone()))
+        }
+        answer => answer,
+    }
+}
+
+/// Whether two ids are one: some servers send a number back as text.
+fn is_same(one: &RequestId, other: &RequestId) -> bool {
+    one.to_string() == other.to_string()
 }
 
 #[cfg(test)]

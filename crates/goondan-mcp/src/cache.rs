@@ -68,6 +68,11 @@ impl Cache {
         if let Err(error) = kept {
             tracing::warn!(%error, "what an MCP server has can't be kept for the next start");
         }
+        self.forget_silence(fingerprint);
+    }
+
+    /// Has a server waited for again: something has changed for it.
+    pub(crate) fn forget_silence(&self, fingerprint: &str) {
         let _ = fs::remove_file(self.mark(fingerprint));
     }
 

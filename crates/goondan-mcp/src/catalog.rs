@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::definition::{Definition, Way};
+use crate::listing::Listing;
 use crate::names;
 use goondan_core::JsonObject;
 use goondan_core::ports::model::ToolDefinition;
@@ -24,6 +25,8 @@ const MAX_DESCRIPTION: usize = 4_000;
 const MAX_SCHEMA: usize = 64 << 10;
 /// How deep a schema may go.
 const MAX_DEPTH: usize = 64;
+/// Sentences about what is not as the server says.
+const MAX_NOTES: usize = 20;
 /// Characters of a name in a message.
 const MAX_SHOWN: usize = 80;
 
@@ -76,10 +79,9 @@ pub struct Hints {
 }
 
 impl Catalog {
-    /// What `told` amounts to.
-    pub(crate) fn new(definition: &Definition, protocol: &str, server: &str, told: Vec<Told>) -> Catalog {
-        let mut notes = Vec::new();
-        let mut told = told;
+    /// What `listing` amounts to.
+    pub(crate) fn new(definition: &Definition, protocol: &str, server: &str, listing: Listing) -> Catalog {
+        let Listing { tools: mut told, mut notes } = listing;
         if told.len() > MAX_TOOLS {
             notes.push(format!("Of its {} tools the first {MAX_TOOLS} are taken.", told.len()));
             told.truncate(MAX_TOOLS);
@@ -100,6 +102,11 @@ impl Catalog {
                 Ok(listed) => tools.push(listed),
                 Err(why) => notes.push(format!("Its tool `{own}` is left out: {why}.")),
             }
+        }
+        let more = notes.len().saturating_sub(MAX_NOTES);
+        if more > 0 {
+            notes.truncate(MAX_NOTES);
+            notes.push(format!("There are {more} more notes of that kind."));
         }
         let server = line(server.chars().take(MAX_SHOWN).collect::<String>()).to_string();
         Catalog { format: FORMAT, protocol: protocol.to_owned(), server, tools, notes }
@@ -218,6 +225,6 @@ pub(crate) fn cleaned(text: &str, most: usize) -> String {
 }
 
 /// A name for a message.
-fn short(name: &str) -> String {
+pub(crate) fn short(name: &str) -> String {
     line(name.chars().take(MAX_SHOWN).collect::<String>()).to_string()
 }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
-    ErrorData, FormElicitationCapability, Implementation, InputRequest, ProgressNotificationParam, ProgressToken,
+    ErrorCode, ErrorData, FormElicitationCapability, Implementation, InputRequest, ProgressNotificationParam,
+    ProgressToken,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
@@ -81,6 +82,23 @@ impl Handler {
             _ => None,
         }
     }
+
+    /// Passes on what a server tells of its progress, unless it has just told something.
+    fn progress(&self, told: ProgressNotificationParam) {
+        let sink = {
+            let mut listeners = self.listeners();
+            let Some(listener) = listeners.get_mut(&told.progress_token) else { return };
+            if listener.heard.is_some_and(|heard| heard.elapsed() < BETWEEN_UPDATES) {
+                return;
+            }
+            listener.heard = Some(Instant::now());
+            Arc::clone(&listener.sink)
+        };
+        let message: String = told.message.unwrap_or_default().chars().take(MAX_MESSAGE).collect();
+        let mut metadata = JsonObject::from_iter([("progress".to_owned(), json!(told.progress))]);
+        metadata.extend(told.total.map(|total| ("total".to_owned(), json!(total))));
+        sink.update(&shown::line(message).to_string(), metadata);
+    }
 }
 
 /// A form with the defaults that it states. One that wants more than these is declined.
@@ -123,23 +141,51 @@ impl ClientHandler for Handler {
         })
     }
 
+    #[expect(deprecated, reason = "servers still ask")]
+    async fn list_roots(
+        &self,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<rmcp::model::ListRootsResult, ErrorData> {
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "roots were not declared", None))
+    }
+
     async fn on_progress(&self, told: ProgressNotificationParam, _context: NotificationContext<RoleClient>) {
-        let sink = {
-            let mut listeners = self.listeners();
-            let Some(listener) = listeners.get_mut(&told.progress_token) else { return };
-            if listener.heard.is_some_and(|heard| heard.elapsed() < BETWEEN_UPDATES) {
-                return;
-            }
-            listener.heard = Some(Instant::now());
-            Arc::clone(&listener.sink)
-        };
-        let message: String = told.message.unwrap_or_default().chars().take(MAX_MESSAGE).collect();
-        let mut metadata = JsonObject::from_iter([("progress".to_owned(), json!(told.progress))]);
-        metadata.extend(told.total.map(|total| ("total".to_owned(), json!(total))));
-        sink.update(&shown::line(message).to_string(), metadata);
+        self.progress(told);
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
         self.0.list_changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rmcp::model::NumberOrString;
+
+    #[derive(Default)]
+    struct Seen(Mutex<Vec<String>>);
+
+    impl ProgressSink for Seen {
+        fn update(&self, title: &str, _metadata: JsonObject) {
+            self.0.lock().expect("nobody panics").push(title.to_owned());
+        }
+    }
+
+    #[test]
+    fn who_tells_more_than_anybody_reads_is_heard_now_and_then() {
+        let (handler, seen) = (Handler::new(Elicitation::None), Arc::<Seen>::default());
+        let token = ProgressToken(NumberOrString::Number(1));
+        let _listening = handler.listen(token.clone(), Arc::clone(&seen) as Arc<dyn ProgressSink>);
+        let begun = Instant::now();
+        for step in 0..10_000 {
+            let mut told = ProgressNotificationParam::new(token.clone(), f64::from(step));
+            told.message = Some("still\u{202e} here".repeat(100));
+            handler.progress(told);
+        }
+        let most = begun.elapsed().as_millis() / BETWEEN_UPDATES.as_millis() + 1;
+        let seen = seen.0.lock().expect("nobody panics");
+        assert!((1..=most).contains(&(seen.len() as u128)), "{} of at most {most}", seen.len());
+        assert!(seen.iter().all(|title| title.starts_with("still\\u{202e} here") && title.chars().count() < 400));
     }
 }

@@ -24,6 +24,7 @@ mod http;
 mod import;
 mod lines;
 mod link;
+mod listing;
 mod names;
 mod oauth;
 mod place;

@@ -10,14 +10,15 @@ use rmcp::RoleClient;
 use rmcp::model::{ErrorData, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 
 use crate::codes;
 
 /// The longest line, in bytes.
 const MAX_LINE: usize = 16 << 20;
-/// Bytes of what is no message, in all, before the first message.
+/// Bytes of what is no message, between two messages.
 const MAX_NOISE: usize = 1 << 20;
 /// What is kept of complaints, in bytes.
 const MAX_COMPLAINTS: usize = 4 << 10;
@@ -148,7 +149,10 @@ impl Transport<RoleClient> for Lines {
         while self.read_line().await {
             let line = std::mem::take(&mut self.line);
             match read(&line) {
-                Some(message) => return Some(message),
+                Some(message) => {
+                    self.noise = 0;
+                    return Some(message);
+                }
                 None if line.trim_ascii().is_empty() => {}
                 None if self.pass_over(&line) => {}
                 None => return None,
@@ -165,16 +169,23 @@ impl Transport<RoleClient> for Lines {
     }
 }
 
+/// What tells whose answer a line is, however deep the answer goes: what is ignored is not read into memory.
+#[derive(Deserialize)]
+struct Envelope {
+    id: RequestId,
+    result: Option<IgnoredAny>,
+    error: Option<IgnoredAny>,
+}
+
 /// The message in a line. An answer that can't be understood becomes an error of the request, so that nobody waits for it.
 fn read(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     if let Ok(message) = serde_json::from_slice(line) {
         return Some(message);
     }
-    let value: Value = serde_json::from_slice(line).ok()?;
-    let is_answer = value.get("result").is_some() || value.get("error").is_some();
-    let id: RequestId = serde_json::from_value(value.get("id")?.clone()).ok()?;
+    let envelope: Envelope = serde_json::from_slice(line).ok()?;
+    let is_answer = envelope.result.is_some() || envelope.error.is_some();
     let error = ErrorData::invalid_request("the answer can't be understood", None);
-    is_answer.then(|| RxJsonRpcMessage::<RoleClient>::error(error, Some(id)))
+    is_answer.then(|| RxJsonRpcMessage::<RoleClient>::error(error, Some(envelope.id)))
 }
 
 #[cfg(test)]

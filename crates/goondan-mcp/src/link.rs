@@ -6,31 +6,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use reqwest::header::{HeaderName, HeaderValue};
-use rmcp::model::{ClientRequest, PaginatedRequestParams, ProtocolVersion, SubscriptionFilter, Tool as Told};
+use rmcp::model::{ClientRequest, ProtocolVersion, SubscriptionFilter};
 use rmcp::service::{
     ClientInitializeError, Peer, PeerRequestOptions, QuitReason, RequestHandle, RunningService,
     RunningServiceCancellationToken, ServiceError, serve_client_with_lifecycle,
 };
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
 use rmcp::transport::{AuthClient, IntoTransport, StreamableHttpClientTransport};
 use rmcp::{ClientLifecycleMode, RoleClient};
 use tokio::sync::watch;
 
 use crate::attentive::Attentive;
-use crate::catalog::{Catalog, MAX_TOOLS};
+use crate::catalog::Catalog;
 use crate::codes::{self, error};
 use crate::definition::{Definition, Way};
 use crate::dial::{Dialer, Program, Running, Stream, Ways};
 use crate::handler::Handler;
 use crate::http;
 use crate::lines::{Fatal, Lines, Noticed};
+use crate::listing;
 use crate::oauth::{self, TokenFile};
 use crate::place::Place;
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::kinds::McpProtocol;
-
-/// Pages of a list at most.
-const MAX_PAGES: usize = 200;
 
 /// A connection that was made. It ends when it is dropped; a program ends with it.
 pub(crate) struct Link {
@@ -144,6 +142,12 @@ impl Link {
                 return Err(too_slow(definition, &noticed, end));
             }
         };
+        if let Some(unknown) = unknown_revision(&service) {
+            let _ = service.cancel().await;
+            ended(program).await;
+            let what = format_args!("speaks the revision `{unknown}` of the protocol, which is not known here");
+            return Err(error(Code::MCP_CONNECT, definition.name(), what).suggest(UPDATE));
+        }
         let (told, ended) = watch::channel(None);
         let (peer, end) = (service.peer().clone(), service.cancellation_token());
         tokio::spawn(watch_over(service, program, told));
@@ -195,9 +199,9 @@ impl Link {
 
     /// Everything that the server has.
     pub(crate) async fn catalog(&self, definition: &Definition) -> Result<Catalog, ToolError> {
-        let listing = tokio::time::timeout(definition.connect_timeout, self.list());
-        let tools = match listing.await {
-            Ok(Ok(tools)) => tools,
+        let listing = tokio::time::timeout(definition.connect_timeout, listing::list(&self.peer));
+        let listing = match listing.await {
+            Ok(Ok(listing)) => listing,
             Ok(Err(failure)) => return Err(self.failure(definition, &failure)),
             Err(_) => {
                 let what = format_args!("did not say within {} s what it has", definition.connect_timeout.as_secs());
@@ -208,22 +212,7 @@ impl Link {
         let protocol = info.as_ref().map(|info| info.protocol_version.to_string()).unwrap_or_default();
         let server = info.as_ref().and_then(|info| info.server_info.as_ref());
         let server = server.map(|server| format!("{} {}", server.name, server.version)).unwrap_or_default();
-        Ok(Catalog::new(definition, &protocol, server.trim(), tools))
-    }
-
-    async fn list(&self) -> Result<Vec<Told>, ServiceError> {
-        let (mut tools, mut cursor) = (Vec::new(), None);
-        // What was kept of an earlier answer is no news.
-        self.peer.clear_response_cache().await;
-        for _ in 0..MAX_PAGES {
-            let page = self.peer.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor))).await?;
-            tools.extend(page.tools);
-            match page.next_cursor {
-                Some(next) if tools.len() <= MAX_TOOLS => cursor = Some(next),
-                _ => break,
-            }
-        }
-        Ok(tools)
+        Ok(Catalog::new(definition, &protocol, server.trim(), listing))
     }
 
     /// Sends a request, and does not wait for its answer.
@@ -247,6 +236,7 @@ impl Link {
             ServiceError::TransportSend(cause) if self.is_dead() && cause.error.to_string().contains("closed") => {
                 self.death(definition)
             }
+            ServiceError::TransportSend(cause) if is_too_large(cause.error.as_ref()) => too_much(name, Fatal::LongLine),
             ServiceError::TransportSend(cause) => {
                 let text = codes::said(&chain(cause.error.as_ref()));
                 error(Code::MCP_CONNECT, name, format_args!("can't be reached: {text}")).suggest(AGAIN)
@@ -269,7 +259,14 @@ impl Link {
 }
 
 const RAISE: &str = "Whoever runs the swarm can give it more time with `connectTimeoutMs` in `spec.mcp`.";
+const UPDATE: &str = "Update the server, or gdn if the server is newer.";
 const AGAIN: &str = "Look at the server, and try again; `gdn mcp list --connect` shows what is wrong.";
+
+/// The revision that was agreed on, if it is none that exists.
+fn unknown_revision(service: &RunningService<RoleClient, Handler>) -> Option<String> {
+    let revision = service.peer().peer_info()?.protocol_version.clone();
+    (!ProtocolVersion::KNOWN_VERSIONS.contains(&revision)).then(|| codes::said(revision.as_str()))
+}
 
 /// Keeps the service running, and ends the program with it.
 async fn watch_over(
@@ -418,6 +415,12 @@ fn no_connection(
     error(Code::MCP_CONNECT, name, format_args!("{why}{}", noticed.words())).suggest(AGAIN)
 }
 
+/// Whether an answer over the web was not read to its end.
+fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
+    let error = error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
+    matches!(error, Some(StreamableHttpError::ResponseBodyTooLarge { .. }))
+}
+
 /// An error with all of its causes.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
@@ -441,7 +444,7 @@ fn too_slow(definition: &Definition, noticed: &Noticed, _end: String) -> ToolErr
 fn too_much(name: &str, fatal: Fatal) -> ToolError {
     match fatal {
         Fatal::LongLine => {
-            let what = "sent a message of more than 16 MiB, and the connection was closed";
+            let what = "sent a message of more than 16 MiB, which was not read";
             error(Code::MCP_TOO_LARGE, name, what).suggest("Ask for less at a time.")
         }
         Fatal::Noise => {

@@ -198,9 +198,23 @@ pub(crate) async fn login(
     let back = visited.unwrap_or_else(|_| Err("nobody came back within ten minutes".to_owned()));
     let back =
         back.map_err(|why| error(Code::MCP_AUTH, definition.name(), format_args!("was not logged in to: {why}")))?;
+    if let Some(refusal) = refusal(&back) {
+        let what = format_args!("was not logged in to: the page sent back `{refusal}`");
+        let again = format!("Run `gdn mcp login {}` again, and agree on the page.", definition.name());
+        return Err(error(Code::MCP_AUTH, definition.name(), what).suggest(again));
+    }
     state.handle_callback_url(&back).await.map_err(failed)?;
     let _ = fs::remove_file(tokens.challenge_file());
     Ok(())
+}
+
+/// Why a page sent its visitor back without a code, in its own words.
+fn refusal(back: &str) -> Option<String> {
+    let back = url::Url::parse(back).ok()?;
+    let value = |wanted: &str| back.query_pairs().find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned());
+    let error = value("error")?;
+    let why = value("error_description").map(|why| format!(": {why}")).unwrap_or_default();
+    Some(codes::said(&format!("{error}{why}")))
 }
 
 /// What is asked for where a server wants more than somebody was granted: that, and what was granted. Otherwise nothing.
@@ -289,6 +303,13 @@ mod tests {
         assert!(file.try_lock().is_err());
         drop(first);
         assert!(file.try_lock().is_ok());
+    }
+
+    #[test]
+    fn a_page_that_refuses_is_told_in_its_words() {
+        let back = "http://127.0.0.1:1/callback?error=access_denied&error_description=She+said+%1b%5B31mno&state=x";
+        assert_eq!(refusal(back).as_deref(), Some("access_denied: She said \\u{1b}[31mno"));
+        assert_eq!(refusal("http://127.0.0.1:1/callback?code=x&state=y"), None);
     }
 
     #[tokio::test]

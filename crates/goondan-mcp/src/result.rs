@@ -1,5 +1,8 @@
 //! What a server answers to a call, as an output.
 
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use goondan_spec::Code;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
@@ -9,8 +12,37 @@ use goondan_spec::shown::{Escaper, Kept};
 
 /// Attachments of one answer at most.
 const MAX_ATTACHMENTS: usize = 16;
+/// Bytes of an attachment, as base64 writes them: 5 MiB, which providers take of a picture. A larger one would be in each
+/// further request, and each would be refused.
+const MAX_ATTACHMENT: usize = (5 << 20) / 3 * 4;
 /// Characters of a media type or of a name.
 const MAX_LABEL: usize = 200;
+
+/// Base64 as servers write it: some leave out the padding.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// An answer that is none as a whole, as far as it can be understood: each block of content by itself.
+pub(crate) fn repaired(mut answer: Value) -> Option<CallToolResult> {
+    let fields = answer.as_object_mut()?;
+    let blocks = match fields.remove("content")? {
+        Value::Array(blocks) => blocks,
+        one => vec![one],
+    };
+    let block = |block: Value| match block {
+        Value::String(text) => ContentBlock::text(text),
+        block => {
+            serde_json::from_value(block).unwrap_or_else(|_| ContentBlock::text("[content that can't be understood]"))
+        }
+    };
+    let mut result = CallToolResult::default();
+    result.content = blocks.into_iter().map(block).collect();
+    result.structured_content = fields.remove("structuredContent").filter(|value| !value.is_null());
+    result.is_error = fields.get("isError").and_then(Value::as_bool);
+    Some(result)
+}
 
 /// The output of a call to the tool `own`.
 ///
@@ -28,7 +60,9 @@ pub(crate) fn output(server: &str, own: &str, result: CallToolResult) -> Result<
     }
     let text = texts.join("\n");
     if result.is_error == Some(true) {
-        let text = if text.trim().is_empty() { "it failed and does not say why".to_owned() } else { text };
+        let structured = || result.structured_content.map(|content| tidy(content).to_string());
+        let text = Some(text).filter(|text| !text.trim().is_empty()).or_else(structured);
+        let text = text.unwrap_or_else(|| "it failed and does not say why".to_owned());
         return Err(ToolError { name: Some("McpToolError".to_owned()), ..ToolError::new(text).code(Code::MCP_TOOL) });
     }
     // What is structured is said a second time in text, for those who can't read it.
@@ -39,14 +73,15 @@ pub(crate) fn output(server: &str, own: &str, result: CallToolResult) -> Result<
 fn take(block: ContentBlock, texts: &mut Vec<String>, attachments: &mut Vec<Attachment>) {
     match block {
         ContentBlock::Text(text) => texts.push(visible(&text.text)),
-        ContentBlock::Image(image) => attach(&image.mime_type, image.data, None, attachments),
-        ContentBlock::Audio(audio) => attach(&audio.mime_type, audio.data, None, attachments),
+        ContentBlock::Image(image) => texts.extend(attach(&image.mime_type, &image.data, None, attachments)),
+        ContentBlock::Audio(audio) => texts.extend(attach(&audio.mime_type, &audio.data, None, attachments)),
         ContentBlock::Resource(embedded) => match embedded.resource {
             ResourceContents::TextResourceContents { uri, text, .. } => {
                 texts.push(format!("[{}]\n{}", visible(&uri), visible(&text)));
             }
             ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
-                attach(mime_type.as_deref().unwrap_or("application/octet-stream"), blob, Some(&uri), attachments);
+                let media_type = mime_type.as_deref().unwrap_or("application/octet-stream");
+                texts.extend(attach(media_type, &blob, Some(&uri), attachments));
             }
             _ => texts.push("[a resource of a kind that is not known here]".to_owned()),
         },
@@ -57,9 +92,26 @@ fn take(block: ContentBlock, texts: &mut Vec<String>, attachments: &mut Vec<Atta
     }
 }
 
-pub(crate) fn attach(media_type: &str, data: String, name: Option<&str>, attachments: &mut Vec<Attachment>) {
+/// Adds an attachment. What is too large, or no base64, is left out: what is said instead comes back.
+pub(crate) fn attach(
+    media_type: &str,
+    data: &str,
+    name: Option<&str>,
+    attachments: &mut Vec<Attachment>,
+) -> Option<String> {
     let label = |text: &str| visible(text).chars().take(MAX_LABEL).collect::<String>();
-    attachments.push(Attachment { media_type: label(media_type), data, name: name.map(label) });
+    let media_type = label(media_type);
+    if data.len() > MAX_ATTACHMENT {
+        let size = data.len() / 4 * 3 / 1000;
+        return Some(format!("[an attachment of {size} kB ({media_type}) was left out: it is too large]"));
+    }
+    let data: String = data.split_ascii_whitespace().collect();
+    let Ok(bytes) = BASE64.decode(&data) else {
+        return Some(format!("[an attachment ({media_type}) was left out: it is not in base64]"));
+    };
+    let data = if data.len() % 4 == 0 { data } else { BASE64.encode(bytes) };
+    attachments.push(Attachment { media_type, data, name: name.map(label) });
+    None
 }
 
 /// Text with everything escaped that can't be seen.
@@ -103,6 +155,35 @@ mod tests {
         let picture = json!({"type": "image", "data": "QQ==", "mimeType": "image/png"});
         let told = result(json!({"content": vec![picture; 18]})).expect("an output");
         assert_eq!((told.attachments.len(), told.output), (16, json!("[2 more attachments were left out]")));
+    }
+
+    #[test]
+    fn what_no_model_takes_is_not_attached() {
+        let picture = |data: &str| json!({"type": "image", "data": data, "mimeType": "image/png"});
+        let told =
+            result(json!({"content": [picture("QU\nI"), picture("no base64!"), picture(&"QQQQ".repeat(2 << 20))]}));
+        let told = told.expect("an output");
+        let data: Vec<&str> = told.attachments.iter().map(|attachment| attachment.data.as_str()).collect();
+        assert_eq!(data, ["QUI="]);
+        let said = "[an attachment (image/png) was left out: it is not in base64]\n\
+                    [an attachment of 6291 kB (image/png) was left out: it is too large]";
+        assert_eq!(told.output, json!(said));
+    }
+
+    #[test]
+    fn what_can_be_understood_of_an_answer_is_taken() {
+        let known = |value| repaired(value).and_then(|result| output("t", "x", result).ok()).map(|told| told.output);
+        let odd = json!({"type": "video", "data": "QQ=="});
+        let text = json!({"type": "text", "text": "a"});
+        assert_eq!(known(json!({"content": [text, odd]})), Some(json!("a\n[content that can't be understood]")));
+        assert_eq!(known(json!({"content": "just words"})), Some(json!("just words")));
+        assert_eq!(known(json!({"answer": 7})), None);
+    }
+
+    #[test]
+    fn a_failure_that_only_the_structure_explains_is_told() {
+        let told = result(json!({"content": [], "structuredContent": {"why": "full"}, "isError": true}));
+        assert_eq!(told.expect_err("an error").message, r#"{"why":"full"}"#);
     }
 
     #[test]

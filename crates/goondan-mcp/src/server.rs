@@ -244,6 +244,9 @@ impl Server {
             match answer {
                 ServerResult::CallToolResult(result) => return Ok(result),
                 ServerResult::EmptyResult(_) => return Ok(CallToolResult::default()),
+                ServerResult::CustomResult(answer) => {
+                    return result::repaired(answer.0).ok_or_else(|| ServiceError::UnexpectedResponse.into());
+                }
                 ServerResult::InputRequiredResult(wanted) => self.fill_in(link, wanted, &mut params)?,
                 _ => return Err(ServiceError::UnexpectedResponse.into()),
             }

@@ -207,7 +207,10 @@ impl McpTools {
         let definition = self.define(tool, root)?;
         let challenge = Link::challenge(&definition).await;
         let tokens = self.tokens(&definition)?;
-        oauth::login(&definition, &tokens, challenge, visitor).await
+        oauth::login(&definition, &tokens, challenge, visitor).await?;
+        // What it did not tell a stranger it may tell now.
+        self.cache.forget_silence(definition.fingerprint());
+        Ok(())
     }
 
     /// Forgets what a login has brought; false where nobody was logged in.

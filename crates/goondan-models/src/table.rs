@@ -146,9 +146,9 @@ impl Provider {
     pub(crate) fn takes_schemas(&self, wire: Wire) -> bool {
         match wire {
             Wire::Chat => TAKE_SCHEMAS.contains(&self.name),
-            Wire::Responses | Wire::Ollama => true,
-            // Claude models take one since version 4.5, and Gemini takes one or tools.
-            Wire::Anthropic | Wire::Gemini | Wire::Converse => false,
+            Wire::Responses => true,
+            // Claude models take one since version 4.5, and Gemini takes one or tools. genai sends Ollama none.
+            Wire::Anthropic | Wire::Gemini | Wire::Converse | Wire::Ollama => false,
         }
     }
 

@@ -1,6 +1,8 @@
 //! Who asks: what Docker and Podman have noted of registries, and what the environment says. A key goes to the host that it
 //! was noted for, and to no other.
 
+mod helper;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -29,14 +31,33 @@ impl fmt::Debug for Basic {
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
     by_host: BTreeMap<String, Basic>,
+    /// Stated in the environment, for that very run.
+    stated: BTreeMap<String, Basic>,
+    /// The programs that keep keys, by host.
+    helpers: BTreeMap<String, String>,
+    /// The program that keeps the keys of all other hosts.
+    store: Option<String>,
+    /// Where programs are.
+    path: String,
     /// The registry that packages without a source come from, and its token.
     registry: Option<(String, String)>,
 }
 
+/// Who asks a registry.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Who {
+    /// A name and a password.
+    pub(crate) basic: Option<Basic>,
+    /// Why the program that keeps them has not given them.
+    pub(crate) trouble: Option<String>,
+}
+
 #[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct Config {
-    #[serde(default)]
     auths: BTreeMap<String, Auth>,
+    cred_helpers: BTreeMap<String, String>,
+    creds_store: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -47,7 +68,7 @@ struct Auth {
 impl Credentials {
     /// What the variables of a process and the files that they name say.
     pub fn find(variable: &dyn Fn(&str) -> Option<String>) -> Credentials {
-        let mut found = Credentials::default();
+        let mut found = Credentials { path: variable("PATH").unwrap_or_default(), ..Credentials::default() };
         let home = variable("HOME").or_else(|| variable("USERPROFILE")).map(PathBuf::from);
         let podman = variable("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("containers/auth.json"));
         let docker = match variable("DOCKER_CONFIG") {
@@ -63,7 +84,7 @@ impl Credentials {
             if let Some((host, (user, password))) =
                 entry.split_once('=').and_then(|(host, rest)| Some((host, rest.split_once(':')?)))
             {
-                found.by_host.insert(host.to_lowercase(), Basic { user: user.into(), password: password.into() });
+                found.stated.insert(host.to_lowercase(), Basic { user: user.into(), password: password.into() });
             }
         }
         found.registry = variable("GOONDAN_REGISTRY").zip(variable("GOONDAN_REGISTRY_TOKEN"));
@@ -73,6 +94,8 @@ impl Credentials {
     fn read(&mut self, text: &str) {
         // A file of another form knows nobody.
         let config: Config = serde_json::from_str(text).unwrap_or_default();
+        self.helpers.extend(config.cred_helpers.into_iter().map(|(host, name)| (host_of(&host), name)));
+        self.store = config.creds_store.filter(|name| !name.is_empty()).or(self.store.take());
         for (host, auth) in config.auths {
             let decoded = auth.auth.and_then(|auth| STANDARD.decode(auth.trim()).ok());
             let decoded = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
@@ -83,9 +106,21 @@ impl Credentials {
         }
     }
 
-    /// The name and password for `host`, with its port where it has one.
-    pub(crate) fn of(&self, host: &str) -> Option<&Basic> {
-        self.by_host.get(&host.to_lowercase())
+    /// Who asks `host`, with its port where it has one. What the environment states counts most, then the program that keeps
+    /// keys, then what is written in files.
+    pub(crate) async fn of(&self, host: &str) -> Who {
+        let host = host.to_lowercase();
+        if let Some(basic) = self.stated.get(&host) {
+            return Who { basic: Some(basic.clone()), trouble: None };
+        }
+        let written = self.by_host.get(&host).cloned();
+        let Some(helper) = self.helpers.get(&host).or(self.store.as_ref()) else {
+            return Who { basic: written, trouble: None };
+        };
+        match helper::ask(helper, &host, &self.path).await {
+            Ok(kept) => Who { basic: kept.or(written), trouble: None },
+            Err(trouble) => Who { basic: written, trouble: Some(trouble) },
+        }
     }
 
     /// The token for the registry at `address`.
@@ -109,8 +144,8 @@ fn host_of(written: &str) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_key_is_for_its_host_alone() {
+    #[tokio::test]
+    async fn a_key_is_for_its_host_alone() {
         let variables = |name: &str| match name {
             "GOONDAN_REGISTRY_AUTH" => Some("Ghcr.io=me:a:b  broken other=x".to_owned()),
             "GOONDAN_REGISTRY" => Some("https://r.example/".to_owned()),
@@ -118,12 +153,66 @@ mod tests {
             _ => None,
         };
         let mut known = Credentials::find(&variables);
-        known.read(r#"{"auths": {"https://index.docker.io/v1/": {"auth": "dTpw"}, "x": {}}, "credsStore": "y"}"#);
+        known.read(r#"{"auths": {"https://index.docker.io/v1/": {"auth": "dTpw"}, "x": {}}}"#);
         known.read("[");
-        assert_eq!(known.of("ghcr.io").map(|basic| basic.password.as_str()), Some("a:b"));
-        assert_eq!(known.of("registry-1.docker.io").map(|basic| basic.user.as_str()), Some("u"));
-        assert_eq!((known.of("evil.ghcr.io"), known.of("x")), (None, None));
+        let of = async |host: &str| known.of(host).await.basic;
+        assert_eq!(of("ghcr.io").await.map(|basic| basic.password).as_deref(), Some("a:b"));
+        assert_eq!(of("registry-1.docker.io").await.map(|basic| basic.user).as_deref(), Some("u"));
+        assert_eq!((of("evil.ghcr.io").await, of("x").await), (None, None));
         assert_eq!((known.token_of("https://r.example"), known.token_of("https://r.example.evil")), (Some("t"), None));
-        assert!(!format!("{:?}", known.of("ghcr.io")).contains("a:b"));
+        assert!(!format!("{:?}", known.of("ghcr.io").await).contains("a:b"));
+    }
+
+    /// A program of that name, in a folder of its own.
+    #[cfg(unix)]
+    fn helper(folder: &std::path::Path, name: &str, script: &str) {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = folder.join(format!("docker-credential-{name}"));
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn programs_that_docker_names_keep_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        // It says which server it was asked for.
+        helper(
+            folder.path(),
+            "all",
+            r#"test "$1" = get && read -r s; printf '{"Username":"%s","Secret":"kept"}' "$s""#,
+        );
+        helper(folder.path(), "none", "echo credentials not found in native keychain; exit 1");
+        helper(folder.path(), "odd", "echo hunter2");
+        helper(folder.path(), "locked", r"printf 'it is \033[2J locked'; exit 2");
+        helper(folder.path(), "token", r#"echo '{"Username":"<token>","Secret":"kept"}'"#);
+        let path = format!("relative:{}", folder.path().display());
+        let variables = |name: &str| match name {
+            "PATH" => Some(path.clone()),
+            "GOONDAN_REGISTRY_AUTH" => Some("stated.example=me:mine".to_owned()),
+            _ => None,
+        };
+        let mut known = Credentials::find(&variables);
+        known.read(
+            r#"{"credsStore": "all", "auths": {"none.example": {"auth": "dTpw"}}, "credHelpers":
+                {"none.example": "none", "odd.example": "odd", "locked.example": "locked", "token.example": "token",
+                 "absent.example": "absent", "stated.example": "odd", "path.example": "../odd"}}"#,
+        );
+        let user = async |host: &str| known.of(host).await.basic.map(|basic| basic.user);
+        assert_eq!(user("Some.example:5000").await.as_deref(), Some("some.example:5000"));
+        assert_eq!(user("registry-1.docker.io").await.as_deref(), Some("https://index.docker.io/v1/"));
+        assert_eq!(user("stated.example").await.as_deref(), Some("me"));
+        assert_eq!(user("none.example").await.as_deref(), Some("u"), "what is written counts where it has none");
+        for (host, words) in [
+            ("odd.example", "does not answer as its protocol wants it"),
+            ("locked.example", "failed: it is \\u{1b}[2J locked"),
+            ("token.example", "identity token"),
+            ("absent.example", "there is no `docker-credential-absent` in PATH"),
+            ("path.example", "is not the name of a credential helper"),
+        ] {
+            let Who { basic, trouble } = known.of(host).await;
+            let trouble = trouble.unwrap();
+            assert!(basic.is_none() && trouble.contains(words) && !trouble.contains("hunter2"), "{host}: {trouble}");
+        }
     }
 }

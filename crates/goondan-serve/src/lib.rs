@@ -21,6 +21,7 @@ mod metrics;
 mod openai;
 mod problem;
 mod progress;
+mod recorder;
 mod reloads;
 mod server;
 mod service;
@@ -30,5 +31,6 @@ mod watch;
 pub mod wire;
 
 pub use guard::{Access, Token};
+pub use recorder::{NotRecorded, Recorder};
 pub use server::{Limits, Offer, Server};
 pub use service::{Service, Serving};

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api;
 use crate::guard::Access;
+use crate::recorder::Recorder;
 use crate::service::Service;
 
 /// What a client may make the server hold.
@@ -64,13 +65,15 @@ pub struct Offer {
     pub site: Option<PathBuf>,
     /// Whether the studio is there, a page where a person sees and steers the swarm.
     pub studio: bool,
+    /// Who makes cases of conversations for the studio.
+    pub recorder: Option<Arc<dyn Recorder>>,
     /// Further addresses. They know no token: whoever offers them checks who comes.
     pub further: Option<Router>,
 }
 
 impl From<Access> for Offer {
     fn from(access: Access) -> Self {
-        Offer { access, limits: Limits::default(), site: None, studio: false, further: None }
+        Offer { access, limits: Limits::default(), site: None, studio: false, recorder: None, further: None }
     }
 }
 

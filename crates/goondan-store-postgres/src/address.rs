@@ -1,6 +1,9 @@
 //! Where a database is, and how that is shown without its password.
 
 use std::fmt;
+use std::net::SocketAddr;
+#[cfg(unix)]
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -16,6 +19,16 @@ const SILENCE: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Address {
     pub(crate) config: Config,
+}
+
+/// Where the server of a database listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Server {
+    /// At that port of a machine.
+    Tcp(String, u16),
+    /// At a socket of this machine.
+    #[cfg(unix)]
+    Unix(PathBuf),
 }
 
 /// An address that names no database.
@@ -46,15 +59,59 @@ impl FromStr for Address {
             // Nobody listens in on a socket of this machine, and it has no name that a certificate could be for.
             config.ssl_mode(tokio_postgres::config::SslMode::Disable);
         }
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT);
-        }
-        if config.get_tcp_user_timeout().is_none() {
-            config.tcp_user_timeout(SILENCE);
-        }
-        config.keepalives_idle(SILENCE).keepalives_interval(Duration::from_secs(2)).keepalives_retries(3);
+        let (connect, silence) = (config.get_connect_timeout().copied(), config.get_tcp_user_timeout().copied());
+        timed(&mut config, connect, silence);
         Ok(Address { config })
     }
+}
+
+impl Address {
+    /// The first server that it names.
+    pub fn server(&self) -> Server {
+        let port = self.config.get_ports().first().copied().unwrap_or(5432);
+        if let Some(place) = self.config.get_hostaddrs().first() {
+            return Server::Tcp(place.to_string(), port);
+        }
+        match self.config.get_hosts().first() {
+            Some(Host::Tcp(name)) => Server::Tcp(name.clone(), port),
+            #[cfg(unix)]
+            Some(Host::Unix(folder)) => Server::Unix(folder.join(format!(".s.PGSQL.{port}"))),
+            // What was parsed names one.
+            None => Server::Tcp("localhost".to_owned(), port),
+        }
+    }
+
+    /// The same database, reached by way of whoever listens at `place` and passes everything on to the server.
+    #[must_use]
+    pub fn by_way_of(&self, place: SocketAddr) -> Address {
+        let (old, mut config) = (&self.config, Config::new());
+        config.ssl_mode(old.get_ssl_mode()).hostaddr(place.ip()).port(place.port());
+        match old.get_hosts().first() {
+            // The certificate is that of the server.
+            Some(Host::Tcp(name)) => config.host(name),
+            _ => config.host(place.ip().to_string()),
+        };
+        if let Some(user) = old.get_user() {
+            config.user(user);
+        }
+        if let Some(password) = old.get_password() {
+            config.password(password);
+        }
+        if let Some(name) = old.get_dbname() {
+            config.dbname(name);
+        }
+        if let Some(options) = old.get_options() {
+            config.options(options);
+        }
+        timed(&mut config, old.get_connect_timeout().copied(), old.get_tcp_user_timeout().copied());
+        Address { config }
+    }
+}
+
+/// Says how long a connection may be silent.
+fn timed(config: &mut Config, connect: Option<Duration>, silence: Option<Duration>) {
+    config.connect_timeout(connect.unwrap_or(CONNECT)).tcp_user_timeout(silence.unwrap_or(SILENCE));
+    config.keepalives_idle(SILENCE).keepalives_interval(Duration::from_secs(2)).keepalives_retries(3);
 }
 
 /// What the parser says, without what it was given.
@@ -108,6 +165,26 @@ mod tests {
         let address: Address = "postgres://me:hunter2@db.example:5433/swarms?sslmode=verify-full".parse().unwrap();
         assert_eq!(address.to_string(), "postgres://me@db.example:5433/swarms");
         assert_eq!(format!("{address:?}"), "Address(postgres://me@db.example:5433/swarms)");
+    }
+
+    #[test]
+    fn a_detour_keeps_everything_but_the_place() {
+        let address: Address = "postgres://me:hunter2@db.example:5433/swarms?sslmode=require".parse().unwrap();
+        assert_eq!(address.server(), Server::Tcp("db.example".to_owned(), 5433));
+        let (detour, old) = (address.by_way_of(([127, 0, 0, 1], 4000).into()), &address.config);
+        let new = &detour.config;
+        assert_eq!(detour.server(), Server::Tcp("127.0.0.1".to_owned(), 4000));
+        assert_eq!((new.get_hosts(), new.get_ssl_mode()), (old.get_hosts(), old.get_ssl_mode()));
+        assert_eq!((new.get_user(), new.get_password()), (old.get_user(), old.get_password()));
+        assert_eq!((new.get_dbname(), new.get_connect_timeout()), (old.get_dbname(), old.get_connect_timeout()));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_socket_is_found() {
+        let address: Address = "postgres://me@%2Frun%2Fpg/swarms".parse().unwrap();
+        assert_eq!(address.server(), Server::Unix("/run/pg/.s.PGSQL.5432".into()));
+        assert_eq!(address.by_way_of(([127, 0, 0, 1], 4000).into()).to_string(), "postgres://me@127.0.0.1:4000/swarms");
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod session;
 mod store;
 mod tls;
 
-pub use address::{Address, AddressError};
+pub use address::{Address, AddressError, Server};
 pub use cluster::{Arrival, Membership, PostgresCrew, PostgresLeader, arrive};
 pub use hold::{Holder, OpenError, Wait};
 pub use journal::RecordedEffect;

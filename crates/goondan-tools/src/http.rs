@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::Code;
 use reqwest::header::HeaderMap;
+use reqwest::multipart::Form;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, StatusCode};
 use tokio::sync::OnceCell;
@@ -28,11 +29,25 @@ pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) url: String,
     pub(crate) headers: HeaderMap,
-    pub(crate) body: Option<String>,
+    pub(crate) body: Option<Content>,
     /// From the first byte out to the last byte in.
     pub(crate) timeout: Duration,
     /// How much of the body is read.
     pub(crate) max_bytes: usize,
+}
+
+/// What a request carries.
+pub(crate) enum Content {
+    /// As it is.
+    Bytes(Vec<u8>),
+    /// Fields and files.
+    Form(Form),
+}
+
+impl From<String> for Content {
+    fn from(text: String) -> Self {
+        Content::Bytes(text.into_bytes())
+    }
 }
 
 /// One response.
@@ -61,9 +76,11 @@ impl HttpClient {
         self.guard.check(&url).map_err(blocked)?;
         let client = self.client.get_or_try_init(|| make_client(Arc::clone(&self.guard))).await?;
         let mut builder = client.request(request.method, url).headers(request.headers).timeout(request.timeout);
-        if let Some(body) = request.body {
-            builder = builder.body(body);
-        }
+        builder = match request.body {
+            Some(Content::Bytes(bytes)) => builder.body(bytes),
+            Some(Content::Form(form)) => builder.multipart(form),
+            None => builder,
+        };
         let failed = |error| failure(&error, request.timeout);
         let mut response = builder.send().await.map_err(failed)?;
         let mut body = Vec::new();

@@ -109,7 +109,7 @@ impl Operation for Post {
             method: Method::POST,
             url: self.url,
             headers,
-            body: self.body.map(|body| Value::Object(body).to_string()).or(self.body_string),
+            body: self.body.map(|body| Value::Object(body).to_string()).or(self.body_string).map(Into::into),
             timeout: Duration::from_millis(self.timeout_ms.into()),
             max_bytes: self.max_bytes as usize,
         };

@@ -102,8 +102,12 @@ mod tests {
     use super::*;
 
     /// Tools that speak to platforms, which no case has: a server in these tests stands in for them.
-    const PLATFORMS: [&str; 2] = ["telegram__", "slack__"];
-    const ON_PLATFORMS: &str = include_str!("../tests/tools/chat.rs");
+    const PLATFORMS: [&str; 4] = ["discord__", "github__", "telegram__", "slack__"];
+    const ON_PLATFORMS: &str = concat!(
+        include_str!("../tests/tools/chat.rs"),
+        include_str!("../tests/tools/discord.rs"),
+        include_str!("../tests/tools/github.rs"),
+    );
 
     /// How often the cases have an export succeed and fail.
     #[derive(Default, Clone, Copy)]

@@ -54,6 +54,8 @@ mod wait;
 mod web;
 mod write;
 
+pub use chat::github::MARK as GITHUB_MARK;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -161,7 +161,7 @@ impl Message {
             method: Method::POST,
             url: url.to_string(),
             headers: HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]),
-            body: Some(body.to_string()),
+            body: Some(body.to_string().into()),
             timeout: PATIENCE,
             max_bytes: ANSWER,
         };

@@ -7,7 +7,7 @@ use goondan_spec::Environment;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::chat::{slack, telegram};
+use crate::chat::{discord, github, slack, telegram};
 use crate::define::Export;
 use crate::state::State;
 use crate::{
@@ -93,8 +93,10 @@ pub(crate) const BUILTINS: &[Builtin] = &[
     automation::BUILTIN,
     bash::BUILTIN,
     custom_tools::BUILTIN,
+    discord::BUILTIN,
     file_system::BUILTIN,
     fs::BUILTIN,
+    github::BUILTIN,
     http_fetch::BUILTIN,
     introspection::BUILTIN,
     json_query::BUILTIN,

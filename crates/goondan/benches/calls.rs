@@ -1,6 +1,7 @@
 //! What one tool call costs: built in, from a library in this process, from one in a child process, and from a module in
-//! JavaScript and in Python; with next to no arguments and with 10 KB of them. The handlers do next to nothing. It takes
-//! `node` and `python3`.
+//! JavaScript and in Python; with next to no arguments and with 10 KB of them. The handlers do next to nothing. Beside that, what
+//! a line to a process of the same runtime and back costs with nothing around it (`pipe`), and a turn without a layer and with one
+//! around its step (`turn`). It takes `node` and `python3`, and measures Bun where it is there.
 //!
 //! Each call takes the whole road of a model's call: name, arguments against the schema, permissions, time-out, limits and
 //! events. `cargo bench -p goondan --bench calls`
@@ -8,13 +9,14 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark may panic")]
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use goondan::ports::tool::ToolCallStatus;
 use goondan::spec::Environment;
-use goondan::{HostCommand, Swarm};
+use goondan::{HostCommand, Input, Swarm};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::runtime::Runtime;
 
 const PROJECT: &str = "
@@ -44,18 +46,56 @@ metadata: {name: python}
 spec: {entry: ./tool.py, exports: [{name: current, description: One., parameters: {type: object}}]}
 ---
 apiVersion: goondan.ai/v1
+kind: Extension
+metadata: {name: javascript}
+spec: {entry: ./extension.mjs}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: plain}
+spec: {modelConfig: {modelRef: Model/m}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: layered}
+spec: {modelConfig: {modelRef: Model/m}, extensions: [{ref: Extension/javascript}]}
+BUN---
+apiVersion: goondan.ai/v1
 kind: Agent
 metadata: {name: a}
 spec:
   modelConfig: {modelRef: Model/m}
   permissions: {default: allow}
-  tools: [{ref: Tool/text-transform}, {ref: Tool/here}, {ref: Tool/hosted}, {ref: Tool/javascript}, {ref: Tool/python}]
+  tools: [{ref: Tool/text-transform}, {ref: Tool/here}, {ref: Tool/hosted}, {ref: Tool/javascript}, {ref: Tool/python}, BUN_TOOL]
 ---
 apiVersion: goondan.ai/v1
 kind: Swarm
 metadata: {name: s}
-spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}]}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}, {ref: Agent/plain}, {ref: Agent/layered}]}
 ";
+
+/// The tool that Bun runs.
+const BUN: &str = "---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: bun}
+spec: {entry: ./tool.mjs, runtime: bun, exports: [{name: current, description: One., parameters: {type: object}}]}
+";
+
+/// A layer that does nothing.
+const LAYER: &str = "export function register(api) {\n  api.pipeline.register('step', (ctx) => ctx.next());\n}\n";
+
+/// Sends each line back, read and written as the program in a host does.
+const ECHO: &str = "
+import fs from 'node:fs';
+import net from 'node:net';
+const down = process.versions.bun ? fs.createReadStream('', { fd: 0 }) : new net.Socket({ fd: 0, readable: true, writable: false });
+down.on('data', (chunk) => fs.writeSync(1, chunk));
+";
+
+fn has_bun() -> bool {
+    Command::new("bun").arg("--version").output().is_ok()
+}
 
 /// Builds with the profile of this program, and gives the one file that came of it.
 fn build(arguments: &[&str]) -> PathBuf {
@@ -75,7 +115,10 @@ fn build(arguments: &[&str]) -> PathBuf {
 fn start(runtime: &Runtime, folder: &Path) -> Swarm {
     let project = folder.join("project");
     std::fs::create_dir(&project).unwrap();
-    std::fs::write(project.join("goondan.yaml"), PROJECT).unwrap();
+    let (bun, tool) = if has_bun() { (BUN, "{ref: Tool/bun}") } else { ("", "") };
+    std::fs::write(project.join("goondan.yaml"), PROJECT.replace("BUN_TOOL", tool).replace("BUN", bun)).unwrap();
+    std::fs::write(project.join("extension.mjs"), LAYER).unwrap();
+    std::fs::write(project.join("echo.mjs"), ECHO).unwrap();
     std::fs::write(project.join("tool.mjs"), "export const handlers = { current: () => 1 };\n").unwrap();
     std::fs::write(project.join("tool.py"), "handlers = {\"current\": lambda ctx, input: 1}\n").unwrap();
     let library = build(&["-p", "counter"]);
@@ -94,13 +137,14 @@ fn calls(criterion: &mut Criterion) {
     let swarm = start(&runtime, folder.path());
     let large = "x".repeat(10 * 1024);
     let mut group = criterion.benchmark_group("call");
-    let places = [
+    let mut places = vec![
         ("built-in", "text-transform__slice"),
         ("library", "here__current"),
         ("child-process", "hosted__current"),
         ("javascript", "javascript__current"),
         ("python", "python__current"),
     ];
+    places.extend(has_bun().then_some(("bun", "bun__current")));
     for (place, tool) in places {
         for (size, text) in [("small", "x"), ("10-kb", large.as_str())] {
             // `current` does not know these; it ignores them.
@@ -114,7 +158,53 @@ fn calls(criterion: &mut Criterion) {
         }
     }
     group.finish();
+    turns(criterion, &runtime, &swarm);
+    pipes(criterion, &runtime, &folder.path().join("project/echo.mjs"));
     runtime.block_on(swarm.shutdown());
+}
+
+/// A turn of one step, without a layer and with one.
+fn turns(criterion: &mut Criterion, runtime: &Runtime, swarm: &Swarm) {
+    let mut group = criterion.benchmark_group("turn");
+    for agent in ["plain", "layered"] {
+        let mut count = 0_u32;
+        let mut turn = async || {
+            // Of many conversations, so that none grows long.
+            count += 1;
+            let instance_key = Some(format!("k{}", count % 200));
+            let input = Input { agent: Some(agent.to_owned()), instance_key, ..Input::text("hello") };
+            let result = swarm.send(input).await.unwrap().result().await.unwrap();
+            assert!(result.error.is_none(), "{:?}", result.error);
+        };
+        group.bench_function(agent, |bencher| bencher.iter(|| runtime.block_on(turn())));
+    }
+    group.finish();
+}
+
+/// A line to a process and back.
+fn pipes(criterion: &mut Criterion, runtime: &Runtime, echo: &Path) {
+    let mut group = criterion.benchmark_group("pipe");
+    for program in ["node", "bun"].into_iter().filter(|program| *program == "node" || has_bun()) {
+        let mut command = tokio::process::Command::new(program);
+        command.arg(echo).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut process = runtime.block_on(async { command.spawn().unwrap() });
+        let (mut down, mut up) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
+        for (size, length) in [("small", 700), ("10-kb", 10 * 1024 + 700)] {
+            // As long as the line of such a call.
+            let line = format!("{}\n", "x".repeat(length));
+            group.bench_function(format!("{program}/{size}"), |bencher| {
+                bencher.iter(|| {
+                    runtime.block_on(async {
+                        let mut back = String::new();
+                        down.write_all(line.as_bytes()).await.unwrap();
+                        up.read_line(&mut back).await.unwrap();
+                        assert_eq!(back.len(), line.len());
+                    });
+                });
+            });
+        }
+    }
+    group.finish();
 }
 
 criterion_group!(benches, calls);

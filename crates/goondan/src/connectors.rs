@@ -13,6 +13,8 @@ use goondan_spec::kinds::{
     PropertyType, Reply, Setting,
 };
 use goondan_spec::{Bundle, Environment, Fingerprint, Resource, ResourceId, Secret, ValueSource};
+/// Stands at the end of comments on GitHub that agents have written.
+pub use goondan_tools::GITHUB_MARK;
 
 use crate::project::base_connector;
 use crate::swarm::Swarm;
@@ -129,6 +131,16 @@ impl Bound {
     /// A setting; the empty text where it is not set.
     pub fn setting(&self, name: &str) -> Option<&str> {
         self.config.get(name).map(Secret::expose)
+    }
+
+    /// Whether the files that come with an event are fetched.
+    pub fn fetches_files(&self) -> bool {
+        matches!(self.setting("files"), Some("fetch" | "both"))
+    }
+
+    /// Whether the files of an answer are sent.
+    pub fn sends_files(&self) -> bool {
+        matches!(self.setting("files"), Some("send" | "both"))
     }
 
     /// A secret; the empty text where it is not set. A built-in connector has all that it needs, or it is not started.
@@ -322,6 +334,7 @@ fn github() -> ConnectorManifest {
         answers: true,
         asks: true,
         knows_senders: true,
+        tool: Some("github"),
         ..manifest("github", &events.map(|name| (name, properties)))
     }
 }
@@ -345,6 +358,7 @@ fn discord() -> ConnectorManifest {
         streams: true,
         asks: true,
         knows_senders: true,
+        tool: Some("discord"),
         ..manifest("discord", &[("slash_command", properties), ("component_interaction", properties)])
     }
 }
@@ -400,9 +414,12 @@ fn signing_key(text: &str) -> Result<(), String> {
     }
 }
 
-/// Not every model takes pictures and files: whoever wants them says so.
+/// Not every model takes pictures and files, and not everybody may see what tools bring back: whoever wants them says so.
 fn files(text: &str) -> Result<(), String> {
-    if matches!(text, "fetch" | "name") { Ok(()) } else { Err("must be `fetch` or `name`".to_owned()) }
+    match text {
+        "name" | "fetch" | "send" | "both" => Ok(()),
+        _ => Err("must be `name`, `fetch`, `send` or `both`".to_owned()),
+    }
 }
 
 fn address(text: &str) -> Result<(), String> {

@@ -3,6 +3,7 @@
 mod holding;
 mod standby;
 
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -28,7 +29,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio_util::sync::CancellationToken;
 
-pub use goondan_store_postgres::{AddressError, Node as NodeInfo, OpenError, Posted};
+pub use goondan_store_postgres::{AddressError, Node as NodeInfo, OpenError, Posted, Server};
 
 pub use holding::Holding;
 pub(crate) use standby::Standby;
@@ -144,6 +145,18 @@ impl Database {
     /// What the workspace of that id is called there.
     pub fn name(&self, workspace: &str) -> String {
         format!("{}{workspace}", self.prefix)
+    }
+
+    /// Where its server listens.
+    pub fn server(&self) -> Server {
+        self.address.server()
+    }
+
+    /// The same database, reached by way of whoever listens at `place` and passes everything on to the server.
+    #[must_use]
+    pub fn by_way_of(mut self, place: SocketAddr) -> Self {
+        self.address = self.address.by_way_of(place);
+        self
     }
 
     /// Where it is, without a password.

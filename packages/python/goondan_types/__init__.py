@@ -134,7 +134,7 @@ class ExtensionState(Protocol):
 
 
 class ExtensionEvents(Protocol):
-    """Events between the extensions of a conversation."""
+    """Events of the runtime in this conversation, such as `turn.completed`, and events between its extensions."""
 
     def on(self, name: str, handler: Callable[..., Any]) -> Callable[[], None]: ...
     def emit(self, name: str, *args: Any) -> None: ...

@@ -40,6 +40,7 @@ export function register(api: ExtensionApi<{ words: string[] }, Kept>): void {
   api.tools.register<{ note: string }>({ name: 'notes__add' }, (ctx, input) => ctx.output(input.note, { title: 'noted' }));
   const off = api.events.on('noted', (note: string) => api.logger.debug(note));
   api.events.emit('noted', 'a');
+  api.events.on('turn.completed', (event) => api.logger.debug(event.stepCount.toFixed(), event.tokenUsage?.totalTokens));
   off();
   // @ts-expect-error there is no such kind
   api.pipeline.register('week', async () => ({ finishReason: 'text_response' }));

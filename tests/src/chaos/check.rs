@@ -13,30 +13,51 @@ use goondan::{StateRoot, Workspace};
 use super::driver::Ledger;
 use super::project;
 
+/// What kind of promise was broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    Lost,
+    Doubled,
+    Disordered,
+    Other,
+}
+
+impl Fault {
+    /// Of something that is there so often, and should be there once.
+    fn of_count(count: usize) -> Self {
+        if count == 0 { Fault::Lost } else { Fault::Doubled }
+    }
+}
+
 /// What was found.
 #[derive(Default)]
 pub(super) struct Report {
     pub(super) checks: usize,
-    pub(super) faults: Vec<String>,
+    pub(super) faults: Vec<(Fault, String)>,
     pub(super) figures: String,
+    /// Questions that the store kept from being answered.
+    refused: usize,
 }
 
 impl Report {
-    fn expect(&mut self, holds: bool, fault: impl FnOnce() -> String) {
+    fn expect(&mut self, kind: Fault, holds: bool, fault: impl FnOnce() -> String) {
         self.checks += 1;
         if !holds {
-            self.faults.push(fault());
+            self.faults.push((kind, fault()));
         }
     }
 }
 
+/// What an agent is told whose question can't be put on disk, or whose answer.
+const REFUSALS: [&str; 2] = ["AGENT_REQUEST_FAILED", "E_STORE"];
+
 type Conversations = BTreeMap<String, Vec<Arc<Message>>>;
 
-/// Compares what was promised with what lies below `root`.
-pub(super) fn everything(root: &Path, store: Option<&str>, ledger: &Ledger) -> Report {
+/// Compares what was promised with what lies below `root`. Where the store may have failed, agents may be told so.
+pub(super) fn everything(root: &Path, store: Option<&str>, may_be_refused: bool, ledger: &Ledger) -> Report {
     let mut report = Report::default();
     let conversations = read(root, store, &mut report);
-    let lines = std::fs::read_to_string(root.join("project/ledger.txt")).unwrap_or_default();
+    let lines = std::fs::read_to_string(root.join(project::LEDGER)).unwrap_or_default();
     let mut entries: HashMap<&str, usize> = HashMap::new();
     for line in lines.lines() {
         *entries.entry(line).or_default() += 1;
@@ -48,7 +69,7 @@ pub(super) fn everything(root: &Path, store: Option<&str>, ledger: &Ledger) -> R
     for job in ledger.jobs.values() {
         let conversation = conversations.get(&format!("coordinator:{}", job.key)).map_or(&[][..], Vec::as_slice);
         has_one_turn(&job.id, conversation, ledger, &mut report);
-        interrupted += has_its_entries(&job.id, conversation, &entries, &mut report);
+        interrupted += has_its_entries(&job.id, conversation, &entries, may_be_refused, &mut report);
     }
     for key in project::KEYS {
         let conversation = conversations.get(&format!("coordinator:{key}")).map_or(&[][..], Vec::as_slice);
@@ -58,8 +79,9 @@ pub(super) fn everything(root: &Path, store: Option<&str>, ledger: &Ledger) -> R
     leaves_no_process(root, &mut report);
     let messages: usize = conversations.values().map(Vec::len).sum();
     report.figures = format!(
-        "{messages} messages, {} ledger entries, {interrupted} calls answered as interrupted",
-        lines.lines().count()
+        "{messages} messages, {} ledger entries, {interrupted} calls answered as interrupted, {} questions refused",
+        lines.lines().count(),
+        report.refused
     );
     report
 }
@@ -76,7 +98,7 @@ fn read(root: &Path, store: Option<&str>, report: &mut Report) -> Conversations 
     let workspace = StateRoot(root.join(project::STATE)).workspace("chaos");
     if let Some(store) = store {
         return read_database(store, root, &workspace).unwrap_or_else(|error| {
-            report.expect(false, || format!("the database can't be read: {error:#}"));
+            report.expect(Fault::Other, false, || format!("the database can't be read: {error:#}"));
             Conversations::new()
         });
     }
@@ -86,10 +108,10 @@ fn read(root: &Path, store: Option<&str>, report: &mut Report) -> Conversations 
             let id = InstanceId::new(agent, key);
             match workspace.conversation(&id) {
                 Ok((messages, warnings)) => {
-                    report.expect(warnings.is_empty(), || format!("{id}: {warnings:?}"));
+                    report.expect(Fault::Other, warnings.is_empty(), || format!("{id}: {warnings:?}"));
                     conversations.insert(id.to_string(), messages);
                 }
-                Err(error) => report.expect(false, || format!("{id} can't be read: {error}")),
+                Err(error) => report.expect(Fault::Other, false, || format!("{id} can't be read: {error}")),
             }
         }
     }
@@ -118,7 +140,9 @@ fn is_in_order(conversation: &[Arc<Message>], ledger: &Ledger, report: &mut Repo
     for (job, place) in &places {
         for earlier in ledger.before.get(*job).into_iter().flatten() {
             let before = places.get(earlier.as_str());
-            report.expect(before.is_none_or(|before| before < place), || format!("{job} came before {earlier}"));
+            report.expect(Fault::Disordered, before.is_none_or(|before| before < place), || {
+                format!("{job} came before {earlier}")
+            });
         }
     }
 }
@@ -127,13 +151,15 @@ fn is_in_order(conversation: &[Arc<Message>], ledger: &Ledger, report: &mut Repo
 fn is_well_formed(conversation: &[Arc<Message>], report: &mut Report) {
     let mut seen = BTreeSet::new();
     for (index, message) in conversation.iter().enumerate() {
-        report.expect(seen.insert(&message.id), || format!("message id {} stands twice", message.id));
+        report.expect(Fault::Doubled, seen.insert(&message.id), || format!("message id {} stands twice", message.id));
         let calls: Vec<&str> = message.tool_calls().map(|call| call.tool_call_id.as_str()).collect();
         if !calls.is_empty() {
             let next = conversation.get(index + 1).filter(|next| next.data.role == Role::Tool);
             let results: Vec<&str> =
                 next.map(|next| next.tool_results().map(|r| r.tool_call_id.as_str()).collect()).unwrap_or_default();
-            report.expect(calls == results, || format!("{}: calls {calls:?}, results {results:?}", message.id));
+            report.expect(Fault::Other, calls == results, || {
+                format!("{}: calls {calls:?}, results {results:?}", message.id)
+            });
         }
     }
 }
@@ -142,9 +168,9 @@ fn is_well_formed(conversation: &[Arc<Message>], report: &mut Report) {
 fn has_one_turn(job: &str, conversation: &[Arc<Message>], ledger: &Ledger, report: &mut Report) {
     let first = format!("turn-{job}-m0");
     let turns = conversation.iter().filter(|message| message.id == first).count();
-    report.expect(turns == 1, || format!("{job} has {turns} turns"));
+    report.expect(Fault::of_count(turns), turns == 1, || format!("{job} has {turns} turns"));
     let done = ledger.done.get(job).map(String::as_str);
-    report.expect(done == Some("text_response"), || format!("{job} ended with {done:?}"));
+    report.expect(Fault::Lost, done == Some("text_response"), || format!("{job} ended with {done:?}"));
 }
 
 /// A call that succeeded left one line; one that was interrupted left one or none; a repeatable one at least one.
@@ -152,33 +178,48 @@ fn has_its_entries(
     job: &str,
     conversation: &[Arc<Message>],
     entries: &HashMap<&str, usize>,
+    may_be_refused: bool,
     report: &mut Report,
 ) -> usize {
     let count = |entry: &str| entries.get(entry).copied().unwrap_or_default();
     let mine = format!("turn-{job}-m");
     let results = conversation.iter().filter(|message| message.id.starts_with(&mine)).flat_map(|m| m.tool_results());
-    let mut interrupted = 0;
+    let (mut interrupted, mut asked) = (0, 0);
     for result in results {
         let ok = result.status == ToolCallStatus::Ok;
-        interrupted += usize::from(!ok);
+        let code = result.error.as_ref().map(|error| error.code.as_str());
+        let is_refused = may_be_refused && code.is_some_and(|code| REFUSALS.contains(&code));
+        report.refused += usize::from(is_refused);
+        interrupted += usize::from(!ok && !is_refused);
         // The scripted model numbers ids that it has used in the conversation.
         let call = result.tool_call_id.split('-').next().unwrap_or_default();
         match call {
             "once" => {
                 let lines = count(&format!("{job} once"));
                 let right = if ok { lines == 1 } else { lines <= 1 };
-                report.expect(right, || format!("{job}: {lines} lines of a call with status {:?}", result.status));
+                report.expect(Fault::of_count(lines), right, || {
+                    format!("{job}: {lines} lines of a call with status {:?}", result.status)
+                });
             }
             "again" => {
                 let lines = count(&format!("{job} repeatable"));
-                report.expect(ok && lines >= 1, || format!("{job}: {lines} lines of a repeatable call"));
+                report.expect(Fault::Lost, ok && lines >= 1, || format!("{job}: {lines} lines of a repeatable call"));
             }
-            _ => report.expect(ok, || format!("{job}: {} failed: {:?}", result.tool_call_id, result.error)),
+            _ => {
+                asked += usize::from(call == "now");
+                let right = ok || is_refused;
+                report.expect(Fault::Other, right, || {
+                    format!("{job}: {} failed: {:?}", result.tool_call_id, result.error)
+                });
+            }
         }
     }
-    for question in ["sync", "async"] {
+    // Whoever was refused has asked again.
+    for (question, most) in [("sync", asked.max(1)), ("async", 1)] {
         let lines = count(&format!("{job} {question}"));
-        report.expect(lines <= 1, || format!("{job}: the worker did the {question} question {lines} times"));
+        report.expect(Fault::Doubled, lines <= most, || {
+            format!("{job}: the worker did the {question} question {lines} times")
+        });
     }
     interrupted
 }
@@ -196,9 +237,10 @@ fn every_question_has_one_answer(conversations: &Conversations, report: &mut Rep
         let asked = asked.filter_map(|result| result.output.as_ref()).filter(|output| output["async"] == true);
         for request in asked.filter_map(|output| output["correlationId"].as_str()) {
             let count = answers.remove(request).unwrap_or_default();
-            report.expect(count == 1, || format!("{id}: request {request} has {count} answers"));
+            report
+                .expect(Fault::of_count(count), count == 1, || format!("{id}: request {request} has {count} answers"));
         }
-        report.expect(answers.is_empty(), || format!("{id}: answers to nothing: {answers:?}"));
+        report.expect(Fault::Doubled, answers.is_empty(), || format!("{id}: answers to nothing: {answers:?}"));
     }
 }
 
@@ -208,6 +250,6 @@ fn leaves_no_process(root: &Path, report: &mut Report) {
     let mine = std::process::id().to_string();
     for process in processes.flatten().filter(|entry| entry.file_name().to_string_lossy() != mine.as_str()) {
         let Ok(folder) = std::fs::read_link(process.path().join("cwd")) else { continue };
-        report.expect(!folder.starts_with(root), || format!("process {:?} runs on", process.file_name()));
+        report.expect(Fault::Other, !folder.starts_with(root), || format!("process {:?} runs on", process.file_name()));
     }
 }

@@ -11,6 +11,15 @@ pub(super) const KEYS: [&str; 4] = ["k0", "k1", "k2", "k3"];
 /// The folder of the first node's state.
 pub(super) const STATE: &str = "state";
 
+/// The folders of the project's generations, which differ in what the worker is told.
+pub(super) const GENERATIONS: [&str; 2] = ["project", "project-next"];
+
+/// What the tools of all generations write to.
+pub(super) const LEDGER: &str = "ledger.txt";
+
+/// Which process has begun each turn of the coordinator.
+pub(super) const TURNS: &str = "nodes.txt";
+
 const BUNDLE: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Model
@@ -37,6 +46,7 @@ apiVersion: goondan.ai/v1
 kind: Agent
 metadata: {name: worker}
 spec:
+  prompt: {system: You work in generation GENERATION.}
   modelConfig: {modelRef: Model/m}
   workdir: .
   permissions: {default: allow}
@@ -60,8 +70,8 @@ rules:
     reply:
       delayMs: 2
       calls:
-        - {id: once, tool: bash__exec, args: {command: "echo '{{ input }} once' >> ledger.txt; echo $PPID >> nodes.txt"}}
-        - {id: again, tool: repeatable__exec, args: {command: "echo '{{ input }} repeatable' >> ledger.txt"}}
+        - {id: once, tool: bash__exec, args: {command: "echo '{{ input }} once' >> ../ledger.txt; echo $PPID >> ../nodes.txt"}}
+        - {id: again, tool: repeatable__exec, args: {command: "echo '{{ input }} repeatable' >> ../ledger.txt"}}
         - {id: later, tool: agents__request, args: {target: worker, input: "{{ input }} async", async: true}}
   - when: {agent: coordinator, role: tool, contains: '"response":"did'}
     reply: {text: "done {{ input }}", delayMs: 2}
@@ -72,15 +82,16 @@ rules:
   - when: {agent: worker, role: user}
     reply:
       delayMs: 2
-      calls: [{id: work, tool: bash__exec, args: {command: "echo '{{ input }}' >> ledger.txt"}}]
+      calls: [{id: work, tool: bash__exec, args: {command: "echo '{{ input }}' >> ../ledger.txt"}}]
   - when: {agent: worker, role: tool}
     reply: {text: "did {{ input }}", delayMs: 3}
 "#;
 
-/// Writes the project into `folder`.
-pub(super) fn write(folder: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(folder)?;
-    std::fs::write(folder.join("goondan.yaml"), BUNDLE)?;
+/// Writes a generation of the project below `root`.
+pub(super) fn write(root: &Path, generation: usize) -> std::io::Result<()> {
+    let folder = root.join(GENERATIONS[generation]);
+    std::fs::create_dir_all(&folder)?;
+    std::fs::write(folder.join("goondan.yaml"), BUNDLE.replace("GENERATION", &generation.to_string()))?;
     std::fs::write(folder.join("script.yaml"), SCRIPT)
 }
 

@@ -2,6 +2,7 @@
 //! is done, a JSON object a line.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
@@ -28,6 +29,8 @@ pub(super) enum Said {
     Ready,
     /// The job is on disk.
     Accepted(String),
+    /// The job was not taken.
+    Refused(String),
     /// The job is done; the turn finished for that reason.
     Done(String, String),
 }
@@ -35,16 +38,33 @@ pub(super) enum Said {
 /// How a node ends that another one has taken the swarm over from.
 pub(super) const TAKEN_OVER: i32 = 75;
 
-/// Runs the swarm of the project below `root` until standard input ends. Each node has a state root of its own, as if it were
-/// on a machine of its own.
-pub(super) fn serve(root: &Path, node: &str, store: Option<&str>) -> anyhow::Result<()> {
+/// What a process was told to run.
+pub(super) struct Told<'a> {
+    pub(super) root: &'a Path,
+    /// The folder of its state.
+    pub(super) state: &'a str,
+    /// The folder of its project.
+    pub(super) project: &'a str,
+    pub(super) store: Option<&'a str>,
+    /// By way of which the database is reached.
+    pub(super) proxy: Option<SocketAddr>,
+}
+
+/// Runs the swarm of the project until standard input ends. Each node has a state root of its own, as if it were on a machine of
+/// its own.
+pub(super) fn serve(told: &Told<'_>) -> anyhow::Result<()> {
+    let root = told.root;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let project = goondan::load(&root.join("project"));
+        let project = goondan::load(&root.join(told.project));
         let bundle = project.bundle.ok_or_else(|| anyhow!("{:?}", project.diagnostics))?;
-        let mut builder = Swarm::builder(bundle).state_root(root.join(node)).environment(Environment::default());
-        if let Some(store) = store {
-            builder = builder.database(project::database(store, root)?.waiting());
+        let mut builder = Swarm::builder(bundle).state_root(root.join(told.state)).environment(Environment::default());
+        if let Some(store) = told.store {
+            let database = project::database(store, root)?.waiting();
+            builder = builder.database(match told.proxy {
+                Some(proxy) => database.by_way_of(proxy),
+                None => database,
+            });
         }
         let swarm = builder.start().await.map_err(|error| anyhow!("{error}: {error:?}"))?;
         say(&Said::Ready)?;
@@ -67,7 +87,10 @@ pub(super) fn serve(root: &Path, node: &str, store: Option<&str>) -> anyhow::Res
 
 async fn handle(swarm: Swarm, job: Job) -> anyhow::Result<()> {
     let input = Input { text: job.text, instance_key: Some(job.key), id: Some(job.id.clone()), ..Input::default() };
-    let turn = swarm.send(input).await?;
+    let turn = match swarm.send(input).await {
+        Ok(turn) => turn,
+        Err(_) => return say(&Said::Refused(job.id)),
+    };
     say(&Said::Accepted(job.id.clone()))?;
     if let Some(result) = turn.result().await {
         let reason = serde_json::to_value(result.finish_reason)?;

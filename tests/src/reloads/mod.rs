@@ -7,7 +7,7 @@
 
 mod driver;
 mod process;
-mod project;
+pub(crate) mod project;
 mod watch;
 
 use std::process::ExitCode;

@@ -49,13 +49,38 @@ pub(super) const EDIT: &str = "This prompt was edited so many times: ";
 /// The project on disk.
 pub(super) struct Project {
     pub(super) folder: PathBuf,
-    /// The library with the places where its version stands.
-    library: Vec<u8>,
+    library: Library,
+}
+
+/// The library with the places where its version stands.
+pub(crate) struct Library {
+    content: Vec<u8>,
     marks: Vec<usize>,
 }
 
+impl Library {
+    /// Builds it.
+    pub(crate) fn build() -> anyhow::Result<Self> {
+        let content = std::fs::read(build()?)?;
+        let marks: Vec<usize> =
+            content.windows(MARKER.len()).enumerate().filter(|(_, text)| *text == MARKER).map(|(at, _)| at).collect();
+        ensure!(marks.len() >= 2, "the library names its version in its answer and in its description");
+        Ok(Library { content, marks })
+    }
+
+    /// Puts a version of it into `folder`, as `subject`.
+    pub(crate) fn put(&mut self, folder: &Path, version: u32) -> anyhow::Result<()> {
+        let name = name(version);
+        for at in &self.marks {
+            self.content[*at..*at + MARKER.len()].copy_from_slice(name.as_bytes());
+        }
+        let file = format!("{}subject{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+        replace(&folder.join(file), &self.content)
+    }
+}
+
 /// What version `number` calls itself.
-pub(super) fn name(number: u32) -> String {
+pub(crate) fn name(number: u32) -> String {
     format!("GENERATION-{number:05}")
 }
 
@@ -70,11 +95,7 @@ impl Project {
     pub(super) fn write(folder: PathBuf) -> anyhow::Result<Self> {
         std::fs::create_dir_all(&folder)?;
         std::fs::write(folder.join("goondan.yaml"), BUNDLE)?;
-        let library = std::fs::read(build()?)?;
-        let marks: Vec<usize> =
-            library.windows(MARKER.len()).enumerate().filter(|(_, text)| *text == MARKER).map(|(at, _)| at).collect();
-        ensure!(marks.len() >= 2, "the library names its version in its answer and in its description");
-        let mut project = Project { folder, library, marks };
+        let mut project = Project { folder, library: Library::build()? };
         project.turn_into(0, 0)?;
         Ok(project)
     }
@@ -82,17 +103,13 @@ impl Project {
     /// Puts a version of the library and an edit of the prompt in the place of what is there, each file as a whole, as builds
     /// and editors do.
     pub(super) fn turn_into(&mut self, version: u32, edit: u32) -> anyhow::Result<()> {
-        let name = name(version);
-        for at in &self.marks {
-            self.library[*at..*at + MARKER.len()].copy_from_slice(name.as_bytes());
-        }
-        let file = format!("{}subject{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-        replace(&self.folder.join(file), &self.library)?;
+        self.library.put(&self.folder, version)?;
         replace(&self.folder.join("prompt.md"), format!("{EDIT}{edit}").as_bytes())
     }
 }
 
-fn replace(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+/// Puts `content` in the place of what is there, as a whole.
+pub(crate) fn replace(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     let fresh = path.with_extension("new");
     std::fs::write(&fresh, content)?;
     Ok(std::fs::rename(&fresh, path)?)

@@ -81,6 +81,10 @@ impl Running {
             extension.forget(session);
             return Status::OK;
         }
+        if let ExtensionMessage::Event { session, event } = message {
+            extension.happened(session, event, &self.threads);
+            return Status::OK;
+        }
         let Some(cancellation) = self.note(call) else { return Status::CLOSED };
         let (host, calls) = (self.host, Arc::clone(&self.calls));
         let means = Means { call, cancellation, host, operations: Arc::clone(&self.operations) };

@@ -22,6 +22,13 @@ pub enum ExtensionMessage {
         /// Which one.
         session: u64,
     },
+    /// Something happened in the instance to which the registration listens. Nothing is completed.
+    Event {
+        /// Which one.
+        session: u64,
+        /// The event, with a `type`.
+        event: Value,
+    },
 }
 
 /// What an extension registers with.
@@ -82,12 +89,34 @@ pub struct News {
     /// The messages before the turn, where the turn is new to the extension: what it knew is over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<Vec<Value>>,
+    /// The same, for an extension that keeps what it was told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub splice: Option<Splice>,
     /// Changes to the conversation since then.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Value>,
     /// What the extension keeps, where that was put back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<Kept>,
+}
+
+/// How the conversation that an extension knows becomes the one before the turn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Splice {
+    /// So many messages it has to know; with another number it knows something else.
+    pub of: usize,
+    /// What the conversation consists of, in order.
+    pub parts: Vec<Part>,
+}
+
+/// A part of a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Part {
+    /// What it knows, from one message up to another one that is not meant.
+    Known(usize, usize),
+    /// A message.
+    New(Value),
 }
 
 /// What an extension keeps.
@@ -105,6 +134,8 @@ pub struct Registered {
     pub layers: Vec<LayerEntry>,
     /// Its tools.
     pub tools: Vec<OfferedTool>,
+    /// It keeps the conversation from turn to turn, and is told what has changed of it ([`News::splice`]).
+    pub keeps: bool,
 }
 
 /// A layer.
@@ -162,6 +193,9 @@ pub struct NextRequest {
     /// What the extension keeps from now on, where it has set that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<Kept>,
+    /// The events that it listens to from now on, where that has changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listens: Option<Vec<String>>,
 }
 
 /// What `layer.next` brings back.
@@ -190,4 +224,7 @@ pub struct Ended {
     /// What the extension keeps from now on, where it has set that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<Kept>,
+    /// The events that it listens to from now on, where that has changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listens: Option<Vec<String>>,
 }

@@ -12,7 +12,7 @@ pub use agents::{
 pub use call::{Attachment, CallContext, CallRequest, LogLevel, LogLine, Progress, ToolError, ToolOutput, code};
 pub use extension::{
     Changes, Ended, ExtensionMessage, Kept, LayerEntry, LayerKind, LayerRun, News, NextRequest, OfferedCall,
-    OfferedTool, Register, Registered, Wrapped,
+    OfferedTool, Part, Register, Registered, Splice, Wrapped,
 };
 pub use manifest::{Export, Manifest, Permission, Sdk};
 

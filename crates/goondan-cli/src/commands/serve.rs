@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use goondan::StateRoot;
@@ -144,7 +145,8 @@ pub(super) async fn serve(
     let access = access(args, token);
     // Where nobody needs a token, nobody signs in.
     let code = access.token.as_ref().map(|_| format!("#code={}", access.sign_ins.code().expose())).unwrap_or_default();
-    let offer = Offer { access, limits, site: args.site.clone(), studio: args.studio, further };
+    let recorder = Some(Arc::clone(&session.door.recorder));
+    let offer = Offer { access, limits, site: args.site.clone(), studio: args.studio, recorder, further };
     let server = Server::listen(listener, session.door.service.clone(), offer).map_err(CliError::from)?;
     session.door.opened().await;
     let page = args.studio.then(|| format!("http://{}{}{code}", server.address(), goondan_serve::studio::PATH));

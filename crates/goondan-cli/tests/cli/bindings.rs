@@ -34,6 +34,8 @@ const C: &[&str] = &[
     "layers-whose-host-ends",
     "layers-are-reloaded",
     "layers-hear-each-other",
+    "layers-hear-the-runtime",
+    "layers-remember-the-conversation",
     "layers-know-their-turn",
     "layers-that-hang",
 ];
@@ -46,7 +48,7 @@ const BINDINGS: &[Binding] = &[
         other: "py",
         needs: &["node"],
         without: RUST,
-        cases: 14,
+        cases: 16,
     },
     Binding { name: "c", entry: "clayers", place: place_c, other: "py", needs: &["node", "cc"], without: C, cases: 11 },
     Binding {
@@ -56,7 +58,7 @@ const BINDINGS: &[Binding] = &[
         other: "py",
         needs: &["node", "bun"],
         without: &[],
-        cases: 17,
+        cases: 19,
     },
     Binding {
         name: "python",
@@ -65,7 +67,7 @@ const BINDINGS: &[Binding] = &[
         other: "js",
         needs: &["node", "python3"],
         without: &[],
-        cases: 17,
+        cases: 19,
     },
 ];
 

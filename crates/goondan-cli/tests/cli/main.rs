@@ -5,6 +5,7 @@
 mod acp;
 #[cfg(unix)]
 mod bindings;
+mod bot;
 #[cfg(unix)]
 mod build;
 mod cases;
@@ -18,6 +19,8 @@ mod explain;
 mod help;
 #[cfg(unix)]
 mod hostile;
+#[cfg(unix)]
+mod hosts;
 mod init;
 mod instances;
 mod later;

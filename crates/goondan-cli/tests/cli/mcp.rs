@@ -146,6 +146,37 @@ fn a_server_ends_with_all_that_it_started_however_gdn_ends() {
     }
 }
 
+/// A server that goes on when its input ends, hears no signal that can be left unheard, and has started others that do the same.
+const STUBBORN: &str = r#"trap '' TERM INT HUP
+( trap '' TERM INT HUP; exec 3> "$NOTES/held"; while :; do sleep 0.1; done ) &
+sh -c 'sh -c "trap \"\" TERM INT HUP; exec 3> \"$NOTES/held\"; while :; do sleep 0.1; done" & wait' &
+exec 3> "$NOTES/held"
+"#;
+
+#[test]
+fn a_server_that_does_not_want_to_end_ends_with_all_that_it_started() {
+    for signal in ["KILL", "TERM"] {
+        let sandbox = project(STUCK, "permissions: {default: allow}");
+        let held = sandbox.dir().join("held");
+        assert!(Command::new("mkfifo").arg(&held).status().unwrap().success());
+        let goes_on = "while :; do sleep 0.1; done\n";
+        let server = SERVER.replace("[ -p \"$NOTES/held\" ] && exec 3> \"$NOTES/held\" && sleep 600 &\n", STUBBORN);
+        sandbox.write("p/server.sh", &format!("{server}{goes_on}"));
+        let mut line = command(&sandbox, &["run", "p", "--input", "hi", "--output-format", "stream-json"]);
+        let mut running = line.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut events = std::io::BufReader::new(running.stdout.take().unwrap());
+        let mut pipe = std::fs::File::open(&held).unwrap();
+        until(&mut events, "tool.completed");
+        let process = running.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &process]).status().unwrap().success());
+        // It ends when nobody holds the pipe any more.
+        let mut left = String::new();
+        pipe.read_to_string(&mut left).unwrap();
+        assert_eq!(left, "", "{signal}");
+        running.wait().unwrap();
+    }
+}
+
 fn until(events: &mut impl BufRead, kind: &str) {
     for line in events.by_ref().lines() {
         let event: Value = serde_json::from_str(&line.unwrap()).unwrap();

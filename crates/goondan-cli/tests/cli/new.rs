@@ -177,9 +177,51 @@ fn the_project_around_gets_a_resource() {
     assert!(outcome.stdout.starts_with("tools/word-play.yaml:7:10: error[E_CONFIG_ENTRY_NOT_FOUND]"), "{outcome:#?}");
 }
 
+/// A connector of a runtime: its case, and typed lines that are answered.
+fn follow_connector(lang: &str) {
+    let sandbox = Sandbox::new();
+    let printed = sandbox.gdn(&["new", "connector", "kitchen", "--lang", lang]).ok().to_owned();
+    sandbox.settings().bind(|| insta::assert_snapshot!(format!("new connector in {lang}"), printed));
+    let [test, serve] = next(&printed).try_into().unwrap();
+    let test: Vec<&str> = test.iter().map(String::as_str).collect();
+    assert!(sandbox.gdn_building(&test).ok().ends_with("1 passed, 0 failed\n"));
+    assert_eq!(serve, ["serve", "-vv", "connectors/kitchen"]);
+    let around = scripted(ECHO);
+    let project = std::fs::read_to_string(around.dir().join("p/goondan.yaml")).unwrap();
+    around.write("goondan.yaml", &project);
+    around.write("script.yaml", ECHO);
+    std::fs::remove_dir_all(around.dir().join("p")).unwrap();
+    around.gdn(&["new", "connector", "kitchen", "--lang", lang]).ok();
+    around.gdn(&["validate"]).ok();
+    let route = around.gdn(&["connection", "test", "kitchen"]);
+    assert!(route.ok().contains("goes to   a:kitchen"), "{}", route.report());
+}
+
+#[test]
+fn a_connector_in_javascript_runs_as_it_is() {
+    if has("node", &[]) {
+        follow_connector("js");
+    }
+}
+
+#[test]
+fn a_connector_in_typescript_runs_as_it_is() {
+    if has("bun", &[]) || has("node", &["v23.", "v24.", "v25."]) {
+        follow_connector("ts");
+    }
+}
+
+#[test]
+fn a_connector_in_python_runs_as_it_is() {
+    if has("python3", &[]) {
+        follow_connector("python");
+    }
+}
+
 #[test]
 fn nothing_is_overwritten_and_names_are_checked() {
-    let cases: [(&str, &[&str]); 7] = [
+    let cases: [(&str, &[&str]); 8] = [
+        ("new connector with a bad name", &["new", "connector", "Kitchen"]),
         ("new extension with a bad name", &["new", "extension", "Turn_Count"]),
         ("new tool with a bad name", &["new", "tool", "Word_Play"]),
         ("new tool with a keyword for a name", &["new", "tool", "match"]),

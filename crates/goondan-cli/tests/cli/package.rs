@@ -183,6 +183,24 @@ fn an_archive_is_the_same_each_time_and_can_be_installed() {
 }
 
 #[test]
+fn what_nothing_will_install_is_told_when_it_is_packed() {
+    let sandbox = folders();
+    let pack = || sandbox.gdn(&["package", "pack", "tools", "--output", "one.tgz"]);
+    sandbox
+        .write("tools/package.json", r#"{"devDependencies": {"esbuild": "1"}, "scripts": {"postinstall": "false"}}"#);
+    let quiet = pack();
+    assert!(quiet.code == 0 && !quiet.stderr.contains("warning"), "{quiet:#?}");
+    sandbox.write("tools/package.json", r#"{"dependencies": {"zod": "^3", "x\u001b[2J": "1"}}"#);
+    sandbox.write("tools/node_modules/zod/index.js", "");
+    let told = pack();
+    assert!(
+        told.code == 0 && told.stderr.contains("package.json depends on zod, x\\u{1b}[2J, and nothing installs"),
+        "{told:#?}"
+    );
+    assert!(!told.stderr.contains("node_modules"), "{told:#?}");
+}
+
+#[test]
 fn a_package_with_mistakes_is_not_packed() {
     let sandbox = folders();
     sandbox.write("tools/agents.yaml", "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: b}\nspec: {}\n");
@@ -232,6 +250,10 @@ fn a_project_becomes_a_package() {
     let manifest = read(&sandbox, "app/goondan.yaml");
     assert!(manifest.starts_with("apiVersion: goondan.ai/v1\nkind: Package\n") && manifest.ends_with(PROJECT));
     assert!(gdn(&sandbox, &["package", "init"]).ok().contains("@me/app"));
+    assert!(gdn(&sandbox, &["package", "init", "--name", "@me/app"]).ok().contains("already"));
+    // Another name is not passed over in silence.
+    let other = gdn(&sandbox, &["package", "init", "--name", "@me/other"]);
+    assert!(other.code == 2 && other.stderr.contains("is the package @me/app already"), "{other:#?}");
     assert_eq!(read(&sandbox, "app/goondan.yaml"), manifest);
     assert_eq!(gdn(&sandbox, &["package", "install"]).code, 0);
 }

@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::person::Person;
-use crate::projects::{ECHO, manifest, scripted};
+use crate::projects::{ECHO, SHOUT, manifest, scripted};
 use crate::sandbox::Sandbox;
 
 /// The tool asks before it runs, and its result is what is said.
@@ -57,11 +57,32 @@ impl Serving {
         (self.child.wait().unwrap().code(), rest)
     }
 
-    fn get(&self, path: &str) -> String {
+    /// A request whose answer is a stream.
+    fn stream(&self, method: &str, path: &str, header: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        let (address, token) = (&self.address, &self.token);
+        let (address, token, length) = (&self.address, &self.token, body.len());
         let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nAccept: text/event-stream\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n{header}\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    }
+
+    fn get(&self, path: &str) -> String {
+        self.request(&format!("GET {path}"), "")
+    }
+
+    fn post(&self, path: &str, body: &Value) -> String {
+        self.request(&format!("POST {path}"), &body.to_string())
+    }
+
+    fn request(&self, what: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let (address, token, length) = (&self.address, &self.token, body.len());
+        let request = format!(
+            "{what} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).unwrap();
         let mut response = String::new();
@@ -93,6 +114,46 @@ fn pages_are_delivered_to_everybody_but_names_with_a_dot_are_not() {
     assert_eq!(serving.end().0, Some(0));
     let absent = sandbox.gdn(&["serve", "p", "--site", "nowhere"]);
     assert!(absent.stderr.contains("There is no folder `nowhere` to deliver."), "{}", absent.stderr);
+}
+
+#[test]
+fn the_studio_makes_the_case_that_the_command_makes() {
+    let sandbox = scripted(SHOUT);
+    let serving = Serving::start(&sandbox, &["--studio"]);
+    let case = |message: Value| {
+        let response = serving.post("/api/instances/a/main/case", &message);
+        serde_json::from_str::<Value>(response.split_once("\r\n\r\n").unwrap().1).unwrap()
+    };
+    for input in ["good {{ morning }}", "again"] {
+        let answer = serving.post("/api/inputs?wait=true", &json!({ "text": input }));
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    let messages = serving.get("/api/instances/a/main/messages");
+    let messages: Value = serde_json::from_str(messages.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let second = messages["messages"].as_array().unwrap().iter().filter(|one| one["data"]["role"] == "user").nth(1);
+    let whole = case(json!({}));
+    let turn = case(json!({ "messageId": second.unwrap()["id"] }));
+    assert_eq!((&whole["file"], &turn["name"]), (&json!("a-main.case.yaml"), &json!("a-main-turn-2")));
+    let refused = case(json!({ "messageId": "of-nobody" }));
+    assert_eq!(refused["error"]["code"], "CASE_NOT_RECORDED", "{refused}");
+    // A project that says something else by now is told of, not hidden.
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest("{provider: scripted, model: any, options: {script: script.yaml}}", "")
+            .replace("{ref: Tool/text-transform}, ", ""),
+    );
+    let other = case(json!({}));
+    assert!(other["error"]["message"].as_str().unwrap().contains("goes another way"), "{other}");
+    sandbox.write("p/goondan.yaml", &manifest("{provider: scripted, model: any, options: {script: script.yaml}}", ""));
+    serving.signal("TERM");
+    assert_eq!(serving.end().0, Some(0));
+    for (made, arguments) in [(whole, &[][..]), (turn, &["--turn", "2"][..])] {
+        let file = format!("p/{}", made["file"].as_str().unwrap());
+        let output = ["test", "record", "p", "-i", "a:main", "-o", &file];
+        sandbox.gdn(&[&output[..], arguments].concat()).ok();
+        assert_eq!(made["text"], std::fs::read_to_string(sandbox.dir().join(&file)).unwrap());
+    }
+    assert!(sandbox.gdn(&["test", "p"]).ok().ends_with("2 passed, 0 failed\n"));
 }
 
 #[test]
@@ -149,6 +210,50 @@ fn a_command_answers_the_questions_of_its_own_input() {
     attached.wait().unwrap();
     serving.signal("INT");
     assert_eq!(serving.end().0, Some(0));
+}
+
+/// The next events of a stream up to one that contains `wanted`: the number of each, and its text.
+fn events_until(stream: &mut impl BufRead, wanted: &str) -> Vec<(u64, String)> {
+    let (mut seen, mut number) = (Vec::new(), None);
+    for line in stream.lines().map(Result::unwrap) {
+        if let Some(id) = line.strip_prefix("id: ").or_else(|| line.strip_prefix("id:")) {
+            number = id.trim().parse().ok();
+        } else if line.starts_with("data:") {
+            seen.extend(number.take().map(|number| (number, line.clone())));
+            if line.contains(wanted) {
+                return seen;
+            }
+        }
+    }
+    panic!("no {wanted} has come: {seen:?}");
+}
+
+/// The turn is in its second step when the process is killed. Who comes back with what it saw last sees the rest, and nothing
+/// twice.
+#[test]
+fn a_stream_is_taken_up_again_after_the_process_was_killed() {
+    let sandbox = scripted(
+        "rules:\n  - {when: {role: user}, reply: {calls: [{id: c, tool: text-transform__case, args: {text: a, to: upper}}]}}\n  \
+         - {when: {role: tool}, reply: {text: at last, delayMs: 3000}}\n",
+    );
+    let serving = Serving::start(&sandbox, &[]);
+    let mut stream = BufReader::new(serving.stream("POST", "/api/inputs", "", r#"{"text": "go", "id": "once"}"#));
+    let before = events_until(&mut stream, "tool.completed");
+    let (last, _) = before.last().unwrap();
+    serving.signal("KILL");
+    assert_eq!(serving.end().0, None);
+    let serving = Serving::start(&sandbox, &[]);
+    let header = format!("Last-Event-ID: {last}\r\n");
+    let mut stream = BufReader::new(serving.stream("GET", "/api/inputs/once/events", &header, ""));
+    let after = events_until(&mut stream, "turn.completed");
+    let numbers: Vec<u64> = before.iter().chain(&after).map(|(number, _)| *number).collect();
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{before:?}\n{after:?}");
+    let all: String = before.into_iter().chain(after).map(|(_, data)| data).collect();
+    assert_eq!((all.matches("tool.completed").count(), all.matches("turn.completed").count()), (1, 1), "{all}");
+    serving.signal("TERM");
+    assert_eq!(serving.end().0, Some(0));
+    let shown = sandbox.gdn(&["instance", "show", "a:main", "--project", "p"]);
+    assert_eq!(shown.stdout.matches("at last").count(), 1, "{}", shown.stdout);
 }
 
 #[test]

@@ -70,11 +70,12 @@ fn judged(case: &Case) -> impl Iterator<Item = String> + '_ {
 /// What needs a runtime that can be killed at will, or a clock of the case's own.
 fn not_live(action: &Action) -> Option<&'static str> {
     match action {
-        Action::Kill => Some("kill"),
-        Action::Restart => Some("restart"),
+        Action::Kill(_) => Some("kill"),
+        Action::Restart(_) => Some("restart"),
         Action::Second => Some("second"),
         Action::Advance(_) => Some("advance"),
         Action::AwaitReload(_) => Some("awaitReload"),
+        Action::Connect(_) => Some("connect"),
         _ => None,
     }
 }

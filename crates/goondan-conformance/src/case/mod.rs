@@ -6,6 +6,7 @@ pub mod expect;
 pub mod file;
 mod live;
 mod mcp;
+mod nodes;
 pub mod read;
 mod reply;
 pub mod step;
@@ -25,6 +26,7 @@ pub use expect::Expect;
 pub use file::{FileContent, ProjectPath};
 pub use live::{Live, MOST_RUNS};
 pub use mcp::{McpFixture, McpRefusal, McpReply, McpStart, McpToolFixture};
+pub use nodes::{MOST_NODES, NodeName, Separation};
 pub use step::{Action, Step};
 pub use tool::{PlayedError, PlayedResult};
 pub use web::Page;
@@ -77,6 +79,11 @@ pub struct Case {
     /// Lets the case be run with the real models of its project, by `gdn test --live`.
     #[serde(default)]
     pub live: Option<Live>,
+    /// So many nodes run the case, which share the database of `--store`; without one, the case is skipped. The first leads to begin
+    /// with, and the others run the turns.
+    #[serde(default)]
+    #[schemars(range(min = 2, max = MOST_NODES))]
+    pub nodes: Option<usize>,
     /// Whether the swarm reloads by itself when a file of the project changes (`gdn run --watch`).
     #[serde(default)]
     pub watch: bool,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use goondan::inside::yaml;
 
-use super::{Action, Case, CaseError, live, mcp, tool, web};
+use super::{Action, Case, CaseError, live, mcp, nodes, tool, web};
 use crate::rules;
 
 /// A case and where it is written.
@@ -114,6 +114,7 @@ fn problems(case: &Case) -> Vec<(&'static str, String)> {
     problems.extend(web::problems(&case.web).map(|message| ("web", message)));
     problems.extend(tool::problems(&case.tools).map(|message| ("tools", message)));
     problems.extend(live::problems(case));
+    problems.extend(nodes::problems(case));
     problems.extend(problems_of_lives(case).map(|message| ("steps", message)));
     problems
 }
@@ -125,8 +126,8 @@ fn problems_of_lives(case: &Case) -> Option<String> {
         let number = index + 1;
         match (&step.action, alive) {
             (Action::Write(..) | Action::Replace(_) | Action::Remove(_) | Action::Advance(_), _) => {}
-            (Action::Restart, _) => alive = true,
-            (Action::Kill, true) => alive = false,
+            (Action::Restart(some), _) if alive || some.node.is_none() => alive = true,
+            (Action::Kill(some), true) => alive = some.node.is_some(),
             (_, true) => {}
             (_, false) => return Some(format!("step {number}: nothing runs after `kill` until `restart`")),
         }
@@ -181,6 +182,9 @@ mod tests {
             format!("{GOOD}web: {{news: {{body: a}}, /a: {{status: 99}}, /b: {{headers: {{\"a:b\": c}}}}}}\n"),
             format!("{GOOD}steps:\n  - send: {{input: a, wiat: false}}\n"),
             format!("{GOOD}expect:\n  conversation:\n    a:main: {{$foo: 1}}\n"),
+            format!("{GOOD}nodes: 1\nwatch: true\nsteps:\n  - reload: {{}}\n  - kill: {{node: 3}}\n"),
+            format!("{GOOD}steps:\n  - pause: {{node: leader}}\n  - kill: {{node: 1}}\n  - heal: {{}}\n"),
+            format!("{GOOD}nodes: 3\nsteps:\n  - partition: {{node: 2, seconds: 0}}\n  - kill: {{node: 4}}\n"),
             "# nothing\n---\n\n".to_owned(),
         ];
         insta::assert_snapshot!(texts.iter().map(|text| errors(text).join("\n")).collect::<Vec<_>>().join("\n"));

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::file::octal;
+pub use super::nodes::{OneNode, Partition, SomeNode};
 use super::{FileContent, ProjectPath};
 use crate::matcher::Matcher;
 
@@ -29,6 +30,8 @@ pub enum Action {
     Send(Send),
     /// Calls a tool through dispatch, without a model.
     Call(Call),
+    /// Runs the file of a Connection by itself.
+    Connect(Connect),
     /// Writes a file of the project.
     Write(ProjectPath, FileContent),
     /// Replaces text in a file of the project.
@@ -41,10 +44,18 @@ pub enum Action {
     AwaitReload(AwaitReload),
     /// Answers the next approval request.
     Approve(Approve),
-    /// Ends the runtime as if the process had died.
-    Kill,
-    /// Starts a fresh runtime on the same state.
-    Restart,
+    /// Ends the runtime, or one of its nodes, as if the process had died.
+    Kill(SomeNode),
+    /// Starts a fresh runtime on the same state, or one of its nodes.
+    Restart(SomeNode),
+    /// Lets a node stand still.
+    Pause(OneNode),
+    /// Lets a node go on that stands still, or all.
+    Resume(SomeNode),
+    /// Keeps a node from its database.
+    Partition(Partition),
+    /// Ends the partition of a node, or of all.
+    Heal(SomeNode),
     /// Waits for runtime events.
     Await(Await),
     /// Starts another runtime on the same state, while the first one runs.
@@ -59,14 +70,19 @@ impl Action {
         match self {
             Action::Send(_) => "send",
             Action::Call(_) => "call",
+            Action::Connect(_) => "connect",
             Action::Write(..) => "write",
             Action::Replace(_) => "replace",
             Action::Remove(_) => "remove",
             Action::Reload => "reload",
             Action::AwaitReload(_) => "awaitReload",
             Action::Approve(_) => "approve",
-            Action::Kill => "kill",
-            Action::Restart => "restart",
+            Action::Kill(_) => "kill",
+            Action::Restart(_) => "restart",
+            Action::Pause(_) => "pause",
+            Action::Resume(_) => "resume",
+            Action::Partition(_) => "partition",
+            Action::Heal(_) => "heal",
             Action::Await(_) => "await",
             Action::Second => "second",
             Action::Advance(_) => "advance",
@@ -106,6 +122,22 @@ pub struct Call {
     pub instance: Option<String>,
     /// Keeps what came of it, for `${name.…}` in later steps.
     pub save_as: Option<String>,
+}
+
+/// The file of a Connection, run by itself: what it hands in starts no turns.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Connect {
+    /// The name of the Connection.
+    pub connection: String,
+    /// It is run until it has handed in so many events, or has ended.
+    #[serde(default = "one")]
+    pub events: usize,
+    /// Lines that somebody types meanwhile.
+    #[serde(default)]
+    pub lines: Vec<String>,
+    /// What each event that has an `origin` is answered.
+    pub answer: Option<String>,
 }
 
 /// Text that takes the place of other text, wherever that stands in the file.
@@ -231,14 +263,19 @@ fn five_seconds() -> u64 {
 struct RawStep {
     send: Option<Send>,
     call: Option<Call>,
+    connect: Option<Connect>,
     write: Option<Write>,
     replace: Option<Replace>,
     remove: Option<Remove>,
     reload: Option<Nothing>,
     await_reload: Option<AwaitReload>,
     approve: Option<Approve>,
-    kill: Option<Nothing>,
-    restart: Option<Nothing>,
+    kill: Option<SomeNode>,
+    restart: Option<SomeNode>,
+    pause: Option<OneNode>,
+    resume: Option<SomeNode>,
+    partition: Option<Partition>,
+    heal: Option<SomeNode>,
     #[serde(rename = "await")]
     await_: Option<Await>,
     second: Option<Nothing>,
@@ -279,14 +316,19 @@ impl TryFrom<RawStep> for Step {
         let actions = [
             raw.send.map(Action::Send),
             raw.call.map(Action::Call),
+            raw.connect.map(Action::Connect),
             write,
             raw.replace.map(Action::Replace),
             raw.remove.map(|remove| Action::Remove(remove.path)),
             raw.reload.map(|Nothing {}| Action::Reload),
             raw.await_reload.map(Action::AwaitReload),
             raw.approve.map(Action::Approve),
-            raw.kill.map(|Nothing {}| Action::Kill),
-            raw.restart.map(|Nothing {}| Action::Restart),
+            raw.kill.map(Action::Kill),
+            raw.restart.map(Action::Restart),
+            raw.pause.map(Action::Pause),
+            raw.resume.map(Action::Resume),
+            raw.partition.map(Action::Partition),
+            raw.heal.map(Action::Heal),
             raw.await_.map(Action::Await),
             raw.second.map(|Nothing {}| Action::Second),
             raw.advance.map(Action::Advance),
@@ -295,8 +337,8 @@ impl TryFrom<RawStep> for Step {
         match (given.next(), given.next()) {
             (Some(action), None) => step(action, raw.expect, raw.judge),
             _ => Err(
-                "a step has exactly one of send, call, write, replace, remove, reload, awaitReload, approve, kill, \
-                      restart, await, second and advance, and may have `expect` beside it"
+                "a step has exactly one of send, call, connect, write, replace, remove, reload, awaitReload, approve, kill, \
+                      restart, pause, resume, partition, heal, await, second and advance, and may have `expect` beside it"
                     .to_owned(),
             ),
         }
@@ -309,11 +351,19 @@ fn action_of_write(write: Write) -> Result<Action, String> {
 }
 
 fn step(action: Action, expect: Option<Matcher>, judge: Option<String>) -> Result<Step, String> {
-    let answers =
-        matches!(action, Action::Send(_) | Action::Call(_) | Action::Reload | Action::AwaitReload(_) | Action::Second);
+    let answers = matches!(
+        action,
+        Action::Send(_)
+            | Action::Call(_)
+            | Action::Connect(_)
+            | Action::Reload
+            | Action::AwaitReload(_)
+            | Action::Second
+    );
     if expect.is_some() && !answers {
         return Err(
-            "only send, call, reload, awaitReload and second bring something back that `expect` can look at".to_owned()
+            "only send, call, connect, reload, awaitReload and second bring something back that `expect` can look at"
+                .to_owned(),
         );
     }
     if judge.is_some() && !matches!(action, Action::Send(Send { wait: true, .. })) {
@@ -369,6 +419,10 @@ mod tests {
                 error(json!({"send": {"inptu": "a"}})),
                 error(json!({"kill": {"hard": true}})),
                 error(json!({"kill": {}, "expect": {"ok": true}})),
+                error(json!({"pause": {}})),
+                error(json!({"pause": {"node": 0}})),
+                error(json!({"kill": {"node": "writer"}})),
+                error(json!({"partition": {"node": 1, "how": "loud"}})),
                 error(json!({"approve": {"answer": "maybe"}})),
                 error(json!({"write": {"path": "../x", "content": ""}})),
                 error(json!({"send": {"input": "a"}, "expect": {"steps": {"$max": 3}}})),

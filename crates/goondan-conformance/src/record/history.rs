@@ -47,13 +47,9 @@ impl History {
     /// The turns of `instance` with those numbers (from 1; all of them where there are none), and all that they have caused, from
     /// the events of the whole workspace.
     pub fn of(instance: &InstanceId, numbers: &[usize], mut events: Vec<RuntimeEvent>) -> Result<Self, Unrecordable> {
-        events.sort_by_key(|event| (event.sequence, event.timestamp));
-        let mut all = turns(&events);
-        let mut count = 0;
-        for turn in all.iter_mut().filter(|turn| turn.instance == *instance) {
-            count += 1;
-            turn.number = Some(count);
-        }
+        History::sort(&mut events);
+        let all = numbered(instance, &events);
+        let count = all.iter().filter_map(|turn| turn.number).max().unwrap_or_default();
         if count == 0 {
             return refuse(format!(
                 "The events of {instance} are not kept any more, so it is not known what its turns were."
@@ -72,6 +68,23 @@ impl History {
         let ids: BTreeSet<&str> = caused.iter().map(|turn| turn.id.as_str()).collect();
         let steps = steps(&events, &ids)?;
         Ok(History { instance: instance.clone(), turns: caused, steps, events })
+    }
+
+    /// Puts events of several instances in the order in which they happened.
+    pub fn sort(events: &mut [RuntimeEvent]) {
+        events.sort_by_key(|event| (event.sequence, event.timestamp));
+    }
+
+    /// The number of the turn in which a message came about, from 1. The events are in their order.
+    pub fn number_of(instance: &InstanceId, message_id: &str, events: &[RuntimeEvent]) -> Result<usize, Unrecordable> {
+        let mut turns = numbered(instance, events).into_iter();
+        let found = turns.find(|turn| turn.number.is_some() && is_message_of(message_id, &turn.id));
+        found.and_then(|turn| turn.number).ok_or_else(|| {
+            Unrecordable(format!(
+                "The events of the turn of that message are not kept: its turn is too long ago, or belongs to the \
+                 conversation that {instance} was made of."
+            ))
+        })
     }
 
     /// Whose conversation it is.
@@ -137,6 +150,15 @@ impl History {
 
 fn refuse<T>(message: impl Into<String>) -> Result<T, Unrecordable> {
     Err(Unrecordable(message.into()))
+}
+
+/// Every turn, those of `instance` with their numbers.
+fn numbered(instance: &InstanceId, events: &[RuntimeEvent]) -> Vec<Turn> {
+    let mut all = turns(events);
+    for (before, turn) in all.iter_mut().filter(|turn| turn.instance == *instance).enumerate() {
+        turn.number = Some(before + 1);
+    }
+    all
 }
 
 /// Every turn, in the order in which they began. One that was resumed is one turn.

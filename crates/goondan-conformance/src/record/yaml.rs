@@ -1,6 +1,7 @@
 //! Writes YAML that people like to read and edit: blocks, plain words where nothing else could be meant, texts of several lines
 //! as they are.
 
+use goondan::inside::shown::{self, Escaper, Kept};
 use serde_json::Value;
 
 /// `value` as a document.
@@ -79,12 +80,11 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// Whether a text can stand as a block of lines: nothing at its ends or in it would be lost.
+/// Whether a text can stand as a block of lines: nothing at its ends or in it would be lost, and who reads it sees all of it.
 fn is_literal(text: &str) -> bool {
-    let is_plain =
-        |c: char| c == '\n' || (!c.is_control() && !matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{feff}'));
     text.contains('\n')
-        && text.chars().all(is_plain)
+        && !text.contains('\t')
+        && Escaper::new(Kept::Writing).escape(text) == text
         && !text.starts_with([' ', '\n'])
         && !text.ends_with("\n\n")
         && !text.trim_end_matches('\n').is_empty()
@@ -103,12 +103,15 @@ fn scalar(text: &str) -> String {
     }
 }
 
-/// As JSON, with what a reader of YAML would stumble over written as escapes.
+/// As JSON, with what nobody can see written as escapes of YAML: it must not hide from who reads the case.
 fn escaped(text: &str) -> String {
     let json = Value::from(text).to_string();
-    let is_odd =
-        |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}');
-    json.chars().map(|c| if is_odd(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() }).collect()
+    let written = |c: char| match u32::from(c) {
+        _ if shown::is_visible(c) => c.to_string(),
+        code @ ..=0xffff => format!("\\u{code:04x}"),
+        code => format!("\\U{code:08x}"),
+    };
+    json.chars().map(written).collect()
 }
 
 #[cfg(test)]
@@ -123,6 +126,20 @@ mod tests {
     fn it_is_pleasant_to_read() {
         let value = json!({"case": "a-b", "steps": [{"send": {"input": "Hi: there"}, "expect": {"n": 1}}, "no"], "text": "a\n  b\n", "e": {}});
         insta::assert_snapshot!(write(&value));
+    }
+
+    #[test]
+    fn nothing_hides_in_it() {
+        let hidden =
+            json!({"a": "x\u{202e}y\u{200b}", "b": "one\ntw\u{2066}o", "c": "\u{e0041}", "d": "日本 🙂\nmore"});
+        insta::assert_snapshot!(write(&hidden), @r#"
+        a: "x\u202ey\u200b"
+        b: "one\ntw\u2066o"
+        c: "\U000e0041"
+        d: |-
+          日本 🙂
+          more
+        "#);
     }
 
     fn values() -> impl Strategy<Value = Value> {

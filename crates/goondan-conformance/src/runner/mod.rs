@@ -2,6 +2,8 @@
 
 mod approval;
 mod clock;
+mod cluster;
+mod connect;
 mod evaluation;
 pub(crate) mod events;
 pub(crate) mod evidence;
@@ -10,6 +12,8 @@ mod life;
 mod logs;
 mod mcp;
 mod models;
+mod node;
+mod outfit;
 mod project;
 mod steps;
 mod substitute;
@@ -99,6 +103,9 @@ fn unsupported(case: &Case, has_database: bool) -> Option<String> {
     if has_database && case.expect.files.keys().any(is_of_embedded_store) {
         return Some("it looks at files of the embedded store, and conversations are in a database".to_owned());
     }
+    if case.nodes.is_some() && !has_database {
+        return Some("it has several nodes, which share a database: run it with `--store`".to_owned());
+    }
     let needs_modes = case.files.values().any(|content| content.mode.is_some());
     if needs_modes && !cfg!(unix) {
         return Some("files with a mode need a Unix system".to_owned());
@@ -120,7 +127,7 @@ fn is_there(program: &str) -> bool {
 /// What the models of the agents that the case asks about are offered at the first step.
 fn catalog(world: &World<'_>) -> Catalog {
     let offered = |agent: &String| {
-        let tools = world.life.as_ref()?.swarm.catalog(agent)?;
+        let tools = world.life.as_ref()?.swarm(world).ok()?.catalog(agent)?;
         Some((agent.clone(), tools.into_iter().map(|tool| tool.name).collect()))
     };
     world.case.expect.catalog.keys().filter_map(offered).collect()

@@ -1,5 +1,6 @@
 //! What stands in for the models of a case, and a record of what they were asked.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -37,10 +38,14 @@ enum Own {
 struct Log {
     requests: Arc<Mutex<Vec<ModelRequest>>>,
     count: Arc<watch::Sender<usize>>,
+    /// On which node the model of an instance was asked last.
+    nodes: Arc<Mutex<HashMap<String, usize>>>,
 }
 
 impl Log {
-    fn push(&self, request: ModelRequest) {
+    fn push(&self, node: usize, request: ModelRequest) {
+        let instance = request.instance.to_string();
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner).insert(instance, node);
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests.push(request);
         self.count.send_replace(requests.len());
@@ -62,6 +67,11 @@ impl CaseModels {
         self.log.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// On which node the model of an instance was asked last.
+    pub(super) fn node_of(&self, instance: &str) -> Option<usize> {
+        self.log.nodes.lock().unwrap_or_else(PoisonError::into_inner).get(instance).copied()
+    }
+
     /// Waits until there were `count` requests.
     pub(super) async fn asked(&self, count: usize) {
         // The sender lives as long as `self`.
@@ -69,9 +79,44 @@ impl CaseModels {
     }
 }
 
+/// The models of a case, as one of its nodes asks them.
+pub(super) struct NodeModels {
+    node: usize,
+    models: Arc<CaseModels>,
+}
+
+impl NodeModels {
+    pub(super) fn of(node: usize, models: Arc<CaseModels>) -> Self {
+        NodeModels { node, models }
+    }
+}
+
+impl ModelFactory for NodeModels {
+    fn client(
+        &self,
+        model: &Resource<Model>,
+        bundle_root: &Path,
+        environment: &Environment,
+    ) -> Result<Arc<dyn ModelClient>, ModelError> {
+        self.models.client_on(self.node, model, bundle_root, environment)
+    }
+}
+
 impl ModelFactory for CaseModels {
     fn client(
         &self,
+        model: &Resource<Model>,
+        bundle_root: &Path,
+        environment: &Environment,
+    ) -> Result<Arc<dyn ModelClient>, ModelError> {
+        self.client_on(1, model, bundle_root, environment)
+    }
+}
+
+impl CaseModels {
+    fn client_on(
+        &self,
+        node: usize,
         model: &Resource<Model>,
         bundle_root: &Path,
         environment: &Environment,
@@ -83,20 +128,21 @@ impl ModelFactory for CaseModels {
             Own::Offline(_) | Own::Nothing => &self.replies,
         };
         let client = factory.client(model, bundle_root, environment)?;
-        Ok(Arc::new(Recorded { client, log: self.log.clone() }))
+        Ok(Arc::new(Recorded { client, node, log: self.log.clone() }))
     }
 }
 
 /// A client with a record.
 struct Recorded {
     client: Arc<dyn ModelClient>,
+    node: usize,
     log: Log,
 }
 
 #[async_trait]
 impl ModelClient for Recorded {
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
-        self.log.push(request.clone());
+        self.log.push(self.node, request.clone());
         self.client.stream(request).await
     }
 

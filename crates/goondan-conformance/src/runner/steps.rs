@@ -5,20 +5,18 @@ use std::time::{Duration, Instant};
 use chrono::TimeDelta;
 use goondan::event::TurnResult;
 use goondan::swarm::SendError;
-use goondan::{Input, ReloadOutcome, StartError};
+use goondan::{Input, ReloadOutcome, StartError, Swarm};
 use serde_json::{Value, json};
 
+use super::cluster::Broken;
 use super::life::{Life, OutOfTime};
 use super::world::World;
 use super::{substitute, view};
-use crate::case::step::{Await, AwaitReload, Call, Send};
+use crate::case::step::{Await, AwaitReload, Call, Connect, OneNode, Partition, Send, SomeNode};
 use crate::case::{Action, Step};
 use crate::live::step_place;
 use crate::matcher::Matcher;
 use crate::report::Failure;
-
-/// Why a step could not be done. What it brought back is not judged here.
-type Broken = String;
 
 /// What came of the steps.
 #[derive(Debug, Default)]
@@ -62,6 +60,7 @@ fn perform_one(world: &mut World<'_>, step: &Step) -> Result<Option<Value>, Brok
     match &step.action {
         Action::Send(send) => self::send(world, send, step.expect.is_some()).map(Some),
         Action::Call(call) => self::call(world, call).map(Some),
+        Action::Connect(connect) => self::connect(world, connect).map(Some),
         Action::Reload => reload(world).map(Some),
         Action::AwaitReload(wanted) => await_reload(world, wanted).map(Some),
         Action::Write(path, content) => {
@@ -73,11 +72,24 @@ fn perform_one(world: &mut World<'_>, step: &Step) -> Result<Option<Value>, Brok
             world.answers.keep(answer.clone());
             Ok(None)
         }
-        Action::Kill => {
+        Action::Kill(SomeNode { node: Some(node) }) => {
+            world.trouble(|nodes, world| nodes.kill(world, nodes.number(node)?)).map(|()| None)
+        }
+        Action::Kill(_) => {
             world.kill();
             Ok(None)
         }
-        Action::Restart => restart(world).map(|()| None),
+        Action::Restart(SomeNode { node: Some(node) }) => {
+            world.trouble(|nodes, world| nodes.restart(world, nodes.number(node)?)).map(|()| None)
+        }
+        Action::Restart(_) => restart(world).map(|()| None),
+        Action::Pause(OneNode { node }) => world.trouble(|nodes, _| nodes.pause(nodes.number(node)?)).map(|()| None),
+        Action::Resume(some) => resume(world, some).map(|()| None),
+        Action::Partition(Partition { node, how, seconds }) => {
+            let time = seconds.map(|seconds| Duration::from_secs(seconds.into()));
+            world.trouble(|nodes, _| nodes.part(nodes.number(node)?, *how, time)).map(|()| None)
+        }
+        Action::Heal(some) => heal(world, some).map(|()| None),
         Action::Await(wanted) => wait(world, wanted).map(|()| None),
         Action::Second => second(world).map(Some),
         Action::Advance(by) => {
@@ -85,6 +97,24 @@ fn perform_one(world: &mut World<'_>, step: &Step) -> Result<Option<Value>, Brok
             Ok(None)
         }
     }
+}
+
+/// The node that is named, or all that stand still.
+fn resume(world: &mut World<'_>, SomeNode { node }: &SomeNode) -> Result<(), Broken> {
+    world.trouble(|nodes, world| {
+        let numbers =
+            node.as_ref().map_or_else(|| Ok(nodes.paused()), |node| nodes.number(node).map(|one| vec![one]))?;
+        numbers.into_iter().try_for_each(|number| nodes.resume(world, number))
+    })
+}
+
+/// The node that is named, or all that are kept from their database.
+fn heal(world: &mut World<'_>, SomeNode { node }: &SomeNode) -> Result<(), Broken> {
+    world.trouble(|nodes, world| {
+        let numbers =
+            node.as_ref().map_or_else(|| Ok(nodes.parted()), |node| nodes.number(node).map(|one| vec![one]))?;
+        numbers.into_iter().try_for_each(|number| nodes.heal(world, number))
+    })
 }
 
 fn judge(world: &World<'_>, step: &Step, place: &str, view: &Value) -> Vec<Failure> {
@@ -107,7 +137,8 @@ fn send(world: &mut World<'_>, send: &Send, may_be_refused: bool) -> Result<Valu
     let input = Input { text, agent, instance_key, ..Input::default() };
     let begun = Instant::now();
     let life = alive(world)?;
-    let view = match in_time(life.run(world, life.swarm.send(input)), "the input is not accepted")? {
+    let swarm = led(world, life)?;
+    let view = match in_time(life.run(world, swarm.send(input)), "the input is not accepted")? {
         Err(refused) if may_be_refused => refusal(&refused),
         Err(refused) => return Err(format!("the input is refused: {} ({})", refused.message, refused.code)),
         Ok(turn) if send.wait => {
@@ -129,7 +160,8 @@ fn call(world: &mut World<'_>, call: &Call) -> Result<Value, Broken> {
     let begun = Instant::now();
     let life = alive(world)?;
     let (agent, instance) = (call.agent.as_deref(), call.instance.as_deref());
-    let calling = life.swarm.call_tool(agent, instance, &call.tool, arguments);
+    let swarm = led(world, life)?;
+    let calling = swarm.call_tool(agent, instance, &call.tool, arguments);
     let view = match in_time(life.run(world, calling), "the call does not end")? {
         Ok(result) => view::tool_result(&result, millis(begun)),
         Err(refused) => refusal(&refused),
@@ -138,13 +170,20 @@ fn call(world: &mut World<'_>, call: &Call) -> Result<Value, Broken> {
     Ok(view)
 }
 
+fn connect(world: &World<'_>, wanted: &Connect) -> Result<Value, Broken> {
+    let life = alive(world)?;
+    let running = super::connect::connect(&life.swarm, wanted);
+    in_time(life.run(world, running), "the connector has neither ended nor handed in so many events")?
+}
+
 fn refusal(error: &SendError) -> Value {
     json!({"status": "error", "error": {"code": error.code, "message": error.message, "suggestion": error.suggestion}})
 }
 
 fn reload(world: &mut World<'_>) -> Result<Value, Broken> {
     let life = alive(world)?;
-    let outcome = in_time(life.run(world, life.swarm.reload()), "the reload does not end")?;
+    let swarm = led(world, life)?;
+    let outcome = in_time(life.run(world, swarm.reload()), "the reload does not end")?;
     // It was told as well, and nobody has to wait for it.
     in_time(life.run(world, life.next_reload(WITHIN_REACH)), "the reload is not told")?;
     Ok(reload_view(world, &outcome))
@@ -227,6 +266,10 @@ fn seen_types(world: &World<'_>) -> String {
 
 fn alive<'w>(world: &'w World<'_>) -> Result<&'w Life, Broken> {
     world.life.as_ref().ok_or_else(|| "the swarm did not start".to_owned())
+}
+
+fn led(world: &World<'_>, life: &Life) -> Result<Swarm, Broken> {
+    in_time(life.swarm(world), "no node leads")
 }
 
 fn in_time<T>(done: Result<T, OutOfTime>, what: &str) -> Result<T, Broken> {

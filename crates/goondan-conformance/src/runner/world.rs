@@ -14,8 +14,9 @@ use tempfile::TempDir;
 
 use super::approval::Answers;
 use super::clock::CaseClock;
+use super::cluster::{Broken, Cluster};
 use super::events::EventLog;
-use super::life::{Life, OutOfTime};
+use super::life::{Life, OutOfTime, TO_ASK};
 use super::logs::Logs;
 use super::mcp::McpServers;
 use super::models::CaseModels;
@@ -26,9 +27,6 @@ use super::web::WebServer;
 use crate::case::read::Located;
 use crate::case::{Action, Case};
 use crate::live::LiveCase;
-
-/// How long a step may take from its start to its question.
-const TO_ASK: Duration = Duration::from_secs(1);
 
 /// How long a life that was killed may hold the workspace, and how often that is looked at.
 const TO_LET_GO: Duration = Duration::from_secs(5);
@@ -205,6 +203,18 @@ impl<'c> World<'c> {
             life.kill();
             self.cut_off = true;
         }
+    }
+
+    /// Does something to the nodes, which cuts off what runs there.
+    pub(crate) fn trouble<T>(
+        &mut self,
+        trouble: impl FnOnce(&mut Cluster, &Self) -> Result<T, Broken>,
+    ) -> Result<T, Broken> {
+        let mut life = self.life.take().ok_or("the swarm did not start")?;
+        let done = life.cluster().map(|cluster| trouble(cluster, self));
+        self.life = Some(life);
+        self.cut_off = true;
+        done.unwrap_or_else(|| Err("the case has no nodes".to_owned()))
     }
 
     /// Everything that swarms have left on disk.

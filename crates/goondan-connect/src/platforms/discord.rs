@@ -11,6 +11,7 @@ use chrono::{DateTime, Utc};
 use goondan::connectors::Bound;
 use goondan::spec::kinds::Reply as ReplyMode;
 use reqwest::RequestBuilder;
+use reqwest::multipart::Form;
 use serde_json::{Value, json};
 
 use super::{Heard, Platform, header, senseless, unsigned};
@@ -21,6 +22,7 @@ use crate::files::{self, Sent};
 use crate::http::{self, Failure};
 use crate::lanes;
 use crate::signature::{is_ed25519, is_fresh};
+use crate::uploads::Upload;
 
 /// Where Discord's API is, unless it is said otherwise.
 const BASE: &str = "https://discord.com/api/v10";
@@ -101,6 +103,22 @@ impl Platform for Discord {
             0 => self.edit(origin, &ORIGINAL.into(), text, None).await,
             _ => self.post(origin, text, None).await.map(drop),
         }
+    }
+
+    fn takes_files(&self) -> bool {
+        true
+    }
+
+    async fn send_file(&self, origin: &Value, number: usize, file: &Upload) -> Result<(), Failure> {
+        let client = http::client().await?;
+        let request = match number {
+            // "thinking…" becomes the file.
+            0 => client.patch(format!("{}/messages/{ORIGINAL}", self.hook(origin))),
+            _ => client.post(format!("{}?wait=true", self.hook(origin))),
+        };
+        let told = json!({"allowed_mentions": {"parse": []}}).to_string();
+        let form = Form::new().text("payload_json", told).part("files[0]", file.part());
+        http::done_within(request.multipart(form), http::UPLOAD).await.map(drop)
     }
 
     async fn post(&self, origin: &Value, text: &str, mark: Option<&str>) -> Result<Value, Failure> {

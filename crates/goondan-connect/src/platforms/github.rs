@@ -5,7 +5,7 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use goondan::connectors::Bound;
+use goondan::connectors::{Bound, GITHUB_MARK as MARK};
 use serde_json::{Value, json};
 
 use super::{Heard, Platform, header, senseless, unsigned};
@@ -20,8 +20,6 @@ const BASE: &str = "https://api.github.com";
 const LONGEST: usize = 65_000;
 /// Payloads may be that large.
 const LARGEST: usize = 25 * 1024 * 1024;
-/// Marks comments of this program, which are nobody's question. Pages do not show it.
-const MARK: &str = "<!-- answered by gdn -->";
 /// Of a text that comes with an event so much is passed on, in characters.
 const LONGEST_TEXT: usize = 20_000;
 

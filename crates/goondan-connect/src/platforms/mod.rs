@@ -30,6 +30,7 @@ use crate::desk::{Desk, NotTaken, Taken};
 use crate::event::Event;
 use crate::files::{self, Sent};
 use crate::http::Failure;
+use crate::uploads::Upload;
 
 /// The largest body of a request, in bytes, where the platform does not send larger ones.
 const LARGEST: usize = 1024 * 1024;
@@ -89,6 +90,16 @@ pub(crate) trait Platform: Send + Sync {
         Err(Failure::Refused("there is no way back".to_owned()))
     }
 
+    /// Whether an answer may have files.
+    fn takes_files(&self) -> bool {
+        false
+    }
+
+    /// Sends a file as the message of that number.
+    async fn send_file(&self, _origin: &Value, _number: usize, _file: &Upload) -> Result<(), Failure> {
+        Err(Failure::Refused("files can't be sent there".to_owned()))
+    }
+
     /// Sends a message and says how it can be changed. With the mark of a question it has the buttons that answer it.
     async fn post(&self, origin: &Value, text: &str, _mark: Option<&str>) -> Result<Value, Failure> {
         self.send(origin, 0, text).await.map(|()| Value::Null)
@@ -141,6 +152,11 @@ pub(crate) trait Platform: Send + Sync {
 
     /// Says that an answer is being written.
     async fn busy(&self, _origin: &Value) {}
+
+    /// How long people see it.
+    fn busy_for(&self) -> Duration {
+        Duration::from_secs(4)
+    }
 }
 
 /// The connector of a connection.

@@ -3,6 +3,8 @@
 mod socket;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,7 +16,9 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use goondan::connectors::Bound;
 use reqwest::RequestBuilder;
+use reqwest::multipart::Form;
 use serde_json::{Value, json};
+use url::form_urlencoded;
 
 use self::socket::Socket;
 use super::{Heard, Platform, header, senseless, unsigned};
@@ -26,6 +30,7 @@ use crate::http::{self, Failure};
 use crate::lanes;
 use crate::listener;
 use crate::signature::{is_fresh, is_hmac_hex};
+use crate::uploads::Upload;
 
 /// Where apps talk to Slack, unless it is said otherwise.
 const BASE: &str = "https://slack.com/api";
@@ -45,6 +50,8 @@ pub(super) struct Slack {
     wants_mention: bool,
     /// A port of its own, with the path that counts there.
     port: Option<(u16, String)>,
+    /// Slack has said that it does not show whether the app is at work.
+    has_no_status: AtomicBool,
 }
 
 impl Slack {
@@ -61,6 +68,7 @@ impl Slack {
                 let path = bound.setting("path").unwrap_or("/").trim_end_matches('/');
                 (port, if path.is_empty() { "/".to_owned() } else { path.to_owned() })
             }),
+            has_no_status: AtomicBool::new(false),
         }
     }
 
@@ -80,6 +88,23 @@ impl Slack {
 
     async fn call(&self, method: &str, body: &Value) -> Result<Value, Failure> {
         well(http::done(self.request(method, body).await?).await?)
+    }
+
+    /// Brings a file to Slack, where nobody sees it yet; gives back its id.
+    async fn room(&self, file: &Upload) -> Result<String, Failure> {
+        let length = file.content.len().to_string();
+        let fields = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs([("filename", file.name.as_str()), ("length", length.as_str())])
+            .finish();
+        let client = http::client().await?;
+        let request = client.post(format!("{}/files.getUploadURLExternal", self.base)).bearer_auth(&self.token);
+        let request = request.header("content-type", "application/x-www-form-urlencoded").body(fields);
+        let room = well(http::done(request).await?)?;
+        let [address, id] = ["upload_url", "file_id"].map(|name| room[name].as_str().unwrap_or_default());
+        let request = files::post_to(address, &["slack.com"], &self.base).await?;
+        let sent = request.multipart(Form::new().part("file", file.part()));
+        http::done_within(sent, http::UPLOAD).await?;
+        Ok(id.to_owned())
     }
 
     /// What Slack has to say, whichever way it came.
@@ -129,6 +154,19 @@ impl Platform for Slack {
         self.call("chat.postMessage", &body).await.map(drop)
     }
 
+    fn takes_files(&self) -> bool {
+        true
+    }
+
+    /// The file is seen only with the third step, so the first two may be done again.
+    async fn send_file(&self, origin: &Value, _number: usize, file: &Upload) -> Result<(), Failure> {
+        let room = self.room(file).await.map_err(unseen)?;
+        let body = json!({
+            "files": [{"id": room, "title": file.name}], "channel_id": origin["channel"], "thread_ts": origin["thread"],
+        });
+        self.call("files.completeUploadExternal", &body).await.map(drop)
+    }
+
     async fn post(&self, origin: &Value, text: &str, mark: Option<&str>) -> Result<Value, Failure> {
         let mut body = json!({"channel": origin["channel"], "thread_ts": origin["thread"], "text": escaped(text)});
         if let Some(mark) = mark {
@@ -145,6 +183,24 @@ impl Platform for Slack {
 
     async fn download(&self, file: &Sent) -> Result<RequestBuilder, Failure> {
         Ok(files::at(&file.place, &["slack.com"], &self.base).await?.bearer_auth(&self.token))
+    }
+
+    /// A status below the thread, until the app writes there.
+    async fn busy(&self, origin: &Value) {
+        if self.has_no_status.load(Relaxed) {
+            return;
+        }
+        let body = json!({"channel_id": origin["channel"], "thread_ts": origin["thread"], "status": "is thinking..."});
+        if let Err(Failure::Refused(why)) = self.call("assistant.threads.setStatus", &body).await {
+            // An older workspace, or an app that may not: it is not asked again.
+            tracing::debug!("Slack does not show that an answer is being written: {why}");
+            self.has_no_status.store(true, Relaxed);
+        }
+    }
+
+    /// Slack takes it away after two minutes.
+    fn busy_for(&self) -> Duration {
+        Duration::from_secs(60)
     }
 
     /// Slack takes some fifty changes a minute.
@@ -180,12 +236,20 @@ fn well(answer: Value) -> Result<Value, Failure> {
     }
 }
 
+/// What came of a step that nobody sees: it may be done again.
+fn unseen(failure: Failure) -> Failure {
+    match failure {
+        Failure::Unknown(why) => Failure::Unreached(why),
+        other => other,
+    }
+}
+
 /// What a request holds: JSON, or a form whose only field is JSON, as for buttons.
 fn payload(body: &[u8]) -> Option<Value> {
     if !body.starts_with(b"payload=") {
         return serde_json::from_slice(body).ok();
     }
-    let (_, payload) = url::form_urlencoded::parse(body).next()?;
+    let (_, payload) = form_urlencoded::parse(body).next()?;
     serde_json::from_str(&payload).ok()
 }
 

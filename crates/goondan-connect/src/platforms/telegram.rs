@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use goondan::connectors::Bound;
+use reqwest::multipart::Form;
 use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
@@ -23,6 +24,7 @@ use crate::files::Sent;
 use crate::http::{self, Failure, PATIENCE};
 use crate::lanes;
 use crate::signature::{hmac_hex, is_same};
+use crate::uploads::Upload;
 
 /// Where bots talk to Telegram, unless it is said otherwise.
 const BASE: &str = "https://api.telegram.org";
@@ -98,6 +100,15 @@ impl Telegram {
 
     async fn call(&self, method: &str, body: &Value) -> Result<Value, Failure> {
         http::done(self.request(method, body).await?).await.map(|mut answer| answer["result"].take())
+    }
+
+    async fn upload(&self, method: &str, field: &'static str, origin: &Value, file: &Upload) -> Result<(), Failure> {
+        let mut form = Form::new().text("chat_id", origin["chat"].to_string()).part(field, file.part());
+        if !origin["thread"].is_null() {
+            form = form.text("message_thread_id", origin["thread"].to_string());
+        }
+        let request = http::client().await?.post(format!("{}/bot{}/{method}", self.base, self.token));
+        http::done_within(request.multipart(form), http::UPLOAD).await.map(drop)
     }
 
     /// Tells Telegram where to deliver. What waits there comes at once.
@@ -198,6 +209,21 @@ impl Platform for Telegram {
 
     async fn send(&self, origin: &Value, _number: usize, text: &str) -> Result<(), Failure> {
         self.call("sendMessage", &message(origin, text, None)).await.map(drop)
+    }
+
+    fn takes_files(&self) -> bool {
+        true
+    }
+
+    /// A picture that Telegram does not show is sent as it is.
+    async fn send_file(&self, origin: &Value, _number: usize, file: &Upload) -> Result<(), Failure> {
+        if file.is_picture() {
+            match self.upload("sendPhoto", "photo", origin, file).await {
+                Err(Failure::Refused(_)) => {}
+                outcome => return outcome,
+            }
+        }
+        self.upload("sendDocument", "document", origin, file).await
     }
 
     async fn post(&self, origin: &Value, text: &str, mark: Option<&str>) -> Result<Value, Failure> {

@@ -30,7 +30,7 @@ pub(crate) fn signed(age: i64, body: &str) -> Vec<(&'static str, String)> {
     vec![("x-signature-timestamp", at), ("x-signature-ed25519", signature)]
 }
 
-fn ask(id: &str, user: &str, text: &str) -> String {
+pub(crate) fn ask(id: &str, user: &str, text: &str) -> String {
     json!({
         "type": 2, "id": id, "application_id": "2", "token": "tok", "channel_id": "5",
         "data": {"name": "ask", "options": [{"name": "question", "value": text}]},

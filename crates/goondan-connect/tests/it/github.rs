@@ -9,7 +9,7 @@ use crate::support::Running;
 
 const SECRET: &str = "It's a Secret to Everybody";
 
-fn hub(base: &str) -> String {
+pub(crate) fn hub(base: &str) -> String {
     format!(
         "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: hub}}\nspec:\n  connectorRef: Connector/github\n  \
          config: {{apiBaseUrl: {{value: \"{base}\"}}}}\n  \
@@ -17,7 +17,7 @@ fn hub(base: &str) -> String {
     )
 }
 
-fn signed(kind: &str, delivery: &str, body: &str) -> Vec<(&'static str, String)> {
+pub(crate) fn signed(kind: &str, delivery: &str, body: &str) -> Vec<(&'static str, String)> {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), body.as_bytes());
     let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     vec![

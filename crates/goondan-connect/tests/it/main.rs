@@ -4,6 +4,7 @@
 
 mod cli;
 mod cron;
+mod deliveries;
 mod discord;
 mod files;
 mod floods;
@@ -17,4 +18,5 @@ mod socket;
 mod stream;
 mod support;
 mod telegram;
+mod uploads;
 mod webhook;

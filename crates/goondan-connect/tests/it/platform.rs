@@ -15,7 +15,10 @@ use tokio::sync::Notify;
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) path: String,
+    /// `null` where it is no JSON.
     pub(crate) body: Value,
+    /// As it came, where it is no JSON.
+    pub(crate) form: String,
 }
 
 type Answer = Box<dyn Fn(&Call) -> Option<Response> + Send + Sync>;
@@ -49,6 +52,12 @@ impl Platform {
         calls.iter().filter(|call| call.path.ends_with(end)).map(|call| call.body.clone()).collect()
     }
 
+    /// The forms of all calls so far whose path ends so: the names of their parts with what they hold.
+    pub(crate) fn forms(&self, end: &str) -> Vec<Vec<(String, String)>> {
+        let calls = self.inner.calls.lock().unwrap();
+        calls.iter().filter(|call| call.path.ends_with(end)).map(|call| parts(&call.form)).collect()
+    }
+
     /// Waits until there are so many of them.
     pub(crate) async fn wait(&self, end: &str, count: usize) -> Vec<Value> {
         self.until(end, |calls| calls.len() >= count).await
@@ -73,7 +82,11 @@ impl Platform {
 async fn take(State(inner): State<Arc<Inner>>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let bytes: Bytes = to_bytes(request.into_body(), 1 << 20).await.unwrap();
-    let call = Call { path, body: serde_json::from_slice(&bytes).unwrap_or_default() };
+    let (body, form) = match serde_json::from_slice(&bytes) {
+        Ok(body) => (body, String::new()),
+        Err(_) => (Value::Null, String::from_utf8_lossy(&bytes).into_owned()),
+    };
+    let call = Call { path, body, form };
     let answer = (inner.answer)(&call);
     inner.calls.lock().unwrap().push(call);
     inner.called.notify_waiters();
@@ -89,4 +102,14 @@ pub(crate) fn json(status: u16, body: Value) -> Response {
 
 pub(crate) fn fine() -> Response {
     json(200, json!({"ok": true, "result": {}}))
+}
+
+fn parts(form: &str) -> Vec<(String, String)> {
+    let boundary = form.lines().next().unwrap_or_default();
+    let part = |part: &str| {
+        let (head, content) = part.split_once("\r\n\r\n")?;
+        let name = head.split("name=\"").nth(1)?.split('"').next()?;
+        Some((name.to_owned(), content.trim_end_matches("\r\n").to_owned()))
+    };
+    form.split(boundary).filter_map(part).collect()
 }

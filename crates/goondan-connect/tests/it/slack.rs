@@ -25,7 +25,7 @@ pub(crate) fn signed(secret: &str, age: i64, body: &str) -> Vec<(&'static str, S
     vec![("x-slack-request-timestamp", at), ("x-slack-signature", format!("v0={hex}"))]
 }
 
-fn message(ts: &str, text: &str) -> String {
+pub(crate) fn message(ts: &str, text: &str) -> String {
     json!({"type": "event_callback", "team_id": "T1", "event_id": format!("Ev{ts}"), "event": {
         "type": "message", "channel": "C1", "channel_type": "im", "user": "U1", "ts": ts, "text": text,
     }})
@@ -136,4 +136,16 @@ async fn with_a_port_of_its_own_it_needs_no_server() {
     .await;
     platform.wait("chat.postMessage", 1).await;
     assert_eq!(running.heard("slack:C1:1.2").await, ["hello"]);
+}
+
+#[tokio::test]
+async fn people_see_that_an_answer_is_being_written() {
+    let state = tempfile::tempdir().unwrap();
+    let platform = fine().await;
+    let running = Running::start(state.path(), &app(&platform.base)).await;
+    let body = message("1.2", "slow");
+    assert_eq!(running.deliver("team", &signed(SECRET, 0, &body), body.as_bytes()).await.0, StatusCode::OK);
+    let shown = platform.wait("assistant.threads.setStatus", 1).await;
+    assert_eq!(shown[0], json!({"channel_id": "C1", "thread_ts": "1.2", "status": "is thinking..."}));
+    assert_eq!(platform.calls("chat.postMessage"), Vec::<Value>::new());
 }

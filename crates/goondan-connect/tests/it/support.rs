@@ -28,6 +28,7 @@ spec:
       - {when: {contains: slow}, reply: {text: late, delayMs: 600000}}
       - {when: {contains: break}, reply: {error: {status: 400, message: no}}}
       - {when: {role: tool}, reply: {text: "it is done"}}
+      - {when: {contains: draw}, reply: {calls: [{id: d, tool: fs__read, args: {path: picture.png}}]}}
       - {when: {contains: plan it}, reply: {text: Let me plan., calls: [{id: t, tool: todo__write, args: {todos: []}}]}}
     default: {text: "heard {{ last }}"}
 ---
@@ -36,7 +37,7 @@ kind: Agent
 metadata: {name: a}
 spec:
   modelConfig: {modelRef: Model/m}
-  tools: [{ref: Tool/todo}]
+  tools: [{ref: Tool/todo}, {ref: Tool/fs}]
   permissions: {default: allow, rules: [{tool: "todo__*", action: ask}]}
 ---
 apiVersion: goondan.ai/v1

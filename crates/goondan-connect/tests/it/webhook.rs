@@ -7,9 +7,9 @@ use ring::hmac;
 
 use crate::support::{Running, within};
 
-const SECRET: &str = "0123456789abcdef0123";
+pub(crate) const SECRET: &str = "0123456789abcdef0123";
 
-const HOOK: &str = r#"
+pub(crate) const HOOK: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Connection
 metadata: {name: hook}
@@ -22,7 +22,7 @@ spec:
       - {match: {properties: {team: x}}, route: {instanceKeyProperty: team, instanceKeyPrefix: "team:"}}
 "#;
 
-fn signed(secret: &str, id: &str, age: i64, body: &str) -> Vec<(&'static str, String)> {
+pub(crate) fn signed(secret: &str, id: &str, age: i64, body: &str) -> Vec<(&'static str, String)> {
     let at = (chrono::Utc::now().timestamp() - age).to_string();
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let signature = STANDARD.encode(hmac::sign(&key, format!("{id}.{at}.{body}").as_bytes()));

@@ -1,7 +1,7 @@
 //! An Extension whose code is spoken with in messages.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::run::{LayerRun, Memory};
 use super::{Begin, Code, Ended, Kept, Offered, OfferedCall, Register, Registered, Run, Runner, Session};
 use crate::JsonObject;
+use crate::event::RuntimeEvent;
 use crate::ports::extension::{
     AttachedExtension, Changes, ExtensionCode, Layer, LayerDesk, LayerKind, OfferedTool, Seat,
 };
@@ -32,15 +33,19 @@ struct Spoken {
 #[async_trait]
 impl ExtensionCode for Spoken {
     async fn attach(self: Arc<Self>, seat: Arc<Seat>) -> Result<Arc<dyn AttachedExtension>, ToolError> {
-        let (_, session) = self.seated(&seat).await?;
-        let (layers, tools) = (session.registered.layers.clone(), session.registered.tools.clone());
-        Ok(Arc::new(Attached { spoken: self, seat, layers, tools }))
+        let seated = self.seated(&seat).await?;
+        let registered = &seated.1.registered;
+        let (layers, tools) = (registered.layers.clone(), registered.tools.clone());
+        Ok(Arc::new(Attached { spoken: self, seat, layers, tools, seated: Mutex::new(seated) }))
     }
 }
 
+/// A runner, and a registration in it.
+type Seated = (Arc<dyn Runner>, Arc<Session>);
+
 impl Spoken {
     /// A runner in which it has registered for the instance of `seat`.
-    async fn seated(&self, seat: &Seat) -> Result<(Arc<dyn Runner>, Arc<Session>), ToolError> {
+    async fn seated(&self, seat: &Seat) -> Result<Seated, ToolError> {
         let runner = tokio::select! {
             biased;
             runner = self.code.connect(seat) => runner?,
@@ -51,8 +56,9 @@ impl Spoken {
             return Ok((runner, session));
         }
         let number = runner.sessions().number();
-        let registered = self.register(runner.as_ref(), number, seat).await?;
+        let (registered, listens) = self.register(runner.as_ref(), number, seat).await?;
         let session = Arc::new(Session::new(number, registered, seat.instance.clone()));
+        session.listen(listens);
         if let Some(session) = runner.sessions().keep(key, Arc::clone(&session)) {
             runner.forget(session);
         }
@@ -65,7 +71,13 @@ impl Spoken {
         [&*self.code.place(), self.code.name(), &seat.instance.agent, &seat.instance.instance_key, &config].join("\0")
     }
 
-    async fn register(&self, runner: &dyn Runner, session: u64, seat: &Seat) -> Result<Registered, ToolError> {
+    /// Has it register: what, and to which events it listens.
+    async fn register(
+        &self,
+        runner: &dyn Runner,
+        session: u64,
+        seat: &Seat,
+    ) -> Result<(Registered, Option<Vec<String>>), ToolError> {
         let line = runner.begin(&Begin::Register(Register {
             session,
             extension: self.code.name(),
@@ -77,12 +89,13 @@ impl Spoken {
             state: seat.state.get().0,
         }))?;
         let run = LayerRun::new(line, seat, None, self.code.limit());
-        let output = run.run(None, &mut Memory::default()).await.outcome?.output;
+        let ended = run.run(None, &mut Memory::default()).await;
+        let (output, listens) = (ended.outcome?.output, ended.listens);
         let wrong = |error: serde_json::Error| {
             let message = format!("what it has registered makes no sense: {error}");
             ToolError::new(message).code(ErrorCode::EXT_INIT)
         };
-        serde_json::from_value(output).map_err(wrong)
+        Ok((serde_json::from_value(output).map_err(wrong)?, listens))
     }
 }
 
@@ -92,6 +105,8 @@ struct Attached {
     seat: Arc<Seat>,
     layers: Vec<Layer>,
     tools: Vec<Offered>,
+    /// Where it is now: a process that ends has a successor.
+    seated: Mutex<Seated>,
 }
 
 #[async_trait]
@@ -112,6 +127,24 @@ impl AttachedExtension for Attached {
             }),
         };
         self.tools.iter().map(offer).collect()
+    }
+
+    fn happened(&self, event: &RuntimeEvent) {
+        let (runner, session) = self.seated.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if !session.listens(None) {
+            return;
+        }
+        match serde_json::to_value(event) {
+            Ok(Value::Object(mut event)) => {
+                // Where the event was made it has no number yet.
+                event.remove("sequence");
+                let event = Value::Object(event);
+                if session.listens(Some(&event)) {
+                    runner.happened(session.number, &event);
+                }
+            }
+            _ => tracing::debug!("an event could not be written"),
+        }
     }
 
     /// Where the process ends, the layer is run once more in a new one. It gets the answers that it had, finds the state that
@@ -153,6 +186,7 @@ impl Attached {
         let with_conversation = self.layers[layer].kind != LayerKind::ToolCall;
         let begun = async {
             let (runner, session) = self.spoken.seated(&self.seat).await?;
+            *self.seated.lock().unwrap_or_else(PoisonError::into_inner) = (Arc::clone(&runner), Arc::clone(&session));
             if session.registered.layers != self.layers {
                 let message = "it registers other layers than at the begin of the turn";
                 return Err(ToolError::new(message).code(ErrorCode::EXT_INIT));
@@ -161,7 +195,8 @@ impl Attached {
             if let Some(value) = state {
                 news.state = Some(Kept { value });
             }
-            let line = runner.begin(&Begin::Layer(Run { session: session.number, layer, context, news }))?;
+            let begun = runner.begin(&Begin::Layer(Run { session: session.number, layer, context, news }));
+            let line = begun.inspect_err(|_| session.doubt())?;
             Ok((line, session))
         };
         match begun.await {
@@ -169,7 +204,11 @@ impl Attached {
             Ok((line, session)) => {
                 let limit = self.spoken.code.limit();
                 let run = LayerRun::new(line, &self.seat, Some((&session, with_conversation)), limit);
-                run.run(Some(desk), memory).await
+                let ended = run.run(Some(desk), memory).await;
+                if ended.outcome.is_err() && with_conversation {
+                    session.doubt();
+                }
+                ended
             }
         }
     }

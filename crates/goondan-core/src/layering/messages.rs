@@ -62,12 +62,34 @@ pub struct News {
     /// What was said before the turn began, where the turn is new.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<Vec<Arc<Message>>>,
+    /// The same, for code that keeps what it was told: how that becomes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub splice: Option<Splice>,
     /// Changes to the conversation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Arc<MessageEvent>>,
     /// What it keeps, where that was put back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<Kept>,
+}
+
+/// How the conversation that an extension knows becomes the one before the turn.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Splice {
+    /// So many messages it has to know; with another number it knows something else.
+    pub of: usize,
+    /// What the conversation consists of, in order.
+    pub parts: Vec<Part>,
+}
+
+/// A part of a conversation.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Part {
+    /// What it knows, from one message up to another one that is not meant.
+    Known(usize, usize),
+    /// A message.
+    New(Arc<Message>),
 }
 
 /// What an extension keeps, which may be nothing.
@@ -86,6 +108,9 @@ pub struct NextAsk {
     /// What the extension keeps from now on.
     #[serde(default)]
     pub state: Option<Kept>,
+    /// The events that it listens to from now on.
+    #[serde(default)]
+    pub listens: Option<Vec<String>>,
 }
 
 /// What an extension says once it has registered.
@@ -97,6 +122,9 @@ pub struct Registered {
     /// Its tools.
     #[serde(default)]
     pub tools: Vec<Offered>,
+    /// It keeps the conversation from turn to turn, and is told what has changed of it.
+    #[serde(default)]
+    pub keeps: bool,
 }
 
 /// A tool that it offers.

@@ -12,6 +12,7 @@ mod extension;
 mod messages;
 mod run;
 mod sessions;
+mod told;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 pub use self::extension::extension;
-pub use self::messages::{Begin, Kept, News, NextAsk, Offered, Register, Registered, Run};
+pub use self::messages::{Begin, Kept, News, NextAsk, Offered, Part, Register, Registered, Run, Splice};
 pub use self::sessions::{Session, Sessions};
 use crate::JsonObject;
 use crate::ports::extension::{Changes, Seat};
@@ -72,6 +73,10 @@ pub trait Runner: Send + Sync {
 
     /// A registration is no longer wanted.
     fn forget(&self, session: u64);
+
+    /// Tells a registration that something happened in its instance. Waits for nothing: an event may get lost where too many
+    /// wait already.
+    fn happened(&self, session: u64, event: &Value);
 }
 
 /// A call of a tool that an extension offers.
@@ -142,10 +147,12 @@ pub struct Ended {
     pub changes: Changes,
     /// What the extension keeps from now on.
     pub state: Option<Kept>,
+    /// The events that it listens to from now on.
+    pub listens: Option<Vec<String>>,
 }
 
 impl From<Result<ToolOutput, ToolError>> for Ended {
     fn from(outcome: Result<ToolOutput, ToolError>) -> Self {
-        Ended { outcome, changes: Changes::default(), state: None }
+        Ended { outcome, changes: Changes::default(), state: None, listens: None }
     }
 }

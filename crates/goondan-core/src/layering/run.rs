@@ -155,7 +155,7 @@ impl<'a> LayerRun<'a> {
             // What it has changed before was taken up when it was asked first.
             Some(known) => (known, true),
             None => {
-                let asking = ask(desk, self.seat, name, payload);
+                let asking = ask(desk, self.seat, self.session.map(|(session, _)| session), name, payload);
                 tokio::pin!(asking);
                 let answer = loop {
                     tokio::select! {
@@ -211,6 +211,9 @@ impl<'a> LayerRun<'a> {
         if let Some(Kept { value }) = ended.state.take() {
             self.seat.state.set(value);
         }
+        if let Some((session, _)) = self.session {
+            session.listen(ended.listens.take());
+        }
         if let Some(error) = self.broken {
             ended.outcome = Err(error);
         }
@@ -225,11 +228,20 @@ fn too_long(limit: Duration) -> ToolError {
         .suggest("Look for what it waits for, or raise `spec.timeoutMs` of the Extension.")
 }
 
-async fn ask(desk: &mut dyn LayerDesk, seat: &Seat, name: &str, payload: Value) -> Result<Value, ToolError> {
+async fn ask(
+    desk: &mut dyn LayerDesk,
+    seat: &Seat,
+    session: Option<&Session>,
+    name: &str,
+    payload: Value,
+) -> Result<Value, ToolError> {
     let wrong = |error: serde_json::Error| ToolError::new(format!("`{name}` was asked wrongly: {error}"));
     match name {
         "next" => {
-            let NextAsk { changes, state } = serde_json::from_value(payload).map_err(wrong)?;
+            let NextAsk { changes, state, listens } = serde_json::from_value(payload).map_err(wrong)?;
+            if let Some(session) = session {
+                session.listen(listens);
+            }
             if let Some(Kept { value }) = state {
                 seat.state.set(value);
             }

@@ -1,8 +1,11 @@
 //! The extensions that have registered in a runner.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde_json::Value;
+
+use super::told::{self, Base, Told};
 use super::{Kept, News, Registered};
 use crate::ids::InstanceId;
 use crate::ports::extension::Seat;
@@ -17,14 +20,41 @@ pub struct Session {
     /// What it has registered.
     pub registered: Registered,
     instance: InstanceId,
-    /// What it was told of which turn: so many changes to the conversation.
-    told: Mutex<Option<(String, usize)>>,
+    /// What it was told of the conversation.
+    told: Mutex<Option<Told>>,
+    /// The events that it listens to.
+    listens: Mutex<HashSet<String>>,
 }
 
 impl Session {
     /// A registration of `registered` for `instance`.
     pub fn new(number: u64, registered: Registered, instance: InstanceId) -> Self {
-        Session { number, registered, instance, told: Mutex::default() }
+        Session { number, registered, instance, told: Mutex::default(), listens: Mutex::default() }
+    }
+
+    /// From now on it listens to `names`, where there is something new about that.
+    pub(super) fn listen(&self, names: Option<Vec<String>>) {
+        if let Some(names) = names {
+            *self.listens.lock().unwrap_or_else(PoisonError::into_inner) = names.into_iter().collect();
+        }
+    }
+
+    /// Whether it listens to any event, and to this one where it is known already.
+    pub(super) fn listens(&self, event: Option<&Value>) -> bool {
+        let names = self.listens.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            None => !names.is_empty(),
+            Some(event) => event["type"].as_str().is_some_and(|name| names.contains(name)),
+        }
+    }
+
+    /// Nobody knows what it has heard: it is told everything once more.
+    pub(super) fn doubt(&self) {
+        *self.told() = None;
+    }
+
+    fn told(&self) -> MutexGuard<'_, Option<Told>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What it has to be told of the turn at `seat` now, with the conversation or without.
@@ -33,12 +63,13 @@ impl Session {
         if !with_conversation {
             return News { state, ..News::default() };
         }
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = told.as_ref().is_none_or(|(turn, _)| *turn != seat.turn_id);
-        let known = told.as_ref().filter(|_| !is_new).map_or(0, |(_, known)| *known);
-        let events = seat.transcript.since(known);
-        *told = Some((seat.turn_id.clone(), known + events.len()));
-        News { base: is_new.then(|| seat.transcript.base().to_vec()), events, state }
+        let (base, events) = told::news(&mut self.told(), &seat.turn_id, &seat.transcript, self.registered.keeps);
+        let news = News { events, state, ..News::default() };
+        match base {
+            Base::Known => news,
+            Base::Whole(messages) => News { base: Some(messages), ..news },
+            Base::Changed(splice) => News { splice: Some(splice), ..news },
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::tool::{OpenError, ToolError, ToolHandler, ToolLogger};
 use crate::JsonObject;
+use crate::event::RuntimeEvent;
 use crate::ids::InstanceId;
 use crate::message::{Message, MessageEvent};
 
@@ -206,6 +207,9 @@ pub trait AttachedExtension: Send + Sync {
 
     /// Its tools.
     fn tools(&self) -> Vec<OfferedTool>;
+
+    /// Tells it that something happened in its instance. Waits for nothing.
+    fn happened(&self, event: &RuntimeEvent);
 
     /// Runs one of its layers. `context` is what the layer sees beside the conversation.
     ///

@@ -63,7 +63,10 @@ impl Desk {
                 roster.gone(node, &calls);
                 let _ = self.engine.commands.send(Command::Abandon { event_id, reason });
             }
-            ToLeader::Happened(event) => bus.happened(*event),
+            ToLeader::Happened(event) => {
+                roster.happened(&event);
+                bus.happened(*event);
+            }
             ToLeader::Text { instance, turn_id, delta } => bus.publish(SwarmEvent::Text { instance, turn_id, delta }),
             ToLeader::TextReset { instance, turn_id } => bus.publish(SwarmEvent::TextReset { instance, turn_id }),
             ToLeader::Spent(spending) => self.engine.spent.add(&spending),

@@ -1,6 +1,6 @@
 //! Which nodes work for the one that leads, and where a turn runs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 use super::wire::{Begin, CallNumber, EndOfTurn, ToWorker, TurnNumber, encode};
 use crate::life::{Life, Mirror};
 use crate::turn::instance::TurnStart;
-use goondan_core::event::TurnResult;
+use goondan_core::event::{RuntimeEvent, RuntimeEventKind, TurnResult};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::approval::Grant;
 use goondan_core::ports::cluster::{Crew, Member};
@@ -47,6 +47,8 @@ pub(crate) enum Ended {
 pub(crate) struct Roster {
     pub(crate) crew: Arc<dyn Crew>,
     state: Mutex<State>,
+    /// Turns whose end a worker has told everybody, and not yet whoever waits for the turn.
+    told: Mutex<HashSet<String>>,
 }
 
 #[derive(Default)]
@@ -112,7 +114,7 @@ impl Drop for Node {
 
 impl Roster {
     pub(crate) fn new(crew: Arc<dyn Crew>) -> Arc<Self> {
-        Arc::new(Roster { crew, state: Mutex::default() })
+        Arc::new(Roster { crew, state: Mutex::default(), told: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -239,6 +241,23 @@ impl Roster {
         let begin = Begin { turn, event, meta, is_new, is_home, joined, grants };
         self.say(node, &ToWorker::Begin(Box::new(begin)));
         Some((turn, given, end))
+    }
+
+    /// Something happens in a turn of a worker.
+    pub(crate) fn happened(&self, event: &RuntimeEvent) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        match &event.kind {
+            RuntimeEventKind::TurnStarted { turn_id, .. } => drop(told.remove(turn_id)),
+            RuntimeEventKind::TurnCompleted { turn_id, .. } | RuntimeEventKind::TurnFailed { turn_id, .. } => {
+                told.insert(turn_id.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether everybody was told that a turn is over. Whoever waits for the turn asks once.
+    pub(crate) fn was_told(&self, turn_id: &str) -> bool {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(turn_id)
     }
 
     /// A turn of a node has ended.

@@ -27,7 +27,10 @@ pub(crate) async fn run(roster: Arc<Roster>, mut place: Place, mut start: TurnSt
         };
         start.warm = None;
         match there(&roster, &node, place.is_home, &start).await {
-            Some(Ended::Done(end)) => return of_worker(*end, &start),
+            Some(Ended::Done(end)) => {
+                roster.was_told(&end.result.turn_id);
+                return of_worker(*end, &start);
+            }
             // As if it had panicked here.
             Some(Ended::Panicked) => std::panic::resume_unwind(Box::new("the turn panicked on another node")),
             Some(Ended::Declined) => place = Place { node: None, is_home: false },
@@ -89,8 +92,9 @@ async fn end_of_lost(roster: &Roster, start: &TurnStart) -> Option<TurnEnd> {
     let EndedTurn { turn, meta } = ended;
     let handled: HashSet<&str> = turn.event_ids.iter().map(String::as_str).collect();
     start.joined.forget(&handled);
-    // Whether its node came to tell so is not known.
-    publish_end(&start.engine, &start.facts, &turn.result, None, 0);
+    if !roster.was_told(&turn.result.turn_id) {
+        publish_end(&start.engine, &start.facts, &turn.result, None, 0);
+    }
     let meta = meta.unwrap_or_else(|| start.meta.clone());
     Some(TurnEnd { result: turn.result, handled: turn.event_ids, answer: turn.answer, warm: None, meta, cost: None })
 }

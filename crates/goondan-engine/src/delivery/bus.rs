@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::ears::Ears;
 use crate::cluster::Uplink;
 use crate::cluster::wire::ToLeader;
 use crate::policy::redact::{Redactor, TextStream};
@@ -23,6 +24,8 @@ pub struct EventBus {
     // Unbounded on purpose: a test or a recorder must see every event, and a slow one must not slow a turn down. A
     // subscriber that has had enough drops its receiver.
     subscribers: Mutex<Vec<UnboundedSender<SwarmEvent>>>,
+    /// The extensions of the turns that run on this node.
+    ears: Ears,
     /// What [`EventBus::sequence_at_start`] gives.
     first_sequence: u64,
     last_sequence: AtomicU64,
@@ -38,7 +41,8 @@ impl EventBus {
     ) -> Self {
         let first_sequence = u64::try_from(clock.now().timestamp_micros()).unwrap_or_default();
         let (subscribers, last_sequence) = (Mutex::default(), AtomicU64::new(first_sequence));
-        EventBus { store, clock, redactor, uplink, subscribers, first_sequence, last_sequence }
+        let ears = Ears::default();
+        EventBus { store, clock, redactor, uplink, subscribers, ears, first_sequence, last_sequence }
     }
 
     /// A number that lies between the events of earlier processes and those of this one.
@@ -69,6 +73,7 @@ impl EventBus {
             instance_key: instance.instance_key.clone(),
             trace: trace.clone(),
         };
+        self.ears.hear(&event);
         match &self.uplink {
             None => self.happened(event),
             Some(uplink) => uplink.tell(&ToLeader::Happened(Box::new(event))),
@@ -90,6 +95,11 @@ impl EventBus {
         let next = |last: u64| Some(now.max(last + 1));
         let last = self.last_sequence.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         now.max(last.unwrap_or_default() + 1)
+    }
+
+    /// The extensions of the turns that run on this node.
+    pub(crate) fn ears(&self) -> &Ears {
+        &self.ears
     }
 
     /// What makes the pieces of an answer fit to be published.

@@ -2,6 +2,7 @@
 
 pub mod bus;
 pub(crate) mod dead_letters;
+pub(crate) mod ears;
 pub(crate) mod lifecycle;
 pub mod orchestrator;
 pub mod responses;

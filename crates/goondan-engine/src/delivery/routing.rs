@@ -40,6 +40,11 @@ impl WaitGraph {
         self.edges.contains_key(instance)
     }
 
+    /// Whether a turn waits for `instance`.
+    pub(crate) fn is_awaited(&self, instance: &InstanceId) -> bool {
+        self.edges.values().any(|targets| targets.contains_key(instance))
+    }
+
     fn path(&self, from: &InstanceId, to: &InstanceId) -> Option<Vec<InstanceId>> {
         let mut seen = HashSet::new();
         let mut open = vec![vec![from.clone()]];

@@ -78,6 +78,11 @@ impl Extensions {
         &self.built_in
     }
 
+    /// Whether the code of any of them runs elsewhere.
+    pub(crate) fn any_hosted(&self) -> bool {
+        self.hosted().next().is_some()
+    }
+
     fn hosted(&self) -> impl Iterator<Item = &Hosted> {
         self.list.iter().filter_map(|wrapping| match wrapping {
             Wrapping::Hosted(hosted) => Some(hosted),
@@ -134,7 +139,7 @@ impl Layers {
 /// Has the hosted extensions of a turn take their seats.
 pub(crate) async fn attach(context: &mut TurnContext) -> Result<(), TurnError> {
     let extensions = context.facts.agent.extensions.clone();
-    if extensions.hosted().next().is_none() {
+    if !extensions.any_hosted() {
         return Ok(());
     }
     let transcript = Arc::new(Transcript::new(context.conversation().messages().to_vec()));
@@ -155,6 +160,7 @@ pub(crate) async fn attach(context: &mut TurnContext) -> Result<(), TurnError> {
             }
         }
     }
+    context.engine.bus.ears().seat(context.instance(), std::mem::take(&mut gathered.attached));
     let layers = gathered.layers(transcript);
     Arc::make_mut(&mut context.facts).layers = Arc::new(layers);
     Ok(())
@@ -187,6 +193,7 @@ struct Gathered {
     tool_call: Vec<(f64, Arc<dyn Middleware>)>,
     seats: Vec<(String, Arc<Seat>)>,
     tools: Vec<Arc<RegisteredTool>>,
+    attached: Vec<Arc<dyn AttachedExtension>>,
 }
 
 impl Gathered {
@@ -217,6 +224,7 @@ impl Gathered {
             self.tools.push(registered(tool).map_err(|error| failed(&hosted.name, error))?);
         }
         self.seats.push((hosted.name.clone(), seat));
+        self.attached.push(attached);
         Ok(())
     }
 

@@ -61,6 +61,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
     meta.retired_at = None;
     let opened = open(&engine, &facts, &meta, is_new, warm).await;
     let (about, of) = (Arc::clone(&engine), Arc::clone(&facts));
+    let _listening = facts.agent.extensions.any_hosted().then(|| engine.bus.ears().open(&facts.instance));
     let mut end = match opened {
         Err(error) => {
             TurnEnd { result: not_begun(&facts, &error), handled: vec![], answer: None, warm: None, meta, cost: None }

@@ -4,11 +4,13 @@
 
 const KINDS = ['turn', 'step', 'toolCall'];
 
-// What the extension has set since gdn was told.
-function kept(session) {
-  if (!session?.isDirty) return undefined;
-  session.isDirty = false;
-  return { value: session.state };
+// What the extension has set, and what it listens to, since gdn was told.
+function news(session) {
+  const told = {};
+  if (session?.isDirty) told.state = { value: session.state };
+  if (session?.hasListened) told.listens = [...new Set(session.subscriptions.map(({ name }) => name))];
+  if (session) session.isDirty = session.hasListened = false;
+  return told;
 }
 
 const json = (value, what) => {
@@ -22,24 +24,48 @@ class Bus {
   #handlers = new Map();
   users = 0;
 
-  on(name, handler) {
-    if (typeof handler !== 'function') throw new TypeError('`events.on` needs a function');
-    const entry = { handler };
+  on(entry) {
+    const { name } = entry;
     this.#handlers.set(name, [...(this.#handlers.get(name) ?? []), entry]);
     return () => this.#handlers.set(name, (this.#handlers.get(name) ?? []).filter((known) => known !== entry));
   }
 
   emit(name, ...args) {
-    for (const { handler } of this.#handlers.get(name) ?? []) {
-      const told = (error) => log(current.getStore()?.id, 'error', [`a handler of the event ${name} failed:`, error]);
-      try {
-        const result = handler(...args);
-        if (typeof result?.then === 'function') result.then(undefined, told);
-      } catch (error) {
-        told(error);
-      }
+    tellAll(this.#handlers.get(name) ?? [], name, args);
+  }
+}
+
+function tellAll(entries, name, args) {
+  for (const { handler } of entries) {
+    const told = (error) => log(current.getStore()?.id, 'error', [`a handler of the event ${name} failed:`, error]);
+    try {
+      const result = handler(...args);
+      if (typeof result?.then === 'function') result.then(undefined, told);
+    } catch (error) {
+      told(error);
     }
   }
+}
+
+// An event of the runtime. Each extension is told by itself, so it goes to the handlers of that one alone.
+function happened({ session, event }) {
+  const entries = sessions.get(session)?.subscriptions.filter(({ name }) => name === event.type) ?? [];
+  tellAll(entries, event.type, [event]);
+}
+
+function subscribe(session, name, handler) {
+  if (typeof handler !== 'function') throw new TypeError('`events.on` needs a function');
+  const entry = { name: String(name), handler };
+  const off = session.bus.on(entry);
+  session.subscriptions.push(entry);
+  session.offs.push(off);
+  session.hasListened = true;
+  return () => {
+    off();
+    session.subscriptions = session.subscriptions.filter((known) => known !== entry);
+    session.offs = session.offs.filter((known) => known !== off);
+    session.hasListened = true;
+  };
 }
 
 function apiOf(session, message) {
@@ -79,11 +105,7 @@ function apiOf(session, message) {
       },
     },
     events: {
-      on: (name, handler) => {
-        const off = session.bus.on(name, handler);
-        session.offs.push(off);
-        return off;
-      },
+      on: (name, handler) => subscribe(session, name, handler),
       emit: (name, ...args) => session.bus.emit(name, ...args),
     },
   };
@@ -94,7 +116,7 @@ async function register(message) {
   if (!buses.has(key)) buses.set(key, new Bus());
   const session = {
     key, extension: message.extension, bus: buses.get(key), layers: [], tools: new Map(), offs: [],
-    state: message.state, isDirty: false, isOpen: true, base: [], events: [],
+    subscriptions: [], hasListened: false, state: message.state, isDirty: false, isOpen: true, conversation: new Told(),
   };
   session.bus.users += 1;
   sessions.set(message.session, session);
@@ -113,7 +135,7 @@ async function register(message) {
     session.isOpen = false;
     const layers = session.layers.map(({ kind, priority }) => ({ kind, priority }));
     const tools = [...session.tools.values()].map(({ name, description, parameters }) => ({ name, description, parameters }));
-    done(message.id, { layers, tools }, { state: kept(session) });
+    done(message.id, { layers, tools, keeps: true }, news(session));
   } catch (error) {
     forget(message.session);
     failed(message.id, error);
@@ -132,12 +154,43 @@ function forget(number) {
 const dated = (message) => ({ ...message, createdAt: new Date(message.createdAt) });
 const datedEvent = (event) => (event.message ? { ...event, message: dated(event.message) } : event);
 
-function hearNews(session, news) {
-  if (news.base) {
-    session.base = news.base.map(dated);
-    session.events = [];
+// What was told of a conversation. It lasts from turn to turn as texts, which nobody can change; each turn reads them at most once.
+class Told {
+  #texts = [];
+  #changes = [];
+  #base;
+  events = [];
+
+  // What a session hears: a conversation, or what is new of it.
+  hear({ base, splice, events = [] }) {
+    if (base) this.#begin(base.map(text));
+    if (splice) {
+      const { of, parts } = splice;
+      const known = fold(this.#texts, this.#changes);
+      if (known.length !== of) throw new Error('gdn and its host do not know the same conversation');
+      this.#begin(parts.flatMap((part) => (Array.isArray(part) ? known.slice(...part) : [text(part)])));
+    }
+    this.#changes.push(...events.map((event) => (event.message ? { ...event, message: text(event.message) } : event)));
+    this.events = [...this.events, ...events.map(datedEvent)];
   }
-  if (news.events) session.events = [...session.events, ...news.events.map(datedEvent)];
+
+  #begin(texts) {
+    this.#texts = texts;
+    this.#base = undefined;
+    this.#changes = [];
+    this.events = [];
+  }
+
+  get base() {
+    this.#base ??= this.#texts.map((known) => dated(parse(known.text)));
+    return this.#base;
+  }
+}
+
+const text = (message) => ({ id: message.id, text: stringify(message) });
+
+function hearNews(session, news) {
+  session.conversation.hear(news);
   if (news.state) {
     session.state = news.state.value;
     session.isDirty = false;
@@ -165,9 +218,9 @@ class ConversationState {
     this.#emitted = emitted;
   }
 
-  get baseMessages() { return [...this.#session.base]; }
-  get events() { return [...this.#session.events, ...this.#emitted]; }
-  get nextMessages() { return fold(this.#session.base, this.events); }
+  get baseMessages() { return [...this.#session.conversation.base]; }
+  get events() { return [...this.#session.conversation.events, ...this.#emitted]; }
+  get nextMessages() { return fold(this.#session.conversation.base, this.events); }
   toLlmMessages() { return this.nextMessages.map((message) => message.data); }
 }
 
@@ -206,7 +259,7 @@ function changes(run) {
     run.known.toolCatalog = names;
   }
   const events = run.emitted.splice(0);
-  return { changes: { fields, events }, state: kept(session) };
+  return { changes: { fields, events }, ...news(session) };
 }
 
 function layerContext(run, extension) {
@@ -243,8 +296,8 @@ async function next(run) {
     throw Object.assign(new Error(run.broken.message), { code: 'E_EXT_NEXT' });
   }
   run.hasNext = true;
-  const { result, metadata, news } = await askFor(run, 'next', changes(run));
-  hearNews(run.session, news);
+  const { result, metadata, news: heard } = await askFor(run, 'next', changes(run));
+  hearNews(run.session, heard);
   // The same object, for whoever holds it.
   for (const key of Object.keys(run.ctx.metadata)) delete run.ctx.metadata[key];
   Object.assign(run.ctx.metadata, metadata);
@@ -266,8 +319,7 @@ async function layer(message) {
     });
     if (run.broken) throw run.broken;
     run.isOver = true;
-    const { changes: changed, state } = changes(run);
-    done(run.id, result, { changes: changed, state });
+    done(run.id, result, changes(run));
   } catch (error) {
     run.isOver = true;
     failed(run.id, run.broken ?? error, session);

@@ -6,7 +6,6 @@ import contextvars
 import copy
 import inspect
 import itertools
-import json
 import threading
 import time
 import traceback
@@ -19,45 +18,6 @@ _buses = {}
 _emitted_ids = itertools.count()
 
 
-class Bus:
-    """Names of events with their handlers; the extensions of an instance share one."""
-
-    def __init__(self):
-        self._handlers, self.users = {}, 0
-
-    def on(self, name, handler):
-        if not callable(handler):
-            raise TypeError("`events.on` needs a function")
-        entry = (handler,)
-        self._handlers.setdefault(name, []).append(entry)
-
-        def off():
-            known = self._handlers.get(name, [])
-            self._handlers[name] = [other for other in known if other is not entry]
-
-        return off
-
-    def emit(self, name, *args):
-        for (handler,) in list(self._handlers.get(name, ())):
-            try:
-                result = handler(*args)
-                if inspect.isawaitable(result):
-                    asyncio.run_coroutine_threadsafe(_heard(result, name), LOOP[0])
-            except Exception:
-                _told(name)
-
-
-async def _heard(result, name):
-    try:
-        await result
-    except Exception:
-        _told(name)
-
-
-def _told(name):
-    log(_current.get(), "error", "a handler of the event %s failed: %s" % (name, traceback.format_exc()))
-
-
 class Session:
     """An extension that has registered for an instance."""
 
@@ -67,22 +27,41 @@ class Session:
         self.bus.users += 1
         self.extension = message["extension"]
         self.layers, self.tools, self.offs = [], {}, []
+        self.subscriptions, self.has_listened = [], False
         self.state, self.is_dirty, self.is_open = message.get("state"), False, True
-        self.base, self.events = [], []
+        self.conversation = Told()
         self.lock = threading.Lock()
 
-    def kept(self):
-        """What it has set since gdn was told."""
+    def subscribe(self, name, handler):
+        if not callable(handler):
+            raise TypeError("`events.on` needs a function")
+        entry = (str(name), handler)
+        end = self.bus.on(entry)
         with self.lock:
-            if not self.is_dirty:
-                return None
-            self.is_dirty = False
-            return {"value": self.state}
+            self.subscriptions, self.has_listened = self.subscriptions + [entry], True
+        self.offs.append(end)
+
+        def off():
+            end()
+            with self.lock:
+                self.subscriptions = [known for known in self.subscriptions if known is not entry]
+                self.has_listened = True
+
+        return off
+
+    def news(self):
+        """What it has set, and what it listens to, since gdn was told."""
+        told = {}
+        with self.lock:
+            if self.is_dirty:
+                told["state"] = {"value": self.state}
+            if self.has_listened:
+                told["listens"] = sorted({name for name, _ in self.subscriptions})
+            self.is_dirty = self.has_listened = False
+        return told
 
     def hear(self, news):
-        if "base" in news:
-            self.base, self.events = news["base"], []
-        self.events = self.events + news.get("events", [])
+        self.conversation.hear(news)
         if "state" in news:
             with self.lock:
                 self.state, self.is_dirty = news["state"]["value"], False
@@ -118,7 +97,7 @@ class Tools:
             raise TypeError("`tools.register` needs `{name, description, parameters}` and a function")
         parameters = item.get("parameters", {"type": "object", "properties": {}})
         shape = {"name": item["name"], "description": str(item.get("description", "")), "parameters": parameters}
-        self._session.tools[item["name"]] = (json.loads(encode(shape)), handler)
+        self._session.tools[item["name"]] = (_loads(encode(shape)), handler)
 
 
 class State:
@@ -130,7 +109,7 @@ class State:
             return copy.deepcopy(self._session.state)
 
     def set(self, value):
-        value = json.loads(encode(value))
+        value = _loads(encode(value))
         with self._session.lock:
             self._session.state, self._session.is_dirty = value, True
 
@@ -140,9 +119,7 @@ class Events:
         self._session = session
 
     def on(self, name, handler):
-        off = self._session.bus.on(name, handler)
-        self._session.offs.append(off)
-        return off
+        return self._session.subscribe(name, handler)
 
     def emit(self, name, *args):
         self._session.bus.emit(name, *args)
@@ -212,8 +189,8 @@ async def register(message, pool):
             raise Fault("init", "`register` failed: %s: %s" % (type(error).__name__, short(str(error)))) from None
         session.is_open = False
         layers = [{"kind": kind, "priority": priority} for kind, _, priority in session.layers]
-        registered = {"layers": layers, "tools": [shape for shape, _ in session.tools.values()]}
-        done(id, registered, {"state": session.kept()})
+        registered = {"layers": layers, "tools": [shape for shape, _ in session.tools.values()], "keeps": True}
+        done(id, registered, session.news())
     except BaseException as error:
         forget(number)
         fail(id, thrown(error), error.fault if isinstance(error, Fault) else "init")
@@ -248,21 +225,56 @@ def _fold(base, events):
     return messages
 
 
+class Told:
+    """What was told of a conversation. It lasts from turn to turn as texts, which nobody can change; each turn reads them at
+    most once."""
+
+    def __init__(self):
+        self._texts, self._changes, self._base, self.events = [], [], None, []
+
+    def hear(self, news):
+        splice, events = news.get("splice"), news.get("events", [])
+        if "base" in news:
+            self._begin([_text(message) for message in news["base"]])
+        if splice:
+            known = _fold(self._texts, self._changes)
+            if len(known) != splice["of"]:
+                raise RuntimeError("gdn and its host do not know the same conversation")
+            parts = (known[slice(*part)] if isinstance(part, list) else [_text(part)] for part in splice["parts"])
+            self._begin([message for part in parts for message in part])
+        for event in events:
+            self._changes.append({**event, "message": _text(event["message"])} if "message" in event else event)
+        self.events = self.events + events
+
+    def _begin(self, texts):
+        self._texts, self._changes, self._base, self.events = texts, [], None, []
+
+    @property
+    def base(self):
+        if self._base is None:
+            self._base = [_loads(known["text"]) for known in self._texts]
+        return self._base
+
+
+def _text(message):
+    return {"id": message["id"], "text": encode(message)}
+
+
 class ConversationState:
     def __init__(self, session, emitted):
         self._session, self._emitted = session, emitted
 
     @property
     def base_messages(self):
-        return list(self._session.base)
+        return list(self._session.conversation.base)
 
     @property
     def events(self):
-        return self._session.events + self._emitted
+        return self._session.conversation.events + self._emitted
 
     @property
     def next_messages(self):
-        return _fold(self._session.base, self.events)
+        return _fold(self._session.conversation.base, self.events)
 
     def to_llm_messages(self):
         return [message["data"] for message in self.next_messages]
@@ -353,7 +365,7 @@ class LayerRun:
             raise RuntimeError("the layer is over: nothing can be emitted any more")
         if not isinstance(event, dict) or event.get("type") not in ("append", "replace", "remove", "truncate"):
             raise TypeError("a message event is an append, a replace, a remove or a truncate")
-        event = json.loads(encode(event))
+        event = _loads(encode(event))
         if event["type"] in ("append", "replace"):
             message = event.get("message") or {}
             data = message.get("data") or {}
@@ -374,16 +386,14 @@ class LayerRun:
         for field, known in self._known.items():
             value = getattr(self.ctx, field, None)
             if value != known:
-                fields[field] = json.loads(encode(value))
+                fields[field] = _loads(encode(value))
                 self._known[field] = copy.deepcopy(value)
         names = self._catalog()
         if names != self._names:
             fields["toolCatalog"], self._names = names, names
         events = self.emitted[:]
         del self.emitted[:]
-        changed = {"changes": {"fields": fields, "events": events}}
-        state = self.session.kept()
-        return changed if state is None else {**changed, "state": state}
+        return {"changes": {"fields": fields, "events": events}, **self.session.news()}
 
     def _asked(self, name, payload):
         if self.is_over:
@@ -434,11 +444,11 @@ async def layer(message, pool):
         run.is_over = True
         done(id, result, run.changes())
     except asyncio.CancelledError:
-        fail(id, {"message": "the layer was cancelled", "code": "E_TURN_CANCELLED"}, None, session.kept())
+        fail(id, {"message": "the layer was cancelled", "code": "E_TURN_CANCELLED"}, None, session.news())
     except BaseException as error:
         log(id, "debug", traceback.format_exc())
         error = (run and run.broken) or error
-        fail(id, thrown(error), error.fault if isinstance(error, Fault) else None, session.kept())
+        fail(id, thrown(error), error.fault if isinstance(error, Fault) else None, session.news())
     finally:
         if run:
             run.is_over = True

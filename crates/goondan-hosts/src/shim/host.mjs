@@ -201,7 +201,7 @@ async function run(call) {
       const handler = await handlerOf(call);
       return handler(contextOf(call, stop.signal), call.input);
     });
-    done(call.id, result, { state: kept(sessions.get(call.session)) });
+    done(call.id, result, news(sessions.get(call.session)));
   } catch (error) {
     failed(call.id, error, sessions.get(call.session));
   } finally {
@@ -221,7 +221,9 @@ function told(error) {
 function failed(id, error, session) {
   if (error instanceof Error && error.stack && !foreign.has(error)) log(id, 'debug', [error.stack]);
   const fault = error instanceof Fault ? error.fault : undefined;
-  tell({ kind: 'fail', id, fault, error: thrown(error), state: kept(session) });
+  // What was allocated may be free again only later.
+  const spent = error instanceof RangeError && /allocation failed|out of memory/i.test(error.message);
+  tell({ kind: 'fail', id, fault, error: thrown(error), ...news(session), spent });
 }
 
 function hear(message) {
@@ -231,6 +233,7 @@ function hear(message) {
     case 'register': return void register(message);
     case 'connect': return void connect(message);
     case 'forget': return forget(message.session);
+    case 'event': return happened(message);
     case 'cancel': return calls.get(message.id)?.abort();
     case 'ping': return tell({ kind: 'pong' });
     case 'answer': {

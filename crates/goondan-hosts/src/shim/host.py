@@ -36,8 +36,12 @@ def write(line):
             data = data[os.write(4, data):]
 
 
+# Modules may put something else in their place.
+_dumps, _loads = json.dumps, json.loads
+
+
 def encode(value):
-    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return _dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
 def tell(message):
@@ -50,7 +54,7 @@ def short(text, most=MAX_LOG):
 
 def plain(fields):
     try:
-        found = json.loads(encode(fields or {}))
+        found = _loads(encode(fields or {}))
         return found if isinstance(found, dict) else {}
     except (TypeError, ValueError, RecursionError):
         return {}
@@ -297,16 +301,17 @@ def done(id, result, more=None):
     write('{"kind":"done","id":%d,"output":%s,"more":%s}' % (id, output, more))
 
 
-def fail(id, error, fault=None, state=None):
+def fail(id, error, fault=None, news=None):
     error = {key: value for key, value in error.items() if value is not None}
-    tell({"kind": "fail", "id": id, "error": error, "fault": fault, "state": state})
+    # What was allocated may be free again only later.
+    spent = error.get("name") == "MemoryError"
+    tell({"kind": "fail", "id": id, "error": error, "fault": fault, **(news or {}), "spent": spent})
 
 
-def kept_by(call):
-    """What the extension that offers the tool keeps, where it has set that."""
+def news_of(call):
+    """What the extension that offers the tool has set, and what it listens to."""
     session = _sessions.get(call.get("session"))
-    state = session and session.kept()
-    return {"state": state} if state else None
+    return session.news() if session else None
 
 
 def attempt(handler, context, call):
@@ -314,7 +319,7 @@ def attempt(handler, context, call):
     result = handler(context, call["input"])
     if inspect.isawaitable(result):
         return result
-    return done(call["id"], result, kept_by(call))
+    return done(call["id"], result, news_of(call))
 
 
 async def run(call, pool):
@@ -336,7 +341,7 @@ async def run(call, pool):
         if left is not None:
             result = await left
             # To write a large result takes a while, and others wait for the loop.
-            await loop.run_in_executor(pool, done, id, result, kept_by(call))
+            await loop.run_in_executor(pool, done, id, result, news_of(call))
     except asyncio.CancelledError:
         fail(id, {"message": "the call was cancelled", "code": "E_TOOL_CANCELLED"})
     except BaseException as error:
@@ -361,6 +366,8 @@ def hear(message, loop, pool, tasks):
             context.cancelled.set()
         if task:
             task.cancel()
+    elif kind == "event":
+        happened(message)
     elif kind == "forget":
         forget(message["session"])
     elif kind == "ping":
@@ -383,7 +390,7 @@ def answer(message):
 def read(loop, pool, tasks):
     with open(3, "rb", buffering=1 << 16) as lines:
         for line in lines:
-            message = json.loads(line)
+            message = _loads(line)
             if message["kind"] == "answer":
                 answer(message)
             else:

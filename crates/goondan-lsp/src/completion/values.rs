@@ -58,10 +58,9 @@ pub(super) fn references<H: Host>(context: &Context<'_, H>, shape: Shape<'_>) ->
                 Some((file, _)) => file.clone(),
                 None => "built in".to_owned(),
             };
-            let tool = context.seen.and_then(|seen| seen.outline.tools.get(&definition.id));
             Offer {
                 detail: Some(detail),
-                documentation: tool.map(|tool| exports_listed(&tool.spec)),
+                tool: (kind == Kind::Tool).then(|| definition.id.clone()),
                 rank: u8::from(definition.origin.is_none()),
                 ..Offer::new(definition.id.to_string(), CompletionItemKind::Reference)
             }

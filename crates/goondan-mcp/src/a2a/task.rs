@@ -132,7 +132,8 @@ fn answer(parts: &[Value]) -> Answer {
             let media_type = text(file, "mediaType").or_else(|| text(file, "mimeType"));
             let name = text(file, "filename").or_else(|| text(file, "name"));
             let media_type = media_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-            attach(&media_type, bytes, name.as_deref(), &mut answer.attachments);
+            let left_out = attach(&media_type, &bytes, name.as_deref(), &mut answer.attachments);
+            answer.text.extend(left_out.map(|said| format!("\n{said}\n")));
         } else if let Some(url) = text(file, "url").or_else(|| text(file, "uri")) {
             answer.text.push_str(&visible(&format!("\n[file: {url}]\n")));
         } else {

@@ -12,6 +12,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use super::common::{self, all, answer, call, client, failure, message, request, result};
+use super::output::as_data;
 use goondan_core::message::Role;
 use goondan_core::ports::model::{ModelChunk, ModelClient, ModelErrorKind, ModelRequest};
 use serde_json::{Value, json};
@@ -120,6 +121,23 @@ async fn text() {
         assert!(chunks.len() > 2, "it streams: {chunks:?}");
         let Some(ModelChunk::Finish { usage: Some(usage) }) = chunks.last() else { panic!("{format:?}: {chunks:?}") };
         assert_eq!((usage.prompt_tokens, usage.completion_tokens), (7, 5), "{format:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_as_data() {
+    let data = json!({"city": "Ulm"});
+    let answer_of = |wanted: Value| json!({"match": wanted, "response": {"content": data.to_string()}});
+    // Of the three formats, aimock looks at the schema of OpenAI's alone.
+    let fixtures = json!([
+        answer_of(json!({"userMessage": "openai", "responseFormat": "json_schema"})),
+        answer_of(json!({"userMessage": "other"}))
+    ]);
+    let Some(server) = Aimock::start(fixtures).await else { return };
+    for format in FORMATS {
+        let words = if format.0 == "openai" { "openai" } else { "other" };
+        let chunks = answer(&server.client(format), as_data(ask(words))).await;
+        assert_eq!(serde_json::from_str::<Value>(&spoken(&chunks)).ok(), Some(data.clone()), "{format:?}: {chunks:?}");
     }
 }
 

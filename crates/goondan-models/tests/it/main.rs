@@ -12,5 +12,6 @@ mod failures;
 mod gemini;
 mod mock;
 mod ollama;
+mod output;
 mod responses;
 mod setup;

@@ -26,6 +26,8 @@ pub struct Packed {
     pub archive: Vec<u8>,
     /// Its files in their order, relative to the package, with their sizes.
     pub files: Vec<(String, u64)>,
+    /// The `package.json` files in it that name dependencies, with these: nothing installs them elsewhere.
+    pub unbundled: Vec<(String, Vec<String>)>,
 }
 
 /// Packs the project in `folder`: without what is hidden, what git ignores, and what is built or installed.
@@ -48,13 +50,17 @@ fn pack_files(folder: &Path, by_rules: bool) -> Result<Packed> {
     let files = find(folder, by_rules)?;
     let mut builder =
         Builder::new(GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::new(9)));
-    let (mut listed, mut bytes) = (Vec::new(), 0);
+    let (mut listed, mut bytes, mut unbundled) = (Vec::new(), 0, Vec::new());
     for (name, path) in files {
         let content = fs::read(&path).map_err(|error| PackageError::io("read", &path, &error))?;
         let metadata = fs::metadata(&path).map_err(|error| PackageError::io("read", &path, &error))?;
         bytes += content.len() as u64;
         if bytes > MAX_BYTES {
             return Err(PackageError::archive(format!("The package has more than {} MiB.", MAX_BYTES / 1024 / 1024)));
+        }
+        let wanted = if name.rsplit('/').next() == Some("package.json") { dependencies(&content) } else { Vec::new() };
+        if !wanted.is_empty() {
+            unbundled.push((name.clone(), wanted));
         }
         append(&mut builder, &name, &content, &metadata).map_err(|error| PackageError::io("packed", &path, &error))?;
         listed.push((name, content.len() as u64));
@@ -67,7 +73,14 @@ fn pack_files(folder: &Path, by_rules: bool) -> Result<Packed> {
     if archive.len() > MAX_ARCHIVE {
         return Err(PackageError::archive(format!("The archive has more than {} MiB.", MAX_ARCHIVE / 1024 / 1024)));
     }
-    Ok(Packed { archive, files: listed })
+    Ok(Packed { archive, files: listed, unbundled })
+}
+
+/// What a `package.json` depends on when it is used.
+fn dependencies(text: &[u8]) -> Vec<String> {
+    let read: serde_json::Value = serde_json::from_slice(text).unwrap_or_default();
+    let named = read.get("dependencies").and_then(serde_json::Value::as_object);
+    named.into_iter().flat_map(|named| named.keys().cloned()).collect()
 }
 
 fn append(builder: &mut Builder<impl Write>, name: &str, content: &[u8], metadata: &Metadata) -> std::io::Result<()> {

@@ -108,7 +108,7 @@ pub(super) async fn fork(
     Ok((StatusCode::CREATED, Json(body)))
 }
 
-async fn known(service: &Service, agent: String, key: String) -> Result<InstanceId, Problem> {
+pub(super) async fn known(service: &Service, agent: String, key: String) -> Result<InstanceId, Problem> {
     let id = InstanceId::new(agent, key);
     match service.swarm().has_instance(&id).await {
         true => Ok(id),

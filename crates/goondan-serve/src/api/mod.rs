@@ -1,6 +1,7 @@
 //! The native API: one file a subject. Each handler stands beside what `/openapi.json` says of it.
 
 mod approvals;
+mod cases;
 mod events;
 mod health;
 mod inputs;
@@ -69,7 +70,7 @@ struct Document;
 
 /// All routes.
 pub(crate) fn router(service: Service, offer: Offer) -> Router {
-    let Offer { access, limits, site, studio: has_studio, further } = offer;
+    let Offer { access, limits, site, studio: has_studio, recorder, further } = offer;
     let access = Arc::new(access);
     let routes = OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(swarm::swarm))
@@ -97,6 +98,10 @@ pub(crate) fn router(service: Service, offer: Offer) -> Router {
         .routes(routes!(a2a::call))
         .routes(routes!(ag_ui::run));
     let routes = if has_studio { routes.routes(routes!(studio::code)).routes(routes!(studio::end)) } else { routes };
+    let routes = match recorder.filter(|_| has_studio) {
+        Some(recorder) => routes.routes(routes!(cases::record)).layer(Extension(recorder)),
+        None => routes,
+    };
     let (guarded, document) = routes.split_for_parts();
     let document = document.merge_from(openai::Described::openapi());
     let document = if has_studio { document.merge_from(studio::Described::openapi()) } else { document };

@@ -152,6 +152,26 @@ pub struct ForkedBody {
     pub messages: usize,
 }
 
+/// What a case is made of.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CaseOf {
+    /// A message of the turn that it is made of; the whole conversation by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
+}
+
+/// A conversation as a case that `gdn test` runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CaseBody {
+    /// The name of the case.
+    pub name: String,
+    /// What a file with it is called.
+    pub file: String,
+    /// The YAML, for a file in the folder of the project.
+    pub text: String,
+}
+
 /// With what a browser signs in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CodeBody {

@@ -1,10 +1,16 @@
 //! The studio: who gets the page, what the browser may do with it, and what it asks for.
 
+use std::future::ready;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use goondan::Swarm;
 use goondan::ids::InstanceId;
 use goondan_serve::client::{Client, ClientError};
 use goondan_serve::studio::PATH;
-use goondan_serve::wire::{CodeBody, DeadLettersBody, ForkBody, ForkedBody, InputBody, SessionBody};
-use goondan_serve::{Limits, Offer};
+use goondan_serve::wire::{CaseBody, CaseOf, CodeBody, DeadLettersBody, ForkBody, ForkedBody, InputBody, SessionBody};
+use goondan_serve::{Limits, NotRecorded, Offer, Recorder};
 use serde_json::{Value, json};
 
 use crate::support::{PROJECT, Running, input};
@@ -107,6 +113,49 @@ async fn a_fork_begins_with_the_messages_before_it_and_survives_the_process() {
     let _: Value = running.client.post("/api/inputs?wait=true", &body).await.unwrap();
     assert_eq!(running.swarm.conversation(&id).await.unwrap().len(), 4);
     assert_eq!(running.swarm.conversation(&main).await.unwrap(), messages, "what was forked is as it was");
+}
+
+/// Says what it was asked for, or that it can't be had.
+#[derive(Debug)]
+struct Echo;
+
+impl Recorder for Echo {
+    fn record<'r>(
+        &'r self,
+        _: &'r Swarm,
+        instance: &'r InstanceId,
+        message: Option<&'r str>,
+    ) -> BoxFuture<'r, Result<CaseBody, NotRecorded>> {
+        let made = match message {
+            Some("gone") => Err(NotRecorded("It is gone.".to_owned())),
+            message => Ok(CaseBody { name: instance.to_string(), file: format!("{message:?}"), text: String::new() }),
+        };
+        ready(made).boxed()
+    }
+}
+
+#[tokio::test]
+async fn cases_are_made_by_who_knows_what_they_are() {
+    let state = tempfile::tempdir().unwrap();
+    let offers = |offer: Offer| Offer { studio: true, recorder: Some(Arc::new(Echo)), ..offer };
+    let running = Running::start_offer(state.path(), Limits::default(), PROJECT, |builder| builder, offers).await;
+    running.ask("one").await;
+    let path = "/api/instances/a/main/case";
+    let made: CaseBody = running.client.post(path, &CaseOf::default()).await.unwrap();
+    assert_eq!((made.name.as_str(), made.file.as_str()), ("a:main", "None"));
+    for (path, message, code) in
+        [(path, "gone", "CASE_NOT_RECORDED"), ("/api/instances/a/no/case", "x", "INSTANCE_NOT_FOUND")]
+    {
+        let asked = CaseOf { message_id: Some(message.to_owned()) };
+        let refused = running.client.post::<CaseBody>(path, &asked).await.unwrap_err();
+        assert!(matches!(&refused, ClientError::Refused(problem) if problem.code == code), "{refused:?}");
+    }
+    // Where nobody makes cases, there is no such address.
+    let state = tempfile::tempdir().unwrap();
+    let running = start(state.path()).await;
+    running.ask("one").await;
+    let refused = running.client.post::<CaseBody>(path, &CaseOf::default()).await.unwrap_err();
+    assert!(matches!(&refused, ClientError::Refused(problem) if problem.code == "E_SERVE_NOT_FOUND"), "{refused:?}");
 }
 
 #[tokio::test]

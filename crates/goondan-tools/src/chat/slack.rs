@@ -3,34 +3,41 @@
 use std::sync::Arc;
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
+use reqwest::Method;
+use reqwest::multipart::Form;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::{Bot, CONFIG, Fetch, default_timeout, emojis, given, no_emoji};
+use super::files::{Fetch, Outgoing};
+use super::{Answer, Body, Bot, CONFIG, Platform, default_timeout, emojis, given, no_emoji};
 use crate::define::{Export, Operation, titled};
 use crate::errors;
 use crate::table::Builtin;
 
-/// Where apps talk to Slack, unless it is said otherwise.
-const BASE: &str = "https://slack.com/api";
-/// Variables that customarily hold the token of an app.
-pub(super) const VARIABLES: &[&str] = &["SLACK_BOT_TOKEN", "SLACK_TOKEN"];
+pub(super) const PLATFORM: Platform = Platform {
+    name: "Slack",
+    base: "https://slack.com/api",
+    variables: &["SLACK_BOT_TOKEN", "SLACK_TOKEN"],
+    scheme: "Bearer",
+    headers: &[],
+};
 /// How many messages are read where nothing else is said.
 const MESSAGES: u32 = 20;
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "slack",
-    about: "Sends, reads, edits, deletes and reacts to messages as an app of Slack, and fetches files. Its token is \
+    about: "Sends, reads, edits, deletes and reacts to messages as an app of Slack, and sends and fetches files. Its token is \
             `config.token`, or the first that is set of the variables `SLACK_BOT_TOKEN` and `SLACK_TOKEN`; no model sees it.",
     config: CONFIG,
     error_message_limit: None,
     output_limit: None,
     timeout: None,
     open: |opening| {
-        let bot = Arc::new(Bot::open(opening, "Slack", BASE, VARIABLES)?);
+        let bot = Arc::new(Bot::open(opening, &PLATFORM)?);
         let mut download = Export::new::<DownloadFile>("downloadFile", &bot).needs(Permission::Network);
         download.spec.optional_permissions.insert(Permission::Write);
         Ok(vec![
@@ -39,6 +46,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             Export::new::<Edit>("edit", &bot).needs(Permission::Network).idempotent(),
             Export::new::<Delete>("delete", &bot).needs(Permission::Network),
             Export::new::<React>("react", &bot).needs(Permission::Network),
+            Export::new::<SendFile>("sendFile", &bot).needs(Permission::Network).needs(Permission::Read),
             download,
         ])
     },
@@ -46,7 +54,11 @@ pub(crate) const BUILTIN: Builtin = Builtin {
 
 /// Calls a method of the Web API; gives back the answer.
 async fn call(bot: &Bot, method: &str, body: Value, timeout_ms: u32) -> Result<Value, ToolError> {
-    let (status, answer) = bot.post(format!("{}/{method}", bot.base), true, given(body), timeout_ms).await?;
+    said(bot, method, bot.post(format!("{}/{method}", bot.base), true, given(body), timeout_ms).await?)
+}
+
+/// The answer where it says that all went well.
+fn said(bot: &Bot, method: &str, (status, answer): Answer) -> Result<Value, ToolError> {
     match status.is_success() && answer["ok"] == true {
         true => Ok(answer),
         false => Err(bot.refused(method, status, answer["error"].as_str())),
@@ -264,6 +276,63 @@ impl Operation for React {
     }
 }
 
+/// Send a file of the working directory to a channel of Slack.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct SendFile {
+    /// The id of the channel.
+    #[schemars(length(min = 1))]
+    channel_id: String,
+    /// The file, relative to the working directory, at most 10,000,000 bytes.
+    #[schemars(length(min = 1), extend("format" = goondan_spec::kinds::PATH))]
+    path: String,
+    /// What it is called there; its own name without it.
+    #[schemars(length(min = 1))]
+    name: Option<String>,
+    /// A text that goes with it.
+    text: Option<String>,
+    /// The `ts` of the message whose thread it belongs to.
+    thread_ts: Option<String>,
+    /// The time limit of each request in milliseconds.
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1, max = 60_000))]
+    timeout_ms: u32,
+}
+
+impl Operation for SendFile {
+    type Shared = Bot;
+
+    async fn run(self, ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
+        let file = Outgoing::read(ctx, self.path, self.name).await?;
+        let (name, size) = (file.name.clone(), file.content.len());
+        // This method takes a form alone.
+        let fields = Body::Fields(vec![("filename", name.clone()), ("length", size.to_string())]);
+        let method = "files.getUploadURLExternal";
+        let request = (Method::POST, format!("{}/{method}", bot.base), true);
+        let room = said(bot, method, bot.ask(request, fields, self.timeout_ms).await?)?;
+        let (Some(url), Some(id)) = (room["upload_url"].as_str(), room["file_id"].as_str()) else {
+            return Err(ToolError::new("Slack did not say where the file goes").code(Code::TOOL_HTTP));
+        };
+        if !is_of_slack(url, &bot.base) {
+            return Err(ToolError::new("Slack named an address for the file that is not its own").code(Code::TOOL_HTTP));
+        }
+        let form = Form::new().part("file", file.part());
+        let (status, _) = bot.ask((Method::POST, url.to_owned(), false), Body::Form(form), self.timeout_ms).await?;
+        if !status.is_success() {
+            return Err(bot.refused("the upload", status, None));
+        }
+        let body = json!({
+            "files": [{"id": id, "title": name}],
+            "channel_id": self.channel_id,
+            "thread_ts": self.thread_ts,
+            "initial_comment": self.text,
+        });
+        call(bot, "files.completeUploadExternal", body, self.timeout_ms).await?;
+        let output = json!({"ok": true, "channelId": self.channel_id, "fileId": id, "name": name, "sizeBytes": size});
+        Ok(titled(format!("Sent {name} to {}", self.channel_id), output))
+    }
+}
+
 /// Fetch a file that somebody has put into Slack.
 #[derive(Deserialize, JsonSchema)]
 // serde can't refuse what a flattened struct might take; the schema does.
@@ -310,7 +379,7 @@ mod tests {
     #[test]
     fn the_token_goes_to_slack_alone() {
         for mine in ["https://files.slack.com/a.png", "https://slack.com/x", "https://SLACK.com:443/x"] {
-            assert!(is_of_slack(mine, BASE), "{mine}");
+            assert!(is_of_slack(mine, PLATFORM.base), "{mine}");
         }
         let others = [
             "http://files.slack.com/a",
@@ -320,7 +389,7 @@ mod tests {
             "a",
         ];
         for other in others {
-            assert!(!is_of_slack(other, BASE), "{other}");
+            assert!(!is_of_slack(other, PLATFORM.base), "{other}");
         }
         assert!(is_of_slack("http://127.0.0.1:80/f", "http://127.0.0.1/api"));
         assert!(!is_of_slack("http://127.0.0.1:81/f", "http://127.0.0.1/api"));

@@ -5,30 +5,37 @@ use std::sync::Arc;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
+use reqwest::Method;
+use reqwest::multipart::Form;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Bot, CONFIG, Fetch, default_timeout, emojis, given, no_emoji};
+use super::files::{Fetch, Outgoing};
+use super::{Answer, Body, Bot, CONFIG, Platform, default_timeout, emojis, given, no_emoji};
 use crate::define::{Export, Operation, titled};
 use crate::errors;
 use crate::table::Builtin;
 
-/// Where bots talk to Telegram, unless it is said otherwise.
-const BASE: &str = "https://api.telegram.org";
-/// Variables that customarily hold the token of a bot.
-pub(super) const VARIABLES: &[&str] = &["TELEGRAM_BOT_TOKEN", "BOT_TOKEN", "TELEGRAM_TOKEN"];
+pub(super) const PLATFORM: Platform = Platform {
+    name: "Telegram",
+    base: "https://api.telegram.org",
+    variables: &["TELEGRAM_BOT_TOKEN", "BOT_TOKEN", "TELEGRAM_TOKEN"],
+    // The token stands in the address.
+    scheme: "",
+    headers: &[],
+};
 
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "telegram",
-    about: "Sends, edits, deletes and reacts to messages as a bot of Telegram, and fetches files. Its token is `config.token`, or \
+    about: "Sends, edits, deletes and reacts to messages as a bot of Telegram, and sends and fetches files. Its token is `config.token`, or \
             the first that is set of the variables `TELEGRAM_BOT_TOKEN`, `BOT_TOKEN` and `TELEGRAM_TOKEN`; no model sees it.",
     config: CONFIG,
     error_message_limit: None,
     output_limit: None,
     timeout: None,
     open: |opening| {
-        let bot = Arc::new(Bot::open(opening, "Telegram", BASE, VARIABLES)?);
+        let bot = Arc::new(Bot::open(opening, &PLATFORM)?);
         let mut download = Export::new::<DownloadFile>("downloadFile", &bot).needs(Permission::Network);
         download.spec.optional_permissions.insert(Permission::Write);
         Ok(vec![
@@ -37,6 +44,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             Export::new::<Delete>("delete", &bot).needs(Permission::Network),
             Export::new::<React>("react", &bot).needs(Permission::Network).idempotent(),
             Export::new::<SetChatAction>("setChatAction", &bot).needs(Permission::Network).idempotent(),
+            Export::new::<SendFile>("sendFile", &bot).needs(Permission::Network).needs(Permission::Read),
             download,
         ])
     },
@@ -88,7 +96,11 @@ enum ParseMode {
 /// Calls a method of the Bot API; gives back its `result`.
 async fn call(bot: &Bot, method: &str, body: Value, timeout_ms: u32) -> Result<Value, ToolError> {
     let url = format!("{}/bot{}/{method}", bot.base, bot.token()?);
-    let (status, mut answer) = bot.post(url, false, given(body), timeout_ms).await?;
+    said(bot, method, bot.post(url, false, given(body), timeout_ms).await?)
+}
+
+/// The `result` of an answer that says that all went well.
+fn said(bot: &Bot, method: &str, (status, mut answer): Answer) -> Result<Value, ToolError> {
     match status.is_success() && answer["ok"] == true {
         true => Ok(answer["result"].take()),
         false => Err(bot.refused(method, status, answer["description"].as_str())),
@@ -304,6 +316,70 @@ impl Operation for SetChatAction {
         call(bot, "sendChatAction", json!({"chat_id": chat, "action": action}), self.timeout_ms).await?;
         let output = json!({"ok": true, "chatId": chat, "status": action, "action": action});
         Ok(titled(format!("Showed {} in {chat}", action.as_str().unwrap_or_default()), output))
+    }
+}
+
+/// What a file is shown as.
+#[derive(Clone, Copy, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+enum ShownAs {
+    #[default]
+    Document,
+    Photo,
+}
+
+/// Send a file of the working directory to a chat of Telegram.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct SendFile {
+    /// The id of the chat, or the `@name` of a channel.
+    chat_id: Id,
+    /// The file, relative to the working directory, at most 10,000,000 bytes.
+    #[schemars(length(min = 1), extend("format" = goondan_spec::kinds::PATH))]
+    path: String,
+    /// What it is called there; its own name without it.
+    #[schemars(length(min = 1))]
+    name: Option<String>,
+    /// A text below it, at most 1,024 characters.
+    #[schemars(length(max = 1024))]
+    text: Option<String>,
+    /// `photo` for a picture that is shown at once and made smaller; `document`, as it is, without it.
+    #[serde(default)]
+    shown_as: ShownAs,
+    /// The message of the chat that it answers.
+    reply_to_message_id: Option<Id>,
+    /// The time limit in milliseconds.
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1, max = 60_000))]
+    timeout_ms: u32,
+}
+
+impl Operation for SendFile {
+    type Shared = Bot;
+
+    async fn run(self, ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
+        let chat = self.chat_id.chat()?;
+        let reply_to = self.reply_to_message_id.map(|id| id.message("replyToMessageId")).transpose()?;
+        let (method, field) = match self.shown_as {
+            ShownAs::Document => ("sendDocument", "document"),
+            ShownAs::Photo => ("sendPhoto", "photo"),
+        };
+        let file = Outgoing::read(ctx, self.path, self.name).await?;
+        let (name, size) = (file.name.clone(), file.content.len());
+        let mut form = Form::new().text("chat_id", chat.clone()).part(field, file.part());
+        if let Some(text) = self.text {
+            form = form.text("caption", text);
+        }
+        if let Some(reply_to) = reply_to {
+            form = form.text("reply_to_message_id", reply_to.to_string());
+        }
+        let url = format!("{}/bot{}/{method}", bot.base, bot.token()?);
+        let answer = bot.ask((Method::POST, url, false), Body::Form(form), self.timeout_ms).await?;
+        let sent = said(bot, method, answer)?;
+        let output =
+            json!({"ok": true, "chatId": chat, "messageId": sent["message_id"], "name": name, "sizeBytes": size});
+        Ok(titled(format!("Sent {name} to {chat}"), output))
     }
 }
 

@@ -4,18 +4,23 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::bench::{Bench, with_unknown};
 
-const TOKEN: &str = "7:s3cr3t";
+pub(crate) const TOKEN: &str = "7:s3cr3t";
 
 /// A platform that answers calls of a method with this, where they are right.
 async fn platform(rows: &[(&str, Value, Value)]) -> (MockServer, Bench) {
+    let rows: Vec<_> = rows.iter().map(|(at, wanted, answer)| ("POST", *at, wanted.clone(), answer.clone())).collect();
+    platform_of(&rows).await
+}
+
+/// A platform that answers such requests with this. A body of `null` is any.
+pub(crate) async fn platform_of(rows: &[(&str, &str, Value, Value)]) -> (MockServer, Bench) {
     let server = MockServer::start().await;
-    for (at, wanted, answer) in rows {
-        Mock::given(method("POST"))
-            .and(path(*at))
-            .and(body_json(wanted))
-            .respond_with(ResponseTemplate::new(200).set_body_json(answer))
-            .mount(&server)
-            .await;
+    for (verb, at, wanted, answer) in rows {
+        let mut mock = Mock::given(method(*verb)).and(path(*at));
+        if !wanted.is_null() {
+            mock = mock.and(body_json(wanted));
+        }
+        mock.respond_with(ResponseTemplate::new(200).set_body_json(answer)).mount(&server).await;
     }
     let config = json!({"token": {"value": TOKEN}, "apiBaseUrl": server.uri(), "allowHosts": ["127.0.0.1"]});
     (server, Bench::new().config(config))
@@ -183,4 +188,91 @@ async fn bad_arguments_and_missing_tokens_are_errors() {
     let bench = Bench::new().config(elsewhere).environment(environment);
     let (code, text) = bench.err("telegram__send", json!({"chatId": 1, "text": "x"})).await;
     assert_eq!((code.as_str(), text.contains("no token for Telegram")), ("E_TOOL_UNAVAILABLE", true), "{text}");
+}
+
+/// The parts of a form, by name, with what they hold.
+pub(crate) fn parts(request: &wiremock::Request) -> Vec<(String, String)> {
+    let kind = request.headers["content-type"].to_str().unwrap();
+    let boundary = kind.split_once("boundary=").unwrap().1;
+    let text = String::from_utf8_lossy(&request.body).into_owned();
+    let part = |part: &str| {
+        let (head, content) = part.split_once("\r\n\r\n")?;
+        let name = head.split("name=\"").nth(1)?.split('"').next()?;
+        Some((name.to_owned(), content.trim_end_matches("\r\n").to_owned()))
+    };
+    text.split(&format!("--{boundary}")).filter_map(part).collect()
+}
+
+#[tokio::test]
+async fn a_file_goes_to_telegram_as_what_it_is_shown_as() {
+    let fine = json!({"ok": true, "result": {"message_id": 9}});
+    let rows =
+        [("/bot7:s3cr3t/sendDocument", Value::Null, fine.clone()), ("/bot7:s3cr3t/sendPhoto", Value::Null, fine)];
+    let (server, bench) = platform(&rows).await;
+    bench.write("out/plan.txt", "a plan");
+    let sent = bench
+        .ok("telegram__sendFile", json!({"chatId": 42, "path": "out/plan.txt", "text": "look", "replyToMessageId": 3}))
+        .await;
+    assert_eq!(sent, json!({"ok": true, "chatId": "42", "messageId": 9, "name": "plan.txt", "sizeBytes": 6}));
+    let photo = json!({"chatId": "@news", "path": "out/plan.txt", "name": "a \"b\"\r\nc.png", "shownAs": "photo"});
+    bench.ok("telegram__sendFile", photo).await;
+    let requests = server.received_requests().await.unwrap();
+    let wanted = [("chat_id", "42"), ("document", "a plan"), ("caption", "look"), ("reply_to_message_id", "3")];
+    assert_eq!(parts(&requests[0]), wanted.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    // A name can't end its line.
+    assert_eq!(
+        parts(&requests[1]),
+        [("chat_id", "@news"), ("photo", "a plan")].map(|(name, value)| (name.to_owned(), value.to_owned()))
+    );
+}
+
+#[tokio::test]
+async fn a_file_goes_to_slack_in_three_steps_and_to_nobody_else() {
+    let (server, bench) = platform(&[]).await;
+    let room = json!({"ok": true, "upload_url": format!("{}/upload/1", server.uri()), "file_id": "F1"});
+    Mock::given(path("/files.getUploadURLExternal"))
+        .and(wiremock::matchers::body_string("filename=plan.txt&length=6"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(room))
+        .mount(&server)
+        .await;
+    Mock::given(path("/upload/1")).respond_with(ResponseTemplate::new(200)).mount(&server).await;
+    let done = json!({"files": [{"id": "F1", "title": "plan.txt"}], "channel_id": "C1", "thread_ts": "1.1"});
+    Mock::given(path("/files.completeUploadExternal"))
+        .and(body_json(done))
+        .respond_with(ResponseTemplate::new(200).set_body_json(json!({"ok": true, "files": [{"id": "F1"}]})))
+        .mount(&server)
+        .await;
+    bench.write("plan.txt", "a plan");
+    let sent = bench.ok("slack__sendFile", json!({"channelId": "C1", "path": "plan.txt", "threadTs": "1.1"})).await;
+    assert_eq!(sent, json!({"ok": true, "channelId": "C1", "fileId": "F1", "name": "plan.txt", "sizeBytes": 6}));
+    let requests = server.received_requests().await.unwrap();
+    assert_eq!(parts(&requests[1]), [("file".to_owned(), "a plan".to_owned())]);
+    assert!(!requests[1].headers.contains_key("authorization"));
+    let elsewhere = json!({"ok": true, "upload_url": "https://slack.com.evil.example/", "file_id": "F1"});
+    let (_server, bench) = platform(&[("/files.getUploadURLExternal", Value::Null, elsewhere)]).await;
+    bench.write("plan.txt", "a plan");
+    let (code, text) = bench.err("slack__sendFile", json!({"channelId": "C1", "path": "plan.txt"})).await;
+    assert_eq!((code.as_str(), text.contains("not its own")), ("E_TOOL_HTTP", true), "{text}");
+}
+
+#[tokio::test]
+async fn what_lies_outside_or_is_too_large_is_not_sent() {
+    let (server, bench) = platform(&[]).await;
+    bench.write("empty", "");
+    bench.write("large", vec![0; 10_000_001]);
+    std::fs::write(bench.dir.path().join("secret"), "x").unwrap();
+    for tool in ["discord__sendFile", "slack__sendFile", "telegram__sendFile"] {
+        let to = if tool.starts_with("telegram") { "chatId" } else { "channelId" };
+        for (path, code) in [
+            ("../secret", "E_TOOL_PATH_ESCAPE"),
+            ("missing", "E_TOOL_FILE_NOT_FOUND"),
+            (".", "E_TOOL_WRONG_FILE_TYPE"),
+            ("empty", "E_TOOL_INVALID_ARGS"),
+            ("large", "E_TOOL_TOO_LARGE"),
+        ] {
+            let (got, text) = bench.err(tool, json!({to: "1", "path": path})).await;
+            assert_eq!(got, code, "{tool} {path}: {text}");
+        }
+    }
+    assert!(server.received_requests().await.unwrap().is_empty());
 }

@@ -30,6 +30,35 @@ pub(crate) fn forgets(api: &mut ExtensionApi) {
     });
 }
 
+/// What was said before, from turn to turn, whatever becomes of the conversation.
+pub(crate) fn remembers(api: &mut ExtensionApi) {
+    api.layer(LayerKind::Turn, |ctx| {
+        let said = ctx.input().to_owned();
+        let conversation = ctx.conversation();
+        let before: Vec<String> = conversation.base_messages().iter().map(text_of).collect();
+        let before = before.join("|");
+        let messages = conversation.next_messages();
+        match said.as_str() {
+            "replace" => {
+                let mut first = messages[0].clone();
+                first["data"] = json!({"role": "user", "content": "replaced"});
+                ctx.emit(json!({"type": "replace", "targetId": messages[0]["id"], "message": first}))?;
+            }
+            "remove" => ctx.emit(json!({"type": "remove", "targetId": messages[1]["id"]}))?,
+            "throw" => return Err(ToolError::new(before)),
+            "what?" => ctx.append("system", before)?,
+            _ => {}
+        }
+        ctx.next()
+    });
+}
+
+fn text_of(message: &Value) -> String {
+    let parts = message["data"]["content"].as_array().into_iter().flatten();
+    let texts: Vec<&str> = parts.filter_map(|part| part["text"].as_str().or_else(|| part["type"].as_str())).collect();
+    texts.join(",")
+}
+
 /// Other agents.
 pub(crate) fn asks(api: &mut ExtensionApi) {
     api.layer(LayerKind::Turn, |ctx| {

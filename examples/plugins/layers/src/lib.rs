@@ -2,6 +2,7 @@
 //! the tests (`tests/fixtures/layers`) and `examples/plugins/c-layers` do the same.
 
 mod conversations;
+mod hears;
 mod mistakes;
 
 use std::collections::HashSet;
@@ -33,6 +34,8 @@ fn register(api: &mut ExtensionApi) -> Result<(), ToolError> {
         "offers" => offers(api),
         "speaks" => speaks(api),
         "listens" => listens(api),
+        "hears" => hears::hears(api),
+        "remembers" => conversations::remembers(api),
         "edits" => conversations::edits(api),
         "forgets" => conversations::forgets(api),
         "asks" => conversations::asks(api),

@@ -79,7 +79,8 @@ impl ExtensionApi {
         self.state.clone()
     }
 
-    /// Events between the extensions of the conversation that come from this library. May be cloned into layers and tools.
+    /// Events: those of the runtime in this conversation, such as `turn.completed`, and those between the extensions of the
+    /// conversation that come from this library. May be cloned into layers and tools.
     pub fn events(&self) -> Events {
         self.events.clone()
     }
@@ -119,8 +120,11 @@ impl ExtensionApi {
             description: tool.export.description.clone(),
             parameters: tool.export.parameters.clone(),
         });
-        let registered =
-            Registered { layers: self.layers.iter().map(|(entry, _)| *entry).collect(), tools: offered.collect() };
+        let registered = Registered {
+            layers: self.layers.iter().map(|(entry, _)| *entry).collect(),
+            tools: offered.collect(),
+            keeps: true,
+        };
         let layers = self.layers.into_iter().map(|(_, run)| run).collect();
         (Session::new(self.told, self.state, self.events, layers, self.tools), registered)
     }

@@ -1,6 +1,7 @@
-//! Events between the extensions of a conversation that come from one library.
+//! Events: those of the runtime, and those between the extensions of a conversation that come from one library.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -34,6 +35,8 @@ pub struct Events {
     bus: Arc<Bus>,
     /// Tells the subscriptions of one registration from others.
     owner: u64,
+    /// The host does not know what it listens to.
+    is_news: Arc<AtomicBool>,
 }
 
 impl Events {
@@ -43,7 +46,7 @@ impl Events {
             listeners.last += 1;
             listeners.last
         };
-        Events { bus, owner }
+        Events { bus, owner, is_news: Arc::default() }
     }
 
     /// Has `listener` called with each event of that name; the number ends it ([`Events::off`]).
@@ -52,12 +55,14 @@ impl Events {
         listeners.last += 1;
         let number = listeners.last;
         listeners.by_name.entry(name.to_owned()).or_default().push((number, self.owner, Arc::new(listener)));
+        self.is_news.store(true, Ordering::Relaxed);
         number
     }
 
     /// Ends a subscription.
     pub fn off(&self, number: u64) {
         self.retain(|known, _| known != number);
+        self.is_news.store(true, Ordering::Relaxed);
     }
 
     /// Tells all listeners. One that panics is logged.
@@ -65,12 +70,26 @@ impl Events {
         let event = event.into();
         // Called without the lock, for listeners may listen and emit.
         let listeners = self.bus.lock().by_name.get(name).cloned().unwrap_or_default();
-        for (_, _, listener) in listeners {
-            if let Err(panic) = panics::catch(|| listener(&event)) {
-                let message = format!("a listener to the event {name} failed: {panic}");
-                panics::log(&LogLine { level: LogLevel::Error, message, target: None, fields: JsonObject::new() });
-            }
+        listeners.iter().for_each(|(_, _, listener)| tell(listener, name, &event));
+    }
+
+    /// Tells the listeners of this registration of an event of the runtime: each registration hears of it by itself.
+    pub(super) fn happened(&self, event: &Value) {
+        let name = event["type"].as_str().unwrap_or_default();
+        let listeners = self.bus.lock().by_name.get(name).cloned().unwrap_or_default();
+        let own = listeners.iter().filter(|(_, owner, _)| *owner == self.owner);
+        own.for_each(|(_, _, listener)| tell(listener, name, event));
+    }
+
+    /// What it listens to, where the host does not know.
+    pub(super) fn news(&self) -> Option<Vec<String>> {
+        if !self.is_news.swap(false, Ordering::Relaxed) {
+            return None;
         }
+        let listeners = self.bus.lock();
+        let is_own = |listeners: &[(u64, u64, Listener)]| listeners.iter().any(|(_, owner, _)| *owner == self.owner);
+        let own = listeners.by_name.iter().filter(|(_, listeners)| is_own(listeners));
+        Some(own.map(|(name, _)| name.clone()).collect::<BTreeSet<_>>().into_iter().collect())
     }
 
     /// Ends all subscriptions of the registration.
@@ -88,5 +107,13 @@ impl Events {
         }
         // Without the lock, for what listeners hold is the author's.
         drop(gone);
+    }
+}
+
+/// Calls a listener. A panic in it is logged.
+fn tell(listener: &Listener, name: &str, event: &Value) {
+    if let Err(panic) = panics::catch(|| listener(event)) {
+        let message = format!("a listener to the event {name} failed: {panic}");
+        panics::log(&LogLine { level: LogLevel::Error, message, target: None, fields: JsonObject::new() });
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::wire::News;
+use crate::wire::{News, Part, Splice, ToolError};
 
 /// What was said before the turn began, and what has changed since then.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -25,30 +25,57 @@ impl Conversation {
     /// The messages now.
     pub fn next_messages(&self) -> Vec<Value> {
         let mut messages = self.base.clone();
-        for event in &self.events {
-            let target = event.get("targetId");
-            let at = target.and_then(|id| messages.iter().position(|message| message.get("id") == Some(id)));
-            let message = || event.get("message").cloned().unwrap_or_default();
-            match (event.get("type").and_then(Value::as_str), at) {
-                (Some("append"), _) => messages.push(message()),
-                (Some("truncate"), _) => messages.clear(),
-                (Some("replace"), Some(at)) => messages[at] = message(),
-                (Some("remove"), Some(at)) => drop(messages.remove(at)),
-                _ => {}
-            }
-        }
+        self.events.iter().for_each(|event| apply(&mut messages, event));
         messages
     }
 
-    pub(super) fn hear(&mut self, news: News) {
+    /// Takes up what has happened.
+    ///
+    /// # Errors
+    ///
+    /// It is about another conversation than this one.
+    pub(super) fn hear(&mut self, news: News) -> Result<(), ToolError> {
         if let Some(base) = news.base {
             *self = Conversation { base, events: Vec::new() };
         }
+        if let Some(Splice { of, parts }) = news.splice {
+            let mut known = std::mem::take(&mut self.base);
+            std::mem::take(&mut self.events).iter().for_each(|event| apply(&mut known, event));
+            let unlike = || ToolError::new("gdn and the library do not know the same conversation");
+            if known.len() != of {
+                return Err(unlike());
+            }
+            for part in parts {
+                match part {
+                    Part::New(message) => self.base.push(message),
+                    // Each message is meant once at most.
+                    Part::Known(from, to) => {
+                        let kept = known.get_mut(from..to).ok_or_else(unlike)?;
+                        self.base.extend(kept.iter_mut().map(Value::take));
+                    }
+                }
+            }
+        }
         self.events.extend(news.events);
+        Ok(())
     }
 
     pub(super) fn push(&mut self, event: Value) {
         self.events.push(event);
+    }
+}
+
+/// Lays a change over messages.
+fn apply(messages: &mut Vec<Value>, event: &Value) {
+    let target = event.get("targetId");
+    let at = target.and_then(|id| messages.iter().position(|message| message.get("id") == Some(id)));
+    let message = || event.get("message").cloned().unwrap_or_default();
+    match (event.get("type").and_then(Value::as_str), at) {
+        (Some("append"), _) => messages.push(message()),
+        (Some("truncate"), _) => messages.clear(),
+        (Some("replace"), Some(at)) => messages[at] = message(),
+        (Some("remove"), Some(at)) => drop(messages.remove(at)),
+        _ => {}
     }
 }
 
@@ -62,17 +89,32 @@ mod tests {
     fn changes_are_laid_over_what_was_there() {
         let mut conversation = Conversation::default();
         let message = |id: &str| json!({"id": id});
-        conversation.hear(News { base: Some(vec![message("a"), message("b")]), ..News::default() });
+        conversation.hear(News { base: Some(vec![message("a"), message("b")]), ..News::default() }).unwrap();
         let events = vec![
             json!({"type": "append", "message": message("c")}),
             json!({"type": "remove", "targetId": "a"}),
             json!({"type": "replace", "targetId": "b", "message": message("d")}),
             json!({"type": "remove", "targetId": "nobody"}),
         ];
-        conversation.hear(News { events, ..News::default() });
+        conversation.hear(News { events, ..News::default() }).unwrap();
         assert_eq!(conversation.next_messages(), [message("d"), message("c")]);
         conversation.push(json!({"type": "truncate"}));
         assert_eq!(conversation.next_messages(), [] as [Value; 0]);
         assert_eq!(conversation.base_messages().len(), 2);
+    }
+
+    #[test]
+    fn a_turn_begins_with_what_the_last_one_came_to() {
+        let message = |id: &str| json!({"id": id});
+        let mut conversation = Conversation::default();
+        conversation.hear(News { base: Some(vec![message("a"), message("b")]), ..News::default() }).unwrap();
+        let events = vec![json!({"type": "append", "message": message("c")})];
+        conversation.hear(News { events, ..News::default() }).unwrap();
+        let parts = || vec![Part::Known(0, 1), Part::New(message("x")), Part::New(message("y")), Part::Known(2, 3)];
+        let splice = |of| Some(Splice { of, parts: parts() });
+        conversation.hear(News { splice: splice(3), ..News::default() }).unwrap();
+        assert_eq!(conversation.base_messages(), ["a", "x", "y", "c"].map(message));
+        assert!(conversation.events().is_empty());
+        assert!(conversation.hear(News { splice: splice(3), ..News::default() }).is_err());
     }
 }

@@ -213,9 +213,12 @@ impl<'a> LayerContext<'a> {
             return Err(error);
         }
         let changes = self.changes();
-        let asked = self.ask(operation::LAYER_NEXT, &NextRequest { changes, state: self.session.state.news() })?;
+        let asked = self.ask(
+            operation::LAYER_NEXT,
+            &NextRequest { changes, state: self.session.state.news(), listens: self.session.listens() },
+        )?;
         let Wrapped { result, metadata, news } = serde_json::from_value(asked)?;
-        self.session.hear(news);
+        self.session.hear(news)?;
         self.known.insert("metadata".to_owned(), Value::Object(metadata.clone()));
         self.metadata = metadata;
         Ok(result)
@@ -226,10 +229,10 @@ impl<'a> LayerContext<'a> {
             Some(error) => Err(error),
             None => returned,
         };
-        let state = self.session.state.news();
+        let (state, listens) = (self.session.state.news(), self.session.listens());
         match returned {
-            Ok(result) => Ended { result, changes: self.changes(), state, error: None },
-            Err(error) => Ended { error: Some(error), state, ..Ended::default() },
+            Ok(result) => Ended { result, changes: self.changes(), state, listens, error: None },
+            Err(error) => Ended { error: Some(error), state, listens, ..Ended::default() },
         }
     }
 

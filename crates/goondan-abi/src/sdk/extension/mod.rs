@@ -5,6 +5,7 @@
 mod api;
 mod bus;
 mod conversation;
+mod heard;
 mod layer;
 mod session;
 
@@ -14,12 +15,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use self::api::{ExtensionApi, State};
 pub use self::bus::Events;
 pub use self::conversation::Conversation;
+use self::heard::Heard;
 pub use self::layer::LayerContext;
 use self::session::{Buses, Session};
 use super::cancellation::Cancellation;
 use super::context::ToolContext;
 use super::host::HostLink;
 use super::operations::Operations;
+use super::threads::Threads;
+use serde_json::Value;
+
 use crate::wire::{CallContext, CallRequest, Ended, ExtensionMessage, LayerRun, Register, ToolError};
 
 /// Registers the layers and tools of an extension, once for each conversation.
@@ -30,6 +35,7 @@ pub(super) struct Extension {
     register: RegisterFn,
     sessions: Mutex<HashMap<u64, Arc<Session>>>,
     buses: Buses,
+    heard: Arc<Heard>,
 }
 
 /// What a message needs of its library to run.
@@ -49,7 +55,7 @@ impl Means {
 
 impl Extension {
     pub(super) fn new(register: RegisterFn) -> Self {
-        Extension { register, sessions: Mutex::default(), buses: Buses::default() }
+        Extension { register, sessions: Mutex::default(), buses: Buses::default(), heard: Arc::default() }
     }
 
     /// A registration is no longer wanted.
@@ -57,6 +63,14 @@ impl Extension {
         // Dropped without the lock: what it holds is the author's.
         let gone = self.lock().remove(&session);
         drop(gone);
+    }
+
+    /// Something happened to which a registration listens.
+    pub(super) fn happened(&self, session: u64, event: Value, threads: &Arc<Threads>) {
+        // One that is gone listens no more.
+        if let Ok(session) = self.session(session) {
+            self.heard.put(session, event, threads);
+        }
     }
 
     /// Runs a message to its end.
@@ -75,6 +89,7 @@ impl Extension {
                 self.forget(session);
                 Ended::default()
             }
+            ExtensionMessage::Event { .. } => Ended::default(),
         }
     }
 
@@ -85,10 +100,10 @@ impl Extension {
             return failed(error);
         }
         let (session, registered) = api.into_session();
-        let state = session.state.news();
+        let (state, listens) = (session.state.news(), session.listens());
         self.lock().insert(number, Arc::new(session));
         match serde_json::to_value(registered) {
-            Ok(result) => Ended { result, state, ..Ended::default() },
+            Ok(result) => Ended { result, state, listens, ..Ended::default() },
             Err(error) => failed(error.into()),
         }
     }

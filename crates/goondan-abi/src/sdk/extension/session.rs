@@ -58,7 +58,9 @@ impl Session {
         let Some(layer) = self.layers.get(run.layer) else {
             return failed(ToolError::new(format!("there is no layer {}", run.layer)));
         };
-        self.hear(std::mem::take(&mut run.news));
+        if let Err(error) = self.hear(std::mem::take(&mut run.news)) {
+            return failed(error);
+        }
         let mut context = LayerContext::new(self, run, means);
         let returned = layer(&mut context);
         context.end(returned)
@@ -74,14 +76,23 @@ impl Session {
             Ok(output) => Ended { result: output.output, ..Ended::default() },
             Err(error) => failed(error),
         };
-        Ended { state: self.state.news(), ..ended }
+        Ended { state: self.state.news(), listens: self.events.news(), ..ended }
     }
 
-    pub(super) fn hear(&self, mut news: News) {
+    /// Something happened to which it listens.
+    pub(super) fn happened(&self, event: &Value) {
+        self.events.happened(event);
+    }
+
+    pub(super) fn listens(&self) -> Option<Vec<String>> {
+        self.events.news()
+    }
+
+    pub(super) fn hear(&self, mut news: News) -> Result<(), ToolError> {
         if let Some(kept) = news.state.take() {
             self.state.put_back(kept);
         }
-        self.conversation().hear(news);
+        self.conversation().hear(news)
     }
 
     pub(super) fn conversation(&self) -> MutexGuard<'_, Conversation> {

@@ -163,6 +163,7 @@ pub(super) fn run(args: &ExtensionArgs, output: &Output) -> Result<(), CliError>
     refuse_existing(&folder, &files)?;
     files.iter().try_for_each(write)?;
     let builds = !code.build.is_empty();
-    let made = Made { what: "extension", name: &args.name, folder: &folder, files: &files, builds, input: "hello" };
+    let made =
+        Made { what: "extension", name: &args.name, folder: &folder, files: &files, builds, input: Some("hello") };
     report(&made, output)
 }

@@ -1,5 +1,6 @@
 //! `gdn new`.
 
+mod connector;
 mod extension;
 mod scaffold;
 mod sdk;
@@ -79,6 +80,8 @@ enum What {
     Tool(ToolArgs),
     /// Create an extension that runs at once, with a conformance case
     Extension(extension::ExtensionArgs),
+    /// Create a connector that runs at once, with a conformance case
+    Connector(connector::ConnectorArgs),
 }
 
 /// Arguments of `gdn new tool`.
@@ -120,6 +123,7 @@ pub(crate) fn run(args: &NewArgs, output: &Output) -> Result<(), CliError> {
     match &args.what {
         What::Tool(args) => tool(args, output),
         What::Extension(args) => extension::run(args, output),
+        What::Connector(args) => connector::run(args, output),
     }
 }
 
@@ -151,7 +155,7 @@ fn tool(args: &ToolArgs, output: &Output) -> Result<(), CliError> {
     refuse_existing(&folder, &files)?;
     files.iter().try_for_each(write)?;
     let builds = matches!(args.lang, Lang::Rust | Lang::C);
-    let made = Made { what: "tool", name: &args.name, folder: &folder, files: &files, builds, input: "stressed" };
+    let made = Made { what: "tool", name: &args.name, folder: &folder, files: &files, builds, input: Some("stressed") };
     report(&made, output)
 }
 
@@ -209,8 +213,8 @@ struct Made<'a> {
     files: &'a [File],
     /// It has to be built before it runs.
     builds: bool,
-    /// What to try it with.
-    input: &'a str,
+    /// What to try it with; what people type while it is served, without it.
+    input: Option<&'a str>,
 }
 
 fn report(made: &Made<'_>, output: &Output) -> Result<(), CliError> {
@@ -218,7 +222,12 @@ fn report(made: &Made<'_>, output: &Output) -> Result<(), CliError> {
     let place = quoted(&folder.to_string_lossy());
     let case = quoted(&folder.join(format!("{name}.case.yaml")).to_string_lossy());
     let build = builds.then(|| format!("gdn build {place}"));
-    let run = [format!("gdn test {case}"), format!("gdn run {place} --input {input}")];
+    let begin = match input {
+        Some(input) => format!("gdn run {place} --input {input}"),
+        // Its log lines say what was answered.
+        None => format!("gdn serve -vv {place}"),
+    };
+    let run = [format!("gdn test {case}"), begin];
     let next: Vec<String> = build.into_iter().chain(run).collect();
     if output.json {
         let paths: Vec<&Path> = files.iter().map(|file| file.path.as_path()).collect();

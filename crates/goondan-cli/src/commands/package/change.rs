@@ -60,6 +60,10 @@ pub(super) fn init(args: &InitArgs, output: &Output) -> Result<(), CliError> {
     let path = manifest_path(&root);
     let text = if path.exists() { read(&path)? } else { String::new() };
     if let Some(name) = package_name(&text) {
+        if let Some(wanted) = args.name.as_ref().filter(|wanted| **wanted != name) {
+            return Err(CliError::usage(format!("The project is the package {name} already, and not `{wanted}`."))
+                .suggest(format!("Change `metadata.name` of its Package in {}, if you mean that.", path.display())));
+        }
         return output.line(&format!("The project is a package already: {name}."));
     }
     let name = args.name.clone().unwrap_or_else(|| name_of(&root));

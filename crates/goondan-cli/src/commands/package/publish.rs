@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use goondan::inside::shown;
 use goondan::spec::Code;
 use goondan_packages::archive::{self, Packed};
 use goondan_packages::sources::registry::About;
@@ -141,6 +142,10 @@ fn told(
         let mut report = json!({
             "name": manifest.name, "version": version, "integrity": integrity, "size": packed.archive.len(), "files": files,
         });
+        if !packed.unbundled.is_empty() {
+            let unbundled = packed.unbundled.iter().map(|(file, wanted)| (file.clone(), json!(wanted)));
+            report["unbundled"] = serde_json::Value::Object(unbundled.collect());
+        }
         if let (Some(report), serde_json::Value::Object(more)) = (report.as_object_mut(), more) {
             report.extend(more);
         }
@@ -148,6 +153,15 @@ fn told(
     }
     for (name, size) in &packed.files {
         output.note(&format!("  {size:>9}  {name}"))?;
+    }
+    let yellow = style::WARNING;
+    for (file, wanted) in &packed.unbundled {
+        output.note(&format!(
+            "{yellow}warning{yellow:#}: {} depends on {}, and nothing installs that where the package is used.\n  Bundle it \
+             into the modules, such as with `esbuild --bundle --platform=node`, and move it to `devDependencies`.",
+            shown::line(file),
+            shown::line(wanted.join(", "))
+        ))?;
     }
     let good = style::GOOD;
     output.line(&format!("{good}{} {version}{good:#}: {done}", manifest.name))?;

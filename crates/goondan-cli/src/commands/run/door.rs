@@ -1,10 +1,11 @@
 //! The door of the workspace, which every command opens that runs a swarm: other commands of the same user come in there.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use goondan::{Broker, Swarm};
 use goondan_serve::door::{self, OpenDoor};
-use goondan_serve::{Access, Offer, Server, Service, Serving, Token};
+use goondan_serve::{Access, Offer, Recorder, Server, Service, Serving, Token};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -14,6 +15,8 @@ pub(crate) struct Door {
     pub(crate) service: Service,
     /// Who answers questions.
     pub(crate) broker: Broker,
+    /// Who makes cases of conversations.
+    pub(crate) recorder: Arc<dyn Recorder>,
     serving: Option<Serving>,
     opening: Option<JoinHandle<std::io::Result<(Server, OpenDoor)>>>,
     open: Option<(Server, OpenDoor)>,
@@ -21,11 +24,11 @@ pub(crate) struct Door {
 
 impl Door {
     /// Opens it, beside whatever the command does. That it can't be opened is no reason to run nothing.
-    pub(crate) fn open(swarm: &Swarm, broker: Broker) -> Self {
+    pub(crate) fn open(swarm: &Swarm, broker: Broker, recorder: Arc<dyn Recorder>) -> Self {
         let events = swarm.subscribe();
         let (service, serving) = Service::begin(swarm.clone(), broker.clone(), events, env!("CARGO_PKG_VERSION"));
-        let opening = Some(tokio::spawn(listen(service.clone())));
-        Door { service, broker, serving: Some(serving), opening, open: None }
+        let opening = Some(tokio::spawn(listen(service.clone(), Arc::clone(&recorder))));
+        Door { service, broker, recorder, serving: Some(serving), opening, open: None }
     }
 
     /// Waits until it is open, or can't be opened.
@@ -48,10 +51,10 @@ impl Door {
     }
 }
 
-async fn listen(service: Service) -> std::io::Result<(Server, OpenDoor)> {
+async fn listen(service: Service, recorder: Arc<dyn Recorder>) -> std::io::Result<(Server, OpenDoor)> {
     let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
     let (workspace, token) = (service.swarm().workspace_dir(), Token::random());
-    let offer = Offer { studio: true, ..Access::local(token.clone()).into() };
+    let offer = Offer { studio: true, recorder: Some(recorder), ..Access::local(token.clone()).into() };
     let server = Server::listen(listener, service, offer)?;
     let door = door::Door { address: server.address(), token, pid: std::process::id() }.open(&workspace)?;
     Ok((server, door))

@@ -15,6 +15,7 @@ use goondan::ports::tool::ToolCallResult;
 use goondan::spec::Code;
 use goondan::{Input, Listener, SendError, StateRoot, Swarm, Turn, UsageLedger};
 use goondan_connect::{Connections, Console, Options};
+use goondan_serve::Recorder;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
@@ -31,7 +32,8 @@ use crate::commands::build;
 use crate::exit::{CliError, Exit};
 use crate::output::{Activity, Output, TurnFacts, TurnReport, turn_error};
 use crate::place::ProjectPath;
-use crate::project::{self, Launch, StartArgs};
+use crate::project::{self, Launch, Prepared, StartArgs};
+use crate::recorder::SwarmRecorder;
 use crate::remote::{self, NotStarted};
 
 /// A swarm with whoever watches it: a person at a terminal or a program behind a pipe.
@@ -134,9 +136,10 @@ impl Session {
         // Before the turns go on that an earlier run has left: they may ask again at once.
         let somebody = (launch.asked == Asked::Clients).then(|| broker.listen());
         let (watch, hangups) = (launch.watch, Hangups::open().map_err(CliError::from)?);
+        let recorder = recorder(&prepared, launch.args);
         let (swarm, events) = start_swarm((prepared, launch, approver), &mut signals, state_root, output).await?;
         signals.end_when(swarm.taken_over());
-        let door = Door::open(&swarm, broker);
+        let door = Door::open(&swarm, broker, recorder);
         let (reloads, ledger) = (Reloads::begin(&swarm, watch, hangups), UsageLedger::default());
         let (output, terminal) = (*output, None);
         Ok(Session {
@@ -467,6 +470,12 @@ impl Session {
         }
         .suggest("The turn resumes when the swarm starts again, with the next `gdn run`.")
     }
+}
+
+/// Makes cases of the swarm's conversations.
+fn recorder(prepared: &Prepared, args: &StartArgs) -> Arc<dyn Recorder> {
+    let root = prepared.bundle.root();
+    Arc::new(SwarmRecorder::new(root, args.env_file.as_deref(), prepared.trust.clone()))
 }
 
 pub(super) fn interrupted_by(signal: Signal) -> CliError {

@@ -1,8 +1,7 @@
 //! `gdn test record`.
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -12,11 +11,9 @@ use goondan::ids::InstanceId;
 use goondan::inside::shown;
 use goondan::message::Message;
 use goondan::models::Mask;
-use goondan::spec::{Bundle, Code};
+use goondan::spec::Code;
 use goondan::{StateRoot, Workspace};
 use goondan_conformance::record::{History, Source, Unrecordable, record};
-use goondan_conformance::report::{CaseReport, case_line};
-use goondan_conformance::{Options, run as run_cases};
 
 use crate::commands::block_on;
 use crate::exit::{CliError, Exit};
@@ -24,11 +21,9 @@ use crate::instances::{self, Found, Scope};
 use crate::output::Output;
 use crate::place::ProjectPath;
 use crate::project;
+use crate::recorder::{Kept, RecordError, SUFFIX, relative, written};
 use crate::store::{self, StoreArgs};
 use crate::trust::Trust;
-
-/// What the names of files with cases end with.
-const SUFFIX: &str = ".case.yaml";
 
 /// Arguments of `gdn test record`.
 #[derive(Debug, Args)]
@@ -83,19 +78,18 @@ pub(super) fn run(args: &RecordArgs, state_root: &StateRoot, output: &Output) ->
         runs_tools: args.run_tools,
     };
     let text = record(&kept.history, &source).map_err(|reason| not_recorded(&reason))?;
-    write(args, folder, &text, &bundle)?;
+    // A case that runs tools is not tried: they may do what must not be done twice.
+    let file = written(&text, folder, &bundle, !args.run_tools).map_err(|error| match error {
+        RecordError::Unrecordable(reason) => not_recorded(&reason),
+        RecordError::Io(error) => CliError::from(error),
+    })?;
+    file.persist(&args.output).map_err(|error| error.error)?;
     let from = shown::line(kept.history.instance());
     output.note(&format!(
         "Recorded {from} to {}: run it with `gdn test {}`.",
         shown::line(args.output.display()),
         shown::line(args.output.display())
     ))
-}
-
-/// What is kept of a conversation and of all that it has caused.
-struct Kept {
-    history: History,
-    conversations: BTreeMap<InstanceId, Vec<Arc<Message>>>,
 }
 
 async fn kept(args: &RecordArgs, root: &Path, state_root: &StateRoot) -> Result<Kept, CliError> {
@@ -149,29 +143,6 @@ impl Keeper<'_> {
     }
 }
 
-/// The file is there as a whole or not at all, and only if its case passes. One that runs tools is not tried: they may do what
-/// must not be done twice.
-fn write(args: &RecordArgs, folder: &Path, text: &str, bundle: &Bundle) -> Result<(), CliError> {
-    let mut file = tempfile::Builder::new().prefix(".").suffix(SUFFIX).tempfile_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    if !args.run_tools {
-        let summary = run_cases(&Options::new([file.path().to_owned()]), &mut |_| {});
-        if !summary.is_good() {
-            let errors = summary.errors.iter().map(ToString::to_string);
-            let cases = summary.cases.iter().map(|case: &CaseReport| case_line(case).trim_end().to_owned());
-            let said: Vec<String> = errors.chain(cases).collect();
-            let reason = format!(
-                "Played back with the project in {}, the conversation goes another way:\n{}",
-                bundle.root().display(),
-                said.join("\n")
-            );
-            return Err(not_recorded(&Unrecordable(reason)));
-        }
-    }
-    file.persist(&args.output).map_err(|error| error.error)?;
-    Ok(())
-}
-
 fn not_recorded(reason: &Unrecordable) -> CliError {
     CliError::new(Exit::Failure, Code::CASE_NOT_RECORDED, reason.to_string()).suggest(
         "Nothing was written. `--turn` chooses turns that can be played, and `gdn logs` shows what happened in each.",
@@ -194,30 +165,4 @@ fn case_name(path: &Path) -> Result<String, CliError> {
 
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// `to` as seen from `from`, with `/` between its parts. Both are absolute.
-fn relative(from: &Path, to: &Path) -> String {
-    let (from, to): (Vec<Component<'_>>, Vec<Component<'_>>) = (from.components().collect(), to.components().collect());
-    let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
-    if shared == 0 {
-        return to.iter().collect::<PathBuf>().display().to_string();
-    }
-    let up = from[shared..].iter().map(|_| "..".to_owned());
-    let down = to[shared..].iter().map(|part| part.as_os_str().to_string_lossy().into_owned());
-    let parts: Vec<String> = up.chain(down).collect();
-    if parts.is_empty() { ".".to_owned() } else { parts.join("/") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_leads_from_the_case_to_the_project() {
-        let path = |from: &str, to: &str| relative(Path::new(from), Path::new(to));
-        assert_eq!(path("/a/b/cases", "/a/b"), "..");
-        assert_eq!(path("/a/b", "/a/b"), ".");
-        assert_eq!(path("/a/cases/deep", "/a/b/c"), "../../b/c");
-    }
 }

@@ -3,6 +3,7 @@ use goondan_core::inbound::AgentEvent;
 use goondan_core::ports::cluster::{EndedTurn, News};
 use goondan_core::ports::store::StoreError;
 use goondan_store::suite::samples::instance;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -43,6 +44,23 @@ fn begin(roster: &Roster, key: &str) -> String {
     let Some(place) = roster.choose(&instance(key), false, |_| false) else { return "-".to_owned() };
     roster.take(&instance(key), &place);
     place.node.unwrap_or_else(|| "here".to_owned())
+}
+
+#[test]
+fn the_end_of_a_turn_is_told_once_unless_it_begins_again() {
+    let roster = roster(9, &[("a", 9)]);
+    let happens = |kind: Value| {
+        let mut event = json!({"timestamp": "2026-01-15T09:00:00Z", "agentName": "a", "instanceKey": "k", "traceId": "t", "spanId": "s"});
+        event.as_object_mut().unwrap().extend(kind.as_object().unwrap().clone());
+        roster.happened(&serde_json::from_value(event).unwrap());
+    };
+    let failed = json!({"type": "turn.failed", "turnId": "turn-1", "duration": 1, "errorMessage": "gone"});
+    assert!(!roster.was_told("turn-1"));
+    happens(failed.clone());
+    assert_eq!((roster.was_told("turn-1"), roster.was_told("turn-1")), (true, false));
+    happens(failed);
+    happens(json!({"type": "turn.started", "turnId": "turn-1", "eventId": "e"}));
+    assert!(!roster.was_told("turn-1"));
 }
 
 #[test]

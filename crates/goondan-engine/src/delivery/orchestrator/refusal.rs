@@ -156,7 +156,7 @@ impl Refusal {
 impl Orchestrator {
     /// Whether `event` may be taken.
     pub(super) fn admit(&self, event: &AgentEvent) -> Result<(), Refusal> {
-        if self.stopping.is_some() {
+        if self.stopping.is_some() && !self.is_of_a_running_turn(event) {
             return Err(Refusal::Stopping);
         }
         self.known_agent(&event.target.agent)?;
@@ -172,6 +172,12 @@ impl Orchestrator {
             Some(instance) if instance.queue.len() >= MAX_QUEUE => Err(Refusal::QueueFull(event.target.clone())),
             Some(_) => Ok(()),
         }
+    }
+
+    /// A turn that is to end in peace can still ask others.
+    fn is_of_a_running_turn(&self, event: &AgentEvent) -> bool {
+        let caller = event.callers.last().and_then(|caller| self.instances.get(caller));
+        caller.is_some_and(|caller| caller.turn.is_some())
     }
 
     pub(super) fn known_agent(&self, name: &str) -> Result<(), Refusal> {

@@ -43,8 +43,13 @@ impl Orchestrator {
     pub(super) fn start_turns(&mut self) {
         let most = self.engine.generation.load().policy.max_concurrent_turns.max(1);
         let mut later = Vec::new();
-        while self.stopping.is_none() && self.working_turns() < most {
+        while self.working_turns() < most {
             let Some(id) = self.ready.pop_front() else { break };
+            // In the end only those begin that turns wait for that run.
+            if self.stopping.is_some() && !self.waits.is_awaited(&id) {
+                later.push(id);
+                continue;
+            }
             // Whose node is busy lets others go first.
             let Some(place) = self.place_for(&id) else {
                 later.push(id);

@@ -4,11 +4,11 @@ use goondan_spec::Code;
 use reqwest::header::WWW_AUTHENTICATE;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Deserialize;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OnceCell};
 use url::Url;
 
 use super::Reference;
-use crate::credentials::{Basic, Credentials};
+use crate::credentials::{Basic, Credentials, Who};
 use crate::error::{PackageError, Result};
 use crate::http::{self, LARGEST_TEXT};
 
@@ -28,7 +28,9 @@ pub(super) struct Client {
     http: reqwest::Client,
     reference: Reference,
     base: Url,
-    basic: Option<Basic>,
+    credentials: Credentials,
+    /// Who asks, once the registry wants to know.
+    who: OnceCell<Who>,
     purpose: Purpose,
     /// How requests are signed, once the registry has said how.
     signed: Mutex<Signed>,
@@ -52,7 +54,8 @@ impl Client {
         Ok(Client {
             http: http::client().await?,
             base: reference.base()?,
-            basic: credentials.of(reference.host()).cloned(),
+            credentials: credentials.clone(),
+            who: OnceCell::new(),
             reference: reference.clone(),
             purpose,
             signed: Mutex::new(Signed::Not),
@@ -123,10 +126,15 @@ impl Client {
         }
     }
 
+    async fn who(&self) -> &Who {
+        self.who.get_or_init(|| self.credentials.of(self.host())).await
+    }
+
     fn locked(&self) -> PackageError {
-        let who = match &self.basic {
-            Some(basic) => format!("did not let `{}` in", basic.user),
-            None => "wants to know who asks".to_owned(),
+        let who = match self.who.get() {
+            Some(Who { basic: Some(basic), .. }) => format!("did not let `{}` in", basic.user),
+            Some(Who { trouble: Some(trouble), .. }) => format!("wants to know who asks, and {trouble},"),
+            _ => "wants to know who asks".to_owned(),
         };
         let host = self.host();
         PackageError::new(Code::PACKAGE_AUTH, format!("{host} {who} for `{}`.", self.reference))
@@ -144,7 +152,10 @@ impl Client {
         if let Some(parameters) = of("bearer") {
             return self.token(&parameters).await.map(|token| Some(Signed::Bearer(token)));
         }
-        Ok(of("basic").and(self.basic.clone()).map(Signed::Basic))
+        match of("basic") {
+            Some(_) => Ok(self.who().await.basic.clone().map(Signed::Basic)),
+            None => Ok(None),
+        }
     }
 
     /// Asks the token server that the registry names.
@@ -162,7 +173,7 @@ impl Client {
         }
         realm.query_pairs_mut().append_pair("scope", &scope);
         let request = self.http.get(realm.clone());
-        let request = match &self.basic {
+        let request = match &self.who().await.basic {
             Some(basic) => request.basic_auth(&basic.user, Some(&basic.password)),
             None => request,
         };

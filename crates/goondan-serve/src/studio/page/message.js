@@ -12,7 +12,7 @@ import { data, mark } from "./parts.js";
 /**
  * All messages of a conversation. Results stand with the calls that they answer.
  * @param {Message[]} messages
- * @param {{fork?: (message: Message) => any}} [does] what can be done with a message
+ * @param {{fork?: (message: Message) => any, record?: (message: Message) => any}} [does] what can be done with a message
  */
 export function conversation(messages, does = {}) {
   const results = new Map();
@@ -33,11 +33,13 @@ function one(message, results, called, does) {
   const { role, content } = message.data;
   const from = message.source?.type === "extension" && mark("plain", `extension ${message.source.extensionName}`);
   const fork = does.fork && button("Fork here", () => does.fork(message), { class: "quiet", title: "Make a new conversation that ends with this message" });
+  const isInput = role === "user" && message.source?.type === "user";
+  const record = does.record && isInput && button("Case of this turn", () => does.record(message), { class: "quiet", title: "Make a case for gdn test of the turn that this input began" });
   const parts = content.map((part) => piece(part, results, called));
   return h(
     `article.message.${role}`,
     { data: { message: message.id } },
-    h("header", {}, h("span.speaker", {}, SPEAKERS[role] ?? role), from, h("time.muted", { datetime: message.createdAt }, when(message.createdAt)), fork),
+    h("header", {}, h("span.speaker", {}, SPEAKERS[role] ?? role), from, h("time.muted", { datetime: message.createdAt }, when(message.createdAt)), record, fork),
     parts,
   );
 }

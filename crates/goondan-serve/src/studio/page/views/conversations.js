@@ -7,6 +7,7 @@ import { instances } from "../feed.js";
 import { counted, when } from "../format.js";
 import { call, conversation } from "../message.js";
 import { address, attempt, head, mark, nothing, notice } from "../parts.js";
+import { recordCase } from "../record.js";
 import { nameOf, on, state } from "../state.js";
 
 /** So much of a running turn is looked at again, at most that often, in milliseconds. */
@@ -94,7 +95,7 @@ function open(detail, whose) {
     shown.list = found.messages;
     const open = new Set([...messages.querySelectorAll("details[open]")].map((one) => place(one)));
     const isAtEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 80;
-    fill(messages, shown.failed && h("p.bad", {}, shown.failed), conversation(shown.list, { fork: (message) => fork(whose, message.id) }));
+    fill(messages, shown.failed && h("p.bad", {}, shown.failed), conversation(shown.list, { fork: (message) => fork(whose, message.id), record: (message) => recordCase(whose, message.id) }));
     for (const one of messages.querySelectorAll("details")) one.open = open.has(place(one));
     if (!shown.list.length) fill(messages, nothing("Nothing was said yet", "What you send begins the conversation."));
     drawHead();
@@ -165,6 +166,7 @@ function heading(whose, shown, load) {
       {},
       isRunning && button("Cancel the turn", () => attempt(() => remove(`${placeOf(whose)}/turn`)).then(load), { class: "danger" }),
       has && button("Fork", () => fork(whose)),
+      has && button("Make a case", () => recordCase(whose), { title: "Make a case for gdn test of this conversation" }),
       has && button("Save as a page", () => exportPage(whose, shown.list)),
     ),
   );

@@ -6,6 +6,7 @@ import { letters } from "../feed.js";
 import { when } from "../format.js";
 import { address, attempt, conversationLink, data, head, mark, nothing, notice } from "../parts.js";
 import { nameOf, on, state } from "../state.js";
+import { uncertainCalls } from "../uncertain.js";
 
 /** So many are listed of a kind. */
 const LISTED = 100;
@@ -23,22 +24,20 @@ export function problems(place) {
   place.append(
     head("Problems"),
     section("Failed inputs", "Their turns failed. They wait until somebody has them tried again, or discards them.", waiting),
-    section("Uncertain calls", "They had begun when the process ended: they may or may not have happened. Nothing does them again by itself.", uncertain),
+    section("Uncertain calls", "They had begun when the process ended: they may or may not have happened. Nothing does them again by itself. Find out what has become of them, and tell the agent.", uncertain),
     section("Failed turns, models and calls", "The latest, as far as the page knows.", failed),
   );
   const drawLetters = () => fill(waiting, state.letters.length ? [...state.letters].reverse().map(letter) : nothing("No input waits"));
   function drawEvents() {
-    const [unsure, wrong] = [[], []];
+    const wrong = [];
     for (const event of state.events) {
-      const isCut = event.type === "tool.completed" && event.error?.code === "E_TOOL_INTERRUPTED";
-      const isWrong = event.type.endsWith(".failed") || (event.type === "tool.completed" && event.status !== "ok");
-      if (isCut) unsure.push(event);
-      else if (isWrong && event.type !== "step.failed" && !event.type.startsWith("reload")) wrong.push(event);
+      const isUncertain = event.error?.code === "E_TOOL_INTERRUPTED";
+      const isWrong = event.type.endsWith(".failed") || (event.type === "tool.completed" && event.status !== "ok" && !isUncertain);
+      if (isWrong && event.type !== "step.failed" && !event.type.startsWith("reload")) wrong.push(event);
     }
-    fill(uncertain, unsure.length ? unsure.slice(-LISTED).reverse().map(failure) : nothing("No call is uncertain"));
     fill(failed, wrong.length ? wrong.slice(-LISTED).reverse().map(failure) : nothing("Nothing has failed"));
   }
-  const stops = [on("letters", drawLetters), on("events", drawEvents)];
+  const stops = [on("letters", drawLetters), on("events", drawEvents), uncertainCalls(uncertain)];
   drawLetters();
   drawEvents();
   letters().catch(() => null);

@@ -1,0 +1,213 @@
+//! A server over lines, played in this process by a script.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use goondan_core::JsonObject;
+use goondan_core::ports::tool::ToolError;
+use goondan_mcp::{Dialer, McpTools, Program, Running, Session, StandIns, Stream};
+use goondan_spec::kinds::{Elicitation, Entry, McpOauth, McpServer, McpTransport, Tool};
+use goondan_spec::value::Environment;
+use goondan_spec::{Kind, Resource, ResourceId};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::sync::Semaphore;
+
+/// Longer than that nothing may take: whatever a server does, a call ends.
+pub(crate) const HANGS: Duration = Duration::from_secs(60);
+
+/// Something that a server hears.
+pub(crate) struct Heard<'m> {
+    /// How many times it was started before.
+    pub(crate) start: usize,
+    /// What it has heard before since then.
+    pub(crate) past: &'m [Value],
+    pub(crate) message: &'m Value,
+}
+
+/// What a server does.
+pub(crate) enum Does {
+    Says(Value),
+    Prints(String),
+    Ends,
+}
+
+/// What a server does when it hears that; `None` where it does what is right.
+pub(crate) type Script = fn(&Heard<'_>) -> Option<Vec<Does>>;
+
+impl Heard<'_> {
+    pub(crate) fn is(&self, method: &str) -> bool {
+        self.message["method"] == method
+    }
+
+    /// How many messages of that method it has heard before.
+    pub(crate) fn before(&self, method: &str) -> usize {
+        self.past.iter().filter(|message| message["method"] == method).count()
+    }
+
+    pub(crate) fn answer(&self, result: Value) -> Does {
+        Does::Says(json!({"jsonrpc": "2.0", "id": self.message["id"], "result": result}))
+    }
+
+    /// The answer to a call of a tool.
+    pub(crate) fn text(&self, text: &str) -> Does {
+        self.answer(json!({"content": [{"type": "text", "text": text}]}))
+    }
+
+    /// The right answer to a call: its argument.
+    pub(crate) fn echo(&self) -> Does {
+        self.text(&self.message["params"]["arguments"]["n"].to_string())
+    }
+
+    pub(crate) fn refuse(&self, code: i64, message: &str) -> Does {
+        Does::Says(json!({"jsonrpc": "2.0", "id": self.message["id"], "error": {"code": code, "message": message}}))
+    }
+
+    fn right(&self) -> Vec<Does> {
+        let Some(method) = self.message["method"].as_str().filter(|_| self.message.get("id").is_some()) else {
+            return Vec::new();
+        };
+        vec![match method {
+            "initialize" => self.answer(hello("2025-11-25")),
+            "tools/list" => self.answer(json!({"tools": [tool("add")]})),
+            "tools/call" => self.echo(),
+            "ping" => self.answer(json!({})),
+            _ => self.refuse(-32601, "no such method"),
+        }]
+    }
+}
+
+/// The answer to `initialize`.
+pub(crate) fn hello(revision: &str) -> Value {
+    json!({
+        "protocolVersion": revision,
+        "capabilities": {"tools": {"listChanged": true}},
+        "serverInfo": {"name": "played", "version": "1"},
+    })
+}
+
+pub(crate) fn tool(name: &str) -> Value {
+    json!({"name": name, "description": "Does something.", "inputSchema": {"type": "object"}})
+}
+
+/// A server that follows a script.
+pub(crate) struct Played {
+    script: Script,
+    starts: AtomicUsize,
+    heard: Mutex<Vec<Value>>,
+    /// Gets a permit whenever a connection has ended.
+    pub(crate) ended: Arc<Semaphore>,
+    /// How much it writes to standard error.
+    complaints: u64,
+}
+
+impl Played {
+    pub(crate) fn new(script: Script, complaints: u64) -> Arc<Self> {
+        let ended = Arc::new(Semaphore::new(0));
+        Arc::new(Played { script, starts: AtomicUsize::new(0), heard: Mutex::default(), ended, complaints })
+    }
+
+    /// How many messages of that method it has heard in all.
+    pub(crate) fn heard(&self, method: &str) -> usize {
+        self.heard.lock().unwrap().iter().filter(|message| message["method"] == method).count()
+    }
+
+    async fn play(self: Arc<Self>, stream: tokio::io::DuplexStream, start: usize) {
+        let (input, mut output) = tokio::io::split(stream);
+        let (mut lines, mut past) = (BufReader::new(input).lines(), Vec::new());
+        while let Ok(Some(line)) = lines.next_line().await {
+            let message: Value = serde_json::from_str(&line).unwrap();
+            self.heard.lock().unwrap().push(message.clone());
+            let heard = Heard { start, past: &past, message: &message };
+            for does in (self.script)(&heard).unwrap_or_else(|| heard.right()) {
+                let text = match does {
+                    Does::Says(message) => format!("{message}\n"),
+                    Does::Prints(text) => text,
+                    Does::Ends => return,
+                };
+                // Who has gone does not hear it.
+                let _ = output.write_all(text.as_bytes()).await;
+            }
+            past.push(message);
+        }
+    }
+}
+
+/// Starts a server as often as it is needed.
+struct Starts(Arc<Played>);
+
+#[async_trait]
+impl StandIns for Starts {
+    async fn stand_in(&self, _tool: &str) -> Option<Result<Stream, ToolError>> {
+        let Starts(server) = self;
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let start = server.starts.fetch_add(1, Ordering::SeqCst);
+        tokio::spawn(Arc::clone(server).play(far, start));
+        let (input, output) = tokio::io::split(near);
+        let errors = (server.complaints > 0).then(|| Box::new(tokio::io::repeat(b'!').take(server.complaints)) as _);
+        let program = Some(Box::new(End(Arc::clone(&server.ended))) as _);
+        Some(Ok(Stream { input: Box::new(input), output: Box::new(output), errors, program }))
+    }
+}
+
+struct End(Arc<Semaphore>);
+
+#[async_trait]
+impl Running for End {
+    async fn end(&mut self) -> String {
+        self.0.add_permits(1);
+        "exit status 3".to_owned()
+    }
+}
+
+/// Starts no program.
+pub(crate) struct Nobody;
+
+#[async_trait]
+impl Dialer for Nobody {
+    async fn start(&self, _program: &Program) -> Result<Stream, ToolError> {
+        Err(ToolError::new("no program is started here"))
+    }
+}
+
+/// The definition of a server that is reached like that.
+pub(crate) fn defined(transport: McpTransport, patience: Duration) -> Resource<Tool> {
+    let server = McpServer {
+        transport,
+        protocol: None,
+        connect_timeout: patience,
+        elicitation: Elicitation::None,
+        oauth: McpOauth::default(),
+    };
+    Resource {
+        id: ResourceId { package: None, kind: Kind::Tool, name: "server".to_owned() },
+        labels: Default::default(),
+        annotations: Default::default(),
+        origin: None,
+        spec: Tool::new(Entry::Mcp(Box::new(server))),
+    }
+}
+
+/// Speaks with `server`.
+pub(crate) fn session(server: &Arc<Played>, folder: &Path, patience: Duration) -> Session {
+    let stand_ins = Arc::new(Starts(Arc::clone(server))) as Arc<dyn StandIns>;
+    let tools = McpTools::new(folder, Arc::new(Nobody), Environment::default()).stand_ins(Some(stand_ins));
+    let program =
+        McpTransport::Program { command: "played".to_owned(), args: Vec::new(), env: Default::default(), cwd: None };
+    tools.session(&defined(program, patience), folder).unwrap()
+}
+
+/// Calls `add` with `n`. What comes of it: the output as text, or the code of the error.
+pub(crate) async fn call(session: &Session, n: usize) -> String {
+    outcome(session.call("add", JsonObject::from_iter([("n".to_owned(), json!(n))])).await)
+}
+
+pub(crate) fn outcome(result: Result<goondan_core::ports::tool::ToolOutput, ToolError>) -> String {
+    match result {
+        Ok(output) => output.output.as_str().map_or_else(|| output.output.to_string(), str::to_owned),
+        Err(error) => error.code.unwrap_or(error.message),
+    }
+}

@@ -1,0 +1,37 @@
+// A conversation as a case that `gdn test` plays: the server makes it, a person copies or saves it.
+
+import { place as placeOf, post } from "./api.js";
+import { button, fill, h } from "./dom.js";
+import { attempt, data, download } from "./parts.js";
+
+/**
+ * Has a case made of a conversation, or of the turn of one of its messages, and shows it.
+ * @param {{agentName: string, instanceKey: string}} whose
+ * @param {string} [messageId]
+ */
+export function recordCase(whose, messageId) {
+  return attempt(async () => {
+    const made = await post(`${placeOf(whose)}/case`, messageId ? { messageId } : {});
+    show(made);
+  });
+}
+
+/** @param {{name: string, file: string, text: string}} made */
+function show({ name, file, text }) {
+  const dialog = h("dialog.made-case", { "aria-labelledby": "case-title" });
+  const told = h("span.muted", { role: "status" });
+  const copy = () =>
+    navigator.clipboard.writeText(text).then(
+      () => fill(told, "It is in the clipboard."),
+      () => fill(told, "The browser does not let the page write to the clipboard. Save it instead."),
+    );
+  dialog.append(
+    h("h2", { id: "case-title" }, `The case ${name}`),
+    h("p.muted", {}, "It has passed with the project as it is on disk. Put it into the folder of the project and run it with ", h("code", {}, `gdn test ${file}`), ". Look through it before you pass it on."),
+    data(text, "The case"),
+    h("div.actions", {}, button("Copy", copy), button("Save", () => download(file, "application/yaml", text), { class: "primary" }), button("Close", () => dialog.close()), told),
+  );
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}

@@ -1,0 +1,70 @@
+// Uncertain calls: they had begun when the process ended, and nobody knows whether they happened. A person finds out and tells
+// the agent.
+
+import { post } from "./api.js";
+import { button, fill, h } from "./dom.js";
+import { when } from "./format.js";
+import { address, attempt, conversationLink, data, mark, nothing, notice } from "./parts.js";
+import { on, state } from "./state.js";
+
+/** So many are listed. */
+const LISTED = 100;
+/** What the id of an input begins with that settles a call. The rest names the call, so each is settled once. */
+const SETTLES = "evt-settled-";
+
+const WORDS = {
+  true: "It happened: do not do it again.",
+  false: "It did not happen: do it again if it is still wanted.",
+};
+
+/** Inputs of this page that no turn has begun with yet. */
+const sent = new Set();
+
+const isUncertain = (event) => event.type === "tool.completed" && event.error?.code === "E_TOOL_INTERRUPTED";
+const settles = (event) => event.type === "turn.started" && event.eventId.startsWith(SETTLES);
+const inputOf = (event) => `${SETTLES}${event.traceId}-${event.spanId}`;
+
+/**
+ * Lists them in a place, as long as it is shown.
+ * @param {Element} place
+ */
+export function uncertainCalls(place) {
+  const draw = () => fill(place, cards());
+  draw();
+  // A card must not be drawn again under the pointer for what does not concern it.
+  return on("events", (news) => news.some((event) => isUncertain(event) || settles(event)) && draw());
+}
+
+function cards() {
+  const [calls, uncertain, settled] = [new Map(), new Map(), new Set(sent)];
+  for (const event of state.events) {
+    if (event.type === "tool.called") calls.set(`${event.stepId}/${event.toolCallId}`, event.arguments);
+    else if (isUncertain(event)) uncertain.set(inputOf(event), event);
+    else if (settles(event)) settled.add(event.eventId);
+  }
+  const latest = [...uncertain].slice(-LISTED).reverse();
+  if (!latest.length) return nothing("No call is uncertain");
+  return latest.map(([id, event]) => card(event, calls.get(`${event.stepId}/${event.toolCallId}`), settled.has(id)));
+}
+
+function card(event, given, isSettled) {
+  const actions = h("div.actions", {}, button("It happened", () => settle(true)), button("It did not", () => settle(false)));
+  const settled = () => h("p.settled", {}, mark("ok", "settled"), " The agent was told what has become of it.");
+  async function settle(happened) {
+    const text = `A person has looked into your call of ${event.toolName} that was cut off at ${event.timestamp}. ${WORDS[happened]}`;
+    const { agentName: agent, instanceKey } = event;
+    const id = inputOf(event);
+    if (!(await attempt(() => post("/api/inputs", { text, agent, instanceKey, id })))) return;
+    sent.add(id);
+    actions.replaceWith(settled());
+    notice("ok", `${agent}:${instanceKey} was told.`);
+  }
+  return h(
+    "article.panel.uncertain",
+    { "aria-label": `Did ${event.toolName} happen?` },
+    h("div.row", {}, mark("bad", event.error.code), h("code", {}, event.toolName), conversationLink(event), h("time.muted", {}, when(event.timestamp))),
+    given !== undefined && [h("h3", {}, "Arguments"), data(given, "Arguments")],
+    h("p", {}, h("a", { href: address("traces", event.traceId) }, "Its trace")),
+    isSettled ? settled() : actions,
+  );
+}

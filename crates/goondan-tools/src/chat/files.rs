@@ -1,0 +1,167 @@
+//! Files of chat platforms: fetched from there, and sent there.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use goondan_core::ports::tool::{Attachment, ToolContext, ToolError, ToolOutput};
+use goondan_spec::Code;
+use goondan_spec::kinds::Permission;
+use reqwest::Method;
+use reqwest::multipart::Part;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::Bot;
+use crate::define::titled;
+use crate::errors::{self, blocking};
+use crate::http::Request;
+use crate::paths::Root;
+use crate::write::replace;
+
+/// How a file is fetched and what is told of it: what exports that fetch files take beside their own arguments.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Fetch {
+    /// The largest file to take, in bytes.
+    #[serde(default = "default_max_bytes")]
+    #[schemars(range(min = 1, max = 20_000_000))]
+    max_bytes: u32,
+    /// Put the content into the result as Base64. A picture can be seen without that.
+    #[serde(default)]
+    include_base64: bool,
+    /// Put the content into the result as a `data:` URL.
+    #[serde(default)]
+    include_data_url: bool,
+    /// A file, relative to the working directory, to save the content in.
+    #[schemars(length(min = 1), extend("format" = goondan_spec::kinds::PATH))]
+    save_path: Option<String>,
+}
+
+fn default_max_bytes() -> u32 {
+    3_000_000
+}
+
+/// The fields of a result.
+pub(super) type Facts = Map<String, Value>;
+
+impl Fetch {
+    /// That the caller may write, where the file is to be saved.
+    pub(super) fn check(&self, ctx: &ToolContext) -> Result<(), ToolError> {
+        match self.save_path {
+            Some(_) if !ctx.granted.contains(&Permission::Write) => {
+                let error = ToolError::new("files may not be written here, so `savePath` can't be used");
+                Err(error.code(Code::TOOL_DENIED).suggest("leave `savePath` out"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Fetches the file at `url`; `facts` are what is known of it.
+    pub(super) async fn fetch(
+        self,
+        ctx: &ToolContext,
+        bot: &Bot,
+        (url, bearer): (String, bool),
+        timeout_ms: u32,
+        mut facts: Facts,
+    ) -> Result<ToolOutput, ToolError> {
+        let request = Request {
+            method: Method::GET,
+            url,
+            headers: bot.headers(bearer)?,
+            body: None,
+            timeout: Duration::from_millis(timeout_ms.into()),
+            max_bytes: self.max_bytes as usize,
+        };
+        let response = bot.send(request).await?;
+        if !response.status.is_success() {
+            return Err(bot.refused("the download", response.status, None));
+        }
+        if response.truncated {
+            let error = ToolError::new(format!("the file has more than {} bytes", self.max_bytes));
+            return Err(error.code(Code::TOOL_TOO_LARGE).suggest("raise `maxBytes`, up to 20,000,000"));
+        }
+        let header = |name: &str| response.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let media_type = header("content-type");
+        let picture = media_type.clone().filter(|media_type| media_type.starts_with("image/"));
+        let data_url = media_type.as_ref().filter(|_| self.include_data_url);
+        // A third larger than the file: only for who wants it.
+        let is_wanted = self.include_base64 || data_url.is_some() || picture.is_some();
+        let encoded = if is_wanted { STANDARD.encode(&response.body) } else { String::new() };
+        let own = json!({
+            "ok": true,
+            "contentType": media_type,
+            "sizeBytes": response.body.len(),
+            "etag": header("etag"),
+            "contentDisposition": header("content-disposition"),
+            "savedPath": self.save(ctx, response.body).await?,
+            "base64": self.include_base64.then_some(&encoded),
+            "dataUrl": data_url.map(|media_type| format!("data:{media_type};base64,{encoded}")),
+        });
+        facts.extend(own.as_object().cloned().unwrap_or_default());
+        let mut output = titled("Fetched a file", Value::Object(facts));
+        output.attachments.extend(picture.map(|media_type| Attachment { media_type, data: encoded, name: None }));
+        Ok(output)
+    }
+
+    async fn save(&self, ctx: &ToolContext, content: Vec<u8>) -> Result<Option<String>, ToolError> {
+        let Some(path) = self.save_path.clone() else { return Ok(None) };
+        let root = Root::of(ctx)?;
+        blocking(move || {
+            let place = root.resolve(&path)?;
+            root.create_parents(&place)?;
+            replace(&root, &place, &content)?;
+            Ok(Some(place.path.to_string_lossy().into_owned()))
+        })
+        .await
+    }
+}
+
+/// The largest file that is sent, in bytes: what Discord takes of everybody. The others take more.
+pub(super) const LARGEST_SENT: u64 = 10_000_000;
+
+/// A file that is to be sent.
+pub(super) struct Outgoing {
+    /// What it is called there.
+    pub(super) name: String,
+    pub(super) content: Vec<u8>,
+}
+
+impl Outgoing {
+    /// Reads the file `path` of the working directory; `name` is what it is to be called instead of its own.
+    pub(super) async fn read(ctx: &ToolContext, path: String, name: Option<String>) -> Result<Outgoing, ToolError> {
+        let root = Root::of(ctx)?;
+        blocking(move || {
+            let place = root.resolve(&path)?;
+            let (file, metadata) = root.open(&place)?;
+            let too_large = || {
+                let error = ToolError::new(format!("`{path}` has more than {LARGEST_SENT} bytes"));
+                error.code(Code::TOOL_TOO_LARGE).suggest("send a smaller file, or a part of it")
+            };
+            if metadata.len() > LARGEST_SENT {
+                return Err(too_large());
+            }
+            if metadata.len() == 0 {
+                return Err(errors::invalid(format!("`{path}` is empty, and no platform takes an empty file")));
+            }
+            let mut content = Vec::new();
+            let read = file.take(LARGEST_SENT + 1).read_to_end(&mut content);
+            read.map_err(|error| errors::io(format_args!("read `{path}`"), &error))?;
+            // It may have grown meanwhile.
+            if content.len() as u64 > LARGEST_SENT {
+                return Err(too_large());
+            }
+            let own = place.path.file_name().map(|name| name.to_string_lossy().into_owned());
+            Ok(Outgoing { name: name.or(own).unwrap_or_else(|| "file".to_owned()), content })
+        })
+        .await
+    }
+
+    /// The file as a part of a form.
+    pub(super) fn part(self) -> Part {
+        Part::bytes(self.content).file_name(self.name)
+    }
+}

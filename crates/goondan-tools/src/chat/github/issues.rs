@@ -1,0 +1,197 @@
+//! Issues and pull requests: what they say, their labels, and whether they are open.
+
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use reqwest::Method;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::super::{Body, Bot, default_timeout, given};
+use super::{below, call, unmarked};
+use crate::define::{Operation, titled};
+use crate::errors;
+
+/// How many comments are read where nothing else is said.
+const COMMENTS: u32 = 30;
+
+/// Read an issue or a pull request with its comments, the oldest first.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Read {
+    /// The repository, as `owner/name`.
+    #[schemars(length(min = 3))]
+    repository: String,
+    /// The number of the issue or pull request.
+    #[schemars(range(min = 1))]
+    number: u64,
+    /// How many comments to read; 30 without it.
+    #[schemars(range(min = 0, max = 100))]
+    limit: Option<u32>,
+    /// The page of comments, from 1.
+    #[schemars(range(min = 1))]
+    page: Option<u32>,
+    /// The time limit of each request in milliseconds.
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1, max = 60_000))]
+    timeout_ms: u32,
+}
+
+impl Operation for Read {
+    type Shared = Bot;
+
+    async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
+        let number = self.number.to_string();
+        let url = below(bot, &self.repository, &["issues", &number])?;
+        let issue = call(bot, "to read", (Method::GET, url), Body::Empty, self.timeout_ms).await?;
+        let limit = self.limit.unwrap_or(COMMENTS);
+        let mut comments = Vec::new();
+        if limit > 0 {
+            let mut url = below(bot, &self.repository, &["issues", &number, "comments"])?;
+            url.query_pairs_mut()
+                .append_pair("per_page", &limit.to_string())
+                .append_pair("page", &self.page.unwrap_or(1).to_string());
+            let read = call(bot, "to read", (Method::GET, url), Body::Empty, self.timeout_ms).await?;
+            comments.extend(read.as_array().into_iter().flatten().map(comment));
+        }
+        let labels = issue["labels"].as_array().into_iter().flatten();
+        let labels: Vec<&Value> = labels.filter_map(|label| label.get("name").or(Some(label))).collect();
+        let output = given(json!({
+            "ok": true,
+            "repository": self.repository,
+            "number": self.number,
+            "isPullRequest": issue["pull_request"].is_object(),
+            "title": issue["title"],
+            "state": issue["state"],
+            "stateReason": issue["state_reason"],
+            "author": issue.pointer("/user/login"),
+            "createdAt": issue["created_at"],
+            "labels": labels,
+            "text": unmarked(&issue["body"]),
+            "url": issue["html_url"],
+            "commentCount": issue["comments"],
+            "comments": comments,
+        }));
+        Ok(titled(format!("Read {}#{}", self.repository, self.number), output))
+    }
+}
+
+/// What a model needs of a comment.
+fn comment(comment: &Value) -> Value {
+    json!({
+        "commentId": comment["id"],
+        "author": comment.pointer("/user/login"),
+        "createdAt": comment["created_at"],
+        "text": unmarked(&comment["body"]),
+    })
+}
+
+/// Put labels on an issue or a pull request, and take others away.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Label {
+    /// The repository, as `owner/name`.
+    #[schemars(length(min = 3))]
+    repository: String,
+    /// The number of the issue or pull request.
+    #[schemars(range(min = 1))]
+    number: u64,
+    /// Labels to put on.
+    #[serde(default)]
+    #[schemars(length(max = 50))]
+    add: Vec<String>,
+    /// Labels to take away. One that is not there is no error.
+    #[serde(default)]
+    #[schemars(length(max = 50))]
+    remove: Vec<String>,
+    /// The time limit of each request in milliseconds.
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1, max = 60_000))]
+    timeout_ms: u32,
+}
+
+impl Operation for Label {
+    type Shared = Bot;
+
+    async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
+        if self.add.is_empty() && self.remove.is_empty() {
+            return Err(errors::invalid("`add` or `remove` must name at least one label"));
+        }
+        let number = self.number.to_string();
+        let of_issue = ["issues", number.as_str(), "labels"];
+        // Nothing is changed where one of them can't be.
+        let named = |label: &String| below(bot, &self.repository, &[of_issue.as_slice(), &[label]].concat());
+        let gone = self.remove.iter().map(named).collect::<Result<Vec<_>, _>>()?;
+        if !self.add.is_empty() {
+            let body = Body::Json(json!({"labels": self.add}));
+            let url = below(bot, &self.repository, &of_issue)?;
+            call(bot, "the labels", (Method::POST, url), body, self.timeout_ms).await?;
+        }
+        for url in gone {
+            let (status, answer) = bot.ask((Method::DELETE, url.into(), true), Body::Empty, self.timeout_ms).await?;
+            // It is not there.
+            let is_gone = status.as_u16() == 404 && answer["message"] == "Label does not exist";
+            if !status.is_success() && !is_gone {
+                return Err(bot.refused("to take a label away", status, answer["message"].as_str()));
+            }
+        }
+        let output = json!({
+            "ok": true, "repository": self.repository, "number": self.number, "added": self.add, "removed": self.remove,
+        });
+        Ok(titled(format!("Labelled {}#{}", self.repository, self.number), output))
+    }
+}
+
+/// Whether an issue is open, and why it is not.
+#[derive(Clone, Copy, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+enum State {
+    Open,
+    Closed,
+}
+
+/// Why an issue was closed.
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all(deserialize = "camelCase", serialize = "snake_case"))]
+#[schemars(inline)]
+enum Reason {
+    Completed,
+    NotPlanned,
+}
+
+/// Close an issue or a pull request, or open it again.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct SetState {
+    /// The repository, as `owner/name`.
+    #[schemars(length(min = 3))]
+    repository: String,
+    /// The number of the issue or pull request.
+    #[schemars(range(min = 1))]
+    number: u64,
+    /// What it is from now on.
+    state: State,
+    /// Why an issue is closed.
+    reason: Option<Reason>,
+    /// The time limit in milliseconds.
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1, max = 60_000))]
+    timeout_ms: u32,
+}
+
+impl Operation for SetState {
+    type Shared = Bot;
+
+    async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
+        if self.state == State::Open && self.reason.is_some() {
+            return Err(errors::invalid("`reason` says why an issue is closed: leave it out"));
+        }
+        let url = below(bot, &self.repository, &["issues", &self.number.to_string()])?;
+        let body = Body::Json(given(json!({"state": self.state, "state_reason": self.reason})));
+        let now = call(bot, "the change", (Method::PATCH, url), body, self.timeout_ms).await?;
+        let output = json!({
+            "ok": true, "repository": self.repository, "number": self.number, "state": now["state"],
+        });
+        Ok(titled(format!("{}#{} is {}", self.repository, self.number, now["state"].as_str().unwrap_or("set")), output))
+    }
+}

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# The long trials of several nodes at one database, each on a PostgreSQL of its own: everything for 300 seconds, 1,000 kills, 100
+# pauses for longer than the lease, and a database that is away for ten seconds again and again. It takes about forty minutes, and
+# needs target/debug/trials: cargo build -p goondan-tests
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+trial() {
+  printf '\n== chaos %s\n' "$*"
+  tests/postgres.sh sh -c 'exec target/debug/trials chaos --store "$GOONDAN_TEST_POSTGRES" "$@"' sh "$@"
+}
+
+export GOONDAN_POSTGRES_DISK=512m
+trial --nodes 3 --with everything --seconds 300
+unset GOONDAN_POSTGRES_DISK
+trial --nodes 3 --with kills --kills 1000 --seconds 7200
+trial --nodes 5 --with pauses --pauses 100 --seconds 7200
+trial --nodes 3 --with outages --seconds 120

@@ -1,0 +1,51 @@
+//! Reloads tools and extensions in TypeScript and Python, and a library, while calls come all the time, and checks that none
+//! fails and none is answered by code that was replaced before it began.
+//!
+//! Each turn calls three tools at once, and two extensions wrap each call. All of them say which edit they are of ([`project`]).
+//! [`driver`] sends turns at a steady pace, reloads and compares.
+
+mod driver;
+mod project;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+
+/// What a run does.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    /// How often it reloads.
+    reloads: u32,
+    /// Calls a second.
+    calls: u32,
+}
+
+/// Runs the reloads of the command line.
+#[allow(clippy::print_stderr, reason = "this is a program's shell")]
+pub fn main(arguments: Vec<String>) -> ExitCode {
+    let outcome = parse(&arguments).and_then(|plan| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(driver::run(plan))
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hosted: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(arguments: &[String]) -> anyhow::Result<Plan> {
+    let mut plan = Plan { reloads: 100, calls: 100 };
+    for pair in arguments.chunks(2) {
+        let [name, value] = pair else { bail!("{} needs a value", pair[0]) };
+        let number = value.parse().with_context(|| format!("{name} takes a whole number, not `{value}`"))?;
+        match name.as_str() {
+            "--reloads" => plan.reloads = number,
+            "--calls" => plan.calls = number.max(1),
+            _ => bail!("there is no option {name}; there are --reloads and --calls"),
+        }
+    }
+    Ok(plan)
+}

@@ -1,0 +1,27 @@
+//! Kills the host of an extension and a tool, or `gdn` itself, with SIGKILL at each of their operations, one after the other: before
+//! and after everything that they ask for, and at the beginning and the end of each layer and handler. Nothing may be lost and
+//! nothing done twice.
+//!
+//! The module ([`project`]) counts its operations in a file and does the killing itself, so each run hits another one. [`driver`]
+//! starts `gdn`, again where it was killed, and looks at what is left.
+
+mod driver;
+mod project;
+
+use std::process::ExitCode;
+
+/// Goes through all operations.
+#[allow(clippy::print_stderr, reason = "this is a program's shell")]
+pub fn main(arguments: Vec<String>) -> ExitCode {
+    if !arguments.is_empty() {
+        eprintln!("kills takes no options");
+        return ExitCode::from(2);
+    }
+    match driver::run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kills: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
