@@ -148,7 +148,7 @@ mod tests {
         let large = file("text/plain", Some("large.txt"), &vec![0; LARGEST + 1]);
         let many: Vec<Attachment> = (0..MOST + 1).map(|number| file("text/plain", None, &[number as u8])).collect();
         let broken = Attachment { data: "?".to_owned(), ..file("image/png", None, b"") };
-        let all: Vec<Attachment> = [large, broken].into_iter().chain(many.iter().cloned()).chain(many).collect();
+        let all: Vec<Attachment> = [large, broken].into_iter().chain(many).collect();
         let (files, left_out) = bounded(all.iter());
         assert_eq!(files.len(), MOST);
         assert_eq!(left_out[0], "[a file that is too large, or one too many: large.txt]");

@@ -134,10 +134,7 @@ impl Load {
 
     /// A turn that fails ends the run.
     fn took(&self, took: anyhow::Result<Duration>) -> anyhow::Result<Duration> {
-        took.inspect_err(|error| {
-            eprintln!("hosted: {error:#}");
-            self.stop.store(true, Ordering::SeqCst);
-        })
+        took.inspect_err(|_| self.stop.store(true, Ordering::SeqCst))
     }
 
     async fn turn(&self, instance: u32) -> anyhow::Result<Duration> {

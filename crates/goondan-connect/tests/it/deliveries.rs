@@ -28,79 +28,91 @@ struct Way {
 }
 
 fn ways(base: &str) -> [Way; 5] {
-    [
-        Way {
-            name: "hook",
-            connection: webhook::HOOK.to_owned(),
-            body: |_, text| json!({"text": text}).to_string(),
-            signed: |age, id, body| webhook::signed(webhook::SECRET, &id.to_string(), age, body),
-            proof: &["webhook-id", "webhook-timestamp", "webhook-signature"],
-            signs_body: true,
-            signs_time: true,
-            key: "webhook:default",
-            answer: None,
+    [webhook_way(), slack_way(base), discord_way(base), github_way(base), telegram_way(base)]
+}
+
+fn webhook_way() -> Way {
+    Way {
+        name: "hook",
+        connection: webhook::HOOK.to_owned(),
+        body: |_, text| json!({"text": text}).to_string(),
+        signed: |age, id, body| webhook::signed(webhook::SECRET, &id.to_string(), age, body),
+        proof: &["webhook-id", "webhook-timestamp", "webhook-signature"],
+        signs_body: true,
+        signs_time: true,
+        key: "webhook:default",
+        answer: None,
+    }
+}
+
+fn slack_way(base: &str) -> Way {
+    Way {
+        name: "team",
+        connection: slack::app(base),
+        body: |id, text| {
+            slack::message("1.2", text).replace("\"ts\":\"1.2\"", &format!("\"ts\":\"1.{id}\",\"thread_ts\":\"1.0\""))
         },
-        Way {
-            name: "team",
-            connection: slack::app(base),
-            body: |id, text| {
-                slack::message("1.2", text)
-                    .replace("\"ts\":\"1.2\"", &format!("\"ts\":\"1.{id}\",\"thread_ts\":\"1.0\""))
-            },
-            signed: |age, _, body| slack::signed(slack::SECRET, age, body),
-            proof: &["x-slack-request-timestamp", "x-slack-signature"],
-            signs_body: true,
-            signs_time: true,
-            key: "slack:C1:1.0",
-            answer: Some(("chat.postMessage", "/text")),
+        signed: |age, _, body| slack::signed(slack::SECRET, age, body),
+        proof: &["x-slack-request-timestamp", "x-slack-signature"],
+        signs_body: true,
+        signs_time: true,
+        key: "slack:C1:1.0",
+        answer: Some(("chat.postMessage", "/text")),
+    }
+}
+
+fn discord_way(base: &str) -> Way {
+    Way {
+        name: "guild",
+        connection: discord::guild(base),
+        body: |id, text| discord::ask(&id.to_string(), "7", text),
+        signed: |age, _, body| discord::signed(age, body),
+        proof: &["x-signature-timestamp", "x-signature-ed25519"],
+        signs_body: true,
+        signs_time: true,
+        key: "discord:5",
+        answer: Some(("/messages/@original", "/content")),
+    }
+}
+
+fn github_way(base: &str) -> Way {
+    Way {
+        name: "hub",
+        connection: github::hub(base),
+        body: |_, text| {
+            let issue = json!({"number": 7, "title": text, "body": null});
+            let (repository, sender) = (json!({"full_name": "octo/hello"}), json!({"login": "ada", "type": "User"}));
+            json!({"action": "opened", "issue": issue, "repository": repository, "sender": sender}).to_string()
         },
-        Way {
-            name: "guild",
-            connection: discord::guild(base),
-            body: |id, text| discord::ask(&id.to_string(), "7", text),
-            signed: |age, _, body| discord::signed(age, body),
-            proof: &["x-signature-timestamp", "x-signature-ed25519"],
-            signs_body: true,
-            signs_time: true,
-            key: "discord:5",
-            answer: Some(("/messages/@original", "/content")),
+        signed: |_, id, body| github::signed("issues", &format!("d-{id}"), body),
+        proof: &["x-hub-signature-256"],
+        signs_body: true,
+        signs_time: false,
+        key: "github:octo/hello#7",
+        answer: Some(("/issues/7/comments", "/body")),
+    }
+}
+
+fn telegram_way(base: &str) -> Way {
+    Way {
+        name: "bot",
+        connection: format!(
+            "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: bot}}\nspec:\n  connectorRef: \
+             Connector/telegram\n  config: {{apiBaseUrl: {{value: \"{base}\"}}, webhookUrl: {{value: \
+             \"https://x.example\"}}}}\n  secrets: {{botToken: {{value: \"123:abc\"}}}}\n  allow: {{senders: [\"7\"]}}\n"
+        ),
+        body: |id, text| {
+            let (from, chat) = (json!({"id": 7, "is_bot": false}), json!({"id": 7, "type": "private"}));
+            json!({"update_id": id, "message": {"message_id": id, "text": text, "from": from, "chat": chat}})
+                .to_string()
         },
-        Way {
-            name: "hub",
-            connection: github::hub(base),
-            body: |_, text| {
-                let issue = json!({"number": 7, "title": text, "body": null});
-                let (repository, sender) =
-                    (json!({"full_name": "octo/hello"}), json!({"login": "ada", "type": "User"}));
-                json!({"action": "opened", "issue": issue, "repository": repository, "sender": sender}).to_string()
-            },
-            signed: |_, id, body| github::signed("issues", &format!("d-{id}"), body),
-            proof: &["x-hub-signature-256"],
-            signs_body: true,
-            signs_time: false,
-            key: "github:octo/hello#7",
-            answer: Some(("/issues/7/comments", "/body")),
-        },
-        Way {
-            name: "bot",
-            connection: format!(
-                "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: bot}}\nspec:\n  connectorRef: \
-                 Connector/telegram\n  config: {{apiBaseUrl: {{value: \"{base}\"}}, webhookUrl: {{value: \
-                 \"https://x.example\"}}}}\n  secrets: {{botToken: {{value: \"123:abc\"}}}}\n  allow: {{senders: [\"7\"]}}\n"
-            ),
-            body: |id, text| {
-                let (from, chat) = (json!({"id": 7, "is_bot": false}), json!({"id": 7, "type": "private"}));
-                json!({"update_id": id, "message": {"message_id": id, "text": text, "from": from, "chat": chat}})
-                    .to_string()
-            },
-            signed: |_, _, _| vec![("x-telegram-bot-api-secret-token", hmac_hex_of(b"123:abc", b"webhook of bot"))],
-            proof: &["x-telegram-bot-api-secret-token"],
-            signs_body: false,
-            signs_time: false,
-            key: "telegram:7",
-            answer: Some(("sendMessage", "/text")),
-        },
-    ]
+        signed: |_, _, _| vec![("x-telegram-bot-api-secret-token", hmac_hex_of(b"123:abc", b"webhook of bot"))],
+        proof: &["x-telegram-bot-api-secret-token"],
+        signs_body: false,
+        signs_time: false,
+        key: "telegram:7",
+        answer: Some(("sendMessage", "/text")),
+    }
 }
 
 async fn platform() -> Platform {
