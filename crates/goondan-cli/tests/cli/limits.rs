@@ -74,7 +74,11 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("files of an answer that are sent", "goondan-connect/src/uploads.rs", "MOST"),
     ("bytes of such a file of an answer", "goondan-connect/src/uploads.rs", "LARGEST"),
     ("time to send such a file", "goondan-connect/src/http.rs", "UPLOAD"),
-    ("bytes of a file that `discord__sendFile`, `slack__sendFile` and `telegram__sendFile` send", "chat/files.rs", "LARGEST_SENT"),
+    (
+        "bytes of a file that `discord__sendFile`, `slack__sendFile` and `telegram__sendFile` send",
+        "chat/files.rs",
+        "LARGEST_SENT",
+    ),
     ("questions of a connection whose messages are remembered", "goondan-connect/src/asking.rs", "REMEMBERED"),
     ("characters of a question in a channel", "goondan-connect/src/asking.rs", "LONGEST"),
     ("tries to put a question in a channel", "goondan-connect/src/asking.rs", "TRIES"),

@@ -172,7 +172,8 @@ fn call(world: &mut World<'_>, call: &Call) -> Result<Value, Broken> {
 
 fn connect(world: &World<'_>, wanted: &Connect) -> Result<Value, Broken> {
     let life = alive(world)?;
-    let running = super::connect::connect(&life.swarm, wanted);
+    let swarm = led(world, life)?;
+    let running = super::connect::connect(&swarm, wanted);
     in_time(life.run(world, running), "the connector has neither ended nor handed in so many events")?
 }
 
