@@ -12,9 +12,9 @@ use goondan_spec::shown::{Escaper, Kept};
 
 /// Attachments of one answer at most.
 const MAX_ATTACHMENTS: usize = 16;
-/// Bytes of an attachment, as base64 writes them: 5 MiB, which providers take of a picture. A larger one would be in each
-/// further request, and each would be refused.
-const MAX_ATTACHMENT: usize = (5 << 20) / 3 * 4;
+/// Bytes of an attachment, which providers take of a picture. A larger one would be in each further request, and each would
+/// be refused.
+const MAX_ATTACHMENT: usize = 5 << 20;
 /// Characters of a media type or of a name.
 const MAX_LABEL: usize = 200;
 
@@ -101,8 +101,10 @@ pub(crate) fn attach(
 ) -> Option<String> {
     let label = |text: &str| visible(text).chars().take(MAX_LABEL).collect::<String>();
     let media_type = label(media_type);
-    if data.len() > MAX_ATTACHMENT {
-        let size = data.len() / 4 * 3 / 1000;
+    // Base64 writes three bytes as four.
+    let size = data.len() / 4 * 3;
+    if size > MAX_ATTACHMENT {
+        let size = size / 1000;
         return Some(format!("[an attachment of {size} kB ({media_type}) was left out: it is too large]"));
     }
     let data: String = data.split_ascii_whitespace().collect();
