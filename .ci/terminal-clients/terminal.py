@@ -267,7 +267,8 @@ def chat(person, before):
     holds(True, "fg: the chat goes on with what was typed")
     terminal.write("/quit\r")
     person.wait_last("sh%")
-    holds(person.lines_of("after") == before and terminal.left_over() == [], "the end: the terminal is as before")
+    left_over = terminal.left_over()
+    holds(person.lines_of("after") == before and left_over == [], f"the end: the terminal is as before {left_over or ''}".strip())
 
 
 def panic(person, before, program):
@@ -283,9 +284,13 @@ def main():
     for name, text in [("goondan.yaml", MANIFEST), ("script.yaml", script())]:
         with open(os.path.join(folder, "p", name), "w") as file:
             file.write(text)
+    inputrc = os.path.join(folder, "inputrc")
+    with open(inputrc, "w") as file:
+        # Else the shell itself switches pasting on at each prompt, and nobody can tell whose it is.
+        file.write("set enable-bracketed-paste off\n")
     environment = {
         "PATH": os.environ["PATH"], "HOME": folder, "TERM": "xterm", "LC_ALL": "C.UTF-8", "PS1": "sh% ", "GDN": os.environ["GDN"],
-        "GOONDAN_STATE_ROOT": os.path.join(folder, "state"), "GOONDAN_TRUST": "1", "HISTFILE": "",
+        "GOONDAN_STATE_ROOT": os.path.join(folder, "state"), "GOONDAN_TRUST": "1", "HISTFILE": "", "INPUTRC": inputrc,
     }
     terminal = {"pyte": Pyte, "tmux": Tmux}[kind](environment, folder, 24, 80)
     try:
