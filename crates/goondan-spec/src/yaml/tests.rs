@@ -128,8 +128,8 @@ proptest! {
     #[test]
     fn texts_mean_the_same_to_both(text in texts()) {
         match (ours(&text), theirs(&text)) {
-            // What a map's own key replaces it does not look at, so it can't tell what is wrong there.
-            (Err(_), Ok(_)) if text.contains("<<") => {}
+            // What a map's own key replaces it does not look at.
+            (Err(_), Ok(_)) if text.contains("<<") && (is_inside_itself(&text) || has_wrong_value(&text)) => {}
             (Err(_), Ok(Some(theirs))) if has_twins(&theirs) => {}
             // Around keys it looks for broken syntax first, and it blames what an alias refers to.
             (Err(_), Err(_)) if text.contains("<<") || text.contains('*') => {}
@@ -187,6 +187,15 @@ type Outcome = Result<Option<Node>, (Option<usize>, Option<usize>)>;
 
 fn ours(text: &str) -> Outcome {
     parse(text).map_err(|(error, _)| (error.line, error.column))
+}
+
+fn is_inside_itself(text: &str) -> bool {
+    parse(text).is_err_and(|(error, _)| error.message == explain::inside_itself().message)
+}
+
+/// Whether there is a number that none can hold, or a tag that its value may not fit.
+fn has_wrong_value(text: &str) -> bool {
+    [".inf", "1e999", "!"].iter().any(|part| text.contains(part))
 }
 
 fn theirs(text: &str) -> Outcome {
