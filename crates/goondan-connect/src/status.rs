@@ -43,9 +43,7 @@ impl Status {
     /// For people: that it can't be written is no reason to stop.
     pub(crate) fn write(&self, folder: &Path) {
         let text = serde_json::to_vec(self).expect("a status is made of texts");
-        let draft = folder.join(format!("{FILE}.new"));
-        let written = private::write(&draft, &text).and_then(|()| std::fs::rename(&draft, folder.join(FILE)));
-        if let Err(error) = written {
+        if let Err(error) = private::replace(&folder.join(FILE), &text) {
             tracing::debug!(%error, "the state of a connection was not written down");
         }
     }

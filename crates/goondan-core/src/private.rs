@@ -6,7 +6,8 @@
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The modes of folders and files.
 #[cfg(unix)]
@@ -42,6 +43,27 @@ pub fn options() -> OpenOptions {
 /// Writes a file as a whole.
 pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     options().write(true).create(true).truncate(true).open(path)?.write_all(content)
+}
+
+/// Puts a file in place of the one that is there. Readers see the one or the other, and of several writers one wins.
+///
+/// # Errors
+/// The file can't be written; the one before is still there.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let draft = draft_of(path);
+    let replaced = write(&draft, content).and_then(|()| fs::rename(&draft, path));
+    if replaced.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    replaced
+}
+
+/// A name beside a file that no other writer uses: threads of this process and other processes write the same files.
+fn draft_of(path: &Path) -> PathBuf {
+    static DRAFTS: AtomicU64 = AtomicU64::new(0);
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}-{}.new", std::process::id(), DRAFTS.fetch_add(1, Ordering::Relaxed)));
+    path.with_file_name(name)
 }
 
 /// Keeps others out of a folder that is there, and so from all that is in it.

@@ -23,16 +23,13 @@ pub(crate) fn place(runtime: Runtime, folder: &Path) -> io::Result<PathBuf> {
         Runtime::Node | Runtime::Bun | Runtime::Deno => (JAVASCRIPT, "mjs"),
         Runtime::Python => (PYTHON, "py"),
     };
-    let name = format!("host-{}.{ending}", &hex(text.as_bytes())[..16]);
-    let path = folder.join(&name);
+    let path = folder.join(format!("host-{}.{ending}", &hex(text.as_bytes())[..16]));
     // What lies there may have been changed; this program trusts it no more than a name.
     if std::fs::read(&path).is_ok_and(|known| known == text.as_bytes()) {
         return Ok(path);
     }
     private::make_folder(folder)?;
-    let draft = folder.join(format!("{name}.{}", std::process::id()));
-    private::write(&draft, text.as_bytes())?;
-    std::fs::rename(&draft, &path)?;
+    private::replace(&path, text.as_bytes())?;
     Ok(path)
 }
 
@@ -43,6 +40,9 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -54,5 +54,29 @@ mod tests {
         assert_eq!(place(Runtime::Python, &below).unwrap(), path);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), PYTHON);
         assert_ne!(place(Runtime::Bun, &below).unwrap(), path);
+    }
+
+    #[test]
+    fn hosts_that_start_at_once_all_find_their_shim() {
+        let folder = tempfile::tempdir().unwrap();
+        for round in 0..50 {
+            let below = folder.path().join(round.to_string());
+            let start = Barrier::new(4);
+            thread::scope(|scope| {
+                let hosts: Vec<_> = (0..4)
+                    .map(|_| {
+                        scope.spawn(|| {
+                            start.wait();
+                            place(Runtime::Node, &below)
+                        })
+                    })
+                    .collect();
+                for host in hosts {
+                    let path = host.join().unwrap().unwrap();
+                    assert_eq!(std::fs::read_to_string(path).unwrap(), JAVASCRIPT);
+                }
+            });
+            assert_eq!(std::fs::read_dir(&below).unwrap().count(), 1, "no draft is left");
+        }
     }
 }

@@ -61,9 +61,7 @@ impl Cache {
     pub(crate) fn keep(&self, fingerprint: &str, catalog: &Catalog) {
         let kept = serde_json::to_vec(catalog).map_err(io::Error::other).and_then(|text| {
             private::make_folder(&self.folder)?;
-            let draft = self.folder.join(format!("{fingerprint}.{}.new", std::process::id()));
-            private::write(&draft, &text)?;
-            fs::rename(draft, self.file(fingerprint))
+            private::replace(&self.file(fingerprint), &text)
         });
         if let Err(error) = kept {
             tracing::warn!(%error, "what an MCP server has can't be kept for the next start");

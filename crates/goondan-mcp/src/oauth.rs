@@ -103,9 +103,7 @@ impl TokenFile {
         if let Some(folder) = self.path.parent() {
             private::make_folder(folder)?;
         }
-        let draft = file.with_extension(format!("{}.new", std::process::id()));
-        private::write(&draft, content)?;
-        fs::rename(draft, file)
+        private::replace(file, content)
     }
 
     fn read(&self) -> io::Result<Option<StoredCredentials>> {

@@ -63,9 +63,7 @@ impl LastGeneration {
     /// Puts it in place of the one before.
     fn write(&self, workspace: &Workspace) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(self)?;
-        let draft = workspace.dir.join(format!("{FILE}.new"));
-        private::write(&draft, &text)?;
-        fs::rename(&draft, workspace.dir.join(FILE))
+        private::replace(&workspace.dir.join(FILE), &text)
     }
 }
 

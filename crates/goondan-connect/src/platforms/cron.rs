@@ -76,9 +76,7 @@ fn read(folder: &Path) -> Option<DateTime<Utc>> {
 }
 
 fn write(folder: &Path, last: DateTime<Utc>) -> std::io::Result<()> {
-    let draft = folder.join(format!("{FILE}.new"));
-    private::write(&draft, &serde_json::to_vec(&last)?)?;
-    std::fs::rename(&draft, folder.join(FILE))
+    private::replace(&folder.join(FILE), &serde_json::to_vec(&last)?)
 }
 
 fn event(connection: &str, text: &str, due: DateTime<Utc>) -> Event {
