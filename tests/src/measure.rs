@@ -10,7 +10,6 @@
 #![allow(clippy::print_stdout, reason = "figures are a program's result")]
 
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -81,19 +80,8 @@ impl ModelClient for ConstantModel {
 }
 
 /// Measures what the command line names.
-#[allow(clippy::print_stderr, reason = "this is a program's shell")]
-pub fn main(arguments: Vec<String>) -> ExitCode {
-    match measure(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("measure: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
 #[tokio::main]
-async fn measure(arguments: &[String]) -> anyhow::Result<()> {
+pub async fn run(arguments: &[String]) -> anyhow::Result<()> {
     let [what, count] = arguments else { anyhow::bail!("usage: trials measure steps|turns|instances|reload COUNT") };
     let count: usize = count.parse().context("the count")?;
     let folder = tempfile::tempdir()?;

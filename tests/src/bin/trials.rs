@@ -3,6 +3,7 @@
 //! ```sh
 //! cargo run -p goondan-tests --bin trials -- chaos --seconds N --seed S
 //! tests/postgres.sh sh -c 'target/debug/trials chaos --nodes 3 --with everything --store "$GOONDAN_TEST_POSTGRES" --seconds N --seed S'
+//! tests/postgres.sh sh -c 'target/release/trials failover --store "$GOONDAN_TEST_POSTGRES" --times N'
 //! cargo run -p goondan-tests --bin trials -- lines --seconds N --seed S
 //! cargo run -p goondan-tests --bin trials -- reloads --reloads N --instances N --versions N --seed S
 //! cargo run -p goondan-tests --bin trials -- hosted --reloads N --calls N
@@ -16,19 +17,27 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let trial = arguments.next().unwrap_or_default();
-    let arguments = arguments.collect();
-    match trial.as_str() {
-        "chaos" => goondan_tests::chaos::main(arguments),
+    let arguments: Vec<String> = arguments.collect();
+    let outcome = match trial.as_str() {
+        "chaos" => goondan_tests::chaos::run(&arguments),
+        "failover" => goondan_tests::failover::run(&arguments),
         #[cfg(unix)]
-        "lines" => goondan_tests::lines::main(arguments),
-        "reloads" => goondan_tests::reloads::main(arguments),
-        "hosted" => goondan_tests::hosted::main(arguments),
+        "lines" => goondan_tests::lines::run(&arguments),
+        "reloads" => goondan_tests::reloads::run(&arguments),
+        "hosted" => goondan_tests::hosted::run(&arguments),
         #[cfg(unix)]
-        "kills" => goondan_tests::kills::main(arguments),
-        "measure" => goondan_tests::measure::main(arguments),
+        "kills" => goondan_tests::kills::run(&arguments),
+        "measure" => goondan_tests::measure::run(&arguments),
         _ => {
-            eprintln!("usage: trials chaos|lines|reloads|hosted|kills|measure …");
-            ExitCode::from(2)
+            eprintln!("usage: trials chaos|failover|lines|reloads|hosted|kills|measure …");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{trial}: {error:#}");
+            ExitCode::FAILURE
         }
     }
 }

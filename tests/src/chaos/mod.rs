@@ -12,28 +12,19 @@ mod database;
 mod driver;
 mod nodes;
 mod plan;
-mod process;
-mod project;
-mod swarm;
+pub(crate) mod process;
+pub(crate) mod project;
+pub(crate) mod swarm;
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use plan::Plan;
 
 /// Runs the chaos of the command line, or the swarm that it kills.
-#[allow(clippy::print_stderr, reason = "this is a program's shell")]
-pub fn main(arguments: Vec<String>) -> ExitCode {
-    let outcome = match arguments.first().map(String::as_str) {
-        Some("--child") => serve(&arguments),
-        _ => Plan::parse(&arguments).and_then(|plan| driver::run(&plan)),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("chaos: {error:#}");
-            ExitCode::FAILURE
-        }
+pub fn run(arguments: &[String]) -> anyhow::Result<()> {
+    match arguments.first().map(String::as_str) {
+        Some("--child") => serve(arguments),
+        _ => driver::run(&Plan::parse(arguments)?),
     }
 }
 
@@ -46,5 +37,6 @@ fn serve(arguments: &[String]) -> anyhow::Result<()> {
         project: argument(3),
         store: given(4),
         proxy: given(5).map(str::parse).transpose()?,
+        turns: given(6).map(str::parse).transpose()?,
     })
 }

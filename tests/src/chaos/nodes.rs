@@ -148,6 +148,7 @@ impl<'p> Nodes<'p> {
             project: project::GENERATIONS[node.generation],
             store: self.plan.store.as_deref().unwrap_or_default(),
             proxy: node.proxy.as_ref().map(Proxy::place),
+            turns: None,
         };
         let process = Process::start(&start, self.heard.0.clone())?;
         self.processes.insert(process.id(), number);

@@ -16,35 +16,38 @@ use super::swarm::{Job, Said};
 const COMPLAINTS: &str = "stderr.txt";
 
 /// What a process says, with its number.
-pub(super) type Word = (u32, Said);
+pub(crate) type Word = (u32, Said);
 
 /// What a process is to run.
-pub(super) struct Start<'a> {
-    pub(super) root: &'a Path,
+pub(crate) struct Start<'a> {
+    pub(crate) root: &'a Path,
     /// The folder of its state.
-    pub(super) state: String,
+    pub(crate) state: String,
     /// The folder of its project.
-    pub(super) project: &'static str,
-    pub(super) store: &'a str,
+    pub(crate) project: &'static str,
+    pub(crate) store: &'a str,
     /// By way of which the database is reached.
-    pub(super) proxy: Option<SocketAddr>,
+    pub(crate) proxy: Option<SocketAddr>,
+    /// So many turns at a time, unless it is to find out by itself.
+    pub(crate) turns: Option<usize>,
 }
 
 /// A process that runs the swarm, or would.
-pub(super) struct Process {
-    pub(super) child: Child,
+pub(crate) struct Process {
+    pub(crate) child: Child,
     /// `None` where it was told to end.
     stdin: Option<ChildStdin>,
-    pub(super) given: BTreeSet<String>,
+    pub(crate) given: BTreeSet<String>,
 }
 
 impl Process {
-    pub(super) fn start(start: &Start<'_>, heard: Sender<Word>) -> anyhow::Result<Self> {
+    pub(crate) fn start(start: &Start<'_>, heard: Sender<Word>) -> anyhow::Result<Self> {
         let proxy = start.proxy.map(|proxy| proxy.to_string()).unwrap_or_default();
+        let turns = start.turns.map(|turns| turns.to_string()).unwrap_or_default();
         let mut child = Command::new(std::env::current_exe()?)
             .args(["chaos", "--child"])
             .arg(start.root)
-            .args([&start.state, start.project, start.store, &proxy])
+            .args([&start.state, start.project, start.store, &proxy, &turns])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // A node that can't start while its database is away says so each time.
@@ -64,12 +67,12 @@ impl Process {
         Ok(Process { child, stdin, given: BTreeSet::new() })
     }
 
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Hands in a job, once.
-    pub(super) fn give(&mut self, job: &Job) {
+    pub(crate) fn give(&mut self, job: &Job) {
         let Some(stdin) = &mut self.stdin else { return };
         if self.given.insert(job.id.clone()) {
             let line = serde_json::to_string(job).expect("a job is plain data");
@@ -79,17 +82,17 @@ impl Process {
     }
 
     /// Tells it to end.
-    pub(super) fn dismiss(&mut self) {
+    pub(crate) fn dismiss(&mut self) {
         self.stdin = None;
     }
 
-    pub(super) fn signal(&self, signal: &str) -> anyhow::Result<()> {
+    pub(crate) fn signal(&self, signal: &str) -> anyhow::Result<()> {
         let sent = Command::new("kill").args([format!("-{signal}"), self.id().to_string()]).status()?;
         anyhow::ensure!(sent.success(), "the signal {signal} could not be sent");
         Ok(())
     }
 
-    pub(super) fn kill(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())

@@ -96,7 +96,7 @@ pub(super) fn write(root: &Path, generation: usize) -> std::io::Result<()> {
 }
 
 /// The database of a run, in which it has a workspace of its own.
-pub(super) fn database(store: &str, root: &Path) -> anyhow::Result<Database> {
+pub(crate) fn database(store: &str, root: &Path) -> anyhow::Result<Database> {
     let name = root.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     Ok(store.parse::<Database>()?.prefixed(&format!("{name}-")))
 }

@@ -15,16 +15,16 @@ use super::project;
 
 /// An input for the swarm.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Job {
-    pub(super) id: String,
-    pub(super) key: String,
-    pub(super) text: String,
+pub(crate) struct Job {
+    pub(crate) id: String,
+    pub(crate) key: String,
+    pub(crate) text: String,
 }
 
 /// What the swarm says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Said {
+pub(crate) enum Said {
     /// It runs.
     Ready,
     /// The job is on disk.
@@ -36,23 +36,25 @@ pub(super) enum Said {
 }
 
 /// How a node ends that another one has taken the swarm over from.
-pub(super) const TAKEN_OVER: i32 = 75;
+pub(crate) const TAKEN_OVER: i32 = 75;
 
 /// What a process was told to run.
-pub(super) struct Told<'a> {
-    pub(super) root: &'a Path,
+pub(crate) struct Told<'a> {
+    pub(crate) root: &'a Path,
     /// The folder of its state.
-    pub(super) state: &'a str,
+    pub(crate) state: &'a str,
     /// The folder of its project.
-    pub(super) project: &'a str,
-    pub(super) store: Option<&'a str>,
+    pub(crate) project: &'a str,
+    pub(crate) store: Option<&'a str>,
     /// By way of which the database is reached.
-    pub(super) proxy: Option<SocketAddr>,
+    pub(crate) proxy: Option<SocketAddr>,
+    /// So many turns at a time, unless it is to find out by itself.
+    pub(crate) turns: Option<usize>,
 }
 
 /// Runs the swarm of the project until standard input ends. Each node has a state root of its own, as if it were on a machine of
 /// its own.
-pub(super) fn serve(told: &Told<'_>) -> anyhow::Result<()> {
+pub(crate) fn serve(told: &Told<'_>) -> anyhow::Result<()> {
     let root = told.root;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -61,6 +63,10 @@ pub(super) fn serve(told: &Told<'_>) -> anyhow::Result<()> {
         let mut builder = Swarm::builder(bundle).state_root(root.join(told.state)).environment(Environment::default());
         if let Some(store) = told.store {
             let database = project::database(store, root)?.waiting();
+            let database = match told.turns {
+                Some(most) => database.turns(most),
+                None => database,
+            };
             builder = builder.database(match told.proxy {
                 Some(proxy) => database.by_way_of(proxy),
                 None => database,

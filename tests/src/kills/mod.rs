@@ -8,20 +8,8 @@
 mod driver;
 mod project;
 
-use std::process::ExitCode;
-
 /// Goes through all operations.
-#[allow(clippy::print_stderr, reason = "this is a program's shell")]
-pub fn main(arguments: Vec<String>) -> ExitCode {
-    if !arguments.is_empty() {
-        eprintln!("kills takes no options");
-        return ExitCode::from(2);
-    }
-    match driver::run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("kills: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+pub fn run(arguments: &[String]) -> anyhow::Result<()> {
+    anyhow::ensure!(arguments.is_empty(), "it takes no options");
+    driver::run()
 }

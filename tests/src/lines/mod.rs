@@ -12,7 +12,7 @@ mod ground;
 mod witness;
 
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -39,20 +39,13 @@ struct Options {
 }
 
 /// Runs lines for a while, prints what came of it, and fails where a difference was found.
-#[allow(clippy::print_stderr, reason = "this is a program's shell")]
-pub fn main(args: Vec<String>) -> ExitCode {
-    let run = || match std::env::var_os(PLACE) {
-        Some(place) => drive(&options(&args)?, place.into()),
-        None => start_again(&args),
+pub fn run(args: &[String]) -> anyhow::Result<()> {
+    let is_well = match std::env::var_os(PLACE) {
+        Some(place) => drive(&options(args)?, place.into())?,
+        None => start_again(args)?,
     };
-    match run() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::from(2)
-        }
-    }
+    anyhow::ensure!(is_well, "lines went another way than in a shell; see above");
+    Ok(())
 }
 
 fn options(args: &[String]) -> anyhow::Result<Options> {

@@ -10,8 +10,6 @@ mod process;
 pub(crate) mod project;
 mod watch;
 
-use std::process::ExitCode;
-
 use anyhow::{Context, bail};
 
 /// What a run does.
@@ -29,19 +27,9 @@ struct Plan {
 }
 
 /// Runs the reloads of the command line.
-#[allow(clippy::print_stderr, reason = "this is a program's shell")]
-pub fn main(arguments: Vec<String>) -> ExitCode {
-    let outcome = parse(&arguments).and_then(|plan| {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(driver::run(plan))
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("reloads: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+pub fn run(arguments: &[String]) -> anyhow::Result<()> {
+    let plan = parse(arguments)?;
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(driver::run(plan))
 }
 
 fn parse(arguments: &[String]) -> anyhow::Result<Plan> {

@@ -1,0 +1,78 @@
+//! The project whose turns last until they are let go.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The folder of the project.
+pub(super) const FOLDER: &str = "project";
+
+/// Where the tool writes which process runs it, a line each time.
+const BEGUN: &str = "begun.txt";
+
+const BUNDLE: &str = "
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: m}
+spec: {provider: scripted, model: script, options: {script: script.yaml}}
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: repeatable}
+spec:
+  entry: builtin:bash
+  exports: [{name: exec, idempotent: true}]
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: a}
+spec:
+  modelConfig: {modelRef: Model/m}
+  workdir: .
+  permissions: {default: allow}
+  tools: [{ref: Tool/repeatable}]
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: failover}
+spec:
+  instanceKey: failover
+  entryAgent: Agent/a
+  agents: [{ref: Agent/a}]
+";
+
+const SCRIPT: &str = r#"
+rules:
+  - when: {role: user}
+    reply:
+      calls:
+        - id: stay
+          tool: repeatable__exec
+          args: {command: "echo '{{ input }}' $PPID >> ../begun.txt; until [ -e '../go-{{ input }}' ]; do sleep 0.05; done"}
+  - when: {role: tool}
+    reply: {text: "done"}
+"#;
+
+/// Writes the project below `root`.
+pub(super) fn write(root: &Path) -> std::io::Result<()> {
+    let folder = root.join(FOLDER);
+    std::fs::create_dir_all(&folder)?;
+    std::fs::write(root.join(BEGUN), "")?;
+    std::fs::write(folder.join("goondan.yaml"), BUNDLE)?;
+    std::fs::write(folder.join("script.yaml"), SCRIPT)
+}
+
+/// The process that has begun each job last.
+pub(super) fn begun(root: &Path) -> std::io::Result<BTreeMap<String, u32>> {
+    let text = std::fs::read_to_string(root.join(BEGUN))?;
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    Ok(whole
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter_map(|(job, process)| Some((job.to_owned(), process.parse().ok()?)))
+        .collect())
+}
+
+/// Lets a job go on.
+pub(super) fn let_go(root: &Path, job: &str) -> std::io::Result<()> {
+    std::fs::write(root.join(format!("go-{job}")), "")
+}
