@@ -10,6 +10,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use goondan::ports::tool::ToolCallStatus;
@@ -18,6 +20,7 @@ use goondan::{HostCommand, Input, Swarm};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::runtime::Runtime;
+use tokio::sync::Mutex;
 
 const PROJECT: &str = "
 apiVersion: goondan.ai/v1
@@ -131,6 +134,21 @@ fn start(runtime: &Runtime, folder: &Path) -> Swarm {
     runtime.block_on(builder.start()).unwrap()
 }
 
+/// The time that something takes so often in a task of the runtime, as turns run.
+fn timed<F>(runtime: &Runtime, times: u64, what: impl Fn() -> F + Send + 'static) -> Duration
+where
+    F: Future<Output = ()> + Send,
+{
+    let task = runtime.spawn(async move {
+        let began = Instant::now();
+        for _ in 0..times {
+            what().await;
+        }
+        began.elapsed()
+    });
+    runtime.block_on(task).unwrap()
+}
+
 fn calls(criterion: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -150,9 +168,15 @@ fn calls(criterion: &mut Criterion) {
             // `current` does not know these; it ignores them.
             let arguments = json!({ "text": text, "start": 0, "end": 0 });
             group.bench_function(format!("{place}/{size}"), |bencher| {
-                bencher.iter(|| {
-                    let result = runtime.block_on(swarm.call_tool(None, None, tool, arguments.clone())).unwrap();
-                    assert_eq!(result.status, ToolCallStatus::Ok, "{:?}", result.error);
+                bencher.iter_custom(|times| {
+                    let (swarm, arguments) = (swarm.clone(), arguments.clone());
+                    timed(&runtime, times, move || {
+                        let (swarm, arguments) = (swarm.clone(), arguments.clone());
+                        async move {
+                            let result = swarm.call_tool(None, None, tool, arguments).await.unwrap();
+                            assert_eq!(result.status, ToolCallStatus::Ok, "{:?}", result.error);
+                        }
+                    })
                 });
             });
         }
@@ -187,19 +211,25 @@ fn pipes(criterion: &mut Criterion, runtime: &Runtime, echo: &Path) {
     for program in ["node", "bun"].into_iter().filter(|program| *program == "node" || has_bun()) {
         let mut command = tokio::process::Command::new(program);
         command.arg(echo).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-        let mut process = runtime.block_on(async { command.spawn().unwrap() });
-        let (mut down, mut up) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
+        let mut child = runtime.block_on(async { command.spawn().unwrap() });
+        let streams = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let process = Arc::new(Mutex::new(streams));
         for (size, length) in [("small", 700), ("10-kb", 10 * 1024 + 700)] {
             // As long as the line of such a call.
             let line = format!("{}\n", "x".repeat(length));
             group.bench_function(format!("{program}/{size}"), |bencher| {
-                bencher.iter(|| {
-                    runtime.block_on(async {
-                        let mut back = String::new();
-                        down.write_all(line.as_bytes()).await.unwrap();
-                        up.read_line(&mut back).await.unwrap();
-                        assert_eq!(back.len(), line.len());
-                    });
+                bencher.iter_custom(|times| {
+                    let (process, line) = (Arc::clone(&process), line.clone());
+                    timed(runtime, times, move || {
+                        let (process, line) = (Arc::clone(&process), line.clone());
+                        async move {
+                            let (down, up) = &mut *process.lock().await;
+                            let mut back = String::new();
+                            down.write_all(line.as_bytes()).await.unwrap();
+                            up.read_line(&mut back).await.unwrap();
+                            assert_eq!(back.len(), line.len());
+                        }
+                    })
                 });
             });
         }

@@ -6,7 +6,7 @@
 //! tests/postgres.sh sh -c 'target/release/trials failover --store "$GOONDAN_TEST_POSTGRES" --times N'
 //! cargo run -p goondan-tests --bin trials -- lines --seconds N --seed S
 //! cargo run -p goondan-tests --bin trials -- reloads --reloads N --instances N --versions N --seed S
-//! cargo run -p goondan-tests --bin trials -- hosted --reloads N --calls N
+//! cargo run -p goondan-tests --bin trials -- hosted --reloads N --calls N --between TURNS
 //! cargo run -p goondan-tests --bin trials -- kills
 //! cargo run --release -p goondan-tests --bin trials -- measure steps|turns|instances|reload COUNT
 //! ```

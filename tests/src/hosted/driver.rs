@@ -16,8 +16,6 @@ use super::project::{CALLS, Project, check};
 
 /// Conversations, and so turns that run at the same time.
 const INSTANCES: u32 = 32;
-/// Turns between two reloads, so that every edit serves some.
-const BETWEEN: u64 = 2;
 
 /// Runs `plan` in a folder of its own.
 #[allow(clippy::print_stdout, reason = "a program's result")]
@@ -34,7 +32,7 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<()> {
     let (began, before) = (Instant::now(), *load.turns.borrow());
     let mut latencies = Vec::new();
     for edit in 1..=plan.reloads {
-        load.more_turns(BETWEEN).await?;
+        load.more_turns(plan.between).await?;
         // Before it is written: a host that is just being started reads what is there.
         load.newest.store(edit, Ordering::SeqCst);
         project.turn_into(edit)?;

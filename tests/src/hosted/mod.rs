@@ -16,6 +16,8 @@ struct Plan {
     reloads: u32,
     /// Calls a second.
     calls: u32,
+    /// Turns between two reloads: every edit serves some.
+    between: u64,
 }
 
 /// Runs the reloads of the command line.
@@ -25,14 +27,15 @@ pub fn run(arguments: &[String]) -> anyhow::Result<()> {
 }
 
 fn parse(arguments: &[String]) -> anyhow::Result<Plan> {
-    let mut plan = Plan { reloads: 100, calls: 100 };
+    let mut plan = Plan { reloads: 100, calls: 100, between: 2 };
     for pair in arguments.chunks(2) {
         let [name, value] = pair else { bail!("{} needs a value", pair[0]) };
         let number = value.parse().with_context(|| format!("{name} takes a whole number, not `{value}`"))?;
         match name.as_str() {
             "--reloads" => plan.reloads = number,
             "--calls" => plan.calls = number.max(1),
-            _ => bail!("there is no option {name}; there are --reloads and --calls"),
+            "--between" => plan.between = u64::from(number.max(1)),
+            _ => bail!("there is no option {name}; there are --reloads, --calls and --between"),
         }
     }
     Ok(plan)
