@@ -1,6 +1,6 @@
 //! A node that works for another: it runs the turns that it is handed, and has no orchestrator.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -18,11 +18,8 @@ use crate::engine::Engine;
 use crate::life::Mirror;
 use crate::runtime::Orders;
 use crate::turn::instance::{self, TurnEnd, TurnStart};
-use crate::turn::{ConversationLog, JoinBox};
+use crate::turn::{JoinBox, Warm};
 use goondan_core::ids::InstanceId;
-
-/// That many idle conversations stay in memory.
-const WARM: usize = 64;
 
 /// A turn that runs here.
 struct Running {
@@ -36,29 +33,6 @@ struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.pulse.abort();
-    }
-}
-
-/// The conversations in memory, the longest idle first.
-#[derive(Default)]
-struct Warm {
-    logs: HashMap<InstanceId, ConversationLog>,
-    order: VecDeque<InstanceId>,
-}
-
-impl Warm {
-    fn take(&mut self, id: &InstanceId) -> Option<ConversationLog> {
-        self.order.retain(|warm| warm != id);
-        self.logs.remove(id)
-    }
-
-    fn put(&mut self, id: &InstanceId, log: ConversationLog) {
-        drop(self.take(id));
-        self.logs.insert(id.clone(), log);
-        self.order.push_back(id.clone());
-        while self.order.len() > WARM {
-            self.order.pop_front().and_then(|cold| self.logs.remove(&cold));
-        }
     }
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod model_course;
 pub(crate) mod pace;
 mod said;
 pub mod step;
+mod warm;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,7 @@ use crate::middleware::{self, ExtensionStates, Notes, TurnNext};
 use crate::tooling::dispatch::TurnFacts;
 use crate::tooling::registry::Catalog;
 use crate::turn::budget::Spent;
+pub(crate) use crate::turn::warm::Warm;
 use goondan_core::JsonObject;
 use goondan_core::conversation::Conversation;
 use goondan_core::event::{Cost, FinishReason, RuntimeEventKind, TurnError, TurnResult};

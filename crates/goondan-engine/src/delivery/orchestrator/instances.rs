@@ -6,14 +6,11 @@ use chrono::{DateTime, SecondsFormat, Utc};
 
 use super::RunningTurn;
 use super::known::Known;
-use crate::turn::ConversationLog;
+use crate::turn::{ConversationLog, Warm};
 use goondan_core::ids::InstanceId;
 use goondan_core::inbound::AgentEvent;
 use goondan_core::ports::store::{InstanceMeta, InstanceStatus, Recovered, Store};
 use goondan_core::ports::tool::SpawnedAgentInfo;
-
-/// That many idle conversations stay in memory.
-const WARM: usize = 64;
 
 /// One instance.
 pub(super) struct Instance {
@@ -24,8 +21,6 @@ pub(super) struct Instance {
     pub(super) is_new: bool,
     /// It is being retired or deleted: no turn may begin.
     pub(super) is_tended: bool,
-    /// The conversation, while it is in memory.
-    warm: Option<Box<ConversationLog>>,
 }
 
 /// All of them.
@@ -33,15 +28,14 @@ pub(super) struct Instances {
     /// Those of each agent, by their keys.
     // Boxed: a table that grows has room for twice as many.
     by_agent: HashMap<String, HashMap<Box<str>, Box<Instance>>>,
-    /// Those with a conversation in memory, the longest idle first.
-    warm: VecDeque<InstanceId>,
+    warm: Warm,
     /// How many are not retired.
     len: usize,
 }
 
 impl Instances {
     pub(super) fn restore(metas: Vec<InstanceMeta>) -> Self {
-        let mut instances = Instances { by_agent: HashMap::new(), warm: VecDeque::new(), len: 0 };
+        let mut instances = Instances { by_agent: HashMap::new(), warm: Warm::default(), len: 0 };
         for meta in metas {
             instances.add(meta);
         }
@@ -107,6 +101,7 @@ impl Instances {
 
     /// Forgets a retired instance.
     pub(super) fn remove(&mut self, id: &InstanceId) {
+        drop(self.take_warm(id));
         if let Some(instances) = self.by_agent.get_mut(&id.agent) {
             instances.remove(&*id.instance_key);
         }
@@ -130,28 +125,22 @@ impl Instances {
         metas
     }
 
-    /// Keeps a conversation in memory, and lets go of the longest idle one where there are too many.
+    /// Keeps the conversation of an instance whose turn is over.
     pub(super) fn keep_warm(&mut self, id: &InstanceId, log: ConversationLog) {
-        let Some(instance) = self.get_mut(id) else { return };
-        instance.warm = Some(Box::new(log));
-        self.warm.push_back(id.clone());
-        while self.warm.len() > WARM {
-            if let Some(cold) = self.warm.pop_front().and_then(|id| self.get_mut(&id)) {
-                cold.warm = None;
-            }
+        if self.get(id).is_some() {
+            self.warm.put(id, log);
         }
     }
 
     /// The conversation of an instance whose turn begins.
     pub(super) fn take_warm(&mut self, id: &InstanceId) -> Option<ConversationLog> {
-        self.warm.retain(|warm| warm != id);
-        self.get_mut(id)?.warm.take().map(|log| *log)
+        self.warm.take(id)
     }
 }
 
 impl Instance {
     fn new(known: Known) -> Self {
-        Instance { known, queue: VecDeque::new(), turn: None, is_new: false, is_tended: false, warm: None }
+        Instance { known, queue: VecDeque::new(), turn: None, is_new: false, is_tended: false }
     }
 
     /// What is known of it, which is `id`.
