@@ -1,7 +1,5 @@
 //! Executable custom tools: a folder with a `tool.yaml` and a program that takes `--key=value` arguments.
 
-use std::collections::BTreeSet;
-
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -87,9 +85,7 @@ impl CustomTool {
             description,
             parameters: self.schema(),
             permissions: [Permission::Execute].into(),
-            optional_permissions: BTreeSet::new(),
-            read_only: false,
-            idempotent: false,
+            ..ExportSpec::default()
         }
     }
 

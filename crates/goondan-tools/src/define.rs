@@ -61,15 +61,7 @@ impl Export {
     /// The export `name` that runs `O`.
     pub(crate) fn new<O: Operation>(name: &str, shared: &Arc<O::Shared>) -> Export {
         let (description, parameters) = schema::describe::<O>();
-        let spec = ExportSpec {
-            name: name.to_owned(),
-            description,
-            parameters,
-            permissions: Default::default(),
-            optional_permissions: Default::default(),
-            read_only: false,
-            idempotent: false,
-        };
+        let spec = ExportSpec { name: name.to_owned(), description, parameters, ..ExportSpec::default() };
         let handler = Typed::<O> { shared: Arc::clone(shared), operation: PhantomData };
         Export { spec, handler: Arc::new(handler) }
     }

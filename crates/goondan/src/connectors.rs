@@ -372,33 +372,22 @@ fn manifest(name: &str, events: &[(&str, &[&str])]) -> ConnectorManifest {
     ConnectorManifest {
         name: name.to_owned(),
         events: events.iter().map(event).collect(),
-        takes_any_event: false,
-        config: Vec::new(),
-        secrets: Vec::new(),
-        answers: false,
-        streams: false,
-        asks: false,
-        knows_senders: false,
-        tool: None,
+        ..ConnectorManifest::default()
     }
 }
 
 type Check = fn(&str) -> Result<(), String>;
 
-fn setting(name: &'static str, need: Need, check: Check) -> Setting {
-    Setting { name, also: &[], variable: None, unless: None, need, check }
-}
-
 fn needed(name: &'static str, check: Check) -> Setting {
-    setting(name, Need::Always, check)
+    Setting::new(name, Need::Always, check)
 }
 
 fn for_replies(name: &'static str, check: Check) -> Setting {
-    setting(name, Need::ForReplies, check)
+    Setting::new(name, Need::ForReplies, check)
 }
 
 fn optional(name: &'static str, check: Check) -> Setting {
-    setting(name, Need::Never, check)
+    Setting::new(name, Need::Never, check)
 }
 
 fn filled(text: &str) -> Result<(), String> {

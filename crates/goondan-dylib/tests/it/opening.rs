@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use goondan_core::ports::tool::OpenError;
 use goondan_dylib::Limits;
+use goondan_spec::kinds::ExportSpec;
 
-use crate::support::{Bench, compile_c, export, impatient, plugin, tool};
+use crate::support::{Bench, compile_c, impatient, plugin, tool};
 
 /// Checks what is said, and that there is advice.
 fn says(result: Result<impl Sized, OpenError>, message: &str, suggestion: &str) {
@@ -128,7 +129,7 @@ async fn a_missing_export_is_told_with_those_that_are_there() {
     let bench = Bench::new();
     std::fs::copy(plugin("counter"), bench.path("libsubject.so")).expect("copied");
     let mut tool = tool("subject");
-    tool.spec.exports = vec![export("increment"), export("decrement")].into();
+    tool.spec.exports = vec![ExportSpec::named("increment"), ExportSpec::named("decrement")].into();
     says(bench.open_tool(&tool).await, "has no export `decrement`", "it has: current, increment");
 }
 

@@ -1,6 +1,6 @@
 //! Builds the example plug-ins, and stands in for the engine.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -155,19 +155,6 @@ pub(crate) fn tool(entry: &str) -> Resource<Tool> {
         annotations: BTreeMap::new(),
         origin: None,
         spec: Tool::new(Entry::Library(entry.to_owned())),
-    }
-}
-
-/// An export that a resource names without saying more.
-pub(crate) fn export(name: &str) -> ExportSpec {
-    ExportSpec {
-        name: name.to_owned(),
-        description: String::new(),
-        parameters: Value::Null,
-        permissions: BTreeSet::new(),
-        optional_permissions: Default::default(),
-        read_only: false,
-        idempotent: false,
     }
 }
 

@@ -104,19 +104,9 @@ fn manifest() -> ToolManifest {
         name: "call".to_owned(),
         description: "Does nothing.".to_owned(),
         parameters: json!({"type": "object"}),
-        permissions: Default::default(),
-        optional_permissions: Default::default(),
-        read_only: false,
-        idempotent: false,
+        ..ExportSpec::default()
     };
-    ToolManifest {
-        name: "empty".to_owned(),
-        exports: vec![export].into(),
-        error_message_limit: None,
-        output_limit: None,
-        timeout_ms: None,
-        variables: Vec::new(),
-    }
+    ToolManifest { name: "empty".to_owned(), exports: vec![export].into(), ..ToolManifest::default() }
 }
 
 struct Empty;

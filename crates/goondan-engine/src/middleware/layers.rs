@@ -255,10 +255,7 @@ fn registered(tool: OfferedTool) -> Result<Arc<RegisteredTool>, ToolError> {
         name: name.export().to_owned(),
         description: tool.description,
         parameters: tool.parameters,
-        permissions: Default::default(),
-        optional_permissions: Default::default(),
-        read_only: false,
-        idempotent: false,
+        ..ExportSpec::default()
     };
     Ok(Arc::new(RegisteredTool::new(name.resource(), spec, tool.handler, LIMITS)))
 }

@@ -198,10 +198,9 @@ fn export(name: &str, config: &Config, deferred: &BTreeSet<String>) -> ExportSpe
             "required": ["query"],
             "additionalProperties": false,
         }),
-        permissions: BTreeSet::new(),
-        optional_permissions: Default::default(),
         read_only: true,
         idempotent: true,
+        ..ExportSpec::default()
     }
 }
 

@@ -191,30 +191,18 @@ fn base() -> BasePackage {
         name: name.to_owned(),
         description: format!("Does {name}. And more."),
         parameters: json!({ "type": "object", "properties": { "path": { "type": "string" } } }),
-        permissions: Default::default(),
-        optional_permissions: Default::default(),
         read_only: true,
-        idempotent: false,
+        ..ExportSpec::default()
     };
     let tool = |name: &str, exports: &[&str]| ToolManifest {
         name: name.to_owned(),
         exports: exports.iter().map(|name| export(name)).collect::<Vec<_>>().into(),
-        error_message_limit: None,
-        output_limit: None,
-        timeout_ms: None,
-        variables: Vec::new(),
+        ..ToolManifest::default()
     };
     let connector = ConnectorManifest {
         name: "webhook".to_owned(),
         events: vec![ConnectorEvent { name: "message".to_owned(), properties: BTreeMap::new() }],
-        takes_any_event: false,
-        config: Vec::new(),
-        secrets: Vec::new(),
-        answers: false,
-        streams: false,
-        asks: false,
-        knows_senders: false,
-        tool: None,
+        ..ConnectorManifest::default()
     };
     BasePackage {
         tools: vec![tool("files", &["read", "write"]), tool("bash", &["exec"])],

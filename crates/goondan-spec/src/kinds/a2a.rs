@@ -49,9 +49,7 @@ impl A2aAgent {
                 "additionalProperties": false,
             }),
             permissions: [Permission::Network].into(),
-            optional_permissions: Default::default(),
-            read_only: false,
-            idempotent: false,
+            ..ExportSpec::default()
         }
     }
 }

@@ -52,7 +52,7 @@ impl Connector {
 }
 
 /// A built-in connector, as the program that runs it describes it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ConnectorManifest {
     /// The name behind `builtin:`.
     pub name: String,
@@ -94,6 +94,11 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// A value of that key.
+    pub fn new(name: &'static str, need: Need, check: fn(&str) -> Result<(), String>) -> Self {
+        Setting { name, also: &[], variable: None, unless: None, need, check }
+    }
+
     /// As it is, under these other keys, too.
     #[must_use]
     pub fn also(mut self, names: &'static [&'static str]) -> Self {

@@ -18,7 +18,7 @@ use crate::text::{alternatives, closest, excerpt, list};
 const MAX_QUALIFIED_NAME: usize = 64;
 
 /// One callable export.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExportSpec {
     /// Unique in its tool, without `__`.
@@ -275,15 +275,7 @@ fn is_whole(item: &Field<'_>, stated: &ExportOverride, findings: &mut Findings) 
 impl ExportSpec {
     /// An export of which nothing but its name is known.
     pub fn named(name: &str) -> Self {
-        ExportSpec {
-            name: name.to_owned(),
-            description: String::new(),
-            parameters: Value::Null,
-            permissions: BTreeSet::new(),
-            optional_permissions: BTreeSet::new(),
-            read_only: false,
-            idempotent: false,
-        }
+        ExportSpec { name: name.to_owned(), ..ExportSpec::default() }
     }
 }
 

@@ -88,7 +88,7 @@ pub enum Entry {
 }
 
 /// A handler set that describes itself: a built-in, a library or a `tool.yaml`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolManifest {
     /// The resource name, such as `text-transform`.

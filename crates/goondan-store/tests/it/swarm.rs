@@ -190,18 +190,13 @@ fn bundle(policy: &str) -> Bundle {
         name: name.to_owned(),
         description: "Does something.".to_owned(),
         parameters: json!({"type": "object"}),
-        permissions: Default::default(),
-        optional_permissions: Default::default(),
-        read_only: false,
         idempotent,
+        ..ExportSpec::default()
     };
     let world = ToolManifest {
         name: "world".to_owned(),
         exports: vec![export("once", false), export("again", true), export("ask", true), export("wait", true)].into(),
-        error_message_limit: None,
-        output_limit: None,
-        timeout_ms: None,
-        variables: Vec::new(),
+        ..ToolManifest::default()
     };
     let extensions = vec![("message-window".to_owned(), JsonObject::new())];
     let base = BasePackage { tools: vec![world], extensions, ..BasePackage::default() };

@@ -395,9 +395,7 @@ mod tests {
             description: "Echoes.".to_owned(),
             parameters: json!({"type": "object", "properties": {"n": {"type": "integer", "default": 1}}}),
             permissions: permissions.iter().copied().collect(),
-            optional_permissions: Default::default(),
-            read_only: false,
-            idempotent: false,
+            ..ExportSpec::default()
         };
         let limits = ToolLimits { error_message: 100, output: 100, timeout: Duration::from_secs(1) };
         Arc::new(RegisteredTool::new("t", spec, Arc::new(Echo), limits))

@@ -49,38 +49,16 @@ fn connector() -> ConnectorManifest {
     ConnectorManifest {
         name: "pager".to_owned(),
         events: vec![ConnectorEvent { name: "page".to_owned(), properties: Default::default() }],
-        takes_any_event: false,
-        config: vec![Setting {
-            name: "volume",
-            also: &[],
-            variable: None,
-            unless: None,
-            need: Need::Never,
-            check: is_number,
-        }],
+        config: vec![Setting::new("volume", Need::Never, is_number)],
         secrets: vec![
-            Setting {
-                name: "signingSecret",
-                also: &[],
-                variable: None,
-                unless: None,
-                need: Need::Always,
-                check: |_| Ok(()),
-            },
-            Setting {
-                name: "botToken",
-                also: &[],
-                variable: None,
-                unless: None,
-                need: Need::ForReplies,
-                check: |_| Ok(()),
-            },
+            Setting::new("signingSecret", Need::Always, |_| Ok(())),
+            Setting::new("botToken", Need::ForReplies, |_| Ok(())),
         ],
         answers: true,
         streams: true,
         asks: true,
         knows_senders: true,
-        tool: None,
+        ..ConnectorManifest::default()
     }
 }
 
@@ -94,17 +72,14 @@ fn manifest(name: &str, exports: &[(&str, Permission)]) -> ToolManifest {
         description: format!("Does {name}."),
         parameters: json!({"type": "object", "properties": {"command": {"type": "string"}, "path": {"type": "string"}}}),
         permissions: [*permission].into(),
-        optional_permissions: Default::default(),
         read_only: *permission == Permission::Read,
-        idempotent: false,
+        ..ExportSpec::default()
     };
     ToolManifest {
         name: name.to_owned(),
         exports: exports.iter().map(export).collect::<Vec<_>>().into(),
-        error_message_limit: None,
-        output_limit: None,
         timeout_ms: Some(5_000),
-        variables: Vec::new(),
+        ..ToolManifest::default()
     }
 }
 
