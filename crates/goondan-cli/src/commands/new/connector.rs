@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use super::scaffold::File;
-use super::{Made, inner, is_name, refuse_existing, report, write};
+use super::scaffold::{self, File};
+use super::{Made, TAKEN, inner, is_name, refuse_existing, report, sdk, write};
 use crate::exit::CliError;
 use crate::output::Output;
 use crate::place;
@@ -17,6 +17,7 @@ const RESOURCE: &str = include_str!("../../../templates/connector/resource.yaml"
 const JAVASCRIPT: &str = include_str!("../../../templates/connector/connector.mjs");
 const TYPESCRIPT: &str = include_str!("../../../templates/connector/connector.ts");
 const PYTHON: &str = include_str!("../../../templates/connector/connector.py");
+const RUST: &str = include_str!("../../../../goondan-abi/templates/connector.rs");
 
 /// The longest name of a resource (rule L6).
 const NAME_LIMIT: usize = 63;
@@ -24,7 +25,7 @@ const NAME_LIMIT: usize = 63;
 const EXAMPLES: &str = "\
 Examples:
   gdn new connector kitchen               Create a file in TypeScript in connectors/kitchen, and a Connector with a Connection
-  gdn new connector kitchen --lang js     Create it in JavaScript; also: python
+  gdn new connector kitchen --lang js     Create it in JavaScript; also: python, rust
   gdn new connector kitchen --path lib/k  Create it in another folder";
 
 /// Arguments of `gdn new connector`.
@@ -40,6 +41,9 @@ pub(super) struct ConnectorArgs {
     /// Create the connector in this folder, which must not exist yet [default: connectors/NAME]
     #[arg(short, long, value_name = "DIR")]
     path: Option<PathBuf>,
+    /// Take the crate `goondan-abi` from this checkout of gdn, or from its own folder
+    #[arg(long, value_name = "DIR")]
+    sdk: Option<PathBuf>,
 }
 
 /// What the connector is written in.
@@ -52,16 +56,64 @@ enum ConnectorLang {
     Ts,
     /// A file that Python runs
     Python,
+    /// A crate that uses the SDK
+    Rust,
+}
+
+/// What is written of a connector besides the project around it.
+struct Code {
+    /// Files, with their texts.
+    files: Vec<(&'static str, String)>,
+    /// What the resource names.
+    entry: String,
+    /// The command that makes it; empty where there is nothing to make.
+    build: &'static str,
+    /// The line of its case that says without which program it is skipped.
+    needs: &'static str,
 }
 
 impl ConnectorLang {
-    /// The file, its text, and the line of its case that says without which program it is skipped.
-    fn code(self) -> (&'static str, &'static str, &'static str) {
+    fn code(self, name: &str, sdk: &str) -> Code {
+        let module = |file: &'static str, text: &str, needs| Code {
+            files: vec![(file, text.to_owned())],
+            entry: file.to_owned(),
+            build: "",
+            needs,
+        };
         match self {
-            ConnectorLang::Js => ("connector.mjs", JAVASCRIPT, "needs: [node]\n"),
-            ConnectorLang::Ts => ("connector.ts", TYPESCRIPT, ""),
-            ConnectorLang::Python => ("connector.py", PYTHON, "needs: [python3]\n"),
+            ConnectorLang::Js => module("connector.mjs", JAVASCRIPT, "needs: [node]\n"),
+            ConnectorLang::Ts => module("connector.ts", TYPESCRIPT, ""),
+            ConnectorLang::Python => module("connector.py", PYTHON, "needs: [python3]\n"),
+            ConnectorLang::Rust => {
+                let unused = ["schemars = \"1\"\n", "serde = { version = \"1\", features = [\"derive\"] }\n"];
+                let cargo =
+                    unused.iter().fold(scaffold::CARGO.replace("__SDK__", sdk), |cargo, line| cargo.replace(line, ""));
+                Code {
+                    files: vec![
+                        ("Cargo.toml", cargo),
+                        ("src/lib.rs", RUST.to_owned()),
+                        (".gitignore", "/target\n".to_owned()),
+                    ],
+                    entry: format!("target/release/{name}"),
+                    build: scaffold::RUST_BUILD,
+                    needs: "",
+                }
+            }
         }
+    }
+}
+
+/// What the crate depends on; nothing in other languages.
+fn dependency(args: &ConnectorArgs, folder: &Path) -> Result<String, CliError> {
+    match (args.lang, &args.sdk) {
+        (ConnectorLang::Rust, _) if TAKEN.contains(&args.name.as_str()) => {
+            let message = format!("`{}` can't be the name of a crate: it means something else in Rust.", args.name);
+            Err(CliError::usage(message).suggest(format!("Choose another one, such as `my-{}`.", args.name)))
+        }
+        (ConnectorLang::Rust, sdk) => sdk::dependency(sdk.as_deref(), folder),
+        (_, Some(_)) => Err(CliError::usage("`--sdk` is for connectors in Rust: others need none.")
+            .suggest("Leave `--sdk` out, or use `--lang rust`.")),
+        (_, None) => Ok(String::new()),
     }
 }
 
@@ -77,22 +129,30 @@ pub(super) fn run(args: &ConnectorArgs, output: &Output) -> Result<(), CliError>
         let connectors = project.as_deref().unwrap_or(Path::new("")).join("connectors");
         connectors.join(&args.name)
     });
-    let (entry, code, needs) = args.lang.code();
+    let code = args.lang.code(&args.name, &dependency(args, &folder)?);
     let filled = |template: &str| {
         let short: String = args.name.chars().take(NAME_LIMIT - "try-".len()).collect();
-        let template = template.replace("__NEEDS__", needs).replace("__ENTRY__", entry);
+        let template = match code.build.is_empty() {
+            true => template
+                .replace("  build: __BUILD__\n", "")
+                .replace("  build: {command: __BUILD__, cwd: __FOLDER__}\n", ""),
+            false => template.replace("__BUILD__", code.build),
+        };
+        let template = template.replace("__NEEDS__", code.needs).replace("__ENTRY__", &code.entry);
         template.replace("__SHORT__", &short).replace("__NAME__", &args.name)
     };
     let case = format!("{}.case.yaml", args.name);
-    let texts = [(entry, code), ("goondan.yaml", PROJECT), ("script.yaml", SCRIPT), (&*case, CASE)];
+    let around = [("goondan.yaml", PROJECT), ("script.yaml", SCRIPT), (&*case, CASE)];
+    let inside = code.files.iter().map(|(path, text)| (*path, text.as_str())).chain(around);
     let mut files: Vec<File> =
-        texts.into_iter().map(|(path, text)| File { path: folder.join(path), text: filled(text) }).collect();
+        inside.map(|(path, text)| File { path: folder.join(path), text: filled(text) }).collect();
     if let Some((inner, root)) = project.and_then(|root| Some((inner(&root, &folder)?, root))) {
         let path = root.join("connectors").join(format!("{}.yaml", args.name));
         files.push(File { path, text: filled(RESOURCE).replace("__FOLDER__", &inner) });
     }
     refuse_existing(&folder, &files)?;
     files.iter().try_for_each(write)?;
-    let made = Made { what: "connector", name: &args.name, folder: &folder, files: &files, builds: false, input: None };
+    let builds = !code.build.is_empty();
+    let made = Made { what: "connector", name: &args.name, folder: &folder, files: &files, builds, input: None };
     report(&made, output)
 }
