@@ -5,6 +5,7 @@
 //! or which tools and models there are.
 
 pub mod caller;
+pub mod connecting;
 pub mod conversation;
 pub mod event;
 pub mod handled;

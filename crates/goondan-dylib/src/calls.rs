@@ -81,6 +81,16 @@ impl Calls {
         Ok(Receivers { call, answer: answered, events: happened })
     }
 
+    /// Hands on a question of a call, and waits on this thread until there is room for it.
+    pub(crate) fn ask_in_turn(&self, call: u64, question: Event) {
+        let events = self.lock().open.get(&call).map(|open| open.events.clone());
+        match events {
+            // Where nobody hears it any more, the call is over.
+            Some(events) => drop(events.blocking_send(question)),
+            None => drop(self.ignore(call, "a question")),
+        }
+    }
+
     /// Marks a call as one that should end.
     pub(crate) fn cancel(&self, call: u64) {
         if let Some(open) = self.lock().open.get_mut(&call) {

@@ -131,7 +131,7 @@ struct LibraryLine {
 impl Line for LibraryLine {
     async fn hear(&mut self) -> Heard {
         match self.open.next().await {
-            Happening::Event(event) => Heard::Said(self.said(event)),
+            Happening::Event(event) => Heard::Said(said(&mut self.open, event)),
             Happening::Answer(outcome) => {
                 let mut ended = ended(outcome);
                 if let Err(error) = &mut ended.outcome {
@@ -150,7 +150,7 @@ impl Line for LibraryLine {
 
     fn rest(&mut self) -> Option<Event> {
         let event = self.open.rest()?;
-        Some(self.said(event))
+        Some(said(&mut self.open, event))
     }
 
     fn answer(&mut self, ask: u64, outcome: Result<Value, ToolError>) {
@@ -162,18 +162,17 @@ impl Line for LibraryLine {
     }
 }
 
-impl LibraryLine {
-    fn said(&mut self, event: link::Event) -> Event {
-        match event {
-            link::Event::Log(line) => {
-                let (level, message, fields) = parts(line);
-                Event::Log(level, message, fields)
-            }
-            link::Event::Progress(progress) => Event::Progress(progress.title, progress.metadata),
-            link::Event::Request { operation, name, payload } => {
-                self.open.asked(operation);
-                Event::Ask { ask: operation, name: asked_for(name), payload }
-            }
+/// What the code behind `open` has said, in the words of the engine's side.
+pub(crate) fn said(open: &mut OpenCall, event: link::Event) -> Event {
+    match event {
+        link::Event::Log(line) => {
+            let (level, message, fields) = parts(line);
+            Event::Log(level, message, fields)
+        }
+        link::Event::Progress(progress) => Event::Progress(progress.title, progress.metadata),
+        link::Event::Request { operation, name, payload } => {
+            open.asked(operation);
+            Event::Ask { ask: operation, name: asked_for(name), payload }
         }
     }
 }
@@ -184,6 +183,10 @@ fn asked_for(name: String) -> String {
         operation::LAYER_NEXT => "next".to_owned(),
         operation::LAYER_REQUEST => "request".to_owned(),
         operation::LAYER_SEND => "send".to_owned(),
+        operation::CONNECTOR_EMIT => "emit".to_owned(),
+        operation::CONNECTOR_REPLY => "reply".to_owned(),
+        operation::CONNECTOR_REPLIED => "replied".to_owned(),
+        operation::CONNECTOR_LINE => "line".to_owned(),
         _ => name,
     }
 }
@@ -209,7 +212,7 @@ fn ended(outcome: Outcome<wire::ToolOutput>) -> Ended {
     Ended { outcome, changes, state: said.state.map(|kept| Kept { value: kept.value }), listens: said.listens }
 }
 
-fn wire_error(error: ToolError) -> wire::ToolError {
+pub(crate) fn wire_error(error: ToolError) -> wire::ToolError {
     let ToolError { name, message, code, suggestion, help_url } = error;
     wire::ToolError { name, message, code, suggestion, help_url }
 }

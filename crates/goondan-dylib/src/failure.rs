@@ -88,6 +88,10 @@ pub(crate) enum Failure {
     },
     #[error("{name} has no extension")]
     NoExtension { name: String },
+    #[error("{name} has no connector")]
+    NoConnector { name: String },
+    #[error("the connector of {name} needs a program that can host libraries, and this one cannot")]
+    NotHosted { name: String },
     #[error("{name} has no export `{export}`")]
     NoExport { name: String, export: String, has: Vec<String> },
     #[error("no thread could be started for {name}: {cause}")]
@@ -202,6 +206,10 @@ impl Failure {
                 "add `export_extension!` of goondan-abi (or fill `extend` of include/goondan_plugin.h), and rebuild; \
                  a library of tools is for a Tool resource"
             }
+            Failure::NoConnector { .. } => {
+                "add `export_connector!` of goondan-abi, and rebuild; a library of tools is for a Tool resource"
+            }
+            Failure::NotHosted { .. } => "give `SwarmBuilder::tool_host` a command",
             Failure::Slow { .. } => {
                 "its initialisers, `open` and `describe` must return promptly; start what takes long at the first call"
             }
@@ -209,6 +217,18 @@ impl Failure {
             Failure::SlowHost { .. } => "the library's initialisers, `open` and `describe` must return promptly",
         };
         Some(fixed.to_owned())
+    }
+
+    /// Whether the process that was to load it is at fault, or has ended.
+    pub(crate) fn is_of_host(&self) -> bool {
+        matches!(
+            self,
+            Failure::NotHosted { .. }
+                | Failure::NoHost { .. }
+                | Failure::MuteHost { .. }
+                | Failure::DeadHost { .. }
+                | Failure::SlowHost { .. }
+        )
     }
 
     /// The export that was asked for and is not there.

@@ -1,4 +1,4 @@
-//! Opens Tool and Extension resources whose entry is a library.
+//! Opens Tool and Extension resources whose entry is a library. Connectors are in `connector.rs`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use goondan_abi::wire;
 use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
 use goondan_core::layering;
@@ -19,7 +20,7 @@ use crate::connection::{Connection, new_calls};
 use crate::extension::LibraryExtension;
 use crate::failure::Failure;
 use crate::handler::ExportHandler;
-use crate::hosted::{HostCommand, HostedLibrary};
+use crate::hosted::{Hearing, HostCommand, HostProcess, HostedLibrary, Started};
 use crate::image;
 use crate::lane::{Lane, LaneStart, Said};
 use crate::limits::Limits;
@@ -51,6 +52,8 @@ struct Opened {
     /// Made when it is needed: most swarms load no library.
     staging: Option<Arc<Staging>>,
     by_content: HashMap<(PathBuf, String), Weak<OpenedLibrary>>,
+    /// The last copy of each file that hosts of connectors load, with the hash of its content.
+    copies: HashMap<PathBuf, (String, PathBuf)>,
 }
 
 impl Libraries {
@@ -111,6 +114,33 @@ impl Libraries {
         Ok(Found { library, name, content, file })
     }
 
+    /// A private copy of the library of `entry`, and its name. Hosts may share it: each maps it anew.
+    pub(crate) async fn copy(&self, entry: &str, root: &Path) -> Result<(PathBuf, String), Failure> {
+        let source = locate::library(root, entry)?;
+        let image = blocking(move || Image::read(&source)).await?;
+        let mut opened = self.opened.lock().await;
+        let (name, content, file) = (image.name(), image.hash.clone(), image.source.clone());
+        if let Some((_, path)) = opened.copies.get(&file).filter(|(known, _)| *known == content) {
+            return Ok((path.clone(), name));
+        }
+        let path = place(self.staging(&mut opened).await?, image).await?;
+        opened.copies.insert(file, (content, path.clone()));
+        Ok((path, name))
+    }
+
+    /// A host for one long call into the library at `path`, and what the library says of itself.
+    pub(crate) async fn host_alone(&self, path: &Path, name: &str) -> Result<(HostProcess, wire::Manifest), Failure> {
+        let name = name.to_owned();
+        let Some(host) = &self.host else { return Err(Failure::NotHosted { name }) };
+        if self.threads.are_closed() {
+            return Err(Failure::GivenUp { name });
+        }
+        let started = HostProcess::start(host, path, &name, &self.limits, &self.counters, Hearing::InTurn).await?;
+        let Started { process, manifest, down, reader } = started;
+        self.threads.remember(&name, down, reader);
+        Ok((process, manifest))
+    }
+
     async fn open_tool(&self, tool: &Tool, entry: &str, root: &Path) -> Result<(Found, Vec<ExportSpec>), Failure> {
         let found = self.open_library(entry, root).await?;
         let exports = manifest::exports(&found.library.manifest, tool, &found.name)?;
@@ -119,7 +149,7 @@ impl Libraries {
 
     async fn open_extension(&self, entry: &str, root: &Path) -> Result<Found, Failure> {
         let found = self.open_library(entry, root).await?;
-        if !found.library.extends {
+        if !found.library.extends() {
             return Err(Failure::NoExtension { name: found.name });
         }
         let mut extended = self.extended.lock().unwrap_or_else(PoisonError::into_inner);

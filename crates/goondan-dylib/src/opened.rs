@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use goondan_abi::wire;
+use goondan_abi::wire::{self, feature};
 use goondan_core::ids::InstanceId;
 use goondan_core::layering::Sessions;
 
@@ -16,8 +16,8 @@ use crate::link::Outcome;
 pub(crate) struct OpenedLibrary {
     pub(crate) manifest: wire::Manifest,
     pub(crate) place: Place,
-    /// It has extensions, which may register in it.
-    pub(crate) extends: bool,
+    /// It takes messages besides calls of its tools.
+    takes_messages: bool,
     pub(crate) sessions: Sessions,
 }
 
@@ -33,7 +33,15 @@ impl OpenedLibrary {
     /// A library that was just opened.
     pub(crate) fn new(said: Said, place: Place) -> Self {
         let Said { manifest, extends } = said;
-        OpenedLibrary { manifest, place, extends, sessions: Sessions::default() }
+        OpenedLibrary { manifest, place, takes_messages: extends, sessions: Sessions::default() }
+    }
+
+    /// Whether it has extensions, which may register in it.
+    pub(crate) fn extends(&self) -> bool {
+        let features = &self.manifest.features;
+        // Before there were connectors, whatever took messages was an extension, and named no feature.
+        let is_silent = !features.iter().any(|known| known == feature::EXTENSION || known == feature::CONNECTOR);
+        self.takes_messages && (is_silent || features.iter().any(|known| known == feature::EXTENSION))
     }
 
     /// What has registered for `instance` is no longer wanted.

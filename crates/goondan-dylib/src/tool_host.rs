@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -18,6 +19,9 @@ use crate::lane::{Lane, LaneStart};
 use crate::limits::Limits;
 use crate::link::{Down, Event, Outcome, Upcalls};
 use crate::staging::file_name;
+
+/// Questions that may wait for their answers. More are refused, so that a library that only asks fills no memory.
+const MOST_QUESTIONS: usize = 1_024;
 
 /// How often a lane that should end is looked at.
 const LOOK: Duration = Duration::from_millis(5);
@@ -58,7 +62,7 @@ pub fn serve(path: &Path, input: impl BufRead, output: impl Write + Send + 'stat
     let limits = Limits::default();
     let (lines, queue) = channel();
     let writer = std::thread::Builder::new().name("output".to_owned()).spawn(move || write_all(output, &queue))?;
-    let pipe = Arc::new(Pipe { lines, calls: Mutex::default() });
+    let pipe = Arc::new(Pipe { lines, calls: Mutex::default(), questions: AtomicUsize::new(0) });
     let served = match open(path, &pipe, &limits) {
         Ok((lane, manifest)) => {
             pipe.put(Up::Opened(manifest));
@@ -109,7 +113,7 @@ fn pass_down(mut input: impl BufRead, pipe: &Pipe, lane: &Running, limits: &Limi
                     *cancelled = true;
                 }
             }
-            Down::Reply { .. } => {}
+            Down::Reply { .. } => pipe.answered(),
             Down::Close => break,
         }
         if lane.down.send(down).is_err() {
@@ -144,9 +148,22 @@ struct Pipe {
     lines: Sender<Option<Up>>,
     /// Open calls, and whether each is cancelled.
     calls: Mutex<HashMap<u64, bool>>,
+    /// Questions without an answer.
+    questions: AtomicUsize,
 }
 
 impl Pipe {
+    /// Counts a question, unless there are too many.
+    fn asks(&self) -> bool {
+        let more = |count| (count < MOST_QUESTIONS).then_some(count + 1);
+        self.questions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    fn answered(&self) {
+        let fewer = |count: usize| Some(count.saturating_sub(1));
+        let _ = self.questions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
+    }
+
     fn put(&self, up: Up) -> Status {
         if self.lines.send(Some(up)).is_ok() { Status::OK } else { Status::CLOSED }
     }
@@ -167,6 +184,9 @@ impl Upcalls for Pipe {
     fn event(&self, call: u64, event: Event) -> Status {
         if call != NO_CALL && !self.calls().contains_key(&call) {
             return Status::UNKNOWN_CALL;
+        }
+        if matches!(event, Event::Request { .. }) && !self.asks() {
+            return Status::BUSY;
         }
         self.put(Up::Event { call, event })
     }

@@ -83,7 +83,7 @@ impl Runner for ModuleRunner {
         let receivers = self.process.calls().begin()?;
         let package = self.host.definition().package.to_string_lossy();
         self.process.tell(&Begun { id: receivers.id, module: &self.module, package: &package, what });
-        Ok(Box::new(ModuleLine { process: Arc::clone(&self.process), receivers, is_over: false }))
+        Ok(Box::new(ModuleLine { process: Arc::clone(&self.process), receivers, is_settled: false }))
     }
 
     async fn call(&self, call: OfferedCall<'_>, ctx: &ToolContext) -> Ended {
@@ -114,15 +114,23 @@ impl Runner for ModuleRunner {
 }
 
 /// What was begun in a process. Where it is given up before its answer, the host is told, and given up if that does not help.
-struct ModuleLine {
+pub(crate) struct ModuleLine {
     process: Arc<Process>,
     receivers: Receivers,
-    is_over: bool,
+    /// The host need not be told of its end: it is over, or the host ends with it.
+    is_settled: bool,
+}
+
+impl ModuleLine {
+    /// All that runs in a process, which ends with it.
+    pub(crate) fn alone(process: Arc<Process>, receivers: Receivers) -> Self {
+        ModuleLine { process, receivers, is_settled: true }
+    }
 }
 
 impl Drop for ModuleLine {
     fn drop(&mut self) {
-        if !self.is_over {
+        if !self.is_settled {
             self.process.calls().forget(self.receivers.id);
             self.process.tell(&Down::Cancel { id: self.receivers.id });
             self.process.retire();
@@ -137,7 +145,7 @@ impl Line for ModuleLine {
             biased;
             Some(event) = self.receivers.events.recv() => Heard::Said(event),
             answer = &mut self.receivers.answer => {
-                self.is_over = true;
+                self.is_settled = true;
                 Heard::Ended(Box::new(answer.unwrap_or_else(|_| Err(errors::cancelled()).into())))
             }
         }

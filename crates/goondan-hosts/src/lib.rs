@@ -12,8 +12,8 @@
 //! An extension registers in its host for each instance, and its layers talk with the engine while they run. How is the same
 //! for all extensions that are spoken with in messages (`goondan_core::layering`); here is who carries them (`extension.rs`).
 //!
-//! A connector has a process of its own, which lives as long as its function runs (`connector.rs`). Whoever runs it decides
-//! whether and when it is started again.
+//! A connector has a process of its own, which lives as long as its function runs (`connector.rs`). What it asks is answered in the
+//! same way for all (`goondan_core::connecting`). Whoever runs it decides whether and when it is started again.
 //!
 //! What this crate does not know: how programs are contained and ended. That is behind the port [`HostPrograms`].
 
@@ -33,7 +33,6 @@ mod shim;
 mod source;
 mod wire;
 
-pub use connector::{ConnectorDesk, ConnectorValues};
 pub use programs::{HostProgram, HostPrograms, RunningHost, Streams};
 pub use runtimes::{RuntimeFound, found, installed, problem};
 pub use source::Modules;

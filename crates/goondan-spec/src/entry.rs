@@ -85,13 +85,16 @@ pub(crate) fn connector(
     if let Some(name) = text.strip_prefix(BUILTIN) {
         return builtin(field, name, names, findings).map(ConnectorEntry::Builtin);
     }
-    let path = folder.path(field, findings)?;
+    let path = located(field, text, folder, findings)?;
     match Language::of(&path) {
         Some(language) => {
             let module = Module::find(field, &path, language, folder, findings)?;
             Some(ConnectorEntry::Module(Box::new(module)))
         }
-        None => file(field, path, folder, findings).map(ConnectorEntry::Other),
+        None => {
+            let instead = "a connector is a library, or a file in JavaScript, TypeScript or Python";
+            library(field, &path, folder, instead, findings).map(ConnectorEntry::Library)
+        }
     }
 }
 
@@ -131,26 +134,6 @@ fn located(field: &Field<'_>, text: &str, folder: &Looks<'_>, findings: &mut Fin
     };
     findings.add_not_built(field.problem(Code::PACKAGE_PLATFORM, message).suggest(suggestion));
     None
-}
-
-/// A file that has to be there, and that nothing loads yet.
-fn file(field: &Field<'_>, path: String, folder: &Looks<'_>, findings: &mut Findings) -> Option<String> {
-    if !folder.is_file(&path) {
-        let message = format!("`{}` is `{}`, but there is no such file.", field.path, excerpt(&path, 200));
-        findings.add(
-            field
-                .problem(Code::ENTRY_NOT_FOUND, message)
-                .suggest("create it, or correct the path; it starts from the folder of goondan.yaml"),
-        );
-        return None;
-    }
-    findings.depends_on(path.clone());
-    findings.add(
-        field
-            .problem(Code::NOT_ACTIVE, format!("`{path}` is there, but entries of this form are not loaded yet."))
-            .suggest("it is checked and otherwise ignored"),
-    );
-    Some(path)
 }
 
 fn builtin(field: &Field<'_>, name: &str, names: &[&str], findings: &mut Findings) -> Option<String> {

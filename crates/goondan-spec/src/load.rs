@@ -188,15 +188,24 @@ impl Gathered {
         }
     }
 
-    /// A tool that is not built keeps its project from running only if an agent uses it. Agents that could not be read may use
-    /// any.
+    /// A tool or an extension that is not built keeps its project from running only if an agent uses it, a connector if a
+    /// Connection does. Agents that could not be read may use any.
     fn weigh_not_built(&mut self, decoded: &Decoded, agents: usize) {
-        let used: HashSet<String> =
-            decoded.agents.values().flat_map(|agent| &agent.spec.tools).map(|used| used.tool.to_string()).collect();
+        let of_agents = decoded.agents.values().map(|agent| &agent.spec);
+        let tools = of_agents.clone().flat_map(|agent| &agent.tools).map(|used| used.tool.to_string());
+        let extensions = of_agents.flat_map(|agent| &agent.extensions).map(|used| used.extension.to_string());
+        let connectors = decoded.connections.values().map(|connection| connection.spec.connector.to_string());
+        let used: HashSet<String> = tools.chain(extensions).chain(connectors).collect();
         let is_used = |tool: &Option<String>| tool.as_ref().is_none_or(|tool| used.contains(tool));
         for mut diagnostic in std::mem::take(&mut self.not_built) {
             if decoded.agents.len() == agents && !is_used(&diagnostic.resource) {
-                let message = format!("{} No agent uses the tool.", diagnostic.message);
+                let kind = diagnostic.resource.as_deref().and_then(|resource| resource.split_once('/'));
+                let unused = match kind.map(|(kind, _)| kind) {
+                    Some("Extension") => "No agent uses the extension.",
+                    Some("Connector") => "No connection uses the connector.",
+                    _ => "No agent uses the tool.",
+                };
+                let message = format!("{} {unused}", diagnostic.message);
                 diagnostic = Diagnostic { message, ..diagnostic }.as_code(Code::NOT_READY);
             }
             self.diagnostics.push(diagnostic);

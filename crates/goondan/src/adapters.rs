@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use goondan_core::JsonObject;
+use goondan_core::connecting::{ConnectorDesk, ConnectorValues};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::extension::{ExtensionCode, ExtensionSource};
 use goondan_core::ports::model::ModelFactory;
-use goondan_core::ports::tool::{InstanceObserver, OpenError, ToolSet, ToolSource};
+use goondan_core::ports::tool::{InstanceObserver, OpenError, ToolError, ToolSet, ToolSource};
 use goondan_dylib::{HostCommand, Libraries, Limits};
 use goondan_engine::plan::PlanPorts;
 use goondan_hosts::Modules;
 use goondan_mcp::{A2aTools, McpTools, StandIns};
-use goondan_spec::kinds::{Entry, Extension, ExtensionEntry, Isolation, Tool};
-use goondan_spec::{Environment, Resource};
+use goondan_spec::kinds::{ConnectorEntry, Entry, Extension, ExtensionEntry, Isolation, Tool};
+use goondan_spec::{Environment, Resource, ResourceId};
 use goondan_tools::{BuiltinTools, ExecutableTools, HelperCommand, ServerPrograms};
 
 use crate::hosts::HostStarter;
@@ -79,9 +80,25 @@ impl ToolSources {
         PlanPorts { tools, extensions: Arc::clone(self) as Arc<dyn ExtensionSource>, models }
     }
 
-    /// Files in the languages of hosts.
-    pub(crate) fn modules(&self) -> &Modules {
-        &self.modules
+    /// Runs a connector that is a file or a library until it ends. One that is built in is run elsewhere.
+    ///
+    /// # Errors
+    /// It can't be started, has failed, or its process has ended.
+    pub(crate) async fn run_connector(
+        &self,
+        (id, entry): (&ResourceId, &ConnectorEntry),
+        bundle_root: &Path,
+        values: ConnectorValues,
+        desk: Arc<dyn ConnectorDesk>,
+    ) -> Result<(), ToolError> {
+        match entry {
+            ConnectorEntry::Builtin(_) => Ok(()),
+            ConnectorEntry::Module(module) => self.modules.run_connector(id, module, bundle_root, values, desk).await,
+            ConnectorEntry::Library(path) => {
+                let libraries = self.hosted.as_ref().unwrap_or(&self.libraries);
+                libraries.run_connector(id, path, bundle_root, values, desk).await
+            }
+        }
     }
 
     /// The tools of MCP servers.

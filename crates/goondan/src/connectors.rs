@@ -1,16 +1,17 @@
 //! Which connectors are built in, what they take, and the connections of a running swarm. What runs them is another crate.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use goondan_core::connecting::ConnectorDesk;
+use goondan_core::connecting::ConnectorValues;
 use goondan_core::ports::tool::ToolError;
 use goondan_engine::delivery::schedule::cron::Schedule;
-pub use goondan_hosts::ConnectorDesk;
-use goondan_hosts::ConnectorValues;
 use goondan_spec::kinds::{
-    Allow, Connection, ConnectorEntry, ConnectorEvent, ConnectorManifest, Entry, IngressRule, Module, Need,
-    PropertyType, Reply, Setting,
+    Allow, Connection, ConnectorEntry, ConnectorEvent, ConnectorManifest, Entry, IngressRule, Need, PropertyType,
+    Reply, Setting,
 };
 use goondan_spec::{Bundle, Environment, Fingerprint, Resource, ResourceId, Secret, ValueSource};
 /// Stands at the end of comments on GitHub that agents have written.
@@ -27,7 +28,7 @@ pub struct Bound {
     /// The name of the built-in connector that runs it, or of the Connector whose file does.
     pub connector: String,
     /// The file that runs it, where it is not built in.
-    pub script: Option<Script>,
+    pub file: Option<ConnectorFile>,
     /// The events of its Connector.
     pub events: Vec<String>,
     /// Its settings.
@@ -44,30 +45,30 @@ pub struct Bound {
     pub allow: Option<Allow>,
 }
 
-/// A file that runs a connection.
+/// A file that runs a connection: a module or a library.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Script {
-    pub(crate) id: ResourceId,
-    pub(crate) module: Box<Module>,
+pub struct ConnectorFile {
+    id: ResourceId,
+    entry: ConnectorEntry,
     /// The project.
-    pub(crate) root: PathBuf,
+    root: PathBuf,
     /// What is in the file and in what it imports.
     contents: Vec<Fingerprint>,
 }
 
-impl Script {
-    fn of(id: &ResourceId, module: &Module, bundle: &Bundle) -> Script {
-        // What can't be read is told by whoever runs it.
-        let of_file = |file: &String| {
-            let read = std::fs::read(bundle.root().join(file));
-            read.map(|bytes| Fingerprint::of_bytes(&bytes)).unwrap_or_default()
+impl ConnectorFile {
+    /// That of a Connector; `None` for one that is built in.
+    fn of(id: &ResourceId, entry: &ConnectorEntry, bundle: &Bundle) -> Option<ConnectorFile> {
+        let files = match entry {
+            ConnectorEntry::Builtin(_) => return None,
+            ConnectorEntry::Module(module) => &module.files[..],
+            ConnectorEntry::Library(path) => std::slice::from_ref(path),
         };
-        Script {
-            id: id.clone(),
-            module: Box::new(module.clone()),
-            root: bundle.root().to_owned(),
-            contents: module.files.iter().map(of_file).collect(),
-        }
+        // What can't be read is told by whoever runs it.
+        let of_file =
+            |file: &String| File::open(bundle.root().join(file)).and_then(Fingerprint::of_stream).unwrap_or_default();
+        let contents = files.iter().map(of_file).collect();
+        Some(ConnectorFile { id: id.clone(), entry: entry.clone(), root: bundle.root().to_owned(), contents })
     }
 }
 
@@ -81,24 +82,19 @@ pub struct Unusable {
 }
 
 impl Bound {
-    /// A connection without its values, to see where its events go; `None` for one whose connector nothing runs.
+    /// A connection without its values, to see where its events go; `None` for one whose Connector is not there.
     pub fn without_values(bundle: &Bundle, connection: &Resource<Connection>) -> Option<Bound> {
         let spec = &connection.spec;
         let connector = &bundle.connectors().get(&spec.connector)?.spec;
-        let (name, script) = match &connector.entry {
-            ConnectorEntry::Builtin(name) => (name.clone(), None),
-            ConnectorEntry::Module(module) => {
-                (spec.connector.name.clone(), Some(Script::of(&spec.connector, module, bundle)))
-            }
-            ConnectorEntry::Other(_) => return None,
-        };
-        let tool = base_connector(&name).filter(|_| script.is_none()).and_then(|manifest| manifest.tool);
+        let file = ConnectorFile::of(&spec.connector, &connector.entry, bundle);
+        let name = connector.builtin().unwrap_or(&spec.connector.name).to_owned();
+        let tool = base_connector(&name).filter(|_| file.is_none()).and_then(|manifest| manifest.tool);
         let answers_by_tool = tool.is_some_and(|tool| all_have(bundle, connection, tool));
         let default = if answers_by_tool { Reply::None } else { Reply::Auto };
         Some(Bound {
             name: connection.id.name.clone(),
             connector: name,
-            script,
+            file,
             events: connector.events.iter().map(|event| event.name.clone()).collect(),
             config: BTreeMap::new(),
             secrets: BTreeMap::new(),
@@ -117,7 +113,7 @@ impl Bound {
     ) -> Option<Result<Bound, Unusable>> {
         let bound = Bound::without_values(bundle, connection)?;
         let spec = &connection.spec;
-        let known = base_connector(&bound.connector).filter(|_| bound.script.is_none());
+        let known = base_connector(&bound.connector).filter(|_| bound.file.is_none());
         let (config, secrets) = known.map_or((&[][..], &[][..]), |known| (&known.config, &known.secrets));
         let how = (bound.reply, spec.config.contains_key("apiBaseUrl"));
         let values = values(&spec.config, config, how, environment)
@@ -155,7 +151,7 @@ impl Swarm {
     /// # Errors
     /// It can't be started, has failed, or its process has ended.
     pub async fn run_connector(&self, bound: &Bound, desk: Arc<dyn ConnectorDesk>) -> Result<(), ToolError> {
-        let Some(script) = &bound.script else { return Ok(()) };
+        let Some(ConnectorFile { id, entry, root, .. }) = &bound.file else { return Ok(()) };
         let expose = |values: &BTreeMap<String, Secret>| {
             values.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect()
         };
@@ -165,11 +161,10 @@ impl Swarm {
             config: expose(&bound.config),
             secrets: expose(&bound.secrets),
         };
-        let modules = self.inner().tools.modules();
-        modules.run_connector(&script.id, &script.module, &script.root, values, desk).await
+        self.inner().tools.run_connector((id, entry), root, values, desk).await
     }
 
-    /// The connections that feed it as it is now. Those whose connector is not built in are left out.
+    /// The connections that feed it as it is now.
     pub async fn connections(&self) -> Vec<Result<Bound, Unusable>> {
         let environment = self.inner().reloading.lock().await.environment().clone();
         let bundle = self.bundle();

@@ -42,7 +42,8 @@ impl Contents {
         let connectors = bundle.connectors().values().filter(|connector| !connector.id.is_base());
         contents.extend(connectors.filter_map(|connector| match &connector.spec.entry {
             ConnectorEntry::Module(module) => fingerprint(&connector.id, module.files.clone()),
-            ConnectorEntry::Builtin(_) | ConnectorEntry::Other(_) => None,
+            ConnectorEntry::Library(path) => fingerprint(&connector.id, vec![path.clone()]),
+            ConnectorEntry::Builtin(_) => None,
         }));
         contents.extend(bundle.models().values().filter_map(|model| {
             let files = goondan_models::files_of(&model.spec).map(str::to_owned).collect();

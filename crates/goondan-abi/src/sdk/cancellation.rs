@@ -1,5 +1,6 @@
 //! Tells a call that it should end.
 
+use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -14,7 +15,8 @@ pub(super) struct Cancellation {
 #[derive(Default)]
 struct State {
     fired: bool,
-    wakers: Vec<Waker>,
+    last: u64,
+    wakers: HashMap<u64, Waker>,
 }
 
 impl Cancellation {
@@ -25,23 +27,16 @@ impl Cancellation {
             std::mem::take(&mut state.wakers)
         };
         self.fired.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_values().for_each(Waker::wake);
     }
 
     pub(super) fn is_fired(&self) -> bool {
         self.lock().fired
     }
 
-    /// Ready once it has fired.
-    pub(super) fn poll(&self, context: &Context<'_>) -> Poll<()> {
-        let mut state = self.lock();
-        if state.fired {
-            return Poll::Ready(());
-        }
-        if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-            state.wakers.push(context.waker().clone());
-        }
-        Poll::Pending
+    /// Listens until the result is dropped: a call may last for weeks, and ask for a million things meanwhile.
+    pub(super) fn listen(&self) -> Listening<'_> {
+        Listening { cancellation: self, number: None }
     }
 
     /// Blocks for `duration`, or until it fires: then true.
@@ -52,5 +47,54 @@ impl Cancellation {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody who waits for it.
+pub(super) struct Listening<'a> {
+    cancellation: &'a Cancellation,
+    number: Option<u64>,
+}
+
+impl Listening<'_> {
+    /// Ready once it has fired.
+    pub(super) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.cancellation.lock();
+        if state.fired {
+            return Poll::Ready(());
+        }
+        let number = *self.number.get_or_insert_with(|| {
+            state.last += 1;
+            state.last
+        });
+        state.wakers.insert(number, context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            // Dropped without the lock: what a waker holds is not ours.
+            let waker = self.cancellation.lock().wakers.remove(&number);
+            drop(waker);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_no_longer_listens_is_forgotten() {
+        let cancellation = Cancellation::default();
+        let context = Context::from_waker(Waker::noop());
+        let (mut one, mut other) = (cancellation.listen(), cancellation.listen());
+        assert!(one.poll(&context).is_pending() && other.poll(&context).is_pending());
+        drop(one);
+        assert_eq!(cancellation.lock().wakers.len(), 1);
+        cancellation.fire();
+        assert!(other.poll(&context).is_ready());
     }
 }

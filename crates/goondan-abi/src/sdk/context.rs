@@ -137,7 +137,8 @@ impl ToolContext {
 
     /// Ends when the call should.
     pub async fn cancelled(&self) {
-        poll_fn(|context| self.inner.cancellation.poll(context)).await;
+        let mut cancellation = self.inner.cancellation.listen();
+        poll_fn(|context| cancellation.poll(context)).await;
     }
 
     /// Polls `future` until the call should end.
@@ -146,10 +147,10 @@ impl ToolContext {
     ///
     /// `E_TOOL_CANCELLED` where that came first.
     pub async fn until_cancelled<F: Future>(&self, future: F) -> Result<F::Output, ToolError> {
-        let mut future = pin!(future);
+        let (mut future, mut cancellation) = (pin!(future), self.inner.cancellation.listen());
         poll_fn(|context| match future.as_mut().poll(context) {
             Poll::Ready(value) => Poll::Ready(Ok(value)),
-            Poll::Pending => self.inner.cancellation.poll(context).map(|()| Err(stopped())),
+            Poll::Pending => cancellation.poll(context).map(|()| Err(stopped())),
         })
         .await
     }

@@ -6,17 +6,19 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
+use super::connector::{Connects, Run as RunConnector};
 use super::extension::RegisterFn;
 use super::handler::{Handler, Run, erase};
-use crate::wire::{Export, Manifest, Permission, Sdk};
+use crate::wire::{Export, Manifest, Permission, Sdk, feature};
 
-/// All that a library exports. Made by [`export_tools!`](crate::export_tools) and
-/// [`export_extension!`](crate::export_extension).
+/// All that a library exports. Made by [`export_tools!`](crate::export_tools),
+/// [`export_extension!`](crate::export_extension) and [`export_connector!`](crate::export_connector).
 pub struct Library {
     name: &'static str,
     version: &'static str,
     tools: Vec<Tool>,
     extension: Option<RegisterFn>,
+    connector: Option<RunConnector>,
 }
 
 /// One export with its handler.
@@ -91,7 +93,7 @@ impl Tool {
 impl Library {
     /// A library that exports `tools`.
     pub fn new(name: &'static str, version: &'static str, tools: Vec<Tool>) -> Self {
-        Library { name, version, tools, extension: None }
+        Library { name, version, tools, extension: None, connector: None }
     }
 
     /// Adds an extension, which `register` registers.
@@ -101,8 +103,19 @@ impl Library {
         self
     }
 
+    /// Adds a connector, which `run` runs.
+    #[must_use]
+    pub fn connecting<M: 'static>(mut self, run: impl Connects<M>) -> Self {
+        self.connector = Some(RunConnector::new(run));
+        self
+    }
+
     pub(super) fn extension(&self) -> Option<RegisterFn> {
         self.extension
+    }
+
+    pub(super) fn connector(&self) -> Option<RunConnector> {
+        self.connector.clone()
     }
 
     pub(super) fn manifest(&self) -> Manifest {
@@ -110,9 +123,19 @@ impl Library {
             name: self.name.to_owned(),
             version: self.version.to_owned(),
             sdk: Some(Sdk { language: "rust".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }),
-            features: Vec::new(),
+            features: self.features().map(str::to_owned).collect(),
             exports: self.tools.iter().map(|tool| tool.export.clone()).collect(),
         }
+    }
+
+    /// Whether it takes messages besides calls of its tools.
+    pub(super) fn is_extending(&self) -> bool {
+        self.features().next().is_some()
+    }
+
+    fn features(&self) -> impl Iterator<Item = &'static str> {
+        let extension = self.extension.map(|_| feature::EXTENSION);
+        extension.into_iter().chain(self.connector.as_ref().map(|_| feature::CONNECTOR))
     }
 
     pub(super) fn into_tools(self) -> impl Iterator<Item = (String, Box<dyn Run>)> {
@@ -214,6 +237,41 @@ macro_rules! export_extension {
                 ),*)?],
             )
             .extended($register)
+        }
+    };
+}
+
+/// Makes a function the connector of this library, and the library loadable. Once in a `cdylib`, in place of
+/// [`export_tools!`](crate::export_tools).
+///
+/// The function takes a [`ConnectorContext`](crate::sdk::ConnectorContext), may be async or plain, and runs as long as the
+/// connection does. The library may have tools for Tool resources as well:
+///
+/// ```
+/// use goondan_abi::sdk::{ConnectorContext, ConnectorEvent, ToolError, export_connector};
+///
+/// async fn run(ctx: ConnectorContext) -> Result<(), ToolError> {
+///     while let Some(line) = ctx.line().await? {
+///         ctx.emit(ConnectorEvent::new("line", line)).await?;
+///     }
+///     Ok(())
+/// }
+///
+/// export_connector! { run = run }
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! export_connector {
+    (run = $run:expr $(, tools = [$($tool:ident $(=> $($option:ident($($argument:tt)*)).+)?),* $(,)?])? $(,)?) => {
+        $crate::__export_library! {
+            $crate::sdk::Library::new(
+                env!("CARGO_PKG_NAME"),
+                env!("CARGO_PKG_VERSION"),
+                vec![$($(
+                    $crate::sdk::tool(stringify!($tool), $tool)$($(.$option($($argument)*))+)?
+                ),*)?],
+            )
+            .connecting($run)
         }
     };
 }

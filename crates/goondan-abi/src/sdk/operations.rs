@@ -47,6 +47,7 @@ impl Operations {
             Status::CANCELLED | Status::UNKNOWN_CALL => return Err(over(name)),
             refused => return Err(ToolError::new(format!("the host refused `{name}`: {}", refused.name()))),
         }
+        let mut cancellation = cancellation.listen();
         poll_fn(|context| {
             if let Some(waiting) = self.lock().get_mut(&operation) {
                 if let Some(reply) = waiting.reply.take() {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::cancellation::Cancellation;
+use super::connector::{ConnectorContext, Run as RunConnector};
 use super::context::ToolContext;
 use super::export::Library;
 use super::extension::{Extension, Means};
@@ -14,7 +15,7 @@ use super::operations::Operations;
 use super::panics;
 use super::threads::Threads;
 use crate::raw::Status;
-use crate::wire::{CallRequest, ExtensionMessage, ToolError, ToolOutput, code};
+use crate::wire::{CallRequest, Connect, ExtensionMessage, ToolError, ToolOutput, code};
 
 /// What stands behind `this` of the library table.
 pub(super) struct Running {
@@ -22,6 +23,7 @@ pub(super) struct Running {
     manifest: Vec<u8>,
     tools: HashMap<String, Arc<dyn Run>>,
     extension: Option<Arc<Extension>>,
+    connector: Option<RunConnector>,
     operations: Arc<Operations>,
     calls: Arc<Calls>,
     threads: Arc<Threads>,
@@ -42,6 +44,7 @@ impl Running {
             host,
             manifest: serde_json::to_vec(&library.manifest())?,
             extension: library.extension().map(|register| Arc::new(Extension::new(register))),
+            connector: library.connector(),
             tools: library.into_tools().map(|(name, run)| (name, Arc::from(run))).collect(),
             operations: Arc::default(),
             calls: Arc::new(Calls(Mutex::new(Some(HashMap::new())))),
@@ -73,10 +76,13 @@ impl Running {
         Status::OK
     }
 
-    /// Tells the extension something. `OK`: the call will be completed, whatever happens.
+    /// Tells the extension something, or runs the connector. `OK`: the call will be completed, whatever happens.
     pub(super) fn extend(&self, call: u64, message: &[u8]) -> Status {
-        let Some(extension) = self.extension.clone() else { return Status::UNKNOWN_OPERATION };
         let Ok(message) = serde_json::from_slice::<ExtensionMessage>(message) else { return Status::BAD_ARGUMENT };
+        if let ExtensionMessage::Connect(told) = message {
+            return self.connect(call, told);
+        }
+        let Some(extension) = self.extension.clone() else { return Status::UNKNOWN_OPERATION };
         if let ExtensionMessage::Forget { session } = message {
             extension.forget(session);
             return Status::OK;
@@ -91,6 +97,27 @@ impl Running {
         let started = self.threads.spawn(move || {
             finish(host, &calls, call, EXTENSION, || {
                 Ok(ToolOutput { output: serde_json::to_value(extension.run(message, means))?, ..ToolOutput::default() })
+            });
+        });
+        if started.is_err() {
+            self.forget(call);
+            return Status::BUSY;
+        }
+        Status::OK
+    }
+
+    fn connect(&self, call: u64, told: Connect) -> Status {
+        let Some(connector) = self.connector.clone() else { return Status::UNKNOWN_OPERATION };
+        let Some(cancellation) = self.note(call) else { return Status::CLOSED };
+        let (host, calls, threads) = (self.host, Arc::clone(&self.calls), Arc::clone(&self.threads));
+        let means =
+            Means { call, cancellation: Arc::clone(&cancellation), host, operations: Arc::clone(&self.operations) };
+        let started = self.threads.spawn(move || {
+            finish(host, &calls, call, CONNECTOR, || {
+                let ran = panics::catch(|| connector.run(ConnectorContext::new(told, means, threads)));
+                // What it has left running for the connection ends with it.
+                cancellation.fire();
+                ran.unwrap_or_else(|panic| Err(panicked(CONNECTOR, &panic))).map(|()| ToolOutput::default())
             });
         });
         if started.is_err() {
@@ -143,13 +170,20 @@ const TOOL_ADVICE: &str = "This is a fault of the tool. Try other arguments or a
 /// Who panics where an extension does, and what to do about it.
 const EXTENSION: (&str, &str) =
     ("it", "This is a fault of the extension. Whoever maintains it finds the place in the log.");
+/// Who panics where a connector does, and what to do about it.
+const CONNECTOR: (&str, &str) =
+    ("it", "This is a fault of the connector. Whoever maintains it finds the place in the log.");
+
+fn panicked((who, advice): (&str, &str), panic: &str) -> ToolError {
+    ToolError::new(format!("{who} panicked: {panic}")).code(code::PANIC).suggest(advice)
+}
 
 /// Does the work of a call and completes it. A panic of `who` ends here, with advice.
 fn finish(
     host: HostLink,
     calls: &Calls,
     call: u64,
-    (who, advice): (&str, &str),
+    whose: (&str, &str),
     work: impl FnOnce() -> Result<ToolOutput, ToolError>,
 ) {
     let _working = panics::working_for(call);
@@ -160,10 +194,7 @@ fn finish(
     let status = match outcome {
         Ok(Ok(output)) => host.complete(call, Status::OK, &output),
         Ok(Err(error)) => host.complete(call, Status::FAILED, &error),
-        Err(panic) => {
-            let error = ToolError::new(format!("{who} panicked: {panic}")).code(code::PANIC).suggest(advice);
-            host.complete(call, Status::PANIC, &error)
-        }
+        Err(panic) => host.complete(call, Status::PANIC, &panicked(whose, &panic)),
     };
     // Refused or unknown: the host has answered the call itself.
     let _ = status;

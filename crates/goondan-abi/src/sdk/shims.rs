@@ -45,9 +45,9 @@ unsafe extern "C" fn open<T: Exported>(host: *const Host, out: *mut LibraryTable
         panics::report_to(host);
         super::logging::forward();
         let library = T::library();
-        let extend: Option<unsafe extern "C" fn(*mut c_void, u64, Bytes) -> Status> = match library.extension() {
-            Some(_) => Some(extend),
-            None => None,
+        let extend: Option<unsafe extern "C" fn(*mut c_void, u64, Bytes) -> Status> = match library.is_extending() {
+            true => Some(extend),
+            false => None,
         };
         let Ok(running) = Running::new(host, library) else { return Status::INTERNAL };
         let library = LibraryTable {

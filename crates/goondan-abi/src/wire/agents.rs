@@ -27,6 +27,17 @@ pub mod operation {
     pub const LAYER_SEND: &str = "layer.send";
     /// All of them that a layer may ask for.
     pub const OF_LAYERS: [&str; 3] = [LAYER_NEXT, LAYER_REQUEST, LAYER_SEND];
+    /// Hands an event in ([`super::super::ConnectorEvent`] → null, once it is on disk).
+    pub const CONNECTOR_EMIT: &str = "connector.emit";
+    /// Waits for the next answer to send (an empty object → `{reply}`: `{number, origin, text}`, or null where there will be
+    /// none).
+    pub const CONNECTOR_REPLY: &str = "connector.reply";
+    /// Says what has become of an answer (`{number, error}`, where an error says why it was not sent → null).
+    pub const CONNECTOR_REPLIED: &str = "connector.replied";
+    /// Waits for the next line that somebody types (an empty object → `{line}`, null where there are no more).
+    pub const CONNECTOR_LINE: &str = "connector.line";
+    /// All of them that a connector may ask for.
+    pub const OF_CONNECTORS: [&str; 4] = [CONNECTOR_EMIT, CONNECTOR_REPLY, CONNECTOR_REPLIED, CONNECTOR_LINE];
 }
 
 /// A question to another agent.

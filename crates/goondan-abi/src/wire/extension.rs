@@ -1,11 +1,11 @@
 //! An extension: what it is told, and what it says. They are the messages of extensions in other languages.
 //!
-//! Each message but `forget` ends with `complete`, whose `output` is an [`Ended`].
+//! Each message but `forget` and `event` ends with `complete`, whose `output` is an [`Ended`]; that of `connect` says nothing.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{CallRequest, JsonObject, ToolError};
+use super::{CallRequest, Connect, JsonObject, ToolError};
 
 /// What `extend` takes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,8 @@ pub enum ExtensionMessage {
         /// The event, with a `type`.
         event: Value,
     },
+    /// Run the connector until the connection ends.
+    Connect(Connect),
 }
 
 /// What an extension registers with.

@@ -5,6 +5,14 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// Features that a manifest may name.
+pub mod feature {
+    /// `extend` takes the messages of an extension. A library that names no feature and has `extend` takes them, too.
+    pub const EXTENSION: &str = "extension";
+    /// `extend` takes `connect`.
+    pub const CONNECTOR: &str = "connector";
+}
+
 /// What `describe` writes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

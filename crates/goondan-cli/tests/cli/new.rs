@@ -198,6 +198,20 @@ fn follow_connector(lang: &str) {
 }
 
 #[test]
+fn a_connector_in_rust_builds_and_runs_as_it_is() {
+    let sandbox = Sandbox::new();
+    let printed = sandbox.gdn(&["new", "connector", "kitchen", "--lang", "rust"]).ok().to_owned();
+    sandbox.settings().bind(|| insta::assert_snapshot!("new connector in rust", printed));
+    lock(&sandbox.dir().join("connectors/kitchen"));
+    let [build, test, serve] = next(&printed).try_into().unwrap();
+    let gdn = |words: &[String]| sandbox.gdn_building(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(gdn(&build).ok().starts_with("Built Connector/kitchen"));
+    assert!(gdn(&test).ok().ends_with("1 passed, 0 failed\n"));
+    assert_eq!(serve, ["serve", "-vv", "connectors/kitchen"]);
+    sandbox.gdn(&["validate", "connectors/kitchen"]).ok();
+}
+
+#[test]
 fn a_connector_in_javascript_runs_as_it_is() {
     if has("node", &[]) {
         follow_connector("js");

@@ -67,7 +67,7 @@ async fn bound(swarm: &Swarm, name: &str) -> Result<Bound, String> {
         _ => None,
     });
     let bound = bound.ok_or_else(|| format!("the swarm has no Connection `{name}`"))??;
-    match bound.script {
+    match bound.file {
         Some(_) => Ok(bound),
         None => Err(format!("the connector of `{name}` is built in: only one that is a file can be run by itself")),
     }

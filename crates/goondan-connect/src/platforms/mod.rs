@@ -161,7 +161,7 @@ pub(crate) trait Platform: Send + Sync {
 
 /// The connector of a connection.
 pub(crate) fn make(bound: &Bound, console: Option<&Arc<Console>>) -> Result<Arc<dyn Platform>, String> {
-    if bound.script.is_some() {
+    if bound.file.is_some() {
         return Ok(Arc::new(script::Scripted::new(console.cloned())));
     }
     Ok(match bound.connector.as_str() {
@@ -182,7 +182,7 @@ pub(crate) fn make(bound: &Bound, console: Option<&Arc<Console>>) -> Result<Arc<
 /// A sentence about what is wrong with `given`.
 pub fn sample(bound: &Bound, given: Option<&Value>) -> Result<Event, String> {
     let event = match bound.connector.as_str() {
-        _ if bound.script.is_some() => script::sample(bound),
+        _ if bound.file.is_some() => script::sample(bound),
         "cli" => cli::sample(&bound.name),
         "cron" => cron::sample(bound),
         "telegram" | "telegram-polling" => telegram::sample(),

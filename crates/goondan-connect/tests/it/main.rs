@@ -9,6 +9,8 @@ mod discord;
 mod files;
 mod floods;
 mod github;
+#[cfg(unix)]
+mod library;
 mod platform;
 mod questions;
 mod reload;

@@ -11,7 +11,7 @@ use goondan::ids::InstanceId;
 use goondan::message::Role;
 use goondan::ports::clock::{Clock, SystemClock};
 use goondan::spec::Environment;
-use goondan::{Broker, Swarm};
+use goondan::{Broker, HostCommand, Swarm};
 use goondan_connect::{Connections, Look, Options, Shelf};
 use tower::ServiceExt as _;
 
@@ -75,10 +75,22 @@ impl Running {
         files: &[(&str, &str)],
         options: Options,
     ) -> Running {
+        let put = |folder: &Path| {
+            files.iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
+        };
+        Running::start_hosting(state, connections, put, options, None).await
+    }
+
+    /// As [`Running::start_with`], where `put` puts further files into the project, and libraries run in processes of `host`.
+    pub(crate) async fn start_hosting(
+        state: &Path,
+        connections: &str,
+        put: impl FnOnce(&Path),
+        options: Options,
+        host: Option<HostCommand>,
+    ) -> Running {
         let folder = tempfile::tempdir().unwrap();
-        for (name, text) in files {
-            std::fs::write(folder.path().join(name), text).unwrap();
-        }
+        put(folder.path());
         std::fs::write(folder.path().join("goondan.yaml"), format!("{AGENTS}---\n{connections}")).unwrap();
         let project = goondan::load(folder.path());
         assert_eq!(project.diagnostics, []);
@@ -87,7 +99,9 @@ impl Running {
         let broker: Broker = options.broker.clone().unwrap();
         // As a server does: questions wait for whoever comes.
         let somebody = broker.listen();
-        let swarm = Swarm::builder(project.bundle.unwrap())
+        let builder = Swarm::builder(project.bundle.unwrap());
+        let builder = host.into_iter().fold(builder, |builder, host| builder.tool_host(host));
+        let swarm = builder
             .approver(Arc::new(broker))
             .state_root(state)
             .workspace(goondan::Workspace { id: "w".to_owned(), dir: workspace.clone() })

@@ -16,7 +16,7 @@ use crate::connection::{Connection, new_calls};
 use crate::failure::Failure;
 use crate::lane;
 use crate::limits::Limits;
-use crate::link::{Down, Upcalls};
+use crate::link::{Down, Event, Upcalls};
 use crate::metrics::Counters;
 
 /// How often a host that was told to end is looked at.
@@ -29,6 +29,15 @@ pub struct HostCommand {
     pub program: PathBuf,
     /// What stands before the path.
     pub args: Vec<String>,
+}
+
+/// What becomes of a question where many of its call wait to be heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hearing {
+    /// It is lost: calls of a host must not wait for each other.
+    OrLost,
+    /// It waits, and with it all that the host says: there is one call.
+    InTurn,
 }
 
 /// A host that was started.
@@ -67,6 +76,7 @@ impl HostProcess {
         name: &str,
         limits: &Limits,
         counters: &Arc<Counters>,
+        hearing: Hearing,
     ) -> Result<Started, Failure> {
         let child = spawn(command, path).map_err(|cause| Failure::NoHost {
             name: name.to_owned(),
@@ -81,7 +91,7 @@ impl HostProcess {
         let process = HostProcess { connection, child: shared };
 
         let (ready, opened) = oneshot::channel();
-        let reader = process.serve(name, &calls, commands, ready, limits).map_err(|cause| {
+        let reader = process.serve(name, &calls, commands, ready, limits, hearing).map_err(|cause| {
             process.kill();
             Failure::MuteHost { name: name.to_owned(), cause }
         })?;
@@ -97,6 +107,7 @@ impl HostProcess {
         commands: mpsc::UnboundedReceiver<Down>,
         ready: oneshot::Sender<Opened>,
         limits: &Limits,
+        hearing: Hearing,
     ) -> std::io::Result<JoinHandle<()>> {
         let pipes = |child: &mut Child| child.stdin.take().zip(child.stdout.take());
         let (stdin, stdout) = pipes(&mut self.child.lock()).ok_or_else(|| std::io::Error::other("it has no pipes"))?;
@@ -111,6 +122,7 @@ impl HostProcess {
             calls: Arc::clone(calls),
             child: Arc::clone(&self.child),
             line_limit: limits.max_line(),
+            hearing,
         };
         thread(&format!("write {name}"), move || writer.run(stdin, commands))?;
         thread(&format!("read {name}"), move || reader.run(stdout, ready))
@@ -197,6 +209,7 @@ struct Reader {
     calls: Arc<Calls>,
     child: Arc<SharedChild>,
     line_limit: u64,
+    hearing: Hearing,
 }
 
 impl Reader {
@@ -234,6 +247,9 @@ impl Reader {
             Up::Failed(told) => tell(Err(Failure::Told(told))),
             Up::Complete { call, outcome } => {
                 self.calls.complete(call, outcome);
+            }
+            Up::Event { call, event: event @ Event::Request { .. } } if self.hearing == Hearing::InTurn => {
+                self.calls.ask_in_turn(call, event);
             }
             Up::Event { call, event } => {
                 self.calls.event(call, event);

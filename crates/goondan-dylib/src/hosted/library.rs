@@ -9,7 +9,7 @@ use goondan_abi::wire::{self, code};
 use tokio::sync::Mutex;
 
 use super::backoff::pause_after;
-use super::child::{HostCommand, HostProcess, Started};
+use super::child::{Hearing, HostCommand, HostProcess, Started};
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::limits::Limits;
@@ -83,7 +83,9 @@ impl HostedLibrary {
     }
 
     async fn start(&self, state: &mut State) -> Result<(Arc<Connection>, wire::Manifest), Failure> {
-        let started = HostProcess::start(&self.command, &self.path, &self.name, &self.limits, &self.counters).await?;
+        let (command, hearing) = (&self.command, Hearing::OrLost);
+        let started =
+            HostProcess::start(command, &self.path, &self.name, &self.limits, &self.counters, hearing).await?;
         let Started { process, manifest, down, reader } = started;
         self.threads.remember(&self.name, down, reader);
         let connection = Arc::clone(&process.connection);

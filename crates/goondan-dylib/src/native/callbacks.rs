@@ -168,7 +168,8 @@ unsafe extern "C" fn request(ctx: *mut c_void, call: u64, operation: u64, name: 
             Ok(Err(_)) => return Status::BAD_ARGUMENT,
             Err(refused) => return refused,
         };
-        if !operation::ALL.contains(&name) && !operation::OF_LAYERS.contains(&name) {
+        let known = [&operation::ALL[..], &operation::OF_LAYERS, &operation::OF_CONNECTORS];
+        if !known.iter().any(|names| names.contains(&name)) {
             return Status::UNKNOWN_OPERATION;
         }
         // SAFETY: the caller lends the bytes for this call.

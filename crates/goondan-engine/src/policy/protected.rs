@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use goondan_spec::Bundle;
 use goondan_spec::discover::is_resource_file;
-use goondan_spec::kinds::{Action, Entry, ExtensionEntry, Permission, Permissions};
+use goondan_spec::kinds::{Action, ConnectorEntry, Entry, ExtensionEntry, Permission, Permissions};
 
 use crate::policy::{Because, Decision, PathArguments};
 use goondan_core::protected::Why;
@@ -118,13 +118,19 @@ fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, Why)> {
         ExtensionEntry::Library(path) => vec![path.clone()],
         ExtensionEntry::Builtin(_) => Vec::new(),
     });
-    let entries = entries.chain(modules).map(|path| (path, Why::Program));
+    let connectors = bundle.connectors().values().flat_map(|connector| match &connector.spec.entry {
+        ConnectorEntry::Module(module) => module.files.clone(),
+        ConnectorEntry::Library(path) => vec![path.clone()],
+        ConnectorEntry::Builtin(_) => Vec::new(),
+    });
+    let entries = entries.chain(modules).chain(connectors).map(|path| (path, Why::Program));
     let files = bundle.files().iter().map(|file| (file.clone(), Why::Bundle));
     let models =
         bundle.models().values().flat_map(|model| model.spec.files()).map(|file| (file.to_owned(), Why::Bundle));
     let of_tools = bundle.tools().values().filter_map(|tool| tool.spec.build.as_ref());
     let of_extensions = bundle.extensions().values().filter_map(|extension| extension.spec.build.as_ref());
-    let builds = of_tools.chain(of_extensions).filter_map(|build| build.cwd.clone());
+    let of_connectors = bundle.connectors().values().filter_map(|connector| connector.spec.build.as_ref());
+    let builds = of_tools.chain(of_extensions).chain(of_connectors).filter_map(|build| build.cwd.clone());
     let builds = builds.map(|folder| (folder, Why::Program));
     let skills = bundle.agents().values().flat_map(|agent| &agent.spec.skills);
     let skills = skills.map(|skill| (skill.folder.clone(), Why::Instructions));

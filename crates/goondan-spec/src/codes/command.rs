@@ -29,7 +29,7 @@ codes! {
     }
     /// Building a tool failed.
     BUILD_FAILED = "BUILD_FAILED" {
-        why: "The command in `spec.build` of a Tool or an Extension can't be started, ended with an error or took too long; or it succeeded, \
+        why: "The command in `spec.build` of a Tool, an Extension or a Connector can't be started, ended with an error or took too long; or it succeeded, \
               and what it made is not where `spec.entry` points.",
         next: "Correct what the lines above say, then run `gdn build` again.",
         more: Some("cli.md#build"),

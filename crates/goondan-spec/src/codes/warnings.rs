@@ -219,10 +219,4 @@ spec:
                `gdn doctor` tells what this machine has.",
         more: Some("cli.md#validate"),
     }
-    /// Something is read and checked, but nothing acts on it yet.
-    NOT_ACTIVE = "W_CONFIG_NOT_ACTIVE" {
-        why: "The entry of a Connector is a library. Connectors are built in, or files in JavaScript, TypeScript or Python.",
-        next: "Write the Connector in one of those languages.",
-        more: Some("connections.md#a-connector-of-your-own"),
-    }
 }

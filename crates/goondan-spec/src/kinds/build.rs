@@ -1,4 +1,4 @@
-//! How the entry of a Tool or an Extension is made: `spec.build`.
+//! How the entry of a Tool, an Extension or a Connector is made: `spec.build`.
 
 use std::fmt;
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl fmt::Display for BuildCommand {
     }
 }
 
-/// A tool or an extension that says how it is built. Known even where its entry is still missing.
+/// A tool, an extension or a connector that says how it is built. Known even where its entry is still missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolBuild {
     /// Whose entry it makes.

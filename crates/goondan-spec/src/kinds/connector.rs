@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 
 use super::Scope;
+use super::build::{self, Build, BuildShape};
 use super::module::{Module, Runtime};
 use crate::decode::Field;
 use crate::entry::{self, BUILTIN};
@@ -20,6 +21,8 @@ pub struct Connector {
     pub events: Vec<ConnectorEvent>,
     /// A file that sends answers.
     pub answers: bool,
+    /// How the entry is made, where it is.
+    pub build: Option<Build>,
 }
 
 /// Where the code of a connector is.
@@ -29,8 +32,8 @@ pub enum ConnectorEntry {
     Builtin(String),
     /// A file in JavaScript, TypeScript or Python.
     Module(Box<Module>),
-    /// A file that nothing loads yet, relative to the bundle.
-    Other(String),
+    /// A dynamic library, relative to the bundle.
+    Library(String),
 }
 
 impl Connector {
@@ -39,6 +42,7 @@ impl Connector {
             entry: ConnectorEntry::Builtin(manifest.name.clone()),
             events: manifest.events.clone(),
             answers: false,
+            build: None,
         }
     }
 
@@ -46,7 +50,7 @@ impl Connector {
     pub fn builtin(&self) -> Option<&str> {
         match &self.entry {
             ConnectorEntry::Builtin(name) => Some(name),
-            ConnectorEntry::Module(_) | ConnectorEntry::Other(_) => None,
+            ConnectorEntry::Module(_) | ConnectorEntry::Library(_) => None,
         }
     }
 }
@@ -164,8 +168,10 @@ const TYPES: [(&str, PropertyType); 3] =
 pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Findings) -> Option<Connector> {
     let mut fields = spec.fields(findings)?;
     let names: Vec<&str> = scope.base.connectors.iter().map(|connector| connector.name.as_str()).collect();
-    let mut entry =
-        fields.required("entry", findings).and_then(|field| entry::connector(&field, &names, scope.folder, findings));
+    let entry_field = fields.required("entry", findings);
+    entry_field.iter().for_each(|field| findings.note_place(field));
+    let build = build::read(fields.optional("build").as_ref(), entry_field.as_ref(), scope, findings);
+    let mut entry = entry_field.and_then(|field| entry::connector(&field, &names, scope.folder, findings));
     let runtime = fields.optional("runtime");
     let runtime = match &mut entry {
         // What is wrong with the entry was told.
@@ -179,7 +185,7 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     let answers = answers_field.as_ref().map_or(Some(false), |field| field.boolean(findings));
     fields.finish(findings);
     runtime?;
-    let connector = Connector { entry: entry?, events: events?, answers: answers? };
+    let connector = Connector { entry: entry?, events: events?, answers: answers?, build: build? };
     if let (Some(field), Some(name)) = (&answers_field, connector.builtin()) {
         let message = format!("`{}` is for files: `{BUILTIN}{name}` knows by itself whether it answers.", field.path);
         findings.add(field.invalid(message).suggest("remove it"));
@@ -240,8 +246,8 @@ fn read_properties(field: &Field<'_>, findings: &mut Findings) -> Option<BTreeMa
 #[schemars(rename = "Connector")]
 #[expect(dead_code, reason = "read by the schema generator alone")]
 pub(crate) struct ConnectorSpec {
-    /// A connector of this program, such as `builtin:webhook`; or the path of a file in JavaScript, TypeScript or Python whose
-    /// function runs as long as the connection does.
+    /// A connector of this program, such as `builtin:webhook`; or the path of a file in JavaScript, TypeScript or Python, or of a
+    /// dynamic library, whose function runs as long as the connection does. The prefix and suffix of a library may be left out.
     #[schemars(length(min = 1))]
     #[schemars(extend("x-goondan-names" = "file"))]
     entry: String,
@@ -253,6 +259,8 @@ pub(crate) struct ConnectorSpec {
     /// Whether a file sends answers: its function calls `ctx.onReply`, and its events have an `origin`.
     #[serde(default)]
     answers: bool,
+    /// How `gdn build`, `gdn run --build` and `gdn run --watch` make the entry: a command, or a map with more settings.
+    build: Option<BuildShape>,
 }
 
 #[derive(JsonSchema)]

@@ -37,7 +37,7 @@ pub fn modules(bundle: &Bundle) -> Vec<(ResourceId, Option<(String, String)>)> {
     };
     let of_connector = |connector: &Arc<Resource<Connector>>| match &connector.spec.entry {
         ConnectorEntry::Module(module) => Some(problem(&connector.id, module)),
-        ConnectorEntry::Builtin(_) | ConnectorEntry::Other(_) => None,
+        ConnectorEntry::Builtin(_) | ConnectorEntry::Library(_) => None,
     };
     let tools = bundle.tools().values().filter_map(of_tool);
     let extensions = bundle.extensions().values().filter_map(of_extension);

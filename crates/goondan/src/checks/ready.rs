@@ -37,10 +37,17 @@ pub(super) fn check(bundle: &Bundle, environment: &Environment) -> Vec<Diagnosti
         Some(diagnostic)
     });
     let of_connectors = bundle.connectors().values().filter_map(|connector| {
-        let ConnectorEntry::Module(module) = &connector.spec.entry else { return None };
         // The swarm runs without it.
-        let problem = module_problem(bundle, &connector.id, module)?;
-        Some(problem.of(connector, "spec.entry", true, "connector"))
+        let problem = match &connector.spec.entry {
+            ConnectorEntry::Builtin(_) => return None,
+            ConnectorEntry::Module(module) => module_problem(bundle, &connector.id, module)?,
+            ConnectorEntry::Library(path) => {
+                Problem { code: Code::NOT_READY, ..library_problem(bundle, &connector.id, path)? }
+            }
+        };
+        let mut diagnostic = problem.of(connector, "spec.entry", true, "connector");
+        diagnostic.position = bundle.place(&connector.id, "spec.entry").or(diagnostic.position);
+        Some(diagnostic)
     });
     of_models.chain(of_tools).chain(of_extensions).chain(of_connectors).collect()
 }

@@ -51,7 +51,10 @@ pub(super) fn programs(bundle: &Bundle) -> Vec<Want> {
         ConnectorEntry::Module(module) => {
             Some(Want::new(format!("runs the code in `{}`", module.path), connector.origin.as_ref()))
         }
-        ConnectorEntry::Builtin(_) | ConnectorEntry::Other(_) => None,
+        ConnectorEntry::Library(path) => {
+            Some(Want::new(format!("loads the library `{path}`"), connector.origin.as_ref()))
+        }
+        ConnectorEntry::Builtin(_) => None,
     };
     let tools = bundle.tools().values().filter_map(want);
     let extensions = bundle.extensions().values().filter_map(of_extension);

@@ -48,7 +48,7 @@ pub(super) struct Means {
 
 impl Means {
     /// A context for code that runs on behalf of `context`.
-    fn context(self, mut request: CallRequest) -> ToolContext {
+    pub(super) fn context(self, mut request: CallRequest) -> ToolContext {
         ToolContext::of_call(self.call, &mut request, self.cancellation, (self.host, self.operations))
     }
 }
@@ -89,7 +89,8 @@ impl Extension {
                 self.forget(session);
                 Ended::default()
             }
-            ExtensionMessage::Event { .. } => Ended::default(),
+            // Nothing comes of it, or it is none of an extension.
+            ExtensionMessage::Event { .. } | ExtensionMessage::Connect(_) => Ended::default(),
         }
     }
 

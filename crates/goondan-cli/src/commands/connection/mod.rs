@@ -104,9 +104,8 @@ impl Found {
 
     fn bound(&self, connection: &Resource<Connection>) -> Result<Bound, CliError> {
         Bound::without_values(&self.bundle, connection).ok_or_else(|| {
-            let message = format!("`{}` is a file of a form that does not run.", connection.spec.connector);
-            CliError::new(Exit::Usage, Code::CONNECTION_NOT_FOUND, message)
-                .suggest("Write it in JavaScript, TypeScript or Python, or name a built-in connector.")
+            let message = format!("`{}` is not there.", connection.spec.connector);
+            CliError::new(Exit::Usage, Code::CONNECTION_NOT_FOUND, message).suggest("Name a Connector of the project.")
         })
     }
 

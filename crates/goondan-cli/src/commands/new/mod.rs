@@ -32,7 +32,7 @@ Examples:
 const CONNECTOR_EXAMPLES: &str = "\
 Examples:
   gdn new connector kitchen               Create a file in TypeScript in connectors/kitchen, and a Connector with a Connection
-  gdn new connector kitchen --lang js     Create it in JavaScript; also: python
+  gdn new connector kitchen --lang js     Create it in JavaScript; also: rust, python
   gdn new connector kitchen --path lib/k  Create it in another folder";
 
 /// Words that the compiler keeps for itself, and crates that the new one depends on.
@@ -106,6 +106,9 @@ struct ConnectorArgs {
     /// Create the connector in this folder, which must not exist yet [default: connectors/NAME]
     #[arg(short, long, value_name = "DIR")]
     path: Option<PathBuf>,
+    /// Take the crate `goondan-abi` from this checkout of gdn, or from its own folder
+    #[arg(long, value_name = "DIR")]
+    sdk: Option<PathBuf>,
 }
 
 /// Reads the languages that a thing can be written in.
@@ -121,8 +124,8 @@ pub(crate) fn run(args: &NewArgs, output: &Output) -> Result<(), CliError> {
         What::Extension(ExtensionArgs { name, lang, path, sdk }) => {
             Wish { subject: &EXTENSION, name, lang: *lang, path, sdk }
         }
-        What::Connector(ConnectorArgs { name, lang, path }) => {
-            Wish { subject: &CONNECTOR, name, lang: *lang, path, sdk: &None }
+        What::Connector(ConnectorArgs { name, lang, path, sdk }) => {
+            Wish { subject: &CONNECTOR, name, lang: *lang, path, sdk }
         }
     };
     wish.grant(output)

@@ -152,6 +152,14 @@ pub(super) const CONNECTOR: Subject = Subject {
     folder: "connectors",
     input: None,
     code: &[
+        (
+            Lang::Rust,
+            &[
+                ("Cargo.toml", CARGO),
+                ("src/lib.rs", include_str!("../../../../goondan-abi/templates/connector.rs")),
+                (".gitignore", TARGET),
+            ],
+        ),
         (Lang::Js, &[("connector.mjs", include_str!("../../../templates/connector/connector.mjs"))]),
         (Lang::Ts, &[("connector.ts", include_str!("../../../templates/connector/connector.ts"))]),
         (Lang::Python, &[("connector.py", include_str!("../../../templates/connector/connector.py"))]),
@@ -161,7 +169,8 @@ pub(super) const CONNECTOR: Subject = Subject {
     case: include_str!("../../../templates/connector/case.yaml"),
     resource: include_str!("../../../templates/connector/resource.yaml"),
     unbuilt: "",
-    filled: &[],
+    // A connector has no parameters of its own.
+    filled: &[("schemars = \"1\"\n", ""), ("serde = { version = \"1\", features = [\"derive\"] }\n", "")],
 };
 
 impl Subject {

@@ -205,7 +205,7 @@ async fn find(args: &RunArgs, state_root: &StateRoot, output: &Output) -> Result
 /// What is typed in a chat goes where a `cli` connection of the swarm says.
 async fn take_route(session: &Session, input: &mut Input) {
     let connections = session.swarm.connections().await;
-    let is_typed = |bound: &&Bound| bound.connector == "cli" && bound.script.is_none();
+    let is_typed = |bound: &&Bound| bound.connector == "cli" && bound.file.is_none();
     let Some(bound) = connections.iter().flatten().find(is_typed) else { return };
     let Ok(event) = goondan_connect::sample(bound, None) else { return };
     let route = goondan_connect::route(&bound.ingress, &event);

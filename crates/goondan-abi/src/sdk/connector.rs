@@ -1,0 +1,279 @@
+//! Connectors: a function that runs as long as its connection does, and hands events in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::context::{Logger, ToolContext};
+use super::extension::Means;
+use super::handler::{Async, Blocking};
+use super::panics;
+use super::threads::Threads;
+use super::turnstile::Turnstile;
+use crate::wire::{CallContext, CallRequest, Connect, ConnectorReply, JsonObject, ToolError, operation};
+
+/// Events that may wait for their acceptance; further ones wait here.
+const MOST_EMITTED: usize = 32;
+/// Characters of the reason why an answer was not sent.
+const LONGEST_REASON: usize = 300;
+/// How long it is waited before the host is asked again that could not take a question.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A function that can be a connector: `fn` or `async fn` of a [`ConnectorContext`] that gives `Result<(), ToolError>`.
+///
+/// `M` only tells the forms apart; it is inferred.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a connector",
+    note = "a connector is `fn` or `async fn` of `(ConnectorContext) -> Result<(), ToolError>`"
+)]
+pub trait Connects<M>: Send + Sync + 'static {
+    /// Runs it to its end on this thread.
+    ///
+    /// # Errors
+    ///
+    /// What the function fails with.
+    fn run(&self, ctx: ConnectorContext) -> Result<(), ToolError>;
+}
+
+impl<F, E> Connects<Blocking<(), E>> for F
+where
+    F: Fn(ConnectorContext) -> Result<(), E> + Send + Sync + 'static,
+    E: Into<ToolError>,
+{
+    fn run(&self, ctx: ConnectorContext) -> Result<(), ToolError> {
+        self(ctx).map_err(Into::into)
+    }
+}
+
+impl<F, R, E> Connects<Async<R, E>> for F
+where
+    F: Fn(ConnectorContext) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<(), E>>,
+    E: Into<ToolError>,
+{
+    fn run(&self, ctx: ConnectorContext) -> Result<(), ToolError> {
+        pollster::block_on(self(ctx)).map_err(Into::into)
+    }
+}
+
+/// A connector without its type.
+#[derive(Clone)]
+pub(super) struct Run(Arc<dyn Fn(ConnectorContext) -> Result<(), ToolError> + Send + Sync>);
+
+impl Run {
+    pub(super) fn new<M>(connector: impl Connects<M>) -> Self {
+        Run(Arc::new(move |ctx| connector.run(ctx)))
+    }
+
+    pub(super) fn run(&self, ctx: ConnectorContext) -> Result<(), ToolError> {
+        (self.0)(ctx)
+    }
+}
+
+/// What a connector knows about its connection, and what it may do. Cheap to clone; may travel to other threads.
+#[derive(Clone)]
+pub struct ConnectorContext {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    call: u64,
+    base: ToolContext,
+    told: Connect,
+    turnstile: Turnstile,
+    threads: Arc<Threads>,
+    is_replying: AtomicBool,
+}
+
+impl ConnectorContext {
+    pub(super) fn new(told: Connect, means: Means, threads: Arc<Threads>) -> Self {
+        let call = means.call;
+        let base = means.context(CallRequest {
+            tool: told.connector.clone(),
+            export: String::new(),
+            arguments: JsonObject::new(),
+            config: JsonObject::new(),
+            context: CallContext::default(),
+        });
+        let turnstile = Turnstile::new(MOST_EMITTED);
+        ConnectorContext {
+            inner: Arc::new(Inner { call, base, told, turnstile, threads, is_replying: AtomicBool::new(false) }),
+        }
+    }
+
+    /// The name of the Connection.
+    pub fn connection(&self) -> &str {
+        &self.inner.told.connection
+    }
+
+    /// The name of the Connector.
+    pub fn connector(&self) -> &str {
+        &self.inner.told.connector
+    }
+
+    /// The settings of the Connection, texts by name.
+    pub fn config(&self) -> &BTreeMap<String, String> {
+        &self.inner.told.config
+    }
+
+    /// A setting that has to be there.
+    ///
+    /// # Errors
+    ///
+    /// The Connection does not state it.
+    pub fn setting(&self, name: &str) -> Result<&str, ToolError> {
+        stated(self.config(), "config", name)
+    }
+
+    /// The secrets of the Connection, texts by name.
+    pub fn secrets(&self) -> &BTreeMap<String, String> {
+        &self.inner.told.secrets
+    }
+
+    /// A secret that has to be there.
+    ///
+    /// # Errors
+    ///
+    /// The Connection does not state it.
+    pub fn secret(&self, name: &str) -> Result<&str, ToolError> {
+        stated(self.secrets(), "secrets", name)
+    }
+
+    /// Log lines about this connection.
+    pub fn logger(&self) -> Logger<'_> {
+        self.inner.base.logger()
+    }
+
+    /// Hands an event in, such as a [`ConnectorEvent`](crate::wire::ConnectorEvent); returns once its input is on disk. Of those
+    /// that are handed in at the same time, a few are on their way at once and the others wait here.
+    ///
+    /// # Errors
+    ///
+    /// `E_CONNECTOR_EVENT` where it is no event or is not taken; or the connection has ended.
+    pub async fn emit(&self, event: impl Serialize) -> Result<(), ToolError> {
+        let _inside = self.inner.turnstile.enter().await;
+        self.inner.base.ask(operation::CONNECTOR_EMIT, &event).await.map(drop)
+    }
+
+    /// The next line that somebody types where the swarm runs; none where there are no more.
+    ///
+    /// # Errors
+    ///
+    /// The connection has ended.
+    pub async fn line(&self) -> Result<Option<String>, ToolError> {
+        let answer = self.inner.base.ask(operation::CONNECTOR_LINE, &JsonObject::new()).await?;
+        Ok(answer["line"].as_str().map(str::to_owned))
+    }
+
+    /// Has `send` send the answers to events with an origin, one after another. It runs on a thread of its own, so it may
+    /// block. What it fails with is why an answer was not sent.
+    ///
+    /// # Errors
+    ///
+    /// It was called before, or there is no thread for it.
+    pub fn on_reply<F>(&self, send: F) -> Result<(), ToolError>
+    where
+        F: Fn(ConnectorReply) -> Result<(), ToolError> + Send + 'static,
+    {
+        if self.inner.is_replying.swap(true, Ordering::Relaxed) {
+            return Err(ToolError::new("`on_reply` was called before"));
+        }
+        let ctx = self.clone();
+        self.inner.threads.spawn(move || ctx.send_answers(&send))?;
+        Ok(())
+    }
+
+    /// Whether the connection has ended.
+    pub fn is_cancelled(&self) -> bool {
+        self.inner.base.is_cancelled()
+    }
+
+    /// Ends when the connection does.
+    pub async fn cancelled(&self) {
+        self.inner.base.cancelled().await;
+    }
+
+    /// Polls `future` until the connection ends.
+    ///
+    /// # Errors
+    ///
+    /// That came first.
+    pub async fn until_cancelled<F: Future>(&self, future: F) -> Result<F::Output, ToolError> {
+        self.inner.base.until_cancelled(future).await
+    }
+
+    /// Blocks this thread for `duration`.
+    ///
+    /// # Errors
+    ///
+    /// As soon as the connection ends.
+    pub fn sleep(&self, duration: Duration) -> Result<(), ToolError> {
+        self.inner.base.sleep(duration)
+    }
+
+    /// The same for functions that are not async.
+    pub fn blocking(&self) -> BlockingConnector<'_> {
+        BlockingConnector(self)
+    }
+
+    fn send_answers(&self, send: &impl Fn(ConnectorReply) -> Result<(), ToolError>) {
+        let _working = panics::working_for(self.inner.call);
+        while let Some(asked) = self.insist(operation::CONNECTOR_REPLY, &json!({})) {
+            let reply = &asked["reply"];
+            let Some(number) = reply["number"].as_u64() else { return };
+            let answer = serde_json::from_value::<ConnectorReply>(reply.clone());
+            let sent = panics::catch(|| answer.map_err(ToolError::from).and_then(send));
+            let error = match sent {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(error.message),
+                Err(panic) => Some(format!("it panicked: {panic}")),
+            };
+            let error = error.map(|error| error.chars().take(LONGEST_REASON).collect::<String>());
+            if self.insist(operation::CONNECTOR_REPLIED, &json!({"number": number, "error": error})).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Asks until there is an answer; none where the connection has ended.
+    fn insist(&self, name: &str, payload: &Value) -> Option<Value> {
+        loop {
+            match pollster::block_on(self.inner.base.ask(name, payload)) {
+                Ok(answer) => return Some(answer),
+                Err(_) => self.sleep(PAUSE).ok()?,
+            }
+        }
+    }
+}
+
+/// [`ConnectorContext`] for functions that are not async: each waits on its thread.
+pub struct BlockingConnector<'a>(&'a ConnectorContext);
+
+impl BlockingConnector<'_> {
+    /// See [`ConnectorContext::emit`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn emit(&self, event: impl Serialize) -> Result<(), ToolError> {
+        pollster::block_on(self.0.emit(event))
+    }
+
+    /// See [`ConnectorContext::line`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn line(&self) -> Result<Option<String>, ToolError> {
+        pollster::block_on(self.0.line())
+    }
+}
+
+fn stated<'a>(values: &'a BTreeMap<String, String>, what: &str, name: &str) -> Result<&'a str, ToolError> {
+    let missing = || ToolError::new(format!("the Connection states no `{what}.{name}`"));
+    values.get(name).map(String::as_str).ok_or_else(missing)
+}

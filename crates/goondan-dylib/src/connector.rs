@@ -1,0 +1,107 @@
+//! A Connector whose entry is a library: its function runs as long as its connection does, in a host of its own.
+//!
+//! A connector is code that waits for the world, for weeks. What goes wrong with it must reach nobody else, and ending it must
+//! not need its help. So it never runs in this process.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use goondan_abi::wire::{self, code, feature};
+use goondan_core::connecting::{ConnectorDesk, ConnectorValues, attend};
+use goondan_core::layering::{Ended, Event, Heard, Line};
+use goondan_core::ports::tool::ToolError;
+use goondan_spec::{Code, ResourceId};
+use serde_json::Value;
+
+use crate::connection::{Happening, OpenCall};
+use crate::extension::{said, wire_error};
+use crate::failure::Failure;
+use crate::handler::{error, output};
+use crate::hosted::HostProcess;
+use crate::libraries::Libraries;
+use crate::link::Outcome;
+
+impl Libraries {
+    /// Runs the connector of the library at `entry` until its function returns. Dropping this ends its host.
+    ///
+    /// # Errors
+    /// It can't be loaded, its function has failed or panicked, or its host has ended. The error has a code.
+    pub async fn run_connector(
+        &self,
+        id: &ResourceId,
+        entry: &str,
+        bundle_root: &Path,
+        values: ConnectorValues,
+        desk: Arc<dyn ConnectorDesk>,
+    ) -> Result<(), ToolError> {
+        let started = self.start_connector(entry, bundle_root).await;
+        let (process, name) = started.map_err(|failure| not_started(id, failure))?;
+        let ConnectorValues { connection, connector, config, secrets } = values;
+        let told = wire::ExtensionMessage::Connect(wire::Connect { connection, connector, config, secrets });
+        let message = serde_json::to_value(told).map_err(|error| ToolError::new(error.to_string()))?;
+        let open = process.connection.extend(message).map_err(|why| failed(why, &name))?;
+        attend(&mut ConnectorLine { open, name }, desk.as_ref()).await
+    }
+
+    /// A host for the connector alone, and the name of its library.
+    async fn start_connector(&self, entry: &str, root: &Path) -> Result<(HostProcess, String), Failure> {
+        let (path, name) = self.copy(entry, root).await?;
+        let (process, manifest) = self.host_alone(&path, &name).await?;
+        let has_connector = manifest.features.iter().any(|known| known == feature::CONNECTOR);
+        if has_connector { Ok((process, name)) } else { Err(Failure::NoConnector { name }) }
+    }
+}
+
+/// What a connector says.
+struct ConnectorLine {
+    open: OpenCall,
+    /// The library's, for messages.
+    name: String,
+}
+
+#[async_trait]
+impl Line for ConnectorLine {
+    async fn hear(&mut self) -> Heard {
+        match self.open.next().await {
+            Happening::Event(event) => Heard::Said(said(&mut self.open, event)),
+            Happening::Answer(outcome) => Heard::Ended(Box::new(ended(outcome, &self.name))),
+        }
+    }
+
+    fn rest(&mut self) -> Option<Event> {
+        let event = self.open.rest()?;
+        Some(said(&mut self.open, event))
+    }
+
+    fn answer(&mut self, ask: u64, outcome: Result<Value, ToolError>) {
+        self.open.reply(ask, outcome.map_err(wire_error));
+    }
+
+    fn cancel(&mut self) {
+        self.open.cancel();
+    }
+}
+
+fn ended(outcome: Outcome<wire::ToolOutput>, name: &str) -> Ended {
+    outcome.map(output).map_err(|why| failed(why, name)).into()
+}
+
+/// Why a connector has ended, with the code that says so of connectors.
+fn failed(why: wire::ToolError, name: &str) -> ToolError {
+    let why = error(why);
+    match why.code.as_deref() {
+        Some(code::UNAVAILABLE) => ToolError { suggestion: None, ..why.code(Code::HOST_DIED) },
+        None | Some(code::PANIC | code::FAILED) => {
+            let message = format!("the connector of {name} failed: {}", why.message);
+            ToolError { message, ..why }.code(Code::CONNECTOR_FAILED)
+        }
+        Some(_) => why,
+    }
+}
+
+fn not_started(id: &ResourceId, failure: Failure) -> ToolError {
+    let code = if failure.is_of_host() { Code::HOST_START } else { Code::HOST_MODULE };
+    let suggestion = failure.suggestion();
+    ToolError { suggestion, ..ToolError::new(format!("{id}: {failure}")).code(code) }
+}
