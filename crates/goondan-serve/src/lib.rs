@@ -14,6 +14,8 @@ mod asking;
 mod caller;
 pub mod client;
 pub mod door;
+mod failure;
+mod follow;
 mod guard;
 mod hub;
 pub mod mcp;

@@ -52,7 +52,8 @@ pub(super) fn told(question: &Question) -> Said {
     Said { id: format!("question-{}", request.id), by: Speaker::Agent, pieces }
 }
 
-/// Takes a message as the answer to a question of its task.
+/// Takes a message as the answer to a question of its task. Words that are no answer, or that answer a question of which their
+/// sender has not heard, change nothing: the task says again what it waits for.
 pub(super) fn take(service: &Service, id: &TaskId, trace_id: &str, message: &Incoming) -> Result<(), RpcError> {
     if service.inner.given.has(&id.id, &message.id) {
         // It is sent again.
@@ -63,15 +64,13 @@ pub(super) fn take(service: &Service, id: &TaskId, trace_id: &str, message: &Inc
                      the next task of the conversation.";
         return Err(RpcError::unsupported(words));
     };
-    let (named, answer) = read(message)?;
-    let told = service.inner.a2a.last(id);
-    let question = match named {
-        Some(named) => of_task(service, trace_id, &named),
-        None if told.as_ref() == Some(&oldest.request.id) => Some(oldest),
-        None => None,
-    };
+    let Some((named, answer)) = read(message)? else { return Ok(()) };
     let closed = "The question is not open any more. Ask for the task: its status says what it waits for.";
-    let question = question.ok_or_else(|| RpcError::field("message.parts", closed))?;
+    let question = match named {
+        Some(named) => of_task(service, trace_id, &named).ok_or_else(|| RpcError::field("message.parts", closed))?,
+        None if service.inner.a2a.last(id).as_ref() == Some(&oldest.request.id) => oldest,
+        None => return Ok(()),
+    };
     let covers = Covers::from(answer.covers);
     if covers != Covers::Call && !question.request.is_offered(covers) {
         return Err(RpcError::field("message.parts", "The question does not offer that. It is still open."));
@@ -88,15 +87,15 @@ fn of_task(service: &Service, trace_id: &str, id: &str) -> Option<Question> {
     asking::all_asked(service, trace_id).find(|question| question.request.id == id)
 }
 
-/// Reads an answer: data with `answer`, and maybe the `id` of the question; or one word.
-fn read(message: &Incoming) -> Result<(Option<String>, AnswerBody), RpcError> {
+/// Reads an answer: data with `answer`, and maybe the `id` of the question; or one word. `None` for other words.
+fn read(message: &Incoming) -> Result<Option<(Option<String>, AnswerBody)>, RpcError> {
     for piece in &message.pieces {
         if let Piece::Data(Value::Object(data)) = piece {
             let mut data: JsonObject = data.clone();
             let id = data.remove("id").and_then(|id| id.as_str().map(str::to_owned));
             let answer = serde_json::from_value(Value::Object(data));
             return answer
-                .map(|answer| (id, answer))
+                .map(|answer| Some((id, answer)))
                 .map_err(|error| RpcError::field("message.parts", format!("The answer does not fit: {error}.")));
         }
     }
@@ -106,11 +105,7 @@ fn read(message: &Incoming) -> Result<(Option<String>, AnswerBody), RpcError> {
         "conversation" => Answer::Conversation,
         "always" => Answer::Always,
         "deny" | "no" => Answer::Deny,
-        _ => {
-            let words = "The task waits for an answer: once, conversation, always or deny. This message is none of them, and \
-                         the question is still open.";
-            return Err(RpcError::field("message.parts", words));
-        }
+        _ => return Ok(None),
     };
-    Ok((None, AnswerBody { answer, covers: Cover::Call }))
+    Ok(Some((None, AnswerBody { answer, covers: Cover::Call })))
 }

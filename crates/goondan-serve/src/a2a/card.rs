@@ -4,12 +4,15 @@ use axum::http::HeaderMap;
 use axum::http::header::HOST;
 use serde_json::{Value, json};
 
+use super::dialect::Dialect;
+use super::rpc;
 use crate::service::Service;
 
 /// What agents take, beside other files.
 const INPUT: [&str; 5] = ["text/plain", "application/json", "image/png", "image/jpeg", "application/pdf"];
 
-/// The card of an agent, for both versions: each reads its own fields. `is_guarded` where requests need a token.
+/// The card of an agent. Who says that it speaks 1.0 gets what 1.0 has; others get the fields of 0.3 beside them. `is_guarded`
+/// where requests need a token.
 pub(super) fn of(service: &Service, agent: &str, headers: &HeaderMap, is_guarded: bool) -> Value {
     let swarm = service.swarm();
     let role = if agent == swarm.entry_agent() { ", which speaks for the swarm" } else { "" };
@@ -24,22 +27,37 @@ pub(super) fn of(service: &Service, agent: &str, headers: &HeaderMap, is_guarded
             {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
             {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "0.3"},
         ],
-        "protocolVersion": "0.3.0",
-        "url": url,
-        "preferredTransport": "JSONRPC",
         "capabilities": {"streaming": true, "pushNotifications": false, "extendedAgentCard": false},
-        "supportsAuthenticatedExtendedCard": false,
         "defaultInputModes": INPUT,
         "defaultOutputModes": ["text/plain"],
         "skills": [{"id": agent, "name": agent, "description": about, "tags": [swarm.name()]}],
     });
     if is_guarded {
-        let scheme = json!({"type": "http", "scheme": "bearer", "httpAuthSecurityScheme": {"scheme": "bearer"}});
-        card["securitySchemes"] = json!({ "bearer": scheme });
+        card["securitySchemes"] = json!({"bearer": {"httpAuthSecurityScheme": {"scheme": "bearer"}}});
         card["securityRequirements"] = json!([{"schemes": {"bearer": {"list": []}}}]);
-        card["security"] = json!([{"bearer": []}]);
+    }
+    if !rpc::is_stated(headers, Dialect::V10) {
+        for (name, value) in old_fields(&url, is_guarded) {
+            card[name] = value;
+        }
+        if is_guarded {
+            card["securitySchemes"]["bearer"]["type"] = "http".into();
+            card["securitySchemes"]["bearer"]["scheme"] = "bearer".into();
+        }
     }
     card
+}
+
+/// What a card has in 0.3 alone.
+fn old_fields(url: &str, is_guarded: bool) -> Vec<(&'static str, Value)> {
+    let mut fields = vec![
+        ("protocolVersion", json!("0.3.0")),
+        ("url", json!(url)),
+        ("preferredTransport", json!("JSONRPC")),
+        ("supportsAuthenticatedExtendedCard", json!(false)),
+    ];
+    fields.extend(is_guarded.then(|| ("security", json!([{"bearer": []}]))));
+    fields
 }
 
 /// The server's address, as the client has reached it. The host was checked.

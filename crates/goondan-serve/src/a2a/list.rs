@@ -49,7 +49,7 @@ pub(super) async fn page(service: &Service, agent: &str, params: &Params, dialec
     let history = params.number("historyLength")?;
     let artifacts = params.0.get("includeArtifacts") == Some(&Value::Bool(true));
     let mut rows = all(service, agent, params.text("contextId")?).await;
-    rows.retain(|(_, (_, changed))| since.is_none_or(|since| *changed > since));
+    rows.retain(|(_, (_, changed))| since.is_none_or(|since| *changed >= since));
     let mut known = Vec::new();
     for (number, (id, _)) in rows {
         if let Some(found) = service.swarm().find(&id.id).await

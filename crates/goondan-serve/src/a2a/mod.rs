@@ -22,13 +22,12 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Path, Query, State};
-use axum::http::header::{CACHE_CONTROL, ETAG};
+use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH, VARY};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use goondan::spec::Code;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 pub(crate) use self::answer::Told;
@@ -88,7 +87,13 @@ pub(crate) async fn agent_card(
 fn told(service: &Service, agent: &str, headers: &HeaderMap, access: &Access) -> Response {
     let card = card::of(service, agent, headers, access.token.is_some());
     let tag = format!("\"{}\"", goondan::ids::hex(&Sha256::digest(card.to_string())[..8]));
-    ([(ETAG, tag), (CACHE_CONTROL, "private, max-age=60".to_owned())], Json(card)).into_response()
+    let known = headers.get(IF_NONE_MATCH).and_then(|tags| tags.to_str().ok()).unwrap_or_default();
+    let is_known = known.split(',').any(|known| known.trim().trim_start_matches("W/") == tag);
+    let told = [(ETAG, tag), (CACHE_CONTROL, "private, max-age=60".to_owned()), (VARY, rpc::VERSION.to_owned())];
+    match is_known {
+        true => (StatusCode::NOT_MODIFIED, told).into_response(),
+        false => (told, Json(card)).into_response(),
+    }
 }
 
 /// Takes a request of A2A for an agent: JSON-RPC, in the versions 1.0 and 0.3.
@@ -134,30 +139,27 @@ async fn answer_to(
     request: Request,
     caller: Option<Caller>,
 ) -> Result<Response, RpcError> {
-    let Request { id: rpc, operation, dialect, params } = request;
+    let Request { id, operation, dialect, params } = request;
     let result = match operation {
         Operation::Send => {
             let message = Incoming::read(params, dialect)?;
             let begun = send::begin(service, agent, &message, caller).await?;
-            let task = match message.at_once {
-                true => find(service, &begun.id).await?,
-                false => send::settled(service, begun).await?,
-            };
+            let task = send::settled(service, begun, message.at_once).await?;
             dialect.wrapped(Shape::Task, task.write(dialect, message.history, true))
         }
         Operation::Stream => {
             let message = Incoming::read(params, dialect)?;
             let begun = send::begin(service, agent, &message, caller).await?;
-            let asked = Asked { rpc, dialect, until: Until::Question, history: message.history };
-            return Ok(stream::respond(service, begun, asked).await?.into_response());
+            let asked = Asked { rpc: id, dialect, until: Until::Question, history: message.history };
+            return Ok(stream::respond(service, begun, asked).into_response());
         }
         Operation::Subscribe => {
-            let id = task(params.task()?, agent)?;
-            if find(service, &id).await?.is_over() {
+            let begun = Begun::known(service, task(params.task()?, agent)?).await?;
+            if find(service, &begun.id).await?.is_over() {
                 return Err(RpcError::unsupported("The task is over. Ask for it: nothing more comes."));
             }
-            let asked = Asked { rpc, dialect, until: Until::End, history: None };
-            return Ok(stream::respond(service, Begun { id, watch: None }, asked).await?.into_response());
+            let asked = Asked { rpc: id, dialect, until: Until::End, history: None };
+            return Ok(stream::respond(service, begun, asked).into_response());
         }
         Operation::Get => {
             let history = params.number("historyLength")?;
@@ -172,11 +174,7 @@ async fn answer_to(
         Operation::Push => return Err(message::no_push()),
         Operation::Card => return Err(RpcError::unsupported("There is no other card for clients that are known.")),
     };
-    Ok(response(&rpc, &result))
-}
-
-fn response(rpc: &Value, result: &Value) -> Response {
-    Json(json!({"jsonrpc": "2.0", "id": rpc, "result": result})).into_response()
+    Ok(Json(rpc::response(&id, &result)).into_response())
 }
 
 fn task(id: &str, agent: &str) -> Result<TaskId, RpcError> {

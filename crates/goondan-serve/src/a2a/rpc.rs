@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::http::HeaderMap;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use goondan::SendError;
 use goondan::spec::Code;
@@ -11,7 +12,7 @@ use super::dialect::Dialect;
 use crate::problem::Problem;
 
 /// The header that says which version a client speaks.
-const VERSION: &str = "a2a-version";
+pub(super) const VERSION: &str = "a2a-version";
 
 /// What can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,10 +117,20 @@ impl RpcError {
         json!({"code": self.code, "message": self.message, "data": data})
     }
 
+    /// As the response to the request of that id.
+    pub(super) fn response(&self, id: &Value) -> Value {
+        json!({"jsonrpc": "2.0", "id": id, "error": self.body()})
+    }
+
     /// As the answer to a request.
     pub(super) fn answer(&self, id: &Value) -> Response {
-        Json(json!({"jsonrpc": "2.0", "id": id, "error": self.body()})).into_response()
+        Json(self.response(id)).into_response()
     }
+}
+
+/// A result, as the response to the request of that id.
+pub(super) fn response(id: &Value, result: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "result": result})
 }
 
 impl From<SendError> for RpcError {
@@ -154,6 +165,10 @@ pub(super) type Failed = (Value, RpcError);
 impl Request {
     /// Reads a request. `asked` is the version that stands behind the question mark of the address.
     pub(super) fn read(headers: &HeaderMap, asked: Option<&str>, body: &[u8]) -> Result<Request, Failed> {
+        if !is_json(headers) {
+            let error = RpcError::content("Content-Type", "The request must be sent as application/json.");
+            return Err((Value::Null, error));
+        }
         let body: Value = serde_json::from_slice(body).map_err(|error| {
             (
                 Value::Null,
@@ -175,11 +190,11 @@ impl Request {
         let Some(method) = fields.get("method").and_then(Value::as_str) else {
             return Err(invalid(&id, "`method` must be a string."));
         };
-        let header = headers.get(VERSION).map(|value| value.to_str().unwrap_or("?").trim());
         let (operation, dialect) =
-            operation(method, header.or(asked).unwrap_or_default()).map_err(|error| (id.clone(), error))?;
+            operation(method, stated(headers).or(asked).unwrap_or_default()).map_err(|error| (id.clone(), error))?;
         let params = match fields.remove("params") {
             None | Some(Value::Null) => Map::new(),
+            Some(Value::Object(params)) if dialect == Dialect::V10 => named(params),
             Some(Value::Object(params)) => params,
             Some(_) => return Err((id, RpcError::field("params", "`params` must be an object."))),
         };
@@ -187,25 +202,86 @@ impl Request {
     }
 }
 
+/// Fields under the names that JSON has for them. Who reads what protocol buffers write has to take those of the definition, too:
+/// `context_id` for `contextId`. What clients have put into `metadata` and `data` is theirs.
+fn named(fields: Map<String, Value>) -> Map<String, Value> {
+    let all: Vec<String> = fields.keys().cloned().collect();
+    let named = fields.into_iter().map(|(name, value)| {
+        let own = camel(&name);
+        // Where both are there, the name of JSON counts.
+        let name = if all.contains(&own) { name } else { own };
+        let value = match name.as_str() {
+            "metadata" | "data" => value,
+            _ => named_within(value),
+        };
+        (name, value)
+    });
+    named.collect()
+}
+
+fn named_within(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => Value::Object(named(fields)),
+        Value::Array(items) => Value::Array(items.into_iter().map(named_within).collect()),
+        other => other,
+    }
+}
+
+fn camel(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |mut name, word| {
+        let mut letters = word.chars();
+        name.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        name + letters.as_str()
+    })
+}
+
+/// Whether a body may be JSON. One of which nothing is said is taken for it.
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(stated) = headers.get(CONTENT_TYPE) else { return true };
+    let media_type = stated.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim().to_lowercase();
+    media_type == "application/json" || media_type.ends_with("+json")
+}
+
+/// Whether a client says in a header that it speaks that version.
+pub(super) fn is_stated(headers: &HeaderMap, dialect: Dialect) -> bool {
+    let stated = stated(headers).and_then(spoken);
+    stated.is_some_and(|stated| stated == Some(dialect))
+}
+
+/// The version that a client states in a header.
+fn stated(headers: &HeaderMap) -> Option<&str> {
+    headers.get(VERSION).map(|value| value.to_str().unwrap_or("?").trim())
+}
+
+/// The version of that number, whatever the third part of it: `Some(None)` where none is stated, `None` for one that is not
+/// spoken here.
+fn spoken(version: &str) -> Option<Option<Dialect>> {
+    let mut numbers = version.split('.');
+    match (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default()) {
+        ("", _) => Some(None),
+        ("0", "3") => Some(Some(Dialect::V03)),
+        ("1", "0") => Some(Some(Dialect::V10)),
+        _ => None,
+    }
+}
+
 /// Which operation a method is, and in which version.
 fn operation(method: &str, version: &str) -> Result<(Operation, Dialect), RpcError> {
-    let old = OPERATIONS.iter().find(|(_, old, _)| *old == method);
-    let new = OPERATIONS.iter().find(|(.., new)| *new == method);
-    let mut numbers = version.split('.');
-    let row = match (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default()) {
-        // Clients of 0.3 do not say so. The methods of 1.0 have other names: who calls one speaks it.
-        ("", _) => old.map(|row| (row, Dialect::V03)).or(new.map(|row| (row, Dialect::V10))),
-        ("0", "3") => old.map(|row| (row, Dialect::V03)),
-        ("1", "0") => new.map(|row| (row, Dialect::V10)),
-        _ => {
-            let message = format!("Version {version} of A2A is not spoken here. The versions are 1.0 and 0.3.");
-            return Err(RpcError::new(-32009, "VERSION_NOT_SUPPORTED", message));
-        }
+    let Some(spoken) = spoken(version) else {
+        let message = format!("Version {version} of A2A is not spoken here. The versions are 1.0 and 0.3.");
+        return Err(RpcError::new(-32009, "VERSION_NOT_SUPPORTED", message));
     };
-    match row {
-        Some(((operation, ..), dialect)) => Ok((*operation, dialect)),
-        None => Err(RpcError::new(-32601, "METHOD_NOT_FOUND", format!("There is no method `{method}`."))),
-    }
+    let old = OPERATIONS.iter().find(|(_, old, _)| *old == method).map(|row| (row.0, Dialect::V03));
+    let new = OPERATIONS.iter().find(|(.., new)| *new == method).map(|row| (row.0, Dialect::V10));
+    let known = match spoken {
+        // Clients of 0.3 do not say so. The methods of 1.0 have other names: who calls one speaks it.
+        None => old.or(new),
+        Some(Dialect::V03) => old,
+        Some(Dialect::V10) => new,
+    };
+    known.ok_or_else(|| RpcError::new(-32601, "METHOD_NOT_FOUND", format!("There is no method `{method}`.")))
 }
 
 impl Params {
@@ -237,5 +313,24 @@ pub(super) fn number(value: Option<&Value>, name: &str) -> Result<Option<usize>,
             let number = value.as_u64().and_then(|number| usize::try_from(number).ok());
             number.map(Some).ok_or_else(|| RpcError::field(name, format!("`{name}` must be a number of at least 0.")))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_may_have_the_names_of_the_definition() {
+        let given = json!({
+            "context_id": "c", "page_size": 1, "pageSize": 2, "x": [{"return_immediately": true}],
+            "metadata": {"my_key": 1}, "parts": [{"media_type": "a/b", "data": {"my_key": 1}}],
+        });
+        let Value::Object(given) = given else { unreachable!() };
+        let wanted = json!({
+            "contextId": "c", "page_size": 1, "pageSize": 2, "x": [{"returnImmediately": true}],
+            "metadata": {"my_key": 1}, "parts": [{"mediaType": "a/b", "data": {"my_key": 1}}],
+        });
+        assert_eq!(Value::Object(named(given)), wanted);
     }
 }

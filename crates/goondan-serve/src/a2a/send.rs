@@ -10,14 +10,23 @@ use super::rpc::RpcError;
 use super::task::{Task, TaskId};
 use crate::problem::Problem;
 use crate::service::Service;
-use crate::watch::{News, Watch};
+use crate::watch::{Place, Watch};
 use crate::wire::CLIENT_MESSAGE_ID;
 
 /// A task that a message has begun or answered.
 pub(super) struct Begun {
     pub(super) id: TaskId,
-    /// What happens from its beginning on, where it is new.
-    pub(super) watch: Option<Watch>,
+    /// What happens in it: from its beginning on, where it is new.
+    pub(super) watch: Watch,
+}
+
+impl Begun {
+    /// A task that there is.
+    pub(super) async fn known(service: &Service, id: TaskId) -> Result<Begun, RpcError> {
+        let watch = Watch::begin(service, &id.id, &id.instance).await;
+        let watch = watch.ok_or_else(|| RpcError::task_not_found(&id.id))?;
+        Ok(Begun { id, watch })
+    }
 }
 
 /// Takes a message. The task that it begins is on disk then. One that is sent again finds its task.
@@ -35,9 +44,10 @@ pub(super) async fn begin(
         return go_on(service, agent, task, message).await;
     }
     let id = TaskId::of(agent, message);
-    if service.swarm().find(&id.id).await.is_some() {
-        return Ok(Begun { id, watch: None });
-    }
+    let place = match Watch::place(service, &id.id, &id.instance).await {
+        Place::Taken(watch) => return Ok(Begun { id, watch }),
+        Place::Free(place) => place,
+    };
     let (text, files) = message.input();
     if text.trim().is_empty() && files.is_empty() {
         return Err(RpcError::field("message.parts", "The message is empty."));
@@ -54,14 +64,7 @@ pub(super) async fn begin(
         caller,
         ..Input::default()
     };
-    let watch = Watch::before(service, &id.id);
-    let turn = service.swarm().send(input).await?;
-    // Another request with the same message may have been faster: then it goes on under that one's chain.
-    let trace_id = match service.swarm().find(&id.id).await {
-        Some(Found::Open(known)) => known.trace_id,
-        _ => turn.trace_id,
-    };
-    Ok(Begun { id, watch: Some(watch.of_chain(trace_id)) })
+    Ok(Begun { id, watch: place.send(input).await? })
 }
 
 /// A message in a task that there is.
@@ -80,28 +83,17 @@ async fn go_on(service: &Service, agent: &str, task: &str, message: &Incoming) -
             return Err(RpcError::unsupported(words));
         }
     }
-    Ok(Begun { id, watch: None })
+    Begun::known(service, id).await
 }
 
-/// Waits until a task is over, or waits for somebody's word.
-pub(super) async fn settled(service: &Service, begun: Begun) -> Result<Task, RpcError> {
+/// The task of a message, once it is over or waits for somebody's word; as it is now, where the client does not want to wait.
+pub(super) async fn settled(service: &Service, begun: Begun, at_once: bool) -> Result<Task, RpcError> {
     let Begun { id, watch } = begun;
-    let missing = || RpcError::task_not_found(&id.id);
-    let mut watch = match watch {
-        Some(watch) => watch,
-        None => Watch::begin(service, &id.id, &id.instance).await.ok_or_else(missing)?,
-    };
-    loop {
-        match watch.next().await {
-            News::Over(_) => break,
-            News::Asked(_) => {
-                watch.park();
-                break;
-            }
-            News::Seen(_) | News::Answered => {}
-            News::Missed => watch = Watch::begin(service, &id.id, &id.instance).await.ok_or_else(missing)?,
-            News::Gone => return Err(RpcError::stopped()),
-        }
+    // A client that is gone may come back, and find the question.
+    let settling = tokio::spawn(watch.settled());
+    // Whatever it came to, there is no more to know.
+    if !at_once && !settling.await.unwrap_or_default() {
+        return Err(RpcError::stopped());
     }
-    Task::find(service, &id).await.ok_or_else(missing)
+    Task::find(service, &id).await.ok_or_else(|| RpcError::task_not_found(&id.id))
 }

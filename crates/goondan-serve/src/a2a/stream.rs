@@ -1,25 +1,17 @@
 //! A task as it goes on, piece by piece.
 
-use std::convert::Infallible;
-
-use axum::response::sse::{Event, KeepAlive, Sse};
-use futures::Stream;
 use goondan::Question;
 use goondan::event::{RuntimeEventKind, SwarmEvent, TurnResult, turn_id};
 use serde_json::{Value, json};
-use tokio::sync::mpsc::{self, Sender};
 
 use super::dialect::{Dialect, Piece, Shape, State};
-use super::rpc::RpcError;
+use super::rpc::{self, RpcError};
 use super::send::Begun;
 use super::task::{Status, Task, TaskId, answer_of, artifact, words_of_agent};
+use crate::follow::{self, Events, Flow, Gone, Out, Teller};
 use crate::hub::Seen;
 use crate::progress;
 use crate::service::Service;
-use crate::watch::{News, Watch};
-
-/// That many pieces may wait for a client that does not read.
-const AHEAD: usize = 64;
 
 /// Until when a stream goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,15 +30,13 @@ pub(super) struct Asked {
     pub(super) history: Option<usize>,
 }
 
-/// The client is gone.
-struct Gone;
-
-struct Pump {
+/// Tells of a task.
+struct Telling {
     service: Service,
     asked: Asked,
     id: TaskId,
     turn_id: String,
-    out: Sender<Event>,
+    out: Out,
     /// The text of the step so far, as the client has it.
     said: String,
     /// The next piece of text replaces what was said before.
@@ -54,80 +44,67 @@ struct Pump {
 }
 
 /// Answers with a stream.
-pub(super) async fn respond(
-    service: &Service,
-    begun: Begun,
-    asked: Asked,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + use<>>, RpcError> {
+pub(super) fn respond(service: &Service, begun: Begun, asked: Asked) -> Events {
     let Begun { id, watch } = begun;
-    let missing = || RpcError::task_not_found(&id.id);
-    let watch = match watch {
-        Some(watch) => watch,
-        None => Watch::begin(service, &id.id, &id.instance).await.ok_or_else(missing)?,
-    };
-    let (out, mut events) = mpsc::channel(AHEAD);
-    let ended = service.inner.ended.clone();
-    let turn_id = turn_id(&id.id);
-    let pump = Pump { service: service.clone(), asked, id, turn_id, out, said: String::new(), is_fresh: true };
-    tokio::spawn(async move {
-        // A client that is gone needs no word.
-        ended.run_until_cancelled(pump.run(watch)).await;
-    });
-    let events = futures::stream::poll_fn(move |context| events.poll_recv(context).map(|event| event.map(Ok)));
-    Ok(Sse::new(events).keep_alive(KeepAlive::default()))
+    let (service, turn_id) = (service.clone(), turn_id(&id.id));
+    follow::respond(watch, |out| Telling { service, asked, id, turn_id, out, said: String::new(), is_fresh: true })
 }
 
-impl Pump {
-    async fn run(mut self, mut watch: Watch) -> Result<(), Gone> {
-        let Some(task) = Task::find(&self.service, &self.id).await else { return Ok(()) };
-        // Of a task that is new, everything is still to come: also where it is over meanwhile.
-        let task = if watch.sees_beginning() { task.at_beginning() } else { task };
+impl Teller for Telling {
+    fn turn_id(&self) -> &str {
+        &self.turn_id
+    }
+
+    async fn begin(&mut self, sees_beginning: bool) -> Result<Flow, Gone> {
+        let Some(task) = Task::find(&self.service, &self.id).await else { return Ok(Flow::Enough) };
+        // Also where it is over meanwhile.
+        let task = if sees_beginning { task.at_beginning() } else { task };
         self.send(Shape::Task, task.write(self.asked.dialect, self.asked.history, true)).await?;
-        if task.is_over() {
-            return Ok(());
-        }
-        loop {
-            if let Some(running) = watch.running.take().filter(|turn| turn.turn_id == self.turn_id) {
-                self.say_again(&running.text).await?;
-            }
-            if self.follow(&mut watch).await? {
-                watch.park();
-                return Ok(());
-            }
-            match Watch::begin(&self.service, &self.id.id, &self.id.instance).await {
-                Some(again) => watch = again,
-                None => return Ok(()),
-            }
-        }
+        Ok(if task.is_over() { Flow::Enough } else { Flow::More })
     }
 
-    /// Follows the task. Tells whether that is all; otherwise something was missed.
-    async fn follow(&mut self, watch: &mut Watch) -> Result<bool, Gone> {
-        let closed = self.out.clone();
-        loop {
-            let news = tokio::select! {
-                news = watch.next() => news,
-                () = closed.closed() => return Err(Gone),
-            };
-            match news {
-                News::Seen(seen) => self.pass_on(&seen).await?,
-                News::Asked(question) => {
-                    self.ask(&question).await?;
-                    if self.asked.until == Until::Question {
-                        return Ok(true);
-                    }
-                }
-                News::Answered => self.update(&Status::of(State::Working)).await?,
-                News::Over(result) => {
-                    self.end(&result).await?;
-                    return Ok(true);
-                }
-                News::Missed => return Ok(false),
-                News::Gone => return Ok(true),
-            }
-        }
+    /// Says everything from the beginning of the step.
+    async fn catch_up(&mut self, text: &str) -> Result<(), Gone> {
+        self.begin_again();
+        self.say(text).await
     }
 
+    async fn seen(&mut self, seen: &Seen) -> Result<Flow, Gone> {
+        self.pass_on(seen).await?;
+        Ok(Flow::More)
+    }
+
+    async fn asked(&mut self, question: &Question) -> Result<Flow, Gone> {
+        self.update(&Status::asks(&self.service, &self.id, question)).await?;
+        Ok(match self.asked.until {
+            Until::Question => Flow::Enough,
+            Until::End => Flow::More,
+        })
+    }
+
+    async fn answered(&mut self) -> Result<(), Gone> {
+        self.update(&Status::of(State::Working)).await
+    }
+
+    fn missed(&mut self) {}
+
+    async fn over(&mut self, result: &TurnResult) -> Result<(), Gone> {
+        let answer = answer_of(result);
+        let is_said = !self.is_fresh && answer == [Piece::Text(self.said.clone())];
+        if is_said {
+            self.piece(&[Piece::Text(String::new())], true, true).await?;
+        } else if !answer.is_empty() {
+            self.piece(&answer, false, true).await?;
+        }
+        self.update(&Status::ended(result)).await
+    }
+
+    async fn stopped(&mut self) -> Result<(), Gone> {
+        self.out.send(&RpcError::stopped().response(&self.asked.rpc)).await
+    }
+}
+
+impl Telling {
     async fn pass_on(&mut self, seen: &Seen) -> Result<(), Gone> {
         match &seen.event {
             SwarmEvent::Text { turn_id, delta, .. } if *turn_id == self.turn_id => self.say(delta).await,
@@ -168,12 +145,6 @@ impl Pump {
         self.piece(&[Piece::Text(delta.to_owned())], !is_fresh, false).await
     }
 
-    /// Says everything from the beginning of the step.
-    async fn say_again(&mut self, text: &str) -> Result<(), Gone> {
-        self.begin_again();
-        self.say(text).await
-    }
-
     async fn piece(&self, pieces: &[Piece], append: bool, is_last: bool) -> Result<(), Gone> {
         let update = json!({
             "taskId": self.id.id,
@@ -183,21 +154,6 @@ impl Pump {
             "lastChunk": is_last,
         });
         self.send(Shape::ArtifactUpdate, update).await
-    }
-
-    async fn ask(&self, question: &Question) -> Result<(), Gone> {
-        self.update(&Status::asks(&self.service, &self.id, question)).await
-    }
-
-    async fn end(&self, result: &TurnResult) -> Result<(), Gone> {
-        let answer = answer_of(result);
-        let is_said = !self.is_fresh && answer == [Piece::Text(self.said.clone())];
-        if is_said {
-            self.piece(&[Piece::Text(String::new())], true, true).await?;
-        } else if !answer.is_empty() {
-            self.piece(&answer, false, true).await?;
-        }
-        self.update(&Status::ended(result)).await
     }
 
     async fn update(&self, status: &Status) -> Result<(), Gone> {
@@ -216,8 +172,7 @@ impl Pump {
 
     async fn send(&self, shape: Shape, value: Value) -> Result<(), Gone> {
         let result = self.asked.dialect.wrapped(shape, value);
-        let response = json!({"jsonrpc": "2.0", "id": self.asked.rpc, "result": result});
-        self.out.send(Event::default().data(response.to_string())).await.map_err(|_| Gone)
+        self.out.send(&rpc::response(&self.asked.rpc, &result)).await
     }
 }
 

@@ -12,6 +12,7 @@ use super::answer;
 use super::dialect::{Dialect, Piece, Said, Speaker, State, set};
 use super::message::Incoming;
 use crate::asking;
+use crate::failure::Failure;
 use crate::service::Service;
 use crate::wire::CLIENT_MESSAGE_ID;
 
@@ -96,17 +97,14 @@ impl Status {
 
     /// What a turn came to.
     pub(super) fn ended(result: &TurnResult) -> Self {
-        let words = match (&result.finish_reason, &result.error) {
-            (FinishReason::TextResponse, _) => return Status::of(State::Completed),
-            (FinishReason::Cancelled, _) => return Status::of(State::Canceled),
-            (FinishReason::MaxSteps, _) => "The agent has used up its steps.".to_owned(),
-            (FinishReason::Error, None) => "The turn has failed.".to_owned(),
-            (FinishReason::Error, Some(error)) => {
-                let suggestion = error.suggestion.as_ref().map(|words| format!(" {words}")).unwrap_or_default();
-                format!("[{}] {}{suggestion}", error.code, error.message)
-            }
+        let state = match result.finish_reason {
+            FinishReason::TextResponse => State::Completed,
+            FinishReason::Cancelled => State::Canceled,
+            FinishReason::MaxSteps | FinishReason::Error => State::Failed,
         };
-        Status { message: Some(words_of_agent(&result.turn_id, words)), ..Status::of(State::Failed) }
+        let failure = Failure::of(result).filter(|_| state == State::Failed);
+        let message = failure.map(|failure| words_of_agent(&result.turn_id, failure.words()));
+        Status { message, ..Status::of(state) }
     }
 
     /// It waits for somebody's word. The client is told so.

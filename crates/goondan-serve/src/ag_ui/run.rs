@@ -1,23 +1,22 @@
 //! From an input to the turn that a run shows.
 
+use goondan::Input;
 use goondan::event::turn_id;
 use goondan::ids::{InstanceId, derived_id, turn_of_message};
 use goondan::ports::approval::Covers;
 use goondan::spec::{Code, JsonObject};
 use goondan::telemetry::Caller;
-use goondan::{Found, Input};
 
 use super::input::{ResumeBody, RunInput};
 use crate::asking;
 use crate::problem::Problem;
 use crate::service::Service;
-use crate::watch::Watch;
+use crate::watch::{Place, Watch};
 use crate::wire::CLIENT_MESSAGE_ID;
 
 /// A turn that a run shows.
 pub(super) struct Run {
     pub(super) instance: InstanceId,
-    pub(super) event_id: String,
     pub(super) turn_id: String,
     pub(super) watch: Watch,
     /// What was said in it before may not be known to the client.
@@ -37,9 +36,10 @@ pub(super) async fn begin(
     }
     let hash = derived_id(&["ag-ui", agent, &input.thread_id, &input.run_id]);
     let event_id = format!("evt-agui-{hash}");
-    if let Some(watch) = Watch::begin(service, &event_id, &instance).await {
-        return Ok(Run { instance, turn_id: turn_id(&event_id), event_id, watch, is_again: true });
-    }
+    let place = match Watch::place(service, &event_id, &instance).await {
+        Place::Taken(watch) => return Ok(Run { instance, turn_id: turn_id(&event_id), watch, is_again: true }),
+        Place::Free(place) => place,
+    };
     if service.is_draining() {
         return Err(Problem::new(Code::SWARM_STOPPING, "The server is stopping.").suggest("Send it again in a moment."));
     }
@@ -54,8 +54,7 @@ pub(super) async fn begin(
     }
     let is_known = service.swarm().has_instance(&instance).await;
     let metadata = said.id.map(|id| (CLIENT_MESSAGE_ID.to_owned(), id.into()));
-    let watch = Watch::before(service, &event_id);
-    let turn = service.swarm().send(Input {
+    let input = Input {
         output: None,
         text: said.text,
         files: said.files,
@@ -67,15 +66,8 @@ pub(super) async fn begin(
         instructions: said.instructions,
         metadata: metadata.into_iter().collect::<JsonObject>(),
         caller,
-    });
-    let trace_id = turn.await?.trace_id;
-    let trace_id = match service.swarm().find(&event_id).await {
-        // The same request may have been faster, on another connection.
-        Some(Found::Open(known)) => known.trace_id,
-        _ => trace_id,
     };
-    let turn_id = turn_id(&event_id);
-    Ok(Run { instance, event_id, turn_id, watch: watch.of_chain(trace_id), is_again: false })
+    Ok(Run { instance, turn_id: turn_id(&event_id), watch: place.send(input).await?, is_again: false })
 }
 
 /// The chain in which a conversation works at this moment; an empty one where it does not.
@@ -99,10 +91,10 @@ async fn go_on(service: &Service, instance: InstanceId, answers: &[ResumeBody]) 
     let mut found = None;
     for event_id in [format!("evt-{rest}"), rest.to_owned()] {
         if found.is_none() {
-            found = Watch::begin(service, &event_id, &instance).await.map(|watch| (event_id, watch));
+            found = Watch::begin(service, &event_id, &instance).await;
         }
     }
-    let (event_id, watch) = found.ok_or_else(closed)?;
+    let watch = found.ok_or_else(closed)?;
     let place = instance.to_string();
     let open: Vec<_> = asking::all_asked(service, watch.trace_id()).collect();
     let mut chosen = Vec::new();
@@ -125,7 +117,7 @@ async fn go_on(service: &Service, instance: InstanceId, answers: &[ResumeBody]) 
         // Where somebody was faster, that answer counts.
         question.answer(meaning);
     }
-    Ok(Run { instance, event_id, turn_id, watch, is_again: !is_running })
+    Ok(Run { instance, turn_id, watch, is_again: !is_running })
 }
 
 /// The turn that was the last one in a conversation.

@@ -96,6 +96,8 @@ pub(crate) fn router(service: Service, offer: Offer) -> Router {
         .routes(routes!(a2a::entry_card))
         .routes(routes!(a2a::agent_card))
         .routes(routes!(a2a::call))
+        // Clients that put addresses together end them with a slash.
+        .route("/a2a/{agent}/", axum::routing::post(a2a::call))
         .routes(routes!(ag_ui::run));
     let routes = if has_studio { routes.routes(routes!(studio::code)).routes(routes!(studio::end)) } else { routes };
     let routes = match recorder.filter(|_| has_studio) {

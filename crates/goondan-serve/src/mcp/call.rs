@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::chain::{Chain, Ended};
 use super::question;
 use super::tools::Arguments;
+use crate::failure::Failure;
 use crate::service::Service;
 
 /// What the keys of conversations begin with that no client has named.
@@ -98,16 +99,14 @@ fn unknown_state() -> ErrorData {
 /// The result of a turn, for a client. Its conversation is not known any more of one that was over before it was asked for.
 fn told(result: &TurnResult, conversation: Option<String>) -> CallToolResult {
     let text = result.response_text();
-    match (&result.finish_reason, &result.error) {
-        (FinishReason::TextResponse, _) => {
+    match Failure::of(result) {
+        None => {
             let mut told = CallToolResult::success(vec![ContentBlock::text(text.clone())]);
             told.structured_content = Some(json!({"answer": text, "conversation": conversation.unwrap_or_default()}));
             told
         }
-        (FinishReason::Error, Some(error)) => failed(&error.code, &error.message, error.suggestion.clone()),
-        (FinishReason::Cancelled, _) => failure("The turn was cancelled."),
-        (FinishReason::MaxSteps, _) => failure(&format!("The agent has used up its steps. {text}")),
-        (FinishReason::Error, None) => failure("The turn has failed."),
+        Some(why) if result.finish_reason == FinishReason::MaxSteps => failure(&format!("{} {text}", why.words())),
+        Some(why) => failure(&why.words()),
     }
 }
 

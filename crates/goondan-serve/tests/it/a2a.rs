@@ -1,7 +1,7 @@
 //! The A2A door. What the official clients make of it is tested by `.ci/a2a`.
 
 use goondan_serve::Limits;
-use goondan_serve::client::{ClientError, ServerEvents};
+use goondan_serve::client::{Client, ClientError, ServerEvents};
 use serde_json::{Value, json};
 
 use crate::support::{Running, within};
@@ -174,8 +174,9 @@ async fn a_question_is_answered_by_the_next_message() {
     assert!(asked[0]["text"].as_str().unwrap().contains("file-system__write"), "{asked}");
     assert_eq!(asked[1]["data"]["arguments"]["path"], "note.txt");
     let following = stream(&running, "SubscribeToTask", json!({"id": task["id"]})).await;
+    let asked_again = send(&running, reply(&task, "1", json!({"text": "what?"}))).await.unwrap();
+    assert_eq!(asked_again["status"], task["status"], "words that are no answer change nothing");
     for (id, wrong) in [
-        ("1", json!({"text": "what?"})),
         ("2", json!({"data": {"answer": "perhaps"}})),
         ("3", json!({"data": {"id": "another", "answer": "once"}})),
         ("4", json!({"data": {"answer": "always", "covers": "program"}})),
@@ -193,6 +194,53 @@ async fn a_question_is_answered_by_the_next_message() {
     let seen = pieces(following).await;
     assert_eq!(states(&seen).first(), Some(&"TASK_STATE_INPUT_REQUIRED"));
     assert_eq!(states(&seen).last(), Some(&"TASK_STATE_COMPLETED"));
+}
+
+#[tokio::test]
+async fn who_does_not_wait_finds_the_question_later() {
+    let state_root = tempfile::tempdir().unwrap();
+    let running = Running::start(state_root.path()).await;
+    let begun = begin(&running, message("m", "write")).await;
+    let id = json!({"id": begun["id"]});
+    let task = within(async {
+        loop {
+            let task = ask(&running, "GetTask", id.clone()).await.unwrap();
+            if !["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"].contains(&state(&task)) {
+                break task;
+            }
+        }
+    })
+    .await;
+    assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED");
+    let done = send(&running, reply(&task, "n", json!({"text": "yes"}))).await.unwrap();
+    assert_eq!(state(&done), "TASK_STATE_COMPLETED");
+    assert!(!answer(&done).as_str().unwrap().contains("E_TOOL_DENIED"), "{done}");
+}
+
+#[tokio::test]
+async fn those_who_wait_hear_that_the_swarm_has_ended() {
+    let state_root = tempfile::tempdir().unwrap();
+    let running = Running::start(state_root.path()).await;
+    let task = begin(&running, message("m", "slow")).await;
+    let mut following = stream(&running, "SubscribeToTask", json!({"id": task["id"]})).await;
+    assert!(piece(&mut following).await.is_some());
+    let (ended, ()) = tokio::join!(crate::support::all(following), running.kill());
+    let last = &ended.last().unwrap().data;
+    assert!(last.contains("-32603") && last.contains("SWARM_STOPPED"), "{last}");
+    let running = Running::start(state_root.path()).await;
+    let client = Client::through(&running.door);
+    let request =
+        json!({"jsonrpc": "2.0", "id": "r", "method": "SendMessage", "params": {"message": message("n", "slow")}});
+    let waiting = tokio::spawn(async move { client.post::<Value>("/a2a/a", &request).await });
+    within(async {
+        while !running.broker.is_anybody_there() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    running.kill().await;
+    let ended = within(waiting).await.unwrap().unwrap();
+    assert_eq!(ended["error"]["code"], -32603, "{ended}");
 }
 
 #[tokio::test]
@@ -291,6 +339,15 @@ async fn what_can_not_be_done_is_refused_as_the_protocol_has_it() {
         assert!(response.contains(wanted), "{body}: {response}");
     }
     let get = r#"{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}"#;
+    for (kind, wanted) in [
+        ("application/json; charset=utf-8", "-32001"),
+        ("application/a2a+json", "-32001"),
+        ("text/plain", "-32005"),
+        ("application/x-www-form-urlencoded", "-32005"),
+    ] {
+        let response = raw(&running, "POST /a2a/a/", &format!("Content-Type: {kind}\r\n"), get).await;
+        assert!(response.contains(wanted), "{kind}: {response}");
+    }
     for (version, wanted) in
         [("1.0", "-32001"), ("1.0.1", "-32001"), ("0.3", "-32601"), ("2.0", "-32009"), ("x", "-32009")]
     {
@@ -322,6 +379,17 @@ async fn cards_say_where_agents_are_and_need_the_token() {
         json!({"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"})
     );
     assert_eq!(entry["security"], json!([{"bearer": []}]));
+    let new = raw(&running, "GET /.well-known/agent-card.json", "A2A-Version: 1.0\r\n", "").await;
+    let new: Value = serde_json::from_str(new.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert!(new["url"].is_null() && new["protocolVersion"].is_null(), "{new}");
+    assert_eq!(new["securitySchemes"], json!({"bearer": {"httpAuthSecurityScheme": {"scheme": "bearer"}}}));
+    assert_eq!(new["supportedInterfaces"][1]["protocolVersion"], "0.3");
+    let card = raw(&running, "GET /.well-known/agent-card.json", "", "").await.to_lowercase();
+    let tag = card.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap();
+    for (tags, wanted) in [(tag, "304"), (&*format!("\"x\", W/{tag}"), "304"), ("\"x\"", "200")] {
+        let again = raw(&running, "GET /.well-known/agent-card.json", &format!("If-None-Match: {tags}\r\n"), "").await;
+        assert!(again.starts_with(&format!("HTTP/1.1 {wanted}")), "{tags}: {again}");
+    }
     let proxied = raw(&running, "GET /.well-known/agent-card.json", "X-Forwarded-Proto: https\r\n", "").await;
     assert!(proxied.contains("\"https://localhost/a2a/a\""), "{proxied}");
     for path in ["/.well-known/agent-card.json", "/a2a/a/.well-known/agent-card.json"] {
@@ -359,6 +427,16 @@ async fn tasks_are_listed_page_by_page() {
         }
     }
     assert_eq!(listed, ids);
+    let first = ask(&running, "GetTask", json!({"id": ids[0]})).await.unwrap();
+    let since = json!({"statusTimestampAfter": first["status"]["timestamp"]});
+    let latest = ask(&running, "ListTasks", since).await.unwrap();
+    assert_eq!(latest["tasks"][0]["id"], ids[0], "it is among those since its own time");
+    let named = json!({"page_size": 1, "context_id": first["contextId"]});
+    assert_eq!(
+        ask(&running, "ListTasks", named).await.unwrap()["totalSize"],
+        1,
+        "names of the definition are understood"
+    );
     let working = ask(&running, "ListTasks", json!({"status": "TASK_STATE_WORKING"})).await.unwrap();
     assert_eq!(working["tasks"], json!([]));
 }

@@ -59,6 +59,21 @@ async fn a_run_is_a_turn_and_the_same_run_is_the_same_turn() {
     assert_eq!(said(&running, Role::User).await, ["hi"]);
 }
 
+/// Pages send a run twice where they are drawn twice.
+#[tokio::test]
+async fn a_run_that_is_sent_twice_at_once_ends_for_both() {
+    let state = tempfile::tempdir().unwrap();
+    let running = Running::start(state.path()).await;
+    for number in 0..20 {
+        let twice = input(&number.to_string(), "hi");
+        let (one, other) = tokio::join!(run(&running, twice.clone()), run(&running, twice));
+        for events in [one, other] {
+            assert_eq!(kinds(&events).last(), Some(&"RUN_FINISHED"), "{events:?}");
+        }
+    }
+    assert_eq!(said(&running, Role::User).await.len(), 20);
+}
+
 #[tokio::test]
 async fn a_thread_that_is_new_opens_with_what_was_said_before() {
     let state = tempfile::tempdir().unwrap();

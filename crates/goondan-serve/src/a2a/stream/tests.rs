@@ -1,4 +1,4 @@
-//! A stream whose client does not keep up.
+//! Streams whose clients do not keep up, or go away.
 
 use axum::response::IntoResponse;
 use goondan::spec::Environment;
@@ -19,12 +19,23 @@ fn project(text: &str) -> String {
 apiVersion: goondan.ai/v1
 kind: Model
 metadata: {{name: m}}
-spec: {{provider: scripted, model: any, options: {{default: {{text: {text}, chunks: {PIECES}}}}}}}
+spec:
+  provider: scripted
+  model: any
+  options:
+    rules:
+      - when: {{role: user, contains: write}}
+        reply: {{calls: [{{id: w, tool: file-system__write, args: {{path: n, content: hi}}}}]}}
+      - {{when: {{contains: slow}}, reply: {{text: late, delayMs: 600000}}}}
+    default: {{text: {text}, chunks: {PIECES}}}
 ---
 apiVersion: goondan.ai/v1
 kind: Agent
 metadata: {{name: a}}
-spec: {{modelConfig: {{modelRef: Model/m}}}}
+spec:
+  modelConfig: {{modelRef: Model/m}}
+  tools: [{{ref: Tool/file-system}}]
+  permissions: {{default: allow, rules: [{{permission: write, action: ask}}]}}
 ---
 apiVersion: goondan.ai/v1
 kind: Swarm
@@ -34,29 +45,70 @@ spec: {{entryAgent: Agent/a, agents: [{{ref: Agent/a}}]}}
     )
 }
 
+/// A swarm, and what serves it.
+async fn serving(text: &str, folder: &std::path::Path) -> (Service, Swarm, Broker, crate::Serving) {
+    std::fs::write(folder.join("goondan.yaml"), project(text)).unwrap();
+    let bundle = goondan::load(folder).bundle.unwrap();
+    let broker = Broker::default();
+    let builder = Swarm::builder(bundle)
+        .state_root(folder)
+        .environment(Environment::default())
+        .approver(std::sync::Arc::new(broker.clone()));
+    let (swarm, events) = builder.start_watched().await.unwrap();
+    let hub = Hub::keeping(4, swarm.sequence_at_start());
+    let (service, serving) = Service::with_hub(hub, swarm.clone(), broker.clone(), events, String::new());
+    (service, swarm, broker, serving)
+}
+
+fn incoming(id: &str, text: &str) -> Incoming {
+    Incoming {
+        id: id.to_owned(),
+        context: Some("c".to_owned()),
+        task: None,
+        pieces: vec![Piece::Text(text.to_owned())],
+        metadata: Default::default(),
+        at_once: false,
+        history: None,
+    }
+}
+
+fn asked() -> Asked {
+    Asked { rpc: json!(1), dialect: Dialect::V10, until: Until::Question, history: None }
+}
+
+#[tokio::test]
+async fn who_goes_away_before_the_question_finds_it_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let (service, swarm, broker, _serving) = serving("x", folder.path()).await;
+    // The conversation is busy, so that the task waits.
+    let busy = send::begin(&service, "a", &incoming("1", "slow"), None).await.ok().unwrap();
+    let begun = send::begin(&service, "a", &incoming("2", "write"), None).await.ok().unwrap();
+    let (first, id) = (busy.id.id.clone(), begun.id.clone());
+    drop(busy);
+    let mut body = respond(&service, begun, asked()).into_response().into_body();
+    assert!(body.frame().await.is_some(), "the task is told");
+    drop(body);
+    assert!(swarm.cancel_event(&first).await);
+    let status = tokio::time::timeout(std::time::Duration::from_secs(60), async {
+        loop {
+            let task = Task::find(&service, &id).await.unwrap();
+            if ![State::Submitted, State::Working].contains(&task.status.state) {
+                break task.status.state;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    assert_eq!((status.await.unwrap(), broker.open().len()), (State::InputRequired, 1));
+}
+
 #[tokio::test]
 async fn who_reads_slowly_has_the_whole_answer_in_the_end() {
     let said = "abcdefghij".repeat(PIECES / 10);
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("goondan.yaml"), project(&said)).unwrap();
-    let bundle = goondan::load(folder.path()).bundle.unwrap();
-    let builder = Swarm::builder(bundle).state_root(folder.path()).environment(Environment::default());
-    let (swarm, events) = builder.start_watched().await.unwrap();
-    let hub = Hub::keeping(4, swarm.sequence_at_start());
-    let (service, _serving) = Service::with_hub(hub, swarm.clone(), Broker::default(), events, String::new());
-    let message = Incoming {
-        id: "m".to_owned(),
-        context: Some("c".to_owned()),
-        task: None,
-        pieces: vec![Piece::Text("go".to_owned())],
-        metadata: Default::default(),
-        at_once: false,
-        history: None,
-    };
-    let begun = send::begin(&service, "a", &message, None).await.ok().unwrap();
+    let (service, swarm, _broker, _serving) = serving(&said, folder.path()).await;
+    let begun = send::begin(&service, "a", &incoming("m", "go"), None).await.ok().unwrap();
     let id = begun.id.id.clone();
-    let asked = Asked { rpc: json!(1), dialect: Dialect::V10, until: Until::Question, history: None };
-    let mut body = respond(&service, begun, asked).await.ok().unwrap().into_response().into_body();
+    let mut body = respond(&service, begun, asked()).into_response().into_body();
     // Nothing is read before the turn is over.
     if let Some(goondan::Found::Open(turn)) = swarm.find(&id).await {
         turn.result().await.unwrap();
