@@ -20,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 use crate::desk::Desk;
 use crate::event::{Event, Sender, random_id};
 use crate::http::Failure;
+use crate::lanes::pieces;
+use crate::platforms::Platform;
 use crate::signature::hex;
 use crate::supervise::Abort;
 
@@ -29,8 +31,10 @@ const KEY: &str = "question.key";
 const FILE: &str = "questions.json";
 /// So many questions are known by where they stand.
 const REMEMBERED: usize = 100;
-/// A longer question is cut, in characters.
+/// So much of a question stands in one message, in characters: every platform takes that much.
 const LONGEST: usize = 1_500;
+/// A question that would take more messages can't be allowed in a channel.
+const MOST_MESSAGES: usize = 6;
 /// How often it is tried to put a question.
 const TRIES: u32 = 6;
 /// How long a mark is, in hexadecimal digits.
@@ -147,11 +151,11 @@ impl Drop for Follow {
 async fn put(place: &Place, question: Question) -> Result<(), Failure> {
     let (platform, book) = (&place.desk.platform, &place.desk.questions);
     let mark = book.mark(&question.request);
-    let text = words(&question.request, (!platform.has_buttons()).then_some(&mark));
-    let Some(_open) = book.open(&mark, &question, &place.channel, &text) else { return Ok(()) };
-    let known = book.handle(&mark);
+    let poster = Poster::of(&**platform, &question.request, &mark);
+    let Some(_open) = book.open(&mark, &question, &place.channel, &poster) else { return Ok(()) };
+    let (known, text) = (book.handle(&mark), &poster.last);
     let handle = {
-        let standing = stand(place, known, &text, &mark);
+        let standing = stand(place, known.as_ref(), &poster, &mark);
         tokio::select! {
             handle = standing => handle?,
             () = question.ended() => return Ok(()),
@@ -175,19 +179,27 @@ async fn put(place: &Place, question: Question) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the question stands: where it stood before a restart, or in a new message.
-async fn stand(place: &Place, known: Option<Value>, text: &str, mark: &str) -> Result<Value, Failure> {
+/// Where the question stands: where it stood before a restart, or in new messages.
+async fn stand(place: &Place, known: Option<&Value>, poster: &Poster, mark: &str) -> Result<Value, Failure> {
+    for text in poster.before.iter().filter(|_| known.is_none()) {
+        post(place, None, text, None).await?;
+    }
+    post(place, known, &poster.last, Some(mark)).await
+}
+
+/// Puts a message where that one stands, or as a new one, and says where it is.
+async fn post(place: &Place, known: Option<&Value>, text: &str, mark: Option<&str>) -> Result<Value, Failure> {
     let (platform, origin) = (&place.desk.platform, &place.origin);
     let mut tries = 0;
     loop {
-        let put = match &known {
-            Some(handle) => match platform.edit(origin, handle, text, Some(mark)).await {
+        let put = match known {
+            Some(handle) => match platform.edit(origin, handle, text, mark).await {
                 Ok(()) => Ok(handle.clone()),
                 // It was taken away.
-                Err(Failure::Refused(_)) => platform.post(origin, text, Some(mark)).await,
+                Err(Failure::Refused(_)) => platform.post(origin, text, mark).await,
                 Err(failure) => Err(failure),
             },
-            None => platform.post(origin, text, Some(mark)).await,
+            None => platform.post(origin, text, mark).await,
         };
         tries += 1;
         let wait = match put {
@@ -199,18 +211,31 @@ async fn stand(place: &Place, known: Option<Value>, text: &str, mark: &str) -> R
     }
 }
 
-fn words(request: &ApprovalRequest, mark: Option<&String>) -> String {
-    let arguments = Value::Object(request.arguments.clone());
-    let head = format!("May {} run {} with {arguments}?", request.instance.agent, request.tool_name);
-    let told = [Some(head.as_str()), request.reason.as_deref(), request.preview.as_deref()];
-    let told = told.into_iter().flatten().collect::<Vec<_>>().join("\n\n");
-    let mut text: String = told.chars().take(LONGEST).collect();
-    if text.len() < told.len() {
-        text.push_str(" …");
-    }
-    match mark {
-        Some(mark) => format!("{text}\n\nAnswer with `/approve {mark}` or `/deny {mark}`."),
-        None => text,
+/// A question as a channel shows it: all of it, or it can't be allowed there.
+struct Poster {
+    /// The messages before the last one.
+    before: Vec<String>,
+    /// The one with the buttons.
+    last: String,
+    is_whole: bool,
+}
+
+impl Poster {
+    fn of(platform: &dyn Platform, request: &ApprovalRequest, mark: &str) -> Poster {
+        let mut texts = pieces(&request.words(), LONGEST, |_| 1);
+        let is_whole = texts.len() <= MOST_MESSAGES;
+        if !is_whole {
+            texts.truncate(1);
+        }
+        let mut before: Vec<String> = texts.iter().map(|text| platform.literal(text)).collect();
+        let mut last = before.pop().unwrap_or_default();
+        if !is_whole {
+            last = format!("{last}\n\n{TOO_LONG}");
+        }
+        if !platform.has_buttons() {
+            last = format!("{last}\n\nAnswer with `/approve {mark}` or `/deny {mark}`.");
+        }
+        Poster { before, last, is_whole }
     }
 }
 
@@ -235,6 +260,7 @@ struct Open {
     question: Question,
     channel: String,
     text: String,
+    is_whole: bool,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -282,12 +308,13 @@ impl Questions {
     }
 
     /// `None` where it stands already.
-    fn open(&self, mark: &str, question: &Question, channel: &str, text: &str) -> Option<Standing<'_>> {
+    fn open(&self, mark: &str, question: &Question, channel: &str, poster: &Poster) -> Option<Standing<'_>> {
         let mut state = self.state();
         if state.open.contains_key(mark) {
             return None;
         }
-        let open = Open { question: question.clone(), channel: channel.to_owned(), text: text.to_owned() };
+        let (text, is_whole) = (poster.last.clone(), poster.is_whole);
+        let open = Open { question: question.clone(), channel: channel.to_owned(), text, is_whole };
         state.open.insert(mark.to_owned(), open);
         Some(Standing { book: self, mark: mark.to_owned() })
     }
@@ -313,7 +340,10 @@ impl Questions {
     fn answer(&self, press: &Press) -> Verdict {
         let mut state = self.state();
         let open = state.open.get(&press.mark).filter(|open| open.channel == press.channel);
-        let Some(Open { question, text, .. }) = open else { return Verdict { words: OVER, text: None } };
+        let Some(Open { question, text, is_whole, .. }) = open else { return Verdict { words: OVER, text: None } };
+        if press.allows && !is_whole {
+            return Verdict { words: TOO_LONG, text: None };
+        }
         let who = if press.sender.name.is_empty() { &press.sender.id } else { &press.sender.name };
         let (answer, words, done) = match press.allows {
             true => (ApprovalAnswer::ONCE, "Allowed.", "Allowed"),
@@ -330,6 +360,7 @@ impl Questions {
     }
 }
 
+const TOO_LONG: &str = "It is too long to be shown here, so here you can only deny it. `gdn attach` shows all of it.";
 const OVER: &str = "There is no such question any more.";
 const NOT_YOURS: &str = "You can't answer this. Those who may are named in the connection.";
 
@@ -365,7 +396,7 @@ pub(crate) fn press(desk: &Desk, press: &Press) -> Verdict {
 
 /// The words of an answer: `/approve MARK` or `/deny MARK` in the last line of what somebody has written.
 pub(crate) fn written(event: &Event) -> Option<Press> {
-    let (sender, channel) = (event.sender.clone()?, event.channel.clone()?);
+    let (sender, channel) = (event.sender.clone().filter(|_| !event.quotes)?, event.channel.clone()?);
     let line = event.text.lines().rev().find(|line| !line.trim().is_empty())?;
     let mut words = line.split_whitespace().filter(|word| !word.starts_with("<@"));
     let (verb, mark, None) = (words.next()?, words.next()?, words.next()) else { return None };

@@ -29,6 +29,8 @@ pub struct Event {
     pub sender: Option<Sender>,
     /// The channel or chat that it came from.
     pub channel: Option<String>,
+    /// The text holds the words of others than the sender. It answers no question.
+    pub quotes: bool,
     /// What has come with it.
     pub(crate) files: Vec<Sent>,
     /// Where an answer has to go, in the words of the platform; `None` where there is no way back.

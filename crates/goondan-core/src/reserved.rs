@@ -19,6 +19,9 @@ pub const ANSWER_TOOL: &str = "answer__submit";
 /// The metadata of a result that may hold what a stranger wrote.
 pub const UNTRUSTED: &str = "untrusted";
 
+/// The record of a conversation that may hold what a stranger wrote: an object whose `origin` says where that came from.
+pub const UNTRUSTED_STATE: &str = "gdn.untrusted";
+
 /// The record of a conversation's approvals.
 pub const APPROVALS: &str = "gdn.approvals";
 

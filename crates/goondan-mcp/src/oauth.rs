@@ -192,6 +192,10 @@ pub(crate) async fn login(
     }
     state.start_authorization(request).await.map_err(failed)?;
     let page = state.get_authorization_url().await.map_err(failed)?;
+    if !is_of_the_web(&page) {
+        let what = format_args!("names a page to log in that is not one of the web: {}", codes::said(&page));
+        return Err(error(Code::MCP_AUTH, definition.name(), what));
+    }
     let visited = tokio::time::timeout(PATIENCE, visitor.visit(&page)).await;
     let back = visited.unwrap_or_else(|_| Err("nobody came back within ten minutes".to_owned()));
     let back =
@@ -204,6 +208,11 @@ pub(crate) async fn login(
     state.handle_callback_url(&back).await.map_err(failed)?;
     let _ = fs::remove_file(tokens.challenge_file());
     Ok(())
+}
+
+/// Whether a browser shows it. Any other address, which a server is free to name, would start a program of whoever logs in.
+fn is_of_the_web(page: &str) -> bool {
+    url::Url::parse(page).is_ok_and(|page| matches!(page.scheme(), "http" | "https") && page.has_host())
 }
 
 /// Why a page sent its visitor back without a code, in its own words.
@@ -308,6 +317,18 @@ mod tests {
         let back = "http://127.0.0.1:1/callback?error=access_denied&error_description=She+said+%1b%5B31mno&state=x";
         assert_eq!(refusal(back).as_deref(), Some("access_denied: She said \\u{1b}[31mno"));
         assert_eq!(refusal("http://127.0.0.1:1/callback?code=x&state=y"), None);
+    }
+
+    #[test]
+    fn a_server_starts_no_program_by_its_page() {
+        for page in ["https://a.example/authorize?x=y", "http://127.0.0.1:1/"] {
+            assert!(is_of_the_web(page), "{page}");
+        }
+        for page in
+            ["file:///usr/share/x.desktop", "vscode://x", "smb://evil/x", "javascript:x", "\\\\evil\\x", "-x", ""]
+        {
+            assert!(!is_of_the_web(page), "{page}");
+        }
     }
 
     #[tokio::test]

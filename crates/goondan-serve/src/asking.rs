@@ -1,13 +1,11 @@
-//! What protocols have in common that put a question to the person at a client: its words, and how long somebody is there.
+//! What protocols have in common that put a question to the person at a client: which one, and how long somebody is there.
 
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use goondan::ports::approval::ApprovalRequest;
 use goondan::{Listener, Question};
 use lru::LruCache;
-use serde_json::Value;
 
 use crate::service::Service;
 
@@ -24,14 +22,6 @@ pub(crate) fn all_asked(service: &Service, trace_id: &str) -> impl Iterator<Item
     let hub = &service.inner.hub;
     let of_chain = |question: &Question| hub.chain_of(&question.request.instance).as_deref() == Some(trace_id);
     service.inner.broker.open().into_iter().filter(of_chain)
-}
-
-/// The question in words.
-pub(crate) fn words(request: &ApprovalRequest) -> String {
-    let arguments = Value::Object(request.arguments.clone());
-    let head = format!("May {} run {} with {arguments}?", request.instance.agent, request.tool_name);
-    let told = [Some(head.as_str()), request.reason.as_deref(), request.preview.as_deref()];
-    told.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
 }
 
 /// Somebody is there as long as the client asks its person.

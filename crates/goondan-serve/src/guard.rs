@@ -55,6 +55,9 @@ impl fmt::Debug for Token {
     }
 }
 
+/// Names of this machine, at which anybody may listen.
+const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
 /// Who may talk to the server.
 #[derive(Debug, Clone)]
 pub struct Access {
@@ -71,8 +74,12 @@ pub struct Access {
 impl Access {
     /// For clients on this machine that know the token.
     pub fn local(token: Token) -> Self {
-        let hosts = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
-        Access { token: Some(token), hosts: hosts.into(), origins: BTreeSet::new(), sign_ins: SignIns::default() }
+        Access {
+            token: Some(token),
+            hosts: LOCAL.map(str::to_owned).into(),
+            origins: BTreeSet::new(),
+            sign_ins: SignIns::default(),
+        }
     }
 
     /// Whether a request may pass.
@@ -84,22 +91,20 @@ impl Access {
     /// Whether a request comes the right way, whoever makes it.
     fn check_place(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
         self.check_host(headers, uri)?;
-        self.check_origin(headers)
+        self.check_origin(headers, uri)
     }
 
     fn check_host(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
-        let named = headers.get(HOST).and_then(|host| host.to_str().ok()).or(uri.authority().map(|name| name.as_str()));
-        let host = named.unwrap_or_default();
-        if self.hosts.contains(&without_port(host).to_ascii_lowercase()) {
+        if self.hosts.contains(without_port(&host(headers, uri))) {
             return Ok(());
         }
         Err(Problem::new(Code::SERVE_ORIGIN, "The request is for a host name that this server does not go by.")
             .suggest("Start the server with --allow-host NAME if it is reached under that name."))
     }
 
-    fn check_origin(&self, headers: &HeaderMap) -> Result<(), Problem> {
+    fn check_origin(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
         let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
-        let is_allowed = origin.to_str().is_ok_and(|origin| self.allows_origin(origin));
+        let is_allowed = origin.to_str().is_ok_and(|origin| self.allows_origin(origin, headers, uri));
         if is_allowed {
             return Ok(());
         }
@@ -107,11 +112,18 @@ impl Access {
             .suggest("Start the server with --allow-origin ORIGIN if they may."))
     }
 
-    /// Pages that the server itself has delivered, and those that were named.
-    pub(crate) fn allows_origin(&self, origin: &str) -> bool {
-        let own = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-        self.origins.contains(origin)
-            || own.is_some_and(|host| self.hosts.contains(&without_port(host).to_ascii_lowercase()))
+    /// Pages that the server itself has delivered, and those that were named. What listens at another port of the same host is somebody
+    /// else. A proxy may have another port and ask for another name: its pages are at the usual port of a name that was allowed.
+    pub(crate) fn allows_origin(&self, origin: &str, headers: &HeaderMap, uri: &Uri) -> bool {
+        let asked = host(headers, uri);
+        let is_own = |scheme: &str, usual: &str| {
+            let Some(page) = origin.strip_prefix(scheme).map(str::to_ascii_lowercase) else { return false };
+            let without_usual = |host: &str| host.strip_suffix(usual).unwrap_or(host).to_owned();
+            let is_asked = without_usual(&page) == without_usual(&asked);
+            let is_proxy = without_port(&page) == page && !LOCAL.contains(&page.as_str());
+            (is_asked || is_proxy) && self.hosts.contains(without_port(&page))
+        };
+        self.origins.contains(origin) || is_own("http://", ":80") || is_own("https://", ":443")
     }
 
     fn check_token(&self, headers: &HeaderMap) -> Result<(), Problem> {
@@ -129,6 +141,12 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let given = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = given.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// The host that a request is for, with its port, in lower case.
+fn host(headers: &HeaderMap, uri: &Uri) -> String {
+    let named = headers.get(HOST).and_then(|host| host.to_str().ok()).or(uri.authority().map(|name| name.as_str()));
+    named.unwrap_or_default().to_ascii_lowercase()
 }
 
 fn without_port(host: &str) -> &str {
@@ -221,9 +239,40 @@ mod tests {
             ("http://evil.example", false),
             ("null", false),
             ("http://localhost.evil", false),
+            ("http://LOCALHOST:1", true),
+            ("http://localhost:2", false),
+            ("http://localhost", false),
+            ("https://localhost", false),
+            ("http://127.0.0.1:1", false),
         ] {
             let wanted = (!is_allowed).then_some(Code::SERVE_ORIGIN);
             assert_eq!(code(&[rest[0], rest[1], ("origin", origin)]), wanted, "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_page_behind_a_proxy_is_at_a_name_that_was_allowed() {
+        let mut access = access();
+        access.hosts.insert("gdn.example".to_owned());
+        let allows = |host: &str, origin: &str| {
+            let headers = HeaderMap::from_iter([(HOST, host.parse().unwrap())]);
+            access.allows_origin(origin, &headers, &Uri::from_static("/"))
+        };
+        for (host, origin) in [
+            ("gdn.example", "https://gdn.example"),
+            ("gdn.example:443", "https://gdn.example"),
+            ("127.0.0.1:4747", "https://gdn.example"),
+            ("gdn.example:8443", "https://gdn.example:8443"),
+        ] {
+            assert!(allows(host, origin), "{host} {origin}");
+        }
+        for (host, origin) in [
+            ("gdn.example", "https://gdn.example:8443"),
+            ("127.0.0.1:4747", "https://gdn.example:4747"),
+            ("evil.example", "https://evil.example"),
+            ("127.0.0.1:4747", "http://127.0.0.1:80"),
+        ] {
+            assert!(!allows(host, origin), "{host} {origin}");
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! The first line of each says what follows: format, version, who it was, how many messages. Each further line is a message
 //! as it lies in `base.jsonl`. Not taken along: where its tools work, what extensions keep, files, the chain of who made it,
-//! events that wait.
+//! events that wait. Whoever has written the file, its text is that of a stranger: what is imported counts as a conversation that has
+//! read untrusted output.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead, Read, Write};
@@ -10,10 +11,12 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use goondan_core::ids::InstanceId;
 use goondan_core::message::Message;
-use goondan_core::ports::store::{Fold, InstanceMeta, InstanceStatus, Store, StoreError};
+use goondan_core::ports::store::{Fold, InstanceMeta, InstanceStatus, Store, StoreError, update};
+use goondan_core::reserved::UNTRUSTED_STATE;
 
 /// What the first line calls itself.
 pub const FORMAT: &str = "goondan-instance";
@@ -25,6 +28,9 @@ pub const MAX_LINE: u64 = 64 * 1024 * 1024;
 pub const MAX_MESSAGES: usize = 1_000_000;
 /// An import takes no more bytes in all.
 pub const MAX_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// Where the untrusted text of an imported conversation comes from.
+const ORIGIN: &str = "the file that it was imported from";
 
 /// The first line of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,6 +136,7 @@ impl Export {
             // Nothing of it is there until all of it is.
             let lease = store.claim(&meta.id()).await?;
             store.open(lease).await?.fold(Fold::Rewrite(messages)).await?;
+            update(store, &meta.id(), UNTRUSTED_STATE, |_| Some(json!({"origin": ORIGIN}))).await?;
             store.put_instance(meta).await?;
         }
         Ok(self.0.into_iter().map(|(meta, _)| meta).collect())
@@ -275,7 +282,7 @@ mod tests {
     use crate::memory::MemoryStore;
     use crate::suite::samples::{instance, message, messages, meta};
     use goondan_core::message::{Part, Role, ToolCall};
-    use goondan_core::ports::store::Conversations as _;
+    use goondan_core::ports::store::{Conversations as _, Records as _};
 
     fn store() -> MemoryStore {
         MemoryStore::new(PathBuf::from("/nowhere"))
@@ -307,6 +314,8 @@ mod tests {
         assert_eq!(imported, [meta(&instance("k"))]);
         let stored = one.read(&instance("k")).await.unwrap();
         assert_eq!(exported(&stored.base), bytes);
+        let mark = one.get(&instance("k"), UNTRUSTED_STATE).await.unwrap();
+        assert_eq!(mark.unwrap().value, json!({"origin": ORIGIN}), "a stranger may have written it");
         let other = InstanceId::new("b", "elsewhere");
         assert_eq!(import(&two, Some(other.clone()), &bytes).await.unwrap()[0].id(), other);
         assert_eq!(two.read(&other).await.unwrap().base, messages(&["m0", "m1"]));

@@ -231,7 +231,16 @@ mod tests {
     fn grant(command: &str) -> Grant {
         let args = serde_json::json!({ "command": command }).as_object().unwrap().clone();
         let (agent, tool, folder) = ("a".to_owned(), "bash__exec".to_owned(), "/p".to_owned());
-        Grant { agent, tool, covers: Covers::Call, args, folder, untrusted: false, programs: BTreeMap::new() }
+        Grant {
+            agent,
+            tool,
+            covers: Covers::Call,
+            args,
+            folder,
+            untrusted: false,
+            programs: BTreeMap::new(),
+            files: BTreeMap::new(),
+        }
     }
 
     fn folders() -> (tempfile::TempDir, PathBuf, PathBuf) {

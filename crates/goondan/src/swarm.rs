@@ -197,6 +197,12 @@ impl Swarm {
         Ok(self.inner.runtime.discard(instance, event_id).await?)
     }
 
+    /// Says that the conversation `to`, which is yet to begin, will hold what was said in `source`: where that has read untrusted output,
+    /// so has `to`.
+    pub async fn inherit(&self, source: &InstanceId, to: &InstanceId) -> Result<(), SendError> {
+        Ok(self.inner.runtime.inherit(source, to).await.map_err(Refusal::from)?)
+    }
+
     /// Makes a new conversation of the same agent that begins with the messages of `instance` up to `message_id`, or with all
     /// of them. It is on disk when this is back. `None` where there is no such message.
     pub async fn fork(&self, instance: &InstanceId, message_id: Option<&str>) -> Result<Option<InstanceId>, SendError> {

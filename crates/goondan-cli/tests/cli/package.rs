@@ -257,3 +257,19 @@ fn a_project_becomes_a_package() {
     assert_eq!(read(&sandbox, "app/goondan.yaml"), manifest);
     assert_eq!(gdn(&sandbox, &["package", "install"]).code, 0);
 }
+
+/// A filter is a program of whoever installs. A repository must not choose which files it is given.
+#[test]
+fn installing_from_a_repository_runs_no_filter_of_its_reader() {
+    let sandbox = folders();
+    sandbox.write("tools/.gitattributes", "* filter=lfs\n");
+    let folder = sandbox.dir().join("tools");
+    for arguments in [&["init", "-q"][..], &["add", "-A"], &["commit", "-qm", "one"], &["tag", "v1.2.0"]] {
+        git(&folder, arguments);
+    }
+    let mark = sandbox.dir().join("filtered");
+    sandbox.write("../.gitconfig", &format!("[filter \"lfs\"]\n\tsmudge = \"touch '{}'; cat\"\n", mark.display()));
+    gdn(&sandbox, &["package", "add", &format!("git+file://{}#v1.2.0", folder.display())]).ok();
+    assert!(!mark.exists(), "the filter has run");
+    assert!(read(&sandbox, "app/goondan.yaml").contains("@acme/tools"));
+}

@@ -14,7 +14,7 @@ use reqwest::RequestBuilder;
 use reqwest::multipart::Form;
 use serde_json::{Value, json};
 
-use super::{Heard, Platform, header, senseless, unsigned};
+use super::{Heard, Platform, fenced, header, senseless, unsigned};
 use crate::asking::{Press, Verdict, button, of_button};
 use crate::desk::Taken;
 use crate::event::{Event, Sender, plain};
@@ -91,6 +91,10 @@ impl Platform for Discord {
             Taken::Accepted => told("Accepted."),
             Taken::Stranger | Taken::NotLetIn => told(STRANGER),
         }
+    }
+
+    fn literal(&self, text: &str) -> String {
+        fenced(text)
     }
 
     fn pieces(&self, text: &str) -> Vec<String> {
@@ -223,6 +227,7 @@ fn event(interaction: &Value) -> Option<Event> {
         properties: facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), plain(value)?))).collect(),
         sender: Some(Sender { id: sender.to_owned(), name: shown.to_owned() }),
         channel: Some(channel.to_owned()),
+        quotes: false,
         files: attached(data),
         origin: Some(json!({"application": application, "token": token})),
     })

@@ -80,6 +80,11 @@ pub(crate) trait Platform: Send + Sync {
         (StatusCode::ACCEPTED, "accepted\n").into_response()
     }
 
+    /// A text as it has to be written so that the platform shows each character of it, and makes nothing of any.
+    fn literal(&self, text: &str) -> String {
+        text.to_owned()
+    }
+
     /// Cuts an answer into messages.
     fn pieces(&self, text: &str) -> Vec<String> {
         vec![text.to_owned()]
@@ -284,6 +289,11 @@ async fn read(body: Body, largest: usize) -> Result<Bytes, Response> {
     }
 }
 
+/// A text that Markdown shows as it is. Where it would end the block, there is an escape.
+pub(crate) fn fenced(text: &str) -> String {
+    format!("```\n{}\n```", text.replace("``", "`\\u{60}"))
+}
+
 /// The answer to a request whose signature is missing, wrong or too old. It does not say which.
 pub(crate) fn unsigned() -> Response {
     (StatusCode::UNAUTHORIZED, "The request is not signed as it should be, or too old.\n").into_response()
@@ -297,4 +307,19 @@ pub(crate) fn senseless(why: &str) -> Response {
 /// A header as text; empty where it is missing.
 pub(crate) fn header<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_ends_a_block() {
+        for text in ["a", "```", "a ||`x`|| b", "``\n```\n````", "<!-- x -->", "`"] {
+            let block = fenced(text);
+            let inside = block.strip_prefix("```\n").and_then(|rest| rest.strip_suffix("\n```")).unwrap();
+            assert!(!inside.contains("``"), "{block}");
+        }
+        assert_eq!(fenced("``` x"), "```\n`\\u{60}` x\n```");
+    }
 }

@@ -212,6 +212,7 @@ fn read(event: &Value, connection: &str) -> Result<Event, String> {
         properties: event["properties"].as_object().map(plain_values).unwrap_or_default(),
         sender,
         channel: plain(&event["channel"]),
+        quotes: false,
         files: Vec::new(),
         origin: origin.cloned(),
     })

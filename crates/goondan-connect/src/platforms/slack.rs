@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use url::form_urlencoded;
 
 use self::socket::Socket;
-use super::{Heard, Platform, header, senseless, unsigned};
+use super::{Heard, Platform, fenced, header, senseless, unsigned};
 use crate::asking::{Press, Verdict, button, of_button};
 use crate::desk::{Desk, Taken};
 use crate::event::{Event, Sender, plain};
@@ -143,6 +143,10 @@ impl Platform for Slack {
 
     fn acknowledge(&self, _taken: Taken) -> Response {
         (StatusCode::OK, Json(json!({"ok": true}))).into_response()
+    }
+
+    fn literal(&self, text: &str) -> String {
+        fenced(text)
     }
 
     fn pieces(&self, text: &str) -> Vec<String> {
@@ -329,6 +333,7 @@ fn event(payload: &Value, wants_mention: bool) -> Option<Event> {
         properties: facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), plain(value)?))).collect(),
         sender: Some(Sender { id: user.to_owned(), name: String::new() }),
         channel: Some(channel.to_owned()),
+        quotes: false,
         files,
         origin: Some(json!({"channel": channel, "thread": thread})),
     })

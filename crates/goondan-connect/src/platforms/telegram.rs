@@ -310,6 +310,7 @@ fn event(update: &Value) -> Option<Event> {
         properties,
         sender: from["id"].as_i64().map(|sender| Sender { id: sender.to_string(), name: name(from) }),
         channel: Some(chat_id.to_string()),
+        quotes: ["forward_origin", "forward_date"].iter().any(|forwarded| message.get(forwarded).is_some()),
         files: sent.into_iter().collect(),
         origin: Some(json!({"chat": chat_id, "thread": thread})),
     })

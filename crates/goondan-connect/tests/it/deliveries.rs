@@ -79,8 +79,8 @@ fn github_way(base: &str) -> Way {
     Way {
         name: "hub",
         connection: github::hub(base),
-        body: |_, text| {
-            let issue = json!({"number": 7, "title": text, "body": null});
+        body: |id, text| {
+            let issue = json!({"id": id, "number": 7, "title": text, "body": null});
             let (repository, sender) = (json!({"full_name": "octo/hello"}), json!({"login": "ada", "type": "User"}));
             json!({"action": "opened", "issue": issue, "repository": repository, "sender": sender}).to_string()
         },

@@ -149,6 +149,27 @@ async fn what_has_not_the_secret_is_refused() {
     assert_eq!(chat.running.swarm.instances().await, []);
 }
 
+/// Whoever allows something has seen all of it: what decides may stand at the end of a long argument.
+#[tokio::test]
+async fn a_question_is_shown_whole_or_cannot_be_allowed() {
+    let state = tempfile::tempdir().unwrap();
+    let chat = Chat::start(state.path(), telegram().await, "").await;
+    let end = "and now\u{202e} the end";
+    chat.say(1, 7, &format!("plan at length {}{end}", "x ".repeat(450))).await;
+    let [allow, _] = chat.buttons(1).await;
+    let sent = chat.platform.calls("sendMessage");
+    let texts: Vec<&str> = sent.iter().map(|call| call["text"].as_str().unwrap()).collect();
+    assert!(texts.len() > 2 && texts[0].starts_with("It is asked for by:"), "{texts:?}");
+    assert!(texts.last().unwrap().contains("and now\\u{202e} the end"), "{texts:?}");
+    assert!(sent[..sent.len() - 1].iter().all(|call| call["reply_markup"].is_null()), "the last one has the buttons");
+    assert_eq!(chat.press(2, 1, 7, &allow).await, "Allowed.");
+    chat.running.until("bot", |look| look.owed == 0).await;
+    chat.say(3, 7, &format!("plan without end {}{end}", "x ".repeat(450))).await;
+    let [allow, deny] = chat.buttons(2).await;
+    assert!(chat.press(4, 1, 7, &allow).await.starts_with("It is too long to be shown here"));
+    assert_eq!(chat.press(5, 1, 7, &deny).await, "Denied.");
+}
+
 const SECRET: &str = "0123456789abcdef0123";
 
 /// Where there are no buttons, who may answers in words; what others write is a message.
@@ -165,7 +186,7 @@ async fn on_github_a_question_is_answered_in_words() {
     let running = Running::start(state.path(), &hub).await;
     let comment = async |id: &str, login: &str, text: &str| {
         let body = json!({
-            "action": "created", "issue": {"number": 3, "title": "t"}, "comment": {"body": text},
+            "action": "created", "issue": {"number": 3, "title": "t"}, "comment": {"body": text, "user": {"login": login}},
             "repository": {"full_name": "octo/hello"}, "sender": {"login": login, "type": "User"},
         })
         .to_string();

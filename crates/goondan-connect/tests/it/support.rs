@@ -29,6 +29,8 @@ spec:
       - {when: {contains: break}, reply: {error: {status: 400, message: no}}}
       - {when: {role: tool}, reply: {text: "it is done"}}
       - {when: {contains: draw}, reply: {calls: [{id: d, tool: fs__read, args: {path: picture.png}}]}}
+      - {when: {contains: plan at length}, reply: {calls: [{id: t, tool: todo__write, args: {todos: [{content: "{{ last }}"}, {content: "{{ last }}"}, {content: "{{ last }}"}, {content: "{{ last }}"}]}}]}}
+      - {when: {contains: plan without end}, reply: {calls: [{id: t, tool: todo__write, args: {todos: [{content: "{{ last }}"}, {content: "{{ last }}"}, {content: "{{ last }}"}, {content: "{{ last }}"}, {content: "{{ last }}"}, {content: "{{ last }}"}, {content: "{{ last }}"}, {content: "{{ last }}"}, {content: "{{ last }}"}, {content: "{{ last }}"}, {content: "{{ last }}"}, {content: "{{ last }}"}]}}]}}
       - {when: {contains: plan it}, reply: {text: Let me plan., calls: [{id: t, tool: todo__write, args: {todos: []}}]}}
     default: {text: "heard {{ last }}"}
 ---

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use goondan_spec::shown;
 use serde::{Deserialize, Serialize};
 
 use crate::JsonObject;
@@ -35,6 +36,23 @@ pub struct ApprovalRequest {
 }
 
 impl ApprovalRequest {
+    /// The question in words, for places that have no form of their own for it. Each line of a stranger stands behind a bar, so it can't be
+    /// taken for one of ours; what can't be seen is an escape; what decides stands last.
+    pub fn words(&self) -> String {
+        let told = [("The tool says what it would do:", &self.preview), ("It is asked for by:", &self.reason)];
+        let told = told.into_iter().filter_map(|(head, text)| Some((head.to_owned(), text.clone()?)));
+        let (agent, tool) = (shown::line(&self.instance.agent), shown::line(&self.tool_name));
+        let asked = match serde_json::to_string(&self.arguments) {
+            Ok(arguments) if !self.arguments.is_empty() => (format!("May {agent} run {tool} with this?"), arguments),
+            _ => (format!("May {agent} run {tool} without arguments?"), String::new()),
+        };
+        let part = |(head, text): (String, String)| {
+            let shown = shown::lines(text).to_string();
+            [head].into_iter().chain(shown.lines().map(|line| format!("│ {line}"))).collect::<Vec<_>>().join("\n")
+        };
+        told.chain([asked]).map(part).collect::<Vec<_>>().join("\n\n")
+    }
+
     /// Whether an answer may cover that much.
     pub fn is_offered(&self, covers: Covers) -> bool {
         self.offers.iter().any(|offer| offer.covers == covers)
@@ -129,6 +147,9 @@ pub struct Grant {
     /// What is in the files that it runs, by their paths.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub programs: BTreeMap<String, String>,
+    /// What is in the files that its command lines name, by their paths. A wider cover than the call has none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
 }
 
 impl Covers {
@@ -151,8 +172,9 @@ impl fmt::Display for Grant {
         if self.untrusted {
             f.write_str(", also when it has read untrusted output")?;
         }
-        match self.programs.len() {
+        match self.programs.len() + self.files.len() {
             0 => Ok(()),
+            _ if !self.files.is_empty() => f.write_str(", as long as the files that it names stay as they are"),
             1 => f.write_str(", as long as the program that it runs stays as it is"),
             many => write!(f, ", as long as the {many} programs that it runs stay as they are"),
         }
@@ -206,3 +228,32 @@ impl Approver for ApproveAll {
 
 /// The approver of a swarm.
 pub type SharedApprover = Arc<dyn Approver>;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn no_word_of_a_stranger_passes_for_one_of_ours() {
+        let hidden = "ls\u{202e} \u{200b}\u{1b}[2K";
+        let request = ApprovalRequest {
+            id: String::new(),
+            instance: InstanceId::new("a", "main"),
+            trace_id: String::new(),
+            tool_call_id: String::new(),
+            tool_name: "bash__exec".to_owned(),
+            arguments: json!({"command": hidden}).as_object().cloned().unwrap(),
+            preview: Some(format!("$ {hidden}\n\nThis was answered elsewhere.\rMay a run ls?")),
+            reason: Some("Agent/a: a rule\nAllowed by Ada.".to_owned()),
+            offers: Vec::new(),
+        };
+        let words = request.words();
+        assert!(words.chars().all(|c| c == '\n' || shown::is_visible(c)), "{words:?}");
+        let ours: Vec<&str> = words.lines().filter(|line| !line.is_empty() && !line.starts_with('│')).collect();
+        let wanted = ["The tool says what it would do:", "It is asked for by:", "May a run bash__exec with this?"];
+        assert_eq!(ours, wanted);
+        assert!(words.ends_with("│ {\"command\":\"ls\\u{202e} \\u{200b}\\u001b[2K\"}"), "{words}");
+    }
+}

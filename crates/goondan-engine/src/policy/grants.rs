@@ -12,6 +12,7 @@ use goondan_spec::kinds::Permission;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::named;
 use crate::tooling::dispatch::{ToolCallContext, tool_context};
 use crate::tooling::registry::RegisteredTool;
 use goondan_core::JsonObject;
@@ -35,6 +36,8 @@ pub(crate) struct Seen {
     folder: String,
     /// `None` where what runs can't be read: then no grant is about the call.
     programs: Option<BTreeMap<String, String>>,
+    /// What is in the files that its command lines name; `None` as above.
+    files: Option<BTreeMap<String, String>>,
 }
 
 impl Seen {
@@ -48,6 +51,7 @@ impl Seen {
                 programs.extend(tool.handler.code().map(|code| (CODE.to_owned(), code.to_owned())));
                 programs
             }),
+            files: named_files(context, tool, arguments).await,
         }
     }
 
@@ -61,12 +65,13 @@ impl Seen {
             folder: self.folder.clone(),
             untrusted,
             programs: self.programs.clone().unwrap_or_default(),
+            files: self.files.clone().unwrap_or_default(),
         }
     }
 
     /// Whether a grant can be about it.
     pub(crate) fn is_known(&self) -> bool {
-        self.programs.is_some()
+        self.programs.is_some() && self.files.is_some()
     }
 }
 
@@ -102,11 +107,43 @@ async fn programs(
     let named = tool.marked_arguments.paths.iter().filter(|_| runs);
     let named = named.filter_map(|name| arguments.get(name)?.as_str());
     let named: Vec<PathBuf> = named.map(|path| context.facts.workdir.join(path)).collect();
+    let read =
+        tokio::task::spawn_blocking(move || contents(named.into_iter().filter(|path| path.is_file()).chain(own)));
+    read.await.ok().flatten()
+}
+
+/// What is in the files that the command lines of a call name.
+async fn named_files(
+    context: &ToolCallContext,
+    tool: &RegisteredTool,
+    arguments: &JsonObject,
+) -> Option<BTreeMap<String, String>> {
+    let texts = |names: &[String]| -> Vec<String> {
+        names.iter().filter_map(|name| Some(arguments.get(name)?.as_str()?.to_owned())).collect()
+    };
+    let marked = &tool.marked_arguments;
+    let (lines, workdir) = (texts(&marked.commands), context.facts.workdir.clone());
+    if lines.is_empty() {
+        return Some(BTreeMap::new());
+    }
+    let given = texts(&marked.folders).into_iter().map(|folder| workdir.join(folder));
+    let folders: Vec<PathBuf> = given.chain([workdir.clone()]).collect();
     let read = tokio::task::spawn_blocking(move || {
-        let named = named.into_iter().filter(|path| path.is_file());
-        named.chain(own).map(|path| Some((path.display().to_string(), content(&path)?))).collect()
+        let found = contents(named::files(&lines, &folders)?.into_iter())?;
+        // The folder that a conversation has for itself has another path in each.
+        let own = format!("{}/", workdir.display());
+        Some(
+            found
+                .into_iter()
+                .map(|(path, content)| (path.strip_prefix(&own).unwrap_or(&path).to_owned(), content))
+                .collect(),
+        )
     });
     read.await.ok().flatten()
+}
+
+fn contents(paths: impl Iterator<Item = PathBuf>) -> Option<BTreeMap<String, String>> {
+    paths.map(|path| Some((path.display().to_string(), content(&path)?))).collect()
 }
 
 /// What tells a file's content from others.

@@ -7,6 +7,7 @@
 mod asking;
 mod decide;
 pub(crate) mod grants;
+pub(crate) mod named;
 mod paths;
 pub(crate) mod permission;
 pub(crate) mod protected;

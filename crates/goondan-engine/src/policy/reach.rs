@@ -106,7 +106,8 @@ impl Reach {
                 Some(forms.map(|form| self.of_form(call, &form)).collect())
             }
             Covers::Tool if self.asks_by_tool => {
-                Some(vec![Grant { covers: Covers::Tool, args: serde_json::Map::new(), ..call.clone() }])
+                let args = serde_json::Map::new();
+                Some(vec![Grant { covers: Covers::Tool, args, files: Default::default(), ..call.clone() }])
             }
             Covers::Tool => None,
         }
@@ -135,7 +136,7 @@ impl Reach {
         let mut args = call.args.clone();
         args.retain(|name, _| self.telling.contains(name));
         args.insert(self.argument.clone(), form.into());
-        Grant { covers: Covers::Program, args, ..call.clone() }
+        Grant { covers: Covers::Program, args, files: Default::default(), ..call.clone() }
     }
 }
 

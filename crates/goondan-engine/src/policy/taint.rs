@@ -9,9 +9,7 @@ use crate::engine::Engine;
 use crate::tooling::registry::RegisteredTool;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{StoreError, update};
-
-/// The mark is kept under this name, which no extension can have.
-const STATE: &str = "gdn.untrusted";
+use goondan_core::reserved::UNTRUSTED_STATE as STATE;
 
 /// Whether what `tool` returns is untrusted.
 pub(crate) fn is_untrusted(engine: &Engine, tool: &RegisteredTool) -> bool {
@@ -40,6 +38,14 @@ pub(crate) async fn of(engine: &Engine, instance: &InstanceId) -> Option<String>
 pub(crate) async fn mark(engine: &Engine, instance: &InstanceId, origin: &str) -> Result<(), StoreError> {
     let mark = |found: Option<Value>| found.is_none().then(|| json!({ "origin": origin }));
     update(&*engine.store, instance, STATE, mark).await
+}
+
+/// The conversation of `to` begins with what that of `from` holds: a mark goes along, whatever the policy says today.
+pub(crate) async fn copy(engine: &Engine, from: &InstanceId, to: &InstanceId) -> Result<(), StoreError> {
+    match engine.store.get(from, STATE).await? {
+        Some(record) => update(&*engine.store, to, STATE, |_| Some(record.value.clone())).await,
+        None => Ok(()),
+    }
 }
 
 /// What `from` says gets into the conversation of `to`: a mark goes along.

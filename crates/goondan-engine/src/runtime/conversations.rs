@@ -10,11 +10,12 @@ use tokio::sync::oneshot;
 use super::Runtime;
 use crate::delivery::dead_letters;
 use crate::delivery::orchestrator::{Command, Refusal, SpawnRequest};
+use crate::policy::taint;
 
 impl Runtime {
     /// Makes a new conversation of the same agent that begins with the messages of `source` up to `message_id`, or with all of
-    /// them. It is durable when this is back; what narrows the tools of `source` narrows those of the new one. `None` where
-    /// `source` has no such message.
+    /// them. It is durable when this is back; what narrows the tools of `source` narrows those of the new one, and where `source` has
+    /// read untrusted output, so has it. `None` where `source` has no such message.
     pub async fn fork(&self, source: &InstanceId, message_id: Option<&str>) -> Result<Option<InstanceId>, Refusal> {
         let messages = self.conversation(source).await?;
         let Some(messages) = up_to(&messages, message_id) else { return Ok(None) };
@@ -25,6 +26,7 @@ impl Runtime {
         let store = &self.engine.store;
         let lease = store.claim(&id).await?;
         store.open(lease).await?.fold(Fold::Rewrite(messages)).await?;
+        taint::copy(&self.engine, source, &id).await?;
         let (answer, spawned) = oneshot::channel();
         let request = SpawnRequest { id: id.clone(), owner: None, cwd, narrowing };
         let sent = self.engine.commands.send(Command::Spawn { request, answer }).map_err(|_| Refusal::Ended);
@@ -38,6 +40,11 @@ impl Runtime {
             return Err(refusal);
         }
         Ok(Some(id))
+    }
+
+    /// `to` will begin with what was said in `source`: where that has read untrusted output, so has `to`.
+    pub async fn inherit(&self, source: &InstanceId, to: &InstanceId) -> Result<(), StoreError> {
+        taint::copy(&self.engine, source, to).await
     }
 
     /// The events whose turns failed, of all instances.

@@ -9,7 +9,7 @@ use flate2::read::GzDecoder;
 use goondan_spec::contents::{MAX_BYTES, MAX_ENTRIES};
 use tar::{Archive, Entry, EntryType};
 
-use super::{MAX_ARCHIVE, names};
+use super::{MAX_ARCHIVE, MAX_TAR, names};
 use crate::error::{PackageError, Result, plain};
 
 /// An archive may unpack to so many times its size; text packs to a tenth or so.
@@ -18,8 +18,6 @@ const MAX_RATIO: u64 = 200;
 const SMALL: u64 = 16 * 1024 * 1024;
 /// The folder in which a project has its packages. None may bring that of another.
 const OURS: &str = ".goondan";
-/// An entry of an archive takes that many bytes at least, so that endless empty ones end, too.
-const HEADER: u64 = 512;
 
 /// Unpacks the `.tgz` into `into`, an empty folder, without the folder that everything in it lies in.
 ///
@@ -57,7 +55,8 @@ impl<'p> Unpacking<'p> {
     }
 
     fn run(mut self, source: impl Read, most: u64) -> Result<()> {
-        let most = most.min(MAX_BYTES + (MAX_ENTRIES as u64 * 4) * HEADER);
+        // Endless empty entries end, too.
+        let most = most.min(MAX_TAR);
         let mut archive = Archive::new(Limited { source, left: most });
         let mut entries = 0;
         for entry in archive.entries().map_err(|error| broken(&error))? {

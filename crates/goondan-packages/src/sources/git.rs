@@ -1,20 +1,29 @@
 //! Packages in git repositories, through the program `git`. Nothing is checked out: git makes a tar of a commit, which is
-//! unpacked like any other stranger's archive. So no hook, no filter and no link of the repository has an effect.
+//! unpacked like any other stranger's archive. So no hook and no link of the repository has an effect, and its attributes run no
+//! filter of whoever installs it.
 
 use std::fmt;
+use std::fs;
+use std::io;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use semver::Version;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
 use super::{Candidate, Fetched, Pin};
-use crate::archive::{from_tar, pack};
+use crate::archive::{MAX_TAR, from_tar, pack};
 use crate::error::{PackageError, Result};
 
 /// How long one call of git may take.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
+/// What is kept of the complaints of git, in bytes.
+const COMPLAINTS: u64 = 64 * 1024;
+/// Attributes that count before those of a repository. A filter is a program of whoever installs, which a stranger would choose the
+/// files for; the others would make other files of the same commit on another machine.
+const ATTRIBUTES: &str = "* -filter -ident -text !working-tree-encoding\n";
 /// The schemes that are spoken; git knows others, which run programs.
 const SCHEMES: [&str; 3] = ["https", "ssh", "file"];
 
@@ -90,6 +99,9 @@ pub(super) async fn fetch(reference: &Reference) -> Result<Fetched> {
     let place = tempfile::tempdir().map_err(|error| PackageError::io("created", &std::env::temp_dir(), &error))?;
     let folder = place.path();
     git(Some(folder), &["init", "--quiet", "--bare", "."]).await?;
+    let info = folder.join("info");
+    let written = fs::create_dir_all(&info).and_then(|()| fs::write(info.join("attributes"), ATTRIBUTES));
+    written.map_err(|error| PackageError::io("written", &info, &error))?;
     let at = reference.at.as_deref().unwrap_or("HEAD");
     let fetch = ["fetch", "--quiet", "--depth", "1", "--no-tags", "--no-recurse-submodules"];
     let alone = git(Some(folder), &[&fetch[..], &["--", &reference.url, at]].concat()).await;
@@ -146,19 +158,39 @@ async fn git(folder: Option<&Path>, arguments: &[&str]) -> Result<Vec<u8>> {
         command.current_dir(folder);
     }
     let what = arguments.first().copied().unwrap_or_default();
-    let ended = tokio::time::timeout(PATIENCE, command.output()).await.map_err(|_| {
+    let ended = tokio::time::timeout(PATIENCE, output(&mut command)).await.map_err(|_| {
         PackageError::source(format!("`git {what}` did not end within {} minutes.", PATIENCE.as_secs() / 60))
     })?;
-    let output = ended.map_err(|error| {
+    let (status, answer, complaints) = ended.map_err(|error| {
         PackageError::source(format!("`git` cannot be run: {error}.")).suggest("install git, or use another source")
     })?;
-    if output.status.success() {
-        return Ok(output.stdout);
+    if answer.len() as u64 > MAX_TAR {
+        return Err(PackageError::archive(format!("`git {what}` gives more than {} MiB.", MAX_TAR / 1024 / 1024)));
     }
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if status.success() {
+        return Ok(answer);
+    }
+    let said = String::from_utf8_lossy(&complaints).into_owned();
     let said = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it says nothing").to_owned();
     Err(PackageError::source(format!("`git {what}` failed: {}.", said.trim().trim_end_matches('.')))
         .suggest("check the address, the tag, and that git may read the repository"))
+}
+
+/// How a program ends, what it says and what it complains about. A stranger decides how much that is, so no more is kept than may be.
+async fn output(command: &mut Command) -> io::Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (answer, complaints) = (child.stdout.take(), child.stderr.take());
+    // Who says more finds nobody who listens, and ends.
+    let (answer, complaints) = tokio::try_join!(up_to(answer, MAX_TAR + 1), up_to(complaints, COMPLAINTS))?;
+    Ok((child.wait().await?, answer, complaints))
+}
+
+async fn up_to(pipe: Option<impl AsyncRead + Unpin>, most: u64) -> io::Result<Vec<u8>> {
+    let mut kept = Vec::new();
+    if let Some(pipe) = pipe {
+        pipe.take(most).read_to_end(&mut kept).await?;
+    }
+    Ok(kept)
 }
 
 #[cfg(test)]

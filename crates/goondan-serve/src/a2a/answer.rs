@@ -47,7 +47,7 @@ impl Told {
 /// The question as a message: for people, and as data.
 pub(super) fn told(question: &Question) -> Said {
     let request = &question.request;
-    let words = format!("{}\n\nAnswer with once, conversation, always or deny.", asking::words(request));
+    let words = format!("{}\n\nAnswer with once, conversation, always or deny.", request.words());
     let pieces = vec![Piece::Text(words), Piece::Data(json!(QuestionBody::from(&**request)))];
     Said { id: format!("question-{}", request.id), by: Speaker::Agent, pieces }
 }

@@ -5,7 +5,6 @@ use goondan::event::{ShownResult, TurnResult};
 use goondan::message::{Message, MessageSource, Part, Role};
 use serde_json::{Value, json};
 
-use crate::asking;
 use crate::wire::{CLIENT_MESSAGE_ID, QuestionBody};
 
 /// The id of a call that is unique in its thread.
@@ -55,7 +54,7 @@ pub(super) fn interrupt(question: &Question, call: Option<&String>) -> Value {
     let mut interrupt = json!({
         "id": request.id,
         "reason": if call.is_some() { "tool_call" } else { "confirmation" },
-        "message": asking::words(request),
+        "message": request.words(),
         "responseSchema": {
             "type": "object",
             "properties": {"approved": {"type": "boolean"}},

@@ -120,12 +120,12 @@ pub(crate) fn router(service: Service, offer: Offer) -> Router {
         .route("/healthz", axum::routing::get(health::alive))
         .route("/readyz", axum::routing::get(health::ready))
         .route("/openapi.json", axum::routing::get(move || async move { Json(document.clone()) }));
-    let open = if has_studio { open.merge(studio::router(&access).layer(no_larger.clone())) } else { open };
+    let open = if has_studio { open.merge(studio::router(&access, limits.head)) } else { open };
     let all = open.merge(guarded).nest("/v1", openai::router(Arc::clone(&access)).layer(no_larger));
     let all = match site {
         Some(folder) => {
             let files = site::files(&folder);
-            all.fallback(move |request: Request| site::file(files, request))
+            all.fallback(move |request: Request| site::file(folder, files, request))
         }
         None => all.fallback(nothing_there),
     };
@@ -152,8 +152,8 @@ fn finished(mut document: utoipa::openapi::OpenApi, service: &Service) -> Value 
 
 /// Pages of the origins that may use the server; browsers ask for that first.
 fn cors(access: Arc<Access>) -> CorsLayer {
-    let allowed = move |origin: &HeaderValue, _: &axum::http::request::Parts| {
-        origin.to_str().is_ok_and(|origin| access.allows_origin(origin))
+    let allowed = move |origin: &HeaderValue, head: &axum::http::request::Parts| {
+        origin.to_str().is_ok_and(|origin| access.allows_origin(origin, &head.headers, &head.uri))
     };
     CorsLayer::new()
         .allow_origin(AllowOrigin::predicate(allowed))

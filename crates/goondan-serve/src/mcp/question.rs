@@ -15,7 +15,6 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext};
 use serde_json::{Value, json};
 
-use crate::asking;
 use crate::service::Service;
 
 /// How a client can be asked.
@@ -88,7 +87,7 @@ pub(super) fn answered(service: &Service, answers: BTreeMap<String, Value>) {
 
 /// The question as a form with one choice.
 fn form(question: &Question) -> ElicitRequestParams {
-    let message = asking::words(&question.request);
+    let message = question.request.words();
     ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema: choice() }
 }
 

@@ -355,7 +355,9 @@ impl Run {
         }
         let past = messages[..=last].iter().filter_map(|message| Said::of(&visible(message)?));
         let history = past.chain(self.ask.talk.before.iter().cloned()).map(|said| said.data()).collect();
-        Ok(self.anew(history, None))
+        let place = self.anew(history, None);
+        swarm.inherit(&previous.instance, &place.instance).await.map_err(Problem::from)?;
+        Ok(place)
     }
 }
 

@@ -6,11 +6,12 @@
 mod sign_in;
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
-use axum::extract::Path;
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
@@ -26,6 +27,9 @@ use crate::wire::{CodeBody, SessionBody};
 
 /// Where the page is.
 pub const PATH: &str = "/studio/";
+
+/// The largest body with a code, in bytes.
+const CODE_BODY: usize = 1_024;
 
 /// What the browser may do with the page.
 const HEADERS: [(&str, &str); 6] = [
@@ -94,13 +98,21 @@ static TAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
 pub(crate) struct Described;
 
 /// The page, and the way into it: neither needs the token.
-pub(crate) fn router(access: &Arc<Access>) -> Router<Service> {
+pub(crate) fn router(access: &Arc<Access>, patience: Duration) -> Router<Service> {
+    // Nobody knows who sends a code: that takes no more room or time than a code needs.
+    let begin = post(begin).layer(DefaultBodyLimit::max(CODE_BODY)).layer(from_fn_with_state(patience, in_time));
     Router::new()
-        .route("/api/studio/sessions", post(begin))
+        .route("/api/studio/sessions", begin)
         .route("/studio", get(async || (StatusCode::PERMANENT_REDIRECT, [(LOCATION, PATH)])))
         .route(PATH, get(async |headers: HeaderMap| file(&headers, "index.html")))
         .route("/studio/{*name}", get(async |Path(name): Path<String>, headers: HeaderMap| file(&headers, &name)))
         .route_layer(from_fn_with_state(Arc::clone(access), guard_place))
+}
+
+/// Waits no longer than that: a body that never ends would keep one of the connections that there may be.
+async fn in_time(State(patience): State<Duration>, request: Request, next: Next) -> Response {
+    let late = || Problem::new(Code::SERVE_REQUEST, "The body took too long.").into_response();
+    tokio::time::timeout(patience, next.run(request)).await.unwrap_or_else(|_| late())
 }
 
 fn file(headers: &HeaderMap, name: &str) -> Response {

@@ -214,3 +214,45 @@ async fn a_stream_begins_with_as_many_stored_events_as_are_wanted() {
     }
     assert_eq!(names, ["step.completed", "turn.completed"]);
 }
+
+#[tokio::test]
+async fn who_has_no_code_takes_neither_room_nor_time() {
+    let state = tempfile::tempdir().unwrap();
+    let limits = Limits { head: std::time::Duration::from_millis(50), ..Limits::default() };
+    let studio = |offer: Offer| Offer { studio: true, ..offer };
+    let running = Running::start_offer(state.path(), limits, PROJECT, |builder| builder, studio).await;
+    let begin = |length: usize, body: &str| {
+        format!(
+            "POST /api/studio/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: \
+             {length}\r\n\r\n{body}"
+        )
+    };
+    let response = running.raw(begin(100, "{").as_bytes()).await;
+    assert!(response.starts_with("HTTP/1.1 400") && response.contains("took too long"), "{response}");
+    let response = running.raw(begin(5_000, &"x".repeat(5_000)).as_bytes()).await;
+    assert!(response.starts_with("HTTP/1.1 413"), "{response}");
+}
+
+/// What a conversation has read is in its fork, too; so is the mark that it is a stranger's.
+#[tokio::test]
+async fn a_fork_has_read_what_it_begins_with() {
+    let state = tempfile::tempdir().unwrap();
+    let project = PROJECT.replace("rules: [{permission: write, action: ask}]", "rules: []");
+    let project =
+        project.replace("agents: [{ref: Agent/a}]}", "agents: [{ref: Agent/a}], policy: {untrusted: [read]}}");
+    let running = Running::start_project(state.path(), Limits::default(), &project, |builder| builder).await;
+    let write = async |key: &str| {
+        let arguments = json!({"path": "note.txt", "content": "hi"});
+        let result = running.swarm.call_tool(None, Some(key), "file-system__write", arguments).await.unwrap();
+        result.error.map(|error| error.message)
+    };
+    running.ask("hello").await;
+    assert_eq!(write("main").await, None, "nothing was read");
+    let read = json!({"path": "note.txt"});
+    running.swarm.call_tool(None, Some("main"), "file-system__read", read).await.unwrap();
+    let forked = running.swarm.fork(&InstanceId::new("a", "main"), None).await.unwrap().unwrap();
+    for key in ["main", &forked.instance_key] {
+        let refused = write(key).await.unwrap_or_default();
+        assert!(refused.contains("untrusted output of file-system__read"), "{key}: {refused}");
+    }
+}

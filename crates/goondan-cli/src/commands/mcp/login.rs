@@ -90,7 +90,7 @@ impl Visitor for Browser<'_> {
             self.output.explain(&hint).map_err(|error| error.message)?;
         }
         tokio::select! {
-            back = self.wait() => back.map_err(|error| error.to_string()),
+            back = self.wait(state_of(page)) => back.map_err(|error| error.to_string()),
             pasted = pasted() => Ok(pasted),
         }
     }
@@ -98,24 +98,31 @@ impl Visitor for Browser<'_> {
 
 impl Browser<'_> {
     /// Waits until a browser is sent back here.
-    async fn wait(&self) -> std::io::Result<String> {
+    async fn wait(&self, state: Option<String>) -> std::io::Result<String> {
         loop {
             let (client, _) = self.listener.accept().await?;
             // What goes wrong with one client is that client's to notice.
-            if let Ok(Some(target)) = answer(client).await {
+            if let Ok(Some(target)) = answer(client, state.as_deref()).await {
                 return Ok(format!("http://127.0.0.1:{}{target}", self.port));
             }
         }
     }
 }
 
+/// What the page gives back, so that nobody else can end a login.
+fn state_of(address: &str) -> Option<String> {
+    let (_, query) = address.split_once('?')?;
+    query.split(['&', '#']).find_map(|field| field.strip_prefix("state=")).map(str::to_owned)
+}
+
 /// Answers a request; the target, where it is the one that is waited for.
-async fn answer(client: TcpStream) -> std::io::Result<Option<String>> {
+async fn answer(client: TcpStream, state: Option<&str>) -> std::io::Result<Option<String>> {
     let mut client = BufReader::new(client);
     let mut line = String::new();
     let reading = tokio::time::timeout(std::time::Duration::from_secs(5), client.read_line(&mut line));
     reading.await.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?;
-    let target = line.split(' ').nth(1).filter(|target| target.starts_with(&format!("{BACK}?"))).map(str::to_owned);
+    let is_ours = |target: &&str| target.starts_with(&format!("{BACK}?")) && state_of(target).as_deref() == state;
+    let target = line.split(' ').nth(1).filter(is_ours).map(str::to_owned);
     let (status, body) = if target.is_some() { ("200 OK", DONE) } else { ("404 Not Found", "") };
     let length = body.len();
     let head = format!(
