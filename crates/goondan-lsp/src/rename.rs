@@ -76,7 +76,7 @@ fn check(seen: &Seen, id: &ResourceId, new_name: &str) -> Result<(), Failure> {
         count => return Err(Failure::refused(format!("`{id}` is defined {count} times; remove the others first."))),
     }
     if let Err(why) = check_name(new_name, id.kind) {
-        return Err(Failure::refused(format!("`{new_name}` is not a valid name for a {}: {why}.", id.kind)));
+        return Err(Failure::refused(format!("`{new_name}` is not a valid {} name: {why}.", id.kind)));
     }
     let taken = |other: &&goondan_spec::outline::Definition| other.id.kind == id.kind && other.id.name == new_name;
     match definitions.iter().find(taken) {

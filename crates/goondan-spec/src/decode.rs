@@ -87,7 +87,10 @@ impl<'n> Field<'n> {
             Content::Number(value) if expected == "text" => {
                 diagnostic.suggest(format!("put it in quotes: \"{value}\"")).fix(Fix::quote(self.node.at))
             }
-            Content::Map(_) if expected == "a list" => diagnostic.suggest("begin each item with `- `"),
+            Content::Map(_) | Content::Text(_) if expected == "a list" => {
+                diagnostic.suggest("begin each item with `- `")
+            }
+            Content::Text(text) if expected == "a map" => diagnostic.suggest(of_a_map(text)),
             Content::Text(_) if expected.ends_with("number") => {
                 diagnostic.suggest("write a number, without quotes and without a unit")
             }
@@ -352,4 +355,17 @@ fn join(parent: &str, name: &str) -> String {
 fn whole_number(number: &Number) -> Option<u64> {
     let exact = |value: f64| (value.fract() == 0.0 && (0.0..9e15).contains(&value)).then_some(value as u64);
     number.as_u64().or_else(|| number.as_f64().and_then(exact))
+}
+
+/// What to do about text that should be a map: often the space behind a colon is missing, or is none that YAML knows.
+fn of_a_map(text: &str) -> String {
+    match text.split_once(':') {
+        Some((key, rest)) if rest.starts_with(|c: char| c.is_whitespace() && c != ' ') => {
+            format!("put a plain space after `{}:`, in place of the special one", excerpt(key, 60))
+        }
+        Some((key, _)) if !key.is_empty() && !key.contains(char::is_whitespace) => {
+            format!("put a space after `{}:`", excerpt(key, 60))
+        }
+        _ => "write its fields below it, as `name: value`, further to the right".to_owned(),
+    }
 }

@@ -185,8 +185,7 @@ fn read_name(field: &Field<'_>, kind: Kind, findings: &mut Findings) {
     };
     if let Err(why) = check_name(name, kind) {
         let shown = excerpt(name, 80);
-        let diagnostic =
-            field.problem(Code::INVALID_NAME, format!("`{shown}` is not a valid name for a {kind}: {why}."));
+        let diagnostic = field.problem(Code::INVALID_NAME, format!("`{shown}` is not a valid {kind} name: {why}."));
         let fixed = repaired(name);
         findings.add(match fixed.is_empty() {
             true => diagnostic.suggest("write `name: my-name`"),
@@ -226,7 +225,7 @@ fn check_plain_name(name: &str) -> Result<(), String> {
 }
 
 /// The nearest name that rule L6 allows; empty where nothing is left.
-fn repaired(name: &str) -> String {
+pub(crate) fn repaired(name: &str) -> String {
     let mut fixed = String::new();
     for c in name.chars().map(|c| c.to_ascii_lowercase()) {
         match c {

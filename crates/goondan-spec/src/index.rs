@@ -18,6 +18,8 @@ pub(crate) struct Index {
     reach: BTreeMap<Option<String>, BTreeSet<String>>,
     /// Packages that are asked for and are not there, which is told elsewhere.
     absent: BTreeSet<String>,
+    /// A part of the project could not be read, which is told elsewhere; nobody knows what it defines.
+    partial: bool,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +54,18 @@ impl Index {
     /// From now on, packages see only those that they depend on.
     pub(crate) fn restrict(&mut self, installed: &Installed) {
         (self.reach, self.absent) = (installed.reach.clone(), installed.absent.clone());
+    }
+
+    /// Notes whether a part of the project could not be read.
+    pub(crate) fn set_partial(&mut self, partial: bool) {
+        self.partial = partial;
+    }
+
+    /// Whether `reference`, which leads nowhere, may be to something in the part that could not be read: it names no package,
+    /// and nothing that is known looks like it.
+    pub(crate) fn may_be_unread(&self, reference: &ObjectRef) -> bool {
+        let is_open = self.partial && reference.package.is_none();
+        is_open && self.closest(reference).is_none() && self.other_kind(reference).is_none()
     }
 
     fn reaches(&self, from: Option<&str>, package: Option<&str>) -> bool {

@@ -21,7 +21,7 @@ use crate::lock::LOCK_FILE;
 use crate::meta::{Kind, ResourceId};
 use crate::outline::{Definition, Link, Outline};
 use crate::paths::{Folder, Looks};
-use crate::read::{KnownFiles, ParsedFile, read_file};
+use crate::read::{KnownFiles, ParsedFile, hides_some, read_file};
 use crate::source::Sources;
 use crate::text::reason;
 use crate::{cycles, installed, packages, parallel};
@@ -92,6 +92,8 @@ fn run<T>(
     let built_in = known.built_in(input.base);
     let mut index = make_index(&documents, built_in, &mut gathered);
     index.restrict(&installed);
+    let read = documents.iter().filter(|document| document.base.is_empty()).count();
+    index.set_partial(!found.diagnostics.is_empty() || hides_some(&files.own, read));
     let stage =
         Stage { folder: &folder, index: &index, base: input.base, built_in, documents: &documents, files: &files.own };
     let decoded = stage.decode_all(&mut gathered);
@@ -388,7 +390,7 @@ fn make_index(documents: &[Document<'_>], built_in: &BuiltIn, gathered: &mut Gat
 fn duplicate(document: &Document<'_>, first: &Document<'_>) -> Diagnostic {
     let id = document.id();
     let place = format!("`{}`, line {}", first.file, first.envelope.head.name_at.line);
-    Diagnostic::new(Code::DUPLICATE_NAME, format!("There is a {} called `{}` already, in {place}.", id.kind, id.name))
+    Diagnostic::new(Code::DUPLICATE_NAME, format!("There is another {} named `{}`, in {place}.", id.kind, id.name))
         .in_file(document.file)
         .at(document.envelope.head.name_at)
         .of(id)

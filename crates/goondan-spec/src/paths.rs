@@ -89,6 +89,7 @@ impl<'f> Folder<'f> {
     fn read_at(&self, path: &Path) -> Result<String, Unreadable> {
         match self.files.kind(path) {
             Ok(FileKind::File) => {}
+            Ok(FileKind::Directory) => return Err(Unreadable::Io(io::Error::other("it is a folder"))),
             Ok(_) => return Err(Unreadable::Io(io::Error::other("it is not a regular file"))),
             Err(error) => return Err(Unreadable::Io(error)),
         }
@@ -264,9 +265,9 @@ impl<'f> Looks<'f> {
                     .problem(Code::ENTRY_NOT_FOUND, message)
                     .suggest("create it, or correct the path; it starts from the folder of goondan.yaml")
             }
-            Err(Unreadable::Io(error)) => {
-                field.problem(Code::ENTRY_NOT_FOUND, format!("`{relative}` cannot be read: {}.", reason(&error)))
-            }
+            Err(Unreadable::Io(error)) => field
+                .problem(Code::ENTRY_NOT_FOUND, format!("`{relative}` cannot be read: {}.", reason(&error)))
+                .suggest("name a text file that you may read"),
             Err(Unreadable::TooLarge) => {
                 field.problem(Code::FILE_TOO_LARGE, format!("`{relative}` is larger than 1 MiB.")).suggest("shorten it")
             }

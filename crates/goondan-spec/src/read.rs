@@ -144,6 +144,12 @@ fn with_line_ends(text: String) -> String {
     text.char_indices().map(|(at, c)| if c == '\r' && alone(at) { '\n' } else { c }).collect()
 }
 
+/// Whether `files` may define more than the `read` documents whose envelopes were read.
+pub(crate) fn hides_some(files: &[Arc<ParsedFile>], read: usize) -> bool {
+    let documents: usize = files.iter().map(|file| file.documents.len()).sum();
+    read < documents || files.iter().any(|file| !file.findings.is_clean())
+}
+
 fn explain(name: &str, unreadable: Unreadable) -> (Diagnostic, String) {
     match unreadable {
         Unreadable::TooLarge => {
@@ -201,21 +207,32 @@ fn parse(file: &mut ParsedFile) {
                     Some(suggestion) => diagnostic.suggest(suggestion),
                     None => diagnostic,
                 };
-                file.findings.add(merge_conflict(&file.text, chunk).unwrap_or(diagnostic));
+                file.findings.add(left_over(&file.text, chunk).unwrap_or(diagnostic));
                 hide_values(chunk, &mut file.findings);
             }
         }
     }
 }
 
-/// The mark that git leaves where two edits met, which says more than what YAML makes of it.
-fn merge_conflict(text: &str, chunk: Chunk<'_>) -> Option<Diagnostic> {
-    const MARK: &str = "<<<<<<< ";
-    let within = chunk.text.match_indices(MARK).find(|(at, _)| *at == 0 || chunk.text[..*at].ends_with('\n'))?.0;
-    let start = chunk.bytes_before + within;
-    let at = position_of_bytes(text, start, start + MARK.len() - 1);
-    let diagnostic = Diagnostic::new(Code::PARSE_ERROR, "A merge conflict of git is left here.").at(at);
-    Some(diagnostic.suggest("choose one side and remove the lines `<<<<<<<`, `=======` and `>>>>>>>`"))
+/// Lines that begin so are no YAML, and say more than what YAML makes of them: what it is, and what to do about it.
+const LEFT_OVER: [(&str, &str, &str); 2] = [
+    (
+        "<<<<<<<",
+        "A merge conflict of git is left here.",
+        "choose one side and remove the lines `<<<<<<<`, `=======` and `>>>>>>>`",
+    ),
+    ("```", "A code fence of Markdown is left here.", "remove the lines that begin with three back quotes"),
+];
+
+/// A line of git or of Markdown in a document that is no YAML.
+fn left_over(text: &str, chunk: Chunk<'_>) -> Option<Diagnostic> {
+    let begins_line = |at: &usize| *at == 0 || chunk.text[..*at].ends_with('\n');
+    LEFT_OVER.into_iter().find_map(|(mark, what, remedy)| {
+        let within = chunk.text.match_indices(mark).map(|(at, _)| at).find(begins_line)?;
+        let start = chunk.bytes_before + within;
+        let at = position_of_bytes(text, start, start + mark.len());
+        Some(Diagnostic::new(Code::PARSE_ERROR, what).at(at).suggest(remedy))
+    })
 }
 
 /// A document that is no YAML has no fields, but its text is shown around the mistake. What stands behind `value:` or a

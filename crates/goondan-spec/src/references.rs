@@ -1,9 +1,12 @@
 //! Reading references and resolving them on the spot (rule L7).
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 
 use crate::decode::{Field, Fields};
 use crate::diagnostic::{Code, Diagnostic};
+use crate::envelope::{check_name, repaired};
 use crate::findings::Findings;
 use crate::fix::Fix;
 use crate::index::{Index, Miss};
@@ -142,6 +145,7 @@ fn report(field: &Field<'_>, reference: &ObjectRef, miss: &Miss, index: &Index, 
     let shown = format!("{}/{}", reference.kind, excerpt(&reference.name, 100));
     findings.add(match miss {
         Miss::Absent => return,
+        Miss::NotFound if index.may_be_unread(reference) => return,
         Miss::NotFound => {
             let within =
                 reference.package.as_ref().map(|package| format!(" in package `{package}`")).unwrap_or_default();
@@ -188,12 +192,20 @@ fn instead(reference: &ObjectRef, index: &Index) -> String {
     }
     let (names, count) = index.names(kind, reference.package.as_deref(), LISTED);
     match count {
-        0 => format!("define a {kind} of that name; there is none yet"),
+        0 => format!("define it; there is no {kind} yet"),
         count if count > LISTED => format!("define it, or use one of the {count} that there are"),
         _ => {
-            let known: Vec<String> = names.iter().map(|name| format!("{kind}/{name}")).collect();
+            let known: Vec<String> = names.iter().map(|name| format!("{kind}/{}", valid(name, kind))).collect();
             format!("define it, or use {}", alternatives(&known))
         }
+    }
+}
+
+/// The name that a resource will have once its own mistake is mended.
+fn valid(name: &str, kind: Kind) -> Cow<'_, str> {
+    match check_name(name, kind) {
+        Ok(()) => name.into(),
+        Err(_) => Some(repaired(name)).filter(|name| !name.is_empty()).map_or(name.into(), Cow::Owned),
     }
 }
 

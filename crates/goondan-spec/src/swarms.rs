@@ -90,7 +90,7 @@ fn no_such_swarm(name: &str, names: &[&str]) -> Diagnostic {
 }
 
 fn none_at_all() -> Diagnostic {
-    Diagnostic::new(Code::NO_SWARM, "The bundle has no Swarm, so there is nothing to run.")
+    Diagnostic::new(Code::NO_SWARM, "The project has no Swarm, so there is nothing to run.")
         .suggest("add a document of `kind: Swarm` with `entryAgent` and `agents`")
 }
 

@@ -207,7 +207,7 @@ fn what_cannot_be_played_or_written_says_why() {
     for (options, words) in [
         (json!({}), "Model/m has no cassette"),
         (json!({"cassette": "gone.jsonl"}), "cannot read gone.jsonl"),
-        (json!({"cassette": "../c.jsonl"}), "leaves the bundle's folder"),
+        (json!({"cassette": "../c.jsonl"}), "leaves the folder of the project"),
         (json!({"cassette": "bad.jsonl"}), "bad.jsonl:2: this is not a line of a cassette"),
     ] {
         let error = studio.replay(&Cassettes::default(), options).err().expect("refused");

@@ -281,7 +281,7 @@ impl ExportSpec {
 
 fn unknown(field: &Field<'_>, name: &str, own: &[ExportSpec], findings: &mut Findings) {
     let names: Vec<&str> = own.iter().map(|export| export.name.as_str()).collect();
-    let diagnostic = field.invalid(format!("The entry has no export `{}`.", excerpt(name, 80)));
+    let diagnostic = field.invalid(format!("The tool has no export `{}`.", excerpt(name, 80)));
     findings.add(match closest(name, &names) {
         Some(near) => field.did_you_mean(diagnostic, near),
         None => diagnostic.suggest(format!("it has {}", list(&names, 24))),

@@ -88,6 +88,7 @@ fn text_that_is_no_yaml() {
         ("windows_line_ends", manifest("kind: Model\r\nmetadata: {name: m\r\n")),
         ("one_broken_document_of_three", manifest(format!("{SOUND}---\nkind: [\n---\nkind: Modle\n"))),
         ("merge_conflict", manifest("<<<<<<< HEAD\nkind: Model\n=======\nkind: Agent\n>>>>>>> other\n")),
+        ("code_fence", manifest("```yaml\nkind: Model\n```\n")),
         ("json_with_comments", manifest("{\n  \"kind\": \"Model\", // why\n  \"metadata\": {}\n}\n")),
     ]);
 }
@@ -222,6 +223,16 @@ fn agents_and_swarms() {
         ("reference_of_no_kind", agent("  tools: [{ref: Tol/bash}]")),
         ("reference_with_two_slashes", agent("  tools: [{ref: Tool/a/b}]")),
         ("reference_is_a_number", agent("  tools: [{ref: 7}]")),
+        ("space_that_yaml_does_not_know", with("Agent", "  modelConfig:\n    modelRef:\u{a0}Model/m")),
+        (
+            "references_into_a_file_that_is_broken",
+            files(&[
+                ("goondan.yaml", SOUND),
+                ("agents.yaml", "kind: [\n"),
+                ("more/resources.yaml", &document("Swarm", "  entryAgent: Agent/lost\n  agents: [{ref: Agent/lost}]")),
+            ]),
+        ),
+        ("list_is_text", agent("  tools: Tool/bash")),
         ("unknown_export_in_a_reference", agent("  tools: [{ref: Tool/bash, exports: [exce]}]")),
         ("tool_twice", agent("  tools: [{ref: Tool/bash}, {ref: Tool/bash, exports: [exec]}]")),
         ("two_prompts", agent("  prompt: {system: a, systemRef: b.md}")),

@@ -11,6 +11,7 @@ use goondan::inside::shown;
 use serde_json::json;
 
 use self::scaffold::{CONNECTOR, EXTENSION, File, Lang, Scaffold, Subject, TOOL};
+use super::doctor::typescript_problem;
 use super::init::{is_name, quoted};
 use crate::exit::CliError;
 use crate::output::{Output, style};
@@ -155,10 +156,11 @@ impl Wish<'_> {
         let scaffold = Scaffold { subject, name, lang: *lang, sdk: &sdk };
         let mut files = scaffold.files(&folder);
         let around = project.and_then(|root| Some((inner(&root, &folder)?, root)));
+        let is_in_project = around.is_some();
         files.extend(around.map(|(folder, root)| scaffold.resource(&root, &folder)));
         refuse_existing(&folder, &files)?;
         files.iter().try_for_each(write)?;
-        self.report(&folder, &files, output)
+        self.report(&folder, &files, is_in_project, output)
     }
 
     fn check_name(&self) -> Result<(), CliError> {
@@ -188,8 +190,8 @@ impl Wish<'_> {
         }
     }
 
-    fn report(&self, folder: &Path, files: &[File], output: &Output) -> Result<(), CliError> {
-        let Wish { subject: Subject { name: what, input, .. }, name, lang, .. } = self;
+    fn report(&self, folder: &Path, files: &[File], is_in_project: bool, output: &Output) -> Result<(), CliError> {
+        let Wish { subject: Subject { name: what, input, used_as, folder: list, .. }, name, lang, .. } = self;
         let place = quoted(&folder.to_string_lossy());
         let case = quoted(&folder.join(format!("{name}.case.yaml")).to_string_lossy());
         let build = lang.is_built().then(|| format!("gdn build {place}"));
@@ -209,8 +211,21 @@ impl Wish<'_> {
         for file in files {
             output.line(&format!("  {}", shown::line(file.path.display())))?;
         }
-        output.line(&format!("\nNext:\n  {}", next.join("\n  ")))
+        output.line(&format!("\nNext:\n  {}", next.join("\n  ")))?;
+        if let Some(kind) = used_as.filter(|_| is_in_project) {
+            output.line(&format!("\nAn agent of the project has it once its `{list}` list `- ref: {kind}/{name}`."))?;
+        }
+        if *lang == Lang::Ts { warn_of_typescript(output) } else { Ok(()) }
     }
+}
+
+/// Says so where nothing on this machine runs TypeScript.
+fn warn_of_typescript(output: &Output) -> Result<(), CliError> {
+    typescript_problem().map_or(Ok(()), |problem| {
+        output.note(&format!(
+            "{problem}. Install Node.js 22.18 or newer, Bun or Deno to run it, or write it in JavaScript with `--lang js`."
+        ))
+    })
 }
 
 /// `folder` in the words of the project in `root`; none where it lies elsewhere.

@@ -57,6 +57,8 @@ pub(super) struct Subject {
     pub(super) article: &'static str,
     /// The folder of a project that holds such things, and their name where there are several.
     pub(super) folder: &'static str,
+    /// The kind by which agents name it in that list; they do not name all.
+    pub(super) used_as: Option<&'static str>,
     /// What to try it with; what people type while it is served, without it.
     pub(super) input: Option<&'static str>,
     /// The files of its code; but for a crate, the main one first.
@@ -80,6 +82,7 @@ pub(super) const TOOL: Subject = Subject {
     name: "tool",
     article: "a",
     folder: "tools",
+    used_as: Some("Tool"),
     input: Some("stressed"),
     code: &[
         (
@@ -114,6 +117,7 @@ pub(super) const EXTENSION: Subject = Subject {
     name: "extension",
     article: "an",
     folder: "extensions",
+    used_as: Some("Extension"),
     input: Some("hello"),
     code: &[
         (
@@ -150,6 +154,7 @@ pub(super) const CONNECTOR: Subject = Subject {
     name: "connector",
     article: "a",
     folder: "connectors",
+    used_as: None,
     input: None,
     code: &[
         (
