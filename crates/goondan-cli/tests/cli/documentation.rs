@@ -125,9 +125,12 @@ fn reference_project() -> Sandbox {
         std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
     let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    for (folder, name, source) in
-        [("tools/text-utils", "text_utils", "c-reverse/reverse.c"), ("extensions/tidy", "tidy", "c-layers/layers.c")]
-    {
+    for (folder, name, source) in [
+        ("tools/text-utils", "text_utils", "c-reverse/reverse.c"),
+        ("extensions/tidy", "tidy", "c-layers/layers.c"),
+        // Nothing is loaded, so any library will do.
+        ("connectors/pager", "pager", "c-reverse/reverse.c"),
+    ] {
         let library = format!("p/{folder}/target/release/{prefix}{name}{suffix}");
         sandbox.write(&library, "");
         let mut compiler = std::process::Command::new("cc");

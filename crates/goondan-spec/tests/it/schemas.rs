@@ -147,7 +147,7 @@ spec: {entry: ./x, build: {command: make}}
 apiVersion: goondan.ai/v1
 kind: Connector
 metadata: {name: c}
-spec: {entry: in.js, events: [{name: e, properties: {p: {type: string}}}]}
+spec: {entry: in.js, build: {command: make}, events: [{name: e, properties: {p: {type: string}}}]}
 ";
 
 /// Writes `default` where it is left out, in all maps that `path` leads to. Says whether there was any.

@@ -37,6 +37,7 @@ pub(crate) fn project() -> MemoryFiles {
         .file("/p/extensions/turn-count.ts", "")
         .file("/p/extensions/tidy/target/release/libtidy.so", "")
         .file("/p/connectors/inbox.js", "")
+        .file("/p/connectors/pager/target/release/libpager.so", "")
         .file("/p/.goondan/installed/@acme/tools/goondan.yaml", TOOLS)
         .file("/p/goondan.lock.yaml", lock())
 }
