@@ -135,7 +135,7 @@ impl Outcome {
 /// Reads events on until one of that type has come.
 #[cfg(unix)]
 pub(crate) fn until(events: &mut impl std::io::BufRead, kind: &str) {
-    for line in events.lines() {
+    for line in std::io::BufRead::lines(events) {
         let event: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
         if event["type"] == kind {
             return;

@@ -120,15 +120,12 @@ fn langs(subject: &Subject) -> impl TypedValueParser<Value = Lang> {
 
 /// Writes what was asked for.
 pub(crate) fn run(args: &NewArgs, output: &Output) -> Result<(), CliError> {
-    let wish = match &args.what {
-        What::Tool(ToolArgs { name, lang, path, sdk }) => Wish { subject: &TOOL, name, lang: *lang, path, sdk },
-        What::Extension(ExtensionArgs { name, lang, path, sdk }) => {
-            Wish { subject: &EXTENSION, name, lang: *lang, path, sdk }
-        }
-        What::Connector(ConnectorArgs { name, lang, path, sdk }) => {
-            Wish { subject: &CONNECTOR, name, lang: *lang, path, sdk }
-        }
+    let (subject, name, lang, path, sdk) = match &args.what {
+        What::Tool(ToolArgs { name, lang, path, sdk }) => (&TOOL, name, *lang, path, sdk),
+        What::Extension(ExtensionArgs { name, lang, path, sdk }) => (&EXTENSION, name, *lang, path, sdk),
+        What::Connector(ConnectorArgs { name, lang, path, sdk }) => (&CONNECTOR, name, *lang, path, sdk),
     };
+    let wish = Wish { subject, name, lang, path: path.as_deref(), sdk: sdk.as_deref() };
     wish.grant(output)
 }
 
@@ -137,8 +134,8 @@ struct Wish<'a> {
     subject: &'static Subject,
     name: &'a str,
     lang: Lang,
-    path: &'a Option<PathBuf>,
-    sdk: &'a Option<PathBuf>,
+    path: Option<&'a Path>,
+    sdk: Option<&'a Path>,
 }
 
 impl Wish<'_> {
@@ -148,7 +145,7 @@ impl Wish<'_> {
         self.check_name()?;
         // Of a project in this very folder nothing is put before the paths.
         let project = place::around(output)?.map(|root| root.strip_prefix(".").map(Path::to_owned).unwrap_or(root));
-        let folder = path.clone().unwrap_or_else(|| {
+        let folder = path.map(Path::to_owned).unwrap_or_else(|| {
             let things = project.as_deref().unwrap_or(Path::new("")).join(subject.folder);
             things.join(name)
         });
@@ -181,7 +178,7 @@ impl Wish<'_> {
     /// What a crate depends on; nothing in other languages.
     fn dependency(&self, folder: &Path) -> Result<String, CliError> {
         match (self.lang, self.sdk) {
-            (Lang::Rust, sdk) => sdk::dependency(sdk.as_deref(), folder),
+            (Lang::Rust, sdk) => sdk::dependency(sdk, folder),
             (_, None) => Ok(String::new()),
             (_, Some(_)) => {
                 let message = format!("`--sdk` is for {} in Rust: others need none.", self.subject.folder);
