@@ -25,7 +25,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
         "how long an agent that is asked may give no sign of life where a call does not say, in milliseconds (default 1800000)",
     )],
     error_message_limit: Some(1500),
-    output_limit: None,
     // Longer than the longest `timeoutMs` of a request, so that silence is told as what it is.
     timeout: Some(Duration::from_millis(LONGEST + 60_000)),
     open: |opening| {
@@ -43,6 +42,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             Export::new::<Catalog>("catalog", &none).read_only(),
         ])
     },
+    ..Builtin::BLANK
 };
 
 /// The longest silence that may be waited for, in milliseconds: a day.

@@ -20,15 +20,11 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     about: "Sends prompts to a conversation on a schedule. A conversation keeps at most 100 jobs, and they survive a restart. \
             Prompts that were missed while nothing ran come once. Deleting a conversation deletes its jobs. A prompt's turn \
             has the rights of the turn that made the job.",
-    config: &[],
-    error_message_limit: None,
-    output_limit: None,
-    timeout: None,
-    open: |opening| {
-        opening.no_config()?;
+    open: |_| {
         // The id of a job is derived from the id of the call.
         Ok(vec![Export::new::<Cron>("cron", &Arc::new(())).needs(Permission::Write).idempotent()])
     },
+    ..Builtin::BLANK
 };
 
 /// What to do with the jobs.

@@ -28,7 +28,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             environment without keys.",
     config: shell::CONFIG,
     error_message_limit: Some(1200),
-    output_limit: None,
     timeout: Some(Duration::from_secs(3_600)),
     open: |opening| {
         let settings = Arc::new(Lines::new(opening.config()?, opening.state.helper.as_ref())?);
@@ -37,6 +36,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             Export::new::<Script>("script", &settings).needs(Permission::Execute),
         ])
     },
+    ..Builtin::BLANK
 };
 
 /// Run a shell command with /bin/sh in the working directory. Processes that it leaves in the background end with it.

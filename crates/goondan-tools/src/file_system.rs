@@ -27,8 +27,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     about: "Reads, writes and lists files inside the working directory.",
     config: Roots::CONFIG,
     error_message_limit: Some(2000),
-    output_limit: None,
-    timeout: None,
     open: |opening| {
         let roots: Arc<Roots> = Arc::new(opening.config()?);
         Ok(vec![
@@ -38,6 +36,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             Export::new::<Mkdir>("mkdir", &roots).needs(Permission::Write),
         ])
     },
+    ..Builtin::BLANK
 };
 
 /// Read a text file of the working directory.

@@ -24,8 +24,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     name: "http-fetch",
     about: "Makes HTTP requests to public addresses. An error status is an ordinary result.",
     config: net_guard::CONFIG,
-    error_message_limit: None,
-    output_limit: None,
     // Longer than the longest `timeoutMs` of a request.
     timeout: Some(Duration::from_secs(310)),
     open: |opening| {
@@ -35,6 +33,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             Export::new::<Post>("post", &client).needs(Permission::Network),
         ])
     },
+    ..Builtin::BLANK
 };
 
 /// Fetch a URL with GET.

@@ -14,14 +14,8 @@ use crate::table::Builtin;
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "introspection",
     about: "Describes an agent and the other agents of its swarm.",
-    config: &[],
-    error_message_limit: None,
-    output_limit: None,
-    timeout: None,
-    open: |opening| {
-        opening.no_config()?;
-        Ok(vec![Export::new::<AgentsList>("agents_list", &Arc::new(())).needs(Permission::Read).read_only()])
-    },
+    open: |_| Ok(vec![Export::new::<AgentsList>("agents_list", &Arc::new(())).needs(Permission::Read).read_only()]),
+    ..Builtin::BLANK
 };
 
 /// List the agents of the swarm: which one this is, which can be asked from here, and how many instances each has.

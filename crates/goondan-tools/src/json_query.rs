@@ -17,12 +17,7 @@ use crate::table::Builtin;
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "json-query",
     about: "Reads values from a JSON text.",
-    config: &[],
-    error_message_limit: None,
-    output_limit: None,
-    timeout: None,
-    open: |opening| {
-        opening.no_config()?;
+    open: |_| {
         let none = Arc::new(());
         Ok(vec![
             Export::new::<Query>("query", &none).read_only(),
@@ -31,6 +26,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             Export::new::<Flatten>("flatten", &none).read_only(),
         ])
     },
+    ..Builtin::BLANK
 };
 
 /// Read one value from a JSON text by its path.

@@ -140,9 +140,8 @@ impl ToolSource for BuiltinTools {
     async fn open(&self, tool: &Resource<Tool>, _bundle_root: &Path) -> Result<ToolSet, OpenError> {
         let builtin = find(tool)?;
         let environment = lock(&self.state.environment).clone();
-        let exports =
-            (builtin.open)(&Opening { config: &tool.spec.config, environment: &environment, state: &self.state })
-                .map_err(|cause| wrong_config(tool, builtin, &cause))?;
+        let opening = Opening { config: &tool.spec.config, environment: &environment, state: &self.state };
+        let exports = builtin.exports(&opening).map_err(|cause| wrong_config(tool, builtin, &cause))?;
         Ok(ToolSet { exports: exports.into_iter().map(|export| (export.spec, export.handler)).collect() })
     }
 }
@@ -164,7 +163,7 @@ fn find(tool: &Resource<Tool>) -> Result<&'static Builtin, OpenError> {
 pub fn config_fault(tool: &Resource<Tool>, environment: &Environment) -> Option<OpenError> {
     let builtin = find(tool).ok()?;
     let opening = Opening { config: &tool.spec.config, environment, state: &State::default() };
-    match (builtin.open)(&opening) {
+    match builtin.exports(&opening) {
         Ok(_) | Err(ConfigError::Unset { .. }) => None,
         Err(cause) => Some(wrong_config(tool, builtin, &cause)),
     }
@@ -187,7 +186,7 @@ fn manifest(builtin: &'static Builtin) -> ToolManifest {
     let exports = || {
         let (state, environment) = (State::default(), Environment::default());
         let opening = Opening { config: &JsonObject::new(), environment: &environment, state: &state };
-        let exports = (builtin.open)(&opening).expect("every built-in tool opens without a config");
+        let exports = builtin.exports(&opening).expect("every built-in tool opens without a config");
         exports.into_iter().map(|export| export.spec).collect()
     };
     ToolManifest {

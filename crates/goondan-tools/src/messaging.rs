@@ -36,9 +36,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
         ("allowPrivateNetwork", "`true` to allow webhooks at private, loopback and link-local addresses"),
         ("allowHosts", "a list of hosts that webhooks may use at any address, such as `chat.internal`"),
     ],
-    error_message_limit: None,
-    output_limit: None,
-    timeout: None,
     open: |opening| {
         let config: Config = opening.config()?;
         let channels = config.channels.into_iter();
@@ -49,6 +46,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
         };
         Ok(vec![Export::new::<Message>("message", &Arc::new(shared)).needs(Permission::Network)])
     },
+    ..Builtin::BLANK
 };
 
 /// What `spec.config` may say.

@@ -29,7 +29,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             conversation that started it, and ends with the swarm at the latest.",
     config: shell::CONFIG,
     error_message_limit: Some(1200),
-    output_limit: None,
     // Longer than the longest `timeout` of a command.
     timeout: Some(Duration::from_secs(86_460)),
     open: |opening| {
@@ -40,6 +39,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             Export::new::<Process>("process", &shared).needs(Permission::Execute),
         ])
     },
+    ..Builtin::BLANK
 };
 
 struct Shared {

@@ -20,15 +20,10 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     name: "self-restart",
     about: "Reloads the project of the running swarm. Nothing is interrupted: tools change at the next step of a turn, \
             prompts, models and policies at the next turn. A project with errors changes nothing.",
-    config: &[],
     // Diagnostics are to be read whole.
     error_message_limit: Some(4000),
-    output_limit: None,
-    timeout: None,
-    open: |opening| {
-        opening.no_config()?;
-        Ok(vec![Export::new::<Request>("request", &Arc::new(())).needs(Permission::Execute)])
-    },
+    open: |_| Ok(vec![Export::new::<Request>("request", &Arc::new(())).needs(Permission::Execute)]),
+    ..Builtin::BLANK
 };
 
 /// Reload the swarm's project after its files were edited. Conversations and running turns continue. Your new tools are

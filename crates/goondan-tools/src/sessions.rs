@@ -28,13 +28,9 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     name: "sessions",
     about: "Lists conversations, reads them, sends messages to them, and lets a read-only sub-agent look into something. A \
             session is an instance of an agent; its id is `agent:key`.",
-    config: &[],
-    error_message_limit: None,
-    output_limit: None,
     // Longer than a sub-agent may give no sign of life.
     timeout: Some(Duration::from_secs(1_860)),
-    open: |opening| {
-        opening.no_config()?;
+    open: |_| {
         let none = Arc::new(());
         // The ids of a child and of its question, and of what is sent, are derived from the id of the call.
         Ok(vec![
@@ -46,6 +42,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             Export::new::<Status>("status", &none).needs(Read).read_only(),
         ])
     },
+    ..Builtin::BLANK
 };
 
 /// List the sessions of the swarm, those that changed last first.

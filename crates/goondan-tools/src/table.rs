@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use goondan_core::JsonObject;
 use goondan_spec::Environment;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -31,6 +32,30 @@ pub(crate) struct Builtin {
     pub(crate) timeout: Option<Duration>,
     /// Makes the exports from a config; the error says what is wrong with it.
     pub(crate) open: fn(&Opening<'_>) -> Result<Vec<Export>, ConfigError>,
+}
+
+impl Builtin {
+    /// Takes no config, and leaves all limits as they are.
+    pub(crate) const BLANK: Builtin = Builtin {
+        name: "",
+        about: "",
+        config: &[],
+        error_message_limit: None,
+        output_limit: None,
+        timeout: None,
+        open: |_| Ok(Vec::new()),
+    };
+
+    /// The exports of a tool with that config.
+    pub(crate) fn exports(&self, opening: &Opening<'_>) -> Result<Vec<Export>, ConfigError> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Nothing {}
+        if self.config.is_empty() {
+            opening.config::<Nothing>()?;
+        }
+        (self.open)(opening)
+    }
 }
 
 /// What is wrong with a config.
@@ -76,14 +101,6 @@ impl Opening<'_> {
     /// Reads the config. Unknown keys are errors, so that a typing mistake is seen.
     pub(crate) fn config<C: DeserializeOwned>(&self) -> Result<C, ConfigError> {
         Ok(serde_json::from_value(Value::Object(self.config.clone()))?)
-    }
-
-    /// Makes sure that the config is empty, for a tool that takes none.
-    pub(crate) fn no_config(&self) -> Result<(), ConfigError> {
-        #[derive(serde::Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Nothing {}
-        self.config::<Nothing>().map(|Nothing {}| ())
     }
 }
 

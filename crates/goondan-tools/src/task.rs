@@ -17,16 +17,13 @@ use crate::table::Builtin;
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "task",
     about: "Gives a piece of work to an agent of the swarm, in its own conversation.",
-    config: &[],
-    error_message_limit: None,
-    output_limit: None,
     // Longer than a session may give no sign of life.
     timeout: Some(Duration::from_secs(1_860)),
-    open: |opening| {
-        opening.no_config()?;
+    open: |_| {
         // The ids of the session and of its question are derived from the id of the call.
         Ok(vec![Export::new::<Run>("run", &Arc::new(())).needs(Permission::Execute).idempotent()])
     },
+    ..Builtin::BLANK
 };
 
 /// Give a piece of work to an agent of the swarm, in a fresh conversation that works in this folder. Its answer is the

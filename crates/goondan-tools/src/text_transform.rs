@@ -18,12 +18,7 @@ const LARGEST: usize = 16 * 1024 * 1024;
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "text-transform",
     about: "Small changes to a text. Positions and lengths are counted in characters.",
-    config: &[],
-    error_message_limit: None,
-    output_limit: None,
-    timeout: None,
-    open: |opening| {
-        opening.no_config()?;
+    open: |_| {
         let none = Arc::new(());
         Ok(vec![
             Export::new::<Replace>("replace", &none).read_only(),
@@ -34,6 +29,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             Export::new::<Case>("case", &none).read_only(),
         ])
     },
+    ..Builtin::BLANK
 };
 
 /// Replace the first or every occurrence of a literal text.

@@ -23,18 +23,14 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     name: "todo",
     about: "A task list for each conversation. The agent uses it to keep track of longer work, and people see the progress. \
             The list is stored with the conversation and survives restarts.",
-    config: &[],
-    error_message_limit: None,
-    output_limit: None,
-    timeout: None,
-    open: |opening| {
-        opening.no_config()?;
+    open: |_| {
         let none = Arc::new(());
         Ok(vec![
             Export::new::<Write>("write", &none).needs(Permission::Read).idempotent(),
             Export::new::<Read>("read", &none).needs(Permission::Read).read_only(),
         ])
     },
+    ..Builtin::BLANK
 };
 
 /// One task.

@@ -18,14 +18,10 @@ const LONGEST: f64 = 300.0;
 pub(crate) const BUILTIN: Builtin = Builtin {
     name: "wait",
     about: "Waits.",
-    config: &[],
     error_message_limit: Some(600),
-    output_limit: None,
     timeout: Some(Duration::from_secs(310)),
-    open: |opening| {
-        opening.no_config()?;
-        Ok(vec![Export::new::<Seconds>("seconds", &Arc::new(())).read_only()])
-    },
+    open: |_| Ok(vec![Export::new::<Seconds>("seconds", &Arc::new(())).read_only()]),
+    ..Builtin::BLANK
 };
 
 /// Wait for some seconds before going on.

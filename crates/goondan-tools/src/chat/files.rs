@@ -1,7 +1,6 @@
 //! Files of chat platforms: fetched from there, and sent there.
 
 use std::io::Read as _;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::Bot;
+use super::{Bot, TimeLimit};
 use crate::define::titled;
 use crate::errors::{self, blocking};
 use crate::http::Request;
@@ -65,7 +64,7 @@ impl Fetch {
         ctx: &ToolContext,
         bot: &Bot,
         (url, bearer): (String, bool),
-        timeout_ms: u32,
+        timeout_ms: TimeLimit,
         mut facts: Facts,
     ) -> Result<ToolOutput, ToolError> {
         let request = Request {
@@ -73,7 +72,7 @@ impl Fetch {
             url,
             headers: bot.headers(bearer)?,
             body: None,
-            timeout: Duration::from_millis(timeout_ms.into()),
+            timeout: timeout_ms.duration(),
             max_bytes: self.max_bytes as usize,
         };
         let response = bot.send(request).await?;

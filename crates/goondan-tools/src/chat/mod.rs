@@ -13,7 +13,8 @@ use goondan_spec::{Code, Secret};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::multipart::Form;
 use reqwest::{Method, StatusCode};
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::{Url, form_urlencoded};
 
@@ -135,7 +136,7 @@ impl Bot {
     }
 
     /// Posts `body` as JSON; gives back the status and the JSON of the answer.
-    async fn post(&self, url: String, signed: bool, body: Value, timeout_ms: u32) -> Result<Answer, ToolError> {
+    async fn post(&self, url: String, signed: bool, body: Value, timeout_ms: TimeLimit) -> Result<Answer, ToolError> {
         self.ask((Method::POST, url, signed), Body::Json(body), timeout_ms).await
     }
 
@@ -144,7 +145,7 @@ impl Bot {
         &self,
         (method, url, signed): (Method, String, bool),
         body: Body,
-        timeout_ms: u32,
+        timeout_ms: TimeLimit,
     ) -> Result<Answer, ToolError> {
         let mut headers = self.headers(signed)?;
         let body = match body {
@@ -159,9 +160,24 @@ impl Bot {
             }
             Body::Form(form) => Some(Content::Form(form)),
         };
-        let timeout = Duration::from_millis(timeout_ms.into());
+        let timeout = timeout_ms.duration();
         let response = self.send(Request { method, url, headers, body, timeout, max_bytes: ANSWER }).await?;
         Ok((response.status, serde_json::from_slice(&response.body).unwrap_or_default()))
+    }
+
+    /// Calls an API that says by the status whether all went well; gives back the answer. `what` is what it would refuse.
+    async fn call(
+        &self,
+        what: &str,
+        (method, url): (Method, Url),
+        body: Body,
+        timeout_ms: TimeLimit,
+    ) -> Result<Value, ToolError> {
+        let (status, answer) = self.ask((method, url.into(), true), body, timeout_ms).await?;
+        match status.is_success() {
+            true => Ok(answer),
+            false => Err(self.refused(what, status, answer["message"].as_str())),
+        }
     }
 
     fn headers(&self, signed: bool) -> Result<HeaderMap, ToolError> {
@@ -228,6 +244,19 @@ fn no_emoji() -> ToolError {
     errors::invalid("`emoji` or `emojis` must name at least one")
 }
 
-fn default_timeout() -> u32 {
-    15_000
+/// The time limit in milliseconds.
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[schemars(inline)]
+struct TimeLimit(#[schemars(range(min = 1, max = 60_000))] u32);
+
+impl TimeLimit {
+    fn duration(self) -> Duration {
+        Duration::from_millis(self.0.into())
+    }
+}
+
+impl Default for TimeLimit {
+    fn default() -> Self {
+        TimeLimit(15_000)
+    }
 }

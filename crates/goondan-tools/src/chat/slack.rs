@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::files::{Fetch, Outgoing};
-use super::{Answer, Body, Bot, CONFIG, Platform, default_timeout, emojis, given, no_emoji};
+use super::{Answer, Body, Bot, CONFIG, Platform, TimeLimit, emojis, given, no_emoji};
 use crate::define::{Export, Operation, titled};
 use crate::errors;
 use crate::table::Builtin;
@@ -33,9 +33,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     about: "Sends, reads, edits, deletes and reacts to messages as an app of Slack, and sends and fetches files. Its token is \
             `config.token`, or the first that is set of the variables `SLACK_BOT_TOKEN` and `SLACK_TOKEN`; no model sees it.",
     config: CONFIG,
-    error_message_limit: None,
-    output_limit: None,
-    timeout: None,
     open: |opening| {
         let bot = Arc::new(Bot::open(opening, &PLATFORM)?);
         let mut download = Export::new::<DownloadFile>("downloadFile", &bot).needs(Permission::Network);
@@ -50,10 +47,11 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             download,
         ])
     },
+    ..Builtin::BLANK
 };
 
 /// Calls a method of the Web API; gives back the answer.
-async fn call(bot: &Bot, method: &str, body: Value, timeout_ms: u32) -> Result<Value, ToolError> {
+async fn call(bot: &Bot, method: &str, body: Value, timeout_ms: TimeLimit) -> Result<Value, ToolError> {
     said(bot, method, bot.post(format!("{}/{method}", bot.base), true, given(body), timeout_ms).await?)
 }
 
@@ -85,10 +83,8 @@ struct Send {
     unfurl_media: Option<bool>,
     /// Show an answer in a thread in the channel, too.
     reply_broadcast: Option<bool>,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for Send {
@@ -134,10 +130,8 @@ struct Read {
     limit: Option<u32>,
     /// Go on where an earlier result has ended: its `nextCursor`.
     cursor: Option<String>,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for Read {
@@ -190,10 +184,8 @@ struct Edit {
     text: String,
     /// Whether the markup counts.
     mrkdwn: Option<bool>,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for Edit {
@@ -217,10 +209,8 @@ struct Delete {
     /// The `ts` of the message.
     #[schemars(length(min = 1))]
     message_ts: String,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for Delete {
@@ -249,9 +239,8 @@ struct React {
     #[serde(default)]
     emojis: Vec<String>,
     /// The time limit of each request in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for React {
@@ -294,9 +283,8 @@ struct SendFile {
     /// The `ts` of the message whose thread it belongs to.
     thread_ts: Option<String>,
     /// The time limit of each request in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for SendFile {
@@ -344,10 +332,8 @@ struct DownloadFile {
     url: String,
     #[serde(flatten)]
     fetch: Fetch,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for DownloadFile {

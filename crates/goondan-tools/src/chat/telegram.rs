@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::files::{Fetch, Outgoing};
-use super::{Answer, Body, Bot, CONFIG, Platform, default_timeout, emojis, given, no_emoji};
+use super::{Answer, Body, Bot, CONFIG, Platform, TimeLimit, emojis, given, no_emoji};
 use crate::define::{Export, Operation, titled};
 use crate::errors;
 use crate::table::Builtin;
@@ -31,9 +31,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     about: "Sends, edits, deletes and reacts to messages as a bot of Telegram, and sends and fetches files. Its token is `config.token`, or \
             the first that is set of the variables `TELEGRAM_BOT_TOKEN`, `BOT_TOKEN` and `TELEGRAM_TOKEN`; no model sees it.",
     config: CONFIG,
-    error_message_limit: None,
-    output_limit: None,
-    timeout: None,
     open: |opening| {
         let bot = Arc::new(Bot::open(opening, &PLATFORM)?);
         let mut download = Export::new::<DownloadFile>("downloadFile", &bot).needs(Permission::Network);
@@ -48,6 +45,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             download,
         ])
     },
+    ..Builtin::BLANK
 };
 
 /// An id, which people write as a number or as text.
@@ -94,7 +92,7 @@ enum ParseMode {
 }
 
 /// Calls a method of the Bot API; gives back its `result`.
-async fn call(bot: &Bot, method: &str, body: Value, timeout_ms: u32) -> Result<Value, ToolError> {
+async fn call(bot: &Bot, method: &str, body: Value, timeout_ms: TimeLimit) -> Result<Value, ToolError> {
     let url = format!("{}/bot{}/{method}", bot.base, bot.token()?);
     said(bot, method, bot.post(url, false, given(body), timeout_ms).await?)
 }
@@ -126,10 +124,8 @@ struct Send {
     reply_to_message_id: Option<Id>,
     /// Send it even if that message is gone.
     allow_sending_without_reply: Option<bool>,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for Send {
@@ -170,10 +166,8 @@ struct Edit {
     parse_mode: Option<ParseMode>,
     /// Show no preview of links.
     disable_web_page_preview: Option<bool>,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for Edit {
@@ -202,10 +196,8 @@ struct Delete {
     chat_id: Id,
     /// The id of the message.
     message_id: Id,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for Delete {
@@ -237,10 +229,8 @@ struct React {
     clear: bool,
     /// Show it large.
     is_big: Option<bool>,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for React {
@@ -302,10 +292,8 @@ struct SetChatAction {
     action: Option<Action>,
     /// The same as `action`.
     status: Option<Action>,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for SetChatAction {
@@ -349,10 +337,8 @@ struct SendFile {
     shown_as: ShownAs,
     /// The message of the chat that it answers.
     reply_to_message_id: Option<Id>,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for SendFile {
@@ -394,10 +380,8 @@ struct DownloadFile {
     file_id: String,
     #[serde(flatten)]
     fetch: Fetch,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for DownloadFile {

@@ -46,7 +46,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
         ("limits", "the resources that the programs may use, as for `bash`"),
     ],
     error_message_limit: Some(2000),
-    output_limit: None,
     // Longer than the longest `timeout` of a run.
     timeout: Some(Duration::from_secs(3_660)),
     open: |opening| {
@@ -65,6 +64,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             Export::new::<Delete>("delete", &settings).needs(Permission::Write).needs(Permission::Execute),
         ])
     },
+    ..Builtin::BLANK
 };
 
 /// What `spec.config` may say.

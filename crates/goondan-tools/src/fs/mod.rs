@@ -26,7 +26,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     error_message_limit: Some(2000),
     // The largest page of a file, with line numbers.
     output_limit: Some(600_000),
-    timeout: None,
     open: |opening| {
         let roots: Arc<Roots> = Arc::new(opening.config()?);
         Ok(vec![
@@ -39,6 +38,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             Export::new::<ls::Ls>("ls", &roots).needs(Read).read_only(),
         ])
     },
+    ..Builtin::BLANK
 };
 
 /// The working directory, where no path is given.

@@ -43,9 +43,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
         "`{modelRef: Model/NAME}`: an embedding model. A score is then 0.7 times the similarity of meaning plus 0.3 times \
          that of words. Vectors are kept in the cache folder below the state root",
     )],
-    error_message_limit: None,
-    output_limit: None,
-    timeout: None,
     open: |opening| {
         let settings: Settings = opening.config()?;
         let model = settings.embeddings.map(|embeddings| match embeddings.model_ref.strip_prefix("Model/") {
@@ -60,6 +57,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             Export::new::<Get>("get", &none).needs(Permission::Read).read_only(),
         ])
     },
+    ..Builtin::BLANK
 };
 
 /// What `spec.config` may say.

@@ -39,8 +39,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
         ("dir", "the folder of the squad, relative to the project (default `.squad`)"),
         ("maxConcurrent", "how many routed sessions may work at the same time (default 8)"),
     ],
-    error_message_limit: None,
-    output_limit: None,
     // Longer than a routed session may give no sign of life.
     timeout: Some(Duration::from_secs(1_860)),
     open: |opening| {
@@ -57,6 +55,7 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             Export::new::<skill::Skill>("skill", &squad).needs(Read).needs(Write),
         ])
     },
+    ..Builtin::BLANK
 };
 
 /// What `spec.config` may say.

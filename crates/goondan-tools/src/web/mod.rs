@@ -34,14 +34,13 @@ pub(crate) const BUILTIN: Builtin = Builtin {
     name: "web",
     about: "Reads web pages from public addresses as Markdown.",
     config: net_guard::CONFIG,
-    error_message_limit: None,
-    output_limit: None,
     // Longer than the longest `timeoutMs` of a call.
     timeout: Some(Duration::from_secs(130)),
     open: |opening| {
         let client = Arc::new(HttpClient::new(opening.config()?));
         Ok(vec![Export::new::<Fetch>("fetch", &client).needs(Permission::Network).read_only()])
     },
+    ..Builtin::BLANK
 };
 
 /// How a page is shown.

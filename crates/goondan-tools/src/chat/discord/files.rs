@@ -9,8 +9,8 @@ use serde_json::json;
 use url::Url;
 
 use super::super::files::{Fetch, Outgoing};
-use super::super::{Body, Bot, default_timeout, given};
-use super::{answered, call, calls, messages};
+use super::super::{Body, Bot, TimeLimit, given};
+use super::{answered, calls, messages};
 use crate::define::{Operation, titled};
 use crate::errors;
 
@@ -35,10 +35,8 @@ pub(super) struct SendFile {
     text: Option<String>,
     /// The id of the message that it answers.
     reply_to_message_id: Option<String>,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for SendFile {
@@ -54,7 +52,7 @@ impl Operation for SendFile {
         let file = Outgoing::read(ctx, self.path, self.name).await?;
         let (name, size) = (file.name.clone(), file.content.len());
         let form = Form::new().text("payload_json", told.to_string()).part("files[0]", file.part());
-        let sent = call(bot, "the file", (Method::POST, url), Body::Form(form), self.timeout_ms).await?;
+        let sent = bot.call("the file", (Method::POST, url), Body::Form(form), self.timeout_ms).await?;
         let output = json!({
             "ok": true, "channelId": self.channel_id, "messageId": sent["id"], "name": name, "sizeBytes": size,
         });
@@ -73,10 +71,8 @@ pub(super) struct DownloadFile {
     url: String,
     #[serde(flatten)]
     fetch: Fetch,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for DownloadFile {

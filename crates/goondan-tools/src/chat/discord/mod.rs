@@ -15,7 +15,7 @@ use url::Url;
 
 use self::files::{DownloadFile, SendFile};
 use self::read::Read;
-use super::{Body, Bot, CONFIG, Platform, default_timeout, emojis, given, no_emoji};
+use super::{Body, Bot, CONFIG, Platform, TimeLimit, emojis, given, no_emoji};
 use crate::define::{Export, Operation, titled};
 use crate::errors;
 use crate::table::Builtin;
@@ -42,9 +42,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             Its messages call people whom they mention, and never roles or everybody. Its token is `config.token`, or the first that \
             is set of the variables `DISCORD_BOT_TOKEN` and `DISCORD_TOKEN`; no model sees it.",
     config: CONFIG,
-    error_message_limit: None,
-    output_limit: None,
-    timeout: None,
     open: |opening| {
         let bot = Arc::new(Bot::open(opening, &PLATFORM)?);
         let mut download = Export::new::<DownloadFile>("downloadFile", &bot).needs(Permission::Network);
@@ -61,22 +58,8 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             download,
         ])
     },
+    ..Builtin::BLANK
 };
-
-/// Calls the API; gives back the answer.
-async fn call(
-    bot: &Bot,
-    what: &str,
-    (method, url): (Method, Url),
-    body: Body,
-    timeout_ms: u32,
-) -> Result<Value, ToolError> {
-    let (status, answer) = bot.ask((method, url.into(), true), body, timeout_ms).await?;
-    match status.is_success() {
-        true => Ok(answer),
-        false => Err(bot.refused(what, status, answer["message"].as_str())),
-    }
-}
 
 /// An id, as Discord writes it.
 fn id<'t>(field: &str, text: &'t str) -> Result<&'t str, ToolError> {
@@ -126,10 +109,8 @@ struct Send {
     /// Show nothing of what links lead to.
     #[serde(default)]
     suppress_embeds: bool,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for Send {
@@ -144,7 +125,7 @@ impl Operation for Send {
             "flags": (flags > 0).then_some(flags),
         }));
         let url = messages(bot, &self.channel_id, None)?;
-        let sent = call(bot, "the message", (Method::POST, url), Body::Json(body), self.timeout_ms).await?;
+        let sent = bot.call("the message", (Method::POST, url), Body::Json(body), self.timeout_ms).await?;
         let output = json!({
             "ok": true, "channelId": self.channel_id, "messageId": sent["id"],
             "text": sent["content"].as_str().unwrap_or(&self.text),
@@ -166,10 +147,8 @@ struct Edit {
     /// The new text.
     #[schemars(length(min = 1, max = 2000))]
     text: String,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for Edit {
@@ -178,7 +157,7 @@ impl Operation for Edit {
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let body = Body::Json(json!({"content": self.text, "allowed_mentions": calls()}));
         let url = messages(bot, &self.channel_id, Some(&self.message_id))?;
-        call(bot, "the change", (Method::PATCH, url), body, self.timeout_ms).await?;
+        bot.call("the change", (Method::PATCH, url), body, self.timeout_ms).await?;
         let output = json!({"ok": true, "channelId": self.channel_id, "messageId": self.message_id, "edited": true});
         Ok(titled(format!("Edited a message in {}", self.channel_id), output))
     }
@@ -194,10 +173,8 @@ struct Delete {
     /// The id of the message.
     #[schemars(length(min = 1))]
     message_id: String,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for Delete {
@@ -205,7 +182,7 @@ impl Operation for Delete {
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let url = messages(bot, &self.channel_id, Some(&self.message_id))?;
-        call(bot, "to delete", (Method::DELETE, url), Body::Empty, self.timeout_ms).await?;
+        bot.call("to delete", (Method::DELETE, url), Body::Empty, self.timeout_ms).await?;
         let output = json!({"ok": true, "channelId": self.channel_id, "messageId": self.message_id, "deleted": true});
         Ok(titled(format!("Deleted a message in {}", self.channel_id), output))
     }
@@ -230,9 +207,8 @@ struct React {
     #[serde(default)]
     remove: bool,
     /// The time limit of each request in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for React {
@@ -247,7 +223,7 @@ impl Operation for React {
         let message = ["channels", id("channelId", &self.channel_id)?, "messages", id("messageId", &self.message_id)?];
         for name in &names {
             let url = bot.address(&[message.as_slice(), &["reactions", name, "@me"]].concat())?;
-            call(bot, "the reaction", (method.clone(), url), Body::Empty, self.timeout_ms).await?;
+            bot.call("the reaction", (method.clone(), url), Body::Empty, self.timeout_ms).await?;
         }
         let output = json!({
             "ok": true, "channelId": self.channel_id, "messageId": self.message_id, "removed": self.remove,
@@ -264,10 +240,8 @@ struct Typing {
     /// The id of the channel or of the thread.
     #[schemars(length(min = 1))]
     channel_id: String,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for Typing {
@@ -275,7 +249,7 @@ impl Operation for Typing {
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let url = bot.address(&["channels", id("channelId", &self.channel_id)?, "typing"])?;
-        call(bot, "to show that", (Method::POST, url), Body::Json(json!({})), self.timeout_ms).await?;
+        bot.call("to show that", (Method::POST, url), Body::Json(json!({})), self.timeout_ms).await?;
         let output = json!({"ok": true, "channelId": self.channel_id});
         Ok(titled(format!("Showed typing in {}", self.channel_id), output))
     }
@@ -294,10 +268,8 @@ struct StartThread {
     /// What the thread is called.
     #[schemars(length(min = 1, max = 100))]
     name: String,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for StartThread {
@@ -307,7 +279,7 @@ impl Operation for StartThread {
         let (channel, message) = (id("channelId", &self.channel_id)?, id("messageId", &self.message_id)?);
         let url = bot.address(&["channels", channel, "messages", message, "threads"])?;
         let body = Body::Json(json!({"name": self.name}));
-        let made = call(bot, "the thread", (Method::POST, url), body, self.timeout_ms).await?;
+        let made = bot.call("the thread", (Method::POST, url), body, self.timeout_ms).await?;
         let output = json!({"ok": true, "channelId": channel, "threadId": made["id"], "name": self.name});
         Ok(titled(format!("Opened the thread {}", self.name), output))
     }

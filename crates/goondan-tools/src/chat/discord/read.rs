@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::{Body, Bot, default_timeout, given};
-use super::{call, id, messages};
+use super::super::{Body, Bot, TimeLimit, given};
+use super::{id, messages};
 use crate::define::{Operation, titled};
 use crate::errors;
 
@@ -32,10 +32,8 @@ pub(super) struct Read {
     /// How many messages to read; 20 without it.
     #[schemars(range(min = 1, max = 100))]
     limit: Option<u32>,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for Read {
@@ -55,7 +53,7 @@ impl Operation for Read {
             given.push(("limit", &limit));
             url.query_pairs_mut().extend_pairs(given);
         }
-        let answer = call(bot, "to read", (Method::GET, url), Body::Empty, self.timeout_ms).await?;
+        let answer = bot.call("to read", (Method::GET, url), Body::Empty, self.timeout_ms).await?;
         let read = match answer {
             Value::Array(messages) => messages,
             one => vec![one],

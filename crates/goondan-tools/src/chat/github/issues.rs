@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::{Body, Bot, default_timeout, given};
-use super::{below, call, unmarked};
+use super::super::{Body, Bot, TimeLimit, given};
+use super::{below, unmarked};
 use crate::define::{Operation, titled};
 use crate::errors;
 
@@ -31,9 +31,8 @@ pub(super) struct Read {
     #[schemars(range(min = 1))]
     page: Option<u32>,
     /// The time limit of each request in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for Read {
@@ -42,7 +41,7 @@ impl Operation for Read {
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let number = self.number.to_string();
         let url = below(bot, &self.repository, &["issues", &number])?;
-        let issue = call(bot, "to read", (Method::GET, url), Body::Empty, self.timeout_ms).await?;
+        let issue = bot.call("to read", (Method::GET, url), Body::Empty, self.timeout_ms).await?;
         let limit = self.limit.unwrap_or(COMMENTS);
         let mut comments = Vec::new();
         if limit > 0 {
@@ -50,7 +49,7 @@ impl Operation for Read {
             url.query_pairs_mut()
                 .append_pair("per_page", &limit.to_string())
                 .append_pair("page", &self.page.unwrap_or(1).to_string());
-            let read = call(bot, "to read", (Method::GET, url), Body::Empty, self.timeout_ms).await?;
+            let read = bot.call("to read", (Method::GET, url), Body::Empty, self.timeout_ms).await?;
             comments.extend(read.as_array().into_iter().flatten().map(comment));
         }
         let labels = issue["labels"].as_array().into_iter().flatten();
@@ -104,9 +103,8 @@ pub(super) struct Label {
     #[schemars(length(max = 50))]
     remove: Vec<String>,
     /// The time limit of each request in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for Label {
@@ -124,7 +122,7 @@ impl Operation for Label {
         if !self.add.is_empty() {
             let body = Body::Json(json!({"labels": self.add}));
             let url = below(bot, &self.repository, &of_issue)?;
-            call(bot, "the labels", (Method::POST, url), body, self.timeout_ms).await?;
+            bot.call("the labels", (Method::POST, url), body, self.timeout_ms).await?;
         }
         for url in gone {
             let (status, answer) = bot.ask((Method::DELETE, url.into(), true), Body::Empty, self.timeout_ms).await?;
@@ -173,10 +171,8 @@ pub(super) struct SetState {
     state: State,
     /// Why an issue is closed.
     reason: Option<Reason>,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for SetState {
@@ -188,7 +184,7 @@ impl Operation for SetState {
         }
         let url = below(bot, &self.repository, &["issues", &self.number.to_string()])?;
         let body = Body::Json(given(json!({"state": self.state, "state_reason": self.reason})));
-        let now = call(bot, "the change", (Method::PATCH, url), body, self.timeout_ms).await?;
+        let now = bot.call("the change", (Method::PATCH, url), body, self.timeout_ms).await?;
         let output = json!({
             "ok": true, "repository": self.repository, "number": self.number, "state": now["state"],
         });

@@ -15,7 +15,7 @@ use url::Url;
 
 use self::issues::{Label, Read, SetState};
 use self::pulls::{Review, ReviewComment, Status};
-use super::{Body, Bot, CONFIG, Platform, default_timeout};
+use super::{Body, Bot, CONFIG, Platform, TimeLimit};
 use crate::define::{Export, Operation, titled};
 use crate::errors;
 use crate::table::Builtin;
@@ -36,9 +36,6 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             the status of a commit. Its token is `config.token`, or the first that is set of the variables `GITHUB_TOKEN` and \
             `GH_TOKEN`; no model sees it. Comments end with a hidden mark, by which the connector `github` knows them again.",
     config: CONFIG,
-    error_message_limit: None,
-    output_limit: None,
-    timeout: None,
     open: |opening| {
         let bot = Arc::new(Bot::open(opening, &PLATFORM)?);
         Ok(vec![
@@ -54,22 +51,8 @@ pub(crate) const BUILTIN: Builtin = Builtin {
             Export::new::<Status>("status", &bot).needs(Permission::Network),
         ])
     },
+    ..Builtin::BLANK
 };
-
-/// Calls the API; gives back the answer.
-async fn call(
-    bot: &Bot,
-    what: &str,
-    (method, url): (Method, Url),
-    body: Body,
-    timeout_ms: u32,
-) -> Result<Value, ToolError> {
-    let (status, answer) = bot.ask((method, url.into(), true), body, timeout_ms).await?;
-    match status.is_success() {
-        true => Ok(answer),
-        false => Err(bot.refused(what, status, answer["message"].as_str())),
-    }
-}
 
 /// An address below a repository, which is written as `owner/name`.
 fn below(bot: &Bot, repository: &str, parts: &[&str]) -> Result<Url, ToolError> {
@@ -131,10 +114,8 @@ struct Comment {
     /// The text, in Markdown.
     #[schemars(length(min = 1, max = 65_000))]
     text: String,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for Comment {
@@ -143,7 +124,7 @@ impl Operation for Comment {
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let url = below(bot, &self.repository, &["issues", &self.number.to_string(), "comments"])?;
         let body = Body::Json(json!({"body": marked(&self.text)}));
-        let made = call(bot, "the comment", (Method::POST, url), body, self.timeout_ms).await?;
+        let made = bot.call("the comment", (Method::POST, url), body, self.timeout_ms).await?;
         let output = json!({
             "ok": true, "repository": self.repository, "number": self.number, "commentId": made["id"], "url": made["html_url"],
         });
@@ -167,10 +148,8 @@ struct EditComment {
     /// `reviewComment` for one at a line of a pull request.
     #[serde(default)]
     kind: Kind,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for EditComment {
@@ -179,7 +158,7 @@ impl Operation for EditComment {
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let url = self.kind.address(bot, &self.repository, self.comment_id, &[])?;
         let body = Body::Json(json!({"body": marked(&self.text)}));
-        call(bot, "the change", (Method::PATCH, url), body, self.timeout_ms).await?;
+        bot.call("the change", (Method::PATCH, url), body, self.timeout_ms).await?;
         let output = json!({"ok": true, "repository": self.repository, "commentId": self.comment_id, "edited": true});
         Ok(titled(format!("Edited a comment in {}", self.repository), output))
     }
@@ -198,10 +177,8 @@ struct DeleteComment {
     /// `reviewComment` for one at a line of a pull request.
     #[serde(default)]
     kind: Kind,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for DeleteComment {
@@ -209,7 +186,7 @@ impl Operation for DeleteComment {
 
     async fn run(self, _ctx: &ToolContext, bot: &Bot) -> Result<ToolOutput, ToolError> {
         let url = self.kind.address(bot, &self.repository, self.comment_id, &[])?;
-        call(bot, "to delete", (Method::DELETE, url), Body::Empty, self.timeout_ms).await?;
+        bot.call("to delete", (Method::DELETE, url), Body::Empty, self.timeout_ms).await?;
         let output = json!({"ok": true, "repository": self.repository, "commentId": self.comment_id, "deleted": true});
         Ok(titled(format!("Deleted a comment in {}", self.repository), output))
     }
@@ -255,10 +232,8 @@ struct React {
     kind: Kind,
     /// The reaction.
     reaction: Reaction,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for React {
@@ -271,7 +246,7 @@ impl Operation for React {
             _ => return Err(errors::invalid("either `number` or `commentId` must be given, and not both")),
         };
         let body = Body::Json(json!({"content": self.reaction}));
-        let made = call(bot, "the reaction", (Method::POST, url), body, self.timeout_ms).await?;
+        let made = bot.call("the reaction", (Method::POST, url), body, self.timeout_ms).await?;
         let output = json!({
             "ok": true, "repository": self.repository, "reaction": self.reaction, "reactionId": made["id"],
         });

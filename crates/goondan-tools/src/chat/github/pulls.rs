@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::super::{Body, Bot, default_timeout, given};
-use super::{below, call, marked};
+use super::super::{Body, Bot, TimeLimit, given};
+use super::{below, marked};
 use crate::define::{Operation, titled};
 use crate::errors;
 
@@ -65,9 +65,8 @@ pub(super) struct ReviewComment {
     #[schemars(range(min = 1))]
     in_reply_to: Option<u64>,
     /// The time limit of each request in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for ReviewComment {
@@ -93,7 +92,7 @@ impl Operation for ReviewComment {
             }
             _ => return Err(errors::invalid("either `file` and `line`, or `inReplyTo` must be given")),
         };
-        let made = call(bot, "the comment", (Method::POST, url), Body::Json(body), self.timeout_ms).await?;
+        let made = bot.call("the comment", (Method::POST, url), Body::Json(body), self.timeout_ms).await?;
         let output = json!({
             "ok": true, "repository": self.repository, "number": self.number, "commentId": made["id"], "url": made["html_url"],
         });
@@ -105,7 +104,7 @@ impl ReviewComment {
     /// The newest commit of the pull request.
     async fn head(&self, bot: &Bot, number: &str) -> Result<String, ToolError> {
         let url = below(bot, &self.repository, &["pulls", number])?;
-        let pull = call(bot, "to read", (Method::GET, url), Body::Empty, self.timeout_ms).await?;
+        let pull = bot.call("to read", (Method::GET, url), Body::Empty, self.timeout_ms).await?;
         let head = pull.pointer("/head/sha").and_then(|sha| sha.as_str()).map(str::to_owned);
         head.ok_or_else(|| {
             ToolError::new("GitHub did not say which commit is the newest of the pull request").code(Code::TOOL_HTTP)
@@ -138,10 +137,8 @@ pub(super) struct Review {
     /// The text, in Markdown. Only an approval needs none.
     #[schemars(length(min = 1, max = 65_000))]
     text: Option<String>,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for Review {
@@ -154,7 +151,7 @@ impl Operation for Review {
         let url = below(bot, &self.repository, &["pulls", &self.number.to_string(), "reviews"])?;
         let text = self.text.as_deref().map(marked);
         let body = Body::Json(given(json!({"event": self.verdict, "body": text})));
-        let made = call(bot, "the review", (Method::POST, url), body, self.timeout_ms).await?;
+        let made = bot.call("the review", (Method::POST, url), body, self.timeout_ms).await?;
         let output = json!({
             "ok": true, "repository": self.repository, "number": self.number, "reviewId": made["id"], "state": made["state"],
             "url": made["html_url"],
@@ -194,10 +191,8 @@ pub(super) struct Status {
     description: Option<String>,
     /// The address of a page with more about it.
     target_url: Option<String>,
-    /// The time limit in milliseconds.
-    #[serde(default = "default_timeout")]
-    #[schemars(range(min = 1, max = 60_000))]
-    timeout_ms: u32,
+    #[serde(default)]
+    timeout_ms: TimeLimit,
 }
 
 impl Operation for Status {
@@ -208,7 +203,7 @@ impl Operation for Status {
         let body = given(json!({
             "state": self.state, "context": self.context, "description": self.description, "target_url": self.target_url,
         }));
-        let made = call(bot, "the status", (Method::POST, url), Body::Json(body), self.timeout_ms).await?;
+        let made = bot.call("the status", (Method::POST, url), Body::Json(body), self.timeout_ms).await?;
         let output = json!({
             "ok": true, "repository": self.repository, "commit": self.commit, "state": made["state"], "context": self.context,
         });
