@@ -126,11 +126,6 @@ pub struct ReplyTo {
 }
 
 impl AgentEvent {
-    /// A turn stands still until it is answered. If it gets lost before that, the turn asks again, under the same id.
-    pub fn is_asked_by_turn(&self) -> bool {
-        self.reply_to.as_ref().is_some_and(|reply| !reply.async_)
-    }
-
     /// The instance that made the event; `None` for an input from outside.
     pub fn caller(&self) -> Option<&InstanceId> {
         self.callers.last()
@@ -139,12 +134,6 @@ impl AgentEvent {
     /// The id of the turn that handles the event. Derived, so that a resumed turn is the same turn.
     pub fn turn_id(&self) -> String {
         turn_id(&self.id)
-    }
-
-    /// The ids that the event of a turn may have.
-    pub fn ids_for_turn(turn_id: &str) -> [String; 2] {
-        let rest = turn_id.strip_prefix("turn-").unwrap_or(turn_id);
-        [format!("evt-{rest}"), rest.to_owned()]
     }
 
     /// The span of that turn.

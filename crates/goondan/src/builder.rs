@@ -254,6 +254,13 @@ impl SwarmBuilder {
         self.start_watched().await.map(|(swarm, _)| swarm)
     }
 
+    /// Where tools and extensions come from.
+    pub(crate) fn tool_sources(&self, root: &StateRoot, environment: &Environment) -> Arc<ToolSources> {
+        let (host, helper, stand_ins) = (&self.tool_host, &self.sandbox_helper, &self.mcp_stand_ins);
+        let sources = ToolSources::new(&root.0, host.clone(), helper.clone(), stand_ins.clone(), environment.clone());
+        Arc::new(sources)
+    }
+
     /// As [`SwarmBuilder::start`], with a subscription that misses nothing, not even what resumes at once.
     pub async fn start_watched(self) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), StartError> {
         let environment = self.variables.read(&OsFiles, self.bundle.root())?;
@@ -262,13 +269,7 @@ impl SwarmBuilder {
         let environment = secrets::complete(&self.bundle, &swarm_id, environment).await?;
         let root = StateRoot::find(self.state_root.as_deref());
         root.prepare_or_warn();
-        let tools = Arc::new(ToolSources::new(
-            &root.0,
-            self.tool_host,
-            self.sandbox_helper,
-            self.mcp_stand_ins,
-            environment.clone(),
-        ));
+        let tools = self.tool_sources(&root, &environment);
         let source = self.tools.unwrap_or_else(|| Arc::clone(&tools) as Arc<dyn ToolSource>);
         let source = match self.tool_stand_ins {
             Some(stand_ins) => Arc::new(StoodIn { source, stand_ins }) as Arc<dyn ToolSource>,

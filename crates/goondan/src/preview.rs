@@ -1,12 +1,10 @@
 //! What a reload would change, without changing anything.
 
 use std::io;
-use std::sync::Arc;
 
 use goondan_engine::plan::plan;
 use goondan_spec::{Code, Diagnostic, OsFiles, ReloadPlan, Snapshot, diff};
 
-use crate::adapters::ToolSources;
 use crate::builder::SwarmBuilder;
 use crate::contents::Contents;
 use crate::generation::LastGeneration;
@@ -55,13 +53,7 @@ impl SwarmBuilder {
             Err(problem) => return vec![problem],
         };
         let root = StateRoot::find(self.state_root.as_deref());
-        let tools = Arc::new(ToolSources::new(
-            &root.0,
-            self.tool_host,
-            self.sandbox_helper,
-            self.mcp_stand_ins,
-            environment.clone(),
-        ));
+        let tools = self.tool_sources(&root, &environment);
         tools.mcp().keep_quiet();
         let ports = tools.ports(self.models);
         let planned = plan(&self.bundle, swarm, 1, &ports, &environment, None).await;
@@ -81,19 +73,13 @@ impl SwarmBuilder {
         let environment = self.variables.read(&OsFiles, self.bundle.root()).map_err(refused)?;
         let swarm = self.bundle.choose_swarm(self.swarm.as_deref()).map_err(refused)?;
         let root = StateRoot::find(self.state_root.as_deref());
-        let workspace = self.workspace.unwrap_or_else(|| root.workspace_of(&self.bundle, swarm));
+        let workspace = self.workspace.clone().unwrap_or_else(|| root.workspace_of(&self.bundle, swarm));
         let Some(last) = workspace.last_generation()? else { return Err(PreviewError::NothingRan(workspace)) };
         if !last.is_comparable() {
             return Err(PreviewError::OtherVersion(last.version));
         }
         let environment = secrets::complete(&self.bundle, &swarm.id, environment).await.map_err(refused)?;
-        let tools = Arc::new(ToolSources::new(
-            &root.0,
-            self.tool_host,
-            self.sandbox_helper,
-            self.mcp_stand_ins,
-            environment.clone(),
-        ));
+        let tools = self.tool_sources(&root, &environment);
         tools.mcp().keep_quiet();
         let ports = tools.ports(self.models);
         let planned =
