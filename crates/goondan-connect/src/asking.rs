@@ -20,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use crate::desk::Desk;
 use crate::event::{Event, Sender, random_id};
 use crate::http::Failure;
-use crate::journal;
 use crate::signature::hex;
 use crate::supervise::Abort;
 
@@ -307,7 +306,7 @@ impl Questions {
         state.known.push(Known { mark: mark.to_owned(), handle: handle.clone() });
         let surplus = state.known.len().saturating_sub(REMEMBERED);
         state.known.drain(..surplus);
-        journal::replace(&self.path, &serde_json::to_vec(&state.known)?).map(drop)
+        private::replace_durably(&self.path, &serde_json::to_vec(&state.known)?).map(drop)
     }
 
     /// Answers a question, if it is one that stands there.

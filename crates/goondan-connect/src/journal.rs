@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use goondan::inside::private;
 use tokio::sync::oneshot;
 
 /// A line, and who waits until it is on disk.
@@ -25,7 +26,7 @@ pub(crate) struct Journal {
 impl Journal {
     /// Puts `digest` in place of what the file held, and goes on behind it.
     pub(crate) fn open(path: PathBuf, digest: Digest) -> io::Result<Journal> {
-        let file = replace(&path, &digest())?;
+        let file = private::replace_durably(&path, &digest())?;
         let (lines, waiting) = channel();
         let writer = Writer { path, file, grown: 0, must_renew: false, digest };
         std::thread::Builder::new().name("connection".to_owned()).spawn(move || writer.run(&waiting))?;
@@ -69,7 +70,7 @@ impl Writer {
 
     fn write(&mut self, batch: &[Line]) -> io::Result<()> {
         if self.must_renew || self.grown > GROWTH {
-            self.file = replace(&self.path, &(self.digest)())?;
+            self.file = private::replace_durably(&self.path, &(self.digest)())?;
             (self.must_renew, self.grown) = (false, 0);
         }
         let bytes = batch.iter().map(|(line, _)| line.as_slice()).collect::<Vec<_>>().concat();
@@ -77,18 +78,4 @@ impl Writer {
         self.grown += bytes.len() as u64;
         self.file.sync_data()
     }
-}
-
-/// Puts a file in place of the one that is there, durably, and gives it back to be appended to.
-pub(crate) fn replace(path: &std::path::Path, content: &[u8]) -> io::Result<File> {
-    let draft = path.with_extension("new");
-    let mut file = goondan::inside::private::options().write(true).create(true).truncate(true).open(&draft)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    std::fs::rename(&draft, path)?;
-    if let Some(folder) = path.parent() {
-        // Where a folder can't be synced, the file is there all the same, unless the machine loses power.
-        let _ = File::open(folder).and_then(|folder| folder.sync_all());
-    }
-    Ok(file)
 }

@@ -14,7 +14,6 @@ use goondan::spec::kinds::Allow;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, Sender};
-use crate::journal;
 
 /// The strangers of a connection.
 const PENDING: &str = "pending.json";
@@ -96,7 +95,7 @@ impl Senders {
         }
         let name = sender.name.chars().take(LONGEST_NAME).collect();
         pending.push(Pending { id: sender.id.clone(), name, since: now });
-        journal::replace(&self.folder.join(PENDING), &serde_json::to_vec(&*pending)?)?;
+        private::replace_durably(&self.folder.join(PENDING), &serde_json::to_vec(&*pending)?)?;
         Ok(Admission::NewStranger)
     }
 }

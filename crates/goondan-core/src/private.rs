@@ -4,7 +4,7 @@
 //! everything below a state root is made here, and so is what else holds conversations: cassettes, histories, exports. Files
 //! of a project are made as the user makes files. Systems other than Unix have no modes; there the folder of the user is private.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,8 +50,31 @@ pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
 /// # Errors
 /// The file can't be written; the one before is still there.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    in_place(path, |draft| write(draft, content))
+}
+
+/// As [`replace`], also where the machine loses power; gives the file back, to go on behind its content.
+///
+/// # Errors
+/// The file can't be written; the one before is still there.
+pub fn replace_durably(path: &Path, content: &[u8]) -> io::Result<File> {
+    let file = in_place(path, |draft| {
+        let mut file = options().write(true).create(true).truncate(true).open(draft)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        Ok(file)
+    })?;
+    if let Some(folder) = path.parent() {
+        // Where a folder can't be synced, the file is there all the same, unless the machine loses power.
+        let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    }
+    Ok(file)
+}
+
+/// Puts what `write` makes at another path in place of `path`.
+fn in_place<T>(path: &Path, write: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     let draft = draft_of(path);
-    let replaced = write(&draft, content).and_then(|()| fs::rename(&draft, path));
+    let replaced = write(&draft).and_then(|made| fs::rename(&draft, path).map(|()| made));
     if replaced.is_err() {
         let _ = fs::remove_file(&draft);
     }

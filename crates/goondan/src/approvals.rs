@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -11,6 +10,7 @@ use std::time::SystemTime;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::approval::{ApprovalBook, Grant};
 use goondan_core::ports::store::{StoreError, update};
+use goondan_core::private;
 use goondan_core::real_path::real_path;
 use goondan_core::reserved::APPROVALS;
 use goondan_spec::yaml::YamlError;
@@ -140,23 +140,19 @@ impl ApprovalFile {
 
     /// Replaces the file as a whole: a crash leaves the old or the new one.
     fn write(&self, content: &Content) -> std::io::Result<()> {
-        let folder = self.path.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder)?;
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(format!("{HEAD}projects:\n").as_bytes())?;
+        let mut text = format!("{HEAD}projects:\n");
         for (project, grants) in &content.projects {
             // JSON is YAML; one line an approval is easy to read and to remove.
             let project = serde_json::to_string(project).map_err(std::io::Error::other)?;
             let none = if grants.is_empty() { " []" } else { "" };
-            file.write_all(format!("  {project}:{none}\n").as_bytes())?;
+            text.push_str(&format!("  {project}:{none}\n"));
             for grant in grants {
                 let line = serde_json::to_string(grant).map_err(std::io::Error::other)?;
-                file.write_all(format!("    - {line}\n").as_bytes())?;
+                text.push_str(&format!("    - {line}\n"));
             }
         }
-        file.as_file().sync_all()?;
-        file.persist(&self.path).map_err(|error| error.error)?;
-        Ok(())
+        std::fs::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
+        private::replace_durably(&self.path, text.as_bytes()).map(drop)
     }
 }
 

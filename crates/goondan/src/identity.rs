@@ -1,11 +1,12 @@
 //! Which workspace a project's swarm has, which project a workspace belongs to, and state that lies elsewhere (rule C3).
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
 use goondan_core::ids::hex;
+use goondan_core::private;
 use goondan_spec::kinds::Swarm;
 use goondan_spec::{Bundle, Resource};
 use goondan_store::jsonl::{JsonlStore, OpenWorkspaceError, layout};
@@ -223,10 +224,7 @@ impl Workspace {
     }
 
     fn write_owner(&self, owner: &Owner) -> io::Result<()> {
-        let mut draft = tempfile::NamedTempFile::new_in(&self.dir)?;
-        draft.write_all(&serde_json::to_vec_pretty(owner)?)?;
-        draft.persist(self.dir.join(FILE)).map_err(|error| error.error)?;
-        Ok(())
+        private::replace(&self.dir.join(FILE), &serde_json::to_vec_pretty(owner)?)
     }
 }
 

@@ -1,10 +1,11 @@
 //! Which project folders somebody trusts: a list under the state root, never in a project.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
+use goondan_core::private;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::canonical;
@@ -138,16 +139,12 @@ impl TrustList {
         Ok(is_less)
     }
 
-    /// Replaces the list as a whole. Temporary files are their owner's alone, and so is what they become.
+    /// Replaces the list as a whole.
     fn write(&self, mut content: Content) -> io::Result<()> {
         content.folders.sort_by(|a, b| a.path.cmp(&b.path));
         content.packages.sort_by(|a, b| (&a.name, &a.version, &a.contents).cmp(&(&b.name, &b.version, &b.contents)));
         fs::create_dir_all(&self.folder)?;
-        let mut draft = tempfile::NamedTempFile::new_in(&self.folder)?;
-        draft.write_all(&serde_json::to_vec_pretty(&content)?)?;
-        draft.as_file().sync_all()?;
-        draft.persist(self.path()).map_err(|error| error.error)?;
-        Ok(())
+        private::replace_durably(&self.path(), &serde_json::to_vec_pretty(&content)?).map(drop)
     }
 }
 

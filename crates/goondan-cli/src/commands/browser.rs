@@ -1,8 +1,10 @@
 //! The browser of whoever sits here.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+use goondan::inside::private;
 
 /// The file of a workspace that leads a browser to the studio.
 const WAY_IN: &str = "studio.html";
@@ -23,11 +25,8 @@ pub(crate) fn open(page: &str) {
 pub(crate) fn open_secretly(address: &str, workspace: &Path) -> io::Result<()> {
     let page =
         format!("<!doctype html><meta http-equiv=\"refresh\" content=\"0;url={address}\"><title>gdn studio</title>\n");
-    // Readable for its owner alone from its first moment.
-    let mut file = tempfile::NamedTempFile::new_in(workspace)?;
-    file.write_all(page.as_bytes())?;
     let path = workspace.join(WAY_IN);
-    file.persist(&path).map_err(|error| error.error)?;
+    private::replace(&path, page.as_bytes())?;
     open(&path.to_string_lossy());
     Ok(())
 }

@@ -1,13 +1,12 @@
 //! `gdn serve`.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use goondan::StateRoot;
-use goondan::inside::shown;
+use goondan::inside::{private, shown};
 use goondan::spec::Code;
 use goondan_connect::Connections;
 use goondan_serve::{Access, Limits, Offer, Server, Token};
@@ -246,11 +245,7 @@ fn workspace_token(file: &Path) -> Result<Token, CliError> {
         return read_token(file);
     }
     let token = Token::random();
-    let folder = file.parent().unwrap_or(Path::new("."));
-    // Readable for its owner alone from its first moment.
-    let mut new = tempfile::NamedTempFile::new_in(folder)?;
-    writeln!(new, "{}", token.expose())?;
-    new.persist(file).map_err(|error| error.error)?;
+    private::replace(file, format!("{}\n", token.expose()).as_bytes())?;
     Ok(token)
 }
 
