@@ -19,7 +19,7 @@ use crate::output::{Output, style};
 use crate::trust::Trust;
 
 /// The longest name of a resource (rule L6).
-const NAME_LIMIT: usize = 63;
+pub(super) const NAME_LIMIT: usize = 63;
 
 const EXAMPLES: &str = "\
 Examples:
