@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, until};
 
 /// A server in the shell. It says where it is by holding the pipe `held`, as does a program that it starts; it writes what it
 /// sees to `seen`, and its tool answers with its process.
@@ -175,16 +175,6 @@ fn a_server_that_does_not_want_to_end_ends_with_all_that_it_started() {
         assert_eq!(left, "", "{signal}");
         running.wait().unwrap();
     }
-}
-
-fn until(events: &mut impl BufRead, kind: &str) {
-    for line in events.by_ref().lines() {
-        let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
-        if event["type"] == kind {
-            return;
-        }
-    }
-    panic!("no {kind} has come");
 }
 
 #[test]

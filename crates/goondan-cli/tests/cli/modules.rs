@@ -1,12 +1,12 @@
 //! Tools in JavaScript, as the command runs them. These tests need Node.js, and say so where it is missing.
 
-use std::io::{BufRead, Read};
+use std::io::Read;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use crate::projects::manifest;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, until};
 
 const MODEL: &str = "{provider: scripted, model: any, options: {script: script.yaml}}";
 
@@ -114,16 +114,6 @@ fn a_host_ends_with_all_that_it_started_however_gdn_ends() {
         assert_eq!(left, "", "{signal}");
         running.wait().unwrap();
     }
-}
-
-fn until(events: &mut impl BufRead, kind: &str) {
-    for line in events.by_ref().lines() {
-        let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
-        if event["type"] == kind {
-            return;
-        }
-    }
-    panic!("no {kind} has come");
 }
 
 #[test]

@@ -61,6 +61,19 @@ impl Cluster {
         }
     }
 
+    /// A leader, and a worker that was told to end while it runs a turn.
+    fn with_a_worker_that_finishes(&self) -> (Node, Node) {
+        let leader = self.node("leader", "0");
+        self.once(&leader, |node| node["state"] == "leads");
+        let mut worker = self.node("worker", "5");
+        self.once(&worker, |node| node["state"] == "works");
+        self.send("hi");
+        self.once(&worker, |node| node["running"] == 1);
+        worker.signal("TERM");
+        worker.until("Finishing the turns");
+        (leader, worker)
+    }
+
     fn send(&self, text: &str) {
         self.gdn(&["send", text, "--project", "p"]);
     }
@@ -112,14 +125,7 @@ impl Drop for Node {
 #[test]
 fn a_worker_that_gets_sigterm_ends_its_turns_and_takes_no_more() {
     let Some(cluster) = Cluster::new("late", 5_000) else { return };
-    let leader = cluster.node("leader", "0");
-    cluster.once(&leader, |node| node["state"] == "leads");
-    let mut worker = cluster.node("worker", "5");
-    cluster.once(&worker, |node| node["state"] == "works");
-    cluster.send("hi");
-    cluster.once(&worker, |node| node["running"] == 1);
-    worker.signal("TERM");
-    worker.until("Finishing the turns");
+    let (_leader, mut worker) = cluster.with_a_worker_that_finishes();
     cluster.send("and now?");
     assert_eq!(worker.exit(), Some(0));
     cluster.messages(4);
@@ -140,14 +146,7 @@ fn a_leader_that_gets_sigterm_ends_well() {
 #[test]
 fn a_worker_that_is_told_twice_leaves_its_turns_to_others() {
     let Some(cluster) = Cluster::new("late", 600_000) else { return };
-    let leader = cluster.node("leader", "0");
-    cluster.once(&leader, |node| node["state"] == "leads");
-    let mut worker = cluster.node("worker", "5");
-    cluster.once(&worker, |node| node["state"] == "works");
-    cluster.send("hi");
-    cluster.once(&worker, |node| node["running"] == 1);
-    worker.signal("TERM");
-    worker.until("Finishing the turns");
+    let (leader, mut worker) = cluster.with_a_worker_that_finishes();
     worker.signal("TERM");
     assert_eq!(worker.exit(), Some(143));
     cluster.once(&leader, |node| node["running"] == 1);

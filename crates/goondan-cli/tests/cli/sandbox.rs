@@ -132,6 +132,18 @@ impl Outcome {
     }
 }
 
+/// Reads events on until one of that type has come.
+#[cfg(unix)]
+pub(crate) fn until(events: &mut impl std::io::BufRead, kind: &str) {
+    for line in std::io::BufRead::lines(events) {
+        let event: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+        if event["type"] == kind {
+            return;
+        }
+    }
+    panic!("no {kind} has come");
+}
+
 fn finished(output: Output) -> Outcome {
     Outcome {
         code: output.status.code().expect("the command was not killed"),
