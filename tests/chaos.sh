@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The long trials of several nodes at one database, each on a PostgreSQL of its own: everything for 300 seconds, 1,000 kills, 100
-# pauses for longer than the lease, and a database that is away for ten seconds again and again. It takes about forty minutes, and
-# needs target/debug/trials: cargo build -p goondan-tests
+# pauses for longer than the lease, and a database that is away for ten seconds again and again. At the end it prints how soon the turns
+# of lost nodes go on elsewhere. It takes about forty-five minutes, and needs target/debug/trials: cargo build -p goondan-tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,3 +16,6 @@ unset GOONDAN_POSTGRES_DISK
 trial --nodes 3 --with kills --kills 1000 --seconds 7200
 trial --nodes 5 --with pauses --pauses 100 --seconds 7200
 trial --nodes 3 --with outages --seconds 120
+
+printf '\n== failover\n'
+tests/postgres.sh sh -c 'exec target/debug/trials failover --store "$GOONDAN_TEST_POSTGRES" --times 12'

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{Roster, desk};
 use crate::delivery::dead_letters;
-use crate::delivery::orchestrator::{Command, Found, Orchestrator, Refusal, settle_status};
+use crate::delivery::orchestrator::{Command, Found, Instances, Orchestrator, Refusal};
 use crate::delivery::schedule::{self, Timetable};
 use crate::engine::Engine;
 use crate::life::Life;
@@ -142,8 +142,7 @@ impl Runtime {
         for warning in &recovered.warnings {
             tracing::warn!("{warning}");
         }
-        let metas = node.store.instances().await?;
-        let metas = settle_status(&*node.store, metas, &recovered).await;
+        let instances = Instances::restore(&*node.store, &recovered).await?;
         let timetable = Arc::new(Timetable::restore(&*node.store).await?);
         let (commands, queue) = unbounded_channel();
         let roster = parts.crew.map(Roster::new);
@@ -158,7 +157,7 @@ impl Runtime {
         });
         let events = engine.bus.subscribe();
         parts.watchers.into_iter().for_each(|watcher| engine.bus.pass_to(watcher));
-        let orchestrator = Orchestrator::new(Arc::clone(&engine), recovered, metas);
+        let orchestrator = Orchestrator::new(Arc::clone(&engine), recovered, instances);
         let task = tokio::spawn(orchestrator.run(queue)).abort_handle();
         let timer = schedule::run(Arc::downgrade(&engine), timetable, Arc::clone(&engine.clock));
         let timer = tokio::spawn(timer).abort_handle();

@@ -99,22 +99,29 @@ impl Access {
     pub(crate) async fn open(&self, kind: Kind) -> Result<Session, StoreError> {
         self.check()?;
         let session = Session::open(&self.address, &session_name(&self.node), kind).await.map_err(failed)?;
-        let Some(epoch) = self.epoch else { return Ok(session) };
+        self.admit(&session).await?;
+        Ok(session)
+    }
+
+    /// Makes a session one of those that work in the workspace: whoever takes it over ends them first.
+    pub(crate) async fn admit(&self, session: &Session) -> Result<(), StoreError> {
+        self.check()?;
+        let Some(epoch) = self.epoch else { return Ok(()) };
         let sql = "SELECT pg_try_advisory_lock_shared($1)";
         let has_pen = session.query(sql, &[&lock_key(PEN, &self.workspace)]).await.map_err(failed)?;
         if !has_pen.first().is_some_and(|row| row.get::<_, bool>(0)) {
             return Err(other(format!("another node is taking over the workspace `{}`", self.workspace)));
         }
-        if current_epoch(&session, self.id).await.map_err(failed)? != epoch {
+        if current_epoch(session, self.id).await.map_err(failed)? != epoch {
             self.lose();
             self.check()?;
         }
         // Who is expelled loses the row first, and then the sessions: one that comes behind that finds no row.
-        if self.is_member && !is_member(&session, self.id, &self.node).await.map_err(failed)? {
+        if self.is_member && !is_member(session, self.id, &self.node).await.map_err(failed)? {
             self.lose();
             self.check()?;
         }
-        Ok(session)
+        Ok(())
     }
 
     pub(crate) fn lose(&self) {

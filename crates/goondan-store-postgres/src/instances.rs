@@ -12,6 +12,12 @@ const PUT: &str = "\
     INSERT INTO goondan.instances (workspace, instance, meta) VALUES ($1, $2, $3)
     ON CONFLICT (workspace, instance) DO UPDATE SET meta = excluded.meta";
 
+/// So many instances that have nothing to do are remembered outside. To find another one takes one statement.
+const REMEMBERED_OUTSIDE: usize = 1_024;
+
+const BEHIND: &str = "\
+    SELECT meta FROM goondan.instances WHERE workspace = $1 AND instance > $2 ORDER BY workspace, instance LIMIT 500";
+
 /// The row of the conversation stays with the epoch of the last claim: who has claimed it before must not come back.
 const DELETE: &str = "\
     WITH base AS (DELETE FROM goondan.messages WHERE workspace = $1 AND instance = $2),
@@ -37,7 +43,26 @@ impl Instances for PostgresStore {
         }
         let sql = "SELECT meta FROM goondan.instances WHERE workspace = $1";
         let rows = self.quick.of(&[0]).query(sql, &[&self.access.id]).await?;
-        rows.iter().map(|row| decode("what is known of an instance", row.get(0))).collect()
+        rows.iter().map(known).collect()
+    }
+
+    async fn instances_behind(&self, after: Option<&InstanceId>) -> Result<Vec<InstanceMeta>, StoreError> {
+        // No key is empty.
+        let after = after.map(instance_key).unwrap_or_default();
+        let rows = self.quick.of(&[0]).query(BEHIND, &[&self.access.id, &after]).await?;
+        rows.iter().map(known).collect()
+    }
+
+    async fn instance(&self, id: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
+        let key = instance_key(id);
+        let sql = "SELECT meta FROM goondan.instances WHERE workspace = $1 AND instance = $2";
+        let rows = self.quick.of(&key).query(sql, &[&self.access.id, &key]).await?;
+        rows.first().map(known).transpose()
+    }
+
+    fn remembered_outside(&self) -> Option<usize> {
+        // Tests are to look for them as often as possible.
+        Some(if cfg!(debug_assertions) { 1 } else { REMEMBERED_OUTSIDE })
     }
 
     async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
@@ -101,6 +126,10 @@ impl Records for PostgresStore {
         };
         rows.iter().map(found).collect()
     }
+}
+
+fn known(row: &tokio_postgres::Row) -> Result<InstanceMeta, StoreError> {
+    decode("what is known of an instance", row.get(0))
 }
 
 fn record(value: &str, version: i64) -> Result<Record, StoreError> {

@@ -7,6 +7,7 @@
 //! suite of `goondan-store` in tests alone.
 
 mod address;
+mod adoption;
 mod cluster;
 mod conversations;
 mod events;
@@ -25,6 +26,7 @@ mod store;
 mod tls;
 
 pub use address::{Address, AddressError, Server};
+pub use adoption::Adopted;
 pub use cluster::{Arrival, Membership, PostgresCrew, PostgresLeader, arrive};
 pub use hold::{Holder, OpenError, Wait};
 pub use journal::RecordedEffect;

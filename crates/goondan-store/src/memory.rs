@@ -124,6 +124,10 @@ impl Instances for MemoryStore {
         Ok(self.state().metas.values().cloned().collect())
     }
 
+    async fn instance(&self, id: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
+        Ok(self.state().metas.get(id).cloned())
+    }
+
     async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
         self.state().metas.insert(meta.id(), meta.clone());
         Ok(())

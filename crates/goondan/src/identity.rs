@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
 use goondan_core::ids::hex;
+use goondan_core::ports::store::StoreError;
 use goondan_core::private;
 use goondan_spec::kinds::Swarm;
 use goondan_spec::{Bundle, Resource};
 use goondan_store::jsonl::{JsonlStore, OpenWorkspaceError, layout};
+use goondan_store_postgres::OpenError;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -57,9 +59,18 @@ pub enum AdoptError {
     /// It is the project's own already.
     #[error("the workspace {} is the project's own", .0.id)]
     Own(Workspace),
+    /// There is none of that name in the database, or nothing is in it.
+    #[error("the database has nothing of a workspace {}", .0.id)]
+    Nothing(Workspace),
     /// A running swarm holds one of the two, or it can't be used.
     #[error(transparent)]
     Workspace(#[from] OpenWorkspaceError),
+    /// The same, where both are in a database.
+    #[error(transparent)]
+    Held(#[from] OpenError),
+    /// The database has failed: nothing was changed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A folder can't be renamed.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -153,6 +164,23 @@ impl StateRoot {
         Ok(found)
     }
 
+    /// The workspace of a project's swarm, if that may adopt `from`.
+    pub(crate) fn adopter_of(
+        &self,
+        from: &Workspace,
+        bundle: &Bundle,
+        swarm: &Resource<Swarm>,
+    ) -> Result<Workspace, AdoptError> {
+        let (me, own) = (Owner::of(bundle, swarm), self.workspace_of(bundle, swarm));
+        if *from == own {
+            return Err(AdoptError::Own(own));
+        }
+        match from.owner()?.filter(|owner| owner.path != me.path && owner.is_there()) {
+            Some(owner) => Err(AdoptError::Owned(from.clone(), owner)),
+            None => Ok(own),
+        }
+    }
+
     /// Makes `from` the workspace of a project's swarm. What that has kept until now is put aside, and is given back.
     pub fn adopt(
         &self,
@@ -160,13 +188,7 @@ impl StateRoot {
         bundle: &Bundle,
         swarm: &Resource<Swarm>,
     ) -> Result<Option<Workspace>, AdoptError> {
-        let (me, own) = (Owner::of(bundle, swarm), self.workspace_of(bundle, swarm));
-        if *from == own {
-            return Err(AdoptError::Own(own));
-        }
-        if let Some(owner) = from.owner()?.filter(|owner| owner.path != me.path && owner.is_there()) {
-            return Err(AdoptError::Owned(from.clone(), owner));
-        }
+        let (me, own) = (Owner::of(bundle, swarm), self.adopter_of(from, bundle, swarm)?);
         // Opened, so that nobody runs in them, and closed again: an open folder can't be renamed everywhere.
         drop(JsonlStore::open(&from.dir)?);
         let aside = own.dir.exists().then(|| self.free_beside(&own));

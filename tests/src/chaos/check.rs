@@ -48,8 +48,8 @@ impl Report {
     }
 }
 
-/// What an agent is told whose question can't be put on disk, or whose answer.
-const REFUSALS: [&str; 2] = ["AGENT_REQUEST_FAILED", "E_STORE"];
+/// What an agent is told whose question can't be put on disk. For an answer that can't, it waits.
+const REFUSED: &str = "E_STORE";
 
 type Conversations = BTreeMap<String, Vec<Arc<Message>>>;
 
@@ -188,7 +188,7 @@ fn has_its_entries(
     for result in results {
         let ok = result.status == ToolCallStatus::Ok;
         let code = result.error.as_ref().map(|error| error.code.as_str());
-        let is_refused = may_be_refused && code.is_some_and(|code| REFUSALS.contains(&code));
+        let is_refused = may_be_refused && code == Some(REFUSED);
         report.refused += usize::from(is_refused);
         interrupted += usize::from(!ok && !is_refused);
         // The scripted model numbers ids that it has used in the conversation.

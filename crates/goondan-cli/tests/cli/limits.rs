@@ -264,6 +264,12 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("bytes of those results", "handled.rs", "MAX_BYTES"),
     ("idle conversations that stay in memory", "turn/warm.rs", "WARM"),
     ("messages that they have together", "turn/warm.rs", "WARM_MESSAGES"),
+    (
+        "instances with nothing to do that the leader remembers, with a database",
+        "goondan-store-postgres/src/instances.rs",
+        "REMEMBERED_OUTSIDE",
+    ),
+    ("instances of which the leader remembers on which node their last turn ran", "cluster/roster.rs", "HOMES"),
     ("runtime events that wait for the disk", "jsonl/background.rs", "MAX_WAITING"),
     ("bytes of `runtime-events.jsonl`", "jsonl/runtime_events.rs", "MAX_BYTES"),
     ("conversations that wait to be synced together", "jsonl/unsettled.rs", "MOST_CONVERSATIONS"),

@@ -94,3 +94,26 @@ fn a_conversation_leaves_the_database_and_comes_back() {
     assert_eq!(messages, [4, 4]);
     assert_eq!(sandbox.gdn(&["instance", "list", "--project", "p", "--json"]).ok(), "[]\n", "nothing lies in files");
 }
+
+#[test]
+fn a_project_that_was_renamed_adopts_what_it_had() {
+    let Some((sandbox, address)) = in_database() else { return };
+    let store = ["--store", &address];
+    let with = |command: &[&str]| sandbox.gdn(&[command, &store].concat());
+    let listed = |project: &str| json(&with(&["instance", "list", "--project", project, "--json"]));
+    with(&["run", "p", "--input", "good morning"]).ok();
+    let former = listed("p")[0]["workspace"].as_str().unwrap().to_owned();
+    std::fs::rename(sandbox.dir().join("p"), sandbox.dir().join("moved")).unwrap();
+    with(&["run", "moved", "--input", "good evening"]).ok();
+    let adopt = |id: &str| with(&["instance", "adopt", id, "--project", "moved", "--json"]);
+    let nobody = adopt("nobody");
+    assert!(
+        nobody.code == 1 && nobody.stderr.contains("The database has nothing of a workspace nobody."),
+        "{nobody:?}"
+    );
+    let adopted = json(&adopt(&former));
+    assert_eq!((adopted["adopted"].as_str(), adopted["aside"].is_string()), (Some(&*former), true), "{adopted}");
+    with(&["run", "moved", "--input", "good night"]).ok();
+    assert_eq!(listed("moved")[0]["messages"], 8, "the old conversation goes on");
+    assert_eq!(adopt(&former).code, 1, "it has nothing any more");
+}

@@ -1,8 +1,10 @@
 //! Which nodes work for the one that leads, and where a turn runs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use lru::LruCache;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
@@ -13,6 +15,9 @@ use goondan_core::event::{RuntimeEvent, RuntimeEventKind, TurnResult};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::approval::Grant;
 use goondan_core::ports::cluster::{Crew, Member};
+
+/// Of so many instances it is remembered where their last turn ran.
+const HOMES: usize = 4_096;
 
 /// A node; `None` is the one that leads.
 type NodeName = Option<String>;
@@ -51,11 +56,10 @@ pub(crate) struct Roster {
     told: Mutex<HashSet<String>>,
 }
 
-#[derive(Default)]
 struct State {
     nodes: BTreeMap<String, Node>,
-    /// Where the last turn of an instance ran.
-    homes: HashMap<InstanceId, NodeName>,
+    /// Where the last turn of an instance ran, for those that had one last.
+    homes: LruCache<InstanceId, NodeName>,
     /// How many have each node for a home.
     residents: HashMap<NodeName, usize>,
     /// Where turns run now.
@@ -114,7 +118,14 @@ impl Drop for Node {
 
 impl Roster {
     pub(crate) fn new(crew: Arc<dyn Crew>) -> Arc<Self> {
-        Arc::new(Roster { crew, state: Mutex::default(), told: Mutex::default() })
+        let state = State {
+            nodes: BTreeMap::new(),
+            homes: LruCache::new(NonZeroUsize::new(HOMES).expect("some are remembered")),
+            residents: HashMap::new(),
+            placed: HashMap::new(),
+            last_turn: 0,
+        };
+        Arc::new(Roster { crew, state: Mutex::new(state), told: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -139,7 +150,7 @@ impl Roster {
             *load.entry(node).or_default() += 1;
         }
         let load = |node: &NodeName| load.get(node).copied().unwrap_or_default();
-        let home = state.homes.get(id);
+        let home = state.homes.peek(id);
         let is_home = |node: &NodeName| home == Some(node);
         let free = |node: NodeName, most: usize| (load(&node) < most).then(|| (load(&node), node));
         let fit = state.nodes.values().filter(|node| node.takes_turns()).map(|node| &node.member);
@@ -159,12 +170,20 @@ impl Roster {
         free.min_by_key(|(load, node)| (*load, residents(node))).map(|(_, node)| place(node))
     }
 
-    /// A turn of that instance begins there.
-    pub(crate) fn take(&self, id: &InstanceId, place: &Place) {
+    /// A turn of that instance begins there. Where it is forgotten that another one was here, gives that back: its next turn may
+    /// run elsewhere, and what belongs to it here ends.
+    pub(crate) fn take(&self, id: &InstanceId, place: &Place) -> Option<InstanceId> {
         let mut state = self.state();
         state.placed.insert(id.clone(), place.node.clone());
-        state.settle(id, Some(place.node.clone()));
+        let forgotten = state.settle(id, place.node.clone());
         self.note(&state, &place.node);
+        match forgotten.filter(|(gone, _)| !state.placed.contains_key(gone))? {
+            (gone, None) => Some(gone),
+            (gone, Some(node)) => {
+                self.say(&node, &ToWorker::PutAway { instance: gone });
+                None
+            }
+        }
     }
 
     /// Its turn is over.
@@ -183,7 +202,7 @@ impl Roster {
 
     /// An instance is retired or deleted.
     pub(crate) fn put_away(&self, id: &InstanceId) {
-        if let Some(Some(node)) = self.state().settle(id, None) {
+        if let Some(Some(node)) = self.state().leave(id) {
             self.say(&node, &ToWorker::PutAway { instance: id.clone() });
         }
     }
@@ -215,7 +234,10 @@ impl Roster {
         let mut state = self.state();
         let gone = state.nodes.remove(node);
         let name = Some(node.to_owned());
-        state.homes.retain(|_, home| *home != name);
+        let strays: Vec<_> = state.homes.iter().filter(|(_, home)| **home == name).map(|(id, _)| id.clone()).collect();
+        for id in strays {
+            state.homes.pop(&id);
+        }
         state.residents.remove(&name);
         drop(state);
         drop(gone);
@@ -302,19 +324,26 @@ impl Roster {
 }
 
 impl State {
-    /// The home of an instance; gives back the one before.
-    fn settle(&mut self, id: &InstanceId, home: Option<NodeName>) -> Option<NodeName> {
-        if let Some(home) = &home {
-            *self.residents.entry(home.clone()).or_default() += 1;
-        }
-        let before = match home {
-            Some(home) => self.homes.insert(id.clone(), home),
-            None => self.homes.remove(id),
-        };
-        if let Some(count) = before.as_ref().and_then(|before| self.residents.get_mut(before)) {
+    /// The home of an instance. Gives back an instance whose home is forgotten, with that home.
+    fn settle(&mut self, id: &InstanceId, home: NodeName) -> Option<(InstanceId, NodeName)> {
+        self.leave(id);
+        *self.residents.entry(home.clone()).or_default() += 1;
+        let forgotten = self.homes.push(id.clone(), home);
+        self.moved_out(forgotten.as_ref().map(|(_, home)| home));
+        forgotten
+    }
+
+    /// An instance has no home any more; gives back the one it had.
+    fn leave(&mut self, id: &InstanceId) -> Option<NodeName> {
+        let before = self.homes.pop(id);
+        self.moved_out(before.as_ref());
+        before
+    }
+
+    fn moved_out(&mut self, home: Option<&NodeName>) {
+        if let Some(count) = home.and_then(|home| self.residents.get_mut(home)) {
             *count = count.saturating_sub(1);
         }
-        before
     }
 }
 

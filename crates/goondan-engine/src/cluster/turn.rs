@@ -45,7 +45,9 @@ pub(crate) async fn run(roster: Arc<Roster>, mut place: Place, mut start: TurnSt
                 }
             },
         }
-        roster.take(&start.facts.instance, &place);
+        if let Some(gone) = roster.take(&start.facts.instance, &place) {
+            start.engine.observer.ended(&gone);
+        }
     }
 }
 

@@ -270,6 +270,7 @@ impl Worker {
             | Command::Find { .. }
             | Command::Has { .. }
             | Command::Settled { .. }
+            | Command::Looked(_)
             | Command::Swapped
             | Command::Tended { .. }
             | Command::Shutdown { .. } => {}

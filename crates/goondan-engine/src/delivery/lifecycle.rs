@@ -50,9 +50,11 @@ fn is_over(since: DateTime<Utc>, limit: Option<Duration>, now: DateTime<Utc>) ->
     limit.is_some_and(|limit| elapsed >= limit)
 }
 
+/// It is not worth to look more often.
+pub(crate) const SHORTEST: Duration = Duration::from_millis(100);
+
 /// How often it is worth to look; `None` where nothing is ever due.
 pub(crate) fn interval(lifecycle: &Lifecycle) -> Option<Duration> {
-    const SHORTEST: Duration = Duration::from_millis(100);
     const LONGEST: Duration = Duration::from_secs(60);
     let shorter = [lifecycle.ttl, lifecycle.gc_grace].into_iter().flatten().min()?;
     Some((shorter / 4).clamp(SHORTEST, LONGEST))

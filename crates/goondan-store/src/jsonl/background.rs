@@ -105,6 +105,14 @@ impl Background {
         self.shared.write_meta(meta)
     }
 
+    /// What is known of an instance, written or not; `None` where there is none.
+    pub(super) fn meta(&self, id: &InstanceId) -> Option<InstanceMeta> {
+        // Held, so that it is in one of the two places.
+        let _metas = self.shared.metas();
+        let waiting = self.shared.waiting().metas.get(id).cloned();
+        waiting.or_else(|| folders::find(&self.shared.disk, &layout::instance_dir(&self.shared.workspace, id)))
+    }
+
     /// Writes the events that wait, and comes back when that is done.
     pub(super) fn flush_events(&self) {
         let (done, wait) = sync_channel(1);

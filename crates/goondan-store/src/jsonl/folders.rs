@@ -80,7 +80,12 @@ pub(super) fn list(disk: &Disk, workspace: &Path) -> Result<Vec<InstanceMeta>, S
     let instances = workspace.join(layout::INSTANCES);
     let folders = disk.folders(&instances).map_err(|cause| StoreError::file("list", &instances, cause))?;
     let folders = folders.into_iter().filter(|folder| !is_deleted(folder));
-    Ok(folders.filter_map(|folder| read_meta(&**disk, &folder).or_else(|| rebuild(disk, &folder))).collect())
+    Ok(folders.filter_map(|folder| find(disk, &folder)).collect())
+}
+
+/// What is known of the instance in that folder, as [`list`] tells it.
+pub(super) fn find(disk: &Disk, folder: &Path) -> Option<InstanceMeta> {
+    read_meta(&**disk, folder).or_else(|| rebuild(disk, folder))
 }
 
 fn read_meta(fs: &dyn FileSystem, dir: &Path) -> Option<InstanceMeta> {

@@ -176,6 +176,11 @@ impl Instances for JsonlStore {
         blocking(move || folders::list(&disk, &dir)).await
     }
 
+    async fn instance(&self, id: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
+        let (background, id) = (Arc::clone(&self.shared.background), id.clone());
+        blocking(move || Ok(background.meta(&id))).await
+    }
+
     async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
         if folders::is_quick_to_put(meta) {
             return self.shared.background.put_meta(meta);

@@ -3,7 +3,7 @@
 use chrono::{TimeDelta, Utc};
 use serde_json::json;
 
-use super::samples::{append, instance, messages, meta};
+use super::samples::{accepted, append, event, finished, instance, messages, meta};
 use super::{Check, Subject, again};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{
@@ -12,6 +12,7 @@ use goondan_core::ports::store::{
 
 pub(super) const CHECKS: &[Check] = &[
     ("what is known of an instance comes back", |subject| Box::pin(metas(subject))),
+    ("one instance is found by its name, and all of them some at a time", |subject| Box::pin(one_and_all(subject))),
     ("any key is a key of its own", |subject| Box::pin(keys(subject))),
     ("a deleted instance is gone, and its name is free", |subject| Box::pin(delete(subject))),
     ("a record comes back", |subject| Box::pin(records(subject))),
@@ -67,6 +68,36 @@ async fn metas(subject: &dyn Subject) {
     let mut found = instances(&*store).await;
     found.sort_by_key(InstanceMeta::id);
     assert_eq!(found, [plain, rich]);
+}
+
+async fn one_and_all(subject: &dyn Subject) {
+    let store = subject.open();
+    let find = async |id: &InstanceId| again(async || store.instance(id).await).await;
+    assert_eq!(find(&instance("nobody")).await, None);
+    assert_eq!(again(async || store.instances_behind(None).await).await, []);
+    let ids: Vec<_> = (0..600).map(|number| instance(&format!("k{number}"))).collect();
+    for id in &ids {
+        put(&*store, &InstanceMeta { status: InstanceStatus::Processing, ..meta(id) }).await;
+    }
+    let (one, event) = (&ids[7], event("e", &ids[7]));
+    again(async || store.append(accepted(&event)).await).await;
+    let mut conversation = open(&*store, one).await;
+    let (turn, known) = (finished(&event), InstanceMeta { updated_at: Utc::now(), ..meta(one) });
+    again(async || conversation.end_turn(turn.clone(), Fold::Append(&[]), known.clone()).await).await;
+    assert_eq!(find(one).await, Some(known), "the end of a turn says so");
+    let (mut found, mut last) = (Vec::new(), None);
+    loop {
+        let some = again(async || store.instances_behind(last.as_ref()).await).await;
+        let Some(meta) = some.last() else { break };
+        last = Some(meta.id());
+        found.extend(some.iter().map(InstanceMeta::id));
+    }
+    found.sort();
+    let mut wanted = ids.clone();
+    wanted.sort();
+    assert_eq!(found, wanted, "each of them, once");
+    again(async || store.delete_instance(&ids[0]).await).await;
+    assert_eq!(find(&ids[0]).await, None);
 }
 
 async fn keys(subject: &dyn Subject) {

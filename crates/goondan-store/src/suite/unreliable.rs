@@ -27,6 +27,7 @@ pub struct Unreliable {
     line: Arc<Line>,
     /// Records on their way, in the order of the calls.
     records: Mutex<UnboundedSender<(LogRecord, Receipt)>>,
+    remembered_outside: Option<usize>,
 }
 
 /// How bad the line is.
@@ -62,7 +63,13 @@ impl Unreliable {
                 }
             }
         });
-        Unreliable { store, line, records: Mutex::new(records) }
+        Unreliable { store, line, records: Mutex::new(records), remembered_outside: None }
+    }
+
+    /// Wants whoever uses it to remember only so many instances that have nothing to do.
+    #[must_use]
+    pub fn remembered_outside(self, most: usize) -> Self {
+        Unreliable { remembered_outside: Some(most), ..self }
     }
 }
 
@@ -70,7 +77,7 @@ impl Line {
     /// Waits as long as a call takes, and fails some of them.
     async fn travel(&self) -> Result<(), StoreError> {
         // Scattered, and the same in each run.
-        let call = self.calls.fetch_add(1, Ordering::Relaxed).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
+        let call = scattered(self.calls.fetch_add(1, Ordering::Relaxed));
         let part = if self.is_steady { 63 } else { u32::try_from(call % 64).unwrap_or_default() };
         tokio::time::sleep(self.longest * part / 63).await;
         match self.fails > 0 && (call / 64).is_multiple_of(self.fails) {
@@ -78,6 +85,15 @@ impl Line {
             false => Ok(()),
         }
     }
+}
+
+/// A number that looks like chance (SplitMix64): calls that fail come at no regular distance, in which who tries again and again
+/// could be caught.
+fn scattered(number: u64) -> u64 {
+    let mixed = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
 }
 
 #[async_trait]
@@ -152,6 +168,20 @@ impl Instances for Unreliable {
     async fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError> {
         self.line.travel().await?;
         self.store.instances().await
+    }
+
+    async fn instances_behind(&self, after: Option<&InstanceId>) -> Result<Vec<InstanceMeta>, StoreError> {
+        self.line.travel().await?;
+        self.store.instances_behind(after).await
+    }
+
+    async fn instance(&self, id: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
+        self.line.travel().await?;
+        self.store.instance(id).await
+    }
+
+    fn remembered_outside(&self) -> Option<usize> {
+        self.remembered_outside.or_else(|| self.store.remembered_outside())
     }
 
     async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError> {

@@ -1,7 +1,7 @@
 //! The disk is full, or fails, and is well again later.
 
 use crate::checks::{check, check_answers};
-use crate::swarm::{Process, World, q, within};
+use crate::swarm::{Process, World, b, q, within};
 use goondan_core::event::{FinishReason, SwarmEvent};
 use goondan_core::message::Role;
 use goondan_store::fs::sim::SimFs;
@@ -74,6 +74,28 @@ async fn while_it_stands_still_everybody_is_told() {
     // An attempt that was under way still fails.
     while process.send("three").await.unwrap().error.is_some() {}
     check(process, &fs, &world).await;
+}
+
+/// Where the question itself finds no room it is refused; where the answer finds none, it comes when there is some.
+#[tokio::test]
+async fn only_agents_are_not_told_but_go_on_waiting() {
+    let mut stood_still = 0;
+    for room in (0..PLENTY).step_by(367) {
+        let (fs, world) = (SimFs::new(), World::default());
+        let mut process = Process::start(&fs, &world).await.unwrap();
+        fs.leave_room(Some(room));
+        let first = within(process.send_to(q(), "one")).await;
+        fs.leave_room(None);
+        assert!(first.and_then(|result| result.error).is_none_or(|error| error.code == "E_STORE"));
+        while within(process.send_to(q(), "one")).await.is_none_or(|result| result.error.is_some()) {}
+        let failed = |event: &SwarmEvent| matches!(event, SwarmEvent::TurnEnded { instance, result, .. } if *instance == b() && result.error.is_some());
+        stood_still += std::iter::from_fn(|| process.events.try_recv().ok()).filter(failed).count();
+        let messages = process.runtime.conversation(&q()).await.unwrap();
+        let refusals = messages.iter().flat_map(|message| message.tool_results()).filter_map(|one| one.error.as_ref());
+        let refusals: Vec<_> = refusals.map(|error| error.code.as_str()).collect();
+        assert!(refusals.iter().all(|code| ["E_STORE", "E_TOOL_INTERRUPTED"].contains(code)), "{room}: {refusals:?}");
+    }
+    assert!(stood_still > 0, "no turn of the agent that was asked met the full disk");
 }
 
 #[tokio::test]

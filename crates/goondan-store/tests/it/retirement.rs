@@ -9,10 +9,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::swarm::{Process, WORKSPACE, World, a, answers, within};
 use goondan_core::ports::clock::{Clock, SystemClock};
-use goondan_core::ports::store::{InstanceMeta, InstanceStatus, Instances as _};
+use goondan_core::ports::store::{InstanceMeta, InstanceStatus, Instances as _, Store};
 use goondan_store::fs::FileSystem;
 use goondan_store::fs::sim::SimFs;
 use goondan_store::jsonl::{JsonlStore, layout};
+use goondan_store::suite::Unreliable;
 
 /// The machine's clock, put forward.
 #[derive(Default)]
@@ -41,9 +42,14 @@ struct Retiring {
 }
 
 impl Retiring {
-    async fn start(policy: &str) -> Self {
+    /// A forgetful one remembers only one instance that has nothing to do.
+    async fn start(policy: &str, is_forgetful: bool) -> Self {
         let (fs, world, clock) = (SimFs::new(), World::default(), Arc::new(Forward::default()));
-        let store = Arc::new(JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap());
+        let store: Arc<dyn Store> = Arc::new(JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap());
+        let store = match is_forgetful {
+            true => Arc::new(Unreliable::steady(store, Duration::ZERO).remembered_outside(1)),
+            false => store,
+        };
         let shared: Arc<dyn Clock> = Arc::clone(&clock) as Arc<dyn Clock>;
         let process = Process::start_with(store, &fs, &world, shared, policy).await.unwrap();
         Retiring { fs, clock, process }
@@ -83,48 +89,55 @@ const QUICK: &str = "{lifecycle: {ttlSeconds: 1, gcGraceSeconds: 1}}";
 
 #[tokio::test]
 async fn a_retired_instance_comes_back_with_an_event_as_it_was() {
-    let mut swarm = Retiring::start(QUICK).await;
-    swarm.run_one().await;
-    swarm.clock.by(1);
-    swarm.until_retired().await;
-    let result = swarm.process.send("two").await.unwrap();
-    assert_eq!(result.error, None);
-    let messages = swarm.process.runtime.conversation(&a()).await.unwrap();
-    assert_eq!(messages[0].text(), "input one");
-    let metas = swarm.process.runtime.instances().await;
-    let meta = metas.iter().find(|meta| meta.id() == a()).unwrap();
-    assert_eq!(meta.retired_at.is_some(), meta.status == InstanceStatus::Retired);
+    for is_forgetful in [false, true] {
+        let mut swarm = Retiring::start(QUICK, is_forgetful).await;
+        swarm.run_one().await;
+        swarm.clock.by(1);
+        swarm.until_retired().await;
+        let result = swarm.process.send("two").await.unwrap();
+        assert_eq!(result.error, None);
+        let messages = swarm.process.runtime.conversation(&a()).await.unwrap();
+        assert_eq!(messages[0].text(), "input one");
+        let metas = swarm.process.runtime.instances().await;
+        let meta = metas.iter().find(|meta| meta.id() == a()).unwrap();
+        assert_eq!(meta.retired_at.is_some(), meta.status == InstanceStatus::Retired);
+    }
 }
 
 #[tokio::test]
 async fn one_that_stays_away_is_deleted_and_begins_anew() {
-    let mut swarm = Retiring::start(QUICK).await;
-    swarm.run_one().await;
-    swarm.clock.by(10);
-    swarm.until_retired().await;
-    swarm.clock.by(10);
-    swarm.until(|meta| meta.is_none()).await;
-    assert!(!swarm.fs.exists(&swarm.folder()));
-    swarm.process.send("two").await.unwrap();
-    let messages = swarm.process.runtime.conversation(&a()).await.unwrap();
-    assert_eq!(messages[0].text(), "input two");
+    for is_forgetful in [false, true] {
+        let mut swarm = Retiring::start(QUICK, is_forgetful).await;
+        swarm.run_one().await;
+        swarm.clock.by(10);
+        swarm.until_retired().await;
+        swarm.clock.by(10);
+        swarm.until(|meta| meta.is_none()).await;
+        assert!(!swarm.fs.exists(&swarm.folder()));
+        swarm.process.send("two").await.unwrap();
+        let messages = swarm.process.runtime.conversation(&a()).await.unwrap();
+        assert_eq!(messages[0].text(), "input two");
+    }
 }
 
 #[tokio::test]
 async fn what_is_retired_stays_so_over_a_restart() {
-    let mut swarm = Retiring::start(QUICK).await;
-    swarm.run_one().await;
-    swarm.clock.by(1);
-    swarm.until_retired().await;
-    within(async {
-        let says_so = || String::from_utf8(swarm.fs.contents(&swarm.folder().join(layout::METADATA)).unwrap()).unwrap();
-        while !says_so().contains("retiredAt") {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
-    drop(swarm.process);
-    let store = JsonlStore::on(Arc::new(swarm.fs.kill()), Path::new(WORKSPACE)).unwrap();
-    let metas = store.instances().await.unwrap();
-    assert!(metas.iter().any(|meta| meta.id() == a() && meta.status == InstanceStatus::Retired), "{metas:?}");
+    for is_forgetful in [false, true] {
+        let mut swarm = Retiring::start(QUICK, is_forgetful).await;
+        swarm.run_one().await;
+        swarm.clock.by(1);
+        swarm.until_retired().await;
+        within(async {
+            let says_so =
+                || String::from_utf8(swarm.fs.contents(&swarm.folder().join(layout::METADATA)).unwrap()).unwrap();
+            while !says_so().contains("retiredAt") {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        drop(swarm.process);
+        let store = JsonlStore::on(Arc::new(swarm.fs.kill()), Path::new(WORKSPACE)).unwrap();
+        let metas = store.instances().await.unwrap();
+        assert!(metas.iter().any(|meta| meta.id() == a() && meta.status == InstanceStatus::Retired), "{metas:?}");
+    }
 }

@@ -5,13 +5,16 @@ use std::io::BufRead;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{InstanceMeta, Instances as _, StoreError};
 use goondan_models::Mask;
+use goondan_spec::kinds::Swarm;
+use goondan_spec::{Bundle, Resource};
 use goondan_store::transfer::{Export, ImportError};
 use goondan_store::workdirs::Workdirs;
 use goondan_store_postgres::{OpenError, PostgresStore, Wait};
 
 use super::{BRIEFLY, Database, Looking};
+use crate::identity::AdoptError;
 use crate::transfer;
-use crate::workspace::Workspace;
+use crate::workspace::{StateRoot, Workspace};
 
 /// A workspace that nobody else works in until this is dropped.
 pub struct Holding(PostgresStore);
@@ -22,6 +25,26 @@ impl Database {
         let folders = Box::new(Workdirs::below(workspace.dir.clone()));
         let name = self.name(&workspace.id);
         PostgresStore::open(&self.address, &name, folders, Wait::For(BRIEFLY)).await.map(Holding)
+    }
+
+    /// As [`StateRoot::adopt`], with what the database has of both. It fails while a node works in one of them. What lies on
+    /// machines stays where it is.
+    pub async fn adopt(
+        &self,
+        state_root: &StateRoot,
+        from: &Workspace,
+        bundle: &Bundle,
+        swarm: &Resource<Swarm>,
+    ) -> Result<Option<Workspace>, AdoptError> {
+        let own = state_root.adopter_of(from, bundle, swarm)?;
+        // To hold it makes it.
+        if !self.workspaces().await?.contains(&self.name(&from.id)) {
+            return Err(AdoptError::Nothing(from.clone()));
+        }
+        let (theirs, mine) = (self.hold(from).await?, self.hold(&own).await?);
+        let adopted = mine.0.adopt(&theirs.0).await?.ok_or_else(|| AdoptError::Nothing(from.clone()))?;
+        let id = |name: String| name.strip_prefix(&self.prefix).map_or_else(|| name.clone(), str::to_owned);
+        Ok(adopted.aside.map(|name| state_root.workspace(&id(name))))
     }
 }
 

@@ -12,6 +12,7 @@ use crate::instances::{self, Scope};
 use crate::output::Output;
 use crate::place::ProjectOption;
 use crate::project;
+use crate::store::{self, StoreArgs};
 
 /// Arguments of `gdn instance adopt`.
 #[derive(Debug, Args)]
@@ -21,18 +22,31 @@ pub(super) struct AdoptArgs {
     workspace: String,
     #[command(flatten)]
     project: ProjectOption,
+    #[command(flatten)]
+    store: StoreArgs,
     /// Take it over for this Swarm [default: the only one, or the one named `default`]
     #[arg(short, long, value_name = "NAME", add = complete::swarms())]
     swarm: Option<String>,
 }
 
 /// Makes a workspace that of a project. What the project has kept until now is put aside.
-pub(super) fn run(args: &AdoptArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+pub(super) async fn run(args: &AdoptArgs, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let (bundle, swarm) = project::chosen_swarm(&args.project.find(output)?, args.swarm.as_deref(), output)?;
     let swarm = &bundle.swarms()[&swarm];
-    let scope = Scope::Workspace(args.workspace.clone());
-    let from = instances::workspaces(state_root, &scope)?.remove(0);
-    let aside = state_root.adopt(&from, &bundle, swarm).map_err(|error| refused(&error))?;
+    let (from, adopted) = match args.store.database()? {
+        Some(database) => {
+            let from = state_root.workspace(&args.workspace);
+            let adopted = database.adopt(state_root, &from, &bundle, swarm).await;
+            (from, adopted)
+        }
+        None => {
+            let scope = Scope::Workspace(args.workspace.clone());
+            let from = instances::workspaces(state_root, &scope)?.remove(0);
+            let adopted = state_root.adopt(&from, &bundle, swarm);
+            (from, adopted)
+        }
+    };
+    let aside = adopted.map_err(|error| refused(&error))?;
     let own = state_root.workspace_of(&bundle, swarm);
     if output.json {
         let aside = aside.map(|workspace| workspace.id);
@@ -49,6 +63,9 @@ fn refused(error: &AdoptError) -> CliError {
     let refused = CliError::failure(Code::WORKSPACE_ERROR, format!("{}.", in_sentence_case(&error.to_string())));
     match error {
         AdoptError::Workspace(error) => not_opened(error),
+        AdoptError::Held(error) => store::unusable(error),
+        AdoptError::Store(error) => store::failed(error),
+        AdoptError::Nothing(_) => refused.suggest("Nothing was changed. `gdn instance list --all` shows what there is."),
         AdoptError::Owned(workspace, _) => refused.suggest(format!(
             "Nothing was changed. Copy conversations with `gdn instance export --all --workspace {}` and `gdn instance import`.",
             workspace.id

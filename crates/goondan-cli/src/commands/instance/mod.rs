@@ -99,7 +99,7 @@ pub(crate) fn run(args: &InstanceArgs, state_root: &StateRoot, output: &Output) 
         InstanceCommand::List(args) => super::block_on(list::run(args, state_root, output)),
         InstanceCommand::Show(args) => super::block_on(show::run(args, state_root, output)),
         InstanceCommand::Retry(args) => super::block_on(retry::run(args, state_root, output)),
-        InstanceCommand::Adopt(args) => adopt::run(args, state_root, output),
+        InstanceCommand::Adopt(args) => super::block_on(adopt::run(args, state_root, output)),
         InstanceCommand::Export(args) => super::block_on(export::run(args, state_root, output)),
         InstanceCommand::Import(args) => super::block_on(import::run(args, state_root, output)),
         InstanceCommand::Delete(args) => super::block_on(delete::run(args, state_root, output)),

@@ -16,6 +16,24 @@ pub trait Instances: Send + Sync {
     /// Every instance, in any order. One that has a conversation is among them even if what was known of it is lost.
     async fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError>;
 
+    /// Some instances at a time: those behind `after`, or the first ones, in an order of the store's own that does not change.
+    /// None are behind the last.
+    async fn instances_behind(&self, after: Option<&InstanceId>) -> Result<Vec<InstanceMeta>, StoreError> {
+        let mut all = self.instances().await?;
+        all.retain(|meta| after.is_none_or(|after| meta.id() > *after));
+        all.sort_by_cached_key(InstanceMeta::id);
+        Ok(all)
+    }
+
+    /// What is known of one instance, as it was put last, or with the end of a turn; `None` where there is none.
+    async fn instance(&self, id: &InstanceId) -> Result<Option<InstanceMeta>, StoreError>;
+
+    /// How many instances that have nothing to do whoever runs a swarm should remember by itself; it asks for the others with
+    /// [`Instances::instance`]. `None` for all, where to ask takes too long.
+    fn remembered_outside(&self) -> Option<usize> {
+        None
+    }
+
     /// Keeps what is known of an instance, and makes the instance with the first call.
     async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError>;
 

@@ -42,7 +42,7 @@ fn roster(own_turns: usize, nodes: &[(&str, usize)]) -> Arc<Roster> {
 /// Begins a turn; gives back where, and `-` where there is no room.
 fn begin(roster: &Roster, key: &str) -> String {
     let Some(place) = roster.choose(&instance(key), false, |_| false) else { return "-".to_owned() };
-    roster.take(&instance(key), &place);
+    let _ = roster.take(&instance(key), &place);
     place.node.unwrap_or_else(|| "here".to_owned())
 }
 
@@ -103,6 +103,31 @@ fn who_was_put_away_has_no_home() {
     roster.over(&instance("1"));
     roster.put_away(&instance("1"));
     assert_eq!(roster.choose(&instance("1"), false, |_| false).map(|place| place.is_home), Some(false));
+}
+
+#[test]
+fn only_homes_of_the_last_are_remembered() {
+    let roster = roster(0, &[("a", 9), ("b", 9)]);
+    for number in 0..2 * HOMES {
+        let key = number.to_string();
+        begin(&roster, &key);
+        roster.over(&instance(&key));
+        if number > 0 {
+            assert_eq!(begin(&roster, "0"), "a", "it has had a turn lately");
+            roster.over(&instance("0"));
+        }
+    }
+    let place = Place { node: None, is_home: false };
+    let forgotten: Vec<_> =
+        (0..2 * HOMES).filter_map(|key| roster.take(&instance(&format!("here{key}")), &place)).collect();
+    assert_eq!(forgotten, [], "their turns are not over");
+    for key in 0..HOMES {
+        roster.over(&instance(&format!("here{}", key + HOMES)));
+    }
+    let oldest = instance(&format!("here{}", HOMES));
+    assert_eq!(roster.take(&instance("next"), &place), Some(oldest), "what belongs to it here ends");
+    let state = roster.state();
+    assert_eq!((state.homes.len(), state.residents.values().sum::<usize>()), (HOMES, HOMES));
 }
 
 #[test]

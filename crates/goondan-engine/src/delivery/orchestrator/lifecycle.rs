@@ -21,6 +21,8 @@ pub enum Tended {
     Retired,
     /// Its folder is gone.
     Deleted,
+    /// The store knows it as it is.
+    Kept,
     /// What is known of it is written, or could not be. Somebody waits for that.
     Put {
         /// The store did not know it before.
@@ -56,6 +58,28 @@ impl Orchestrator {
         let (retire, delete) = (ids(due.retire), ids(due.delete));
         retire.iter().for_each(|id| self.retire(id));
         delete.iter().for_each(|id| self.delete(id));
+        self.look_for_due();
+    }
+
+    /// Retires or deletes one where it is due.
+    pub(super) fn tend_one(&mut self, id: &InstanceId) {
+        let Some(instance) = self.instances.get(id).filter(|instance| instance.is_idle()) else { return };
+        let (known, generation) = (&instance.known, self.engine.generation.load_full());
+        let is_retired = known.is_retired();
+        let idle = Idle { since: known.updated_at(), retired: known.retired_at().filter(|_| is_retired) };
+        let due = lifecycle::due([((), idle)].into_iter(), self.engine.clock.now(), &generation.policy.lifecycle);
+        if !due.delete.is_empty() {
+            self.delete(id);
+        } else if !due.retire.is_empty() || (!is_retired && generation.agent(&id.agent).is_none()) {
+            self.retire(id);
+        }
+    }
+
+    /// Another generation is in place.
+    pub(super) fn swapped(&mut self) {
+        self.retire_without_agent();
+        self.has_changed = true;
+        self.look_for_due();
     }
 
     /// Retires idle instances of agents that a reload has removed (rule R4). Busy ones follow with the end of their turn.
@@ -65,6 +89,19 @@ impl Orchestrator {
         let gone = idle.filter(|(agent, _, known)| !known.is_retired() && generation.agent(agent).is_none());
         let gone: Vec<_> = gone.map(|(agent, key, _)| InstanceId::new(agent, key)).collect();
         gone.iter().for_each(|id| self.retire(id));
+    }
+
+    /// An instance has nothing to do: it is forgotten before long, where the store knows it.
+    pub(super) fn rest(&mut self, id: &InstanceId) {
+        let Some(instance) = self.instances.get(id).filter(|instance| instance.is_idle()) else { return };
+        if !self.instances.forgets() {
+            return;
+        }
+        if !instance.is_new {
+            return self.instances.rest(id);
+        }
+        let (meta, store) = (instance.meta(id), Arc::clone(&self.engine.store));
+        self.tend_to(id, async move { put_away(store.put_instance(&meta).await.map(|()| Tended::Kept)) });
     }
 
     fn retire(&mut self, id: &InstanceId) {
@@ -107,6 +144,7 @@ impl Orchestrator {
     /// Something was done about an instance. If it was wanted again meanwhile, it is there again.
     pub(super) fn tended(&mut self, id: InstanceId, done: Tended) {
         self.tending -= 1;
+        let forgets = self.instances.forgets();
         let Some(instance) = self.instances.get_mut(&id) else { return };
         instance.is_tended = false;
         let (is_wanted, meta) = (!instance.known.is_retired(), instance.meta(&id));
@@ -123,6 +161,13 @@ impl Orchestrator {
             }
             Tended::Retired if !is_wanted => self.engine.put_away(&id),
             Tended::Deleted | Tended::Retired => self.write_again(meta),
+            Tended::Kept => instance.is_new = false,
+            Tended::Failed if forgets => {
+                instance.is_new = true;
+                if instance.queue.is_empty() {
+                    return self.stalled.add(id);
+                }
+            }
             Tended::Failed => {}
         }
         self.make_ready(id);

@@ -2,12 +2,14 @@
 //! begins, and it never waits for a disk or for a turn.
 
 mod by_id;
+mod command;
 mod instances;
 mod known;
 mod lifecycle;
 mod pending;
 mod refusal;
 mod scheduling;
+mod seeking;
 mod settling;
 mod stalled;
 
@@ -17,7 +19,6 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
 use futures::{FutureExt as _, StreamExt as _};
-use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::task::{Id, JoinError, JoinSet};
@@ -31,114 +32,19 @@ use goondan_core::event::TurnResult;
 use goondan_core::handled::{Handled, KeptResult};
 use goondan_core::ids::InstanceId;
 use goondan_core::inbound::{AgentEvent, turn_id};
-use goondan_core::narrowing::Narrowing;
 use goondan_core::ports::store::{HandledEvent, InstanceMeta, LogRecord, Recovered, StoreError};
 
 pub use by_id::Found;
-pub(crate) use instances::describe;
-pub(crate) use instances::settle_status;
-use instances::{Instances, new_meta};
+pub use command::{Command, SpawnRequest};
+use instances::new_meta;
+pub(crate) use instances::{Instances, describe};
 pub use lifecycle::Tended;
 use pending::{AllPending, Pending};
 pub use refusal::Refusal;
+pub use seeking::Looked;
+use seeking::{Seeking, Wanted};
 use settling::Settling;
 use stalled::Stalled;
-
-/// A message to the orchestrator.
-pub enum Command {
-    /// Handle an event. `accepted` is answered once it is on disk, `waiter` once its turn is over.
-    Submit {
-        /// The event.
-        event: Box<AgentEvent>,
-        /// Who waits for the result.
-        waiter: Option<oneshot::Sender<TurnResult>>,
-        /// Who waits for the acceptance.
-        accepted: oneshot::Sender<Result<(), Refusal>>,
-    },
-    /// Nobody waits any more for the answer to an event.
-    Abandon {
-        /// The event.
-        event_id: String,
-        /// Why.
-        reason: String,
-    },
-    /// Cancel the running turn of an instance.
-    Cancel {
-        /// The instance.
-        instance: InstanceId,
-        /// Whether one ran.
-        answer: oneshot::Sender<bool>,
-    },
-    /// Cancel an event: its turn where it runs, the event itself where it waits.
-    CancelEvent {
-        /// The event.
-        event_id: String,
-        /// Whether there was anything to cancel.
-        answer: oneshot::Sender<bool>,
-    },
-    /// Tell what has become of an event.
-    Find {
-        /// The event.
-        event_id: String,
-        /// To whom.
-        answer: oneshot::Sender<Option<Found>>,
-    },
-    /// Prepare an instance.
-    Spawn {
-        /// Which one.
-        request: SpawnRequest,
-        /// Whether it is new.
-        answer: oneshot::Sender<Result<bool, Refusal>>,
-    },
-    /// Tell what instances there are, oldest first.
-    List {
-        /// To whom.
-        answer: oneshot::Sender<Vec<InstanceMeta>>,
-    },
-    /// Tell whether there is that instance.
-    Has {
-        /// Which one.
-        instance: InstanceId,
-        /// To whom.
-        answer: oneshot::Sender<bool>,
-    },
-    /// Tell when nothing is left to do in a causal chain.
-    Settled {
-        /// Its trace.
-        trace_id: String,
-        /// Who is told.
-        answer: oneshot::Sender<()>,
-    },
-    /// There may be room for another turn: one waits for a person, or a node has come or gone.
-    Room,
-    /// Another generation is in place.
-    Swapped,
-    /// What is known of an instance was written, or it was put away.
-    Tended {
-        /// Which one.
-        instance: InstanceId,
-        /// How.
-        done: Tended,
-    },
-    /// Take no more inputs, wait for running turns within the grace period, then end.
-    Shutdown {
-        /// How long to wait.
-        grace: std::time::Duration,
-    },
-}
-
-/// An instance that somebody wants.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SpawnRequest {
-    /// Who it shall be.
-    pub id: InstanceId,
-    /// Who wants it; `None` for the instance itself.
-    pub owner: Option<InstanceId>,
-    /// Where its tools shall work.
-    pub cwd: Option<String>,
-    /// The only tools that may run in its turns.
-    pub narrowing: Option<Narrowing>,
-}
 
 /// A turn that runs.
 struct RunningTurn {
@@ -147,6 +53,15 @@ struct RunningTurn {
     joined: crate::turn::JoinBox,
     /// Something came for the instance while it ran.
     is_wanted: bool,
+}
+
+/// An event that somebody hands in.
+struct Submission {
+    event: Box<AgentEvent>,
+    waiter: Option<oneshot::Sender<TurnResult>>,
+    accepted: oneshot::Sender<Result<(), Refusal>>,
+    /// The store was asked whether there is its instance.
+    is_sought: bool,
 }
 
 /// The task's state.
@@ -170,15 +85,21 @@ pub(crate) struct Orchestrator {
     stopping: Option<tokio::time::Instant>,
     /// Events on their way to the disk, in the order in which they came.
     accepting: FuturesOrdered<BoxFuture<'static, (AgentEvent, Result<(), StoreError>)>>,
+    /// Instances that the store is asked for.
+    seeking: Seeking,
     /// When idle instances are looked after.
     tend_at: tokio::time::Instant,
     /// How many are being put away.
     tending: usize,
+    /// Instances that are not in memory may be of agents that a reload has removed.
+    has_changed: bool,
+    /// Those are being looked for that are to be retired or deleted.
+    is_looking: bool,
 }
 
 impl Orchestrator {
     /// Takes over what was left on disk.
-    pub(crate) fn new(engine: Arc<Engine>, recovered: Recovered, metas: Vec<InstanceMeta>) -> Self {
+    pub(crate) fn new(engine: Arc<Engine>, recovered: Recovered, instances: Instances) -> Self {
         let mut handled = Handled::default();
         for HandledEvent { event_id, result, needed_by } in recovered.handled {
             let size = result.size();
@@ -186,7 +107,7 @@ impl Orchestrator {
         }
         let mut orchestrator = Orchestrator {
             engine,
-            instances: Instances::restore(metas),
+            instances,
             pending: AllPending::default(),
             handled,
             begun: recovered.begun.into_iter().collect(),
@@ -200,8 +121,11 @@ impl Orchestrator {
             turn_tasks: HashMap::new(),
             stopping: None,
             accepting: FuturesOrdered::new(),
+            seeking: Seeking::default(),
             tend_at: tokio::time::Instant::now(),
             tending: 0,
+            has_changed: false,
+            is_looking: false,
         };
         for event in recovered.pending {
             orchestrator.enqueue_recovered(event);
@@ -220,38 +144,54 @@ impl Orchestrator {
                 },
                 Some(ended) = self.turns.join_next_with_id() => self.turn_ended(ended),
                 Some((event, written)) = self.accepting.next() => self.durable(event, written),
+                Some(sought) = self.seeking.next() => self.found(sought),
                 () = deadline(self.stopping) => self.cancel_all(),
                 () = deadline(self.stalled.at()) => self.retry_stalled(),
                 () = tokio::time::sleep_until(self.tend_at) => self.tend(),
             }
             self.start_turns();
             self.tell_settled();
-            if self.stopping.is_some() && self.turns.is_empty() && self.tending == 0 && self.accepting.is_empty() {
+            if self.stopping.is_some() && self.turns.is_empty() && self.is_settled() {
                 break;
             }
         }
     }
 
+    /// Whether nothing is on its way to the store, or from there.
+    fn is_settled(&self) -> bool {
+        self.tending == 0 && self.accepting.is_empty() && self.seeking.is_empty()
+    }
+
     fn handle(&mut self, command: Command) {
         match command {
-            Command::Submit { event, waiter, accepted } => self.submit(*event, waiter, accepted),
+            Command::Submit { event, waiter, accepted } => {
+                self.submit(Submission { event, waiter, accepted, is_sought: false });
+            }
             Command::Abandon { event_id, reason } => self.abandon(&event_id, reason),
             Command::Cancel { instance, answer } => drop(answer.send(self.cancel(&instance))),
             Command::CancelEvent { event_id, answer } => drop(answer.send(self.cancel_event(&event_id))),
             Command::Find { event_id, answer } => drop(answer.send(self.find(&event_id))),
-            Command::Spawn { request, answer } => self.spawn(request, answer),
-            Command::List { answer } => drop(answer.send(self.instances.metas())),
-            Command::Has { instance, answer } => drop(answer.send(self.instances.get(&instance).is_some())),
+            Command::Spawn { request, answer } => self.spawn(request, answer, false),
+            Command::List { answer } => self.list(answer),
+            Command::Has { instance, answer } => self.tell_whether_there_is(instance, answer),
+            Command::Looked(looked) => self.looked(looked),
             Command::Settled { trace_id, answer } => self.settling.wait(trace_id, answer),
             // Turns are begun behind each command.
             Command::Room => {}
-            Command::Swapped => self.retire_without_agent(),
+            Command::Swapped => self.swapped(),
             Command::Tended { instance, done } => self.tended(instance, done),
             Command::Shutdown { grace } => self.stopping = Some(tokio::time::Instant::now() + grace),
         }
     }
 
-    fn submit(
+    fn submit(&mut self, submission: Submission) {
+        if let Some(submission) = self.seek_room(submission) {
+            let Submission { event, waiter, accepted, .. } = submission;
+            self.take(*event, waiter, accepted);
+        }
+    }
+
+    fn take(
         &mut self,
         event: AgentEvent,
         waiter: Option<oneshot::Sender<TurnResult>>,
@@ -314,6 +254,7 @@ impl Orchestrator {
     /// Puts an accepted event in its queue; an answer joins the turn that runs (rule A5).
     fn enqueue(&mut self, event: AgentEvent) {
         let now = self.engine.clock.now();
+        self.seek_for(&event, now);
         let instance = self.instances.of_event(&event, now);
         match &instance.turn {
             Some(turn) if event.is_response() => turn.joined.put(event),
@@ -381,7 +322,10 @@ impl Orchestrator {
         }
     }
 
-    fn spawn(&mut self, request: SpawnRequest, answer: oneshot::Sender<Result<bool, Refusal>>) {
+    fn spawn(&mut self, request: SpawnRequest, answer: oneshot::Sender<Result<bool, Refusal>>, is_sought: bool) {
+        if !is_sought && self.instances.may_be_forgotten(&request.id) {
+            return self.seek(request.id.clone(), Wanted::Spawn(request, answer));
+        }
         match self.prepare(request) {
             Ok(None) => drop(answer.send(Ok(false))),
             Ok(Some((meta, is_new))) => self.put_before_turns(meta, is_new, answer),
@@ -425,6 +369,29 @@ impl Orchestrator {
             }
             if let Some(result) = result {
                 let _ = waiter.sender.send(result.clone());
+            }
+        }
+    }
+
+    /// Those who wait from outside for an event get `result`, though its turn is not over; so do those who wait for a turn
+    /// that waits for it. Turns themselves go on waiting.
+    fn tell_outside(&mut self, event_id: &str, result: &TurnResult) {
+        let Some(pending) = self.pending.get_mut(event_id) else { return };
+        let mut callers = Vec::new();
+        for waiter in std::mem::take(&mut pending.waiters) {
+            match waiter.caller.clone() {
+                Some(caller) => {
+                    callers.push(caller);
+                    pending.waiters.push(waiter);
+                }
+                None => drop(waiter.sender.send(result.clone())),
+            }
+        }
+        // Nobody waits in a circle, so this ends.
+        for caller in callers {
+            let turn = self.instances.get(&caller).and_then(|instance| instance.turn.as_ref());
+            if let Some((event_id, turn_id)) = turn.map(|turn| (turn.event.id.clone(), turn.event.turn_id())) {
+                self.tell_outside(&event_id, &TurnResult { turn_id, ..result.clone() });
             }
         }
     }

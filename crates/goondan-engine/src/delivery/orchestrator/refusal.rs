@@ -15,7 +15,7 @@ use goondan_core::ports::tool::ToolError;
 /// An instance takes no more events than that at a time.
 const MAX_QUEUE: usize = 10_000;
 
-/// The longest key of an instance, in bytes. Every instance stays in memory.
+/// The longest key of an instance, in bytes. With files, every instance stays in memory.
 const LONGEST_KEY: usize = 1_024;
 
 /// Why an event or a spawn was not taken.

@@ -77,9 +77,12 @@ impl Orchestrator {
 
     /// Begins the turn of the first event in the queue. Answers behind it join that turn.
     fn start_turn(&mut self, id: &InstanceId, place: Place) {
+        if self.seek_again(id) {
+            return;
+        }
         let is_free = |instance: &&mut Instance| instance.turn.is_none() && !instance.is_tended;
         let first = self.instances.get_mut(id).filter(is_free).and_then(|instance| instance.queue.pop_front());
-        let Some(event) = first else { return };
+        let Some(event) = first else { return self.rest(id) };
         let agent = match self.engine.agent_for(&event) {
             Ok(agent) => agent,
             Err(refusal) => {
@@ -111,7 +114,9 @@ impl Orchestrator {
         let task = match &self.engine.roster {
             None => self.turns.spawn(async move { (target, instance::handle(start).await) }),
             Some(roster) => {
-                roster.take(id, &place);
+                if let Some(gone) = roster.take(id, &place) {
+                    self.engine.observer.ended(&gone);
+                }
                 let roster = Arc::clone(roster);
                 self.turns.spawn(async move { (target, cluster::turn::run(roster, place, start).await) })
             }
@@ -179,7 +184,8 @@ impl Orchestrator {
 
     /// The store has failed a turn: it is not over, and keeps its place before everything else in its queue. What came
     /// meanwhile sets the instance going again at once, for nobody may come after it. Otherwise it stands still until the
-    /// next event, the same one sent again, or a while; who waits, also for what is behind it, is told.
+    /// next event, the same one sent again, or a while; who waits from outside, also for what is behind it, is told. Agents
+    /// go on waiting, since the turn goes on.
     fn stand_still(&mut self, turn: RunningTurn, result: &TurnResult) {
         let id = turn.event.target.clone();
         let Some(instance) = self.instances.get_mut(&id) else { return };
@@ -194,9 +200,9 @@ impl Orchestrator {
         let queued: Vec<(String, String)> =
             instance.queue.iter().map(|event| (event.id.clone(), event.turn_id())).collect();
         for (event_id, turn_id) in queued {
-            let result = TurnResult { turn_id, ..result.clone() };
-            self.tell(&event_id, Some(&result));
+            self.tell_outside(&event_id, &TurnResult { turn_id, ..result.clone() });
         }
+        tracing::warn!(instance = %id, "a turn stands still, since the store has failed it; it is tried again");
         self.stalled.add(id);
     }
 

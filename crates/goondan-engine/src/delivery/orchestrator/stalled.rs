@@ -52,9 +52,10 @@ impl Stalled {
 }
 
 impl Orchestrator {
-    /// Tries those that stand still again.
+    /// Tries those that stand still again. That is a sign of life to whoever waits for them.
     pub(super) fn retry_stalled(&mut self) {
         for id in self.stalled.take() {
+            self.engine.lives.of(&id).show();
             self.make_ready(id);
         }
     }
