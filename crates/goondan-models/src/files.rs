@@ -26,11 +26,14 @@ pub(crate) fn string_option<'a>(model: &'a Resource<Model>, key: &str) -> Result
 pub(crate) fn read_inside(root: &Path, path: &str, limit: u64) -> Result<String, ModelError> {
     let file = inside(root, path)?;
     let unreadable = |error: std::io::Error| {
-        configuration(format!("cannot read {path}: {error}"), "check the path; it is relative to the bundle's folder")
+        configuration(
+            unreadable_words(path, &error),
+            "create it, or correct the path; it starts from the folder of goondan.yaml",
+        )
     };
     // A pipe would be waited for.
     if !file.metadata().map_err(unreadable)?.is_file() {
-        return Err(configuration(format!("{path} is not a file"), "name a file of the bundle"));
+        return Err(configuration(format!("{path} is not a file"), "name a file of the project"));
     }
     let mut text = String::new();
     let read = std::fs::File::open(file).map_err(unreadable)?.take(limit + 1).read_to_string(&mut text);
@@ -45,8 +48,8 @@ pub(crate) fn read_inside(root: &Path, path: &str, limit: u64) -> Result<String,
 fn inside(root: &Path, path: &str) -> Result<PathBuf, ModelError> {
     let leaves = || {
         configuration(
-            format!("the path {path} leaves the bundle's folder"),
-            "name a file inside the bundle, relative to its folder",
+            format!("the path {path} leaves the folder of the project"),
+            "name a file of the project; the path starts from the folder of goondan.yaml",
         )
     };
     let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
@@ -54,11 +57,21 @@ fn inside(root: &Path, path: &str) -> Result<PathBuf, ModelError> {
         return Err(leaves());
     }
     let missing = |error: std::io::Error| {
-        configuration(format!("cannot read {path}: {error}"), "check the path; it is relative to the bundle's folder")
+        configuration(
+            unreadable_words(path, &error),
+            "create it, or correct the path; it starts from the folder of goondan.yaml",
+        )
     };
     let root = root.canonicalize().map_err(missing)?;
     let file = root.join(path).canonicalize().map_err(missing)?;
     if file.starts_with(&root) { Ok(file) } else { Err(leaves()) }
+}
+
+fn unreadable_words(path: &str, error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => format!("there is no file {path}"),
+        _ => format!("{path} cannot be read: {error}"),
+    }
 }
 
 /// The files that planning a Model reads, relative to the bundle's root: a script or a cassette.

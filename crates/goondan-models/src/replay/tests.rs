@@ -206,8 +206,8 @@ fn what_cannot_be_played_or_written_says_why() {
     std::fs::write(studio.root().join("bad.jsonl"), "\n{\"agent\": 3}\n").unwrap();
     for (options, words) in [
         (json!({}), "Model/m has no cassette"),
-        (json!({"cassette": "gone.jsonl"}), "cannot read gone.jsonl"),
-        (json!({"cassette": "../c.jsonl"}), "leaves the bundle's folder"),
+        (json!({"cassette": "gone.jsonl"}), "there is no file gone.jsonl"),
+        (json!({"cassette": "../c.jsonl"}), "leaves the folder of the project"),
         (json!({"cassette": "bad.jsonl"}), "bad.jsonl:2: this is not a line of a cassette"),
     ] {
         let error = studio.replay(&Cassettes::default(), options).err().expect("refused");

@@ -8,7 +8,7 @@ use goondan_core::message::{Message, Role, ToolResultPart};
 use goondan_core::ports::model::{ModelError, ModelRequest};
 use goondan_core::ports::tool::{ToolCallError, ToolCallStatus};
 use minijinja::value::Serde;
-use minijinja::{Environment, UndefinedBehavior, Value as View};
+use minijinja::{Environment, ErrorKind, UndefinedBehavior, Value as View};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -17,6 +17,9 @@ use crate::error::configuration;
 
 /// Instructions that one template may run; a loop that never ends becomes an error.
 const FUEL: u64 = 1_000_000;
+
+/// What to do about a template that names what is not there.
+const NAMES: &str = "templates know: input, last, agent, turn, and results.CALL_ID with output or error";
 
 /// What a reply is an answer to. Only a template makes it look at the whole conversation.
 pub(crate) struct Scene<'a> {
@@ -73,7 +76,7 @@ impl<'a> Scene<'a> {
         if !is_template(template) {
             return Ok(template.to_owned());
         }
-        environment().render_str(template, self.names()).map_err(|error| broken(template, &error))
+        environment().render_str(template, self.names()).map_err(|error| self.broken(template, &error))
     }
 
     /// `args` with every string in it filled in. A string that is one expression keeps the value's type.
@@ -100,15 +103,43 @@ impl<'a> Scene<'a> {
         let value = environment
             .compile_expression(expression)
             .and_then(|compiled| compiled.eval(self.names()))
-            .map_err(|error| broken(template, &error))?;
+            .map_err(|error| self.broken(template, &error))?;
         if value.is_undefined() {
-            let reason = minijinja::Error::new(minijinja::ErrorKind::UndefinedError, "there is nothing of that name");
-            return Err(broken(template, &reason));
+            return Err(self.broken(template, &ErrorKind::UndefinedError.into()));
         }
         serde_json::to_value(&value).map_err(|error| {
             configuration(format!("the template `{template}` gives no JSON value: {error}"), "change the expression")
         })
     }
+
+    /// Why `template` can't be filled in. Mostly a call that it takes a result of has failed, or was never made.
+    fn broken(&self, template: &str, error: &minijinja::Error) -> ModelError {
+        let because = |why: String| format!("the script's template `{template}` can't be filled in: {why}");
+        if error.kind() != ErrorKind::UndefinedError {
+            return configuration(because(error.to_string()), NAMES);
+        }
+        let results: BTreeMap<&str, ResultView<'_>> =
+            self.request.messages.iter().flat_map(|message| message.tool_results()).flat_map(view).collect();
+        for id in results_named(template) {
+            match results.get(id).map(|result| (result.tool, result.error)) {
+                None => return configuration(because(format!("no call `{id}` has a result here")), NAMES),
+                Some((tool, Some(error))) if template.contains(&format!("results.{id}.output")) => {
+                    let why = format!("the call `{id}` of {tool} failed with {}: {}", error.code, error.message);
+                    let next = format!("Mend what failed, or write `results.{id}.error` for a call that may fail.");
+                    return configuration(because(why), error.suggestion.clone().unwrap_or(next));
+                }
+                Some(_) => {}
+            }
+        }
+        configuration(because("it names something that is not there".to_owned()), NAMES)
+    }
+}
+
+/// The ids behind `results.` in a template.
+fn results_named(template: &str) -> impl Iterator<Item = &str> {
+    let is_of_a_name = |c: char| c.is_alphanumeric() || c == '_';
+    let ends = template.split("results.").skip(1);
+    ends.map(move |rest| &rest[..rest.find(|c| !is_of_a_name(c)).unwrap_or(rest.len())]).filter(|id| !id.is_empty())
 }
 
 impl<'a> Names<'a> {
@@ -171,9 +202,4 @@ fn sole_expression(template: &str) -> Option<&str> {
     let inner = template.trim().strip_prefix("{{")?.strip_suffix("}}")?;
     let alone = !is_template(inner) && !inner.contains("}}");
     alone.then(|| inner.trim_start_matches(['-', '+']).trim_end_matches(['-', '+']).trim())
-}
-
-fn broken(template: &str, error: &minijinja::Error) -> ModelError {
-    let names = "templates know: input, last, agent, turn, and results.CALL_ID with output or error";
-    configuration(format!("the script's template `{template}` can't be filled in: {error}"), names)
 }

@@ -125,7 +125,8 @@ async fn templates_see_errors_of_results() {
 #[tokio::test]
 async fn a_broken_template_is_an_error_that_names_it() {
     for (template, word) in [
-        ("{{ results.nope.output }}", "undefined"),
+        ("{{ results.nope.output }}", "no call `nope` has a result here"),
+        ("{{ inptu }}", "names something that is not there"),
         ("{{ oops", "syntax error"),
         ("{% for i in range(100000) %}{% for j in range(100000) %}x{% endfor %}{% endfor %}", "fuel"),
     ] {
@@ -137,6 +138,21 @@ async fn a_broken_template_is_an_error_that_names_it() {
     let in_args = factory(json!({"default": {"calls": [{"tool": "t__x", "args": {"v": "{{ nothing }}"}}]}}));
     let error = answer(&client(&in_args), request("a", "x")).await.unwrap_err();
     assert!(error.message.contains("{{ nothing }}"), "{}", error.message);
+}
+
+#[tokio::test]
+async fn a_template_that_wants_the_output_of_a_failed_call_says_why_it_failed() {
+    let factory = factory(json!({"default": {"text": "It is {{ results.c1.output.n }}"}}));
+    let error = ToolCallError {
+        name: None,
+        message: "no such file".into(),
+        code: "E_TOOL".into(),
+        suggestion: Some("Name another.".into()),
+        help_url: None,
+    };
+    let error = answer(&client(&factory), conversation(tool_result("c1", Err(error)))).await.unwrap_err();
+    assert!(error.message.ends_with("the call `c1` of t__x failed with E_TOOL: no such file"), "{}", error.message);
+    assert_eq!(error.suggestion.as_deref(), Some("Name another."));
 }
 
 #[tokio::test]
@@ -222,7 +238,9 @@ async fn a_script_file_lies_inside_the_bundle_and_its_position_survives_a_reload
     std::fs::write(root.join("s.yaml"), r#"{"agents": {"a": [{"text": "new"}]}}"#).unwrap();
     assert_eq!(said(&open("s.yaml").unwrap(), request("a", "x")).await, "new");
 
-    for (path, word) in [("../out.yaml", "leaves"), ("/etc/passwd", "leaves"), ("gone.yaml", "cannot read gone.yaml")] {
+    for (path, word) in
+        [("../out.yaml", "leaves"), ("/etc/passwd", "leaves"), ("gone.yaml", "there is no file gone.yaml")]
+    {
         let error = open(path).err().expect("refused");
         assert!(error.message.contains(word), "{}", error.message);
     }
