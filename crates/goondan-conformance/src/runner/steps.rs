@@ -127,7 +127,19 @@ fn judge(world: &World<'_>, step: &Step, place: &str, view: &Value) -> Vec<Failu
         .and_then(|value| Matcher::parse(&value).map_err(|error| error.to_string()));
     match filled {
         Err(message) => vec![Failure::new(place, message)],
-        Ok(matcher) => Failure::of_mismatches(place, "not as expected", matcher.check(Some(view))),
+        Ok(matcher) => Failure::of_mismatches(place, &otherwise(expected, view), matcher.check(Some(view))),
+    }
+}
+
+/// That what came is not what was expected, with the reason where a step failed that was not meant to.
+fn otherwise(expected: &Matcher, view: &Value) -> String {
+    let is_meant = matches!(expected, Matcher::Map(keys) if keys.iter().any(|(key, _)| key == "error"));
+    match view.get("error").filter(|error| !is_meant && !error.is_null()) {
+        None => "not as expected".to_owned(),
+        Some(error) => {
+            let word = |key| error.get(key).and_then(Value::as_str).unwrap_or_default();
+            format!("not as expected: it failed with {}: {}", word("code"), word("message"))
+        }
     }
 }
 
@@ -279,4 +291,17 @@ fn in_time<T>(done: Result<T, OutOfTime>, what: &str) -> Result<T, Broken> {
 
 fn millis(begun: Instant) -> u64 {
     u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_failed_says_why_unless_it_was_meant_to() {
+        let view = json!({"status": "error", "error": {"code": "E_X", "message": "no such file"}});
+        let said = |expected: Value| otherwise(&Matcher::parse(&expected).unwrap(), &view);
+        assert_eq!(said(json!({"status": "ok"})), "not as expected: it failed with E_X: no such file");
+        assert_eq!(said(json!({"error": {"code": "E_Y"}})), "not as expected");
+    }
 }
