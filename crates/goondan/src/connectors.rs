@@ -249,16 +249,17 @@ fn webhook() -> ConnectorManifest {
 fn cron() -> ConnectorManifest {
     ConnectorManifest {
         config: vec![
-            needed("schedule", |text| {
-                Schedule::parse(text, "UTC").map(drop).map_err(|error| format!("is wrong: {error}"))
-            }),
+            needed("schedule", |text| Schedule::parse(text, "UTC").map(drop).map_err(|error| wrong(&error))),
             needed("text", filled),
-            optional("timezone", |zone| {
-                Schedule::parse("0 0 * * *", zone).map(drop).map_err(|error| format!("is wrong: {error}"))
-            }),
+            optional("timezone", |zone| Schedule::parse("0 0 * * *", zone).map(drop).map_err(|error| wrong(&error))),
         ],
         ..manifest("cron", &[("cron_tick", &["scheduledAt"])])
     }
+}
+
+/// The words of others, without the end of their sentence.
+fn wrong(error: &impl std::fmt::Display) -> String {
+    format!("is wrong: {}", error.to_string().trim_end_matches('.'))
 }
 
 fn cli() -> ConnectorManifest {

@@ -133,7 +133,7 @@ impl Operation for Search {
                 json!({"path": path, "from": passage.from, "to": passage.to, "score": score, "snippet": snippet})
             })
             .collect();
-        let title = format!("Remembered {} passages", results.len());
+        let title = format!("Remembered {} passage{}", results.len(), if results.len() == 1 { "" } else { "s" });
         let mut output = json!({"count": results.len(), "results": results});
         if let Some(note) = note {
             output["note"] = note.into();
