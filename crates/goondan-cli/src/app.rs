@@ -5,8 +5,8 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
-use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser};
 use goondan::inside::Redactor;
 use tracing_subscriber::EnvFilter;
 
@@ -70,12 +70,50 @@ fn parse(arguments: &[OsString]) -> Result<Cli, CliError> {
             Output::note_styled(&rendered.ansi().to_string())?;
             Err(CliError::shown(Exit::Usage))
         }
-        kind => Err(usage_error(kind, &rendered.to_string())),
+        _ => Err(usage_error(&error, &rendered.to_string(), &command_of(arguments))),
+    }
+}
+
+/// The words of the command that was meant, such as `gdn new tool`, as far as there is one.
+fn command_of(arguments: &[OsString]) -> String {
+    let (mut words, mut command) = ("gdn".to_owned(), Cli::command());
+    for argument in arguments.iter().skip(1).filter_map(|argument| argument.to_str()) {
+        let Some(next) = command.find_subcommand(argument).cloned() else { continue };
+        words = format!("{words} {}", next.get_name());
+        command = next;
+    }
+    words
+}
+
+/// What is wrong, in words of ours; none where those of clap say it as well.
+fn told(error: &clap::Error, command: &str) -> Option<String> {
+    let said = |kind| match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(texts) => Some(texts.join(" ")),
+        _ => None,
+    };
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            Some(format!("There is no command `{command} {}`.", said(ContextKind::InvalidSubcommand)?))
+        }
+        ErrorKind::UnknownArgument => {
+            let argument = said(ContextKind::InvalidArg)?;
+            Some(match argument.starts_with('-') {
+                true => format!("`{command}` has no option `{argument}`."),
+                false => format!("`{command}` has no place for the argument `{argument}`."),
+            })
+        }
+        ErrorKind::MissingRequiredArgument => Some(format!("`{command}` needs {}.", said(ContextKind::InvalidArg)?)),
+        ErrorKind::InvalidValue if said(ContextKind::InvalidValue)?.is_empty() => {
+            Some(format!("`{}` needs a value.", said(ContextKind::InvalidArg)?))
+        }
+        _ => None,
     }
 }
 
 /// Turns clap's several lines into a message and a suggestion.
-fn usage_error(kind: ErrorKind, rendered: &str) -> CliError {
+fn usage_error(error: &clap::Error, rendered: &str, command: &str) -> CliError {
+    let kind = error.kind();
     let mut message = Vec::new();
     let mut hints = Vec::new();
     for line in rendered.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
@@ -88,12 +126,24 @@ fn usage_error(kind: ErrorKind, rendered: &str) -> CliError {
             message.push(line.strip_prefix("error: ").unwrap_or(line).to_owned());
         }
     }
-    let mut error = CliError::usage(capitalised(&message.join("\n")));
-    if !hints.is_empty() {
-        error = error.suggest(hints.join("\n"));
+    if let Some(told) = told(error, command) {
+        // The lines below the first one are the arguments that are missing, or the values that are possible.
+        message.truncate(if kind == ErrorKind::MissingRequiredArgument { 0 } else { message.len() });
+        message.splice(..message.len().min(1), [told]);
     }
-    error
+    hints.push(format!("`{command} --help` says more."));
+    let mut message = capitalised(&message.join("\n"));
+    for (theirs, ours) in PLAIN {
+        message = message.replace(theirs, ours);
+    }
+    CliError::usage(message).suggest(hints.join("\n"))
 }
+
+/// Why a value can't be read, as libraries say it and as people do.
+const PLAIN: [(&str, &str); 2] = [
+    ("invalid digit found in string", "write a whole number"),
+    ("invalid socket address syntax", "write an address with its port, such as 127.0.0.1:4747"),
+];
 
 fn capitalised(text: &str) -> String {
     let mut chars = text.chars();

@@ -20,7 +20,7 @@ Examples:
   gdn run my-swarm                        Chat
   gdn instance list                       List the conversations
 
-Documentation: docs/getting-started.md and docs/cli.md";
+Documentation: https://github.com/goondan/gdn/blob/main/docs/getting-started.md";
 
 /// The command line.
 #[derive(Debug, Parser)]

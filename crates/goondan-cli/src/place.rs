@@ -49,6 +49,10 @@ impl ProjectOption {
 
 fn find(given: Option<&Path>, output: &Output) -> Result<PathBuf, CliError> {
     known(given, output)?.ok_or_else(|| {
+        if Path::new("goondan.yaml").is_dir() {
+            return CliError::configuration("`goondan.yaml` in this folder is a folder, and not a file.")
+                .suggest("Rename it, then create a project with `gdn init`.");
+        }
         CliError::configuration("There is no goondan.yaml in this folder, nor in one above it.")
             .suggest("Create a project with `gdn init`, or name the folder that holds one.")
     })

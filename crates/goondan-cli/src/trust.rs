@@ -137,7 +137,7 @@ fn about(project: &Project, from: &str) -> Vec<Want> {
 /// What the project wants, a line each.
 pub(crate) fn listing(root: &Path, wants: &[Want]) -> String {
     let bold = style::HEADING;
-    let heading = format!("{bold}The project in {} wants to be trusted. It{bold:#}", root.display());
+    let heading = format!("{bold}The project in {} wants to be trusted. What it does:{bold:#}", root.display());
     let place = |want: &Want| want.place().unwrap_or_default();
     let width = wants.iter().map(|want| place(want).chars().count()).max().unwrap_or(0);
     let lines = wants.iter().map(|want| format!("\n  {:width$}  {}", place(want), want.what));

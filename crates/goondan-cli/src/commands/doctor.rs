@@ -21,6 +21,8 @@ use crate::trust::Trust;
 
 mod runtimes;
 
+pub(super) use self::runtimes::typescript_problem;
+
 /// Keys that the well-known providers look for.
 const PROVIDER_KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
 
@@ -158,7 +160,7 @@ fn libraries() -> Check {
 fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<Check> {
     let is_project = path.is_file() || goondan::manifest_in(path).is_some();
     if !is_project {
-        let nothing = format!("no goondan.yaml in {}", path.display());
+        let nothing = format!("no goondan.yaml in {}", folder(path));
         return vec![check("project", Status::Warn, nothing).suggest("Create one with `gdn init`."), provider_keys()];
     }
     let project = match project::load(path) {
@@ -169,12 +171,15 @@ fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<Check> {
     let warnings = project.diagnostics.len() - errors;
     match &project.bundle {
         None => vec![
-            check("project", Status::Fail, format!("{} has {errors} errors", path.display()))
+            check("project", Status::Fail, format!("{} has {}", folder(path), counted(errors, "error")))
                 .suggest(format!("`gdn validate {}` shows them.", path.display())),
         ],
         Some(bundle) => {
             let status = if warnings == 0 { Status::Ok } else { Status::Warn };
-            let detail = format!("{} is valid, with {warnings} warnings", path.display());
+            let detail = match warnings {
+                0 => format!("{} is valid", folder(path)),
+                _ => format!("{} is valid, with {}", folder(path), counted(warnings, "warning")),
+            };
             let mut checks = vec![check("project", status, detail)];
             checks.extend(workspaces(bundle, state_root));
             let trust = Trust::new(state_root, false);
@@ -185,6 +190,16 @@ fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<Check> {
             checks
         }
     }
+}
+
+/// The folder of the project in a sentence.
+fn folder(path: &Path) -> String {
+    if path == Path::new(".") { "this folder".to_owned() } else { path.display().to_string() }
+}
+
+/// Such as `1 warning` or `2 warnings`.
+fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Whether the project may do what it wants.
@@ -198,8 +213,11 @@ fn trusted(trust: &Trust, project: &Project) -> Check {
         }
         Ok(wants) => {
             let detail = match is_given.unwrap_or(false) {
-                true => format!("the project is trusted, but wants {} things of folders that are not", wants.len()),
-                false => format!("the project is not trusted and wants {} things", wants.len()),
+                true => format!(
+                    "the project is trusted, but wants {} of folders that are not",
+                    counted(wants.len(), "thing")
+                ),
+                false => format!("the project is not trusted and wants {}", counted(wants.len(), "thing")),
             };
             let folders = folders_to_trust(&project.root, &wants).into_iter();
             let commands: Vec<String> =

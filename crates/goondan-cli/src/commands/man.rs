@@ -16,7 +16,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ManArgs {
-    /// Write the pages into this folder, which is made where it is not there
+    /// Write the pages into this folder, which is created if it does not exist
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

@@ -38,7 +38,7 @@ pub(crate) struct PolicyArgs {
 enum PolicyCommand {
     /// Explain what happens to a tool call, and which rule decides
     Explain(ExplainArgs),
-    /// List what was allowed that holds on, and take it back
+    /// List the approvals that are remembered, or take them back
     Approvals(ApprovalsArgs),
 }
 

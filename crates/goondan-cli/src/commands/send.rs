@@ -146,6 +146,6 @@ pub(crate) async fn find(
     let (bundle, id) = project::chosen_swarm(&path, swarm, output)?;
     remote::running(&bundle, Some(&id.name), state_root).await.ok_or_else(|| {
         CliError::failure(Code::NOT_RUNNING, format!("No process runs the swarm {}.", shown::line(&id.name)))
-            .suggest("Start it with `gdn serve` or `gdn run`, or send the input with `gdn run --input TEXT`.")
+            .suggest("Start it with `gdn serve` or `gdn run`.")
     })
 }

@@ -24,14 +24,16 @@ pub(crate) struct Size {
 /// # Errors
 /// Ctrl-C, Ctrl-D, or a terminal that is gone.
 pub(crate) fn ask(question: impl FnOnce(Size) -> String, prompt: &str) -> rustyline::Result<String> {
-    ask_with(question, prompt, oneshot::channel().0)
+    ask_with(question, prompt, oneshot::channel().0, |_| None)
 }
 
-/// As [`ask`]. Gives what can write beside the question while it stands.
+/// As [`ask`]. Gives what can write beside the question while it stands, and asks again as long as `unclear` has something to
+/// say about what was typed.
 pub(crate) fn ask_with(
     question: impl FnOnce(Size) -> String,
     prompt: &str,
     give: oneshot::Sender<Printer>,
+    unclear: impl Fn(&str) -> Option<&'static str>,
 ) -> rustyline::Result<String> {
     let standing = screen::question();
     let config = Config::builder().behavior(Behavior::PreferTerm).build();
@@ -43,7 +45,13 @@ pub(crate) fn ask_with(
     let (columns, rows) = editor.dimensions().map_or(USUAL, |(columns, rows)| (columns.into(), rows.into()));
     standing.write(&question(Size { columns, rows }))?;
     forget_typed();
-    editor.readline(prompt)
+    loop {
+        let line = editor.readline(prompt)?;
+        match unclear(&line) {
+            None => return Ok(line),
+            Some(words) => standing.write(&format!("{words}\n"))?,
+        }
+    }
 }
 
 /// Whether an answer is a clear yes.

@@ -181,6 +181,9 @@ fn a_question_that_comes_while_somebody_types_waits_for_enter() {
     person.write("\r");
     person.read_until("Agent worker wants to call bash__exec");
     person.read_until("[N]o: ");
+    person.write("yse\r");
+    person.read_until("That is no answer.");
+    person.read_until("[N]o: ");
     person.write("y\r");
     person.read_until("The worker found gold.");
     person.write("/quit\r");

@@ -169,7 +169,8 @@ fn the_project_around_gets_a_resource() {
     sandbox.write("goondan.yaml", &project.replace("Tool/bash", "Tool/word-play"));
     sandbox.write("script.yaml", ECHO);
     std::fs::remove_dir_all(sandbox.dir().join("p")).unwrap();
-    sandbox.gdn(&["new", "tool", "word-play"]).ok();
+    let told = sandbox.gdn(&["new", "tool", "word-play"]).ok().to_owned();
+    assert!(told.ends_with("has it once its `tools` list `- ref: Tool/word-play`.\n"), "{told}");
     let resource = std::fs::read_to_string(sandbox.dir().join("tools/word-play.yaml")).unwrap();
     insta::assert_snapshot!("resource of a new tool", resource);
     let outcome = sandbox.gdn(&["validate", "--format", "short"]);

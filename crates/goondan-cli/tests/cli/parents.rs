@@ -13,6 +13,7 @@ fn a_command_in_a_folder_of_the_project_works_on_the_project() {
     for arguments in [
         &["validate"][..],
         &["build"],
+        &["mcp", "list"],
         &["tool", "list"],
         &["policy", "explain", "--agent", "a", "--tool", "bash__exec"],
         &["instance", "list"],

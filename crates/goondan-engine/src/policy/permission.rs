@@ -304,7 +304,7 @@ fn why(decision: &Decision) -> String {
     let about = decision.parts.iter().find(|part| part.action == decision.action && part.action != Action::Allow);
     let rule = match &decision.because {
         Because::Unstated => "it states no permissions".to_owned(),
-        Because::Default => "by its `default`".to_owned(),
+        Because::Default => "no rule matches, so its `default` decides".to_owned(),
         Because::Rule { written, .. } | Because::Doubt { written } => match &written.0 {
             Some((file, at)) => format!("by the rule at {file}:{}", at.line),
             None => "without a `default`, execute and network are asked for".to_owned(),

@@ -59,7 +59,11 @@ pub(super) fn run(args: &ImportArgs, output: &Output) -> Result<(), CliError> {
 fn find(project: &Path) -> Result<PathBuf, CliError> {
     let found = KNOWN.iter().map(|name| project.join(name)).find(|file| file.is_file());
     found.ok_or_else(|| {
-        CliError::usage(format!("There is none of {} in {}.", KNOWN.join(", "), project.display()))
+        let place = match project == Path::new(".") {
+            true => "This folder".to_owned(),
+            false => format!("`{}`", project.display()),
+        };
+        CliError::usage(format!("{place} has none of the files {}.", KNOWN.join(", ")))
             .suggest("Name the file: gdn mcp import ~/.cursor/mcp.json")
     })
 }

@@ -19,6 +19,7 @@ pub(crate) use self::list::reach;
 use crate::commands::sandbox_exec;
 use crate::exit::{CliError, Exit};
 use crate::output::Output;
+use crate::place::ProjectOption;
 use crate::project;
 use crate::trust::Trust;
 
@@ -67,9 +68,8 @@ pub(crate) async fn run(args: McpArgs, state_root: &StateRoot, output: &Output) 
 /// Where the servers are.
 #[derive(Debug, Args)]
 struct Place {
-    /// The project folder, or its goondan.yaml
-    #[arg(short, long, value_name = "PATH", default_value = ".")]
-    project: PathBuf,
+    #[command(flatten)]
+    project: ProjectOption,
     /// Read variables from this file before .env.local and .env
     #[arg(long, value_name = "FILE")]
     env_file: Option<PathBuf>,
@@ -88,9 +88,10 @@ impl Servers {
     /// Those of the project, which must be trusted where `reach` is set: then they are started.
     async fn of(place: &Place, reach: bool, state_root: &StateRoot, output: &Output) -> Result<Self, CliError> {
         let trust = Trust::new(state_root, place.trust);
+        let path = place.project.find(output)?;
         let (root, bundle, _) = match reach {
-            true => project::load_trusted(&place.project, &trust, output)?,
-            false => project::load_valid(&place.project, output)?,
+            true => project::load_trusted(&path, &trust, output)?,
+            false => project::load_valid(&path, output)?,
         };
         let is_trusted = reach || trust.is_given(&root)?;
         Servers::new(bundle, place.env_file.as_deref(), is_trusted, state_root).await

@@ -93,6 +93,7 @@ pub(super) fn run(args: &ConnectorArgs, output: &Output) -> Result<(), CliError>
     }
     refuse_existing(&folder, &files)?;
     files.iter().try_for_each(write)?;
-    let made = Made { what: "connector", name: &args.name, folder: &folder, files: &files, builds: false, input: None };
+    let (builds, used_by, input) = (false, None, None);
+    let made = Made { what: "connector", name: &args.name, folder: &folder, files: &files, builds, used_by, input };
     report(&made, output)
 }

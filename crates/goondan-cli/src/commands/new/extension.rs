@@ -156,14 +156,16 @@ pub(super) fn run(args: &ExtensionArgs, output: &Output) -> Result<(), CliError>
     let inside = code.files.iter().map(|(path, text)| (*path, text.as_str())).chain(around);
     let mut files: Vec<File> =
         inside.map(|(path, text)| File { path: folder.join(path), text: filled(text) }).collect();
-    if let Some((inner, root)) = project.and_then(|root| Some((inner(&root, &folder)?, root))) {
+    let around = project.and_then(|root| Some((inner(&root, &folder)?, root)));
+    let used_by = around.is_some().then_some(("extensions", "Extension"));
+    if let Some((inner, root)) = around {
         let path = root.join("extensions").join(format!("{}.yaml", args.name));
         files.push(File { path, text: filled(RESOURCE).replace("__FOLDER__", &inner) });
     }
     refuse_existing(&folder, &files)?;
     files.iter().try_for_each(write)?;
     let builds = !code.build.is_empty();
-    let made =
-        Made { what: "extension", name: &args.name, folder: &folder, files: &files, builds, input: Some("hello") };
+    let input = Some("hello");
+    let made = Made { what: "extension", name: &args.name, folder: &folder, files: &files, builds, used_by, input };
     report(&made, output)
 }

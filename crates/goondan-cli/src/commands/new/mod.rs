@@ -12,6 +12,7 @@ use goondan::inside::shown;
 use serde_json::json;
 
 use self::scaffold::{File, Language, Module, Scaffold};
+use super::doctor::typescript_problem;
 use super::init::{is_name, quoted};
 use crate::exit::CliError;
 use crate::output::{Output, style};
@@ -151,11 +152,13 @@ fn tool(args: &ToolArgs, output: &Output) -> Result<(), CliError> {
     let around = project.and_then(|root| Some((inner(&root, &folder)?, root)));
     let scaffold = Scaffold { name: &args.name, language: &language };
     let mut files = scaffold.files(&folder);
+    let used_by = around.is_some().then_some(("tools", "Tool"));
     files.extend(around.map(|(folder, root)| scaffold.resource(&root, &folder)));
     refuse_existing(&folder, &files)?;
     files.iter().try_for_each(write)?;
     let builds = matches!(args.lang, Lang::Rust | Lang::C);
-    let made = Made { what: "tool", name: &args.name, folder: &folder, files: &files, builds, input: Some("stressed") };
+    let input = Some("stressed");
+    let made = Made { what: "tool", name: &args.name, folder: &folder, files: &files, builds, used_by, input };
     report(&made, output)
 }
 
@@ -213,12 +216,14 @@ struct Made<'a> {
     files: &'a [File],
     /// It has to be built before it runs.
     builds: bool,
+    /// The list in which agents of the project around it name it, and its kind; none outside of a project.
+    used_by: Option<(&'a str, &'a str)>,
     /// What to try it with; what people type while it is served, without it.
     input: Option<&'a str>,
 }
 
 fn report(made: &Made<'_>, output: &Output) -> Result<(), CliError> {
-    let Made { what, name, folder, files, builds, input } = made;
+    let Made { what, name, folder, files, builds, input, .. } = made;
     let place = quoted(&folder.to_string_lossy());
     let case = quoted(&folder.join(format!("{name}.case.yaml")).to_string_lossy());
     let build = builds.then(|| format!("gdn build {place}"));
@@ -238,5 +243,20 @@ fn report(made: &Made<'_>, output: &Output) -> Result<(), CliError> {
     for file in *files {
         output.line(&format!("  {}", shown::line(file.path.display())))?;
     }
-    output.line(&format!("\nNext:\n  {}", next.join("\n  ")))
+    output.line(&format!("\nNext:\n  {}", next.join("\n  ")))?;
+    if let Some((field, kind)) = made.used_by {
+        output.line(&format!("\nAn agent of the project has it once its `{field}` list `- ref: {kind}/{name}`."))?;
+    }
+    warn_of_typescript(made.files, output)
+}
+
+/// Says so where nothing on this machine runs what was written in TypeScript.
+fn warn_of_typescript(files: &[File], output: &Output) -> Result<(), CliError> {
+    let is_typescript = files.iter().any(|file| file.path.extension().is_some_and(|extension| extension == "ts"));
+    match is_typescript.then(typescript_problem).flatten() {
+        None => Ok(()),
+        Some(problem) => output.note(&format!(
+            "{problem}. Install Node.js 22.18 or newer, Bun or Deno to run it, or write it in JavaScript with `--lang js`."
+        )),
+    }
 }

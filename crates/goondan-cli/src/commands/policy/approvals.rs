@@ -92,7 +92,7 @@ fn list(project: &ProjectOption, state_root: &StateRoot, output: &Output) -> Res
         return output.json_pretty(&rows.collect::<Vec<_>>());
     }
     if held.is_empty() {
-        return output.note("Nothing is remembered: no approval of this project holds on.");
+        return output.note("The project has no remembered approvals.");
     }
     held.iter().enumerate().try_for_each(|(index, held)| output.line(&format!("{:>3}  {}", index + 1, words(held))))
 }
@@ -110,7 +110,7 @@ async fn remove(args: &RemoveArgs, state_root: &StateRoot, output: &Output) -> R
     let held = all(&root, state_root)?;
     if let Some(number) = args.numbers.iter().find(|number| **number == 0 || **number > held.len()) {
         let known = match held.len() {
-            0 => "No approval of this project holds on.".to_owned(),
+            0 => "The project has no remembered approvals.".to_owned(),
             many => format!("They are numbered from 1 to {many}; `gdn policy approvals` lists them."),
         };
         return Err(CliError::usage(format!("There is no approval {number}.")).suggest(known));

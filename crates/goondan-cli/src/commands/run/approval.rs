@@ -85,8 +85,7 @@ impl Question {
         self.asked.end().is_some()
     }
 
-    /// Shows what is asked, and reads the answer. Anything but a clear yes is a no. Where the asker goes meanwhile, that is
-    /// told, and whatever is typed then is no answer. Once `given_up` is, nobody answers any more: the question stands on
+    /// Shows what is asked, and reads the answer. Enter alone is a no. Where the asker goes meanwhile, that is told, and whatever is typed then is no answer. Once `given_up` is, nobody answers any more: the question stands on
     /// until the command ends.
     pub(crate) async fn put(self, given_up: impl Future<Output = ()>) {
         if self.is_withdrawn() {
@@ -129,6 +128,9 @@ impl Question {
     }
 }
 
+/// What is told where something was typed that is no answer, or that is not on offer.
+pub(super) const UNCLEAR: &str = "That is no answer. Type y, c, a or n, then Enter.";
+
 /// What is told where a question stands whose asker is gone.
 const WITHDRAWN: &str = "This question is withdrawn: the call was cancelled.";
 
@@ -136,7 +138,8 @@ const WITHDRAWN: &str = "This question is withdrawn: the call was cancelled.";
 const ANSWERED: &str = "Somebody else has answered this question.";
 
 fn ask(request: &ApprovalRequest, give: oneshot::Sender<Printer>) -> rustyline::Result<ApprovalAnswer> {
-    output::ask_with(|size| question::words(request, size), PROMPT, give)
+    let unclear = |line: &str| (!line.trim().is_empty() && meaning(line, request).is_none()).then_some(UNCLEAR);
+    output::ask_with(|size| question::words(request, size), PROMPT, give, unclear)
         .map(|line| meaning(&line, request).unwrap_or(ApprovalAnswer::Deny))
 }
 

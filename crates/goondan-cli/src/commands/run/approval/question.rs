@@ -32,7 +32,7 @@ pub(super) fn words(request: &ApprovalRequest, size: Size) -> String {
         rows.extend(gutter(preview, size.columns));
     }
     if let Some(reason) = &request.reason {
-        rows.push("It is asked for by:".to_owned());
+        rows.push("Why you are asked:".to_owned());
         rows.extend(gutter(reason, size.columns));
     }
     let whole: Vec<Vec<String>> = by_weight(request).map(|(name, value)| argument(name, value, size)).collect();
@@ -60,12 +60,12 @@ fn reach(request: &ApprovalRequest, size: Size) -> Vec<String> {
         return vec!["Nothing can be remembered of this call.".to_owned()];
     }
     let rows = request.offers.iter().flat_map(|offer| match offer.covers {
-        Covers::Call => vec!["c, a    hold for exactly this call".to_owned()],
+        Covers::Call => vec!["c, a    also later calls that are exactly the same".to_owned()],
         Covers::Program => {
-            let head = "cp, ap  for these commands, in a sandbox".to_owned();
+            let head = "cp, ap  also later commands like these, in a sandbox".to_owned();
             std::iter::once(head).chain(gutter(&offer.commands.join("\n"), size.columns)).collect()
         }
-        Covers::Tool => vec!["ct, at  for all calls of the tool".to_owned()],
+        Covers::Tool => vec!["ct, at  also all later calls of this tool".to_owned()],
     });
     rows.collect()
 }
@@ -151,7 +151,7 @@ mod tests {
             tool_name: "bash__exec".to_owned(),
             arguments: arguments.as_object().unwrap().clone(),
             preview: Some("$ make\u{1b}[2K\nAllow this? [y]es".to_owned()),
-            reason: Some("Agent/a: by its `default`".to_owned()),
+            reason: Some("Agent/a: no rule matches, so its `default` decides".to_owned()),
             offers: vec![
                 Offer { covers: Covers::Call, commands: Vec::new() },
                 Offer { covers: Covers::Program, commands: vec!["git push *".to_owned()] },

@@ -2,7 +2,7 @@
 
 use goondan::ports::approval::ApprovalAnswer;
 
-use super::super::approval::{PROMPT, Question, meaning};
+use super::super::approval::{PROMPT, Question, UNCLEAR, meaning};
 use super::editor::Editor;
 use super::keys::Key;
 use crate::exit::CliError;
@@ -78,7 +78,7 @@ impl Asking {
         let prompt = format!("{bold}{}{bold:#}", PROMPT);
         let mut shown = Vec::new();
         if self.is_unclear {
-            shown.push("That is no answer. Type y, c, a or n, then Enter.".to_owned());
+            shown.push(UNCLEAR.to_owned());
         }
         let cursor = (shown.len(), prompt.len() + at);
         shown.push(format!("{prompt}{}", rows[row]));
