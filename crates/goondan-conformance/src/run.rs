@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use goondan::Database;
+use goondan::{Database, HostCommand};
 use regex::Regex;
 
 use crate::case::CaseError;
@@ -43,6 +43,8 @@ pub struct Options {
     pub nodes: usize,
     /// Runs the cases that have `live`, with the real models of their projects.
     pub live: Option<LiveOptions>,
+    /// Runs libraries that have processes of their own in processes of that command.
+    pub tool_host: Option<HostCommand>,
 }
 
 impl Options {
@@ -56,6 +58,7 @@ impl Options {
             database: None,
             nodes: 1,
             live: None,
+            tool_host: None,
         }
     }
 }

@@ -94,6 +94,7 @@ pub(crate) fn run(args: &TestArgs, state_root: &StateRoot, output: &Output) -> R
         jobs: args.jobs,
         database: args.store.database()?,
         nodes: args.nodes.get(),
+        tool_host: crate::commands::tool_host::command(),
         ..Options::new(paths)
     };
     args.live.apply(&mut options, state_root, output)?;

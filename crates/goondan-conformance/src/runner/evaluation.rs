@@ -24,8 +24,8 @@ pub(crate) fn not_here(located: &Located, options: &Options) -> Option<String> {
 /// Does the run of that number, from 1.
 pub(crate) fn run_live(located: &Located, live: &LiveCase, number: u32, options: &Options) -> RunReport {
     let (case, time_limit) = (located.clone(), options.time_limit);
-    let (database, live) = (options.database.clone(), Some(live.clone()));
-    let conditions = Conditions { time_limit, database, nodes: 1, live };
+    let (database, live, tool_host) = (options.database.clone(), Some(live.clone()), options.tool_host.clone());
+    let conditions = Conditions { time_limit, database, nodes: 1, live, tool_host };
     let done = guarded(time_limit, move || run(&case, conditions));
     let done = done.unwrap_or_else(|failure| RunReport { failures: vec![failure], ..RunReport::default() });
     RunReport { run: number, passed: done.failures.is_empty(), ..done }

@@ -46,7 +46,8 @@ const TIDYING: Duration = Duration::from_secs(15);
 /// Runs `located` as it is written.
 pub(crate) fn run_case(located: &Located, options: &Options) -> CaseReport {
     let (begun, time_limit, database) = (Instant::now(), options.time_limit, options.database.clone());
-    let conditions = Conditions { time_limit, database, nodes: options.nodes, live: None };
+    let conditions =
+        Conditions { time_limit, database, nodes: options.nodes, live: None, tool_host: options.tool_host.clone() };
     let case = located.clone();
     let outcome =
         guarded(time_limit, move || run(&case, conditions)).unwrap_or_else(|failure| Outcome::Failed(vec![failure]));

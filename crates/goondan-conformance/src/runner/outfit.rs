@@ -6,7 +6,7 @@ use std::sync::Arc;
 use goondan::mcp::StandIns;
 use goondan::ports::model::ModelFactory;
 use goondan::spec::{Bundle, Environment};
-use goondan::{Database, StateRoot, Swarm, SwarmBuilder, ToolStandIns};
+use goondan::{Database, HostCommand, StateRoot, Swarm, SwarmBuilder, ToolStandIns};
 use tokio::runtime::{Builder, Runtime};
 
 use super::approval::Answers;
@@ -31,6 +31,7 @@ pub(super) struct Outfit {
     tools: Arc<PlayedTools>,
     pub(super) models: Arc<CaseModels>,
     pub(super) logs: Logs,
+    tool_host: Option<HostCommand>,
 }
 
 impl Outfit {
@@ -46,6 +47,7 @@ impl Outfit {
             tools: Arc::clone(&world.tools),
             models: Arc::clone(&world.models),
             logs: world.logs.clone(),
+            tool_host: world.tool_host.clone(),
             bundle,
         }
     }
@@ -67,6 +69,9 @@ impl Outfit {
         let mut builder = Swarm::builder(Arc::clone(&self.bundle));
         if let Some(database) = database {
             builder = builder.database(database);
+        }
+        if let Some(host) = &self.tool_host {
+            builder = builder.tool_host(host.clone());
         }
         builder
             .state_root(self.state_root.clone())

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use goondan::database::{self, Database, OpenError};
 use goondan::spec::kinds::Workdir;
 use goondan::spec::{Bundle, Diagnostic, Environment};
-use goondan::{StartError, StateRoot, Workspace};
+use goondan::{HostCommand, StartError, StateRoot, Workspace};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -43,6 +43,8 @@ pub(crate) struct Conditions {
     pub(crate) nodes: usize,
     /// With the real models of its project.
     pub(crate) live: Option<LiveCase>,
+    /// What starts processes for libraries.
+    pub(crate) tool_host: Option<HostCommand>,
 }
 
 /// The surroundings of one case. Everything in it survives `kill` and `restart`, the life excepted.
@@ -77,13 +79,15 @@ pub(crate) struct World<'c> {
     pub(super) database: Option<Database>,
     /// How many nodes run it.
     pub(super) nodes: usize,
+    /// What starts processes for libraries.
+    pub(super) tool_host: Option<HostCommand>,
 }
 
 impl<'c> World<'c> {
     /// Fresh folders with the case's project in them.
     pub(crate) fn create(
         located: &'c Located,
-        Conditions { time_limit, database, nodes, live }: Conditions,
+        Conditions { time_limit, database, nodes, live, tool_host }: Conditions,
     ) -> Result<Self, String> {
         let case = &located.case;
         let folder = tempfile::Builder::new().prefix("goondan-case-").tempdir().map_err(|error| error.to_string())?;
@@ -112,6 +116,7 @@ impl<'c> World<'c> {
             deadline: Instant::now() + time_limit,
             database: database.map(|database| database.prefixed(&format!("case-{}-", database::new_id()))),
             nodes: if stays_on_one_node(case) { 1 } else { nodes },
+            tool_host,
             folder,
         })
     }
