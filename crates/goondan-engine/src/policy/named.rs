@@ -10,6 +10,9 @@ use std::path::PathBuf;
 use goondan_core::shell::{self, What};
 use goondan_spec::pattern::Atom;
 
+/// Programs that neither read nor copy what is in the files that they name.
+const NAMES_ALONE: [&str; 4] = ["mkdir", "rm", "rmdir", "touch"];
+
 /// So many words of a line are looked at.
 const MOST_WORDS: usize = 500;
 /// So many folders of a line are looked into.
@@ -41,9 +44,11 @@ fn words(line: &str) -> Vec<String> {
         |atoms: &[Atom]| atoms.iter().map(|atom| if let Atom::Char(c) = atom { *c } else { '*' }).collect::<String>();
     let of_part = |part: &shell::Part| match part.what {
         What::Hidden { .. } => cut(line),
-        What::Command if shell::form(part).is_none() => cut(&text(&part.whole)),
+        What::Command if shell::form(part).is_none() && !is_about_names(&text(&part.whole)) => cut(&text(&part.whole)),
         _ => Vec::new(),
     };
+    // Nothing stands before the name, such as a variable that has the program load something.
+    let is_about_names = |whole: &str| whole.split_whitespace().next().is_some_and(|name| NAMES_ALONE.contains(&name));
     let parts = shell::parts(line);
     // Where another folder is gone into, all files below it are named from there.
     let cds = parts.iter().filter(|part| part.start.first().is_some_and(|name| name == "cd"));
@@ -83,7 +88,8 @@ mod tests {
             assert!(named(line).iter().any(|file| file.ends_with("run.sh")), "{line}: {:?}", named(line));
         }
         assert_eq!(named("cd sub && python3 run.py"), ["sub/run.py"]);
-        for line in ["cat notes.txt", "git diff run.sh", "ls", "make test"] {
+        assert_eq!(named("LD_PRELOAD=run.sh touch x"), ["run.sh"]);
+        for line in ["cat notes.txt", "git diff run.sh", "ls", "make test", "touch run.sh", "rm -f run.sh"] {
             assert_eq!(named(line), Vec::<String>::new(), "{line}");
         }
         assert_eq!(files(&[(0..600).map(|n| format!(" w{n}")).collect::<String>()], &[folder]), None);

@@ -73,7 +73,7 @@ fn what_can_not_be_renamed_is_refused() {
     let mut project = Project::open(&everything());
     let taken = project.refused("goondan.yaml", "Tool/", "files");
     assert!(taken.contains("There is `Tool/files` already"), "{taken}");
-    assert!(project.refused("goondan.yaml", "Tool/", "No Name").contains("not a valid name"));
+    assert!(project.refused("goondan.yaml", "Tool/", "No Name").contains("not a valid Tool name"));
     assert!(project.refused("goondan.yaml", "kind: Tool, name: ", "x").contains("built in"));
     assert!(project.refused("goondan.yaml", "apiVersion", "x").contains("Nothing here"));
 }

@@ -6,7 +6,6 @@ mod mistakes;
 use std::future::poll_fn;
 use std::hint::black_box;
 use std::io::Write;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
@@ -102,8 +101,7 @@ async fn generation(ctx: &ConnectorContext) -> Result<(), ToolError> {
 
 /// Polls all futures at the same time, and gives back what they come to.
 async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let mut running: Vec<(Pin<Box<F>>, Option<F::Output>)> =
-        futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    let mut running: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     poll_fn(|context| {
         let mut is_over = true;
         for (future, output) in running.iter_mut().filter(|(_, output)| output.is_none()) {
