@@ -42,13 +42,13 @@ fn words(line: &str) -> Vec<String> {
     };
     let text =
         |atoms: &[Atom]| atoms.iter().map(|atom| if let Atom::Char(c) = atom { *c } else { '*' }).collect::<String>();
+    // Nothing stands before the name, such as a variable that has the program load something.
+    let is_about_names = |whole: &str| whole.split_whitespace().next().is_some_and(|name| NAMES_ALONE.contains(&name));
     let of_part = |part: &shell::Part| match part.what {
         What::Hidden { .. } => cut(line),
         What::Command if shell::form(part).is_none() && !is_about_names(&text(&part.whole)) => cut(&text(&part.whole)),
         _ => Vec::new(),
     };
-    // Nothing stands before the name, such as a variable that has the program load something.
-    let is_about_names = |whole: &str| whole.split_whitespace().next().is_some_and(|name| NAMES_ALONE.contains(&name));
     let parts = shell::parts(line);
     // Where another folder is gone into, all files below it are named from there.
     let cds = parts.iter().filter(|part| part.start.first().is_some_and(|name| name == "cd"));
