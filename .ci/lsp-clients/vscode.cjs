@@ -67,7 +67,7 @@ async function main() {
   const refused = connection.sendRequest(protocol.RenameRequest.type, {
     textDocument: { uri }, position: place('writer'), newName: 'No Name',
   });
-  await assert.rejects(refused, /not a valid name/);
+  await assert.rejects(refused, /not a valid Agent name/);
   await connection.sendRequest(protocol.ShutdownRequest.type);
   await connection.sendNotification(protocol.ExitNotification.type);
   const code = await new Promise((resolve) => server.once('exit', resolve));
