@@ -6,20 +6,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use goondan_abi::wire::{self, code, feature};
 use goondan_core::connecting::{ConnectorDesk, ConnectorValues, attend};
-use goondan_core::layering::{Ended, Event, Heard, Line};
+use goondan_core::layering::Ended;
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::{Code, ResourceId};
-use serde_json::Value;
 
-use crate::connection::{Happening, OpenCall};
-use crate::extension::{said, wire_error};
 use crate::failure::Failure;
 use crate::handler::{error, output};
 use crate::hosted::HostProcess;
 use crate::libraries::Libraries;
+use crate::line::LibraryLine;
 use crate::link::Outcome;
 
 impl Libraries {
@@ -41,7 +38,7 @@ impl Libraries {
         let told = wire::ExtensionMessage::Connect(wire::Connect { connection, connector, config, secrets });
         let message = serde_json::to_value(told).map_err(|error| ToolError::new(error.to_string()))?;
         let open = process.connection.extend(message).map_err(|why| failed(why, &name))?;
-        attend(&mut ConnectorLine { open, name }, desk.as_ref()).await
+        attend(&mut LibraryLine::new(open, |outcome| ended(outcome, &name)), desk.as_ref()).await
     }
 
     /// A host for the connector alone, and the name of its library.
@@ -50,36 +47,6 @@ impl Libraries {
         let (process, manifest) = self.host_alone(&path, &name).await?;
         let has_connector = manifest.features.iter().any(|known| known == feature::CONNECTOR);
         if has_connector { Ok((process, name)) } else { Err(Failure::NoConnector { name }) }
-    }
-}
-
-/// What a connector says.
-struct ConnectorLine {
-    open: OpenCall,
-    /// The library's, for messages.
-    name: String,
-}
-
-#[async_trait]
-impl Line for ConnectorLine {
-    async fn hear(&mut self) -> Heard {
-        match self.open.next().await {
-            Happening::Event(event) => Heard::Said(said(&mut self.open, event)),
-            Happening::Answer(outcome) => Heard::Ended(Box::new(ended(outcome, &self.name))),
-        }
-    }
-
-    fn rest(&mut self) -> Option<Event> {
-        let event = self.open.rest()?;
-        Some(said(&mut self.open, event))
-    }
-
-    fn answer(&mut self, ask: u64, outcome: Result<Value, ToolError>) {
-        self.open.reply(ask, outcome.map_err(wire_error));
-    }
-
-    fn cancel(&mut self) {
-        self.open.cancel();
     }
 }
 

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use goondan_abi::wire::{self, operation};
+use goondan_abi::wire;
 use goondan_core::JsonObject;
-use goondan_core::layering::{Begin, Code, Ended, Event, Heard, Kept, Line, OfferedCall, Runner, Sessions};
+use goondan_core::layering::{Begin, Code, Ended, Kept, Line, OfferedCall, Runner, Sessions};
 use goondan_core::ports::extension::{Changes, Seat};
 use goondan_core::ports::tool::{ToolContext, ToolError};
 use goondan_spec::Code as ErrorCode;
 use serde_json::{Value, json};
 
-use crate::connection::{Connection, Happening, OpenCall, parts};
+use crate::connection::Connection;
 use crate::handler::{Attended, cancelled, context, error, output};
-use crate::link::{self, Outcome};
+use crate::line::LibraryLine;
+use crate::link::Outcome;
 use crate::opened::OpenedLibrary;
 
 /// The code of an extension: a library, with a config.
@@ -82,7 +83,8 @@ impl Runner for LibraryRunner {
     fn begin(&self, what: &Begin<'_>) -> Result<Box<dyn Line>, ToolError> {
         let message = serde_json::to_value(what).map_err(|error| ToolError::new(error.to_string()))?;
         let open = self.connection.extend(message).map_err(error)?;
-        Ok(Box::new(LibraryLine { open, is_registering: matches!(what, Begin::Register(_)) }))
+        let is_registering = matches!(what, Begin::Register(_));
+        Ok(Box::new(LibraryLine::new(open, move |outcome| end_of(outcome, is_registering))))
     }
 
     async fn call(&self, call: OfferedCall<'_>, ctx: &ToolContext) -> Ended {
@@ -121,74 +123,19 @@ pub(crate) fn forget(connection: &Connection, session: u64) {
     connection.mention(json!({"kind": "forget", "session": session}));
 }
 
-/// What was begun in a library.
-struct LibraryLine {
-    open: OpenCall,
-    is_registering: bool,
-}
-
-#[async_trait]
-impl Line for LibraryLine {
-    async fn hear(&mut self) -> Heard {
-        match self.open.next().await {
-            Happening::Event(event) => Heard::Said(said(&mut self.open, event)),
-            Happening::Answer(outcome) => {
-                let mut ended = ended(outcome);
-                if let Err(error) = &mut ended.outcome {
-                    if self.is_registering {
-                        error.message = format!("`register` failed: {}", error.message);
-                        error.code = Some(ErrorCode::EXT_INIT.into());
-                    } else if error.code.as_deref() == Some(wire::code::PANIC) {
-                        // The end of a layer like any other error of its own.
-                        error.code = Some(ErrorCode::EXT_FAILED.into());
-                    }
-                }
-                Heard::Ended(Box::new(ended))
-            }
+/// How what was begun has ended.
+fn end_of(outcome: Outcome<wire::ToolOutput>, is_registering: bool) -> Ended {
+    let mut ended = ended(outcome);
+    if let Err(error) = &mut ended.outcome {
+        if is_registering {
+            error.message = format!("`register` failed: {}", error.message);
+            error.code = Some(ErrorCode::EXT_INIT.into());
+        } else if error.code.as_deref() == Some(wire::code::PANIC) {
+            // The end of a layer like any other error of its own.
+            error.code = Some(ErrorCode::EXT_FAILED.into());
         }
     }
-
-    fn rest(&mut self) -> Option<Event> {
-        let event = self.open.rest()?;
-        Some(said(&mut self.open, event))
-    }
-
-    fn answer(&mut self, ask: u64, outcome: Result<Value, ToolError>) {
-        self.open.reply(ask, outcome.map_err(wire_error));
-    }
-
-    fn cancel(&mut self) {
-        self.open.cancel();
-    }
-}
-
-/// What the code behind `open` has said, in the words of the engine's side.
-pub(crate) fn said(open: &mut OpenCall, event: link::Event) -> Event {
-    match event {
-        link::Event::Log(line) => {
-            let (level, message, fields) = parts(line);
-            Event::Log(level, message, fields)
-        }
-        link::Event::Progress(progress) => Event::Progress(progress.title, progress.metadata),
-        link::Event::Request { operation, name, payload } => {
-            open.asked(operation);
-            Event::Ask { ask: operation, name: asked_for(name), payload }
-        }
-    }
-}
-
-/// What is asked for, in the words of the engine's side.
-fn asked_for(name: String) -> String {
-    match name.as_str() {
-        operation::LAYER_NEXT => "next".to_owned(),
-        operation::LAYER_REQUEST => "request".to_owned(),
-        operation::LAYER_SEND => "send".to_owned(),
-        operation::CONNECTOR_EMIT => "emit".to_owned(),
-        operation::CONNECTOR_REPLY => "reply".to_owned(),
-        operation::CONNECTOR_REPLIED => "replied".to_owned(),
-        operation::CONNECTOR_LINE => "line".to_owned(),
-        _ => name,
-    }
+    ended
 }
 
 /// How a message ended.
@@ -210,9 +157,4 @@ fn ended(outcome: Outcome<wire::ToolOutput>) -> Ended {
     };
     let changes = Changes { fields: said.changes.fields, events: said.changes.events };
     Ended { outcome, changes, state: said.state.map(|kept| Kept { value: kept.value }), listens: said.listens }
-}
-
-pub(crate) fn wire_error(error: ToolError) -> wire::ToolError {
-    let ToolError { name, message, code, suggestion, help_url } = error;
-    wire::ToolError { name, message, code, suggestion, help_url }
 }

@@ -75,6 +75,7 @@ mod image;
 mod lane;
 mod libraries;
 mod limits;
+mod line;
 mod link;
 mod locate;
 mod manifest;

@@ -20,7 +20,8 @@ pub(super) const LEDGER: &str = "ledger.txt";
 /// Which process has begun each turn of the coordinator.
 pub(super) const TURNS: &str = "nodes.txt";
 
-const BUNDLE: &str = r#"
+/// A scripted model, and a tool whose commands may run again. What the agents are follows.
+pub(crate) const MODEL_AND_TOOL: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Model
 metadata: {name: m}
@@ -32,7 +33,9 @@ metadata: {name: repeatable}
 spec:
   entry: builtin:bash
   exports: [{name: exec, idempotent: true}]
----
+"#;
+
+const BUNDLE: &str = r#"---
 apiVersion: goondan.ai/v1
 kind: Agent
 metadata: {name: coordinator}
@@ -91,7 +94,10 @@ rules:
 pub(super) fn write(root: &Path, generation: usize) -> std::io::Result<()> {
     let folder = root.join(GENERATIONS[generation]);
     std::fs::create_dir_all(&folder)?;
-    std::fs::write(folder.join("goondan.yaml"), BUNDLE.replace("GENERATION", &generation.to_string()))?;
+    std::fs::write(
+        folder.join("goondan.yaml"),
+        format!("{MODEL_AND_TOOL}{}", BUNDLE.replace("GENERATION", &generation.to_string())),
+    )?;
     std::fs::write(folder.join("script.yaml"), SCRIPT)
 }
 

@@ -3,25 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::chaos::project::MODEL_AND_TOOL;
+
 /// The folder of the project.
 pub(super) const FOLDER: &str = "project";
 
 /// Where the tool writes which process runs it, a line each time.
 const BEGUN: &str = "begun.txt";
 
-const BUNDLE: &str = "
-apiVersion: goondan.ai/v1
-kind: Model
-metadata: {name: m}
-spec: {provider: scripted, model: script, options: {script: script.yaml}}
----
-apiVersion: goondan.ai/v1
-kind: Tool
-metadata: {name: repeatable}
-spec:
-  entry: builtin:bash
-  exports: [{name: exec, idempotent: true}]
----
+const BUNDLE: &str = "---
 apiVersion: goondan.ai/v1
 kind: Agent
 metadata: {name: a}
@@ -57,7 +47,7 @@ pub(super) fn write(root: &Path) -> std::io::Result<()> {
     let folder = root.join(FOLDER);
     std::fs::create_dir_all(&folder)?;
     std::fs::write(root.join(BEGUN), "")?;
-    std::fs::write(folder.join("goondan.yaml"), BUNDLE)?;
+    std::fs::write(folder.join("goondan.yaml"), format!("{MODEL_AND_TOOL}{BUNDLE}"))?;
     std::fs::write(folder.join("script.yaml"), SCRIPT)
 }
 

@@ -194,13 +194,7 @@ macro_rules! export_tools {
         tools = [$($tool:ident $(=> $($option:ident($($argument:tt)*)).+)?),+ $(,)?] $(,)?
     ) => {
         $crate::__export_library! {
-            $crate::sdk::Library::new(
-                $name,
-                $version,
-                vec![$(
-                    $crate::sdk::tool(stringify!($tool), $tool)$($(.$option($($argument)*))+)?
-                ),+],
-            )
+            $crate::__library!($name, $version, [$($tool $(=> $($option($($argument)*)).+)?),+])
         }
     };
 }
@@ -229,12 +223,8 @@ macro_rules! export_tools {
 macro_rules! export_extension {
     (register = $register:expr $(, tools = [$($tool:ident $(=> $($option:ident($($argument:tt)*)).+)?),* $(,)?])? $(,)?) => {
         $crate::__export_library! {
-            $crate::sdk::Library::new(
-                env!("CARGO_PKG_NAME"),
-                env!("CARGO_PKG_VERSION"),
-                vec![$($(
-                    $crate::sdk::tool(stringify!($tool), $tool)$($(.$option($($argument)*))+)?
-                ),*)?],
+            $crate::__library!(
+                env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"), [$($($tool $(=> $($option($($argument)*)).+)?),*)?]
             )
             .extended($register)
         }
@@ -264,15 +254,24 @@ macro_rules! export_extension {
 macro_rules! export_connector {
     (run = $run:expr $(, tools = [$($tool:ident $(=> $($option:ident($($argument:tt)*)).+)?),* $(,)?])? $(,)?) => {
         $crate::__export_library! {
-            $crate::sdk::Library::new(
-                env!("CARGO_PKG_NAME"),
-                env!("CARGO_PKG_VERSION"),
-                vec![$($(
-                    $crate::sdk::tool(stringify!($tool), $tool)$($(.$option($($argument)*))+)?
-                ),*)?],
+            $crate::__library!(
+                env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"), [$($($tool $(=> $($option($($argument)*)).+)?),*)?]
             )
             .connecting($run)
         }
+    };
+}
+
+/// A library with these tools.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __library {
+    ($name:expr, $version:expr, [$($tool:ident $(=> $($option:ident($($argument:tt)*)).+)?),*]) => {
+        $crate::sdk::Library::new(
+            $name,
+            $version,
+            vec![$($crate::sdk::tool(stringify!($tool), $tool)$($(.$option($($argument)*))+)?),*],
+        )
     };
 }
 

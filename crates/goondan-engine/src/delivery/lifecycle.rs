@@ -18,6 +18,25 @@ pub(crate) struct Idle {
     pub retired: Option<DateTime<Utc>>,
 }
 
+/// What becomes of an instance that has nothing to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It was idle for too long.
+    Retire,
+    /// It was retired for too long.
+    Delete,
+}
+
+impl Idle {
+    /// What is due at `now`; `None` where nothing is.
+    pub(crate) fn fate(&self, now: DateTime<Utc>, lifecycle: &Lifecycle) -> Option<Fate> {
+        match self.retired {
+            None => is_over(self.since, lifecycle.ttl, now).then_some(Fate::Retire),
+            Some(since) => is_over(since, lifecycle.gc_grace, now).then_some(Fate::Delete),
+        }
+    }
+}
+
 /// What has to be done now, to instances with names of any kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Due<Name> {
@@ -35,10 +54,10 @@ pub(crate) fn due<Name>(
 ) -> Due<Name> {
     let mut due = Due { retire: Vec::new(), delete: Vec::new() };
     for (name, idle) in instances {
-        match idle.retired {
-            None if is_over(idle.since, lifecycle.ttl, now) => due.retire.push(name),
-            Some(since) if is_over(since, lifecycle.gc_grace, now) => due.delete.push(name),
-            _ => {}
+        match idle.fate(now, lifecycle) {
+            Some(Fate::Retire) => due.retire.push(name),
+            Some(Fate::Delete) => due.delete.push(name),
+            None => {}
         }
     }
     due

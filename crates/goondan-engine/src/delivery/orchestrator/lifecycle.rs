@@ -4,11 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::known::Known;
 use super::{Command, Orchestrator, Refusal};
-use crate::delivery::lifecycle::{self, Idle};
+use crate::delivery::lifecycle::{self, Fate, Idle};
+use crate::plan::Generation;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{InstanceMeta, StoreError};
 
@@ -36,6 +39,17 @@ pub enum Tended {
     Failed,
 }
 
+/// How long one has had nothing to do.
+fn idle_of(known: &Known) -> Idle {
+    Idle { since: known.updated_at(), retired: known.retired_at().filter(|_| known.is_retired()) }
+}
+
+/// What becomes of an idle instance of that agent. One whose agent a reload has removed is retired at once (rule R4).
+pub(super) fn fate(generation: &Generation, agent: &str, idle: Idle, now: DateTime<Utc>) -> Option<Fate> {
+    let is_left = idle.retired.is_none() && generation.agent(agent).is_none();
+    idle.fate(now, &generation.policy.lifecycle).or(is_left.then_some(Fate::Retire))
+}
+
 impl Orchestrator {
     /// When it is time to look after idle instances.
     pub(super) fn next_tending(&self) -> Instant {
@@ -47,10 +61,7 @@ impl Orchestrator {
     pub(super) fn tend(&mut self) {
         self.tend_at = self.next_tending();
         let policy = self.engine.generation.load().policy.lifecycle.clone();
-        let idle = self.instances.idle().map(|(agent, key, known)| {
-            let retired = known.retired_at().filter(|_| known.is_retired());
-            ((agent, key), Idle { since: known.updated_at(), retired })
-        });
+        let idle = self.instances.idle().map(|(agent, key, known)| ((agent, key), idle_of(known)));
         let due = lifecycle::due(idle, self.engine.clock.now(), &policy);
         let ids = |names: Vec<(&str, &str)>| -> Vec<_> {
             names.into_iter().map(|(agent, key)| InstanceId::new(agent, key)).collect()
@@ -64,14 +75,11 @@ impl Orchestrator {
     /// Retires or deletes one where it is due.
     pub(super) fn tend_one(&mut self, id: &InstanceId) {
         let Some(instance) = self.instances.get(id).filter(|instance| instance.is_idle()) else { return };
-        let (known, generation) = (&instance.known, self.engine.generation.load_full());
-        let is_retired = known.is_retired();
-        let idle = Idle { since: known.updated_at(), retired: known.retired_at().filter(|_| is_retired) };
-        let due = lifecycle::due([((), idle)].into_iter(), self.engine.clock.now(), &generation.policy.lifecycle);
-        if !due.delete.is_empty() {
-            self.delete(id);
-        } else if !due.retire.is_empty() || (!is_retired && generation.agent(&id.agent).is_none()) {
-            self.retire(id);
+        let idle = idle_of(&instance.known);
+        match fate(&self.engine.generation.load_full(), &id.agent, idle, self.engine.clock.now()) {
+            Some(Fate::Retire) => self.retire(id),
+            Some(Fate::Delete) => self.delete(id),
+            None => {}
         }
     }
 

@@ -8,6 +8,7 @@ use futures::stream::FuturesOrdered;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::lifecycle::fate;
 use super::{Command, Orchestrator, Refusal, SpawnRequest, Submission};
 use crate::delivery::lifecycle::{self, Idle};
 use crate::turn::instance::failed_result;
@@ -174,10 +175,7 @@ impl Orchestrator {
         tokio::spawn(async move {
             let is_due = |meta: &InstanceMeta| {
                 let retired = meta.retired_at.filter(|_| meta.status == InstanceStatus::Retired);
-                let idle = Idle { since: meta.updated_at, retired };
-                let due = lifecycle::due([((), idle)].into_iter(), now, &generation.policy.lifecycle);
-                let is_left = retired.is_none() && generation.agent(&meta.agent).is_none();
-                is_left || !due.retire.is_empty() || !due.delete.is_empty()
+                fate(&generation, &meta.agent, Idle { since: meta.updated_at, retired }, now).is_some()
             };
             let due = due(&*store, is_due).await;
             let due = due.inspect_err(|error| tracing::warn!(%error, "idle instances were not looked after")).ok();
