@@ -5,7 +5,8 @@
 //! `lane` (the one thread that maps, opens, calls and closes it) → `native` (the tables themselves). A call goes
 //! `handler` → `connection` → lane, and its answer comes back through `calls`. `hosted` and [`tool_host`] are the same over
 //! pipes, for libraries that may crash. `extension` carries the messages of an Extension the same way; what follows from them is
-//! `goondan_core::layering`. `connector` runs a Connector, always in a host (`goondan_core::connecting`).
+//! `goondan_core::layering`. `connector` runs a Connector, always in a host (`goondan_core::connecting`). Both hear the library
+//! through `line`.
 //!
 //! This crate deliberately does not know: YAML, models, who calls a tool, and when to reload (it notices that a file is another
 //! one when it is asked to open it).
