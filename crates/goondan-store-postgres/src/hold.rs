@@ -143,9 +143,9 @@ impl Access {
     pub(crate) async fn look(address: &Address, workspace: &str) -> Result<Self, OpenError> {
         let unusable = |cause: &dyn fmt::Display| unusable(address, cause);
         let session = Session::open(address, "gdn", Kind::ReadOnly).await.map_err(|error| unusable(&error))?;
-        let id = match schema::version(&session).await.map_err(|error| unusable(&error))? {
-            0 => 0,
-            _ => id_of(&session, workspace).await.map_err(|error| unusable(&error))?.unwrap_or_default(),
+        let id = match schema::is_there(&session).await.map_err(|error| unusable(&error))? {
+            false => 0,
+            true => id_of(&session, workspace).await.map_err(|error| unusable(&error))?.unwrap_or_default(),
         };
         Ok(Access {
             address: address.clone(),
@@ -159,7 +159,8 @@ impl Access {
     }
 }
 
-fn unusable(address: &Address, cause: &dyn fmt::Display) -> OpenError {
+/// The database at `address` can't be used.
+pub(crate) fn unusable(address: &Address, cause: &dyn fmt::Display) -> OpenError {
     OpenError::Unusable { address: address.to_string(), cause: cause.to_string() }
 }
 

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::address::Address;
-use crate::hold::{Candidate, Holder, OpenError};
+use crate::hold::{self, Candidate, Holder, OpenError};
 use crate::schema;
 use crate::session::{DbError, Kind, Session};
 
@@ -41,9 +41,9 @@ pub struct Node {
 
 /// The nodes that have given a sign of life within the lease, by workspace; those that lead first.
 pub async fn nodes(address: &Address) -> Result<Vec<Node>, OpenError> {
-    let unusable = |error: DbError| OpenError::Unusable { address: address.to_string(), cause: error.to_string() };
+    let unusable = |error: DbError| hold::unusable(address, &error);
     let session = Session::open(address, "gdn nodes", Kind::ReadOnly).await.map_err(unusable)?;
-    if schema::version(&session).await.map_err(unusable)? == 0 {
+    if !schema::is_there(&session).await.map_err(|error| hold::unusable(address, &error))? {
         return Ok(Vec::new());
     }
     let sql = "SELECT n.id, w.name, n.state, n.machine, n.process, extract(epoch FROM n.since)::float8, \

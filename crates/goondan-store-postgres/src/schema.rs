@@ -18,6 +18,12 @@ pub(crate) enum SchemaError {
         /// Their version.
         found: usize,
     },
+    /// An earlier program has made them, and no node of this one has been there since.
+    #[error("its tables are of version {found}, and this program reads version {}: start a node of this gdn, which brings them there", STEPS.len())]
+    Older {
+        /// Their version.
+        found: usize,
+    },
 }
 
 /// Makes the tables, or brings them to the version of this program. Several nodes may do so at once.
@@ -26,9 +32,10 @@ pub(crate) async fn prepare(session: &Session) -> Result<(), SchemaError> {
         return Ok(());
     }
     session.wait("SELECT pg_advisory_lock($1)", &[&lock_key("tables", "")]).await?;
-    let made = step_by_step(session).await;
+    // Where they can't be made, the lock ends with the session.
+    step_by_step(session).await?;
     session.query("SELECT pg_advisory_unlock($1)", &[&lock_key("tables", "")]).await?;
-    made
+    Ok(())
 }
 
 async fn step_by_step(session: &Session) -> Result<(), SchemaError> {
@@ -36,16 +43,31 @@ async fn step_by_step(session: &Session) -> Result<(), SchemaError> {
     if found > STEPS.len() {
         return Err(SchemaError::Newer { found });
     }
-    for (number, step) in STEPS.iter().enumerate().skip(found) {
-        let version = number + 1;
-        let noted = format!("INSERT INTO goondan.versions (version) VALUES ({version})");
-        session.run(&format!("BEGIN; {step}; {noted}; COMMIT")).await?;
+    // All of them at once: whoever looks meanwhile sees no version in between.
+    let missing: String = STEPS.iter().enumerate().skip(found).map(|(number, step)| noted(step, number + 1)).collect();
+    if !missing.is_empty() {
+        session.run(&format!("BEGIN; {missing}COMMIT")).await?;
     }
     Ok(())
 }
 
+/// A step that leads to `version`, and the note of it.
+fn noted(step: &str, version: usize) -> String {
+    format!("{step}; INSERT INTO goondan.versions (version) VALUES ({version}); ")
+}
+
+/// Whether there are tables. Those of another version are an error: only who makes them may be the first to see them.
+pub(crate) async fn is_there(session: &Session) -> Result<bool, SchemaError> {
+    match version(session).await? {
+        0 => Ok(false),
+        found if found < STEPS.len() => Err(SchemaError::Older { found }),
+        found if found > STEPS.len() => Err(SchemaError::Newer { found }),
+        _ => Ok(true),
+    }
+}
+
 /// The version of the tables; 0 where there are none.
-pub(crate) async fn version(session: &Session) -> Result<usize, DbError> {
+async fn version(session: &Session) -> Result<usize, DbError> {
     let there = session.query("SELECT to_regclass('goondan.versions') IS NOT NULL", &[]).await?;
     if !there.first().is_some_and(|row| row.get::<_, bool>(0)) {
         return Ok(0);

@@ -172,7 +172,7 @@ fn unusable(address: &Address) -> impl Fn(DbError) -> OpenError {
 pub async fn workspaces(address: &Address) -> Result<Vec<String>, OpenError> {
     let unusable = unusable(address);
     let session = Session::open(address, "gdn", Kind::ReadOnly).await.map_err(&unusable)?;
-    if schema::version(&session).await.map_err(&unusable)? == 0 {
+    if !schema::is_there(&session).await.map_err(|error| hold::unusable(address, &error))? {
         return Ok(Vec::new());
     }
     let rows = session.query("SELECT name FROM goondan.workspaces ORDER BY name", &[]).await.map_err(&unusable)?;

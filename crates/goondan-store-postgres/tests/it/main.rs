@@ -7,3 +7,4 @@ mod conformity;
 mod holding;
 mod members;
 mod place;
+mod tables;
