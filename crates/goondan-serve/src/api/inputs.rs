@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, PAD};
+use goondan::event::TurnResult;
 use goondan::ports::tool::Attachment;
 use goondan::spec::Code;
 use goondan::telemetry::Caller;
@@ -46,16 +47,23 @@ pub(super) async fn send(
     }
     check(&body)?;
     let is_stream = wants_stream(&headers);
-    // Of an input that is new, the stream misses nothing. One that was handed in before may be over.
-    let is_new = match &body.id {
-        Some(id) => service.swarm().find(id).await.is_none(),
-        None => true,
+    let known = match &body.id {
+        Some(id) => service.swarm().find(id).await,
+        None => None,
     };
-    let live = (is_stream && is_new).then(|| service.inner.hub.subscribe());
-    let (turn, followed) = accept(&service, body, caller(&headers)).await?;
+    // Of an input that is new, the stream misses nothing.
+    let live = (is_stream && known.is_none()).then(|| service.inner.hub.subscribe());
+    let turn = accept(&service, body, caller(&headers)).await?;
+    let (followed, result) = match known {
+        None => (Followed::from(&turn), None),
+        Some(known) => same(known, &turn)?,
+    };
     if is_stream {
         let interest = Interest { approvals: waiting.approvals, ..Interest::default() };
         return Ok(stream(service, followed, interest, live));
+    }
+    if result.is_some() {
+        return Ok(Json(followed.state(result)).into_response());
     }
     if waiting.wait {
         let result = turn.result().await.ok_or_else(ended_first)?;
@@ -93,9 +101,8 @@ fn is_file(file: &Attachment) -> bool {
     is_type && BASE64.decode(&file.data).is_ok()
 }
 
-/// Hands the input in. One that was accepted before goes on under its own chain.
-async fn accept(service: &Service, body: InputBody, caller: Option<Caller>) -> Result<(Turn, Followed), Problem> {
-    let is_named = body.id.is_some();
+/// Hands the input in. One that was accepted before starts nothing.
+async fn accept(service: &Service, body: InputBody, caller: Option<Caller>) -> Result<Turn, Problem> {
     let input = Input {
         output: None,
         text: body.text,
@@ -108,12 +115,24 @@ async fn accept(service: &Service, body: InputBody, caller: Option<Caller>) -> R
         metadata: body.metadata,
         caller,
     };
-    let turn = service.swarm().send(input).await?;
-    let mut followed = Followed::from(&turn);
-    if is_named && let Some(Found::Open(known)) = service.swarm().find(&turn.event_id).await {
-        followed = Followed::from(&known);
+    Ok(service.swarm().send(input).await?)
+}
+
+/// What is followed of an input that was accepted `known` before, and is handed in again as `again`.
+fn same(known: Found, again: &Turn) -> Result<(Followed, Option<TurnResult>), Problem> {
+    match known {
+        Found::Open(first) if first.instance != again.instance => {
+            let message = format!("Another input has this `id`, and went to the conversation {}.", first.instance);
+            Err(Problem::new(Code::SERVE_REQUEST, message).suggest("Give each input an id of its own."))
+        }
+        Found::Open(first) => Ok((Followed::from(&first), None)),
+        Found::Over(result) => Ok((over(again.event_id.clone()), Some(*result))),
     }
-    Ok((turn, followed))
+}
+
+/// An input that is over. Nobody knows any more where it went.
+fn over(event_id: String) -> Followed {
+    Followed { event_id, trace_id: None, instance: None }
 }
 
 fn wants_stream(headers: &HeaderMap) -> bool {
@@ -137,10 +156,10 @@ pub(super) async fn state(State(service): State<Service>, Path(id): Path<String>
     find(&service, id).await.map(|(followed, result)| Json(followed.state(result)))
 }
 
-async fn find(service: &Service, event_id: String) -> Result<(Followed, Option<goondan::event::TurnResult>), Problem> {
+async fn find(service: &Service, event_id: String) -> Result<(Followed, Option<TurnResult>), Problem> {
     match service.swarm().find(&event_id).await {
         Some(Found::Open(turn)) => Ok((Followed::from(&turn), None)),
-        Some(Found::Over(result)) => Ok((Followed { event_id, trace_id: None, instance: None }, Some(*result))),
+        Some(Found::Over(result)) => Ok((over(event_id), Some(*result))),
         None => Err(unknown()),
     }
 }

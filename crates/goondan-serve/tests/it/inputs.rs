@@ -37,7 +37,25 @@ async fn an_input_that_comes_again_is_the_same_input() {
     assert_eq!(first.result, again.result);
     let found: InputState = running.client.get("/api/inputs/order-7").await.unwrap();
     assert_eq!(found.result, first.result);
+    // It is over, whoever asks. Where it went is not made up.
+    let elsewhere = InputBody { instance_key: Some("other".to_owned()), ..named };
+    let told: InputState = running.client.post("/api/inputs", &elsewhere).await.unwrap();
+    assert_eq!((told.status, told.trace_id, told.instance_key), (InputStatus::Over, None, None));
     assert_eq!(running.turns().await, 1);
+}
+
+#[tokio::test]
+async fn an_id_is_for_one_conversation() {
+    let state = tempfile::tempdir().unwrap();
+    let running = Running::start(state.path()).await;
+    let named = InputBody { id: Some("order-8".to_owned()), ..input("slow") };
+    let first: InputState = running.client.post("/api/inputs", &named).await.unwrap();
+    let again: InputState = running.client.post("/api/inputs", &named).await.unwrap();
+    assert_eq!((again.status, again.trace_id), (InputStatus::Open, first.trace_id));
+    let elsewhere = InputBody { instance_key: Some("other".to_owned()), ..named };
+    let refused = running.client.post::<InputState>("/api/inputs", &elsewhere).await.unwrap_err();
+    assert_eq!(code(refused), "E_SERVE_REQUEST");
+    running.client.delete("/api/inputs/order-8").await.unwrap();
 }
 
 #[tokio::test]
