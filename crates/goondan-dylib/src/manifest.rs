@@ -52,6 +52,7 @@ fn spec(export: &wire::Export) -> ExportSpec {
         optional_permissions: export.optional_permissions.iter().map(permission).collect(),
         read_only: export.read_only,
         idempotent: export.idempotent,
+        ..ExportSpec::default()
     }
 }
 

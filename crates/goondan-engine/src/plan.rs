@@ -432,7 +432,11 @@ fn register(
         output: tool.spec.output_limit,
         timeout: stated.and_then(|stated| stated.timeout).unwrap_or(tool.spec.timeout),
     };
-    let mut spec = stated.map_or_else(|| spec.clone(), |stated| stated.apply(spec));
+    let lay = |stated: &ExportOverride| match &tool.spec.entry {
+        Entry::Builtin(_) | Entry::A2a(_) => stated.apply_to_builtin(spec),
+        Entry::Library(_) | Entry::Executable(_) | Entry::Module(_) | Entry::Mcp(_) => stated.apply(spec),
+    };
+    let mut spec = stated.map_or_else(|| spec.clone(), lay);
     if stated.is_some_and(|stated| stated.description_is_template) {
         for (name, value) in variables {
             spec.description = spec.description.replace(name, value);

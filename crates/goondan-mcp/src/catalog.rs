@@ -138,10 +138,9 @@ fn listed(definition: &Definition, told: &Told, name: String) -> Result<Listed, 
         description: cleaned(description, MAX_DESCRIPTION),
         parameters: Value::Object(parameters(&told.input_schema)?),
         permissions: permissions(&definition.way, hints),
-        optional_permissions: BTreeSet::new(),
-        // These two let a call be made again, or without a question. A stranger's word is not enough for that.
-        read_only: false,
-        idempotent: false,
+        // Nor `read_only` or `idempotent`: they let a call be made again, or without a question. A stranger's word is not enough
+        // for that.
+        ..ExportSpec::default()
     };
     Ok(Listed { own: told.name.to_string(), export, hints })
 }

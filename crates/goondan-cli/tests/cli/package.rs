@@ -273,3 +273,18 @@ fn installing_from_a_repository_runs_no_filter_of_its_reader() {
     assert!(!mark.exists(), "the filter has run");
     assert!(read(&sandbox, "app/goondan.yaml").contains("@acme/tools"));
 }
+
+/// What a project says to git may name programs. Installing does nothing that it says.
+#[test]
+fn installing_from_a_repository_obeys_no_git_of_the_project() {
+    let sandbox = folders();
+    let folder = sandbox.dir().join("tools");
+    for arguments in [&["init", "-q"][..], &["add", "-A"], &["commit", "-qm", "one"], &["tag", "v1.2.0"]] {
+        git(&folder, arguments);
+    }
+    git(&sandbox.dir().join("app"), &["init", "-q"]);
+    // Whoever obeys this finds no repository.
+    git(&sandbox.dir().join("app"), &["config", "url.file:///nowhere.insteadOf", "file:///"]);
+    gdn(&sandbox, &["package", "add", &format!("git+file://{}", folder.display())]).ok();
+    assert!(read(&sandbox, "app/goondan.yaml").contains("@acme/tools"));
+}

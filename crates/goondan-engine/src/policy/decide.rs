@@ -292,18 +292,23 @@ pub(super) fn containment(
     mut sandbox: Sandbox,
 ) -> Containment {
     sandbox.programs.get_or_insert_default();
-    sandbox.network |= by_permission(permissions, question, Permission::Network).0 == Action::Allow;
-    let writes = by_permission(permissions, question, Permission::Write) != (Action::Deny, true);
+    sandbox.network |= opens_network(permissions, question.tool_name);
+    let writes = by_permission(permissions, question.tool_name, Permission::Write) != (Action::Deny, true);
     Containment { sandbox, writes }
 }
 
+/// Whether commands of a tool that a pattern allows reach the network, since the policy allows that anyway.
+pub fn opens_network(permissions: Option<&Permissions>, tool_name: &str) -> bool {
+    by_permission(permissions, tool_name, Permission::Network).0 == Action::Allow
+}
+
 /// What a policy says about a permission of a tool whatever the arguments are, and whether a rule says so.
-fn by_permission(permissions: Option<&Permissions>, question: PolicyQuestion<'_>, one: Permission) -> (Action, bool) {
+fn by_permission(permissions: Option<&Permissions>, tool_name: &str, one: Permission) -> (Action, bool) {
     let Some(permissions) = permissions else { return (unstated(&BTreeSet::from([one])), false) };
     let is_about = |rule: &&PermissionRule| {
         rule.args.is_empty()
             && rule.permission.is_none_or(|permission| permission == one)
-            && rule.tool.as_ref().is_none_or(|tool| pattern::matches(tool, question.tool_name))
+            && rule.tool.as_ref().is_none_or(|tool| pattern::matches(tool, tool_name))
     };
     let rule = permissions.rules.iter().rev().find(is_about);
     rule.map_or((permissions.default, false), |rule| (rule.action, true))

@@ -15,7 +15,7 @@ mod reach;
 pub mod redact;
 pub(crate) mod taint;
 
-pub use decide::{Because, Decision, PartDecision, PolicyQuestion, decide, stricter};
+pub use decide::{Because, Decision, PartDecision, PolicyQuestion, decide, opens_network, stricter};
 pub use paths::PathArguments;
 
 #[cfg(test)]

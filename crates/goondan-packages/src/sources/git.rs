@@ -10,6 +10,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use semver::Version;
+use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
@@ -79,7 +80,8 @@ pub(super) async fn candidates(reference: &Reference) -> Result<Vec<Candidate>> 
     if reference.at.is_some() {
         return Ok(vec![Candidate { version: None, pin: Pin::Git(reference.clone()) }]);
     }
-    let listed = git(None, &["ls-remote", "--tags", "--refs", "--", &reference.url]).await?;
+    let place = empty_folder()?;
+    let listed = git(place.path(), &["ls-remote", "--tags", "--refs", "--", &reference.url]).await?;
     let listed = String::from_utf8_lossy(&listed).into_owned();
     let tags = listed.lines().filter_map(|line| line.split_once("refs/tags/").map(|(_, tag)| tag));
     let of_tag = |tag: &str| {
@@ -96,33 +98,29 @@ pub(super) async fn candidates(reference: &Reference) -> Result<Vec<Candidate>> 
 
 /// Fetches a commit and packs its files.
 pub(super) async fn fetch(reference: &Reference) -> Result<Fetched> {
-    let place = tempfile::tempdir().map_err(|error| PackageError::io("created", &std::env::temp_dir(), &error))?;
+    let place = empty_folder()?;
     let folder = place.path();
-    git(Some(folder), &["init", "--quiet", "--bare", "."]).await?;
+    git(folder, &["init", "--quiet", "--bare", "."]).await?;
     let info = folder.join("info");
     let written = fs::create_dir_all(&info).and_then(|()| fs::write(info.join("attributes"), ATTRIBUTES));
     written.map_err(|error| PackageError::io("written", &info, &error))?;
     let at = reference.at.as_deref().unwrap_or("HEAD");
     let fetch = ["fetch", "--quiet", "--depth", "1", "--no-tags", "--no-recurse-submodules"];
-    let alone = git(Some(folder), &[&fetch[..], &["--", &reference.url, at]].concat()).await;
+    let alone = git(folder, &[&fetch[..], &["--", &reference.url, at]].concat()).await;
     let wanted = match alone {
         Ok(_) => "FETCH_HEAD".to_owned(),
         // Not every server hands out a commit by its id.
         Err(error) if !is_commit(at) => return Err(error),
         Err(_) => {
             let all = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
-            git(
-                Some(folder),
-                &[&["fetch", "--quiet", "--no-recurse-submodules", "--", &reference.url], &all[..]].concat(),
-            )
-            .await?;
+            git(folder, &[&["fetch", "--quiet", "--no-recurse-submodules", "--", &reference.url], &all[..]].concat())
+                .await?;
             at.to_owned()
         }
     };
-    let commit =
-        git(Some(folder), &["rev-parse", "--verify", "--end-of-options", &format!("{wanted}^{{commit}}")]).await?;
+    let commit = git(folder, &["rev-parse", "--verify", "--end-of-options", &format!("{wanted}^{{commit}}")]).await?;
     let commit = String::from_utf8_lossy(&commit).trim().to_owned();
-    let tar = git(Some(folder), &["archive", "--format=tar", &commit]).await?;
+    let tar = git(folder, &["archive", "--format=tar", &commit]).await?;
     let work = tokio::task::spawn_blocking(move || repack(&tar));
     let archive = work.await.map_err(|panic| PackageError::source(panic.to_string()))??;
     Ok(Fetched { archive, resolved: reference.at(&commit).to_string(), is_archive: false })
@@ -133,13 +131,29 @@ fn is_commit(at: &str) -> bool {
 }
 
 fn repack(tar: &[u8]) -> Result<Vec<u8>> {
-    let place = tempfile::tempdir().map_err(|error| PackageError::io("created", &std::env::temp_dir(), &error))?;
+    let place = empty_folder()?;
     from_tar(tar, place.path())?;
     Ok(pack(place.path())?.archive)
 }
 
-/// Runs git, which asks nobody anything.
-async fn git(folder: Option<&Path>, arguments: &[&str]) -> Result<Vec<u8>> {
+/// Variables by which git finds a repository.
+const REPOSITORY: [&str; 7] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_NAMESPACE",
+];
+
+fn empty_folder() -> Result<TempDir> {
+    tempfile::tempdir().map_err(|error| PackageError::io("created", &std::env::temp_dir(), &error))
+}
+
+/// Runs git, which asks nobody anything. It runs in a folder of ours: in that of a project it would do what the project's
+/// `.git/config` says, and that may name programs.
+async fn git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     let mut command = Command::new("git");
     command.args(["-c", "protocol.allow=never"]);
     for scheme in SCHEMES {
@@ -150,13 +164,12 @@ async fn git(folder: Option<&Path>, arguments: &[&str]) -> Result<Vec<u8>> {
     if std::env::var_os("GIT_SSH_COMMAND").is_none() {
         command.env("GIT_SSH_COMMAND", "ssh -o BatchMode=yes");
     }
-    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"] {
+    for name in REPOSITORY {
         command.env_remove(name);
     }
-    command.stdin(Stdio::null()).kill_on_drop(true);
-    if let Some(folder) = folder {
-        command.current_dir(folder);
-    }
+    // Nor does it look for a repository above that folder.
+    command.env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap_or(folder));
+    command.current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
     let what = arguments.first().copied().unwrap_or_default();
     let ended = tokio::time::timeout(PATIENCE, output(&mut command)).await.map_err(|_| {
         PackageError::source(format!("`git {what}` did not end within {} minutes.", PATIENCE.as_secs() / 60))

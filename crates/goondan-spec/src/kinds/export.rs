@@ -39,6 +39,9 @@ pub struct ExportSpec {
     /// Running it twice is the same as running it once.
     #[serde(default)]
     pub idempotent: bool,
+    /// What its arguments mean whatever `parameters` say, where the export is built in.
+    #[serde(skip)]
+    pub known: MarkedArguments,
 }
 
 /// The `format` of an argument that is a shell command line. A policy takes it to pieces (rule S1).
@@ -87,9 +90,34 @@ pub struct MarkedArguments {
     pub patches: Vec<String>,
 }
 
+impl MarkedArguments {
+    /// Marks what `other` marks, too.
+    fn add(&mut self, other: &MarkedArguments) {
+        let lists = [
+            (&mut self.commands, &other.commands),
+            (&mut self.environments, &other.environments),
+            (&mut self.paths, &other.paths),
+            (&mut self.folders, &other.folders),
+            (&mut self.programs, &other.programs),
+            (&mut self.trees, &other.trees),
+            (&mut self.patches, &other.patches),
+        ];
+        for (names, more) in lists {
+            let missing: Vec<String> = more.iter().filter(|name| !names.contains(name)).cloned().collect();
+            names.extend(missing);
+        }
+    }
+}
+
 impl ExportSpec {
-    /// The arguments whose `format` says what they mean.
+    /// The arguments whose `format` says what they mean, and those of which that is known anyway.
     pub fn marked_arguments(&self) -> MarkedArguments {
+        let mut marked = self.marked_by_format();
+        marked.add(&self.known);
+        marked
+    }
+
+    fn marked_by_format(&self) -> MarkedArguments {
         let properties = self.parameters.get("properties").and_then(Value::as_object);
         let named = |format: &str| -> Vec<String> {
             let has_format = |schema: &Value| schema.get("format").and_then(Value::as_str) == Some(format);
@@ -199,13 +227,26 @@ impl ExportOverride {
                 .unwrap_or_else(|| base.optional_permissions.clone()),
             read_only: self.read_only.unwrap_or(base.read_only),
             idempotent: self.idempotent.unwrap_or(base.idempotent),
+            known: base.known.clone(),
         }
+    }
+
+    /// The same over an export that is built in. What it needs, and what its arguments mean to a policy, is known, and a project
+    /// can't state it away.
+    pub fn apply_to_builtin(&self, own: &ExportSpec) -> ExportSpec {
+        let mut export = self.apply(own);
+        export.permissions.extend(&own.permissions);
+        export.optional_permissions.retain(|optional| !export.permissions.contains(optional));
+        export.known = own.marked_arguments();
+        export
     }
 }
 
 /// What is known of an entry's own exports.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'e> {
+    /// It is built in.
+    Builtin(&'e [ExportSpec]),
     /// It says them.
     Says(&'e [ExportSpec]),
     /// It will, once it is opened.
@@ -232,7 +273,7 @@ pub(super) fn read_all(
     findings: &mut Findings,
 ) -> Option<Chosen> {
     let Some(field) = field else {
-        let Source::Says(own) = source else { return Some((Vec::new(), Vec::new())) };
+        let (Source::Builtin(own) | Source::Says(own)) = source else { return Some((Vec::new(), Vec::new())) };
         return Some((own.to_vec(), Vec::new()));
     };
     let mut exports: Chosen = (Vec::new(), Vec::new());
@@ -245,7 +286,11 @@ pub(super) fn read_all(
         }
         let blank = ExportSpec::named(&stated.name);
         match source {
-            Source::Says(own) => match own.iter().find(|export| export.name == stated.name) {
+            Source::Builtin(own) | Source::Says(own) => match own.iter().find(|export| export.name == stated.name) {
+                Some(base) if matches!(source, Source::Builtin(_)) => {
+                    check_needs(&item, &stated, base, findings);
+                    exports.0.push(stated.apply_to_builtin(base));
+                }
                 Some(base) => exports.0.push(stated.apply(base)),
                 None => unknown(&name_field, &stated.name, own, findings),
             },
@@ -255,6 +300,22 @@ pub(super) fn read_all(
         exports.1.push(stated);
     }
     Some(exports)
+}
+
+/// Tells of permissions that an export needs and that its item leaves out.
+fn check_needs(item: &Field<'_>, stated: &ExportOverride, own: &ExportSpec, findings: &mut Findings) {
+    let Some(permissions) = &stated.permissions else { return };
+    let missing: Vec<String> = PERMISSIONS
+        .iter()
+        .filter(|(_, permission)| own.permissions.contains(permission) && !permissions.contains(permission))
+        .map(|(name, _)| format!("`{name}`"))
+        .collect();
+    if missing.is_empty() {
+        return;
+    }
+    let message = format!("The export `{}` needs {}, whatever is stated here.", own.name, missing.join(" and "));
+    let field = item.child("permissions");
+    findings.add(field.as_ref().unwrap_or(item).invalid(message).suggest("add it, or leave `permissions` out"));
 }
 
 /// Whether an item states all that a model has to know.

@@ -162,8 +162,8 @@ pub(crate) fn decode(spec: &Field<'_>, scope: &Scope<'_>, findings: &mut Finding
     let manifest = builtin_manifest(entry.as_ref(), scope);
     let ask = matches!(entry, Some(Entry::A2a(_))).then(A2aAgent::export);
     let source = match (&entry, manifest, &custom) {
-        (Some(Entry::A2a(_)), ..) => Source::Says(ask.as_slice()),
-        (Some(Entry::Builtin(_)), Some(manifest), _) => Source::Says(&manifest.exports),
+        (Some(Entry::A2a(_)), ..) => Source::Builtin(ask.as_slice()),
+        (Some(Entry::Builtin(_)), Some(manifest), _) => Source::Builtin(&manifest.exports),
         (Some(Entry::Executable(_)), _, Some(export)) => Source::Says(std::slice::from_ref(export)),
         (Some(Entry::Library(_) | Entry::Mcp(_)), ..) => Source::SaysLater,
         (Some(Entry::Module(_)), ..) => Source::SaysNothing,

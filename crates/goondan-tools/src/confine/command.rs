@@ -11,16 +11,10 @@ use super::{ANY, Contained, Launcher, Layer, Places, layer, start};
 use crate::tool_chains;
 
 /// What programs read below the home folder beside tool chains. Where keys lie is not among it.
-const HOMES: [&str; 8] = [
-    ".gitconfig",
-    ".config/git/attributes",
-    ".config/git/config",
-    ".config/git/ignore",
-    ".local/bin",
-    ".local/lib",
-    ".local/share/uv/python",
-    ".local/share/uv/tools",
-];
+const HOMES: [&str; 4] = [".local/bin", ".local/lib", ".local/share/uv/python", ".local/share/uv/tools"];
+
+/// What git reads there. It does nothing without, and some keep a password in it.
+const GIT_HOMES: [&str; 4] = [".gitconfig", ".config/git/attributes", ".config/git/config", ".config/git/ignore"];
 
 impl Launcher {
     /// `command`, which starts `found` and may start the programs `beside` it, in the sandbox that `containments` ask
@@ -50,8 +44,7 @@ fn layer_of(containment: &Containment, ctx: &ToolContext, found: &Found, beside:
     if !is_in_project {
         layer.read.retain(|folder| *folder != project);
     }
-    let is_git = found.path.file_stem() == Some(OsStr::new("git"));
-    let repository = repository(&ctx.workdir).filter(|_| is_in_project && is_git);
+    let repository = repository(&ctx.workdir).filter(|_| is_in_project && is_git(found));
     if containment.writes {
         layer.write.extend(repository.clone());
     } else {
@@ -59,11 +52,14 @@ fn layer_of(containment: &Containment, ctx: &ToolContext, found: &Found, beside:
     }
     layer.read.extend(repository);
     layer.read.extend(programs::folders(path, &[]));
+    let all = || std::iter::once(found).chain(beside);
     if let Some(home) = std::env::home_dir() {
         layer.read.extend(HOMES.iter().map(|below| home.join(below)));
+        if all().any(|one| one.is_launcher || is_git(one)) {
+            layer.read.extend(GIT_HOMES.iter().map(|below| home.join(below)));
+        }
     }
     layer.read.extend(tool_chains::readable());
-    let all = || std::iter::once(found).chain(beside);
     let stated = containment.sandbox.programs.as_deref().unwrap_or_default();
     if stated.iter().any(|one| one == ANY) || (stated.is_empty() && all().any(|one| one.is_launcher)) {
         layer.execute = None;
@@ -71,6 +67,10 @@ fn layer_of(containment: &Containment, ctx: &ToolContext, found: &Found, beside:
         layer.execute.get_or_insert_default().extend(all().flat_map(Found::files));
     }
     layer
+}
+
+fn is_git(found: &Found) -> bool {
+    found.path.file_stem() == Some(OsStr::new("git"))
 }
 
 /// What git keeps of the repository that `folder` lies in, where that is above it.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use goondan_engine::policy;
 use goondan_spec::kinds::{
     Action, Agent, Entry, ExportSpec, InstructionFile, PATCHED, Permission, PermissionRule, RuleSandbox, Workdir,
 };
@@ -89,7 +90,8 @@ impl Offer<'_> {
     /// Whether any call may run without a question. What the export makes use of, nobody is asked for: it is asked about by
     /// itself.
     fn may(&self, agent: &Agent, power: Permission) -> bool {
-        let needs = match self.export.optional_permissions.contains(&power) {
+        let is_needed = self.export.permissions.contains(&power);
+        let needs = match !is_needed && self.export.optional_permissions.contains(&power) {
             true => &BTreeSet::from([power]),
             false => &self.export.permissions,
         };
@@ -118,15 +120,21 @@ impl Offer<'_> {
         possible
     }
 
-    /// Whether the export has the arguments that a rule names. Of one that says nothing of them, that is not known.
+    /// Whether the export has the arguments that a rule names. Of one that says nothing of them, that is not known. Those that
+    /// a Tool leaves out are there all the same.
     fn has_arguments(&self, rule: &PermissionRule) -> bool {
-        let known = self.export.parameters.get("properties").and_then(serde_json::Value::as_object);
-        known.is_none_or(|known| rule.args.keys().all(|name| name == PATCHED || known.contains_key(name)))
+        let properties = |export: &'_ ExportSpec| export.parameters.get("properties")?.as_object().cloned();
+        let Some(mut known) = properties(self.export) else { return true };
+        known.extend(self.own.and_then(properties).into_iter().flatten());
+        rule.args.keys().all(|name| name == PATCHED || known.contains_key(name))
     }
 
     /// Whether what a rule allows runs in a sandbox that the project has not opened: commands that match a pattern, in a
     /// folder of the conversation's own. In the project they could write what its user's own programs obey.
     fn is_contained(&self, agent: &Agent, rule: &PermissionRule) -> bool {
+        if policy::opens_network(agent.permissions.as_ref(), &self.name) {
+            return false;
+        }
         let commands = self.own.map(ExportSpec::marked_arguments).unwrap_or_default().commands;
         let is_pattern = |name: &String| rule.args.get(name).is_some_and(|pattern| pattern.contains(['*', '?']));
         let is_apart = agent.workdir == Workdir::Instance && rule.sandbox == RuleSandbox::Usual;

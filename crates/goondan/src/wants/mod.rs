@@ -4,6 +4,7 @@
 //! run programs outside of a sandbox or use the network.
 
 mod agents;
+mod connections;
 pub(crate) mod tools;
 
 use std::collections::HashSet;
@@ -51,6 +52,7 @@ pub fn wants(project: &Project, state_root: &StateRoot) -> Vec<Want> {
         wants.extend(tools::settings(bundle));
         wants.extend(agents::powers(bundle));
         wants.extend(agents::obeyed(bundle));
+        wants.extend(connections::connections(bundle));
         wants.extend(bundle.models().values().filter_map(|model| reach(model)));
         wants.extend(values(bundle));
         wants.extend(shared_state(bundle, state_root));

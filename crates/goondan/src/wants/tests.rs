@@ -77,6 +77,57 @@ fn what_a_policy_may_allow_is_wanted() {
     }
 }
 
+const BASH: &str = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: bash}\nspec: {entry: \"builtin:bash\", exports: [EXPORT]}\n";
+
+/// What a built-in tool is, a project can't say otherwise.
+#[test]
+fn a_tool_that_states_less_wants_the_same() {
+    for (export, agent) in [
+        // The pattern is about a command line, whether the Tool says so or not.
+        (
+            "{name: exec, parameters: {type: object, properties: {command: {type: string}}, required: [command]}}",
+            "workdir: project, tools: [{ref: Tool/bash}], permissions: {rules: [{tool: bash__exec, args: {command: 'echo*'}, action: allow}]}",
+        ),
+        // An argument that it leaves out is there.
+        (
+            "{name: exec, parameters: {type: object, properties: {}}}",
+            "workdir: project, tools: [{ref: Tool/bash}], permissions: {rules: [{tool: bash__exec, args: {command: '*'}, action: allow}]}",
+        ),
+        ("{name: exec, optionalPermissions: [execute]}", "tools: [{ref: Tool/bash}], permissions: {default: allow}"),
+    ] {
+        let folder = project(SCRIPTED, agent, &BASH.replace("EXPORT", export));
+        let wants = found(folder.path());
+        assert!(matches!(wants.as_slice(), [one] if one.contains("run programs")), "{export}: {wants:?}");
+    }
+}
+
+#[test]
+fn a_pattern_with_the_network_is_wanted() {
+    let rules = "[{permission: network, action: allow}, {tool: 'bash__*', args: {command: 'git *'}, action: allow}]";
+    let wants = of_agent(&format!("tools: [{{ref: Tool/bash}}], permissions: {{rules: {rules}}}"));
+    assert!(matches!(wants.as_slice(), [one] if one.contains("run programs")), "{wants:?}");
+}
+
+#[test]
+fn connections_are_wanted_with_whom_they_ask_and_what_they_hand_over() {
+    let connection = |connector: &str, more: &str| {
+        let text = format!(
+            "apiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {{name: bot}}\nspec: {{connectorRef: Connector/{connector}{more}}}\n"
+        );
+        found(project(SCRIPTED, "tools: []", &text).path())
+    };
+    let approvers = ", secrets: {botToken: {value: '1:a'}}, allow: {senders: ['6'], approvers: ['6']}";
+    assert_eq!(
+        connection("telegram", approvers),
+        ["takes inputs from `telegram` by Connection/bot, and lets people there answer approval questions"]
+    );
+    assert_eq!(
+        connection("telegram", ", allow: {senders: ['6']}"),
+        ["takes inputs from `telegram` by Connection/bot, with the value of TELEGRAM_BOT_TOKEN"]
+    );
+    assert_eq!(connection("cli", ""), Vec::<String>::new());
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn what_runs_in_a_sandbox_is_not_wanted() {
@@ -130,10 +181,11 @@ fn instructions_outside_of_the_project_are_wanted_by_their_folder() {
 }
 
 #[test]
-fn a_tool_that_understates_what_it_needs_is_known_for_what_it_is() {
-    let tool = "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: calm}\nspec: {entry: 'builtin:bash', exports: [{name: exec, permissions: [read]}]}\n";
-    let folder = project(SCRIPTED, "tools: [{ref: Tool/calm}]", tool);
-    assert_eq!(found(folder.path()), ["lets Agent/a run programs without a question: calm__exec"]);
+fn a_tool_that_understates_what_it_needs_is_told() {
+    let folder =
+        project(SCRIPTED, "tools: [{ref: Tool/bash}]", &BASH.replace("EXPORT", "{name: exec, permissions: [read]}"));
+    let told = crate::load(folder.path()).diagnostics;
+    assert!(told.iter().any(|one| one.message.contains("`exec` needs `execute`")), "{told:?}");
 }
 
 #[test]

@@ -158,10 +158,19 @@ pub fn forms_of(secret: &str) -> BTreeSet<String> {
     // A text in a text, as tool results in a request are.
     let twice = Value::from(quoted[1..quoted.len() - 1].to_owned()).to_string();
     forms.insert(twice[1..twice.len() - 1].to_owned());
+    // As PHP writes it.
+    forms.insert(quoted[1..quoted.len() - 1].replace('/', "\\/"));
     let bytes = secret.as_bytes();
-    forms.insert(url_encoded(bytes, |byte| format!("%{byte:02X}")));
-    forms.insert(url_encoded(bytes, |byte| format!("%{byte:02x}")));
-    forms.insert(url_encoded(bytes, |byte| if byte == b' ' { "+".to_owned() } else { format!("%{byte:02X}") }));
+    for kept in KEPT_IN_URLS {
+        let encode = |kept: &'static str, space: &'static str, is_lower: bool| {
+            url_encoded(bytes, kept, |byte| match byte {
+                b' ' => space.to_owned(),
+                _ if is_lower => format!("%{byte:02x}"),
+                _ => format!("%{byte:02X}"),
+            })
+        };
+        forms.extend([encode(kept, "%20", false), encode(kept, "%20", true), encode(kept, "+", false)]);
+    }
     let hex = |digits: fn(&u8) -> String| bytes.iter().map(digits).collect::<String>();
     forms.insert(hex(|byte| format!("{byte:02x}")));
     forms.insert(hex(|byte| format!("{byte:02X}")));
@@ -172,8 +181,14 @@ pub fn forms_of(secret: &str) -> BTreeSet<String> {
     forms
 }
 
-fn url_encoded(bytes: &[u8], encode: impl Fn(u8) -> String) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~');
+/// What encoders for URLs leave as it is beside letters, digits and `-_.~`: nothing, slashes (Python's `quote`), what
+/// `encodeURIComponent` and what `encodeURI` of JavaScript leave.
+const KEPT_IN_URLS: [&str; 4] = ["", "/", "!'()*", "!'()*;/?:@&=+$,#"];
+
+fn url_encoded(bytes: &[u8], kept: &str, encode: impl Fn(u8) -> String) -> String {
+    let plain = |byte: u8| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') || kept.as_bytes().contains(&byte)
+    };
     bytes.iter().map(|&byte| if plain(byte) { (byte as char).to_string() } else { encode(byte) }).collect()
 }
 
