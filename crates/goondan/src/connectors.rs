@@ -81,6 +81,15 @@ pub struct Unusable {
     pub problem: String,
 }
 
+/// Why a connection can't run with these variables, as a sentence that stands alone.
+pub(crate) fn unusable(
+    bundle: &Bundle,
+    connection: &Resource<Connection>,
+    environment: &Environment,
+) -> Option<String> {
+    Bound::of(bundle, connection, environment)?.err().map(|unusable| unusable.problem)
+}
+
 impl Bound {
     /// A connection without its values, to see where its events go; `None` for one whose Connector is not there.
     pub fn without_values(bundle: &Bundle, connection: &Resource<Connection>) -> Option<Bound> {

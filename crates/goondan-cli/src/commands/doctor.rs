@@ -184,7 +184,7 @@ fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<Check> {
             checks.extend(workspaces(bundle, state_root));
             let trust = Trust::new(state_root, false);
             checks.push(trusted(&trust, &project));
-            checks.extend(models(&project.root, bundle, &trust));
+            checks.extend(values(&project.root, bundle, &trust));
             checks.extend(servers(bundle));
             checks.extend(runtimes::missing(bundle));
             checks
@@ -241,20 +241,26 @@ fn workspaces(bundle: &Bundle, state_root: &StateRoot) -> Vec<Check> {
     checks
 }
 
-/// Whether every model finds its key. The key itself is never shown.
-fn models(root: &Path, bundle: &Bundle, trust: &Trust) -> Vec<Check> {
+/// Whether every model finds its key, and every connection its values. They are never shown.
+fn values(root: &Path, bundle: &Bundle, trust: &Trust) -> Vec<Check> {
     let environment = match trust.environment(root) {
         Ok(environment) => environment,
         Err(problem) => return vec![check("variables", Status::Fail, problem.message)],
     };
     let keys = goondan::checks::keys(bundle, &environment);
-    keys.map(|(model, missing)| match missing {
+    let of_models = keys.map(|(model, missing)| match missing {
         None => check("key", Status::Ok, format!("{} needs no key, or has its key", model.id)),
         Some(remedy) => {
             check("key", Status::Warn, format!("{} has no key", model.id)).suggest(in_sentence_case(&remedy))
         }
-    })
-    .collect()
+    });
+    let connections = goondan::checks::connections(bundle, &environment);
+    let of_connections = connections.map(|(connection, problem)| match problem {
+        None => check("connection", Status::Ok, format!("{connection} has its values")),
+        Some(problem) => check("connection", Status::Warn, format!("{connection} can't run. {problem}"))
+            .suggest("Set it in the environment, or in a file named `.env`."),
+    });
+    of_models.chain(of_connections).collect()
 }
 
 /// Whether the programs of MCP servers are there. None is started, and no server is reached.

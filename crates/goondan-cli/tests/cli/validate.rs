@@ -108,6 +108,17 @@ fn a_key_that_is_missing_is_a_warning_until_it_is_needed() {
 }
 
 #[test]
+fn a_value_that_a_connection_lacks_is_a_warning_until_it_is_needed() {
+    let webhook = "---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {name: alerts}\nspec:\n  connectorRef: \
+                   Connector/webhook\n  secrets: {signingSecret: {valueFrom: {env: NOBODYS_SECRET}}}\n";
+    let sandbox = with_tools("{provider: scripted, model: x}", &[], webhook);
+    let told = sandbox.gdn(&["validate", "p", "--format", "short"]);
+    assert_eq!(told.code, 0, "{told:?}");
+    assert!(told.stdout.contains("W_CONFIG_NOT_READY") && told.stdout.contains("NOBODYS_SECRET"), "{told:?}");
+    assert!(sandbox.gdn(&["doctor", "p"]).stdout.contains("Connection/alerts can't run"));
+}
+
+#[test]
 #[cfg(unix)]
 fn what_is_behind_an_entry_is_looked_at() {
     use std::os::unix::fs::PermissionsExt as _;

@@ -44,6 +44,15 @@ pub fn modules(bundle: &Bundle) -> Vec<(ResourceId, Option<(String, String)>)> {
     tools.chain(extensions).chain(bundle.connectors().values().filter_map(of_connector)).collect()
 }
 
+/// The connections, each with what keeps it from running with these variables.
+pub fn connections<'b>(
+    bundle: &'b Bundle,
+    environment: &'b Environment,
+) -> impl Iterator<Item = (&'b ResourceId, Option<String>)> {
+    let all = bundle.connections().values();
+    all.map(|connection| (&connection.id, crate::connectors::unusable(bundle, connection, environment)))
+}
+
 /// The models of providers on the network, each with what to do about its key where that is missing.
 pub fn keys<'b>(
     bundle: &'b Bundle,

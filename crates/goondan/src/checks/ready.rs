@@ -7,6 +7,8 @@ use goondan_spec::kinds::{ConnectorEntry, Entry, ExtensionEntry, Model, Module, 
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 use goondan_tools::{EntryFault, config_fault, entry_fault};
 
+use crate::connectors::unusable;
+
 /// What can't be had. What no agent uses keeps nobody from running.
 pub(super) fn check(bundle: &Bundle, environment: &Environment) -> Vec<Diagnostic> {
     let agents = || bundle.agents().values().map(|agent| &agent.spec);
@@ -49,7 +51,13 @@ pub(super) fn check(bundle: &Bundle, environment: &Environment) -> Vec<Diagnosti
         diagnostic.position = bundle.place(&connector.id, "spec.entry").or(diagnostic.position);
         Some(diagnostic)
     });
-    of_models.chain(of_tools).chain(of_extensions).chain(of_connectors).collect()
+    let of_connections = bundle.connections().values().filter_map(|connection| {
+        let message = unusable(bundle, connection, environment)?;
+        let suggestion = Some("set it in the environment, or in a file named `.env`".to_owned());
+        let problem = Problem { code: Code::NOT_READY, message: format!("{}: {message}", connection.id), suggestion };
+        Some(problem.of(connection, "spec", true, "connection"))
+    });
+    of_models.chain(of_tools).chain(of_extensions).chain(of_connectors).chain(of_connections).collect()
 }
 
 /// The models whose keys are not set, and those that have theirs.
