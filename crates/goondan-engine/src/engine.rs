@@ -27,6 +27,7 @@ use goondan_core::ports::reload::Reloader;
 use goondan_core::ports::store::Store;
 use goondan_core::ports::tool::InstanceObserver;
 use goondan_core::ports::tracing::Tracing;
+use goondan_core::real_path::real_path;
 
 /// The ports of a running swarm, and its current generation.
 pub struct Engine {
@@ -130,6 +131,19 @@ impl Engine {
             Workdir::Project => root(),
             Workdir::Path(path) => root().join(path),
             Workdir::Repository(folder) => folder.clone(),
+        }
+    }
+
+    /// What that folder must lie in, free of links, however the links in its path change. What a spawn said was free of links then.
+    pub(crate) fn anchor(&self, agent: &AgentPlan, cwd: Option<&Path>) -> Option<PathBuf> {
+        if self.workdir.is_some() {
+            return None;
+        }
+        match (cwd, &agent.workdir) {
+            (Some(cwd), _) => Some(cwd.to_owned()),
+            (None, Workdir::Instance | Workdir::Project) => None,
+            (None, Workdir::Path(_)) => real_path(self.generation.load().bundle.root()).ok(),
+            (None, Workdir::Repository(folder)) => Some(folder.clone()),
         }
     }
 }

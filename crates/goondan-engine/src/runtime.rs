@@ -258,6 +258,7 @@ impl Runtime {
         let catalog = agent.catalog.clone();
         let facts = TurnFacts {
             workdir: self.engine.workdir(&agent, &instance, None),
+            anchor: self.engine.anchor(&agent, None),
             trace: trace.clone(),
             callers: Vec::new(),
             bound_by: Default::default(),

@@ -67,10 +67,10 @@ impl<'f> Folder<'f> {
             return *seen;
         }
         let path = self.root.join(relative);
-        // What is not there yet leads where the folder above it leads.
-        let known = path.ancestors().find_map(|path| self.files.canonical(path).ok());
-        let leaves =
-            known.is_some_and(|target| !target.starts_with(&self.canonical) && !self.canonical.starts_with(&target));
+        // What is not there yet leads where the folder above it leads. Above the root nothing is asked.
+        let inner = path.ancestors().take_while(|path| path.starts_with(self.root));
+        let known = inner.into_iter().find_map(|path| self.files.canonical(path).ok());
+        let leaves = known.is_some_and(|target| !target.starts_with(&self.canonical));
         let seen = Seen { kind: self.files.kind(&path).ok(), leaves };
         self.lock().insert(relative.to_owned(), seen);
         seen
@@ -227,16 +227,17 @@ impl<'f> Looks<'f> {
         self.folder.read(relative)
     }
 
-    /// The text of a file of the repository around the bundle, or of the bundle where there is none. It may lie outside of the
-    /// bundle, but not outside of the repository: that is [`io::ErrorKind::PermissionDenied`] with a reason.
-    pub(crate) fn read_in_repository(&self, path: &Path) -> Result<String, Unreadable> {
+    /// The text of a file of the repository around the bundle, or of the bundle where there is none, and where it really lies. It
+    /// may lie outside of the bundle, but not outside of the repository: that is [`io::ErrorKind::PermissionDenied`] with a reason.
+    pub(crate) fn read_in_repository(&self, path: &Path) -> Result<(String, PathBuf), Unreadable> {
         self.go_beyond();
         let top = self.folder.repository.as_deref().unwrap_or(&self.folder.canonical);
-        if self.folder.files.canonical(path).is_ok_and(|real| !real.starts_with(top)) {
+        let real = self.folder.files.canonical(path);
+        if real.as_ref().is_ok_and(|real| !real.starts_with(top)) {
             let left = io::Error::new(io::ErrorKind::PermissionDenied, "it leads out of the repository");
             return Err(Unreadable::Io(left));
         }
-        self.folder.read_at(path)
+        Ok((self.folder.read_at(path)?, real.map_err(Unreadable::Io)?))
     }
 
     /// The files that the module at `path` is made of, which `find` looks for once in a load.

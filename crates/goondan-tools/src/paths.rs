@@ -56,6 +56,17 @@ impl Roots {
     }
 }
 
+/// The working folder was free of links when the call began. Where it no longer is, somebody has put a link in its place.
+pub(crate) fn still_there(ctx: &ToolContext) -> Result<(), ToolError> {
+    match ctx.workdir.canonicalize() {
+        Ok(real) if cfg!(unix) && real != ctx.workdir => {
+            let message = format!("the working folder {} leads elsewhere by a link now", ctx.workdir.display());
+            Err(ToolError::new(message).code(Code::TOOL_PATH_ESCAPE))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A path that was found to be inside the root.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
@@ -68,6 +79,7 @@ pub(crate) struct Place {
 impl Root {
     /// The working directory of a call.
     pub(crate) fn of(ctx: &ToolContext) -> Result<Root, ToolError> {
+        still_there(ctx)?;
         Root::at(&ctx.workdir)
     }
 

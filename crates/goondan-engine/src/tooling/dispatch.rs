@@ -21,6 +21,7 @@ use crate::tooling::agents::AgentCalls;
 use crate::tooling::excerpt::{Excerpt, excerpt};
 use crate::tooling::registry::{Catalog, RegisteredTool};
 use crate::tooling::reporter::Reporter;
+use crate::tooling::workdir;
 use goondan_core::JsonObject;
 use goondan_core::event::{RuntimeEventKind, ShownError, ShownResult};
 use goondan_core::ids::{InstanceId, TraceContext};
@@ -33,7 +34,6 @@ use goondan_core::ports::tool::{
     ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolLogger, ToolOutput,
 };
 use goondan_core::private;
-use goondan_core::real_path::real_path;
 use goondan_core::reserved::UNTRUSTED;
 use goondan_core::run_mode::RunMode;
 use goondan_core::schema::ArgumentSchema;
@@ -63,6 +63,9 @@ pub struct TurnFacts {
     /// The agent as it was when the turn began.
     pub(crate) agent: Arc<AgentPlan>,
     pub(crate) workdir: PathBuf,
+    /// What the working folder must lie in, free of links; `None` where whoever runs the swarm has chosen it, and for folders of
+    /// instances.
+    pub(crate) anchor: Option<PathBuf>,
     /// What wraps the turn and what is in it.
     pub(crate) layers: Arc<Layers>,
     /// Of the instance.
@@ -255,12 +258,13 @@ async fn run_handler(
     permit: Permit,
 ) -> Result<ToolOutput, ToolError> {
     // A built-in tool that needs no permission works in no folder.
-    if tool.builtin.is_none() || !tool.spec.permissions.is_empty() {
-        prepare_workdir(context).await?;
-    }
+    let workdir = match tool.builtin.is_none() || !tool.spec.permissions.is_empty() {
+        true => workdir::settle(context).await?,
+        false => context.facts.workdir.clone(),
+    };
     let cancellation = context.cancel.child_token();
     let Permit { granted, run_mode } = permit;
-    let tool_context = ToolContext { granted, run_mode, ..tool_context(context, tool, cancellation.clone()) };
+    let tool_context = ToolContext { granted, run_mode, workdir, ..tool_context(context, tool, cancellation.clone()) };
     let running = AssertUnwindSafe(tool.handler.call(&tool_context, arguments)).catch_unwind();
     tokio::pin!(running);
     let stopped = tokio::select! {
@@ -289,33 +293,6 @@ async fn marked(
     let mut output = outcome?;
     output.metadata.insert(UNTRUSTED.to_owned(), true.into());
     Ok(output)
-}
-
-/// Makes the working folder where there is none. To look costs less than to ask another thread.
-async fn prepare_workdir(context: &ToolCallContext) -> Result<(), ToolError> {
-    let workdir = &context.facts.workdir;
-    if workdir.is_dir() {
-        return Ok(());
-    }
-    refuse_outside(context, workdir)?;
-    // The instance's own folder is part of its state; any other is the project's.
-    let made = match *workdir == context.engine.store.workdir(&context.facts.instance) {
-        true => private::make_folder(workdir),
-        false => tokio::fs::create_dir_all(workdir).await,
-    };
-    made.map_err(|cause| ToolError::new(format!("failed to make the working folder {}: {cause}", workdir.display())))
-}
-
-/// A folder of the project is made in the project: a link in its path may lead anywhere.
-fn refuse_outside(context: &ToolCallContext, workdir: &std::path::Path) -> Result<(), ToolError> {
-    let generation = context.engine.generation.load();
-    let root = generation.bundle.root();
-    let real = |path| real_path(path).unwrap_or_default();
-    if workdir.starts_with(root) && !real(workdir).starts_with(real(root)) {
-        let message = format!("the working folder {} leads out of the project by a link", workdir.display());
-        return Err(ToolError::new(message).code(Code::TOOL_PATH_ESCAPE).suggest("Take the link out of the project."));
-    }
-    Ok(())
 }
 
 fn timed_out(tool: &RegisteredTool) -> ToolError {

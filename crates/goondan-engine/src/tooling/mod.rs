@@ -8,3 +8,4 @@ pub mod registry;
 pub(crate) mod reporter;
 pub(crate) mod schema_difference;
 pub(crate) mod skills;
+mod workdir;

@@ -55,6 +55,7 @@ impl Engine {
         TurnFacts {
             trace: event.turn_trace(),
             workdir: self.workdir(&agent, &event.target, meta.cwd.as_deref().map(Path::new)),
+            anchor: self.anchor(&agent, meta.cwd.as_deref().map(Path::new)),
             instance: event.target.clone(),
             callers: event.callers.clone(),
             bound_by: event.terms.bound_by.clone(),

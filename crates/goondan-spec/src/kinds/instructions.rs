@@ -152,16 +152,22 @@ fn find(
 ) -> Option<InstructionFile> {
     for name in names {
         let shown = "../".repeat(place.up) + name;
-        let text = match scope.folder.read_in_repository(&place.folder.join(name)) {
-            Ok(text) => text,
+        let (text, real) = match scope.folder.read_in_repository(&place.folder.join(name)) {
+            Ok(found) => found,
             Err(Unreadable::Io(error)) if is_absent(&error) => continue,
             Err(problem) => {
                 findings.add(unreadable(field, &shown, problem));
                 return None;
             }
         };
+        if is_env(&real) {
+            let message = format!("`{shown}`, seen from the working folder, is an `.env` file, which may hold keys.");
+            findings.add(field.problem(Code::PATH_ESCAPE, message).suggest("name a file that is meant to be read"));
+            return None;
+        }
+        // A link may lead to what somebody else writes: it counts where the file lies.
         let root = scope.folder.canonical();
-        let outside = (!place.folder.starts_with(root)).then(|| place.folder.clone());
+        let outside = (!real.starts_with(root)).then(|| real.parent().unwrap_or(&real).to_owned());
         if let (None, Ok(relative)) = (&outside, place.folder.strip_prefix(root)) {
             findings.depends_on(slashed(&relative.join(name)));
         }
@@ -169,6 +175,10 @@ fn find(
         return (!text.trim().is_empty()).then_some(InstructionFile { name: shown, outside, text, cut: 0 });
     }
     None
+}
+
+fn is_env(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().to_ascii_lowercase().starts_with(".env"))
 }
 
 fn is_absent(error: &io::Error) -> bool {

@@ -25,6 +25,7 @@ use goondan_spec::kinds::{ProcessLimits, Sandbox};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
+use crate::paths::still_there;
 use crate::process::{self, Finished};
 use crate::servers::RuntimeFiles;
 use crate::shell::Settings;
@@ -172,6 +173,7 @@ impl Launcher {
         program: Option<&Path>,
         more: Vec<Layer>,
     ) -> Result<Contained, ToolError> {
+        still_there(ctx)?;
         self.confine_in(command, Places::of(ctx), program, more)
     }
 

@@ -2,7 +2,7 @@
 
 #[cfg(unix)]
 use std::fs::{File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 #[cfg(unix)]
 use std::time::{Duration, Instant};
 
@@ -36,10 +36,10 @@ impl Folder {
     /// The place of a file in it, such as `agents/fenster/charter.md`.
     pub(super) fn place(&self, path: &str) -> Result<(Root, Place), String> {
         let project = Root::at(&self.project).map_err(told)?;
-        let squad = project.resolve(&self.dir).map_err(told)?;
+        let squad = without_links(&project, &self.dir)?;
         project.create_folders(&squad).map_err(told)?;
         let root = Root::at(&squad.path).map_err(told)?;
-        let place = root.resolve(path).map_err(told)?;
+        let place = without_links(&root, path)?;
         Ok((root, place))
     }
 
@@ -102,6 +102,26 @@ impl Folder {
         names.sort();
         Ok(names)
     }
+}
+
+/// The place of `path`, which no link is on the way to: what is written here is asked about by nobody, so it stays in the folder
+/// that the project has named for it.
+fn without_links(root: &Root, path: &str) -> Result<Place, String> {
+    let place = root.resolve(path).map_err(told)?;
+    let mut written = root.folder().to_owned();
+    for part in Path::new(path).components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                written.pop();
+            }
+            other => written.push(other),
+        }
+    }
+    if place.path != written {
+        return Err(format!("`{path}` leads elsewhere by a link. A squad has its files in its own folder."));
+    }
+    Ok(place)
 }
 
 /// Locks a folder against everybody else who locks it, in this program or another. The lock ends with the handle, and

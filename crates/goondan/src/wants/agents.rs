@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use goondan_engine::policy;
+use goondan_spec::bundle::Origin;
 use goondan_spec::kinds::{
     Action, Agent, Entry, ExportSpec, InstructionFile, PATCHED, Permission, PermissionRule, RuleSandbox, Workdir,
 };
@@ -23,13 +24,16 @@ fn of_agent(bundle: &Bundle, agent: &Resource<Agent>) -> Vec<Want> {
     let reach = (Permission::Network, format!("lets {who} use the network without a question"));
     let mut wants: Vec<Want> = outside(agent).into_iter().collect();
     for (power, what) in [run, reach] {
-        let names: Vec<String> = offered(bundle, agent)
-            .filter(|offer| offer.has(power) && offer.may(&agent.spec, power))
-            .map(|offer| offer.name)
-            .collect();
+        let used: Vec<Offer<'_>> =
+            offered(bundle, agent).filter(|offer| offer.has(power) && offer.may(&agent.spec, power)).collect();
+        // What a package makes a tool into is the package's to answer for: with other content it may be another one.
+        let (of_packages, own): (Vec<&Offer<'_>>, Vec<&Offer<'_>>) =
+            used.iter().partition(|offer| offer.origin.is_some_and(|(file, _)| bundle.package_of(file).is_some()));
+        let names: Vec<&str> = own.iter().map(|offer| offer.name.as_str()).collect();
         if !names.is_empty() {
             wants.push(Want::new(format!("{what}: {}", names.join(", ")), agent.origin.as_ref()));
         }
+        wants.extend(of_packages.iter().map(|offer| Want::new(format!("{what}: {}", offer.name), offer.origin)));
     }
     wants
 }
@@ -65,18 +69,21 @@ struct Offer<'b> {
     export: &'b ExportSpec,
     /// What it is where it is built in: a Tool may state other permissions, and that changes nothing of what it does.
     own: Option<&'static ExportSpec>,
+    /// Where the Tool is written; `None` for one that is built in.
+    origin: Option<&'b Origin>,
 }
 
 fn offered<'b>(bundle: &'b Bundle, agent: &'b Resource<Agent>) -> impl Iterator<Item = Offer<'b>> {
     agent.spec.tools.iter().flat_map(|used| {
-        let tool = &bundle.tools()[&used.tool].spec;
+        let resource = &bundle.tools()[&used.tool];
+        let (tool, origin) = (&resource.spec, resource.origin.as_ref());
         let is_chosen = |export: &&ExportSpec| used.exports.as_ref().is_none_or(|names| names.contains(&export.name));
         tool.exports.iter().filter(is_chosen).map(move |export| {
             let own = match &tool.entry {
                 Entry::Builtin(name) => project::base_export(name, &export.name),
                 Entry::Library(_) | Entry::Executable(_) | Entry::Module(_) | Entry::Mcp(_) | Entry::A2a(_) => None,
             };
-            Offer { name: format!("{}__{}", used.tool.name, export.name), export, own }
+            Offer { name: format!("{}__{}", used.tool.name, export.name), export, own, origin }
         })
     })
 }
@@ -136,7 +143,9 @@ impl Offer<'_> {
             return false;
         }
         let commands = self.own.map(ExportSpec::marked_arguments).unwrap_or_default().commands;
-        let is_pattern = |name: &String| rule.args.get(name).is_some_and(|pattern| pattern.contains(['*', '?']));
+        // A rule about a redirection opens the place that it names.
+        let is_apart_there = |pattern: &String| pattern.contains(['*', '?']) && !pattern.starts_with(['>', '<']);
+        let is_pattern = |name: &String| rule.args.get(name).is_some_and(is_apart_there);
         let is_apart = agent.workdir == Workdir::Instance && rule.sandbox == RuleSandbox::Usual;
         is_apart && goondan_tools::has_sandbox() && commands.iter().any(is_pattern)
     }
