@@ -1,5 +1,7 @@
 //! How the command lines of a call are run: by a shell, or without one and contained.
 
+use std::collections::BTreeMap;
+
 use goondan_spec::kinds::Sandbox;
 
 /// What contains a command that a rule allows by a pattern. A pattern says which program runs; what that may touch
@@ -27,6 +29,8 @@ pub enum RunMode {
 pub struct Direct {
     /// What contains each command, by its number.
     pub commands: Vec<Vec<Containment>>,
+    /// What contains the opening of each file that a redirection names, by [`crate::shell::file`].
+    pub files: BTreeMap<String, Vec<Containment>>,
     /// It was allowed to run outside of the working folder.
     pub is_outside: bool,
 }
@@ -50,12 +54,20 @@ impl RunMode {
         commands[command].push(containment);
     }
 
+    /// Contains the opening of a file that redirections of the line name; the line then runs without a shell.
+    pub fn contain_file(&mut self, file: &str, containment: Containment) {
+        self.make_direct().files.entry(file.to_owned()).or_default().push(containment);
+    }
+
     /// The mode that satisfies both: what either of them contains is contained.
     pub fn and(mut self, other: RunMode) -> RunMode {
         if let RunMode::Direct(other) = other {
             self.make_direct().is_outside |= other.is_outside;
             for (number, containments) in other.commands.into_iter().enumerate() {
                 containments.into_iter().for_each(|one| self.contain(number, one));
+            }
+            for (file, containments) in other.files {
+                containments.into_iter().for_each(|one| self.contain_file(&file, one));
             }
         }
         self

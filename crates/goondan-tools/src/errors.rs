@@ -43,7 +43,7 @@ fn remedy(error: &io::Error) -> Option<&'static str> {
 }
 
 /// The reason in words, without the number of the operating system.
-fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file or folder".to_owned(),
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),

@@ -147,11 +147,11 @@ pub(crate) fn work(
 
 /// What to know of a command that failed in a sandbox, which may be why: nothing where there is none.
 pub(crate) fn note(ctx: &ToolContext, finished: &Finished) -> Option<String> {
-    let RunMode::Direct(Direct { commands, .. }) = &ctx.run_mode else { return None };
-    if finished.status.success() || !start::is_there() || commands.iter().all(Vec::is_empty) {
+    let RunMode::Direct(Direct { commands, files, .. }) = &ctx.run_mode else { return None };
+    let all = || commands.iter().chain(files.values()).flatten();
+    if finished.status.success() || !start::is_there() || all().next().is_none() {
         return None;
     }
-    let all = || commands.iter().flatten();
     let network = if all().all(|one| one.sandbox.network) { "" } else { "has no network, " };
     let writes = if all().all(|one| one.writes) { "writes in the working folder alone" } else { "writes nothing" };
     Some(format!(

@@ -3,3 +3,4 @@
 mod architecture;
 mod codes;
 mod command_lines;
+mod redirections;

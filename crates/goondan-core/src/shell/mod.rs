@@ -7,6 +7,8 @@
 //! Well-known programs that run other programs (`timeout`, `xargs`, …) are looked through, so that rules find what they
 //! name. This deliberately does not know what a program does with its arguments: a sandbox bounds that.
 
+mod opened;
+mod options;
 mod parts;
 mod patterns;
 mod programs;
@@ -15,7 +17,8 @@ mod unwrap;
 use goondan_spec::command_line::{self, Beyond, Script, parse};
 use goondan_spec::pattern::Atom;
 
-pub use parts::{fold, is_protected};
+pub use opened::{Opened, opened};
+pub use parts::{file, fold, is_protected, is_secret};
 pub use patterns::{Form, form};
 
 /// A part of a command line that a policy decides about.
@@ -31,6 +34,8 @@ pub struct Part {
     pub names: Vec<Vec<Atom>>,
     /// Which command of the script it belongs to ([`command_line::Command::number`]).
     pub command: Option<usize>,
+    /// The file that a redirection opens, as [`file`] calls it.
+    pub file: Option<String>,
     /// The names of the programs that it starts, the outermost first.
     pub programs: Vec<String>,
     /// Its first words, as far as they are known and no quotes stand around them; three at most.
@@ -98,6 +103,7 @@ impl Part {
             names: vec![whole.clone()],
             whole,
             command: None,
+            file: None,
             programs: Vec::new(),
             start: Vec::new(),
         }

@@ -50,13 +50,17 @@ impl Walk {
             }
         }
         let assignment = |(name, value): &(String, String)| {
-            let value = Known { atoms: atoms(value), is_open: false };
+            let value = Known::new(atoms(value));
             [atoms(&format!("{name}=")), value.quoted()].concat()
         };
         let simple = Simple {
             number: command.number,
             assignments: command.assignments.iter().map(assignment).collect(),
-            words: command.words.iter().map(|word| Known { atoms: word.atoms(), is_open: word.is_glob() }).collect(),
+            words: command
+                .words
+                .iter()
+                .map(|word| Known { is_open: word.is_glob(), ..Known::new(word.atoms()) })
+                .collect(),
         };
         unwrap::command(simple, &mut self.parts);
         command.redirects.iter().for_each(|redirect| self.redirect(redirect));
@@ -69,7 +73,7 @@ impl Walk {
             Target::Write { path, .. } => ("> ", path, false),
         };
         let inside = self.stays && stays_inside(path) && (is_read || !is_protected(path));
-        let path = Known { atoms: atoms(&fold(path)), is_open: false };
+        let path = Known::new(atoms(&fold(path)));
         let whole = [atoms(sign), path.quoted()].concat();
         let what = if is_read { What::Read { inside } } else { What::Write { inside } };
         self.parts.push(Part {
@@ -78,9 +82,19 @@ impl Walk {
             names: vec![whole.clone()],
             whole,
             command: None,
+            file: file(&redirect.target),
             programs: Vec::new(),
             start: Vec::new(),
         });
+    }
+}
+
+/// What a redirection opens, and what for: `> path` or `< path`. Nothing where it opens no file.
+pub fn file(target: &Target) -> Option<String> {
+    match target {
+        Target::Stream(_) | Target::Null => None,
+        Target::Read(path) => Some(format!("< {}", fold(path))),
+        Target::Write { path, .. } => Some(format!("> {}", fold(path))),
     }
 }
 
@@ -89,6 +103,11 @@ pub fn is_protected(path: &str) -> bool {
     let path = path.to_lowercase();
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
     path.split('/').any(|part| Why::of_name(part).is_some()) || name == ".gitignore" || is_resource_file(folder, name)
+}
+
+/// Whether a file there may hold keys, so that who reads it is asked about.
+pub fn is_secret(path: &str) -> bool {
+    path.to_lowercase().split('/').any(|part| Why::of_name(part) == Some(Why::Secrets))
 }
 
 /// A path without `.`, `..` and doubled slashes, as far as its text tells.

@@ -1,7 +1,6 @@
 //! Programs and built-ins that run other commands.
 
-use goondan_spec::pattern::Atom;
-
+use super::options;
 use super::unwrap::Known;
 
 /// A program that runs the command in its arguments.
@@ -77,47 +76,6 @@ const HIDING: [&str; 12] = [
     "busybox", "chroot", "expect", "gdb", "nsenter", "parallel", "script", "strace", "su", "toybox", "unshare", "watch",
 ];
 
-/// Beginnings of arguments with which programs run other programs. No list of these is ever complete: a pattern such as
-/// `python *` allows whatever that program can do.
-const RUNNING: [(&str, &[&str]); 6] = [
-    (
-        "git",
-        &[
-            "-c",
-            "--config-env",
-            "--exec-path=",
-            "--upload-pack",
-            "--receive-pack",
-            "--exec",
-            "-x",
-            "-O",
-            "--open-files-in-pager",
-            "--ext-diff",
-            "foreach",
-            "filter-branch",
-            "difftool",
-            "mergetool",
-            "bisect",
-        ],
-    ),
-    (
-        "tar",
-        &[
-            "--checkpoint-action",
-            "--to-command",
-            "--use-compress-program",
-            "-I",
-            "--rsh-command",
-            "--info-script",
-            "-F",
-        ],
-    ),
-    ("rsync", &["-e", "--rsh", "--rsync-path"]),
-    ("fd", &["-x", "-X", "--exec"]),
-    ("fdfind", &["-x", "-X", "--exec"]),
-    ("ssh", &["-o", "-F"]),
-];
-
 /// Programs that run a script. One in a file is an argument as any other.
 const SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "rbash", "sh", "zsh"];
 
@@ -130,15 +88,5 @@ pub(super) fn hides(name: &str, words: &[Known]) -> Option<String> {
     if HIDING.contains(&name) {
         return Some(format!("`{name}` runs what can't be seen"));
     }
-    let (_, arguments) = RUNNING.iter().find(|(program, _)| *program == name)?;
-    let mut before_dashes = words.iter().skip(1).take_while(|word| word.text().as_deref() != Some("--"));
-    before_dashes.find_map(|word| match word.text() {
-        Some(text) if arguments.iter().any(|argument| text.starts_with(argument)) => {
-            Some(format!("`{name}` can run programs by its argument `{text}`"))
-        }
-        None if word.is_open && word.atoms.first() == Some(&Atom::Any) => {
-            Some(format!("`{name}` can run programs by its arguments, and they are not all known"))
-        }
-        _ => None,
-    })
+    options::running(name, words)
 }

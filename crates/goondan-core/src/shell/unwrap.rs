@@ -2,6 +2,7 @@
 
 use goondan_spec::pattern::{Atom, atoms};
 
+use super::options::is_unknown_option;
 use super::parts::show;
 use super::programs::{self, Wrapper};
 use super::{Part, What};
@@ -12,9 +13,16 @@ pub(super) struct Known {
     pub(super) atoms: Vec<Atom>,
     /// Nobody knows how many words it makes.
     pub(super) is_open: bool,
+    /// It begins as a path does, and never as an option.
+    pub(super) is_path: bool,
 }
 
 impl Known {
+    /// One word.
+    pub(super) fn new(atoms: Vec<Atom>) -> Self {
+        Known { atoms, is_open: false, is_path: false }
+    }
+
     /// The text, where all of it is known.
     pub(super) fn text(&self) -> Option<String> {
         let text = self.atoms.iter().map(|atom| match atom {
@@ -105,6 +113,7 @@ fn plain(simple: &Simple) -> Part {
         whole: all,
         names,
         command: Some(simple.number),
+        file: None,
         programs: name.into_iter().collect(),
         start: simple.words.iter().map_while(bare).take(3).collect(),
     }
@@ -143,7 +152,7 @@ fn wrapped(simple: &Simple, wrapper: &Wrapper, shown: &str, depth: usize, parts:
         return;
     }
     if wrapper.appends {
-        words.push(Known { atoms: vec![Atom::Any], is_open: true });
+        words.push(Known { is_open: true, ..Known::new(vec![Atom::Any]) });
     }
     let assignments = [simple.assignments.clone(), assignments].concat();
     let inner = Simple { number: simple.number, assignments, words };
@@ -219,12 +228,13 @@ fn is_assignment(word: &Known) -> bool {
 /// What `find` runs for what it finds.
 fn find(simple: &Simple, shown: &str, depth: usize, parts: &mut Vec<Part>) {
     let words = &simple.words;
-    // A path may begin with what is not known; an option may not.
-    if words.iter().skip(1).any(|word| word.atoms.first() == Some(&Atom::Any)) {
+    if words.iter().skip(1).any(is_unknown_option) {
         parts.push(Part::hidden(shown, "what `find` runs is not certain"));
         return;
     }
     let text = |at: usize| words.get(at).and_then(Known::text);
+    // Folders that are read from a file may have any name.
+    let is_path = (1..words.len()).all(|at| text(at).as_deref() != Some("-files0-from"));
     let mut at = 1;
     while at < words.len() {
         let runs = matches!(text(at).as_deref(), Some("-exec" | "-execdir" | "-ok" | "-okdir"));
@@ -241,16 +251,19 @@ fn find(simple: &Simple, shown: &str, depth: usize, parts: &mut Vec<Part>) {
             _ => false,
         };
         let length = (0..rest.len()).find(|index| ends(*index)).unwrap_or(rest.len());
-        let words = rest.iter().take(length).map(found).collect();
+        let words = rest.iter().take(length).map(|word| found(word, is_path)).collect();
         inner(Simple { words, ..simple.clone() }, depth + 1, parts);
         at += length;
     }
 }
 
-/// A word of a command that `find` runs: `{}` stands for a path.
-fn found(word: &Known) -> Known {
-    match word.text() {
-        Some(text) if text.contains("{}") => Known { atoms: vec![Atom::Any], is_open: false },
-        _ => word.clone(),
+/// A word of a command that `find` runs: `{}` stands for a path, which begins as the folders do that are searched.
+fn found(word: &Known, is_path: bool) -> Known {
+    let Some(text) = word.text().filter(|text| text.contains("{}")) else { return word.clone() };
+    let mut atoms_of_word = Vec::new();
+    for (index, piece) in text.split("{}").enumerate() {
+        atoms_of_word.extend((index > 0).then_some(Atom::Any));
+        atoms_of_word.extend(atoms(piece));
     }
+    Known { is_path: is_path && text.starts_with("{}"), ..Known::new(atoms_of_word) }
 }

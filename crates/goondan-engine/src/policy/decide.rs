@@ -1,5 +1,6 @@
 //! Which rule decides about a call, and why.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use goondan_spec::kinds::{
@@ -50,7 +51,7 @@ pub struct PartDecision {
     pub action: Action,
     /// What decided.
     pub because: Because,
-    /// What contains the command, where a pattern allows it.
+    /// What contains the command, or the opening of a file, where a pattern allows it.
     pub contained: Option<Containment>,
     /// A rule that restricts certain commands may match, too.
     pub in_doubt: bool,
@@ -66,7 +67,9 @@ impl Decision {
                 mode.make_direct().is_outside = true;
                 continue;
             }
-            if let Some(contained) = &part.contained {
+            if let Some((file, contained)) = part.part.file.as_ref().zip(part.contained.as_ref()) {
+                mode.contain_file(file, contained.clone());
+            } else if let Some(contained) = &part.contained {
                 mode.contain(part.part.command.unwrap_or(0), contained.clone());
             } else if matches!(part.because, Because::Rule { by_pattern: true, .. }) {
                 mode.make_direct();
@@ -229,7 +232,13 @@ fn about_part<'p>(permissions: Option<&'p Permissions>, question: PolicyQuestion
         return Judged { action: if is_asked { Action::Allow } else { opening.action }, ..opening };
     }
     let running = about_call(permissions, question, Some(asked));
-    if strictness(opening.action) >= strictness(running.action) { opening } else { running }
+    // Both must allow it, so what contains either contains it.
+    let is_held = |judged: &Judged<'_>| containing(asked, judged).is_some();
+    match strictness(opening.action).cmp(&strictness(running.action)) {
+        Ordering::Less => running,
+        Ordering::Equal if is_held(&running) && !is_held(&opening) => running,
+        Ordering::Equal | Ordering::Greater => opening,
+    }
 }
 
 fn about_call<'p>(
@@ -269,20 +278,37 @@ fn allows_by_pattern(rule: &PermissionRule, asked: Option<&Asked<'_>>) -> bool {
     rule.args.get(asked.argument).is_some_and(|pattern| !asked.is_whole(pattern))
 }
 
-/// What contains a command that a pattern allows.
+/// What contains a command, or the opening of a file, that a pattern allows.
 fn contained(
     permissions: Option<&Permissions>,
     question: PolicyQuestion<'_>,
     asked: &Asked<'_>,
     judged: &Judged<'_>,
 ) -> Option<Containment> {
+    Some(containment(permissions, question, containing(asked, judged)?))
+}
+
+/// The sandbox of the pattern that allows a part. A rule that names the very place of a redirection opens it.
+fn containing(asked: &Asked<'_>, judged: &Judged<'_>) -> Option<Sandbox> {
     let Because::Rule { by_pattern: true, .. } = judged.because else { return None };
-    let rule = judged.rule.filter(|_| asked.part.what == What::Command)?;
+    let rule = judged.rule?;
+    match &asked.part.file {
+        Some(file) if names_place(rule.args.get(asked.argument)?, file) => return None,
+        None if asked.part.what != What::Command => return None,
+        _ => {}
+    }
     match &rule.sandbox {
         RuleSandbox::Off => None,
-        RuleSandbox::Usual => Some(containment(permissions, question, Sandbox::default())),
-        RuleSandbox::With(sandbox) => Some(containment(permissions, question, sandbox.clone())),
+        RuleSandbox::Usual => Some(Sandbox::default()),
+        RuleSandbox::With(sandbox) => Some(sandbox.clone()),
     }
+}
+
+/// Whether a pattern spells out where a redirection leads, at least in its beginning: `> out/*` does, `> *` and `*` do not.
+fn names_place(pattern: &str, file: &str) -> bool {
+    let spelled = pattern.split(['*', '?']).next().unwrap_or_default();
+    let sign = file.split_inclusive(' ').next().unwrap_or_default();
+    spelled.strip_prefix(sign).is_some_and(|path| path.contains(|c| !matches!(c, '.' | '/' | ' ' | '\'' | '"')))
 }
 
 /// What contains a command that somebody allows by a pattern.

@@ -14,12 +14,15 @@ pub(crate) mod protected;
 mod reach;
 pub mod redact;
 pub(crate) mod taint;
+mod unquoted;
 
 pub use decide::{Because, Decision, PartDecision, PolicyQuestion, decide, opens_network, stricter};
 pub use paths::PathArguments;
 
 #[cfg(test)]
 mod attacks;
+#[cfg(test)]
+mod attacks_by_option;
 #[cfg(test)]
 mod styles;
 #[cfg(test)]

@@ -7,52 +7,160 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use goondan_core::shell::{self, What};
+use goondan_core::shell::{self, Part, What};
+use goondan_spec::command_line::{self, Piece, Script, Word};
 use goondan_spec::pattern::Atom;
+
+use super::unquoted;
 
 /// Programs that neither read nor copy what is in the files that they name.
 const NAMES_ALONE: [&str; 4] = ["mkdir", "rm", "rmdir", "touch"];
 
 /// So many words of a line are looked at.
-const MOST_WORDS: usize = 500;
+const MOST_WORDS: usize = 2000;
 /// So many folders of a line are looked into.
 const MOST_FOLDERS: usize = 16;
+/// So many changes of the folder are followed.
+const MOST_CHANGES: usize = 4;
+/// So many pieces of a text, between blanks and quotes, are taken for one name.
+const MOST_PIECES: usize = 4;
+/// So often a text in a text is looked at.
+const DEEPEST: usize = 3;
 
-/// The files that the lines name where they run in one of `folders`. `None` where there are too many words to tell.
+/// The files that the lines name where they run in one of `folders`. `None` where there are too many words to tell, or where
+/// nobody can tell the words.
 pub(super) fn files(lines: &[String], folders: &[PathBuf]) -> Option<BTreeSet<PathBuf>> {
-    let words: BTreeSet<String> = lines.iter().flat_map(|line| words(line)).collect();
-    if words.len() > MOST_WORDS {
+    let mut named = Named::default();
+    for line in lines {
+        named.line(line)?;
+    }
+    if named.words.len() > MOST_WORDS || named.changes > MOST_CHANGES {
         return None;
     }
-    // A line may go into a folder before it names a file there.
-    let below = |folder: &PathBuf| words.iter().map(|word| folder.join(word)).collect::<Vec<_>>();
-    let inside = folders.iter().flat_map(below).filter(|path| path.is_dir());
-    let all: Vec<PathBuf> = folders.iter().cloned().chain(inside).collect();
-    if all.len() > MOST_FOLDERS {
-        return None;
+    let home = std::env::home_dir();
+    let place = |folder: &PathBuf, word: &String| match word.strip_prefix("~/").zip(home.as_ref()) {
+        Some((below, home)) => home.join(below),
+        None => folder.join(word),
+    };
+    let below = |folder: &PathBuf| named.words.iter().map(|word| place(folder, word)).collect::<Vec<_>>();
+    let mut all = folders.to_vec();
+    let mut known: BTreeSet<PathBuf> = all.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+    // A line may go into a folder before it names a file there, and from there into the next one.
+    for _ in 0..named.changes.max(1) {
+        let inside: Vec<PathBuf> = all.iter().flat_map(below).filter(|path| path.is_dir()).collect();
+        all.extend(inside.into_iter().filter(|path| path.canonicalize().is_ok_and(|real| known.insert(real))));
+        if all.len() > MOST_FOLDERS {
+            return None;
+        }
     }
     Some(all.iter().flat_map(below).filter(|path| path.is_file()).collect())
 }
 
-/// The words of a line that may name a file which decides what runs, whatever quotes stand around them.
-fn words(line: &str) -> Vec<String> {
-    let cut = |text: &str| {
-        let ends = |c: char| c.is_whitespace() || ";&|<>()'\"`=,".contains(c);
-        text.split(ends).filter(|word| !word.is_empty()).map(str::to_owned).collect::<Vec<_>>()
-    };
-    let text =
-        |atoms: &[Atom]| atoms.iter().map(|atom| if let Atom::Char(c) = atom { *c } else { '*' }).collect::<String>();
-    // Nothing stands before the name, such as a variable that has the program load something.
-    let is_about_names = |whole: &str| whole.split_whitespace().next().is_some_and(|name| NAMES_ALONE.contains(&name));
-    let of_part = |part: &shell::Part| match part.what {
-        What::Hidden { .. } => cut(line),
-        What::Command if shell::form(part).is_none() && !is_about_names(&text(&part.whole)) => cut(&text(&part.whole)),
-        _ => Vec::new(),
-    };
-    let parts = shell::parts(line);
-    // Where another folder is gone into, all files below it are named from there.
-    let cds = parts.iter().filter(|part| part.start.first().is_some_and(|name| name == "cd"));
-    cds.flat_map(|part| cut(&text(&part.whole))).chain(parts.iter().flat_map(of_part)).collect()
+/// The words of lines that may name files which decide what runs.
+#[derive(Default)]
+struct Named {
+    words: BTreeSet<String>,
+    /// How often the folder is changed.
+    changes: usize,
+}
+
+impl Named {
+    /// Adds the words of a line. `None` where nobody can tell them.
+    fn line(&mut self, line: &str) -> Option<()> {
+        match command_line::parse(line) {
+            Ok(script) => self.script(line, &script),
+            Err(_) => {
+                let words = unquoted::words(line)?;
+                self.changes += words.iter().filter(|word| ["cd", "pushd"].contains(&word.as_str())).count();
+                words.iter().for_each(|word| self.word(word));
+                self.text(line, 0);
+            }
+        }
+        Some(())
+    }
+
+    fn script(&mut self, line: &str, script: &Script) {
+        let parts = shell::parts(line);
+        let commands = script.commands();
+        // Nothing stands before the name, such as a variable that has the program load something.
+        let is_about_names =
+            |part: &Part| text(&part.whole).split_whitespace().next().is_some_and(|name| NAMES_ALONE.contains(&name));
+        let counts = |part: &&Part| match part.what {
+            What::Hidden { .. } => true,
+            What::Command => shell::form(part).is_none() && !is_about_names(part),
+            _ => false,
+        };
+        let counting: Vec<&Part> = parts.iter().filter(counts).collect();
+        let is_hidden = counting.iter().any(|part| part.command.is_none());
+        for command in commands {
+            // Where another folder is gone into, all files below it are named from there.
+            let is_change = command.folder().is_some();
+            self.changes += usize::from(is_change);
+            if is_hidden || is_change || counting.iter().any(|part| part.command == Some(command.number)) {
+                command.words.iter().for_each(|word| self.word(&known(word)));
+                command.assignments.iter().for_each(|(_, value)| self.word(value));
+            }
+        }
+        let read = parts.iter().filter_map(|part| part.file.as_ref()?.strip_prefix("< "));
+        read.filter(|_| !counting.is_empty()).for_each(|path| self.word(path));
+    }
+
+    /// Adds a word as a program may read it: whole, its parts, and what is in it if it is a text of its own.
+    fn word(&mut self, word: &str) {
+        self.pieces(word);
+        self.text(word, 0);
+    }
+
+    /// Adds a word, and what is left of it where a program cuts it or takes an option from its beginning.
+    fn pieces(&mut self, word: &str) {
+        const ENDS: [&[char]; 7] = [&['='], &[','], &[':'], &['=', ','], &['=', ':'], &[',', ':'], &['=', ',', ':']];
+        let wholes = [Some(word), word.split_once('=').map(|(_, rest)| rest)];
+        let cut = |whole: &'_ str| -> Vec<String> {
+            let cut = ENDS.iter().flat_map(|ends| whole.split(*ends));
+            std::iter::once(whole).chain(cut).map(str::to_owned).collect()
+        };
+        for piece in wholes.into_iter().flatten().flat_map(cut) {
+            let behind_letter = piece.strip_prefix('-').and_then(|rest| rest.get(1..));
+            let behind_signs = piece.trim_start_matches(['-', '=', '+', '?', '@']);
+            let all = [Some(piece.as_str()), behind_letter, Some(behind_signs)];
+            self.words.extend(all.into_iter().flatten().filter(|piece| !piece.is_empty()).map(str::to_owned));
+        }
+    }
+
+    /// Adds the words in a text that may be a script of whatever language.
+    fn text(&mut self, text: &str, depth: usize) {
+        let is_end = |c: char| c.is_whitespace() || ";&|<>()[]{}'\"`\\".contains(c);
+        if depth > DEEPEST || !text.contains(is_end) {
+            return;
+        }
+        for word in unquoted::words(text).unwrap_or_default() {
+            self.pieces(&word);
+            self.text(&word, depth + 1);
+        }
+        // Quotes may mean something else there, so they are passed over, too.
+        let (mut starts, mut at) = (Vec::new(), 0);
+        for piece in text.split_inclusive(is_end) {
+            let name = piece.trim_end_matches(is_end);
+            if !name.is_empty() {
+                starts.push(at);
+                for start in starts.iter().rev().take(MOST_PIECES) {
+                    let joined = text.get(*start..at + name.len()).unwrap_or_default();
+                    self.pieces(&joined.replace(['\'', '"', '\\'], ""));
+                }
+            }
+            at += piece.len();
+        }
+    }
+}
+
+/// What is known of a word.
+fn known(word: &Word) -> String {
+    let of = |piece: &Piece| if let Piece::Text(text) = piece { text.clone() } else { "*".to_owned() };
+    word.pieces.iter().map(of).collect()
+}
+
+fn text(atoms: &[Atom]) -> String {
+    atoms.iter().map(|atom| if let Atom::Char(c) = atom { *c } else { '*' }).collect()
 }
 
 #[cfg(test)]
@@ -84,6 +192,9 @@ mod tests {
             "X=run.sh; sh $X",
             "python3 --file=run.sh",
             "sh ../outside.run.sh",
+            "python3 - < run.sh",
+            "make -frun.sh",
+            "java @run.sh",
         ] {
             assert!(named(line).iter().any(|file| file.ends_with("run.sh")), "{line}: {:?}", named(line));
         }
@@ -92,6 +203,48 @@ mod tests {
         for line in ["cat notes.txt", "git diff run.sh", "ls", "make test", "touch run.sh", "rm -f run.sh"] {
             assert_eq!(named(line), Vec::<String>::new(), "{line}");
         }
-        assert_eq!(files(&[(0..600).map(|n| format!(" w{n}")).collect::<String>()], &[folder]), None);
+        assert_eq!(files(&[(0..6000).map(|n| format!(" w{n}")).collect::<String>()], &[folder]), None);
+    }
+
+    #[test]
+    fn a_script_is_found_whatever_its_name_is_made_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_owned();
+        fs::create_dir_all(folder.join("one/two")).unwrap();
+        for file in ["run.sh", "a,b.sh", "my run.sh", "a=b.sh", "it's.sh", "a:b.sh", "one/two/c.sh"] {
+            fs::write(folder.join(file), "x").unwrap();
+        }
+        let named = |line: &str| files(&[line.to_owned()], std::slice::from_ref(&folder));
+        for (line, file) in [
+            ("sh a,b.sh", "a,b.sh"),
+            ("sh './my run.sh'", "my run.sh"),
+            ("sh 'ru'n.sh; X=1", "run.sh"),
+            ("sh r\\un.sh; X=1", "run.sh"),
+            ("sh './my run.sh'; X=1", "my run.sh"),
+            ("sh ./my\\ run.sh; X=1", "my run.sh"),
+            ("X=1; sh \"./my run\".sh", "my run.sh"),
+            ("X=1; echo \"$(sh \"my run.sh\")\"", "my run.sh"),
+            ("X=1; eval \"sh 'my run.sh'\"", "my run.sh"),
+            ("X=1; sh a,b.sh", "a,b.sh"),
+            ("sh a=b.sh", "a=b.sh"),
+            ("sh \"it's.sh\"", "it's.sh"),
+            ("X=1; sh it\\'s.sh", "it's.sh"),
+            ("python3 --file=a,b.sh", "a,b.sh"),
+            ("python3 --file=a=b.sh,x", "a=b.sh"),
+            ("python3 --path=x:a,b.sh:y", "a,b.sh"),
+            ("python3 -c \"open('a,b.sh')\"", "a,b.sh"),
+            ("python3 -c \"# it's\nopen('my run.sh')\"", "my run.sh"),
+            ("python3 - < 'my run.sh'", "my run.sh"),
+            ("sh -c \"sh 'my run.sh'\"", "my run.sh"),
+            ("cd one && cd two && sh c.sh", "one/two/c.sh"),
+            ("X=1; cd one; cd two; sh c.sh", "one/two/c.sh"),
+        ] {
+            let found = named(line).unwrap_or_default();
+            assert!(found.iter().any(|path| path.ends_with(file)), "{line}: {found:?}");
+        }
+        for line in ["sh $'r\\x75n.sh'", "sh <<'E'\n. './my run.sh'\nE", "X=1; sh \"${x:-\"my run.sh\"}\"", "a 'b"] {
+            assert_eq!(named(line), None, "{line}");
+        }
+        assert!(named("for i in 1 2; do echo $i; done").is_some());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use goondan_spec::Code;
 use goondan_spec::kinds::{Action, Permission, Permissions, Sandbox, Workdir};
@@ -10,7 +11,7 @@ use crate::engine::Engine;
 use crate::plan::AgentPlan;
 use crate::policy::asking::{self, Asked};
 use crate::policy::grants::{self, Seen};
-use crate::policy::protected::{self, Ground, Protected};
+use crate::policy::protected::{self, Ground, Protected, Redirections};
 use crate::policy::reach::{self, Reach};
 use crate::policy::taint;
 use crate::policy::{self, Because, Decision, PathArguments, PolicyQuestion};
@@ -196,12 +197,16 @@ async fn verdicts(
 struct Places {
     arguments: PathArguments,
     protected: Vec<Protected>,
+    /// Where redirections lead can't be told for all of them.
+    are_unclear: bool,
 }
 
 impl Places {
     async fn of(context: &ToolCallContext, tool: &RegisteredTool, arguments: &JsonObject) -> Result<Places, ToolError> {
         let marked = &tool.marked_arguments;
-        if marked.paths.is_empty() && marked.trees.is_empty() && marked.patches.is_empty() {
+        let redirections = Redirections::of(marked, arguments, MOST_PATHS);
+        let has_paths = !marked.paths.is_empty() || !marked.trees.is_empty() || !marked.patches.is_empty();
+        if !has_paths && redirections.is_empty() {
             return Ok(Places::default());
         }
         if PathArguments::count(marked, arguments) > MOST_PATHS {
@@ -213,9 +218,15 @@ impl Places {
         let asked = tokio::task::spawn_blocking(move || {
             let arguments = PathArguments::within(&folder, &known, &owned);
             let ground = Ground { bundle: &generation.bundle, workdir: &folder, own_folder: &own_folder, is_builtin };
-            Places { protected: protected::find(&ground, &arguments), arguments }
+            let given = known.folders.iter().filter_map(|name| Some(folder.join(owned.get(name)?.as_str()?)));
+            let mut folders: Vec<PathBuf> = given.collect();
+            if folders.is_empty() {
+                folders.push(folder.clone());
+            }
+            let protected = protected::find(&ground, &arguments, &redirections, &folders);
+            Places { arguments, protected, are_unclear: redirections.are_unclear }
         });
-        let by_text = |_| Places { arguments: PathArguments::of(marked, arguments), protected: Vec::new() };
+        let by_text = |_| Places { arguments: PathArguments::of(marked, arguments), ..Places::default() };
         Ok(asked.await.unwrap_or_else(by_text))
     }
 
@@ -252,14 +263,23 @@ impl Places {
         question: PolicyQuestion<'_>,
         decision: &Decision,
     ) -> Option<Verdict> {
-        let is_open = |place: &&Protected| place.concerns(question.needs) && !place.is_named(permissions, decision);
-        let open = self.protected.iter().find(is_open).filter(|_| decision.action == Action::Allow)?;
-        let rule = Some(open.rule(question.tool_name));
+        if decision.action != Action::Allow {
+            return None;
+        }
+        // What a shell may run it may open, too.
+        let is_direct = matches!(decision.run_mode(), RunMode::Direct(_));
+        let is_open = |place: &&Protected| {
+            let is_opened = is_direct || !place.is_redirected_to();
+            is_opened && place.concerns(question.needs) && !place.is_named(permissions, decision)
+        };
+        let open = self.protected.iter().find(is_open);
+        let unclear = || "it changes its folder too often to tell where its redirections lead".to_owned();
+        let why = open.map(Protected::reason).or_else(|| (is_direct && self.are_unclear).then(unclear))?;
         Some(Verdict {
             agent: agent.to_owned(),
             action: Action::Ask,
-            why: open.reason(),
-            rule,
+            why,
+            rule: open.map(|open| open.rule(question.tool_name)),
             is_untrusted: false,
             run_mode: RunMode::Shell,
             reach: Reach::default(),

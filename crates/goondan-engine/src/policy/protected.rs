@@ -1,17 +1,21 @@
 //! Protected places: files that say what may be done, that run later on their own, or that hold keys. Who could write them
 //! quietly could do anything. So a call that names one is asked about, unless a rule allows that very place by its name.
 
+use std::borrow::Cow;
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use goondan_spec::Bundle;
 use goondan_spec::discover::is_resource_file;
-use goondan_spec::kinds::{Action, ConnectorEntry, Entry, ExtensionEntry, Permission, Permissions};
+use goondan_spec::kinds::{Action, ConnectorEntry, Entry, ExtensionEntry, MarkedArguments, Permission, Permissions};
+use serde_json::Value;
 
 use crate::policy::{Because, Decision, PathArguments};
+use goondan_core::JsonObject;
 use goondan_core::protected::Why;
 use goondan_core::real_path::real_path;
+use goondan_core::shell::{self, Opened, Part};
 
 /// A protected place that a call names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub(crate) struct Protected {
     /// How a rule may call the place: seen from the working folder and absolute, in lower case.
     names: Vec<String>,
     why: Why,
+    /// What a redirection of a command line does there.
+    redirection: Option<Permission>,
 }
 
 /// Where a call works.
@@ -36,8 +42,68 @@ pub(crate) struct Ground<'a> {
     pub(crate) is_builtin: bool,
 }
 
-/// The protected places among `paths`. Asks the file system.
-pub(crate) fn find(ground: &Ground<'_>, paths: &PathArguments) -> Vec<Protected> {
+/// A path that a call names.
+struct Named<'a> {
+    argument: &'a str,
+    given: &'a str,
+    /// Where it may lead.
+    places: Vec<Cow<'a, Path>>,
+    redirection: Option<Permission>,
+}
+
+/// The files that the redirections of the command lines of a call open, with the arguments that the lines stand in.
+#[derive(Debug, Default)]
+pub(crate) struct Redirections {
+    all: Vec<(String, Opened)>,
+    /// Not all of them could be told.
+    pub(crate) are_unclear: bool,
+}
+
+impl Redirections {
+    /// Those of the lines in `arguments`, of which no more than `most` places are looked up.
+    pub(crate) fn of(marked: &MarkedArguments, arguments: &JsonObject, most: usize) -> Self {
+        let mut found = Redirections::default();
+        for name in &marked.commands {
+            let Some(line) = arguments.get(name).and_then(Value::as_str) else { continue };
+            match shell::opened(line) {
+                Some(opened) => found.all.extend(opened.into_iter().map(|one| (name.clone(), one))),
+                None => found.are_unclear = true,
+            }
+        }
+        if found.all.iter().map(|(_, opened)| opened.paths.len()).sum::<usize>() > most {
+            found = Redirections { all: Vec::new(), are_unclear: true };
+        }
+        found
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty() && !self.are_unclear
+    }
+
+    /// What they name, where the lines begin in one of `folders`.
+    fn named<'a>(&'a self, folders: &'a [PathBuf]) -> impl Iterator<Item = Named<'a>> {
+        self.all.iter().map(move |(argument, opened)| {
+            let whole = folders.iter().flat_map(|folder| opened.paths.iter().map(|path| folder.join(path)));
+            let places = whole.flat_map(|path| [folded(&path), real(&path)]).map(Cow::Owned).collect();
+            let permission = if opened.is_written { Permission::Write } else { Permission::Read };
+            Named { argument, given: &opened.file, places, redirection: Some(permission) }
+        })
+    }
+}
+
+/// An absolute path without `.` and `..`, as its text tells.
+fn folded(path: &Path) -> PathBuf {
+    path.to_str().map_or_else(|| path.to_owned(), |text| PathBuf::from(shell::fold(text)))
+}
+
+/// The protected places among `paths`, and among what `redirections` open where lines begin in one of `line_folders`. Asks the file system.
+pub(crate) fn find(
+    ground: &Ground<'_>,
+    paths: &PathArguments,
+    redirections: &Redirections,
+    line_folders: &[PathBuf],
+) -> Vec<Protected> {
     let (root, folder) = (real(ground.bundle.root()), real(ground.workdir));
     // A project may lie above the state of its conversations, as one in the home folder does. What is theirs is no part of it.
     let state = ground.own_folder.ancestors().nth(2).map(real);
@@ -54,14 +120,28 @@ pub(crate) fn find(ground: &Ground<'_>, paths: &PathArguments) -> Vec<Protected>
         let by_name = by_name.or_else(|| instructions(ground.bundle, path));
         by_name.or_else(|| of_bundle.iter().find(|(place, _)| is_in(path, place)).cloned())
     };
-    let about = |(argument, given, places): (&str, &str, Vec<&Path>)| {
-        let (path, (place, why)) = places.into_iter().find_map(|path| Some((path, place_of(path)?)))?;
-        let path = path.strip_prefix(&folder).unwrap_or(path).display().to_string();
+    let about = |named: Named<'_>| {
+        let (path, (place, why)) = named.places.iter().find_map(|path| Some((path, place_of(path)?)))?;
+        let path = path.strip_prefix(&folder).unwrap_or(path).display();
+        // A rule about a redirection begins with what that does.
+        let sign = named.redirection.and_then(|_| named.given.get(..2)).unwrap_or_default();
         let seen = place.strip_prefix(&folder).ok().map(lower);
         let names = seen.into_iter().chain([lower(&place)]).filter(|name| !name.is_empty());
-        Some(Protected { argument: argument.to_owned(), given: given.to_owned(), path, names: names.collect(), why })
+        Some(Protected {
+            argument: named.argument.to_owned(),
+            given: named.given.to_owned(),
+            path: format!("{sign}{path}"),
+            names: names.map(|name| format!("{sign}{name}")).collect(),
+            why,
+            redirection: named.redirection,
+        })
     };
-    paths.absolute().filter_map(about).collect()
+    let of_arguments = paths.absolute().map(|(argument, given, places)| {
+        let places = places.into_iter().map(Cow::Borrowed).collect();
+        Named { argument, given, places, redirection: None }
+    });
+    let line_folders: Vec<PathBuf> = line_folders.iter().map(|folder| real(folder)).collect();
+    of_arguments.chain(redirections.named(&line_folders)).filter_map(about).collect()
 }
 
 /// The folder below which `path` may be protected: the project, or another folder that is worked in.
@@ -146,7 +226,16 @@ fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, Why)> {
 impl Protected {
     /// Whether a call that needs `needs` is asked about: a file with keys where it is read, too.
     pub(crate) fn concerns(&self, needs: &BTreeSet<Permission>) -> bool {
-        needs.contains(&Permission::Write) || (self.why == Why::Secrets && needs.contains(&Permission::Read))
+        let does = |permission| match self.redirection {
+            Some(only) => only == permission,
+            None => needs.contains(&permission),
+        };
+        does(Permission::Write) || (self.why == Why::Secrets && does(Permission::Read))
+    }
+
+    /// Whether a redirection leads there: where a shell opens the file, nobody is asked about that alone.
+    pub(crate) fn is_redirected_to(&self) -> bool {
+        self.redirection.is_some()
     }
 
     /// Why it is asked about.
@@ -161,7 +250,8 @@ impl Protected {
 
     /// Whether the rule that decided names the place: its pattern is spelled out as far as there.
     pub(crate) fn is_named(&self, permissions: Option<&Permissions>, decision: &Decision) -> bool {
-        let about = decision.parts.iter().find(|part| part.part.shown == self.given);
+        let called = |part: &Part| part.file.as_ref().unwrap_or(&part.shown) == &self.given;
+        let about = decision.parts.iter().find(|part| called(&part.part));
         let because = match about {
             Some(part) => &part.because,
             None if decision.parts.is_empty() => &decision.because,

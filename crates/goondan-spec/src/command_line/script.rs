@@ -21,7 +21,7 @@ impl Script {
     }
 
     /// All commands, those in groups and substitutions, too.
-    fn commands(&self) -> Vec<&Command> {
+    pub fn commands(&self) -> Vec<&Command> {
         let mut all = Vec::new();
         for stage in self.steps.iter().flat_map(|step| &step.stages) {
             match stage {

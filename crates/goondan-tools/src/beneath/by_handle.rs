@@ -19,6 +19,38 @@ const COMMON: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_CLOEXEC).union(OFlag::O_N
 /// A folder rather than anything else.
 const FOLDER: OFlag = COMMON.union(OFlag::O_DIRECTORY);
 
+/// The mode of a new file, before the umask.
+const MODE: Mode = Mode::from_bits_truncate(0o666);
+
+fn flags(how: How) -> OFlag {
+    COMMON
+        | match how {
+            How::Read => OFlag::O_RDONLY,
+            How::Append => OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT,
+            How::Write => OFlag::O_WRONLY | OFlag::O_CREAT,
+            How::Create => OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL,
+        }
+}
+
+/// Opens an absolute path wherever it lies, and follows no link: in its last part on any system, on Linux nowhere. A terminal
+/// does not become that of this program.
+pub(crate) fn open_without_links(path: &Path, how: How) -> io::Result<File> {
+    let flags = flags(how) | OFlag::O_NOCTTY;
+    #[cfg(target_os = "linux")]
+    {
+        use nix::fcntl::{AT_FDCWD, OpenHow, ResolveFlag, openat2};
+        // The mode belongs to files that may be made; with any other it is an error.
+        let mode = if flags.contains(OFlag::O_CREAT) { MODE } else { Mode::empty() };
+        let exactly = OpenHow::new().flags(flags).mode(mode).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+        match openat2(AT_FDCWD, path, exactly) {
+            // The kernel is older, or a container hides the call.
+            Err(Errno::ENOSYS | Errno::EPERM) => {}
+            opened => return Ok(File::from(opened?)),
+        }
+    }
+    Ok(File::from(nix::fcntl::open(path, flags, MODE)?))
+}
+
 /// A folder that was opened. It stays the same whatever becomes of its path.
 pub(crate) struct Folder(OwnedFd);
 
@@ -50,13 +82,7 @@ impl Folder {
 
     /// Opens the file `name` in it.
     pub(crate) fn open_file(&self, name: &OsStr, how: How) -> io::Result<File> {
-        let flags = match how {
-            How::Read => OFlag::O_RDONLY,
-            How::Append => OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT,
-            How::Write => OFlag::O_WRONLY | OFlag::O_CREAT,
-            How::Create => OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL,
-        };
-        Ok(File::from(openat(&self.0, name, COMMON | flags, Mode::from_bits_truncate(0o666))?))
+        Ok(File::from(openat(&self.0, name, flags(how), MODE)?))
     }
 
     /// What is under a name, and its mode; nothing where there is nothing.

@@ -7,6 +7,18 @@ use std::path::{Path, PathBuf};
 
 use super::{How, Kind};
 
+/// Opens a path. That no link is in it is for whoever calls to check.
+pub(crate) fn open_without_links(path: &Path, how: How) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    match how {
+        How::Read => options.read(true),
+        How::Append => options.append(true).create(true),
+        How::Write => options.write(true).create(true).truncate(false),
+        How::Create => options.write(true).create_new(true),
+    };
+    options.open(path)
+}
+
 /// A folder by its path.
 pub(crate) struct Folder(PathBuf);
 
@@ -35,14 +47,7 @@ impl Folder {
 
     /// Opens the file `name` in it.
     pub(crate) fn open_file(&self, name: &OsStr, how: How) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        match how {
-            How::Read => options.read(true),
-            How::Append => options.append(true).create(true),
-            How::Write => options.write(true).create(true).truncate(false),
-            How::Create => options.write(true).create_new(true),
-        };
-        options.open(self.0.join(name))
+        open_without_links(&self.0.join(name), how)
     }
 
     /// What is under a name, and its mode; nothing where there is nothing.

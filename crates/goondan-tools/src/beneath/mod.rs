@@ -15,9 +15,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(unix)]
-pub(crate) use by_handle::Folder;
+pub(crate) use by_handle::{Folder, open_without_links};
 #[cfg(not(unix))]
-pub(crate) use by_path::Folder;
+pub(crate) use by_path::{Folder, open_without_links};
 
 /// What a file is opened for.
 #[derive(Clone, Copy, PartialEq, Eq)]

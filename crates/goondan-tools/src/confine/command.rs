@@ -1,4 +1,4 @@
-//! Contains a command that a policy allows by a pattern.
+//! Contains a command that a policy allows by a pattern, and the files that are opened for it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -36,30 +36,53 @@ impl Launcher {
     }
 }
 
-fn layer_of(containment: &Containment, ctx: &ToolContext, found: &Found, beside: &[Found], path: &OsStr) -> Layer {
+impl Launcher {
+    /// The sandboxes in which this program itself opens files for a command line: those of the tool, the agent and its
+    /// callers, and those that `containments` ask for where this system has any.
+    pub(crate) fn layers(&self, ctx: &ToolContext, containments: &[Containment]) -> Vec<Layer> {
+        let of_agents = self.sandbox().into_iter().chain(&ctx.sandboxes);
+        let mut layers: Vec<Layer> = of_agents.map(|sandbox| layer(sandbox, Places::of(ctx), None)).collect();
+        let wanted = containments.iter().filter(|_| start::is_there());
+        layers.extend(wanted.map(|one| common_layer(one, ctx)));
+        layers
+    }
+}
+
+/// What every command that a pattern allows may touch, whatever program it is.
+fn common_layer(containment: &Containment, ctx: &ToolContext) -> Layer {
     let mut layer = layer(&containment.sandbox, Places::of(ctx), None);
-    layer.read.push(found.path.clone());
-    let project = std::path::absolute(&ctx.project_dir).unwrap_or_else(|_| ctx.project_dir.clone());
-    let is_in_project = ctx.workdir.starts_with(&project);
-    if !is_in_project {
+    if !is_in_project(ctx) {
+        let project = std::path::absolute(&ctx.project_dir).unwrap_or_else(|_| ctx.project_dir.clone());
         layer.read.retain(|folder| *folder != project);
     }
-    let repository = repository(&ctx.workdir).filter(|_| is_in_project && is_git(found));
+    if !containment.writes {
+        layer.write.retain(|folder| *folder != ctx.workdir);
+    }
+    if let Some(home) = std::env::home_dir() {
+        layer.read.extend(HOMES.iter().map(|below| home.join(below)));
+    }
+    layer.read.extend(tool_chains::readable());
+    layer
+}
+
+/// Whether the working folder, which is free of links, lies in the project.
+fn is_in_project(ctx: &ToolContext) -> bool {
+    ctx.project_dir.canonicalize().is_ok_and(|project| ctx.workdir.starts_with(project))
+}
+
+fn layer_of(containment: &Containment, ctx: &ToolContext, found: &Found, beside: &[Found], path: &OsStr) -> Layer {
+    let mut layer = common_layer(containment, ctx);
+    layer.read.push(found.path.clone());
+    let repository = repository(&ctx.workdir).filter(|_| is_git(found) && is_in_project(ctx));
     if containment.writes {
         layer.write.extend(repository.clone());
-    } else {
-        layer.write.retain(|folder| *folder != ctx.workdir);
     }
     layer.read.extend(repository);
     layer.read.extend(programs::folders(path, &[]));
     let all = || std::iter::once(found).chain(beside);
-    if let Some(home) = std::env::home_dir() {
-        layer.read.extend(HOMES.iter().map(|below| home.join(below)));
-        if all().any(|one| one.is_launcher || is_git(one)) {
-            layer.read.extend(GIT_HOMES.iter().map(|below| home.join(below)));
-        }
+    if all().any(|one| one.is_launcher || is_git(one)) {
+        layer.read.extend(std::env::home_dir().into_iter().flat_map(|home| GIT_HOMES.map(|below| home.join(below))));
     }
-    layer.read.extend(tool_chains::readable());
     let stated = containment.sandbox.programs.as_deref().unwrap_or_default();
     if stated.iter().any(|one| one == ANY) || (stated.is_empty() && all().any(|one| one.is_launcher)) {
         layer.execute = None;

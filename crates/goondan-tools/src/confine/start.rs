@@ -1,4 +1,4 @@
-//! Starts programs in their sandboxes.
+//! Starts programs in their sandboxes, and opens files for them there.
 
 use std::io;
 
@@ -35,7 +35,7 @@ pub fn is_there() -> bool {
     false
 }
 
-/// Does `work`, which starts a program, inside all `layers`. A sandbox can't be taken off again, so it is put on a thread
+/// Does `work`, which starts a program or opens files for one, inside all `layers`. A sandbox can't be taken off again, so it is put on a thread
 /// that is made for it.
 pub(crate) fn inside<T: Send>(layers: &[Layer], work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     if layers.is_empty() {
@@ -49,7 +49,7 @@ pub(crate) fn inside<T: Send>(layers: &[Layer], work: impl FnOnce() -> io::Resul
     };
     std::thread::scope(|scope| {
         let starting = std::thread::Builder::new().spawn_scoped(scope, restricted)?;
-        starting.join().unwrap_or_else(|_| Err(io::Error::other("the thread that starts a program ended early")))
+        starting.join().unwrap_or_else(|_| Err(io::Error::other("the thread that a sandbox was put on ended early")))
     })
 }
 

@@ -12,6 +12,7 @@ use tokio::process::ChildStdout;
 
 use super::streams::Stream;
 use super::{Scope, Shell};
+use crate::confine::start;
 use crate::process::reading_end;
 
 /// The most that a command may print for an argument, in bytes.
@@ -25,9 +26,9 @@ impl Shell<'_> {
     pub(super) async fn expand(self, word: &Word, scope: &Scope) -> io::Result<Vec<OsString>> {
         if word.is_glob() {
             let (word, folder, roots) = (word.clone(), scope.folder.clone(), self.line.roots());
-            let names =
-                tokio::task::spawn_blocking(move || names(&word, &folder, &roots)).await.map_err(io::Error::other)?;
-            return Ok(names);
+            let layers = self.line.launcher.layers(&self.line.ctx, &[]);
+            let looking = move || start::inside(&layers, || Ok(names(&word, &folder, &roots)));
+            return tokio::task::spawn_blocking(looking).await.map_err(io::Error::other)?;
         }
         let mut text = Vec::new();
         for piece in &word.pieces {
@@ -139,7 +140,7 @@ fn below(before: &OsString, part: &Part, folder: &Path, roots: &[PathBuf], is_la
     let Some(matcher) = matcher(part) else { return Vec::new() };
     let hides = begins_open(part);
     let inside = if before.is_empty() { folder.to_owned() } else { place(before) };
-    // Who looks here is in no sandbox: it looks where the line may be, and nowhere else.
+    // Who looks here is in the sandboxes of agents alone: it looks where the line may be, and nowhere else.
     let real = inside.canonicalize().unwrap_or_default();
     if !roots.iter().any(|root| real.starts_with(root)) {
         return Vec::new();

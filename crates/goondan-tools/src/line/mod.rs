@@ -4,6 +4,7 @@ mod expand;
 mod job;
 mod streams;
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,8 @@ pub(crate) struct Line {
     programs: Vec<Vec<String>>,
     /// What contains each command.
     contained: Vec<Vec<Containment>>,
+    /// What contains the opening of each file.
+    files: BTreeMap<String, Vec<Containment>>,
     launcher: Launcher,
     ctx: ToolContext,
     /// The folder that it begins in.
@@ -75,6 +78,7 @@ impl Line {
             stays: script.stays() && !direct.is_outside,
             script,
             contained: direct.commands.clone(),
+            files: direct.files.clone(),
             launcher: launcher.clone(),
             ctx: ToolContext { workdir, ..ctx.clone() },
             folder,
@@ -150,7 +154,7 @@ impl<'a> Shell<'a> {
 
     async fn group(self, group: &Group, scope: &Scope) -> io::Result<ExitStatus> {
         let mut own = scope.clone();
-        if let Err(reason) = own.streams.redirect(self.line, &scope.folder, &group.redirects) {
+        if let Err(reason) = own.streams.redirect(self.line, &scope.folder, &group.redirects)? {
             return own.streams.complain(reason, FAILED).await;
         }
         self.script(&group.script, &mut own).await
@@ -172,7 +176,7 @@ impl<'a> Shell<'a> {
             words.extend(self.expand(word, scope).await?);
         }
         let mut streams = scope.streams.clone();
-        if let Err(reason) = streams.redirect(self.line, &scope.folder, &command.redirects) {
+        if let Err(reason) = streams.redirect(self.line, &scope.folder, &command.redirects)? {
             return streams.complain(reason, FAILED).await;
         }
         let name = command.name();

@@ -1,6 +1,6 @@
 //! Where the standard streams of commands lead.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -13,6 +13,9 @@ use goondan_spec::command_line::{Redirect, Target, stays_inside};
 use tokio::process::Command;
 
 use super::Line;
+use crate::beneath::{How, open_without_links};
+use crate::confine::start;
+use crate::errors::reason;
 use crate::paths::Root;
 use crate::process::failed_with;
 
@@ -67,19 +70,36 @@ impl Streams {
         Ok(())
     }
 
-    /// Opens what `redirects` name, in their order; else why not. What was opened until then is in place.
-    pub(super) fn redirect(&mut self, line: &Line, folder: &Path, redirects: &[Redirect]) -> Result<(), String> {
-        for redirect in redirects {
-            let stream = match &redirect.target {
-                Target::Stream(other) => self.0.get(*other).cloned().unwrap_or(Stream::Null),
-                Target::Null => Stream::Null,
-                Target::Read(path) => opened(line, folder, path, For::Reading)?,
-                Target::Write { path, append: false } => opened(line, folder, path, For::Writing)?,
-                Target::Write { path, append: true } => opened(line, folder, path, For::Appending)?,
+    /// Opens what `redirects` name, in their order; else why not. What was opened until then is in place. An error is that
+    /// of the sandboxes, without which nothing is opened.
+    pub(super) fn redirect(
+        &mut self,
+        line: &Line,
+        folder: &Path,
+        redirects: &[Redirect],
+    ) -> io::Result<Result<(), String>> {
+        for Redirect { stream, target } in redirects {
+            let (path, what) = match target {
+                Target::Stream(other) => {
+                    self.set(*stream, self.0.get(*other).cloned().unwrap_or(Stream::Null));
+                    continue;
+                }
+                Target::Null => {
+                    self.set(*stream, Stream::Null);
+                    continue;
+                }
+                Target::Read(path) => (path, For::Reading),
+                Target::Write { path, append: false } => (path, For::Writing),
+                Target::Write { path, append: true } => (path, For::Appending),
             };
-            self.set(redirect.stream, stream);
+            let contained = shell::file(target).and_then(|file| line.files.get(&file));
+            let layers = line.launcher.layers(&line.ctx, contained.map_or(&[], Vec::as_slice));
+            match start::inside(&layers, || Ok(opened(line, folder, path, what, !layers.is_empty())))? {
+                Ok(opened) => self.set(*stream, opened),
+                Err(reason) => return Ok(Err(reason)),
+            }
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Writes a line to standard error, as a shell would, and gives back what the command comes to.
@@ -101,11 +121,17 @@ enum For {
 
 /// Opens a file where it was judged to lie: below the working folder, whatever links there are, or at the very place
 /// outside that a rule allows.
-fn opened(line: &Line, folder: &Path, path: &str, what: For) -> Result<Stream, String> {
+fn opened(line: &Line, folder: &Path, path: &str, what: For, in_sandbox: bool) -> Result<Stream, String> {
     let place = folder.join(path);
+    let failed = |error: &io::Error| match error.kind() {
+        io::ErrorKind::PermissionDenied if in_sandbox => {
+            format!("{path}: the sandbox of the command, of the tool or of an agent does not let it be opened")
+        }
+        _ => format!("{path}: {}", reason(error)),
+    };
     let file = match line.stays && stays_inside(path) {
         true => inside(line, &place, what).map_err(|error| error.to_string()),
-        false => outside(&place, what).map_err(|error| format!("{path}: {error}")),
+        false => outside(&place, what).map_err(|error| failed(&error)),
     };
     Ok(Stream::File(Arc::new(file?)))
 }
@@ -115,8 +141,12 @@ fn inside(line: &Line, place: &Path, what: For) -> Result<File, ToolError> {
     let given = place;
     let place = root.resolve(&place.to_string_lossy())?;
     // A link or a folder may lead to what a redirection by that name would have been asked about.
-    let is_hidden = |path: &Path| shell::is_protected(&root.relative(path).to_string_lossy());
-    if !matches!(what, For::Reading) && is_hidden(&place.path) && !is_named(given) {
+    let below = root.relative(&place.path).to_string_lossy();
+    let is_hidden = match what {
+        For::Reading => shell::is_secret(&below),
+        For::Writing | For::Appending => shell::is_protected(&below),
+    };
+    if is_hidden && !is_named(given) {
         let message = format!("`{}` is a protected place, and was not judged as one", place.path.display());
         return Err(ToolError::new(message).code(Code::TOOL_DENIED));
     }
@@ -138,15 +168,12 @@ fn outside(place: &Path, what: For) -> io::Result<File> {
     if ["/dev", "/proc", "/sys"].iter().any(|folder| place.starts_with(folder)) {
         return Err(io::Error::other("it is not an ordinary file"));
     }
-    let mut how = OpenOptions::new();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut how, WITHOUT_WAITING);
-    match what {
-        For::Reading => how.read(true),
-        For::Writing => how.write(true).create(true).truncate(false),
-        For::Appending => how.append(true).create(true),
+    let how = match what {
+        For::Reading => How::Read,
+        For::Writing => How::Write,
+        For::Appending => How::Append,
     };
-    let file = how.open(place)?;
+    let file = open_without_links(&place, how)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not an ordinary file"));
     }
@@ -155,10 +182,6 @@ fn outside(place: &Path, what: For) -> io::Result<File> {
     }
     Ok(file)
 }
-
-/// A pipe is not waited for, and a terminal does not become that of this program.
-#[cfg(unix)]
-const WITHOUT_WAITING: i32 = nix::fcntl::OFlag::O_NONBLOCK.union(nix::fcntl::OFlag::O_NOCTTY).bits();
 
 /// A path whose folders are what their names say, so that no link leads away from it.
 fn without_links(place: &Path) -> io::Result<PathBuf> {
