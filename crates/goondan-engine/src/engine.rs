@@ -118,7 +118,7 @@ impl Engine {
 
     /// Where the tools of `instance` work: what the run says, what its spawn said, what its agent says.
     pub(crate) fn workdir(&self, agent: &AgentPlan, instance: &InstanceId, cwd: Option<&Path>) -> PathBuf {
-        let root = || self.generation.load().bundle.root().to_owned();
+        let root = || self.generation.load().project.clone();
         if let Some(workdir) = &self.workdir {
             return workdir.clone();
         }

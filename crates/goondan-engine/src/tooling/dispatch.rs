@@ -309,7 +309,7 @@ async fn prepare_workdir(context: &ToolCallContext) -> Result<(), ToolError> {
 /// A folder of the project is made in the project: a link in its path may lead anywhere.
 fn refuse_outside(context: &ToolCallContext, workdir: &std::path::Path) -> Result<(), ToolError> {
     let generation = context.engine.generation.load();
-    let root = generation.bundle.root();
+    let root = &generation.project;
     let real = |path| real_path(path).unwrap_or_default();
     if workdir.starts_with(root) && !real(workdir).starts_with(real(root)) {
         let message = format!("the working folder {} leads out of the project by a link", workdir.display());
@@ -321,7 +321,7 @@ fn refuse_outside(context: &ToolCallContext, workdir: &std::path::Path) -> Resul
 fn timed_out(tool: &RegisteredTool) -> ToolError {
     ToolError::new(format!("{} did not finish within {} ms", tool.name, tool.limits.timeout.as_millis()))
         .code(Code::TOOL_TIMEOUT)
-        .suggest("Ask for less at once, or raise `spec.timeoutMs` of the Tool.")
+        .suggest(format!("Ask for less at once, or raise `{}` of the Tool.", tool.timeout_field))
 }
 
 fn cancelled(tool: &RegisteredTool) -> ToolError {
@@ -352,7 +352,7 @@ pub(crate) fn tool_context(
         tool_call_id: context.call.tool_call_id.clone(),
         message: Arc::clone(&context.message),
         workdir: facts.workdir.clone(),
-        project_dir: context.engine.generation.load().bundle.root().to_owned(),
+        project_dir: context.engine.generation.load().project.clone(),
         sandboxes: permission::sandboxes(context),
         granted: tool.spec.permissions.clone(),
         run_mode: RunMode::Shell,

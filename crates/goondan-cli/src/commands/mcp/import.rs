@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use goondan::inside::shown;
-use goondan::mcp::{Imported, import};
+use goondan::mcp::{Found, Imported, import};
 use serde_json::json;
 
 use crate::exit::CliError;
@@ -36,10 +36,17 @@ pub(super) fn run(args: &ImportArgs, output: &Output) -> Result<(), CliError> {
     };
     let text = std::fs::read_to_string(&file)
         .map_err(|error| CliError::configuration(format!("`{}` can't be read: {error}.", file.display())))?;
-    let found = import(&text).map_err(|why| {
+    let Found { servers: found, left_out } = import(&text).map_err(|why| {
         CliError::configuration(format!("`{}` lists no MCP servers: {why}.", file.display()))
             .suggest("Name a file with `mcpServers`, such as .mcp.json.")
     })?;
+    for (own, why) in &left_out {
+        output.note(&format!("{}: left out: {why}", shown::line(own)))?;
+    }
+    if found.is_empty() {
+        let message = format!("`{}` lists no MCP server that can be taken over.", file.display());
+        return Err(CliError::configuration(message).suggest("Give a server `command` or `url` in that file."));
+    }
     let yaml = found.iter().map(|one| one.yaml.as_str()).collect::<Vec<_>>().join("---\n");
     if output.json {
         let servers: Vec<_> = found
