@@ -258,7 +258,7 @@ impl Planner<'_> {
         let mut models = Vec::new();
         let bundle = Arc::clone(self.bundle);
         for model in agent.spec.models().map(|id| &bundle.models()[id]) {
-            models.push(self.model(model).map_err(|error| self.problem(model_problem(model, &error))).ok());
+            models.push(self.model(model).map_err(|error| self.problem(model_problem(&bundle, model, &error))).ok());
         }
         models.into_iter().collect()
     }
