@@ -7,7 +7,7 @@ use clap::Args;
 use goondan::event::SwarmEvent;
 use goondan::inside::render;
 use goondan::ports::approval::Approver;
-use goondan::spec::{Bundle, Code, Diagnostic, ResourceId, Sources};
+use goondan::spec::{Bundle, Code, Diagnostic, ResourceId, Sources, reason};
 use goondan::telemetry::Settings;
 use goondan::{Project, StartError, StateRoot, Swarm, models};
 use serde_json::Value;
@@ -196,7 +196,12 @@ pub(crate) async fn start(
         builder = builder.database(if waits { database.waiting().leaving(leave.clone()) } else { database });
     }
     if let Some(file) = record {
-        builder = builder.models(models::record(Arc::new(models::Providers::default()), file));
+        let recorder = models::record(Arc::new(models::Providers::default()), file).map_err(|error| {
+            let message = format!("`{}` can't be written: {}.", file.display(), reason(&error));
+            CliError::configuration(message)
+                .suggest("Record to a file in a folder that exists and that you may write to.")
+        })?;
+        builder = builder.models(recorder);
     }
     let (swarm, events) = builder.start_watched().await.map_err(|error| start_error(error, output))?;
     warn(&swarm.warnings(), &sources, output)?;

@@ -4,6 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use goondan::spec::reason;
+
 use crate::case::CaseError;
 use crate::case::read::{FileCases, Located, read};
 
@@ -22,7 +24,7 @@ pub fn discover(paths: &[PathBuf]) -> FileCases {
                 found.errors.push(error(path, format!("there is no *{SUFFIX} file in this folder, nor below it")));
             }
             Ok(some) => files.extend(some),
-            Err(cause) => found.errors.push(error(path, format!("can't be read: {cause}"))),
+            Err(cause) => found.errors.push(error(path, format!("can't be read: {}", reason(&cause)))),
         }
     }
     for file in files {
@@ -32,7 +34,7 @@ pub fn discover(paths: &[PathBuf]) -> FileCases {
                 found.cases.extend(read.cases);
                 found.errors.extend(read.errors);
             }
-            Err(cause) => found.errors.push(error(&file, format!("can't be read: {cause}"))),
+            Err(cause) => found.errors.push(error(&file, format!("can't be read: {}", reason(&cause)))),
         }
     }
     refuse_duplicates(&mut found);

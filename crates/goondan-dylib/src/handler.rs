@@ -32,8 +32,10 @@ pub(crate) struct ExportHandler {
     pub(crate) tool: String,
     pub(crate) export: String,
     pub(crate) config: JsonObject,
-    /// `spec.timeoutMs`. The engine keeps the time; the library is told, and the right code is given.
+    /// How long a call may take. The engine keeps the time; the library is told, and the right code is given.
     pub(crate) timeout: Duration,
+    /// The field that says so.
+    pub(crate) timeout_field: &'static str,
     pub(crate) cancel_grace: Duration,
 }
 
@@ -76,7 +78,7 @@ impl ExportHandler {
         if after >= self.timeout {
             return ToolError::new(format!("{name} did not finish within {} ms", self.timeout.as_millis()))
                 .code(Code::TOOL_TIMEOUT)
-                .suggest("Ask for less at once, or raise `spec.timeoutMs` of the Tool.");
+                .suggest(format!("Ask for less at once, or raise `{}` of the Tool.", self.timeout_field));
         }
         cancelled(&name)
     }

@@ -211,13 +211,15 @@ impl ToolSource for Libraries {
         let opened = self.open_tool(&tool.spec, entry, bundle_root).await;
         let (Found { library, content, .. }, exports) = opened.map_err(|failure| failure.of(&tool.id))?;
         let handler = |export: ExportSpec| {
+            let (timeout, timeout_field) = tool.spec.timeout_of(&export.name);
             let handler = ExportHandler {
                 library: Arc::clone(&library),
                 content: content.clone(),
                 tool: tool.id.name.clone(),
                 export: export.name.clone(),
                 config: tool.spec.config.clone(),
-                timeout: tool.spec.timeout,
+                timeout,
+                timeout_field,
                 cancel_grace: self.limits.cancel_grace,
             };
             (export, Arc::new(handler) as Arc<dyn ToolHandler>)

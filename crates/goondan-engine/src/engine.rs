@@ -119,7 +119,7 @@ impl Engine {
 
     /// Where the tools of `instance` work: what the run says, what its spawn said, what its agent says.
     pub(crate) fn workdir(&self, agent: &AgentPlan, instance: &InstanceId, cwd: Option<&Path>) -> PathBuf {
-        let root = || self.generation.load().bundle.root().to_owned();
+        let root = || self.generation.load().project.clone();
         if let Some(workdir) = &self.workdir {
             return workdir.clone();
         }
@@ -142,7 +142,7 @@ impl Engine {
         match (cwd, &agent.workdir) {
             (Some(cwd), _) => Some(cwd.to_owned()),
             (None, Workdir::Instance | Workdir::Project) => None,
-            (None, Workdir::Path(_)) => real_path(self.generation.load().bundle.root()).ok(),
+            (None, Workdir::Path(_)) => real_path(&self.generation.load().project).ok(),
             (None, Workdir::Repository(folder)) => Some(folder.clone()),
         }
     }

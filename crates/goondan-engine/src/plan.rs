@@ -4,6 +4,7 @@ mod agent;
 mod problems;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use goondan_spec::kinds::{
@@ -48,6 +49,8 @@ pub struct Generation {
     pub number: u64,
     /// The bundle that it was planned from.
     pub bundle: Arc<Bundle>,
+    /// The project's folder, as programs are told that run elsewhere: its path is absolute.
+    pub project: PathBuf,
     /// The Swarm resource.
     pub swarm: ResourceId,
     /// Who gets inputs that name nobody.
@@ -180,6 +183,7 @@ pub async fn plan(
     Ok(Generation {
         number,
         bundle: Arc::clone(bundle),
+        project: project(bundle),
         swarm: swarm.id.clone(),
         entry_agent: swarm.spec.entry_agent.name.clone(),
         policy: swarm.spec.policy.clone(),
@@ -189,6 +193,11 @@ pub async fn plan(
         tools: planner.tools,
         models: planner.models.into_iter().map(|(id, model)| (id.name, model)).collect(),
     })
+}
+
+/// The absolute path of a bundle's folder.
+fn project(bundle: &Bundle) -> PathBuf {
+    std::path::absolute(bundle.root()).unwrap_or_else(|_| bundle.root().to_owned())
 }
 
 struct Planner<'a> {
@@ -249,7 +258,7 @@ impl Planner<'_> {
         let mut models = Vec::new();
         let bundle = Arc::clone(self.bundle);
         for model in agent.spec.models().map(|id| &bundle.models()[id]) {
-            models.push(self.model(model).map_err(|error| self.problem(model_problem(model, &error))).ok());
+            models.push(self.model(model).map_err(|error| self.problem(model_problem(&bundle, model, &error))).ok());
         }
         models.into_iter().collect()
     }
@@ -360,7 +369,7 @@ impl Planner<'_> {
 
     /// What may stand in a description file: the workspace, which a variable may name, and the bundle's folder.
     fn variables(&self) -> [(&'static str, String); 3] {
-        let root = self.bundle.root().display().to_string();
+        let root = project(self.bundle).display().to_string();
         let workspace = self.environment.get("AGENT_WORKSPACE_ROOT").map_or_else(|| root.clone(), str::to_owned);
         [("${workspace}", workspace), ("${directory}", root.clone()), ("${cwd}", root)]
     }
@@ -427,11 +436,8 @@ fn register(
     handler: &Arc<dyn ToolHandler>,
     variables: &[(&str, String)],
 ) -> RegisteredTool {
-    let limits = ToolLimits {
-        error_message: tool.spec.error_message_limit,
-        output: tool.spec.output_limit,
-        timeout: stated.and_then(|stated| stated.timeout).unwrap_or(tool.spec.timeout),
-    };
+    let (timeout, timeout_field) = tool.spec.timeout_of(&spec.name);
+    let limits = ToolLimits { error_message: tool.spec.error_message_limit, output: tool.spec.output_limit, timeout };
     let lay = |stated: &ExportOverride| match &tool.spec.entry {
         Entry::Builtin(_) | Entry::A2a(_) => stated.apply_to_builtin(spec),
         Entry::Library(_) | Entry::Executable(_) | Entry::Module(_) | Entry::Mcp(_) => stated.apply(spec),
@@ -442,7 +448,7 @@ fn register(
             spec.description = spec.description.replace(name, value);
         }
     }
-    let registered = RegisteredTool::new(&tool.id.name, spec, Arc::clone(handler), limits);
+    let registered = RegisteredTool::new(&tool.id.name, spec, Arc::clone(handler), limits).timed_by(timeout_field);
     match &tool.spec.entry {
         Entry::Builtin(set) => registered.of_builtin(set),
         Entry::Library(_) | Entry::Executable(_) | Entry::Module(_) | Entry::Mcp(_) | Entry::A2a(_) => registered,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::calls::{Ended, Event, Receivers};
 use crate::errors;
 use crate::operations;
-use crate::process::Process;
+use crate::process::{Ping, Process};
 use crate::wire::{Answer, Down};
 
 /// How long a cancelled call may go on before its host is given up. Shorter than the engine's own two seconds.
@@ -28,6 +28,8 @@ pub(crate) struct Attended<'a> {
     receivers: Receivers,
     ctx: &'a ToolContext,
     operations: Operations<'a>,
+    /// It was cancelled.
+    cancelled: Option<Ping>,
     is_over: bool,
 }
 
@@ -35,15 +37,15 @@ impl Drop for Attended<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             self.process.calls().forget(self.receivers.id);
-            self.process.tell(&Down::Cancel { id: self.receivers.id });
-            self.process.retire();
+            let ping = self.cancelled.unwrap_or_else(|| self.process.cancel(self.receivers.id));
+            self.process.retire(ping);
         }
     }
 }
 
 impl<'a> Attended<'a> {
     pub(crate) fn new(process: Arc<Process>, receivers: Receivers, ctx: &'a ToolContext) -> Self {
-        Attended { process, receivers, ctx, operations: FuturesUnordered::new(), is_over: false }
+        Attended { process, receivers, ctx, operations: FuturesUnordered::new(), cancelled: None, is_over: false }
     }
 
     /// Attends the call to its end.
@@ -54,7 +56,6 @@ impl<'a> Attended<'a> {
             tokio::time::sleep(GRACE).await;
         };
         tokio::pin!(until_lost);
-        let mut is_told = false;
         loop {
             tokio::select! {
                 biased;
@@ -63,9 +64,8 @@ impl<'a> Attended<'a> {
                     self.hear_the_rest();
                     return answer.unwrap_or_else(|_| Err(errors::cancelled()).into());
                 }
-                () = cancellation.cancelled(), if !is_told => {
-                    is_told = true;
-                    self.process.tell(&Down::Cancel { id: self.receivers.id });
+                () = cancellation.cancelled(), if self.cancelled.is_none() => {
+                    self.cancelled = Some(self.process.cancel(self.receivers.id));
                 }
                 () = &mut until_lost => return Err(errors::cancelled()).into(),
                 Some((ask, outcome)) = self.operations.next() => self.answer(ask, outcome),

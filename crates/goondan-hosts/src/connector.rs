@@ -39,6 +39,7 @@ impl Modules {
             id: receivers.id,
             module: &path.to_string_lossy(),
             package: &package,
+            project_dir: &project.to_string_lossy(),
             connection: &values.connection,
             connector: &values.connector,
             config: &values.config,

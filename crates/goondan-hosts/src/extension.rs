@@ -16,7 +16,7 @@ use crate::calls::Receivers;
 use crate::errors;
 use crate::handler::context;
 use crate::host::Host;
-use crate::process::Process;
+use crate::process::{Ping, Process};
 use crate::wire::{Answer, Begun, Call, Down};
 
 /// The code of an extension: a module, with a config.
@@ -83,7 +83,7 @@ impl Runner for ModuleRunner {
         let receivers = self.process.calls().begin()?;
         let package = self.host.definition().package.to_string_lossy();
         self.process.tell(&Begun { id: receivers.id, module: &self.module, package: &package, what });
-        Ok(Box::new(ModuleLine { process: Arc::clone(&self.process), receivers, is_settled: false }))
+        Ok(Box::new(ModuleLine { process: Arc::clone(&self.process), receivers, cancelled: None, is_settled: false }))
     }
 
     async fn call(&self, call: OfferedCall<'_>, ctx: &ToolContext) -> Ended {
@@ -117,6 +117,8 @@ impl Runner for ModuleRunner {
 pub(crate) struct ModuleLine {
     process: Arc<Process>,
     receivers: Receivers,
+    /// It was cancelled.
+    cancelled: Option<Ping>,
     /// The host need not be told of its end: it is over, or the host ends with it.
     is_settled: bool,
 }
@@ -124,7 +126,7 @@ pub(crate) struct ModuleLine {
 impl ModuleLine {
     /// All that runs in a process, which ends with it.
     pub(crate) fn alone(process: Arc<Process>, receivers: Receivers) -> Self {
-        ModuleLine { process, receivers, is_settled: true }
+        ModuleLine { process, receivers, cancelled: None, is_settled: true }
     }
 }
 
@@ -132,8 +134,8 @@ impl Drop for ModuleLine {
     fn drop(&mut self) {
         if !self.is_settled {
             self.process.calls().forget(self.receivers.id);
-            self.process.tell(&Down::Cancel { id: self.receivers.id });
-            self.process.retire();
+            let ping = self.cancelled.unwrap_or_else(|| self.process.cancel(self.receivers.id));
+            self.process.retire(ping);
         }
     }
 }
@@ -164,6 +166,6 @@ impl Line for ModuleLine {
     }
 
     fn cancel(&mut self) {
-        self.process.tell(&Down::Cancel { id: self.receivers.id });
+        self.cancelled = Some(self.process.cancel(self.receivers.id));
     }
 }

@@ -24,6 +24,7 @@ mod errors;
 mod extension;
 mod handler;
 mod host;
+mod misfits;
 mod operations;
 mod pool;
 mod process;

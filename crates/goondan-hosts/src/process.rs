@@ -1,6 +1,6 @@
 //! One process of a host: what is told it, what it says, and its end.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,12 +8,13 @@ use goondan_core::layering::Sessions;
 use goondan_core::ports::tool::{LogLevel, ToolError, ToolOutput};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tokio::time::timeout;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::calls::{Calls, Ended, Event};
 use crate::errors;
+use crate::misfits::Misfit;
 use crate::programs::{RunningHost, Streams};
 use crate::wire::{Down, MAX_LINE, More, Up};
 
@@ -41,7 +42,10 @@ pub(crate) struct Process {
     events: Arc<AtomicUsize>,
     /// Fires when it shall be killed.
     kill: CancellationToken,
-    pong: Arc<Notify>,
+    /// The number of the last ping.
+    pings: AtomicU64,
+    /// How many of them it has answered. It answers in order.
+    pongs: watch::Receiver<u64>,
     /// It takes no further calls and ends with the last that it has.
     is_retired: AtomicBool,
     /// It has run out of memory, and takes no further calls.
@@ -57,7 +61,8 @@ impl Process {
     pub(crate) async fn greet(name: &str, streams: Streams) -> Result<Process, ToolError> {
         let Streams { input, output, printed, program } = streams;
         let (calls, notes) = (Arc::<Calls>::default(), Arc::<Notes>::default());
-        let (pong, kill, leave) = (Arc::<Notify>::default(), CancellationToken::new(), CancellationToken::new());
+        let (kill, leave) = (CancellationToken::new(), CancellationToken::new());
+        let (pong, pongs) = watch::channel(0);
         let (down, lines) = mpsc::unbounded_channel();
         let (hello, greeted) = oneshot::channel();
         let is_spent = Arc::<AtomicBool>::default();
@@ -71,7 +76,7 @@ impl Process {
             name: name.to_owned(),
             calls: Arc::clone(&calls),
             notes: Arc::clone(&notes),
-            pong: Arc::clone(&pong),
+            pong,
             down: down.downgrade(),
             is_spent: Arc::clone(&is_spent),
             hello: Some(hello),
@@ -89,7 +94,8 @@ impl Process {
             down,
             events,
             kill,
-            pong,
+            pings: AtomicU64::new(0),
+            pongs,
             is_retired,
             is_spent,
             ended,
@@ -146,22 +152,29 @@ impl Process {
         }
     }
 
-    /// A call in it did not end. It takes no more and is killed once those that it has are over; at once where it does not
-    /// even answer a ping.
-    pub(crate) fn retire(self: &Arc<Self>) {
+    /// Asks it to end a call, and whether it is there.
+    pub(crate) fn cancel(&self, id: u64) -> Ping {
+        self.tell(&Down::Cancel { id });
+        let number = self.pings.fetch_add(1, Ordering::Relaxed) + 1;
+        self.tell(&Down::Ping);
+        Ping { number, at: Instant::now() }
+    }
+
+    /// A call in it did not end. It takes no more and is killed once those that it has are over; at once where it has not
+    /// even answered the ping that came with the cancel. As long as others are in it, it has a moment more to do so.
+    pub(crate) fn retire(self: &Arc<Self>, ping: Ping) {
         if self.is_retired.swap(true, Ordering::Relaxed) {
             return;
         }
         tracing::warn!(host = self.name, "a call did not end when it was cancelled: the host takes no more calls");
-        self.tell(&Down::Ping);
         let (name, calls) = (self.name.clone(), Arc::clone(&self.calls));
-        let (pong, kill) = (Arc::clone(&self.pong), self.kill.clone());
+        let (mut pongs, kill) = (self.pongs.clone(), self.kill.clone());
+        let until = if calls.count() == 0 { ping.at } else { Instant::now() } + PONG;
         tokio::spawn(async move {
-            match timeout(PONG, pong.notified()).await {
-                Ok(()) => calls.until_idle().await,
-                Err(_) => {
-                    calls.close(&errors::died(&name, "it was killed, for another call in it never came back"));
-                }
+            let is_there = timeout_at(until, pongs.wait_for(|count| *count >= ping.number)).await.is_ok();
+            match is_there {
+                true => calls.until_idle().await,
+                false => calls.close(&errors::died(&name, "it was killed, for another call in it never came back")),
             }
             kill.cancel();
         });
@@ -185,6 +198,13 @@ impl Process {
             let _ = ended.wait_for(Option::is_some).await;
         }
     }
+}
+
+/// A question whether a host is there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ping {
+    number: u64,
+    at: Instant,
 }
 
 /// A line for a host.
@@ -248,7 +268,7 @@ struct Reader {
     name: String,
     calls: Arc<Calls>,
     notes: Arc<Notes>,
-    pong: Arc<Notify>,
+    pong: watch::Sender<u64>,
     down: mpsc::WeakUnboundedSender<Line>,
     is_spent: Arc<AtomicBool>,
     hello: Option<oneshot::Sender<String>>,
@@ -269,9 +289,15 @@ impl Reader {
             }
             match serde_json::from_slice(&line) {
                 Ok(up) => self.take(up),
-                Err(_) => {
-                    return self.notes.reason("it sent what is no message: something wrote to descriptor 4".to_owned());
-                }
+                Err(_) => match Misfit::of(&line) {
+                    Some(Misfit::End(id, error)) => self.calls.end(id, Err(error).into()),
+                    Some(Misfit::Answer(ask, error)) => self.refuse(ask, error),
+                    Some(Misfit::Drop) => tracing::debug!(host = self.name, "a line for the log can't be read"),
+                    None => {
+                        let reason = "it sent what is not a message: something wrote to descriptor 4";
+                        return self.notes.reason(reason.to_owned());
+                    }
+                },
             }
         }
     }
@@ -302,18 +328,17 @@ impl Reader {
             Up::Progress { id, title, metadata } => drop(self.calls.event(id, Event::Progress(title, metadata))),
             Up::Ask { id, ask, name, payload } => {
                 if !self.calls.event(id, Event::Ask { ask, name, payload }) {
-                    self.refuse(ask);
+                    self.refuse(ask, ToolError::new("the call is over, or asks too much at a time"));
                 }
             }
-            Up::Pong => self.pong.notify_one(),
+            Up::Pong => self.pong.send_modify(|count| *count += 1),
             Up::Fatal { message } => self.notes.reason(format!("nobody caught: {message}")),
         }
     }
 
-    /// A question that nobody takes: the call that asks is over, or asks too much at once.
-    fn refuse(&self, ask: u64) {
-        let error = ToolError::new("the call is over, or asks too much at a time").into();
-        let answer = Down::Answer(crate::wire::Answer { ask, value: None, error: Some(error) });
+    /// A question that nobody takes.
+    fn refuse(&self, ask: u64, why: ToolError) {
+        let answer = Down::Answer(crate::wire::Answer { ask, value: None, error: Some(why.into()) });
         if let (Some(down), Some(text)) = (self.down.upgrade(), line(&answer)) {
             let _ = down.send(Line { text, is_event: false });
         }

@@ -121,7 +121,7 @@ impl ToolSource for Modules {
                 module: absolute(&bundle_root.join(&module.path)),
                 export: export.name.clone(),
                 config: Arc::clone(&config),
-                timeout: tool.spec.timeout,
+                timeout: tool.spec.timeout_of(&export.name).0,
                 files: Arc::clone(&files),
             };
             (export.clone(), Arc::new(handler) as Arc<dyn ToolHandler>)

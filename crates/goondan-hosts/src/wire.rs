@@ -67,6 +67,7 @@ pub(crate) struct Connect<'a> {
     pub(crate) id: u64,
     pub(crate) module: &'a str,
     pub(crate) package: &'a str,
+    pub(crate) project_dir: &'a str,
     pub(crate) connection: &'a str,
     pub(crate) connector: &'a str,
     pub(crate) config: &'a BTreeMap<String, String>,

@@ -25,7 +25,7 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn parse(error: impl std::fmt::Display) -> Self {
-        Failure { code: -32_700, message: format!("The message is no JSON: {error}.") }
+        Failure { code: -32_700, message: format!("The message is not JSON: {error}.") }
     }
 
     pub(crate) fn invalid_request(message: impl Into<String>) -> Self {

@@ -165,7 +165,7 @@ impl<H: Host> Server<H> {
     /// The path of a document, without links.
     pub(crate) fn path_of(&self, uri: &Uri) -> Result<PathBuf, Failure> {
         let path = uri::path(uri.as_ref());
-        let path = path.ok_or_else(|| Failure::params(format!("`{uri}` is no file of this machine")))?;
+        let path = path.ok_or_else(|| Failure::params(format!("`{uri}` is not a file of this machine")))?;
         Ok(real(self.host.files(), &path))
     }
 

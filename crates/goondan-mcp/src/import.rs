@@ -28,32 +28,54 @@ pub struct Imported {
     pub notes: Vec<String>,
 }
 
+/// What a file of another program lists.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The servers that were found.
+    pub servers: Vec<Imported>,
+    /// What was left out: what the file calls it, and why.
+    pub left_out: Vec<(String, &'static str)>,
+}
+
 /// The servers that a file of another program lists.
 ///
 /// # Errors
-/// The file is no such file, as a sentence.
-pub fn import(text: &str) -> Result<Vec<Imported>, String> {
+/// The file is no such file, as a part of a sentence.
+pub fn import(text: &str) -> Result<Found, String> {
     let file: Value =
-        serde_json::from_str(&without_comments(text)).map_err(|error| format!("it is no JSON: {error}"))?;
+        serde_json::from_str(&without_comments(text)).map_err(|error| format!("it is not JSON: {error}"))?;
     let nested = file.pointer("/mcp");
     let found = [Some(&file), nested]
         .into_iter()
         .flatten()
         .find_map(|place| KEYS.iter().find_map(|key| place.get(key).and_then(Value::as_object)));
     let servers = found.ok_or_else(|| format!("it has none of {}", KEYS.map(|key| format!("`{key}`")).join(", ")))?;
-    let mut taken = Vec::new();
-    Ok(servers.iter().filter_map(|(own, server)| one(own, server.as_object()?, &mut taken)).collect())
+    let (mut taken, mut listed) = (Vec::new(), Found::default());
+    for (own, server) in servers {
+        match server.as_object().map(|server| one(own, server, &mut taken)) {
+            Some(Some(found)) => listed.servers.push(found),
+            Some(None) => listed.left_out.push((own.clone(), "it has neither `command` nor `url`")),
+            None => listed.left_out.push((own.clone(), "it is not an object with `command` or `url`")),
+        }
+    }
+    Ok(listed)
 }
 
 fn one(own: &str, server: &Map<String, Value>, taken: &mut Vec<String>) -> Option<Imported> {
+    let text = |key: &str| server.get(key).and_then(Value::as_str);
+    let url = text("url").or_else(|| text("serverUrl")).or_else(|| text("httpUrl"));
+    text("command").or(url)?;
+    let name = tool_name(own, taken);
+    // A capital letter is nothing to tell.
+    let is_renamed = !own.eq_ignore_ascii_case(&name);
+    let notes = is_renamed.then(|| format!("Its Tool is called `{name}`: names have letters, digits and hyphens."));
     let mut found = Imported {
         own: own.to_owned(),
-        name: tool_name(own, taken),
+        name,
         yaml: String::new(),
         variables: Vec::new(),
-        notes: Vec::new(),
+        notes: notes.into_iter().collect(),
     };
-    let text = |key: &str| server.get(key).and_then(Value::as_str);
     let mut body = String::new();
     if let Some(command) = text("command") {
         line(&mut body, "command", &Value::from(command));
@@ -64,14 +86,14 @@ fn one(own: &str, server: &Map<String, Value>, taken: &mut Vec<String>) -> Optio
         if let Some(cwd) = text("cwd") {
             found.notes.push(format!("It runs in `{cwd}` there; `cwd` takes a folder of the project."));
         }
-    } else if let Some(url) = text("url").or_else(|| text("serverUrl")).or_else(|| text("httpUrl")) {
+    } else if let Some(url) = url {
         if text("type") == Some("sse") || url.ends_with("/sse") {
-            found.notes.push("It may speak HTTP with SSE of 2024 only, which is not spoken here.".to_owned());
+            found
+                .notes
+                .push("It may speak only the HTTP+SSE transport of 2024, which gdn does not support.".to_owned());
         }
         line(&mut body, "url", &Value::from(url));
         values(&mut body, "headers", server.get("headers"), &mut found);
-    } else {
-        return None;
     }
     if server.get("disabled") == Some(&Value::Bool(true)) {
         found.notes.push("It is switched off there.".to_owned());
@@ -200,7 +222,7 @@ mod tests {
                 "files": {"command": "npx", "args": ["-y", "files", "/*"], "env": {"ROOT": "${HOME}", "DEBUG": 1}}
             }
         }"#;
-        let found = import(text).expect("servers");
+        let found = import(text).expect("servers").servers;
         assert_eq!(
             found[0].yaml,
             "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: \"github-server\"}\nspec:\n  mcp:\n    url: \"https://x.example/mcp\"\n    headers:\n      \"Authorization\": {valueFrom: {env: GITHUB_SERVER_AUTHORIZATION}}\n      \"X-Team\": \"a\"\n"
@@ -213,8 +235,11 @@ mod tests {
     fn names_are_those_of_resources_and_unique() {
         let text =
             r#"{"servers": {"a b": {"command": "x"}, "A_B": {"command": "x"}, "1": {"command": "x"}, "none": {}}}"#;
-        let names: Vec<String> = import(text).expect("servers").into_iter().map(|one| one.name).collect();
+        let listed = import(text).expect("servers");
+        let names: Vec<&str> = listed.servers.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["a-b", "a-b-2", "mcp-1"]);
+        assert!(listed.servers.iter().all(|one| one.notes[0].contains(&format!("called `{}`", one.name))));
+        assert_eq!(listed.left_out, [("none".to_owned(), "it has neither `command` nor `url`")]);
         assert!(import("{}").is_err() && import("x").is_err());
     }
 }

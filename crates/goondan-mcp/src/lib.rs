@@ -37,7 +37,7 @@ pub use a2a::A2aTools;
 pub use catalog::{Catalog, Hints, Listed};
 pub use definition::Definition;
 pub use dial::{Dialer, Program, Running, StandIns, Stream};
-pub use import::{Imported, import};
+pub use import::{Found, Imported, import};
 pub use oauth::Visitor;
 pub use session::Session;
 pub use source::{Look, McpTools};

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::model::{ErrorData, RequestId};
@@ -13,6 +14,7 @@ use rmcp::transport::Transport;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio_util::sync::CancellationToken;
 
 use crate::codes;
 
@@ -22,6 +24,12 @@ const MAX_LINE: usize = 16 << 20;
 const MAX_NOISE: usize = 1 << 20;
 /// What is kept of complaints, in bytes.
 const MAX_COMPLAINTS: usize = 4 << 10;
+/// How long who reads no more is listened to.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// What writing to somebody who has ended comes to.
+const ENDED: [io::ErrorKind; 2] = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
+/// What an answer is that is a message, and can't be understood.
+pub(crate) const UNREADABLE: &str = "an answer that can't be understood";
 
 /// What was noticed of a conversation, for messages about its end.
 #[derive(Debug, Default)]
@@ -82,6 +90,8 @@ pub(crate) struct Lines {
     line: Vec<u8>,
     noise: usize,
     noticed: Arc<Noticed>,
+    /// Fires when nobody reads what is sent: then the end is near.
+    deaf: CancellationToken,
 }
 
 impl Lines {
@@ -91,13 +101,29 @@ impl Lines {
         noticed: Arc<Noticed>,
     ) -> Self {
         let output = Arc::new(tokio::sync::Mutex::new(Some(output)));
-        Lines { input: BufReader::new(input), output, line: Vec::new(), noise: 0, noticed }
+        Lines {
+            input: BufReader::new(input),
+            output,
+            line: Vec::new(),
+            noise: 0,
+            noticed,
+            deaf: CancellationToken::new(),
+        }
     }
 
     /// Whether a whole line is there now; false at the end.
     async fn read_line(&mut self) -> bool {
         loop {
-            let Ok(available) = self.input.fill_buf().await else { return false };
+            let nothing_more = async {
+                self.deaf.cancelled().await;
+                tokio::time::sleep(LAST_WORDS).await;
+            };
+            let available = tokio::select! {
+                biased;
+                available = self.input.fill_buf() => available,
+                () = nothing_more => return false,
+            };
+            let Ok(available) = available else { return false };
             if available.is_empty() {
                 return false;
             }
@@ -134,14 +160,22 @@ impl Transport<RoleClient> for Lines {
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
-        let output = Arc::clone(&self.output);
+        let (output, deaf) = (Arc::clone(&self.output), self.deaf.clone());
         async move {
             let mut line = serde_json::to_vec(&item)?;
             line.push(b'\n');
             let mut output = output.lock().await;
             let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-            output.write_all(&line).await?;
-            output.flush().await
+            let written = async {
+                output.write_all(&line).await?;
+                output.flush().await
+            };
+            match written.await {
+                // What it has said before is still there to be read, and tells why it has ended.
+                Err(error) if ENDED.contains(&error.kind()) => deaf.cancel(),
+                written => return written,
+            }
+            Ok(())
         }
     }
 
@@ -184,7 +218,7 @@ fn read(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     }
     let envelope: Envelope = serde_json::from_slice(line).ok()?;
     let is_answer = envelope.result.is_some() || envelope.error.is_some();
-    let error = ErrorData::invalid_request("the answer can't be understood", None);
+    let error = ErrorData::invalid_request(UNREADABLE, None);
     is_answer.then(|| RxJsonRpcMessage::<RoleClient>::error(error, Some(envelope.id)))
 }
 
@@ -205,6 +239,21 @@ mod tests {
         assert!(lines.receive().await.is_some());
         assert!(lines.receive().await.is_none());
         assert_eq!((noticed.fatal(), noticed.words().as_str()), (None, "; it printed: starting…"));
+    }
+
+    #[tokio::test]
+    async fn who_reads_no_more_is_heard_to_its_end() {
+        let (near, far) = tokio::io::duplex(1_024);
+        drop(far);
+        let noticed = Arc::<Noticed>::default();
+        let mut lines = Lines::new(Box::new("no such option\n".as_bytes()), Box::new(near), Arc::clone(&noticed));
+        let ping = serde_json::from_str(r#"{"jsonrpc": "2.0", "id": 1, "method": "ping"}"#).unwrap();
+        lines.send(ping).await.unwrap();
+        assert!(lines.receive().await.is_none());
+        assert_eq!(noticed.words(), "; it printed: no such option");
+        let (silent, _kept) = tokio::io::duplex(1);
+        let mut lines = Lines { input: BufReader::new(Box::new(silent)), ..lines };
+        assert!(lines.receive().await.is_none(), "who says nothing more is not waited for");
     }
 
     #[tokio::test]

@@ -23,7 +23,7 @@ use crate::definition::{Definition, Way};
 use crate::dial::{Dialer, Program, Running, Stream, Ways};
 use crate::handler::Handler;
 use crate::http;
-use crate::lines::{Fatal, Lines, Noticed};
+use crate::lines::{Fatal, Lines, Noticed, UNREADABLE};
 use crate::listing;
 use crate::oauth::{self, TokenFile};
 use crate::place::Place;
@@ -228,6 +228,9 @@ impl Link {
             return wants_login(name);
         }
         match failure {
+            ServiceError::McpError(refusal) if refusal.message == UNREADABLE => {
+                error(Code::MCP_PROTOCOL, name, format_args!("gave {UNREADABLE}"))
+            }
             ServiceError::McpError(refusal) => {
                 let text = codes::said(&refusal.message);
                 error(Code::MCP_PROTOCOL, name, format_args!("refuses the request: {text} ({})", refusal.code.0))
@@ -241,7 +244,7 @@ impl Link {
                 let text = codes::said(&chain(cause.error.as_ref()));
                 error(Code::MCP_CONNECT, name, format_args!("can't be reached: {text}")).suggest(AGAIN)
             }
-            other => error(Code::MCP_PROTOCOL, name, format_args!("gave an answer that is none: {other}")),
+            other => error(Code::MCP_PROTOCOL, name, format_args!("gave {UNREADABLE}: {other}")),
         }
     }
 

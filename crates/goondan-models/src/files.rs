@@ -1,11 +1,11 @@
 //! Files that a Model's options name: they lie inside the bundle.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 
 use goondan_core::ports::model::ModelError;
-use goondan_spec::Resource;
 use goondan_spec::kinds::Model;
+use goondan_spec::{Resource, reason};
 use serde_json::Value;
 
 use crate::error::configuration;
@@ -25,12 +25,7 @@ pub(crate) fn string_option<'a>(model: &'a Resource<Model>, key: &str) -> Result
 /// The text of the file at `path`, relative to `root`, which it must not leave.
 pub(crate) fn read_inside(root: &Path, path: &str, limit: u64) -> Result<String, ModelError> {
     let file = inside(root, path)?;
-    let unreadable = |error: std::io::Error| {
-        configuration(
-            unreadable_words(path, &error),
-            "create it, or correct the path; it starts from the folder of goondan.yaml",
-        )
-    };
+    let unreadable = |error: std::io::Error| unreadable(path, &error);
     // A pipe would be waited for.
     if !file.metadata().map_err(unreadable)?.is_file() {
         return Err(configuration(format!("{path} is not a file"), "name a file of the project"));
@@ -56,21 +51,21 @@ fn inside(root: &Path, path: &str) -> Result<PathBuf, ModelError> {
     if !plain {
         return Err(leaves());
     }
-    let missing = |error: std::io::Error| {
-        configuration(
-            unreadable_words(path, &error),
-            "create it, or correct the path; it starts from the folder of goondan.yaml",
-        )
-    };
-    let root = root.canonicalize().map_err(missing)?;
-    let file = root.join(path).canonicalize().map_err(missing)?;
+    let root = root.canonicalize().map_err(|error| unreadable(path, &error))?;
+    let file = root.join(path).canonicalize().map_err(|error| unreadable(path, &error))?;
     if file.starts_with(&root) { Ok(file) } else { Err(leaves()) }
 }
 
-fn unreadable_words(path: &str, error: &std::io::Error) -> String {
+fn unreadable(path: &str, error: &std::io::Error) -> ModelError {
     match error.kind() {
-        std::io::ErrorKind::NotFound => format!("there is no file {path}"),
-        _ => format!("{path} cannot be read: {error}"),
+        ErrorKind::NotFound => configuration(
+            format!("there is no file {path}"),
+            "create it, or correct the path; it starts from the folder of goondan.yaml",
+        ),
+        ErrorKind::InvalidData => {
+            configuration(format!("{path} is not UTF-8 text"), "name another file, or save this one as UTF-8")
+        }
+        _ => configuration(format!("{path} cannot be read: {}", reason(error)), "check that you may read it"),
     }
 }
 

@@ -48,13 +48,13 @@ impl ModelFactory for Providers {
     }
 }
 
-/// What is wrong with a Model whatever machine it runs on: no such provider, a script that can't be used, no address where one
+/// What is wrong with a Model whatever machine it runs on: no such provider, a script or a cassette that can't be used, no address where one
 /// is needed. Nothing is connected.
 pub fn model_problem(model: &Resource<Model>, bundle_root: &Path) -> Option<ModelError> {
     let Some(provider) = table::provider(&model.spec.provider) else { return Some(unknown(model)) };
     match provider.backend {
         Backend::Scripted => Scripts::default().client(model, bundle_root).err(),
-        Backend::Replay => None,
+        Backend::Replay => Cassettes::default().client(model, bundle_root, &Environment::default()).err(),
         Backend::Live { adapter, address } => live::address_problem(model, adapter, address),
     }
 }

@@ -57,7 +57,7 @@ pub fn open(archive: &[u8], place: &Path) -> Result<Opened> {
         // Where it was unpacked is nobody's business.
         let why = error.message.replace(&format!("{}{}", files.display(), std::path::MAIN_SEPARATOR), "");
         let why = why.replace(&files.display().to_string(), "it");
-        PackageError::archive(format!("This is no package: {why}"))
+        PackageError::archive(format!("This is not a package: {why}"))
             .suggest("a package has a `goondan.yaml` that begins with a Package document; `gdn package init` adds one")
     })?;
     let contents = contents(&OsFiles, &files)

@@ -109,7 +109,7 @@ impl Manifest {
     /// Its first document is no Package, or says what no Package may.
     pub fn parse(text: &str) -> Result<Manifest> {
         let documents: Vec<serde_json::Value> =
-            yaml::documents_from_str(text).map_err(|error| wrong(format!("This is no YAML: {error}.")))?;
+            yaml::documents_from_str(text).map_err(|error| wrong(format!("This is not YAML: {error}.")))?;
         let first = documents.into_iter().next().unwrap_or_default();
         let no_package = || wrong("Its first document is no Package.".to_owned());
         if first.get("kind").and_then(serde_json::Value::as_str) != Some("Package") {

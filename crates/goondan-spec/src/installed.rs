@@ -22,6 +22,8 @@ use crate::text::{excerpt, reason};
 pub const INSTALLED: &str = ".goondan/installed";
 /// The command that makes things right.
 const INSTALL: &str = "run `gdn package install`";
+/// What makes a lock file right that nobody can read.
+const RESTORE: &str = "restore it from git, or remove it and run `gdn package install`";
 /// The manifest of a package whose build makes one.
 const BUILT_MANIFEST: &str = "dist/goondan.yaml";
 
@@ -149,8 +151,9 @@ struct Reading<'r> {
 
 impl Reading<'_> {
     fn read_lock(&mut self) -> Option<Lock> {
+        // An installation refuses such a file, too: what it pins may not get lost.
         let problem =
-            |message: String| Diagnostic::new(Code::PACKAGE_LOCK_OUTDATED, message).in_file(LOCK_FILE).suggest(INSTALL);
+            |message: String| Diagnostic::new(Code::PACKAGE_LOCK_OUTDATED, message).in_file(LOCK_FILE).suggest(RESTORE);
         let text = match self.folder.read(LOCK_FILE) {
             Ok(text) => text,
             Err(Unreadable::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => return None,

@@ -74,7 +74,7 @@ pub use paths::repository_around;
 pub use read::KnownFiles;
 pub use snapshot::{AgentPart, Basis, Fingerprint, Fingerprints, Snapshot};
 pub use source::Sources;
-pub use text::closest;
+pub use text::{closest, pattern_fault, reason};
 pub use value::{Environment, Secret, ValueSource};
 
 /// A JSON object, as tools take it and free-form fields hold it.

@@ -50,12 +50,22 @@ pub(crate) fn excerpt(text: &str, limit: usize) -> String {
     }
 }
 
-/// Why reading failed, in lower case and without the system's number.
-pub(crate) fn reason(error: &std::io::Error) -> String {
+/// Why reading or writing failed, in lower case and without the system's number.
+pub fn reason(error: &std::io::Error) -> String {
+    if error.kind() == std::io::ErrorKind::InvalidData {
+        return "it is not UTF-8 text".to_owned();
+    }
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut characters = text.chars();
     characters.next().map(|first| first.to_lowercase().chain(characters).collect()).unwrap_or_default()
+}
+
+/// Why a text is not a regular expression, as a part of a sentence. What checks it draws a picture of several lines.
+pub fn pattern_fault(error: &impl std::fmt::Display) -> String {
+    let text = error.to_string();
+    let last = text.lines().rev().find_map(|line| line.strip_prefix("error: "));
+    last.map_or_else(|| text.split_whitespace().collect::<Vec<_>>().join(" "), str::to_owned)
 }
 
 /// `1 error`, `2 errors`.

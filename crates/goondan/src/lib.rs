@@ -88,7 +88,7 @@ pub mod policy {
 pub mod spec {
     pub use goondan_spec::{
         AgentChange, AgentEffect, AgentPart, Bundle, Code, Diagnostic, Environment, JsonObject, Kind, ReloadPlan,
-        Resource, ResourceId, Secret, Severity, Sources, check_name, check_schema, codes, kinds,
+        Resource, ResourceId, Secret, Severity, Sources, check_name, check_schema, codes, kinds, pattern_fault, reason,
     };
 }
 

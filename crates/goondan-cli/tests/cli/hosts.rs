@@ -62,6 +62,41 @@ fn a_handler_that_does_what_none_should_ends_its_call_and_nothing_else() {
     }
 }
 
+/// Programs work elsewhere, so a path from where `gdn` runs means nothing to them.
+#[test]
+fn programs_are_told_where_the_project_is_by_whole_paths() {
+    let sandbox = Sandbox::new();
+    let more = "
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: custom-tools}
+spec: {entry: \"builtin:custom-tools\"}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: a}
+spec: {modelConfig: {modelRef: Model/m}, permissions: {default: allow}, workdir: project, tools: [{ref: Tool/custom-tools}]}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: default}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}]}
+";
+    let model = "apiVersion: goondan.ai/v1\nkind: Model\nmetadata: {name: m}\nspec: {provider: scripted, model: any}\n";
+    sandbox.write("p/goondan.yaml", &format!("{model}{}", more.trim_start()));
+    let manifest = "name: where\ndescription: Says where it is.\nversion: 1.0.0\nentrypoint: where\nparameters: []\n";
+    sandbox.write("p/tools/where/tool.yaml", manifest);
+    sandbox.write("p/tools/where/where", "#!/bin/sh\nprintf '%s %s' \"$GOONDAN_PROJECT\" \"$GOONDAN_WORKSPACE\"\n");
+    let program = sandbox.dir().join("p/tools/where/where");
+    std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let arguments = ["tool", "call", "custom-tools__run", "-p", "p", "--args", r#"{"tool_name": "where"}"#];
+    let outcome = sandbox.gdn(&arguments);
+    let told: Value = serde_json::from_str(outcome.ok()).unwrap();
+    let folder = sandbox.dir().join("p").display().to_string();
+    assert_eq!(told["stdout"], format!("{folder} {folder}"), "{outcome:?}");
+}
+
 const TELLING_JS: &str = "
 export const handlers = {
   tell(ctx) {

@@ -228,6 +228,24 @@ fn servers_of_other_programs_are_taken_over() {
     assert_eq!(valid.code, 0, "{valid:?}");
 }
 
+#[test]
+fn a_server_that_is_not_taken_over_is_told() {
+    let sandbox = Sandbox::new();
+    sandbox.write("some.json", r#"{"mcpServers": {"bad": 5, "empty": {}, "my files!": {"command": "x"}}}"#);
+    let some = sandbox.gdn(&["mcp", "import", "some.json"]);
+    assert!(some.ok().contains("metadata: {name: \"my-files\"}"), "{some:?}");
+    assert_eq!(
+        some.stderr,
+        "bad: left out: it is not an object with `command` or `url`\n\
+         empty: left out: it has neither `command` nor `url`\n\
+         my files!: Its Tool is called `my-files`: names have letters, digits and hyphens.\n"
+    );
+    sandbox.write("none.json", r#"{"mcpServers": {"bad": 5}}"#);
+    let none = sandbox.gdn(&["mcp", "import", "none.json"]);
+    assert!(none.code == 3 && none.stdout.is_empty(), "{none:?}");
+    assert!(none.stderr.contains("`none.json` lists no MCP server that can be taken over"), "{none:?}");
+}
+
 /// Where programs can be contained, a server is contained as those who use it are, also when it is asked what it has.
 #[test]
 fn a_server_of_an_agent_in_a_sandbox_is_in_it() {

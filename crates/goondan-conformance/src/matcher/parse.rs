@@ -1,5 +1,8 @@
 //! From what a case writes to a [`Matcher`].
 
+use std::fmt::Display;
+
+use goondan::spec::pattern_fault;
 use regex::Regex;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
@@ -9,7 +12,7 @@ use super::{Matcher, child};
 
 /// An expectation that is written wrongly. It is an error of the case.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}{message}", if path.is_empty() { String::new() } else { format!("at {path}: ") })]
+#[error("{message}")]
 pub struct MatcherError {
     /// Where in the expectation, such as `output.tools[0]`.
     pub path: String,
@@ -60,16 +63,24 @@ fn parse_map(map: &Map<String, Value>, path: &str) -> Result<Matcher, MatcherErr
 fn parse_operator(map: &Map<String, Value>, key: &str, operand: &Value, path: &str) -> Result<Matcher, MatcherError> {
     let Some((_, parse)) = OPERATORS.iter().find(|(name, _)| *name == key) else {
         let known: Vec<&str> = OPERATORS.iter().map(|(name, _)| *name).collect();
-        return Err(error(path, format!("there is no matcher `{key}`; the matchers are {}", known.join(", "))));
+        return Err(at(path, format!("there is no matcher `{key}`; the matchers are {}", known.join(", "))));
     };
     if map.len() > 1 {
-        return Err(error(path, format!("`{key}` stands alone in its map, without other keys")));
+        return Err(at(path, format!("`{key}` stands alone in its map, without other keys")));
     }
     parse(operand, &child(path, key))
 }
 
-fn error(path: &str, message: impl Into<String>) -> MatcherError {
-    MatcherError { path: path.to_owned(), message: message.into() }
+/// What is wrong with what stands at `path`, as a sentence about it.
+fn error(path: &str, what: impl Display) -> MatcherError {
+    let message = if path.is_empty() { format!("this {what}") } else { format!("`{path}` {what}") };
+    MatcherError { path: path.to_owned(), message }
+}
+
+/// What is wrong at `path`.
+fn at(path: &str, message: impl Display) -> MatcherError {
+    let message = if path.is_empty() { message.to_string() } else { format!("at {path}: {message}") };
+    MatcherError { path: path.to_owned(), message }
 }
 
 fn items(operand: &Value, path: &str) -> Result<Vec<Matcher>, MatcherError> {
@@ -79,7 +90,8 @@ fn items(operand: &Value, path: &str) -> Result<Vec<Matcher>, MatcherError> {
 
 fn regex(operand: &Value, path: &str) -> Result<Matcher, MatcherError> {
     let text = operand.as_str().ok_or_else(|| error(path, "takes a regular expression as text"))?;
-    let regex = Regex::new(text).map_err(|cause| error(path, format!("is not a regular expression: {cause}")))?;
+    let regex = Regex::new(text)
+        .map_err(|cause| error(path, format!("is not a regular expression: {}", pattern_fault(&cause))))?;
     Ok(Matcher::Regex(regex))
 }
 

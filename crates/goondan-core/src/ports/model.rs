@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
+use goondan_spec::diagnostic::Position;
 use goondan_spec::kinds::{Model, ModelParams};
-use goondan_spec::{Code, Environment, Resource};
+use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -155,6 +156,18 @@ pub struct ModelError {
     /// How long the provider wants us to wait.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub retry_after: Option<Duration>,
+    /// What of the Model resource is at fault, where that is known.
+    #[serde(skip)]
+    pub place: Option<Box<ModelErrorPlace>>,
+}
+
+/// What of a Model resource is at fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelErrorPlace {
+    /// The field.
+    pub field: &'static str,
+    /// The place in a file that the field names: the file, the line and the column.
+    pub file: Option<(String, usize, usize)>,
 }
 
 /// What kind of failure it is.
@@ -188,7 +201,30 @@ impl ModelErrorKind {
 impl ModelError {
     /// A failure without more to say.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
-        ModelError { kind, message: message.into(), suggestion: None, retry_after: None }
+        ModelError { kind, message: message.into(), suggestion: None, retry_after: None, place: None }
+    }
+
+    /// With what of the resource is at fault.
+    #[must_use]
+    pub fn within(mut self, field: &'static str, file: Option<(String, usize, usize)>) -> Self {
+        self.place.get_or_insert_with(|| Box::new(ModelErrorPlace { field, file }));
+        self
+    }
+
+    /// `diagnostic` about the Model `id`, with the place that is at fault, where that is known.
+    pub fn locate(&self, mut diagnostic: Diagnostic, bundle: &Bundle, id: &ResourceId) -> Diagnostic {
+        let Some(place) = &self.place else { return diagnostic };
+        diagnostic.field = Some(place.field.to_owned());
+        match &place.file {
+            Some((file, line, column)) => {
+                let position = Position { line: *line, column: *column, start: 0, end: 0 };
+                diagnostic.in_file(file.clone()).at(position)
+            }
+            None => {
+                diagnostic.position = bundle.place(id, place.field).or(diagnostic.position);
+                diagnostic
+            }
+        }
     }
 
     /// Whether asking again may help (rule M4).

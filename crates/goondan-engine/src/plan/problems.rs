@@ -42,14 +42,14 @@ pub(super) fn tool_problem(bundle: &Bundle, tool: &Resource<Tool>, error: &OpenE
     at_tool(bundle, diagnostic, tool, field)
 }
 
-pub(super) fn model_problem(model: &Resource<Model>, error: &ModelError) -> Diagnostic {
+pub(super) fn model_problem(bundle: &Bundle, model: &Resource<Model>, error: &ModelError) -> Diagnostic {
     let code = match error.kind {
         ModelErrorKind::NoKey => Code::ENV_MISSING,
         _ => Code::SCHEMA_INVALID,
     };
     let mut diagnostic = Diagnostic::new(code, format!("{}.", error.message.trim_end_matches('.')));
     diagnostic.suggestion.clone_from(&error.suggestion);
-    at(diagnostic, &model.id, model.origin.as_ref(), "spec")
+    error.locate(at(diagnostic, &model.id, model.origin.as_ref(), "spec"), bundle, &model.id)
 }
 
 /// `diagnostic`, pointing at a field of a tool, or at its name where the place of the field is not known.

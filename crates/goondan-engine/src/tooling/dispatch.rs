@@ -298,7 +298,7 @@ async fn marked(
 fn timed_out(tool: &RegisteredTool) -> ToolError {
     ToolError::new(format!("{} did not finish within {} ms", tool.name, tool.limits.timeout.as_millis()))
         .code(Code::TOOL_TIMEOUT)
-        .suggest("Ask for less at once, or raise `spec.timeoutMs` of the Tool.")
+        .suggest(format!("Ask for less at once, or raise `{}` of the Tool.", tool.timeout_field))
 }
 
 fn cancelled(tool: &RegisteredTool) -> ToolError {
@@ -329,7 +329,7 @@ pub(crate) fn tool_context(
         tool_call_id: context.call.tool_call_id.clone(),
         message: Arc::clone(&context.message),
         workdir: facts.workdir.clone(),
-        project_dir: context.engine.generation.load().bundle.root().to_owned(),
+        project_dir: context.engine.generation.load().project.clone(),
         sandboxes: permission::sandboxes(context),
         granted: tool.spec.permissions.clone(),
         run_mode: RunMode::Shell,

@@ -134,7 +134,7 @@ fn text_in(folder: &Path, file: &str) -> Result<String, ToolError> {
         return Err(escapes(file));
     }
     if !path.is_file() {
-        return Err(unreadable("it is no file".to_owned()));
+        return Err(unreadable("it is not a file".to_owned()));
     }
     let mut bytes = Vec::new();
     let opened = fs::File::open(&path).map_err(|error| unreadable(error.to_string()))?;

@@ -58,7 +58,7 @@ async function connect(message) {
     const stdin = typed(id);
     Object.defineProperty(process, 'stdin', { configurable: true, get: () => stdin });
     await current.run(message, async () => {
-      const module = await load(message.module);
+      const module = await load(message);
       const main = [module.default, module.default?.default].find((found) => typeof found === 'function');
       if (!main) throw new Fault('module', 'its module has no function as its default export', 'Write `export default async function (ctx) { … }`.');
       await main({ connection, connector, config, secrets, emit: emitting(id), onReply: replying(id), logger: consoleOf(() => id) });

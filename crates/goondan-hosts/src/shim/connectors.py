@@ -85,11 +85,7 @@ async def connect(message, pool):
 
 
 def connector_of(message):
-    try:
-        module = load(message["module"], message["package"])
-    except BaseException as error:
-        log(message["id"], "debug", traceback.format_exc())
-        raise Fault("module", "its module can't be loaded: %s: %s" % (type(error).__name__, short(str(error), 2000))) from None
+    module = loaded(message)
     run = getattr(module, "run", None)
     if callable(run):
         return run

@@ -15,7 +15,7 @@ function news(session) {
 
 const json = (value, what) => {
   const text = stringify(value);
-  if (text === undefined) throw new TypeError(`${what} is no JSON`);
+  if (text === undefined) throw new TypeError(`${what} is not JSON`);
   return parse(text);
 };
 
@@ -122,7 +122,7 @@ async function register(message) {
   sessions.set(message.session, session);
   try {
     await current.run(message, async () => {
-      const module = await load(message.module);
+      const module = await load(message);
       const begin = module.register ?? module.default?.register;
       if (typeof begin !== 'function') throw new Fault('load', 'its module exports no function `register`', 'Write `export function register(api) { … }`.');
       try {

@@ -143,12 +143,7 @@ class ExtensionApi:
 
 
 def _begin(message):
-    try:
-        module = load(message["module"], message["package"])
-    except BaseException as error:
-        log(message["id"], "debug", traceback.format_exc())
-        told = "its module can't be loaded: %s: %s" % (type(error).__name__, short(str(error), 2000))
-        raise Fault("module", told) from None
+    module = loaded(message)
     begin = getattr(module, "register", None)
     if not callable(begin):
         raise Fault("load", "its module has no function `register`", "Write `def register(api): …`.")

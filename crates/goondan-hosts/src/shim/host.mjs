@@ -4,13 +4,17 @@ import fs from 'node:fs';
 import net from 'node:net';
 import process from 'node:process';
 import util from 'node:util';
+import path from 'node:path';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { Buffer } from 'node:buffer';
+import { execFile } from 'node:child_process';
 import { Readable } from 'node:stream';
-import { pathToFileURL } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 
 const MAX_RESULT = 16 * 1024 * 1024;
 const MAX_LOG = 10_000;
+// Files that are looked through for a mistake.
+const MOST_CHECKED = 16;
 const runtime = globalThis.Deno ? 'deno' : process.versions.bun ? 'bun' : 'node';
 const version = globalThis.Deno ? Deno.version.deno : process.versions.bun ?? process.versions.node;
 const { stringify, parse } = JSON;
@@ -25,7 +29,13 @@ let nextAsk = 1;
 // Deno knows no descriptors but its own; a socket takes any.
 const up = runtime === 'deno' ? new net.Socket({ fd: 4, readable: false, writable: true }) : undefined;
 
-function write(line) {
+// `stringify` writes half a character as an escape, and nothing else as one that begins so. Others take no such text.
+function wellFormed(line) {
+  return line.includes('\\ud') ? line.replace(/\\(?:ud[89a-f][0-9a-f]{2}|.)/g, (escape) => (escape.length === 6 ? '\ufffd' : escape)) : line;
+}
+
+function write(text) {
+  const line = wellFormed(text);
   if (up) return void up.write(line + '\n');
   const bytes = Buffer.from(line + '\n');
   for (let at = 0; at < bytes.length;) {
@@ -140,23 +150,84 @@ function contextOf(call, signal) {
   };
 }
 
-async function load(path) {
-  if (!modules.has(path)) {
-    const loading = import(pathToFileURL(path).href);
-    modules.set(path, loading);
-    loading.catch(() => modules.delete(path));
+async function load({ module, context, projectDir }) {
+  if (!modules.has(module)) {
+    const loading = import(pathToFileURL(module).href);
+    modules.set(module, loading);
+    loading.catch(() => modules.delete(module));
   }
   try {
-    return await modules.get(path);
+    return await modules.get(module);
   } catch (error) {
     const told = thrown(error);
-    const isTypes = told.code === 'ERR_UNKNOWN_FILE_EXTENSION' && /\.[mc]?ts$/.test(path);
-    const message = isTypes ? `Node.js ${version} does not read TypeScript` : `${told.name ?? 'Error'}: ${told.message}`;
+    const isTypes = told.code === 'ERR_UNKNOWN_FILE_EXTENSION' && /\.[mc]?ts$/.test(module);
+    const project = new Project(context?.projectDir ?? projectDir);
+    const place = (isTypes ? undefined : await project.mistake(module, error)) ?? project.inside(module) ?? path.basename(module);
+    const message = isTypes ? `Node.js ${version} does not read TypeScript` : project.told(`${told.name ?? 'Error'}: ${told.message}`);
     const suggestion = isTypes ? 'Install Node.js 22.18 or newer, or Bun, or Deno; `spec.runtime` of the Tool chooses one.'
       : told.code === 'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX' ? 'Node.js only takes out types. Write it without enums and namespaces, or run it with Bun: `runtime: bun`.'
       : undefined;
     if (error?.stack) log(current.getStore()?.id, 'debug', [error.stack]);
-    throw new Fault('module', `its module can't be loaded: ${message}`, suggestion);
+    throw new Fault('module', `${place} can't be loaded: ${message}`, suggestion);
+  }
+}
+
+// Where a mistake is in the modules of a project. Nobody is told of files elsewhere.
+class Project {
+  #roots;
+
+  constructor(root) {
+    let real = root;
+    try { real = fs.realpathSync(root); } catch { /* it has gone */ }
+    this.#roots = [root, real].filter((folder) => folder).map((folder) => folder.replace(/\/$/, '') + '/');
+  }
+
+  // The path of a file from the project's folder.
+  inside(file) {
+    const root = this.#roots.find((root) => file.startsWith(root));
+    return root && file.slice(root.length);
+  }
+
+  // Text without the path of the project's folder.
+  told(text) {
+    return this.#roots.flatMap((root) => [pathToFileURL(root).href, root]).reduce((text, root) => text.replaceAll(root, ''), text);
+  }
+
+  // The file and the line, as far as the runtime says them.
+  async mistake(module, error) {
+    const { file, line } = (error?.position ?? error?.errors?.[0]?.position) ?? {};
+    const named = typeof file === 'string' && this.inside(file);
+    if (named) return `${named}:${line}`;
+    const found = this.#first(error?.stack);
+    if (found || runtime !== 'node' || error?.name !== 'SyntaxError') return found;
+    return this.#checked(module);
+  }
+
+  // The first place in the project that a text names.
+  #first(text) {
+    for (const [, named, line] of String(text ?? '').matchAll(/(?:^|\(|at )((?:file:\/\/)?\/[^\n()]*?):(\d+)(?::\d+)?\)?$/gm)) {
+      const file = named.startsWith('file:') ? fileURLToPath(named) : named;
+      const inside = file === fileURLToPath(import.meta.url) ? undefined : this.inside(file);
+      if (inside) return `${inside}:${line}`;
+    }
+  }
+
+  // Node.js does not say where an ES module has its mistake, unless it is asked to check that file; it may be in one that is imported.
+  async #checked(module) {
+    const files = [module];
+    for (let at = 0; at < files.length && at < MOST_CHECKED; at += 1) {
+      const said = await new Promise((resolve) => {
+        execFile(process.execPath, ['--check', files[at]], { timeout: 5_000 }, (error, _, said) => resolve(error ? said : ''));
+      });
+      const found = this.#first(said);
+      if (found) return found;
+      let text = '';
+      try { text = fs.readFileSync(files[at], 'utf8'); } catch { /* it is not there */ }
+      for (const [, , name] of text.matchAll(/(['"])(\.{1,2}\/[^'"\n]+\.[cm]?js)\1/g)) {
+        const file = path.resolve(path.dirname(files[at]), name);
+        if (!files.includes(file) && this.inside(file)) files.push(file);
+      }
+    }
   }
 }
 
@@ -166,7 +237,7 @@ async function handlerOf(call) {
     if (tool) return tool.handler;
     throw new Fault('module', `the extension has no tool \`${call.export}\``);
   }
-  const module = await load(call.module);
+  const module = await load(call);
   const handlers = module.handlers ?? module.default?.handlers;
   const handler = handlers && Object.hasOwn(handlers, call.export) ? handlers[call.export] : undefined;
   if (typeof handler === 'function') return handler.bind(handlers);
@@ -182,9 +253,9 @@ function done(id, result, more) {
     output = stringify(whole.output === undefined ? null : whole.output);
     rest = stringify({ title: whole.title, metadata: whole.metadata, attachments: whole.attachments, ...more });
   } catch (error) {
-    throw new Fault('result', `the result is no JSON: ${thrown(error).message}`);
+    throw new Fault('result', `the result is not JSON: ${thrown(error).message}`);
   }
-  if (output === undefined) throw new Fault('result', `the result is no JSON: it is a ${typeof whole.output}`);
+  if (output === undefined) throw new Fault('result', `the result is not JSON: it is a ${typeof whole.output}`);
   const size = Buffer.byteLength(output) + Buffer.byteLength(rest);
   if (size > MAX_RESULT) {
     const suggestion = 'Ask for less, or write it to a file and return its name.';

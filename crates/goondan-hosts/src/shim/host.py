@@ -29,8 +29,16 @@ LOOP = []
 _counter = iter(range(1, 1 << 62))
 
 
+def utf8(text):
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        # Two halves make a character, and one makes none.
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+
+
 def write(line):
-    data = memoryview(line.encode("utf-8", "surrogatepass") + b"\n")
+    data = memoryview(line + b"\n")
     with _writing:
         while data:
             data = data[os.write(4, data):]
@@ -41,11 +49,11 @@ _dumps, _loads = json.dumps, json.loads
 
 
 def encode(value):
-    return _dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return _dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def tell(message):
-    write(encode(message))
+    write(utf8(encode(message)))
 
 
 def short(text, most=MAX_LOG):
@@ -265,18 +273,47 @@ def _found(name):
     return os.path.realpath(spec.origin) if spec and spec.origin else None
 
 
+def loaded(message):
+    """The module of a message."""
+    try:
+        return load(message["module"], message["package"])
+    except BaseException as error:
+        log(message["id"], "debug", traceback.format_exc())
+        project = message.get("projectDir") or message["context"]["projectDir"]
+        place = _mistake(error, project) or _inside(message["module"], project) or os.path.basename(message["module"])
+        # Of a mistake in the syntax, the rest is a place.
+        told = error.msg if isinstance(error, SyntaxError) else str(error)
+        told = told.replace(os.path.join(project, ""), "")
+        raise Fault("module", "%s can't be loaded: %s: %s" % (place, type(error).__name__, short(told, 2000))) from None
+
+
+def _mistake(error, project):
+    """The last file and line of the project that led to an error. Nobody is told of files elsewhere."""
+    places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        places.append((error.filename, error.lineno))
+    for file, line in reversed(places):
+        named = _inside(file, project)
+        if named and os.path.realpath(file) != os.path.realpath(__file__):
+            return "%s:%s" % (named, line)
+    return None
+
+
+def _inside(file, project):
+    """The path of a file from the project's folder."""
+    for one, root in ((file, project), (os.path.realpath(file), os.path.realpath(project))):
+        if one.startswith(os.path.join(root, "")):
+            return os.path.relpath(one, root)
+    return None
+
+
 def handler_of(call):
     if call.get("session") is not None:
         tool = _sessions[call["session"]].tools.get(call["export"])
         if tool is None:
             raise Fault("module", "the extension has no tool `%s`" % call["export"])
         return tool[1]
-    try:
-        module = load(call["module"], call["package"])
-    except BaseException as error:
-        log(call["id"], "debug", traceback.format_exc())
-        told = "its module can't be loaded: %s: %s" % (type(error).__name__, short(str(error), 2000))
-        raise Fault("module", told) from None
+    module = loaded(call)
     handlers = getattr(module, "handlers", None)
     name = call["export"]
     handler = handlers.get(name) if isinstance(handlers, dict) else None
@@ -290,15 +327,15 @@ def handler_of(call):
 def done(id, result, more=None):
     whole = result if isinstance(result, Output) else Output(result)
     try:
-        output = encode(whole.output)
+        output = utf8(encode(whole.output))
         more = {**(more or {}), "title": whole.title, "metadata": whole.metadata, "attachments": whole.attachments}
-        more = encode({key: value for key, value in more.items() if value is not None})
+        more = utf8(encode({key: value for key, value in more.items() if value is not None}))
     except (TypeError, ValueError, RecursionError) as error:
-        raise Fault("result", "the result is no JSON: %s" % error) from None
+        raise Fault("result", "the result is not JSON: %s" % error) from None
     if len(output) + len(more) > MAX_RESULT:
         message = "the result has %d bytes, which is more than 16 MiB" % (len(output) + len(more))
         raise Fault("result", message, "Ask for less, or write it to a file and return its name.")
-    write('{"kind":"done","id":%d,"output":%s,"more":%s}' % (id, output, more))
+    write(b'{"kind":"done","id":%d,"output":%s,"more":%s}' % (id, output, more))
 
 
 def fail(id, error, fault=None, news=None):

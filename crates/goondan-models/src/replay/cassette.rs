@@ -8,22 +8,23 @@ use super::entry::Entry;
 use crate::error::configuration;
 use crate::files::read_inside;
 
+/// The option that names a cassette.
+pub(super) const FIELD: &str = "spec.options.cassette";
 /// The largest cassette, in bytes.
 const LIMIT: u64 = 256 * 1024 * 1024;
 
 /// The entries of the cassette at `path` below `root`. A last line that was cut off while it was written is left out.
 pub(crate) fn read(root: &Path, path: &str) -> Result<Vec<Entry>, ModelError> {
-    let text = read_inside(root, path, LIMIT)?;
+    let text = read_inside(root, path, LIMIT).map_err(|error| error.within(FIELD, None))?;
     let mut entries = Vec::new();
     for (index, line) in text.split_inclusive('\n').enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         match serde_json::from_str(line) {
             Ok(entry) => entries.push(entry),
             Err(_) if !line.ends_with('\n') => {}
-            Err(error) => {
-                return Err(configuration(
-                    format!("{path}:{}: this is not a line of a cassette: {error}", index + 1),
-                    "record it again with `gdn run --record FILE`",
-                ));
+            Err(_) => {
+                let message = format!("line {} of {path} is not a line of a cassette", index + 1);
+                let error = configuration(message, "record it again with `gdn run --record FILE`");
+                return Err(error.within(FIELD, Some((path.to_owned(), index + 1, 1))));
             }
         }
     }

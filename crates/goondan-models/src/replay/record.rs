@@ -1,7 +1,7 @@
 //! Writes a cassette.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use futures::stream::BoxStream;
 use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream};
 use goondan_core::private;
 use goondan_spec::kinds::Model;
-use goondan_spec::{Environment, Resource};
+use goondan_spec::{Environment, Resource, reason};
 use serde_json::{Value, json};
 
 use super::entry::{Asked, Recorded, digest};
@@ -20,8 +20,14 @@ use crate::error::configuration;
 
 /// A factory whose clients answer as those of `factory` do, and write every question and answer to a cassette at
 /// `path`. The file is begun anew with the first client. A call that is abandoned leaves no line.
-pub fn record(factory: Arc<dyn ModelFactory>, path: impl Into<PathBuf>) -> Arc<dyn ModelFactory> {
-    Arc::new(Recorder { factory, tape: Arc::new(Tape { path: path.into(), file: Mutex::new(None) }) })
+///
+/// # Errors
+/// The file can't be written.
+pub fn record(factory: Arc<dyn ModelFactory>, path: impl Into<PathBuf>) -> io::Result<Arc<dyn ModelFactory>> {
+    let path = path.into();
+    // It may be what the project replays, and is emptied only once that was read.
+    let file = private::options().write(true).create(true).truncate(false).open(&path)?;
+    Ok(Arc::new(Recorder { factory, tape: Arc::new(Tape { path, file: Mutex::new((file, false)) }) }))
 }
 
 struct Recorder {
@@ -32,7 +38,8 @@ struct Recorder {
 /// The file that is being written.
 struct Tape {
     path: PathBuf,
-    file: Mutex<Option<File>>,
+    /// And whether it was begun.
+    file: Mutex<(File, bool)>,
 }
 
 impl ModelFactory for Recorder {
@@ -49,23 +56,20 @@ impl ModelFactory for Recorder {
 }
 
 impl Tape {
-    /// Adds `text`; the first time the file is made.
+    /// Adds `text`; the first time the file is emptied.
     fn write(&self, text: &str) -> Result<(), ModelError> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let opened = match file.take() {
-            Some(file) => Ok(file),
-            None => private::options().write(true).create(true).truncate(true).open(&self.path),
+        let mut tape = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let (file, has_begun) = &mut *tape;
+        let mut write = || {
+            // A pipe or a terminal has no length.
+            if !std::mem::replace(has_begun, true) && file.metadata()?.is_file() {
+                file.set_len(0)?;
+            }
+            file.write_all(text.as_bytes())
         };
-        let written = opened.and_then(|mut open| {
-            open.write_all(text.as_bytes())?;
-            *file = Some(open);
-            Ok(())
-        });
-        written.map_err(|error| {
-            configuration(
-                format!("cannot write the cassette {}: {error}", self.path.display()),
-                "record to a file in a folder that exists and can be written to",
-            )
+        write().map_err(|error| {
+            let message = format!("the cassette {} can't be written: {}", self.path.display(), reason(&error));
+            configuration(message, "look whether the disk is full")
         })
     }
 }

@@ -31,7 +31,7 @@ impl Studio {
         let factory = ScriptedFactory::from_script(serde_json::from_value(script).unwrap());
         let mut model = model("openai", json!({"headers": {"x-team": "header-secret"}}));
         model.spec.api_key = Some(ValueSource::Value(Secret::new("sk-very-secret")));
-        let recorder = record(Arc::new(factory), self.root().join("c.jsonl"));
+        let recorder = record(Arc::new(factory), self.root().join("c.jsonl")).unwrap();
         recorder.client(&model, self.root(), &self.environment).unwrap()
     }
 
@@ -208,7 +208,7 @@ fn what_cannot_be_played_or_written_says_why() {
         (json!({}), "Model/m has no cassette"),
         (json!({"cassette": "gone.jsonl"}), "there is no file gone.jsonl"),
         (json!({"cassette": "../c.jsonl"}), "leaves the folder of the project"),
-        (json!({"cassette": "bad.jsonl"}), "bad.jsonl:2: this is not a line of a cassette"),
+        (json!({"cassette": "bad.jsonl"}), "line 2 of bad.jsonl is not a line of a cassette"),
     ] {
         let error = studio.replay(&Cassettes::default(), options).err().expect("refused");
         assert!(error.message.contains(words), "{}", error.message);
@@ -217,7 +217,12 @@ fn what_cannot_be_played_or_written_says_why() {
     let wrong = json!({"cassette": "empty.jsonl", "ignore": ["everything"]});
     assert!(studio.replay(&Cassettes::default(), wrong).err().unwrap().message.contains("options.ignore"));
 
-    let factory = record(Arc::new(ScriptedFactory::new(Default::default())), studio.root().join("no/such/c.jsonl"));
-    let error = factory.client(&model("openai", json!({})), studio.root(), &studio.environment).err().unwrap();
-    assert!(error.message.starts_with("cannot write the cassette "), "{}", error.message);
+    let inner = Arc::new(ScriptedFactory::new(Default::default()));
+    assert!(record(inner.clone(), studio.root().join("no/such/c.jsonl")).is_err());
+    std::fs::write(studio.root().join("old.jsonl"), "old\n").unwrap();
+    let factory = record(inner, studio.root().join("old.jsonl")).unwrap();
+    let old = || std::fs::read_to_string(studio.root().join("old.jsonl")).unwrap();
+    assert_eq!(old(), "old\n", "a project may replay what it records anew");
+    factory.client(&model("openai", json!({})), studio.root(), &studio.environment).unwrap();
+    assert_eq!(old(), "");
 }

@@ -14,6 +14,8 @@ use super::{Reply, Script, ScriptState, ScriptedClient, locked};
 use crate::error::configuration;
 use crate::files::{read_inside, string_option};
 
+/// The option that names a script.
+const FIELD: &str = "spec.options.script";
 /// The largest script, in bytes: as for any YAML file of a bundle.
 const LIMIT: u64 = 1024 * 1024;
 
@@ -63,10 +65,14 @@ fn script_of(model: &Resource<Model>, root: &Path) -> Result<Script, ModelError>
             format!("{} has both options.script and a script in options", model.id),
             "keep one: a file named by options.script, or agents, rules and default in options",
         )),
-        Some(path) => parse_file(&model.id, path, &read_inside(root, path, LIMIT)?),
+        Some(path) => {
+            let text = read_inside(root, path, LIMIT).map_err(|error| error.within(FIELD, None))?;
+            parse_file(&model.id, path, &text)
+        }
         None if inline.is_empty() => Ok(Script { default: Some(Reply::text(ECHO)), ..Script::default() }),
-        None => serde_json::from_value(Value::Object(inline)).map_err(|error| {
-            configuration(format!("the script in the options of {} is not right: {error}", model.id), SHAPE)
+        // JSON is YAML, and mistakes are told in the same words.
+        None => goondan_spec::yaml::from_str(&Value::Object(inline).to_string()).map_err(|error| {
+            configuration(format!("the script in the options of {} is not right: {}", model.id, error.message), SHAPE)
         }),
     }
 }
@@ -77,10 +83,9 @@ const SHAPE: &str = "a script has agents (lists of replies by agent), rules ({wh
 /// Reads a script's text; the only place that knows how.
 fn parse_file(model: &ResourceId, path: &str, text: &str) -> Result<Script, ModelError> {
     goondan_spec::yaml::from_str(text).map_err(|error| {
-        let place = match (error.line, error.column) {
-            (Some(line), Some(column)) => format!("{path}:{line}:{column}"),
-            _ => path.to_owned(),
-        };
-        configuration(format!("the script of {model} is not right: {place}: {}", error.message), SHAPE)
+        let suggestion = error.suggestion.unwrap_or_else(|| SHAPE.to_owned());
+        let message = format!("the script of {model} is not right: {}", error.message);
+        let place = error.line.zip(error.column).map(|(line, column)| (path.to_owned(), line, column));
+        configuration(message, suggestion).within(FIELD, place)
     })
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use goondan_core::JsonObject;
 use goondan_core::ports::model::TokenUsage;
+use goondan_spec::pattern_fault;
 use regex::Regex;
 use serde::{Deserialize, Deserializer};
 
@@ -80,10 +81,11 @@ impl PartialEq for Pattern {
 }
 
 impl TryFrom<String> for Pattern {
-    type Error = regex::Error;
+    type Error = String;
 
     fn try_from(pattern: String) -> Result<Self, Self::Error> {
-        Regex::new(&pattern).map(Pattern)
+        let fault = |error| format!("`{pattern}` is not a regular expression: {}.", pattern_fault(&error));
+        Regex::new(&pattern).map(Pattern).map_err(fault)
     }
 }
 

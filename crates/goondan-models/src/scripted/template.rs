@@ -116,7 +116,7 @@ impl<'a> Scene<'a> {
     fn broken(&self, template: &str, error: &minijinja::Error) -> ModelError {
         let because = |why: String| format!("the script's template `{template}` can't be filled in: {why}");
         if error.kind() != ErrorKind::UndefinedError {
-            return configuration(because(error.to_string()), NAMES);
+            return configuration(because(fault(error)), NAMES);
         }
         let results: BTreeMap<&str, ResultView<'_>> =
             self.request.messages.iter().flat_map(|message| message.tool_results()).flat_map(view).collect();
@@ -133,6 +133,17 @@ impl<'a> Scene<'a> {
         }
         configuration(because("it names something that is not there".to_owned()), NAMES)
     }
+}
+
+/// What is wrong with a template. Its name says nothing, for it has none.
+fn fault(error: &minijinja::Error) -> String {
+    let detail = error.detail().unwrap_or_default();
+    if detail.starts_with("unexpected end of input") {
+        let line = error.line().filter(|line| *line > 1).map(|line| format!(" (line {line})")).unwrap_or_default();
+        return format!("a `{{{{` or `{{%` is opened and never closed{line}");
+    }
+    let text = error.to_string();
+    text.split(" (in <string>").next().unwrap_or_default().to_owned()
 }
 
 /// The ids behind `results.` in a template.

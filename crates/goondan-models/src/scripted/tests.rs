@@ -127,7 +127,7 @@ async fn a_broken_template_is_an_error_that_names_it() {
     for (template, word) in [
         ("{{ results.nope.output }}", "no call `nope` has a result here"),
         ("{{ inptu }}", "names something that is not there"),
-        ("{{ oops", "syntax error"),
+        ("{{ oops", "a `{{` or `{%` is opened and never closed"),
         ("{% for i in range(100000) %}{% for j in range(100000) %}x{% endfor %}{% endfor %}", "fuel"),
     ] {
         let text = factory(json!({"default": {"text": template}}));
@@ -246,7 +246,14 @@ async fn a_script_file_lies_inside_the_bundle_and_its_position_survives_a_reload
     }
     std::fs::write(root.join("bad.yaml"), "{\"agents\": {\n  \"a\": [{\"texts\": 1}]}}").unwrap();
     let error = open("bad.yaml").err().expect("refused");
-    assert!(error.message.contains("bad.yaml:2:") && error.message.contains("texts"), "{}", error.message);
+    assert!(error.message.contains("texts"), "{}", error.message);
+    assert_eq!(error.place.unwrap().file, Some(("bad.yaml".to_owned(), 2, 10)));
+    std::fs::write(root.join("picture.yaml"), [0x89, b'P', b'N', b'G', 0xff]).unwrap();
+    let error = open("picture.yaml").err().expect("refused");
+    assert_eq!(error.message, "picture.yaml is not UTF-8 text");
+    assert_eq!(error.suggestion.unwrap(), "name another file, or save this one as UTF-8");
+    let place = error.place.unwrap();
+    assert_eq!((place.field, place.file), ("spec.options.script", None));
 }
 
 #[test]

@@ -95,7 +95,7 @@ async fn a_cassette_holds_neither_the_key_nor_a_header_that_comes_back() {
     let headers = json!({"headers": {"x-team": {"valueFrom": {"env": "TEAM"}}}});
     let model = model("openai", Some(format!("http://{}/v1", mock.address)), headers);
     let environment = [("TEAM".to_owned(), "red-team-pass".to_owned())].into_iter().collect();
-    let recorder = goondan_models::record(Arc::new(Providers::new()), &cassette);
+    let recorder = goondan_models::record(Arc::new(Providers::new()), &cassette).unwrap();
     let client = recorder.client(&model, folder.path(), &environment).unwrap();
     failure(&client, hello()).await;
     answer(&client, hello()).await;

@@ -183,10 +183,16 @@ async fn git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     if status.success() {
         return Ok(answer);
     }
-    let said = String::from_utf8_lossy(&complaints).into_owned();
-    let said = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it says nothing").to_owned();
-    Err(PackageError::source(format!("`git {what}` failed: {}.", said.trim().trim_end_matches('.')))
+    let said = String::from_utf8_lossy(&complaints);
+    Err(PackageError::source(format!("`git {what}` failed: {}.", why(&said)))
         .suggest("check the address, the tag, and that git may read the repository"))
+}
+
+/// Why git failed: what it calls fatal, for what it says behind that is advice; else its last words.
+fn why(said: &str) -> &str {
+    let fatal = said.lines().find_map(|line| line.trim().strip_prefix("fatal: "));
+    let last = || said.lines().rfind(|line| !line.trim().is_empty());
+    fatal.or_else(last).unwrap_or("it says nothing").trim().trim_end_matches('.')
 }
 
 /// How a program ends, what it says and what it complains about. A stranger decides how much that is, so no more is kept than may be.
@@ -209,6 +215,15 @@ async fn up_to(pipe: Option<impl AsyncRead + Unpin>, most: u64) -> io::Result<Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn git_fails_for_what_it_calls_fatal() {
+        let said = "remote: Not Found\nfatal: '/nowhere' does not appear to be a git repository\nfatal: Could not read from \
+                    remote repository.\n\nPlease make sure you have the correct access rights\nand the repository exists.\n";
+        assert_eq!(why(said), "'/nowhere' does not appear to be a git repository");
+        assert_eq!(why("error: no such tag.\n\n"), "error: no such tag");
+        assert_eq!(why(""), "it says nothing");
+    }
 
     #[test]
     fn only_addresses_that_run_nothing_are_read() {

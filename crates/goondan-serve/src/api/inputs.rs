@@ -83,7 +83,7 @@ fn check(body: &InputBody) -> Result<(), Problem> {
     }
     if let Some(wrong) = body.files.iter().position(|file| !is_file(file)) {
         let message =
-            format!("`files[{wrong}]` is no file: it needs a `mediaType` such as image/png, and `data` in Base64.");
+            format!("`files[{wrong}]` is not a file: it needs a `mediaType` such as image/png, and `data` in Base64.");
         return Err(Problem::new(Code::SERVE_REQUEST, message).suggest("/openapi.json describes files."));
     }
     Ok(())

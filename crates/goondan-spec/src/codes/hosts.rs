@@ -31,9 +31,10 @@ codes! {
                Node.js 22.18 or newer, Bun or Deno.",
         more: Some("hosts.md#when-something-goes-wrong"),
     }
-    /// What a handler has returned is no JSON, or more than 16 MiB of it.
+    /// What a handler has returned is not JSON, has a part of the wrong type, or is larger than 16 MiB.
     HOST_RESULT = "E_HOST_RESULT" {
-        why: "A result becomes JSON. Values that refer to themselves, functions and numbers without an end cannot.",
+        why: "A result becomes JSON. Values that refer to themselves, functions and numbers without an end cannot. A title is text, \
+              and attachments are a list of `{mediaType, data}`.",
         next: "Return plain values. Write what is large to a file, and return its name.",
         more: Some("hosts.md#when-something-goes-wrong"),
     }

@@ -112,7 +112,7 @@ pub(super) fn read(
 fn name(field: &Field<'_>, findings: &mut Findings) -> Option<String> {
     let name = field.node.text()?;
     if name.contains(['/', '\\', '\0', '"', '\n']) || name == "." || name == ".." {
-        let message = format!("`{}` is no file name.", excerpt(name, 80));
+        let message = format!("`{}` is not a file name.", excerpt(name, 80));
         findings
             .add(field.invalid(message).suggest("write a name such as `AGENTS.md`; it is looked for in each folder"));
         return None;

@@ -34,10 +34,13 @@ pub struct Model {
     pub limits: RateLimits,
 }
 
+/// The options that name a file.
+const FILES: [&str; 2] = ["script", "cassette"];
+
 impl Model {
     /// The files that its options name, relative to the bundle: a script or a cassette.
     pub fn files(&self) -> impl Iterator<Item = &str> {
-        ["script", "cassette"].into_iter().filter_map(|key| self.options.get(key)?.as_str())
+        FILES.into_iter().filter_map(|key| self.options.get(key)?.as_str())
     }
 }
 
@@ -70,7 +73,10 @@ pub(crate) fn decode(spec: &Field<'_>, findings: &mut Findings) -> Option<Model>
     let model = fields.required("model", findings).and_then(|field| field.text(findings));
     let api_key = fields.optional("apiKey").map(|field| value_source::read(&field, findings));
     let endpoint = fields.optional("endpoint").map(|field| url(&field, findings));
-    let options = super::free_map(fields.optional("options"), findings);
+    let options_field = fields.optional("options");
+    let named = |key: &&str| options_field.as_ref()?.child(key);
+    FILES.iter().filter_map(named).for_each(|field| findings.note_place(&field));
+    let options = super::free_map(options_field, findings);
     let capabilities = fields.optional("capabilities").map(|field| booleans(&field, findings));
     let pricing = fields.optional("pricing").map(|field| pricing(&field, findings));
     let limits_field = fields.optional("limits");

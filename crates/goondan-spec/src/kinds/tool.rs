@@ -125,6 +125,12 @@ impl Tool {
     }
 
     /// The tool that a built-in handler set is without a resource of the user's own.
+    /// How long a call of `export` may take, and the field that says so.
+    pub fn timeout_of(&self, export: &str) -> (Duration, &'static str) {
+        let own = self.overrides.iter().find(|stated| stated.name == export).and_then(|stated| stated.timeout);
+        own.map_or((self.timeout, "spec.timeoutMs"), |own| (own, "spec.exports[].timeoutMs"))
+    }
+
     pub(crate) fn of_base(manifest: &ToolManifest) -> Tool {
         Tool {
             error_message_limit: manifest.error_message_limit.unwrap_or(ERROR_MESSAGE_LIMIT),

@@ -43,15 +43,29 @@ pub(super) fn unfinished() -> YamlError {
     error("The text ends in the middle of a value.", Some("close the quote or bracket that is still open"))
 }
 
+/// Of a tab behind a value the parser names the place of the value.
+pub(super) const TAB: &str = "found a tab";
+
 /// What the parser says, by the words that it says it with, and what a person most likely did.
 const SYNTAX: &[(&str, &str, &str)] = &[
     ("tabs disallowed", "A tab stands where YAML wants spaces.", "indent with spaces"),
+    (TAB, "A tab stands where YAML wants spaces.", "indent with spaces"),
     (
         "mapping values are not allowed",
         "A `:` stands where no key can be.",
         "check the indentation of this line, put a space behind the `:` of the line above, or quote text that holds `: `",
     ),
     ("illegal placement of ':'", "A `:` stands where no key can be.", "close the `[` or `{` that is still open"),
+    (
+        "did not find expected ',' or '}'",
+        "A `,` or a `}` is missing before this.",
+        "put a `,` between the entries, or close the `{`; text that holds one of `,[]{}` needs quotes",
+    ),
+    (
+        "expected ',' or ']'",
+        "A `,` or a `]` is missing before this.",
+        "put a `,` between the items, or close the `[`; text that holds one of `,[]{}` needs quotes",
+    ),
     ("unclosed bracket", "A bracket is opened here and never closed.", "add the closing `]` or `}`"),
     ("misplaced bracket", "A closing bracket stands here that nothing opened.", "remove it"),
     (

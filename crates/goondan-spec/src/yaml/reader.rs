@@ -68,7 +68,11 @@ impl<'t> Reader<'t> {
 
     fn broken(&self, error: &ScanError) -> Refusal {
         let (line, column) = (error.marker().line(), error.marker().col() + 1);
-        explain::syntax(error).at_character(self.text, line, column)
+        let found = explain::syntax(error);
+        match error.info().contains(explain::TAB).then(|| tab_below(self.text, line)).flatten() {
+            Some((line, column)) => found.at_character(self.text, line, column),
+            None => found.at_character(self.text, line, column),
+        }
     }
 
     /// The value that begins with that event, inside of `depth` lists and maps.
@@ -250,6 +254,12 @@ fn measure(node: &Node) -> (usize, usize) {
 
 fn measure_all<'n>(children: impl Iterator<Item = &'n Node>, keys: usize) -> (usize, usize) {
     children.map(measure).fold((2 + keys, 1), |(values, depth), (more, deeper)| (values + more, depth.max(deeper + 1)))
+}
+
+/// The first tab that a line is indented with, below that line.
+fn tab_below(text: &str, line: usize) -> Option<(usize, usize)> {
+    let column = |line: &str| Some(line.find(|c: char| c != ' ')?).filter(|at| line[*at..].starts_with('\t'));
+    text.lines().enumerate().skip(line).find_map(|(index, text)| Some((index + 1, column(text)? + 1)))
 }
 
 fn position(span: &Span) -> Position {

@@ -249,7 +249,7 @@ impl Error for YamlError {
     }
 
     fn invalid_type(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
-        YamlError::custom(format!("Expected {wanted}, found {}.", what(&found)))
+        YamlError::custom(format!("Expected {}, found {}.", plain(&wanted.to_string()), what(&found)))
     }
 
     fn invalid_value(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
@@ -269,6 +269,21 @@ impl Error for YamlError {
 
     fn missing_field(name: &'static str) -> Self {
         YamlError::custom(format!("The field `{name}` is missing."))
+    }
+}
+
+/// What is wanted, where the type says it in words of its own.
+fn plain(wanted: &str) -> &str {
+    match wanted {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" | "u64" | "usize" => "a whole number of at least 0",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        _ if wanted.starts_with("struct ") => "a map",
+        _ => wanted,
     }
 }
 

@@ -17,8 +17,9 @@ pub(super) fn check(bundle: &Bundle, environment: &Environment) -> Vec<Diagnosti
     let of_models = bundle.models().values().filter_map(|model| {
         let wrong = model_problem(model, bundle.root()).map(|error| (Code::SCHEMA_INVALID, error));
         let (code, error) = wrong.or_else(|| Some((Code::NOT_READY, missing_key(model, environment)?)))?;
-        let problem = Problem { code, message: error.message, suggestion: error.suggestion };
-        Some(problem.of(model, "spec", models.contains(&model.id), "model"))
+        let problem = Problem { code, message: error.message.clone(), suggestion: error.suggestion.clone() };
+        let diagnostic = problem.of(model, "spec", models.contains(&model.id), "model");
+        Some(error.locate(diagnostic, bundle, &model.id))
     });
     let of_tools = bundle.tools().values().filter_map(|tool| {
         let problem = entry_problem(bundle, tool, environment)?;

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use goondan::inside::shown;
-use goondan::mcp::{Imported, import};
+use goondan::mcp::{Found, Imported, import};
+use goondan::spec::reason;
 use serde_json::json;
 
 use crate::exit::CliError;
@@ -35,11 +36,18 @@ pub(super) fn run(args: &ImportArgs, output: &Output) -> Result<(), CliError> {
         None => find(&args.project)?,
     };
     let text = std::fs::read_to_string(&file)
-        .map_err(|error| CliError::configuration(format!("`{}` can't be read: {error}.", file.display())))?;
-    let found = import(&text).map_err(|why| {
+        .map_err(|error| CliError::configuration(format!("`{}` can't be read: {}.", file.display(), reason(&error))))?;
+    let Found { servers: found, left_out } = import(&text).map_err(|why| {
         CliError::configuration(format!("`{}` lists no MCP servers: {why}.", file.display()))
             .suggest("Name a file with `mcpServers`, such as .mcp.json.")
     })?;
+    for (own, why) in &left_out {
+        output.note(&format!("{}: left out: {why}", shown::line(own)))?;
+    }
+    if found.is_empty() {
+        let message = format!("`{}` lists no MCP server that can be taken over.", file.display());
+        return Err(CliError::configuration(message).suggest("Give a server `command` or `url` in that file."));
+    }
     let yaml = found.iter().map(|one| one.yaml.as_str()).collect::<Vec<_>>().join("---\n");
     if output.json {
         let servers: Vec<_> = found
@@ -71,7 +79,7 @@ fn find(project: &Path) -> Result<PathBuf, CliError> {
 fn write(project: &Path, yaml: &str, output: &Output) -> Result<(), CliError> {
     let target = project.join(TARGET);
     let failed = |error: std::io::Error| {
-        let message = format!("`{}` can't be written: {error}.", target.display());
+        let message = format!("`{}` can't be written: {}.", target.display(), reason(&error));
         CliError::configuration(message).suggest("Print it without `--write`, and put it where you like.")
     };
     if let Some(folder) = target.parent() {

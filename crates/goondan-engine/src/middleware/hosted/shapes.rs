@@ -101,7 +101,7 @@ fn runtime(context: &TurnContext) -> Value {
     let event = context.event();
     let (kind, name) = sender(event);
     let agent = context.agent();
-    let root = context.engine.generation.load().bundle.root().display().to_string();
+    let root = context.engine.generation.load().project.display().to_string();
     let mut shape = json!({
         "agent": {"name": agent.name, "bundleRoot": root},
         "swarm": context.agents(),

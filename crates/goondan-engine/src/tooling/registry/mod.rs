@@ -95,6 +95,8 @@ pub struct RegisteredTool {
     pub handler: Arc<dyn ToolHandler>,
     /// Its limits.
     pub limits: ToolLimits,
+    /// The field that says how long a call may take.
+    pub timeout_field: &'static str,
     /// The built-in export behind it, such as `fs__read`, whatever the resource is called.
     pub builtin: Option<String>,
 }
@@ -128,8 +130,16 @@ impl RegisteredTool {
             spec,
             handler,
             limits,
+            timeout_field: "spec.timeoutMs",
             builtin: None,
         }
+    }
+
+    /// Names the field that says how long a call may take.
+    #[must_use]
+    pub fn timed_by(mut self, field: &'static str) -> Self {
+        self.timeout_field = field;
+        self
     }
 
     /// Names the built-in handler set behind it.

@@ -1,0 +1,122 @@
+//! Messages that are JSON, and not what they should be: a handler has put something of another type in. They concern their
+//! call alone.
+
+use goondan_core::ports::tool::{Attachment, ToolError};
+use goondan_spec::Code;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// What is read of such a message. It has no part in what is wrong, for the host itself writes it.
+#[derive(Deserialize)]
+struct Head {
+    kind: String,
+    #[serde(default)]
+    id: Option<u64>,
+    #[serde(default)]
+    ask: Option<u64>,
+}
+
+/// What becomes of such a message.
+pub(crate) enum Misfit {
+    /// The call of that number ends with the error.
+    End(u64, ToolError),
+    /// The question of that number is answered with the error.
+    Answer(u64, ToolError),
+    /// Nobody waits for it.
+    Drop,
+}
+
+impl Misfit {
+    /// What becomes of `line`; nothing where it is no message of a call.
+    pub(crate) fn of(line: &[u8]) -> Option<Misfit> {
+        let Head { kind, id, ask } = serde_json::from_slice(line).ok()?;
+        match (kind.as_str(), id, ask) {
+            ("done" | "fail", Some(id), _) => Some(Misfit::End(id, error("the result", line))),
+            ("ask", Some(_), Some(ask)) => Some(Misfit::Answer(ask, error("the question", line))),
+            ("log" | "progress", _, _) => Some(Misfit::Drop),
+            _ => None,
+        }
+    }
+}
+
+fn error(what: &str, line: &[u8]) -> ToolError {
+    ToolError::new(mistake(what, line))
+        .code(Code::HOST_RESULT)
+        .suggest("Use plain values of the types that are described.")
+}
+
+/// What is wrong with a message.
+fn mistake(what: &str, line: &[u8]) -> String {
+    // A head is read from any JSON, a value only from what a value can hold.
+    let Ok(said) = serde_json::from_slice::<Value>(line) else {
+        return format!("{what} is nested too deeply, or has a number that is too large");
+    };
+    let more = said.get("more").and_then(Value::as_object);
+    more.and_then(wrong_field).unwrap_or_else(|| format!("what came with {what} can't be read"))
+}
+
+/// What is wrong beside a result.
+fn wrong_field(more: &Map<String, Value>) -> Option<String> {
+    let is = |name: &str, fits: fn(&Value) -> bool| more.get(name).is_none_or(fits);
+    if !is("title", |title| title.is_string() || title.is_null()) {
+        return Some("`title` of the result is not text".to_owned());
+    }
+    if !is("metadata", Value::is_object) {
+        return Some("`metadata` of the result is not an object".to_owned());
+    }
+    if !is("attachments", Value::is_array) {
+        return Some("`attachments` of the result is not a list".to_owned());
+    }
+    let attachments = more.get("attachments").and_then(Value::as_array)?;
+    let wrong = attachments.iter().position(|attachment| Attachment::deserialize(attachment).is_err())?;
+    Some(format!("`attachments[{wrong}]` of the result is not `{{mediaType, data}}` with texts"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(line: &str) -> String {
+        match Misfit::of(line.as_bytes()) {
+            Some(Misfit::End(id, error)) => format!("end {id}: {error}"),
+            Some(Misfit::Answer(ask, error)) => format!("answer {ask}: {error}"),
+            Some(Misfit::Drop) => "drop".to_owned(),
+            None => "none".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_message_with_wrong_types_concerns_its_call_alone() {
+        let deep = format!(r#"{{"kind":"done","id":3,"output":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+        let lines = [
+            (r#"{"kind":"done","id":3,"output":1,"more":{"title":5}}"#, "end 3: `title` of the result is not text"),
+            (
+                r#"{"kind":"done","id":3,"output":1,"more":{"attachments":"no"}}"#,
+                "end 3: `attachments` of the result is not a list",
+            ),
+            (
+                r#"{"kind":"done","id":3,"output":1,"more":{"attachments":[{"mediaType":"a/b","data":1}]}}"#,
+                "end 3: `attachments[0]` of the result is not `{mediaType, data}` with texts",
+            ),
+            (
+                r#"{"kind":"done","id":3,"output":1,"more":{"state":7}}"#,
+                "end 3: what came with the result can't be read",
+            ),
+            (&deep, "end 3: the result is nested too deeply, or has a number that is too large"),
+            (
+                r#"{"kind":"done","id":3,"output":1e999}"#,
+                "end 3: the result is nested too deeply, or has a number that is too large",
+            ),
+            (
+                r#"{"kind":"ask","id":3,"ask":4,"name":"send","payload":1e999}"#,
+                "answer 4: the question is nested too deeply, or has a number that is too large",
+            ),
+            (r#"{"kind":"log","id":3,"level":"info","message":"x","fields":{"a":1e999}}"#, "drop"),
+            (r#"{"kind":"done","output":1}"#, "none"),
+            ("not a message", "none"),
+        ];
+        for (line, expected) in lines {
+            assert_eq!(told(line), expected, "{line}");
+        }
+    }
+}
