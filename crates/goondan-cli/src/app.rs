@@ -15,6 +15,7 @@ use crate::commands::{self, sandbox_exec};
 use crate::complete;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, screen, write_error};
+use crate::retyped;
 
 /// Runs the command that `arguments` (the program's name first) describe.
 pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
@@ -51,6 +52,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
 fn run(cli: Cli) -> Result<(), CliError> {
     let output = Output::new(&cli.global);
     start_logging(&cli.global);
+    retyped::keep(cli.global.state_root.as_ref());
     commands::run(cli, &output)
 }
 

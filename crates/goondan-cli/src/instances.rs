@@ -8,6 +8,7 @@ use goondan::spec::Code;
 use goondan::workspace::InstanceSummary;
 use goondan::{StateRoot, Workspace};
 
+use crate::commands::quoted;
 use crate::exit::CliError;
 use crate::output::Output;
 use crate::place;
@@ -152,7 +153,7 @@ fn goes_by(found: &Found, name: &str) -> bool {
 
 fn ambiguous(name: &str, found: &[&Found]) -> CliError {
     let choices: Vec<String> =
-        found.iter().map(|found| format!("{} --workspace {}", found.name(), found.workspace.id)).collect();
+        found.iter().map(|found| format!("{} --workspace {}", quoted(&found.name()), found.workspace.id)).collect();
     CliError::usage(format!("`{name}` matches several instances."))
         .suggest(format!("Say which one:\n{}", choices.join("\n")))
 }

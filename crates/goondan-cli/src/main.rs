@@ -21,6 +21,7 @@ mod place;
 mod project;
 mod recorder;
 mod remote;
+mod retyped;
 mod store;
 mod trust;
 

@@ -41,6 +41,11 @@ impl ProjectPath {
 }
 
 impl ProjectOption {
+    /// As [`ProjectPath::given`].
+    pub(crate) fn given(&self) -> Option<&Path> {
+        self.project.as_deref()
+    }
+
     /// As [`ProjectPath::find`].
     pub(crate) fn find(&self, output: &Output) -> Result<PathBuf, CliError> {
         find(self.project.as_deref(), output)

@@ -9,7 +9,7 @@ use goondan::inside::render;
 use goondan::ports::approval::Approver;
 use goondan::spec::{Bundle, Code, Diagnostic, ResourceId, Sources};
 use goondan::telemetry::Settings;
-use goondan::{Project, StartError, StateRoot, Swarm, models};
+use goondan::{LockError, OpenWorkspaceError, Project, StartError, StateRoot, Swarm, models};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
@@ -138,6 +138,7 @@ pub(crate) struct Launch<'a> {
 }
 
 /// A project that is about to be run.
+#[derive(Clone)]
 pub(crate) struct Prepared {
     pub(crate) bundle: Arc<Bundle>,
     sources: Sources,
@@ -162,7 +163,7 @@ pub(crate) async fn start(
     leave: &CancellationToken,
     state_root: &StateRoot,
     output: &Output,
-) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), CliError> {
+) -> Result<(Swarm, UnboundedReceiver<SwarmEvent>), NotRun> {
     tell_elsewhere(&bundle, args.swarm.as_deref(), state_root, output)?;
     let mut builder = Swarm::builder(bundle)
         .state_root(&state_root.0)
@@ -198,7 +199,7 @@ pub(crate) async fn start(
     if let Some(file) = record {
         builder = builder.models(models::record(Arc::new(models::Providers::default()), file));
     }
-    let (swarm, events) = builder.start_watched().await.map_err(|error| start_error(error, output))?;
+    let (swarm, events) = builder.start_watched().await.map_err(|error| NotRun::of(error, output))?;
     warn(&swarm.warnings(), &sources, output)?;
     Ok((swarm, events))
 }
@@ -284,10 +285,30 @@ pub(crate) fn as_json(diagnostics: &[Diagnostic]) -> Vec<Value> {
     diagnostics.iter().map(value).collect()
 }
 
-fn start_error(error: StartError, output: &Output) -> CliError {
-    match error {
-        StartError::Diagnostics(diagnostics) => not_startable_shown(&diagnostics, output),
-        other => CliError { suggestion: other.suggestion(), ..CliError::failure(other.code(), other.to_string()) },
+/// Why a swarm did not start.
+pub(crate) struct NotRun {
+    pub(crate) error: CliError,
+    /// Whether another process holds the workspace, or held it at that moment.
+    pub(crate) is_held: bool,
+}
+
+impl NotRun {
+    fn of(error: StartError, output: &Output) -> Self {
+        let held = |error: &StartError| {
+            matches!(error, StartError::Workspace(OpenWorkspaceError::Locked(LockError::Held { .. })))
+        };
+        let is_held = held(&error);
+        let error = match error {
+            StartError::Diagnostics(diagnostics) => not_startable_shown(&diagnostics, output),
+            other => CliError { suggestion: other.suggestion(), ..CliError::failure(other.code(), other.to_string()) },
+        };
+        NotRun { error, is_held }
+    }
+}
+
+impl From<CliError> for NotRun {
+    fn from(error: CliError) -> Self {
+        NotRun { error, is_held: false }
     }
 }
 

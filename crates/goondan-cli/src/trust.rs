@@ -11,6 +11,7 @@ use goondan::{
 use crate::commands::quoted;
 use crate::exit::{CliError, Exit};
 use crate::output::{self, Output, style};
+use crate::retyped;
 
 /// The variable that, set to `1`, trusts whatever is run: for containers and services that build projects.
 const VARIABLE: &str = "GOONDAN_TRUST";
@@ -158,8 +159,7 @@ fn refused(root: &Path, wants: &[Want], list_lies_in_it: bool) -> CliError {
         }
         false => {
             let folders = folders_to_trust(root, wants).into_iter();
-            let commands: Vec<String> =
-                folders.map(|folder| format!("`gdn trust {}`", quoted(&folder.to_string_lossy()))).collect();
+            let commands: Vec<String> = folders.map(|folder| format!("`{}`", trusting(&folder))).collect();
             format!("Look at what it wants, then run {}", commands.join(" and "))
         }
     };
@@ -168,6 +168,11 @@ fn refused(root: &Path, wants: &[Want], list_lies_in_it: bool) -> CliError {
     let values = wants.iter().map(|want| serde_json::to_value(want).expect("a want holds texts and numbers alone"));
     error.wants = values.collect();
     error
+}
+
+/// The command that trusts `folder` where this one would look.
+pub(crate) fn trusting(folder: &Path) -> String {
+    format!("gdn trust {}{}", quoted(&folder.to_string_lossy()), retyped::state_root())
 }
 
 /// The error of a list that can't be read.

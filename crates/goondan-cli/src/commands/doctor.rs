@@ -17,7 +17,7 @@ use crate::exit::{CliError, Exit};
 use crate::output::{Output, style};
 use crate::place::ProjectPath;
 use crate::project;
-use crate::trust::Trust;
+use crate::trust::{Trust, trusting};
 
 mod runtimes;
 
@@ -172,7 +172,7 @@ fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<Check> {
     match &project.bundle {
         None => vec![
             check("project", Status::Fail, format!("{} has {}", folder(path), counted(errors, "error")))
-                .suggest(format!("`gdn validate {}` shows them.", path.display())),
+                .suggest(format!("`gdn validate {}` shows them.", quoted(&path.to_string_lossy()))),
         ],
         Some(bundle) => {
             let status = if warnings == 0 { Status::Ok } else { Status::Warn };
@@ -220,8 +220,7 @@ fn trusted(trust: &Trust, project: &Project) -> Check {
                 false => format!("the project is not trusted and wants {}", counted(wants.len(), "thing")),
             };
             let folders = folders_to_trust(&project.root, &wants).into_iter();
-            let commands: Vec<String> =
-                folders.map(|folder| format!("`gdn trust {}`", quoted(&folder.to_string_lossy()))).collect();
+            let commands: Vec<String> = folders.map(|folder| format!("`{}`", trusting(&folder))).collect();
             let list = if commands.len() == 1 { "lists them, and trusts it" } else { "list them, and trust it" };
             check("trust", Status::Warn, detail).suggest(format!("{} {list}.", commands.join(" and ")))
         }

@@ -9,12 +9,13 @@ use goondan::spec::{Bundle, Code};
 use goondan::{LastGeneration, LastReload, Preview, PreviewError, StateRoot, Swarm, Workspace};
 use serde_json::json;
 
-use crate::commands::tool_host;
+use crate::commands::{quoted, tool_host};
 use crate::complete;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, plan_words, style};
 use crate::place::ProjectPath;
 use crate::project;
+use crate::retyped;
 use crate::trust::Trust;
 
 const EXAMPLES: &str = "\
@@ -172,8 +173,9 @@ fn running(workspace: &Workspace, swarm: &str, project: &Path) -> Result<(u32, L
     if !is_same {
         return Err(CliError::configuration(format!("Process {process} runs the project in {}.", last.root.display()))
             .suggest(format!(
-                "Compare with `gdn reload --dry-run`; to take it up, edit that folder and `gdn reload {}`.",
-                last.root.display()
+                "Compare with `gdn reload --dry-run`; to take it up, edit that folder and `gdn reload {}{}`.",
+                quoted(&last.root.to_string_lossy()),
+                retyped::state_root()
             )));
     }
     Ok((process, last))

@@ -11,7 +11,7 @@ use goondan_serve::wire::CallBody;
 use serde_json::Value;
 use std::io::Read;
 
-use crate::commands::run::{Asked, Elsewhere, Session, Signals, watched};
+use crate::commands::run::{Asked, Elsewhere, Session, Signals, Unsaid, watched};
 use crate::complete;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, style};
@@ -126,22 +126,27 @@ fn first_sentence(description: &str) -> &str {
     line.find(". ").map_or(line, |end| &line[..=end])
 }
 
-async fn call(args: &CallArgs, signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
+async fn call(args: &CallArgs, mut signals: Signals, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     let arguments = arguments(&args.args)?;
-    let outcome = match start(&args.place, signals, state_root, output).await {
-        Ok(mut session) => {
-            let agent = args.place.agent.as_deref();
-            let outcome = session.call_tool(agent, &args.instance_key, &args.tool, arguments).await?;
-            session.shut_down().await?;
-            outcome
+    let outcome = loop {
+        match start(&args.place, signals, state_root, output).await {
+            Ok(mut session) => {
+                let agent = args.place.agent.as_deref();
+                let outcome = session.call_tool(agent, &args.instance_key, &args.tool, arguments).await?;
+                session.shut_down().await?;
+                break outcome;
+            }
+            Err(NotStarted::Elsewhere(remote, given)) => {
+                let (agent, instance_key) = (args.place.agent.clone(), Some(args.instance_key.clone()));
+                let body = CallBody { agent, instance_key, arguments: arguments.clone() };
+                let mut there = Elsewhere::begin(*remote, "call", &args.place.start, given, output)?;
+                match there.call_tool(&args.tool, &body).await {
+                    Err(Unsaid::NotBegun(why)) => signals = there.outlive(why).await?,
+                    called => break called?,
+                }
+            }
+            Err(not_started) => return Err(not_started.into()),
         }
-        Err(NotStarted::Elsewhere(remote, signals)) => {
-            let (agent, instance_key) = (args.place.agent.clone(), Some(args.instance_key.clone()));
-            let body = CallBody { agent, instance_key, arguments };
-            let elsewhere = Elsewhere::begin(*remote, &args.place.start, signals, output)?;
-            elsewhere.call_tool(&args.tool, &body).await?
-        }
-        Err(not_started) => return Err(not_started.into()),
     };
     show(&outcome, output)
 }

@@ -52,7 +52,10 @@ async fn those_of_another_version_are_told() {
     };
     let latest = "(SELECT max(version) FROM goondan.versions)";
     let older = told(&format!("DELETE FROM goondan.versions WHERE version = {latest}")).await;
-    assert!(older.starts_with("its tables are of version 2, and this program reads version 3: start a node"), "{older}");
+    assert!(
+        older.starts_with("its tables are of version 2, and this program reads version 3: start a node"),
+        "{older}"
+    );
     let newer = told("INSERT INTO goondan.versions (version) VALUES (99)").await;
     assert!(newer.starts_with("its tables are of version 99, and this program knows version 3 at most"), "{newer}");
 }

@@ -20,6 +20,7 @@ use crate::exit::{CliError, Exit};
 use crate::output::Output;
 use crate::place::ProjectOption;
 use crate::project;
+use crate::retyped;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -77,6 +78,13 @@ struct Found {
 }
 
 impl Place {
+    /// The options, each with a space before it, with which another command means the same connections.
+    fn options(&self) -> String {
+        let project = self.project.given().map(|path| retyped::option("--project", &path.to_string_lossy()));
+        let swarm = self.swarm.as_deref().map(|name| retyped::option("--swarm", name));
+        [project.unwrap_or_default(), swarm.unwrap_or_default(), retyped::state_root()].concat()
+    }
+
     fn find(&self, state_root: &StateRoot, output: &Output) -> Result<Found, CliError> {
         let path: PathBuf = self.project.find(output)?;
         let (bundle, swarm) = project::chosen_swarm(&path, self.swarm.as_deref(), output)?;

@@ -221,7 +221,7 @@ fn report(args: &InitArgs, name: &str, files: &[File], next: Vec<&str>, output: 
 
 /// `text` as one word of a shell.
 pub(crate) fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./~".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./~:=@,+".contains(c);
     match !text.is_empty() && text.chars().all(plain) {
         true => text.to_owned(),
         false => format!("'{}'", text.replace('\'', r"'\''")),
