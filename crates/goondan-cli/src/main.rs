@@ -19,6 +19,7 @@ mod output;
 mod packages;
 mod place;
 mod project;
+mod reading;
 mod recorder;
 mod remote;
 mod retyped;

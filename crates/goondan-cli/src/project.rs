@@ -1,5 +1,6 @@
 //! The project that a command works on: found, loaded, and where asked for started.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,11 +16,12 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::run::Asked;
-use crate::commands::{sandbox_exec, tool_host};
+use crate::commands::{quoted, sandbox_exec, tool_host};
 use crate::complete;
 use crate::elsewhere;
 use crate::exit::{CliError, Exit};
 use crate::output::{Output, style};
+use crate::reading::reason;
 use crate::store::StoreArgs;
 use crate::trust::Trust;
 
@@ -226,27 +228,81 @@ fn tell_elsewhere(
 /// Checks that there is something to load at `path`.
 pub(crate) fn require(path: &Path) -> Result<(), CliError> {
     let shown = path.display();
-    if path.is_file() {
+    let about = std::fs::metadata(path).map_err(|error| not_there(path, &error))?;
+    if about.is_file() {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         return match goondan::project::MANIFESTS.contains(&name) {
             true => Ok(()),
-            false => Err(CliError::configuration(format!("`{shown}` is neither a project folder nor a goondan.yaml."))
-                .suggest("Name the folder that holds goondan.yaml.")),
+            false => Err(no_project(format!("`{shown}` is neither a project folder nor a goondan.yaml."))),
         };
     }
-    if !path.is_dir() {
-        return Err(CliError::configuration(format!("`{shown}` does not exist."))
-            .suggest(format!("Create a project there with `gdn init {shown}`.")));
+    if !about.is_dir() {
+        return Err(no_project(format!("`{shown}` is neither a file nor a folder.")));
     }
     if goondan::manifest_in(path).is_some() {
         return Ok(());
     }
+    if let Some(error) = odd_manifest(path) {
+        return Err(error);
+    }
     let (place, command) = match path == Path::new(".") {
         true => ("this folder".to_owned(), "gdn init".to_owned()),
-        false => (format!("`{shown}`"), format!("gdn init {shown}")),
+        false => (format!("`{shown}`"), creating(path)),
     };
     Err(CliError::configuration(format!("There is no goondan.yaml in {place}."))
         .suggest(format!("Create a project with `{command}`, or name the folder that holds one.")))
+}
+
+/// The command that makes a project there.
+fn creating(path: &Path) -> String {
+    format!("gdn init {}", quoted(&path.to_string_lossy()))
+}
+
+fn no_project(message: String) -> CliError {
+    CliError::configuration(message).suggest("Name the folder that holds goondan.yaml.")
+}
+
+/// The error of a path that leads to nothing that can be looked at.
+fn not_there(path: &Path, error: &io::Error) -> CliError {
+    let shown = path.display();
+    match error.kind() {
+        io::ErrorKind::NotFound if path.is_symlink() => {
+            no_project(format!("`{shown}` is a link to something that does not exist."))
+        }
+        io::ErrorKind::NotFound => CliError::configuration(format!("`{shown}` does not exist."))
+            .suggest(format!("Create a project there with `{}`.", creating(path))),
+        _ => no_project(format!("`{shown}` can't be opened: {}.", reason(error))),
+    }
+}
+
+/// The error of a folder in which something has the name of a goondan.yaml and is none, or that can't be looked into.
+pub(crate) fn odd_manifest(folder: &Path) -> Option<CliError> {
+    let odd = |path: &Path, what: String| {
+        let shown = path.strip_prefix(".").unwrap_or(path).display();
+        CliError::configuration(format!("`{shown}` {what}."))
+    };
+    for path in goondan::project::MANIFESTS.map(|name| folder.join(name)) {
+        match std::fs::metadata(&path) {
+            Ok(about) if about.is_dir() => {
+                let error = odd(&path, "is a folder, and not a file".to_owned());
+                return Some(error.suggest("Rename it, then create a project with `gdn init`."));
+            }
+            Ok(_) => {
+                let error = odd(&path, "is not a regular file".to_owned());
+                return Some(error.suggest("Remove it, then create a project with `gdn init`."));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let error = odd(&path, "is a link to something that does not exist".to_owned());
+                return Some(error.suggest("Correct the link, or remove it."));
+            }
+            Err(error) => {
+                let error = odd(&path, format!("can't be read: {}", reason(&error)));
+                return Some(error.suggest("Name a folder that you may read, or let its owner change its mode."));
+            }
+        }
+    }
+    None
 }
 
 fn existing_folder(folder: &Path) -> Result<PathBuf, CliError> {

@@ -100,8 +100,11 @@ async fn preview(
             "workspace": workspace.id, "running": runs, "generation": last.generation, "plan": plan,
         }));
     }
-    let whom = if runs { "Compared with the running" } else { "Compared with the last" };
-    output.line(&format!("{whom} generation {}: {}", last.generation, plan_words(&plan)))
+    let whom = match runs {
+        true => format!("the running generation {}", last.generation),
+        false => format!("generation {}, the last one", last.generation),
+    };
+    output.line(&format!("Compared with {whom}: {}", plan_words(&plan)))
 }
 
 /// The workspace to compare with, where that is not the project's own: another copy is compared with the project around this

@@ -52,7 +52,8 @@ pub(crate) fn run(args: &TrustArgs, state_root: &StateRoot, output: &Output) -> 
 
 fn trust(list: &TrustList, folder: &Path, state_root: &StateRoot, output: &Output) -> Result<(), CliError> {
     if !folder.is_dir() {
-        return Err(CliError::configuration(format!("The folder `{}` does not exist.", folder.display())));
+        return Err(CliError::configuration(format!("The folder `{}` does not exist.", folder.display()))
+            .suggest("Check the path: it starts from the folder that you are in."));
     }
     if list.lies_in(folder) {
         let shown = folder.display();

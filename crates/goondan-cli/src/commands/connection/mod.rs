@@ -12,7 +12,7 @@ use goondan::inside::shown;
 use goondan::spec::kinds::Connection;
 use goondan::spec::{Bundle, Code, Resource, ResourceId};
 use goondan::{StateRoot, Workspace};
-use goondan_connect::Shelf;
+use goondan_connect::{Shelf, needs_no_approval};
 use serde_json::json;
 
 use crate::complete;
@@ -135,6 +135,11 @@ fn approve(args: &ApproveArgs, state_root: &StateRoot, output: &Output) -> Resul
     let found = args.place.find(state_root, output)?;
     let connection = found.connection(&args.name)?;
     let sender = args.sender.trim();
+    if let Some(why) = needs_no_approval(&found.bound(connection)?) {
+        let suggestion = "Nothing was changed. `spec.allow.senders` of a Connection names those who may write; \
+                          `gdn connection list` shows who waits to be let in.";
+        return Err(CliError::usage(format!("Nobody has to be let in. {why}")).suggest(suggestion));
+    }
     let is_new = found.shelf(&connection.id.name).approve(sender)?;
     if output.json {
         return output.json_line(&json!({"connection": args.name, "sender": sender, "isNew": is_new}));

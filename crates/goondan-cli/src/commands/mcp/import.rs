@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::exit::CliError;
 use crate::output::Output;
+use crate::reading::{self, reason};
 
 /// Files in which other programs keep their servers, below a project.
 const KNOWN: [&str; 4] = [".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json", ".gemini/settings.json"];
@@ -34,8 +35,8 @@ pub(super) fn run(args: &ImportArgs, output: &Output) -> Result<(), CliError> {
         Some(file) => file.clone(),
         None => find(&args.project)?,
     };
-    let text = std::fs::read_to_string(&file)
-        .map_err(|error| CliError::configuration(format!("`{}` can't be read: {error}.", file.display())))?;
+    let what = format!("`{}`", file.display());
+    let text = reading::text(reading::open(&file, &what)?, &what)?;
     let found = import(&text).map_err(|why| {
         CliError::configuration(format!("`{}` lists no MCP servers: {why}.", file.display()))
             .suggest("Name a file with `mcpServers`, such as .mcp.json.")
@@ -71,7 +72,7 @@ fn find(project: &Path) -> Result<PathBuf, CliError> {
 fn write(project: &Path, yaml: &str, output: &Output) -> Result<(), CliError> {
     let target = project.join(TARGET);
     let failed = |error: std::io::Error| {
-        let message = format!("`{}` can't be written: {error}.", target.display());
+        let message = format!("`{}` can't be written: {error}.", target.display(), error = reason(&error));
         CliError::configuration(message).suggest("Print it without `--write`, and put it where you like.")
     };
     if let Some(folder) = target.parent() {

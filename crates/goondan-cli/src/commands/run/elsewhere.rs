@@ -237,7 +237,7 @@ impl Elsewhere {
                 },
                 Some(question) = questions.next() => {
                     view.pause();
-                    question.put(std::future::pending()).await;
+                    let _ = question.put(std::future::pending()).await;
                     view.resume();
                 }
                 signal = self.signals.next() => match &accepted {
@@ -279,7 +279,9 @@ impl Elsewhere {
         loop {
             tokio::select! {
                 called = &mut called => return called.map_err(not_taken),
-                Some(question) = questions.next() => question.put(std::future::pending()).await,
+                Some(question) = questions.next() => if question.put(std::future::pending()).await {
+                    return Err(Unsaid::Failed(CliError::interrupted()));
+                },
                 signal = self.signals.next() => {
                     return Err(Unsaid::Failed(CliError::stopped(signal.exit(), "Interrupted.")));
                 }
@@ -304,7 +306,7 @@ impl Elsewhere {
                     Some(_) => {}
                     None => return self.output.note("The process that ran the swarm has ended."),
                 },
-                Some(question) = questions.next() => question.put(std::future::pending()).await,
+                Some(question) = questions.next() => drop(question.put(std::future::pending()).await),
                 _ = self.signals.next() => return Ok(()),
             }
         }

@@ -17,7 +17,6 @@ mod starting;
 mod terminal;
 mod view;
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -37,6 +36,7 @@ use crate::output::Output;
 use crate::packages;
 use crate::place::ProjectPath;
 use crate::project::{self, Launch, StartArgs};
+use crate::reading;
 use crate::remote::NotStarted;
 
 const EXAMPLES: &str = "\
@@ -266,22 +266,19 @@ fn output_format<T>(args: &RunArgs, mode: &Mode<T>, output: &Output) -> Result<O
     }
 }
 
+const STDIN: &str = "Standard input";
+
 fn from_stdin() -> Result<String, CliError> {
-    let mut bytes = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut bytes)?;
-    text(bytes, "Standard input")
+    text(&reading::text(std::io::stdin().lock(), STDIN)?, STDIN)
 }
 
 fn from_file(file: &Path) -> Result<String, CliError> {
-    let shown = file.display();
-    let bytes = std::fs::read(file)
-        .map_err(|error| CliError::configuration(format!("The input file `{shown}` can't be read: {error}.")))?;
-    text(bytes, &format!("The file `{shown}`"))
+    let what = format!("The input file `{}`", file.display());
+    text(&reading::text(reading::open(file, &what)?, &what)?, &what)
 }
 
 /// The input as text, without the line break that ends a file.
-fn text(bytes: Vec<u8>, origin: &str) -> Result<String, CliError> {
-    let text = String::from_utf8(bytes).map_err(|_| CliError::usage(format!("{origin} is not UTF-8 text.")))?;
+fn text(text: &str, origin: &str) -> Result<String, CliError> {
     let text = text.trim_end_matches(['\r', '\n']);
     if text.trim().is_empty() {
         return Err(CliError::usage(format!("{origin} is empty, so there is no input."))

@@ -309,7 +309,7 @@ impl Session {
                         running.retain(|id| id != instance);
                     }
                 }
-                Some(question) = self.questions.next() => self.put(question, None).await?,
+                Some(question) = self.questions.next() => drop(self.put(question, None).await?),
                 signal = self.signals.next() => match signal {
                     Signal::Interrupt => for id in &running {
                         self.swarm.cancel(id).await;
@@ -338,8 +338,8 @@ impl Session {
                 outcome = &mut outcome => return outcome.map_err(not_accepted),
                 Some(question) = self.questions.next() => {
                     activity.hide();
-                    self.put(question, None).await?;
-                    if let Some(signal) = self.stopped_by {
+                    let is_interrupted = self.put(question, None).await?;
+                    if let Some(signal) = self.stopped_by.or(is_interrupted.then_some(Signal::Interrupt)) {
                         return Err(interrupted_by(signal));
                     }
                 }
@@ -357,18 +357,18 @@ impl Session {
     }
 
     /// Puts a question. Ctrl-C that comes as a signal cancels the turn of `cancels`; other signals end the session, and then
-    /// nobody answers.
-    async fn put(&mut self, question: Question, cancels: Option<&InstanceId>) -> Result<(), CliError> {
+    /// nobody answers. Gives back whether Ctrl-C was typed as the answer.
+    async fn put(&mut self, question: Question, cancels: Option<&InstanceId>) -> Result<bool, CliError> {
         if self.is_stopping() {
             question.answer(ApprovalAnswer::NobodyThere);
-            return Ok(());
+            return Ok(false);
         }
         self.terminal.get_or_insert_with(Terminal::keep);
         let given_up = CancellationToken::new();
         let mut put = std::pin::pin!(question.put(given_up.cancelled()));
         loop {
             tokio::select! {
-                () = &mut put => return Ok(()),
+                is_interrupted = &mut put => return Ok(is_interrupted),
                 signal = self.signals.next() => match cancels.filter(|_| signal == Signal::Interrupt) {
                     Some(instance) => drop(self.swarm.cancel(instance).await),
                     None => {
@@ -451,7 +451,7 @@ impl Session {
                 biased;
                 Some(event) = self.events.recv() => self.note_unasked(&event)?,
                 _ = &mut ending => break,
-                Some(question) = self.questions.next() => self.put(question, None).await?,
+                Some(question) = self.questions.next() => drop(self.put(question, None).await?),
                 signal = self.signals.next() => self.stop(signal)?,
             }
         }
