@@ -201,7 +201,7 @@ fn unreadable_root(state_root: &StateRoot, error: &std::io::Error) -> CliError {
     CliError::configuration(format!(
         "The state root `{}` can't be read: {error}.",
         state_root.0.display(),
-        error = reason(&error)
+        error = reason(error)
     ))
     .suggest("Choose another one with `--state-root` or GOONDAN_STATE_ROOT.")
 }
@@ -209,6 +209,6 @@ fn unreadable_root(state_root: &StateRoot, error: &std::io::Error) -> CliError {
 fn unreadable(workspace: &Workspace, error: &std::io::Error) -> CliError {
     CliError::failure(
         Code::INTERNAL_ERROR,
-        format!("The workspace `{}` can't be read: {error}.", workspace.dir.display(), error = reason(&error)),
+        format!("The workspace `{}` can't be read: {error}.", workspace.dir.display(), error = reason(error)),
     )
 }

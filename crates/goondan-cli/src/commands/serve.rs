@@ -252,7 +252,7 @@ fn workspace_token(file: &Path) -> Result<Token, CliError> {
 fn not_bound(address: SocketAddr, error: &std::io::Error) -> CliError {
     CliError::failure(
         Code::SERVE_ADDRESS,
-        format!("The server can't listen at {address}: {error}.", error = reason(&error)),
+        format!("The server can't listen at {address}: {error}.", error = reason(error)),
     )
     .suggest("Choose another address with `--listen`; port 0 takes any that is free.")
 }

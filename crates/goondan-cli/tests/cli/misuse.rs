@@ -132,6 +132,20 @@ fn what_can_not_be_read_or_written_is_named() {
     refused(&sandbox, &["instance", "import", "."], &["`.` can't be read: it is a folder"]);
 }
 
+#[cfg(unix)]
+#[test]
+fn doctor_looks_at_the_state_root_and_changes_nothing() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let sandbox = Sandbox::new();
+    sandbox.gdn(&["doctor"]).ok();
+    assert!(!sandbox.state().exists(), "it is not made");
+    std::fs::create_dir(sandbox.state()).unwrap();
+    std::fs::set_permissions(sandbox.state(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let outcome = sandbox.gdn(&["doctor"]);
+    assert!(outcome.ok().contains("warn  state root   others may look into"), "{}", outcome.report());
+    assert_eq!(sandbox.state().metadata().unwrap().permissions().mode() & 0o777, 0o755);
+}
+
 #[test]
 fn words_of_libraries_are_put_into_ours() {
     let sandbox = Sandbox::new();

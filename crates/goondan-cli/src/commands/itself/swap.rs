@@ -40,7 +40,7 @@ pub(super) fn swap(place: &Place, release: &Release, archive: &[u8]) -> Result<(
 }
 
 fn unwritten(place: &Place, error: &io::Error) -> CliError {
-    failed(format!("The files below {} can't be replaced: {error}.", place.prefix.display(), error = reason(&error)))
+    failed(format!("The files below {} can't be replaced: {error}.", place.prefix.display(), error = reason(error)))
         .suggest("Run the command as the user who installed it.")
 }
 

@@ -71,6 +71,6 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn unwritten(file: &str, error: &io::Error) -> CliError {
-    CliError::configuration(format!("`{file}` can't be written: {error}.", error = reason(&error)))
+    CliError::configuration(format!("`{file}` can't be written: {error}.", error = reason(error)))
         .suggest("Check that you may write to it.")
 }
