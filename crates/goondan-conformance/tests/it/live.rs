@@ -152,7 +152,7 @@ fn the_way_to_an_answer_is_checked_in_both_modes() {
     for (bad, message) in [
         (
             "[{called: text-transform__case, times: {$lt: 2}}]",
-            "text-transform__case was called 2 times, expected {\"$lt\":2}",
+            "text-transform__case was called 2 times (expected {\"$lt\":2})",
         ),
         ("[{called: {tool: text-transform__case, args: {text: ants}}}]", "with {\"text\":\"ants\"} was never called"),
         (
